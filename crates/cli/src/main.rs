@@ -1,0 +1,2 @@
+//! The `spindle` program.
+fn main() {}

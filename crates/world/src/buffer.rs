@@ -1,0 +1,109 @@
+//! Owned, aligned memory that a device may read from or write into.
+//!
+//! Direct I/O wants memory aligned to the device's sector; 4 KiB suits every drive there is. A
+//! buffer is handed to the device *by value* (reads) or *shared and immutable* (writes, through
+//! `Arc`), so that a dropped future can never leave the kernel writing into freed memory, and a
+//! page that is being written cannot change under the drive: [`std::sync::Arc::make_mut`] copies
+//! it first.
+
+use std::{
+    alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
+    fmt, ops,
+    ptr::NonNull,
+    slice,
+};
+
+/// Alignment of every buffer, in bytes.
+pub const BUFFER_ALIGNMENT: usize = 4096;
+
+/// Owned memory, aligned to [`BUFFER_ALIGNMENT`], zeroed when made.
+pub struct Buffer {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: a Buffer owns its memory exclusively, like a Vec<u8>.
+#[allow(unsafe_code)]
+unsafe impl Send for Buffer {}
+// SAFETY: shared access only hands out `&[u8]`, like a Vec<u8>.
+#[allow(unsafe_code)]
+unsafe impl Sync for Buffer {}
+
+#[allow(unsafe_code)]
+impl Buffer {
+    /// A zeroed buffer of `length` bytes (more than none).
+    pub fn zeroed(length: usize) -> Self {
+        assert!(length > 0, "a buffer holds at least one byte");
+        let layout = Self::layout(length);
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        Self { start, length }
+    }
+
+    fn layout(length: usize) -> Layout {
+        Layout::from_size_align(length, BUFFER_ALIGNMENT).expect("buffer length fits the address space")
+    }
+}
+
+impl Buffer {
+    /// A buffer holding a copy of `bytes` (more than none).
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut buffer = Self::zeroed(bytes.len());
+        buffer.copy_from_slice(bytes);
+        buffer
+    }
+}
+
+impl Drop for Buffer {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        // SAFETY: `start` came from alloc_zeroed with this very layout and is freed once.
+        unsafe { dealloc(self.start.as_ptr(), Self::layout(self.length)) }
+    }
+}
+
+impl Clone for Buffer {
+    fn clone(&self) -> Self {
+        Self::copy_of(self)
+    }
+}
+
+impl ops::Deref for Buffer {
+    type Target = [u8];
+
+    #[allow(unsafe_code)]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `start` points to `length` initialised bytes owned by self.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl ops::DerefMut for Buffer {
+    #[allow(unsafe_code)]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in deref, and `&mut self` makes the access exclusive.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes)", self.length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_zeroed_and_cloned_by_value() {
+        let mut first = Buffer::zeroed(8192);
+        assert_eq!(first.as_ptr() as usize % BUFFER_ALIGNMENT, 0);
+        assert!(first.iter().all(|&byte| byte == 0));
+        let second = first.clone();
+        first[17] = 9;
+        assert_eq!((first[17], second[17]), (9, 0));
+    }
+}

@@ -1,0 +1,44 @@
+//! Time, as a thing one is given.
+
+use crate::LocalFuture;
+use std::{ops, time::Duration};
+
+/// A point in monotonic time: nanoseconds since the world began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(pub u64);
+
+impl Moment {
+    /// Time passed since `earlier`; zero if `earlier` is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl ops::Add<Duration> for Moment {
+    type Output = Self;
+
+    fn add(self, span: Duration) -> Self {
+        Self(self.0 + u64::try_from(span.as_nanos()).expect("spans are shorter than 584 years"))
+    }
+}
+
+/// Civil time, UTC: seconds and nanoseconds since 1970. For names and reports, never for order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WallTime {
+    /// Whole seconds since 1970-01-01T00:00:00Z.
+    pub seconds: i64,
+    /// Nanoseconds within the second.
+    pub nanos: u32,
+}
+
+/// A source of time.
+pub trait Clock {
+    /// Monotonic time.
+    fn now(&self) -> Moment;
+
+    /// Civil time.
+    fn wall(&self) -> WallTime;
+
+    /// Completes at `moment` or as soon after as the world can.
+    fn sleep_until(&self, moment: Moment) -> LocalFuture<()>;
+}

@@ -1,0 +1,42 @@
+//! Everything Spindle takes from outside: clocks, randomness, tasks, disks and folders.
+//!
+//! There are two worlds behind one set of traits. The *real* one ([`real`]) is io_uring, O_DIRECT
+//! files, the kernel's clocks and a current-thread executor. The *simulated* one is a second
+//! implementation of the same traits in virtual time. Every other room is written against the
+//! traits and cannot tell which world it runs in; no other room may name a wall clock, a sleep, a
+//! thread, a socket, a file, or unseeded randomness (`clippy.toml` bans them).
+//!
+//! Reading order: [`units`], [`buffer`], [`block_device`] (the waist), [`directory`], [`clock`],
+//! [`random`], [`world`](mod@world), then [`real`].
+
+pub mod units;
+
+pub mod buffer;
+
+pub mod error;
+
+pub mod block_device;
+
+pub mod directory;
+
+pub mod clock;
+
+pub mod random;
+
+pub mod world;
+
+pub mod real;
+
+pub use block_device::{BlockDevice, Geometry, Resizable, Stability};
+pub use buffer::Buffer;
+pub use clock::{Clock, Moment, WallTime};
+pub use directory::{Directory, DirectoryEntry, File};
+pub use error::{IoError, IoErrorKind, IoResult};
+pub use random::Random;
+pub use units::{ByteCount, ByteOffset};
+pub use world::{JoinHandle, Spawn, World};
+
+use std::{future::Future, pin::Pin};
+
+/// A future bound to the thread it was made on; what every device operation returns.
+pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
