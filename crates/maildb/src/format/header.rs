@@ -1,0 +1,3 @@
+//! The database header.
+
+pub use super::log_position::{LogPosition, LogTime, Signature};
