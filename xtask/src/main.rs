@@ -1,2 +1,58 @@
-//! Developer chores.
-fn main() {}
+//! Developer chores: everything continuous integration does, as commands a person can run.
+//!
+//! Each chore is a file: [`test`] (all tests, with the outside [`judges`]), [`gate`] (format, lint,
+//! tidy, documents, and all of them in order). What *tidy* checks are ordinary tests of this
+//! package, in `tests/it`.
+
+// This package drives other programs; it is no part of the product.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod gate;
+mod judges;
+mod links;
+mod status;
+mod step;
+mod test;
+mod test_output;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Developer chores of the Spindle workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Build and run every test, then the documentation's examples; end with one line of counts
+    Test(test::Options),
+    /// Check the rules of the house: crate edges, code map, forgotten files, licences, README
+    Tidy,
+    /// Check formatting and run clippy with warnings as errors
+    Lint,
+    /// Build the documentation with warnings as errors and follow every relative link
+    Docs,
+    /// Run test, fmt, clippy, tidy and docs in this order, as `.ci/run` does; stop at the first failure
+    Ci,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().chore {
+        Chore::Test(options) => test::run(&options),
+        Chore::Tidy => gate::tidy(),
+        Chore::Lint => gate::lint(),
+        Chore::Docs => gate::docs(),
+        Chore::Ci => gate::all(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

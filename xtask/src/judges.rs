@@ -1,0 +1,144 @@
+//! The outside judges: programs that know nothing of Spindle and read what it wrote, or measure what it measured.
+//!
+//! | judge | from | judges |
+//! |---|---|---|
+//! | fio | Debian `fio` | latencies and rates of the same path |
+//! | esedbinfo, esedbexport | Debian `libesedb-utils` | that our databases are what the format says |
+//! | dissect.esedb | PyPI, in an environment of its own under the target folder | the same, by a second reader |
+
+use crate::step;
+use anyhow::{Context, Result, bail};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Fixed, so that a verdict does not change with the day.
+const DISSECT: &str = "dissect.esedb==3.18";
+
+/// What was found, after installing what was to be installed.
+pub struct Judges {
+    /// A Python that can import `dissect.esedb`.
+    pub dissect_python: Option<PathBuf>,
+    missing: Vec<Missing>,
+}
+
+/// A judge that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missing {
+    Package { program: &'static str, package: &'static str },
+    Dissect,
+}
+
+impl Judges {
+    /// True if every judge is there.
+    pub fn complete(&self) -> bool {
+        self.missing.is_empty()
+    }
+}
+
+/// Looks for the judges, installs those missing if `install`, names in a line each those that stay missing.
+pub fn prepare(install: bool) -> Result<Judges> {
+    let environment = step::target_directory()?.join("judges").join("venv");
+    let mut judges = look(&environment);
+    if install && !judges.complete() {
+        install_missing(&judges.missing, &environment)?;
+        judges = look(&environment);
+        if let Some(missing) = judges.missing.first() {
+            bail!("{} is missing after it was installed", missing.name());
+        }
+    }
+    for missing in &judges.missing {
+        println!("{} is missing; its tests are skipped. Install it: {}", missing.name(), missing.remedy());
+    }
+    Ok(judges)
+}
+
+fn look(environment: &Path) -> Judges {
+    let python = environment.join("bin").join("python");
+    let has_dissect = step::succeeds(Command::new(&python).args(["-c", "import dissect.esedb"]));
+    let programs = [
+        ("fio", "--version", "fio"),
+        ("esedbinfo", "-V", "libesedb-utils"),
+        ("esedbexport", "-V", "libesedb-utils"),
+    ];
+    let mut missing: Vec<Missing> = Vec::new();
+    for (program, version, package) in programs {
+        if !step::succeeds(Command::new(program).arg(version)) {
+            missing.push(Missing::Package { program, package });
+        }
+    }
+    if !has_dissect {
+        missing.push(Missing::Dissect);
+    }
+    Judges { dissect_python: has_dissect.then_some(python), missing }
+}
+
+impl Missing {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Package { program, .. } => program,
+            Self::Dissect => "dissect.esedb",
+        }
+    }
+
+    fn remedy(self) -> String {
+        match self {
+            Self::Package { package, .. } => {
+                format!("apt-get install {package}, or cargo xtask test --install")
+            }
+            Self::Dissect => "cargo xtask test --install".to_owned(),
+        }
+    }
+}
+
+fn install_missing(missing: &[Missing], environment: &Path) -> Result<()> {
+    let mut packages: Vec<&str> = missing
+        .iter()
+        .filter_map(|missing| match missing {
+            Missing::Package { package, .. } => Some(*package),
+            Missing::Dissect => None,
+        })
+        .collect();
+    packages.dedup();
+    let wants_dissect = missing.contains(&Missing::Dissect);
+    if wants_dissect && python_with_venv().is_none() {
+        packages.push("python3-venv");
+    }
+    if !packages.is_empty() {
+        step::run("apt-get update", apt_get()?.arg("update"))?;
+        let mut install = apt_get()?;
+        install.args(["install", "--yes", "--no-install-recommends"]).args(&packages);
+        step::run(&format!("apt-get install {}", packages.join(" ")), &mut install)?;
+    }
+    if wants_dissect {
+        let python = python_with_venv().context("no python3 can make a virtual environment")?;
+        step::run("python3 -m venv", Command::new(python).args(["-m", "venv", "--clear"]).arg(environment))?;
+        let mut pip = Command::new(environment.join("bin").join("python"));
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", DISSECT]);
+        step::run(&format!("pip install {DISSECT}"), &mut pip)?;
+    }
+    Ok(())
+}
+
+/// The first Python that brings what a virtual environment needs (Debian ships that part apart).
+fn python_with_venv() -> Option<&'static str> {
+    ["python3", "/usr/bin/python3"]
+        .into_iter()
+        .find(|python| step::succeeds(Command::new(python).args(["-c", "import venv, ensurepip"])))
+}
+
+/// apt-get with the right to install: as it is for root, otherwise through sudo that asks nothing.
+fn apt_get() -> Result<Command> {
+    let mut user = Command::new("id");
+    let is_root = step::output(user.arg("-u"))?.trim() == "0";
+    let mut command = if is_root {
+        Command::new("apt-get")
+    } else {
+        let mut command = Command::new("sudo");
+        command.args(["--non-interactive", "--preserve-env=DEBIAN_FRONTEND", "apt-get"]);
+        command
+    };
+    command.env("DEBIAN_FRONTEND", "noninteractive").arg("--quiet");
+    Ok(command)
+}

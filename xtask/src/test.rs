@@ -1,0 +1,114 @@
+//! `cargo xtask test`: the judges, the build, every test, the documentation's examples, one line of counts.
+//!
+//! What the tests are told, by environment:
+//!
+//! | variable | means |
+//! |---|---|
+//! | `SPINDLE_JUDGES` | `require`: every judge is there, a test must use it; `optional`: skip with a line `skipped: why` |
+//! | `SPINDLE_DISSECT_PYTHON` | the Python that can import `dissect.esedb`; unset if there is none |
+//! | `SPINDLE_FULL` | `1` under `--full`: the large counts; otherwise unset |
+
+use crate::{
+    judges,
+    status::{self, FullRun},
+    step,
+    test_output::Tally,
+};
+use anyhow::{Context, Result, bail};
+use std::{
+    env,
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// What one pass may take on two cores.
+const TIME_LIMIT: Duration = Duration::from_secs(12 * 60);
+
+/// How to run the tests.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Use the large counts and write the result into docs/status.md
+    #[arg(long)]
+    full: bool,
+    /// Install the outside judges that are missing (always done under CI=true)
+    #[arg(long)]
+    install: bool,
+}
+
+/// Runs everything; fails after the summary line if any test did.
+pub fn run(options: &Options) -> Result<()> {
+    let start = Instant::now();
+    let install = options.install || env::var_os("CI").is_some_and(|value| value == "true");
+    let judges = judges::prepare(install)?;
+    let prepare_cargo = |arguments: &[&str]| {
+        let mut command = step::cargo();
+        command.arg("test").arg("--workspace").args(arguments);
+        command.env("SPINDLE_JUDGES", if judges.complete() { "require" } else { "optional" });
+        command.env_remove("SPINDLE_FULL").env_remove("SPINDLE_DISSECT_PYTHON");
+        if options.full {
+            command.env("SPINDLE_FULL", "1");
+        }
+        if let Some(python) = &judges.dissect_python {
+            command.env("SPINDLE_DISSECT_PYTHON", python);
+        }
+        command
+    };
+
+    step::run("build", &mut prepare_cargo(&["--tests", "--no-run"]))?;
+    let mut tally = Tally::default();
+    let shown = ["--", "--show-output"];
+    run_counted(
+        "tests",
+        &mut prepare_cargo(&[&["--no-fail-fast", "--tests"][..], &shown].concat()),
+        &mut tally,
+    )?;
+    run_counted(
+        "examples of the documentation",
+        &mut prepare_cargo(&[&["--no-fail-fast", "--doc"][..], &shown].concat()),
+        &mut tally,
+    )?;
+    let took = start.elapsed();
+
+    if options.full {
+        status::write(&FullRun::now(&tally, took)?)?;
+    } else if took > TIME_LIMIT {
+        println!(
+            "warning: {} is more than the {} a pass may take",
+            step::seconds(took),
+            step::seconds(TIME_LIMIT)
+        );
+    }
+    println!("total: {}", step::seconds(took));
+    println!("{}", tally.summary());
+    if tally.failed > 0 {
+        bail!("{} failed", tally.failed);
+    }
+    Ok(())
+}
+
+/// Runs one `cargo test`, passing its output on and adding its results to `tally`.
+///
+/// A failed test is a count, not an error; cargo failing without one (it does not build, say) is
+/// counted too, so that no failure can leave the summary clean.
+fn run_counted(name: &str, command: &mut Command, tally: &mut Tally) -> Result<()> {
+    println!("== {name}");
+    let start = Instant::now();
+    let failed_before = tally.failed;
+    let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo test")?;
+    let stdout = child.stdout.take().expect("the output was asked for as a pipe");
+    for line in BufReader::new(stdout).split(b'\n') {
+        let line = line.context("reading the output of cargo test")?;
+        if let Some(text) = tally.line(&String::from_utf8_lossy(&line)) {
+            println!("{text}");
+        }
+    }
+    tally.end_of_output();
+    let status = child.wait()?;
+    if !status.success() && tally.failed == failed_before {
+        println!("cargo test ended with {status} and named no failed test");
+        tally.failed += 1;
+    }
+    println!("== {name}: {}", step::seconds(start.elapsed()));
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! Reads what test programs print: sums their results and keeps what passing tests wanted to say.
+//!
+//! With `--show-output` a test program repeats the output of every passing test. Most of it is of no
+//! interest; lines that begin with one of [`REMARKS`] are, and are passed on with the test's name:
+//!
+//! * `skipped: why`: the test could not do its work here; it counts as skipped, not as passed;
+//! * `note: what`: a measured figure, kept in the result of a `--full` run;
+//! * `warning: what`: something to look at that is not yet a failure.
+
+const REMARKS: [&str; 3] = ["skipped: ", "note: ", "warning: "];
+
+/// Results so far, over all test programs.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Tests that ran to the end and held.
+    pub passed: u64,
+    /// Tests that failed, and test programs that ended without a result.
+    pub failed: u64,
+    /// Tests that were ignored or said that they could not run here.
+    pub skipped: u64,
+    /// The `note:` lines, each with its test's name.
+    pub notes: Vec<String>,
+    /// A test program has started and not yet given its result.
+    running: bool,
+    /// Inside the repeated output of passing tests.
+    quoting: bool,
+    /// Whose output is being repeated.
+    test: String,
+    /// Tests of the running program that passed but said `skipped:`, to be moved to `skipped`.
+    skipped_by_word: Vec<String>,
+}
+
+impl Tally {
+    /// Takes one line of output; returns what to show of it, if anything.
+    pub fn line(&mut self, line: &str) -> Option<String> {
+        if let Some(result) = line.strip_prefix("test result: ") {
+            self.result(result);
+        } else if line.starts_with("running ") && line.trim_end().ends_with(" tests")
+            || line == "running 1 test"
+        {
+            self.end_of_output();
+            self.running = true;
+        } else if line == "successes:" {
+            self.quoting = true;
+            return None;
+        } else if line == "failures:" {
+            self.quoting = false;
+        }
+        if self.quoting { self.quoted(line) } else { Some(line.to_owned()) }
+    }
+
+    /// The output ended: a program that began and gave no result has died.
+    pub fn end_of_output(&mut self) {
+        if self.running {
+            self.failed += 1;
+        }
+        self.running = false;
+        self.quoting = false;
+    }
+
+    /// The line that ends a run: `N passed, N failed`, and `, N skipped` if there are any.
+    pub fn summary(&self) -> String {
+        let skipped = if self.skipped > 0 { format!(", {} skipped", self.skipped) } else { String::new() };
+        format!("{} passed, {} failed{skipped}", self.passed, self.failed)
+    }
+
+    fn quoted(&mut self, line: &str) -> Option<String> {
+        if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
+            self.test = name.to_owned();
+            return None;
+        }
+        let remark = REMARKS.iter().find(|remark| line.starts_with(**remark))?;
+        let said = format!("{line} [{}]", self.test);
+        match *remark {
+            "skipped: " if !self.skipped_by_word.contains(&self.test) => {
+                self.skipped_by_word.push(self.test.clone())
+            }
+            "note: " => self.notes.push(said["note: ".len()..].to_owned()),
+            _ => {}
+        }
+        Some(said)
+    }
+
+    /// `ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s`
+    fn result(&mut self, result: &str) {
+        let count = |what: &str| -> u64 {
+            let words: Vec<&str> = result.split([' ', ';', '.']).filter(|word| !word.is_empty()).collect();
+            let pair = words.windows(2).find(|pair| pair[1] == what);
+            pair.and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
+        };
+        let by_word = self.skipped_by_word.drain(..).count() as u64;
+        let passed = count("passed");
+        assert!(by_word <= passed, "only passing tests have their output repeated");
+        self.passed += passed - by_word;
+        self.failed += count("failed");
+        self.skipped += count("ignored") + by_word;
+        self.running = false;
+        self.quoting = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(output: &str) -> (Tally, Vec<String>) {
+        let mut tally = Tally::default();
+        let shown = output.lines().filter_map(|line| tally.line(line)).collect();
+        tally.end_of_output();
+        (tally, shown)
+    }
+
+    const TWO_PROGRAMS: &str = "
+running 3 tests
+test a ... ok
+test b ... ok
+test c ... FAILED
+
+successes:
+
+---- a stdout ----
+chatter
+skipped: fio is not installed
+note: 7 kills
+
+successes:
+    a
+    b
+
+failures:
+
+---- c stdout ----
+note: this is of a failed test
+
+failures:
+    c
+
+test result: FAILED. 2 passed; 1 failed; 4 ignored; 0 measured; 0 filtered out; finished in 0.01s
+
+running 1 test
+test d ... ok
+
+test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s
+";
+
+    #[test]
+    fn results_of_all_programs_are_summed_and_a_skip_is_not_a_pass() {
+        let (tally, shown) = read(TWO_PROGRAMS);
+        assert_eq!(tally.summary(), "2 passed, 1 failed, 5 skipped");
+        assert_eq!(tally.notes, ["7 kills [a]"]);
+        assert!(shown.contains(&"skipped: fio is not installed [a]".to_owned()), "{shown:#?}");
+        assert!(shown.contains(&"note: this is of a failed test".to_owned()), "a failure is shown whole");
+        assert!(!shown.iter().any(|line| line.contains("chatter")), "{shown:#?}");
+    }
+
+    #[test]
+    fn a_program_that_dies_without_a_result_is_a_failure() {
+        let (tally, _) = read("running 2 tests\ntest a ... ok\n");
+        assert_eq!(tally.summary(), "0 passed, 1 failed");
+        let (tally, _) =
+            read("running 2 tests\n\nrunning 1 test\ntest result: ok. 1 passed; 0 failed; 0 ignored;\n");
+        assert_eq!(tally.summary(), "1 passed, 1 failed");
+    }
+}
