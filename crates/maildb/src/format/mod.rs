@@ -6,4 +6,5 @@
 
 pub mod header;
 mod log_position;
+pub mod page;
 pub mod page_size;

@@ -1,0 +1,146 @@
+//! Is a page sound? Safe to ask of any bytes; everything else about a page may trust a yes.
+
+use thiserror::Error;
+
+use super::{NodeFlags, NodeView, PageFlags, PageView, TAG_BYTES, view::Tag};
+
+/// What is impossible about a page's structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum StructureError {
+    /// No tag 0, or more tags than the page can hold.
+    #[error("{tags} tags")]
+    TagCount {
+        /// What the header says.
+        tags: usize,
+    },
+    /// `ibMicFree` reaches into the tags.
+    #[error("strings end at {used_end}, beyond the {area_bytes} bytes there are")]
+    UsedEndOutside {
+        /// What the header says.
+        used_end: usize,
+        /// Bytes between header and tags.
+        area_bytes: usize,
+    },
+    /// A string ends beyond `ibMicFree`.
+    #[error("tag {tag} ends beyond the used part of the page")]
+    TagOutside {
+        /// Which.
+        tag: usize,
+    },
+    /// Two strings share bytes.
+    #[error("tag {tag} overlaps another")]
+    TagsOverlap {
+        /// One of the two.
+        tag: usize,
+    },
+    /// `cbFree` is not what the tags leave.
+    #[error("{stored} bytes are said to be free, {counted} are")]
+    FreeBytes {
+        /// What the header says.
+        stored: usize,
+        /// What is free.
+        counted: usize,
+    },
+    /// A node too short for the lengths in it.
+    #[error("node {node} is too short for its key")]
+    NodeTooShort {
+        /// Which.
+        node: usize,
+    },
+    /// A key that takes more of the prefix than there is; on a root there is none.
+    #[error("node {node} takes more of the prefix than there is")]
+    PrefixTooLong {
+        /// Which.
+        node: usize,
+    },
+    /// A branch node that does not hold one page number other than 0.
+    #[error("node {node} of a branch page is no pointer")]
+    NotAPointer {
+        /// Which.
+        node: usize,
+    },
+    /// A branch page without nodes.
+    #[error("a branch page without children")]
+    NoChildren,
+    /// A key not above the one before, or an empty one other than the last on a branch page.
+    #[error("the key of node {node} is out of order")]
+    KeyOrder {
+        /// Which.
+        node: usize,
+    },
+    /// The last key of a branch page must be empty.
+    #[error("the last key of a branch page is not empty")]
+    LastKeyNotEmpty,
+}
+
+impl PageView<'_> {
+    /// Checks the invariants of the module. Never panics, whatever the bytes.
+    pub fn check_structure(self) -> Result<(), StructureError> {
+        self.check_strings()?;
+        for node in 0..self.node_count() {
+            self.check_node(node)?;
+        }
+        self.check_keys()
+    }
+
+    fn check_strings(self) -> Result<(), StructureError> {
+        let tags = self.tag_count();
+        if tags == 0 || self.size.header_bytes() + tags * TAG_BYTES > self.bytes.len() {
+            return Err(StructureError::TagCount { tags });
+        }
+        let (used_end, area_bytes) = (self.used_end(), self.string_area_bytes(tags));
+        if used_end > area_bytes {
+            return Err(StructureError::UsedEndOutside { used_end, area_bytes });
+        }
+        let mut places: Vec<(Tag, usize)> = (0..tags).map(|tag| (self.tag(tag), tag)).collect();
+        if let Some(&(_, tag)) = places.iter().find(|(place, _)| place.end() > used_end) {
+            return Err(StructureError::TagOutside { tag });
+        }
+        places.retain(|(place, _)| place.length > 0);
+        places.sort_unstable_by_key(|(place, _)| place.start);
+        if let Some(pair) = places.windows(2).find(|pair| pair[0].0.end() > pair[1].0.start) {
+            return Err(StructureError::TagsOverlap { tag: pair[1].1 });
+        }
+        let used_bytes: usize = places.iter().map(|(place, _)| place.length).sum();
+        let (stored, counted) = (self.free_bytes(), area_bytes - used_bytes);
+        if stored != counted {
+            return Err(StructureError::FreeBytes { stored, counted });
+        }
+        Ok(())
+    }
+
+    fn check_node(self, node: usize) -> Result<(), StructureError> {
+        let NodeView { flags, prefix_len, data, .. } = self
+            .node_in(self.string(node + 1), self.tag_flags(node + 1))
+            .ok_or(StructureError::NodeTooShort { node })?;
+        if prefix_len > self.prefix().len() || (self.is_root() && flags.contains(NodeFlags::COMPRESSED)) {
+            return Err(StructureError::PrefixTooLong { node });
+        }
+        if !self.is_leaf() && (data.len() != 4 || data == [0; 4]) {
+            return Err(StructureError::NotAPointer { node });
+        }
+        Ok(())
+    }
+
+    fn check_keys(self) -> Result<(), StructureError> {
+        let mut last = self.node_count();
+        if !self.is_leaf() {
+            last = last.checked_sub(1).ok_or(StructureError::NoChildren)?;
+            let key = self.node(last);
+            if key.prefix_len + key.suffix.len() > 0 {
+                return Err(StructureError::LastKeyNotEmpty);
+            }
+        }
+        let may_repeat = self.is_leaf() && self.flags().contains(PageFlags::NON_UNIQUE);
+        let (mut previous, mut key) = (Vec::new(), Vec::new());
+        for node in 0..last {
+            self.key_of(node, &mut key);
+            let ascends = if node == 0 { self.is_leaf() || !key.is_empty() } else { previous < key };
+            if !(ascends || may_repeat && previous == key) {
+                return Err(StructureError::KeyOrder { node });
+            }
+            std::mem::swap(&mut previous, &mut key);
+        }
+        Ok(())
+    }
+}
