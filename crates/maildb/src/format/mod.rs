@@ -4,6 +4,7 @@
 //! Everything multi-byte is little-endian unless its documentation says otherwise (keys are big-endian,
 //! so that comparing bytes compares values).
 
+pub mod checksum;
 pub mod header;
 mod log_position;
 pub mod page;
