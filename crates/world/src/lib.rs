@@ -25,6 +25,8 @@ pub mod random;
 
 pub mod world;
 
+mod plain_name;
+
 pub mod real;
 
 pub use block_device::{BlockDevice, Geometry, Resizable, Stability};

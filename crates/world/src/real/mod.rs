@@ -1,1 +1,39 @@
-//! The real world.
+//! The real world: the kernel's clocks, io_uring, O_DIRECT files and folders, raw drives.
+//!
+//! Start with [`run`]: it makes a current-thread executor, the thread's [`Engine`] and a
+//! [`World`](crate::World), and runs one async function in it. [`spawn_thread`] does the same on a
+//! thread of its own. Inside, [`FileDevice`] and [`FolderDirectory`] are real storage behind the
+//! traits of this crate.
+//!
+//! Reading order: [`runtime`], [`engine`] (io_uring or threads, and which of them it is), `ring`
+//! and `threads` (the two ways), [`file`](mod@file), [`folder`]; then [`clock`], [`signals`],
+//! [`host`] (facts about this machine) and [`host_files`] (ordinary small files).
+
+// The one place where the outside may be touched.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+pub mod clock;
+
+pub mod engine;
+
+pub mod file;
+
+pub mod folder;
+
+pub mod host;
+
+pub mod host_files;
+
+pub mod runtime;
+
+pub mod signals;
+
+mod answer;
+mod edge;
+mod plain;
+mod ring;
+
+pub use engine::{Engine, RealIoKind};
+pub use file::{Access, FileDevice};
+pub use folder::FolderDirectory;
+pub use runtime::{RealOptions, ThreadHandle, run, spawn_thread};

@@ -1,0 +1,131 @@
+//! How this thread does its I/O, and how to say so in a report.
+
+use super::{
+    plain::{self, Pool},
+    ring::{Memory, Ring},
+};
+use crate::LocalFuture;
+use std::{cell::RefCell, fmt, future::Future, io, os::fd::OwnedFd, rc::Rc, sync::Arc};
+
+/// The way to one device: who submits, and whether the page cache is in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RealIoKind {
+    /// io_uring with O_DIRECT: the way meant for measuring.
+    IoUringDirect,
+    /// io_uring through the page cache, because the filesystem has no O_DIRECT (tmpfs).
+    IoUringBuffered,
+    /// Helper threads with O_DIRECT, because io_uring is not to be had (containers).
+    ThreadsDirect,
+    /// Helper threads through the page cache.
+    ThreadsBuffered,
+}
+
+impl RealIoKind {
+    /// True unless the page cache stands between Spindle and the storage.
+    pub fn is_direct(self) -> bool {
+        matches!(self, Self::IoUringDirect | Self::ThreadsDirect)
+    }
+}
+
+impl fmt::Display for RealIoKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::IoUringDirect => "io_uring, O_DIRECT",
+            Self::IoUringBuffered => "io_uring, page cache (no O_DIRECT here)",
+            Self::ThreadsDirect => "helper threads, O_DIRECT (no io_uring here)",
+            Self::ThreadsBuffered => "helper threads, page cache (neither io_uring nor O_DIRECT here)",
+        })
+    }
+}
+
+/// One thread's way to the kernel. Cheap to clone; made by [`super::run`].
+#[derive(Clone)]
+pub struct Engine {
+    ring: Result<Rc<Ring>, Rc<str>>,
+    pool: Rc<Pool>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Engine>> = const { RefCell::new(None) };
+}
+
+impl Engine {
+    pub(super) fn new(force_plain: bool) -> Self {
+        let ring = match force_plain {
+            true => Err("not wanted".into()),
+            false => Ring::new().map(Rc::new).map_err(|error| error.to_string().into()),
+        };
+        Self { ring, pool: Rc::new(Pool::default()) }
+    }
+
+    /// The engine of this thread. Panics outside [`super::run`] and [`super::spawn_thread`].
+    pub fn current() -> Self {
+        CURRENT
+            .with_borrow(Clone::clone)
+            .expect("real storage is used inside world::real::run or world::real::spawn_thread")
+    }
+
+    /// Why io_uring is not in use; None if it is.
+    pub fn fallback_reason(&self) -> Option<&str> {
+        self.ring.as_ref().err().map(|reason| &**reason)
+    }
+
+    /// How a device is reached, given whether it was opened with O_DIRECT.
+    pub fn io_kind(&self, direct: bool) -> RealIoKind {
+        match (self.ring.is_ok(), direct) {
+            (true, true) => RealIoKind::IoUringDirect,
+            (true, false) => RealIoKind::IoUringBuffered,
+            (false, true) => RealIoKind::ThreadsDirect,
+            (false, false) => RealIoKind::ThreadsBuffered,
+        }
+    }
+
+    /// Starts a transfer (or, with `Nothing`, an fdatasync) now; the future is its answer.
+    pub(super) fn transfer(
+        &self,
+        file: &Arc<OwnedFd>,
+        offset: u64,
+        memory: Memory,
+    ) -> LocalFuture<(Memory, io::Result<()>)> {
+        match &self.ring {
+            Ok(ring) => Box::pin(ring.start(file, offset, memory)),
+            Err(_) => {
+                let file = Arc::clone(file);
+                Box::pin(self.pool.start(move || plain::transfer(&file, offset, memory)))
+            }
+        }
+    }
+
+    /// Starts a blocking call on a helper thread now; the future is its answer.
+    pub(super) fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> impl Future<Output = T> + 'static {
+        self.pool.start(work)
+    }
+
+    pub(super) fn ring(&self) -> Option<Rc<Ring>> {
+        self.ring.as_ref().ok().map(Rc::clone)
+    }
+
+    /// Makes this the thread's engine until the guard is dropped, which completes what was started.
+    pub(super) fn enter(self) -> Entered {
+        CURRENT.with_borrow_mut(|current| {
+            assert!(current.is_none(), "a thread runs one real world at a time");
+            *current = Some(self);
+        });
+        Entered(())
+    }
+}
+
+/// The thread has an engine while this lives.
+pub(super) struct Entered(());
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let engine = CURRENT.with_borrow_mut(Option::take).expect("entered once, left once");
+        if let Ok(ring) = &engine.ring {
+            ring.drain();
+        }
+    }
+}

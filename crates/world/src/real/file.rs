@@ -1,0 +1,450 @@
+//! Regular files and raw block devices as a [`BlockDevice`].
+//!
+//! Intuition: the page cache would answer for the storage, so it is kept out of the way (O_DIRECT)
+//! wherever the filesystem allows. Where it does not (tmpfs), the device works through the cache
+//! and says so ([`FileDevice::io_kind`]).
+//!
+//! Invariants:
+//!
+//! 1. `size` is never more than the file's real size, and both it and every transfer are multiples
+//!    of `sector`.
+//! 2. A block device is open with O_EXCL: nobody has it mounted, nobody mounts it meanwhile.
+//! 3. Bytes below `size` are allocated when the file was made or grown here, so that a write does
+//!    not meet "no space"; a discard gives that up for its range.
+
+use super::{
+    engine::{Engine, RealIoKind},
+    plain::retry,
+    ring::Memory,
+};
+use crate::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoError, IoErrorKind, IoResult, LocalFuture,
+    Resizable, Stability,
+};
+use rustix::{
+    fs::{
+        AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags, fallocate, fstat,
+        fstatfs, fstatvfs, fsync, ftruncate, ioctl_blksszget, openat, seek, statat, statx,
+    },
+    io::Errno,
+};
+use std::{
+    cell::Cell,
+    os::fd::{BorrowedFd, OwnedFd},
+    path::Path,
+    rc::Rc,
+    sync::Arc,
+};
+
+/// What one wants to do with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads only; writes are answered with `ReadOnly`.
+    Read,
+    /// Reads and writes.
+    ReadWrite,
+}
+
+/// Sector of a file behind the page cache, and the smallest there is, in bytes.
+const SECTOR_MIN: u32 = 512;
+/// Largest sector in use, in bytes; any direct transfer may be aligned to it.
+const SECTOR_MAX: u32 = 4096;
+
+/// An open regular file or block device. Cheap to clone; clones share one size.
+#[derive(Clone)]
+pub struct FileDevice {
+    engine: Engine,
+    file: Arc<OwnedFd>,
+    /// For messages.
+    path: Arc<str>,
+    access: Access,
+    raw: bool,
+    direct: bool,
+    sector: u32,
+    size: Rc<Cell<u64>>,
+}
+
+impl FileDevice {
+    /// Opens an existing regular file or block device; needs [`super::run`] around it.
+    ///
+    /// A file whose size is no multiple of the sector is usable up to the last whole sector.
+    /// `Busy`: the block device is mounted or otherwise taken. `WrongType`: neither file nor device.
+    pub fn open(path: &Path, access: Access) -> IoResult<Self> {
+        Self::open_at(CWD, path, &path.display().to_string(), access)
+    }
+
+    /// Makes a regular file of `size` bytes (a multiple of 4096), allocated and reading as zero.
+    pub fn create(path: &Path, size: ByteCount) -> LocalFuture<IoResult<Self>> {
+        let engine = Engine::current();
+        let path = path.to_owned();
+        let display: Arc<str> = path.display().to_string().into();
+        let shown = Arc::clone(&display);
+        let made = engine.blocking(move || create_at(CWD, &path, &shown, size));
+        Box::pin(async move { Self::adopt(made.await?, &display, Access::ReadWrite) })
+    }
+
+    pub(super) fn open_at(
+        folder: BorrowedFd<'_>,
+        path: &Path,
+        display: &str,
+        access: Access,
+    ) -> IoResult<Self> {
+        let fail = |error: Errno| IoError::from_os(error.into(), format!("opening {display}"));
+        let found = statat(folder, path, AtFlags::empty()).map_err(fail)?;
+        let exclusive = match FileType::from_raw_mode(found.st_mode) {
+            FileType::RegularFile => OFlags::empty(),
+            FileType::BlockDevice => OFlags::EXCL,
+            _ => {
+                let context = format!("opening {display}: neither a regular file nor a block device");
+                return Err(IoError::new(IoErrorKind::WrongType, context));
+            }
+        };
+        let opened =
+            open_best(folder, path, access_flags(access) | exclusive, Mode::empty()).map_err(fail)?;
+        Self::adopt(opened, display, access)
+    }
+
+    pub(super) fn adopt(opened: Opened, display: &str, access: Access) -> IoResult<Self> {
+        let Opened { file, direct } = opened;
+        let fail = |error: Errno| IoError::from_os(error.into(), format!("examining {display}"));
+        let found = fstat(&file).map_err(fail)?;
+        let raw = FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice;
+        let (sector, size) = match raw {
+            true => (ioctl_blksszget(&file).map_err(fail)?, seek(&file, SeekFrom::End(0)).map_err(fail)?),
+            false => {
+                let sector = if direct { direct_sector(&file) } else { SECTOR_MIN };
+                (sector, u64::try_from(found.st_size).expect("sizes are not negative"))
+            }
+        };
+        if !(SECTOR_MIN..=SECTOR_MAX).contains(&sector) {
+            let context = format!("opening {display}: sectors of {sector} bytes");
+            return Err(IoError::new(IoErrorKind::Unsupported, context));
+        }
+        assert!(sector.is_power_of_two(), "the kernel knows no other sectors");
+        let size = size - size % u64::from(sector);
+        Ok(Self {
+            engine: Engine::current(),
+            file: Arc::new(file),
+            path: display.into(),
+            access,
+            raw,
+            direct,
+            sector,
+            size: Rc::new(Cell::new(size)),
+        })
+    }
+
+    /// How this device is reached, for the report.
+    pub fn io_kind(&self) -> RealIoKind {
+        self.engine.io_kind(self.direct)
+    }
+
+    /// True for a block device, false for a regular file.
+    pub fn is_raw(&self) -> bool {
+        self.raw
+    }
+
+    /// The path it was opened by.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Rules 1 and 2 of [`BlockDevice`], for any operation.
+    fn check(&self, doing: &str, at: u64, length: u64, pieces_aligned: bool) -> IoResult<()> {
+        let sector = u64::from(self.sector);
+        let refuse = |kind, why: String| {
+            Err(IoError::new(kind, format!("{doing} {length} bytes at offset {at} of {}: {why}", self.path)))
+        };
+        if at % sector != 0 || length % sector != 0 || !pieces_aligned {
+            return refuse(IoErrorKind::Unaligned, format!("not in whole sectors of {sector} bytes"));
+        }
+        let size = self.size.get();
+        if at.checked_add(length).is_none_or(|end| end > size) {
+            return refuse(IoErrorKind::OutOfRange, format!("its size is {size} bytes"));
+        }
+        Ok(())
+    }
+
+    fn check_writable(&self, doing: &str) -> IoResult<()> {
+        match self.access {
+            Access::ReadWrite => Ok(()),
+            Access::Read => {
+                let context = format!("{doing} {}: it is open for reading only", self.path);
+                Err(IoError::new(IoErrorKind::ReadOnly, context))
+            }
+        }
+    }
+
+    fn whole_sectors(&self, length: usize) -> bool {
+        length.is_multiple_of(self.sector as usize)
+    }
+}
+
+impl BlockDevice for FileDevice {
+    fn geometry(&self) -> Geometry {
+        Geometry { size: ByteCount(self.size.get()), sector: self.sector }
+    }
+
+    fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
+        let length: u64 = into.iter().map(|buffer| buffer.len() as u64).sum();
+        let aligned = into.iter().all(|buffer| self.whole_sectors(buffer.len()));
+        if let Err(error) = self.check("reading", at.0, length, aligned) {
+            return Box::pin(async { Err(error) });
+        }
+        if length == 0 {
+            return Box::pin(async { Ok(into) });
+        }
+        let path = Arc::clone(&self.path);
+        let outcome = self.engine.transfer(&self.file, at.0, Memory::Fill(into));
+        Box::pin(async move {
+            match outcome.await {
+                (Memory::Fill(buffers), Ok(())) => Ok(buffers),
+                (_, Ok(())) => unreachable!("a read gives back what it was given"),
+                (_, Err(error)) => Err(IoError::from_os(
+                    error,
+                    format!("reading {length} bytes at offset {} of {path}", at.0),
+                )),
+            }
+        })
+    }
+
+    fn write(
+        &self,
+        at: ByteOffset,
+        from: Vec<Arc<Buffer>>,
+        stability: Stability,
+    ) -> LocalFuture<IoResult<()>> {
+        let length: u64 = from.iter().map(|buffer| buffer.len() as u64).sum();
+        let aligned = from.iter().all(|buffer| self.whole_sectors(buffer.len()));
+        let allowed =
+            self.check_writable("writing").and_then(|()| self.check("writing", at.0, length, aligned));
+        if let Err(error) = allowed {
+            return Box::pin(async { Err(error) });
+        }
+        if length == 0 {
+            return Box::pin(async { Ok(()) });
+        }
+        let path = Arc::clone(&self.path);
+        let outcome = self.engine.transfer(&self.file, at.0, Memory::Send(from, stability));
+        Box::pin(async move {
+            let (_, result) = outcome.await;
+            result.map_err(|error| {
+                IoError::from_os(error, format!("writing {length} bytes at offset {} of {path}", at.0))
+            })
+        })
+    }
+
+    fn flush(&self) -> LocalFuture<IoResult<()>> {
+        let path = Arc::clone(&self.path);
+        let outcome = self.engine.transfer(&self.file, 0, Memory::Nothing);
+        Box::pin(async move {
+            let (_, result) = outcome.await;
+            result.map_err(|error| IoError::from_os(error, format!("flushing {path}")))
+        })
+    }
+
+    /// A hint: storage that cannot discard keeps the bytes, and that is a success.
+    fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
+        let allowed =
+            self.check_writable("discarding").and_then(|()| self.check("discarding", at.0, length.0, true));
+        if let Err(error) = allowed {
+            return Box::pin(async { Err(error) });
+        }
+        if length.0 == 0 {
+            return Box::pin(async { Ok(()) });
+        }
+        let (file, raw) = (Arc::clone(&self.file), self.raw);
+        let path = Arc::clone(&self.path);
+        let done = self.engine.blocking(move || match raw {
+            true => retry(|| discard_raw(&file, at.0, length.0)),
+            false => {
+                let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                retry(|| fallocate(&file, punch, at.0, length.0))
+            }
+        });
+        Box::pin(async move {
+            match done.await {
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY) => Ok(()),
+                Err(error) => {
+                    let context = format!("discarding {} bytes at offset {} of {path}", length.0, at.0);
+                    Err(IoError::from_os(error.into(), context))
+                }
+            }
+        })
+    }
+}
+
+impl Resizable for FileDevice {
+    /// A block device keeps its size: any other is `Unsupported`.
+    fn resize(&self, size: ByteCount) -> LocalFuture<IoResult<()>> {
+        let before = self.size.get();
+        let refusal = if let Err(error) = self.check_writable("resizing") {
+            Some(error)
+        } else if size.0 % u64::from(self.sector) != 0 {
+            let context = format!("resizing {} to {} bytes: not whole sectors", self.path, size.0);
+            Some(IoError::new(IoErrorKind::Unaligned, context))
+        } else if self.raw && size.0 != before {
+            let context = format!("resizing {}: a block device keeps its size", self.path);
+            Some(IoError::new(IoErrorKind::Unsupported, context))
+        } else {
+            None
+        };
+        if let Some(error) = refusal {
+            return Box::pin(async { Err(error) });
+        }
+        if size.0 == before {
+            return Box::pin(async { Ok(()) });
+        }
+        // Shrinking: nothing may start in what is about to go. Growing: not before it is there.
+        self.size.set(size.0.min(before));
+        let (file, shared) = (Arc::clone(&self.file), Rc::clone(&self.size));
+        let path = Arc::clone(&self.path);
+        let done = self.engine.blocking(move || {
+            match size.0 > before {
+                true => allocate(&file, before, size.0)?,
+                false => retry(|| ftruncate(&file, size.0))?,
+            }
+            retry(|| fsync(&file))
+        });
+        Box::pin(async move {
+            let result = done.await;
+            shared.set(if result.is_ok() { size.0 } else { before });
+            result.map_err(|error| IoError::from_os(error.into(), format!("resizing {path} to {size}")))
+        })
+    }
+}
+
+/// A descriptor, and whether it bypasses the page cache.
+pub(super) struct Opened {
+    pub file: OwnedFd,
+    pub direct: bool,
+}
+
+fn access_flags(access: Access) -> OFlags {
+    match access {
+        Access::Read => OFlags::RDONLY,
+        Access::ReadWrite => OFlags::RDWR,
+    }
+}
+
+/// Opens with O_DIRECT if the filesystem has it, else without.
+pub(super) fn open_best(
+    folder: BorrowedFd<'_>,
+    path: &Path,
+    flags: OFlags,
+    mode: Mode,
+) -> rustix::io::Result<Opened> {
+    let flags = flags | OFlags::CLOEXEC;
+    match retry(|| openat(folder, path, flags | OFlags::DIRECT, mode)) {
+        Ok(file) if is_memory(&file) => Ok(Opened { file, direct: false }),
+        Ok(file) => match direct_alignment(&file) {
+            // The filesystem takes the flag but not for this file (encrypted, compressed).
+            Some(alignment) if alignment == 0 || alignment > SECTOR_MAX => {
+                let file = reopen_buffered(file)?;
+                Ok(Opened { file, direct: false })
+            }
+            _ => Ok(Opened { file, direct: true }),
+        },
+        // The error of a filesystem without O_DIRECT. A file that O_CREAT made before the error
+        // came must not make the second try fail.
+        Err(Errno::INVAL) => {
+            let flags = if flags.contains(OFlags::CREATE) { flags - OFlags::EXCL } else { flags };
+            Ok(Opened { file: retry(|| openat(folder, path, flags, mode))?, direct: false })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn reopen_buffered(file: OwnedFd) -> rustix::io::Result<OwnedFd> {
+    let flags = rustix::fs::fcntl_getfl(&file)?;
+    rustix::fs::fcntl_setfl(&file, flags - OFlags::DIRECT)?;
+    Ok(file)
+}
+
+/// Newer tmpfs accept O_DIRECT and ignore it; f_type values from linux/magic.h.
+fn is_memory(file: &OwnedFd) -> bool {
+    const TMPFS_MAGIC: i64 = 0x0102_1994;
+    const RAMFS_MAGIC: i64 = 0x8584_58f6;
+    fstatfs(file).is_ok_and(|fs| [TMPFS_MAGIC, RAMFS_MAGIC].contains(&i64::from(fs.f_type)))
+        && fstat(file).is_ok_and(|file| FileType::from_raw_mode(file.st_mode) == FileType::RegularFile)
+}
+
+/// Alignment that direct transfers need, in bytes; 0 if the file allows none; None if the kernel
+/// (before 6.1) or filesystem does not tell.
+fn direct_alignment(file: &OwnedFd) -> Option<u32> {
+    let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    let told = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::DIOALIGN);
+    told.then_some(found.stx_dio_offset_align)
+}
+
+fn direct_sector(file: &OwnedFd) -> u32 {
+    direct_alignment(file).unwrap_or(SECTOR_MAX).max(SECTOR_MIN)
+}
+
+/// Makes a file that is allocated, reads as zero, and whose size is stable; none if that fails.
+pub(super) fn create_at(
+    folder: BorrowedFd<'_>,
+    path: &Path,
+    display: &str,
+    size: ByteCount,
+) -> IoResult<Opened> {
+    if size.0 % u64::from(SECTOR_MAX) != 0 {
+        let context = format!("creating {display} of {} bytes: not a multiple of {SECTOR_MAX}", size.0);
+        return Err(IoError::new(IoErrorKind::Unaligned, context));
+    }
+    let fail = |error: Errno| IoError::from_os(error.into(), format!("creating {display} of {size}"));
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+    let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
+    let opened = open_best(folder, path, flags, mode).map_err(fail)?;
+    let prepared = allocate(&opened.file, 0, size.0).and_then(|()| retry(|| fsync(&opened.file)));
+    if let Err(error) = prepared {
+        // The failure is the news; a leftover would only be met as AlreadyExists.
+        let _ = rustix::fs::unlinkat(folder, path, AtFlags::empty());
+        return Err(fail(error));
+    }
+    Ok(opened)
+}
+
+/// Grows a file from `from` to `to` bytes with real allocation; its size is as before on failure.
+fn allocate(file: &OwnedFd, from: u64, to: u64) -> rustix::io::Result<()> {
+    if from == to {
+        return Ok(());
+    }
+    // Asked first, so that a size beyond all hope does not fill the filesystem on its way there.
+    let space = fstatvfs(file)?;
+    if space.f_blocks > 0 && to - from > space.f_bavail.saturating_mul(space.f_frsize) {
+        return Err(Errno::NOSPC);
+    }
+    let allocated = match retry(|| fallocate(file, FallocateFlags::empty(), from, to - from)) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeroes(file, from, to),
+        other => other,
+    };
+    if allocated.is_err() {
+        // If even this fails there is nothing better to report than the first error.
+        let _ = ftruncate(file, from);
+    }
+    allocated
+}
+
+/// The way to allocate where the filesystem has no fallocate.
+fn write_zeroes(file: &OwnedFd, from: u64, to: u64) -> rustix::io::Result<()> {
+    let zeroes = Buffer::zeroed(1 << 20);
+    let mut at = from;
+    while at < to {
+        let length = zeroes.len().min(usize::try_from(to - at).unwrap_or(usize::MAX));
+        at += retry(|| rustix::io::pwrite(file, &zeroes[..length], at))? as u64;
+    }
+    Ok(())
+}
+
+/// BLKDISCARD of linux/fs.h, `_IO(0x12, 119)`: takes a pointer to {offset, length} in bytes.
+fn discard_raw(file: &OwnedFd, at: u64, length: u64) -> rustix::io::Result<()> {
+    use rustix::ioctl::{Setter, ioctl, opcode};
+    const BLKDISCARD: rustix::ioctl::Opcode = opcode::none(0x12, 119);
+    // SAFETY: the request reads two u64 behind its argument, which is what Setter passes, and
+    // touches no other memory of ours.
+    #[allow(unsafe_code)]
+    unsafe {
+        ioctl(file, Setter::<BLKDISCARD, [u64; 2]>::new([at, length]))
+    }
+}

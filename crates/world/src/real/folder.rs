@@ -1,0 +1,165 @@
+//! A folder of a real filesystem as a [`Directory`].
+//!
+//! Everything goes through one descriptor of the folder, so that it stays the same folder whatever
+//! becomes of its path. Only regular files are seen; symbolic links are neither listed nor followed.
+
+use super::{
+    engine::{Engine, RealIoKind},
+    file::{Access, FileDevice, create_at, open_best},
+    plain::retry,
+};
+use crate::{
+    ByteCount, Directory, DirectoryEntry, File, IoError, IoErrorKind, IoResult, LocalFuture,
+    plain_name::check_plain_name,
+};
+use rustix::{
+    fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstatvfs, fsync, openat, renameat, statat, unlinkat},
+    io::Errno,
+};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::Arc,
+};
+
+/// An open folder.
+pub struct FolderDirectory {
+    engine: Engine,
+    folder: Arc<OwnedFd>,
+    path: PathBuf,
+    direct: Option<bool>,
+}
+
+impl FolderDirectory {
+    /// Opens an existing folder; needs [`super::run`] around it. `WrongType`: not a folder.
+    pub fn open(path: &Path) -> IoResult<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = retry(|| openat(CWD, path, flags, Mode::empty())).map_err(|error| {
+            IoError::from_os(error.into(), format!("opening the folder {}", path.display()))
+        })?;
+        // A nameless file shows what this filesystem can do and leaves no trace.
+        let mode = Mode::RUSR | Mode::WUSR;
+        let direct = open_best(folder.as_fd(), Path::new("."), OFlags::TMPFILE | OFlags::RDWR, mode)
+            .ok()
+            .map(|opened| opened.direct);
+        Ok(Self { engine: Engine::current(), folder: Arc::new(folder), path: path.to_owned(), direct })
+    }
+
+    /// How files here are reached, for the report; None if this filesystem does not let one find
+    /// out without making a named file (then [`FileDevice::io_kind`] of a file tells).
+    pub fn io_kind(&self) -> Option<RealIoKind> {
+        self.direct.map(|direct| self.engine.io_kind(direct))
+    }
+
+    /// The path it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens a file here as the type it really is, to ask more of it than [`Directory::open`] can.
+    pub fn open_file(&self, name: &str, access: Access) -> IoResult<FileDevice> {
+        check_plain_name(name)?;
+        let display = self.display(name);
+        let found = statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|error| IoError::from_os(error.into(), format!("opening {display}")))?;
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::RegularFile => {
+                FileDevice::open_at(self.folder.as_fd(), Path::new(name), &display, access)
+            }
+            _ => Err(IoError::new(IoErrorKind::WrongType, format!("opening {display}: not a regular file"))),
+        }
+    }
+
+    fn display(&self, name: &str) -> String {
+        self.path.join(name).display().to_string()
+    }
+
+    /// Runs a call on the folder's descriptor on a helper thread, starting now.
+    fn blocking<T: Send + 'static>(
+        &self,
+        context: String,
+        call: impl FnOnce(&OwnedFd) -> rustix::io::Result<T> + Send + 'static,
+    ) -> LocalFuture<IoResult<T>> {
+        let folder = Arc::clone(&self.folder);
+        let done = self.engine.blocking(move || call(&folder));
+        Box::pin(async move { done.await.map_err(|error| IoError::from_os(error.into(), context)) })
+    }
+}
+
+impl Directory for FolderDirectory {
+    fn describe(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn list(&self) -> LocalFuture<IoResult<Vec<DirectoryEntry>>> {
+        self.blocking(format!("listing {}", self.path.display()), regular_files)
+    }
+
+    fn open(&self, name: &str) -> LocalFuture<IoResult<Rc<dyn File>>> {
+        let opened = self.open_file(name, Access::ReadWrite);
+        Box::pin(async { Ok(Rc::new(opened?) as Rc<dyn File>) })
+    }
+
+    fn create(&self, name: &str, size: ByteCount) -> LocalFuture<IoResult<Rc<dyn File>>> {
+        if let Err(error) = check_plain_name(name) {
+            return Box::pin(async { Err(error) });
+        }
+        let display = self.display(name);
+        let (folder, name, shown) = (Arc::clone(&self.folder), name.to_owned(), display.clone());
+        let made = self.engine.blocking(move || create_at(folder.as_fd(), Path::new(&name), &shown, size));
+        Box::pin(async move {
+            let device = FileDevice::adopt(made.await?, &display, Access::ReadWrite)?;
+            Ok(Rc::new(device) as Rc<dyn File>)
+        })
+    }
+
+    fn rename(&self, from: &str, to: &str) -> LocalFuture<IoResult<()>> {
+        if let Err(error) = check_plain_name(from).and_then(|()| check_plain_name(to)) {
+            return Box::pin(async { Err(error) });
+        }
+        let context = format!("renaming {} to {to}", self.display(from));
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.blocking(context, move |folder| renameat(folder, &from, folder, &to))
+    }
+
+    fn remove(&self, name: &str) -> LocalFuture<IoResult<()>> {
+        if let Err(error) = check_plain_name(name) {
+            return Box::pin(async { Err(error) });
+        }
+        let context = format!("removing {}", self.display(name));
+        let name = name.to_owned();
+        self.blocking(context, move |folder| unlinkat(folder, &name, AtFlags::empty()))
+    }
+
+    fn sync(&self) -> LocalFuture<IoResult<()>> {
+        self.blocking(format!("syncing the folder {}", self.path.display()), |folder| retry(|| fsync(folder)))
+    }
+
+    fn free(&self) -> LocalFuture<IoResult<ByteCount>> {
+        self.blocking(format!("asking for the free space of {}", self.path.display()), |folder| {
+            let space = fstatvfs(folder)?;
+            Ok(ByteCount(space.f_bavail.saturating_mul(space.f_frsize)))
+        })
+    }
+}
+
+fn regular_files(folder: &OwnedFd) -> rustix::io::Result<Vec<DirectoryEntry>> {
+    let mut files = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        // Names we could not have given are not ours to show.
+        let Ok(name) = entry.file_name().to_str() else { continue };
+        let found = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            // Removed since it was read.
+            Err(Errno::NOENT) => continue,
+            other => other?,
+        };
+        if FileType::from_raw_mode(found.st_mode) == FileType::RegularFile {
+            let size = ByteCount(u64::try_from(found.st_size).expect("sizes are not negative"));
+            files.push(DirectoryEntry { name: name.to_owned(), size });
+        }
+    }
+    files.sort();
+    Ok(files)
+}

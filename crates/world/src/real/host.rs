@@ -1,0 +1,1 @@
+//! Facts about the machine, its drives and its filesystems, for pre-flight checks and the report.

@@ -1,0 +1,226 @@
+//! The only door to ordinary host files: profiles, reports, state files of a few MiB at most.
+//!
+//! Blocking calls, for moments when nothing is being measured. Storage under test goes through
+//! [`FileDevice`](super::FileDevice) and [`FolderDirectory`](super::FolderDirectory).
+
+use crate::{IoError, IoErrorKind, IoResult};
+use rustix::{
+    fs::{FlockOperation, Mode, OFlags, flock},
+    io::Errno,
+};
+use std::{
+    fs,
+    io::{self, Write},
+    os::{fd::OwnedFd, unix::fs::FileTypeExt},
+    path::{Path, PathBuf},
+    process,
+};
+
+/// What is found at a path; symbolic links are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathKind {
+    /// Nothing, or a link to nothing.
+    Missing,
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A block device.
+    BlockDevice,
+    /// A pipe, a socket, a character device.
+    Other,
+}
+
+/// What is at `path`. `PermissionDenied` if a folder on the way cannot be entered.
+pub fn kind(path: &Path) -> IoResult<PathKind> {
+    let found = match fs::metadata(path) {
+        Ok(found) => found.file_type(),
+        Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind()) => {
+            return Ok(PathKind::Missing);
+        }
+        Err(error) => return Err(fail("examining", path)(error)),
+    };
+    Ok(match found {
+        found if found.is_file() => PathKind::File,
+        found if found.is_dir() => PathKind::Folder,
+        found if found.is_block_device() => PathKind::BlockDevice,
+        _ => PathKind::Other,
+    })
+}
+
+/// The whole of a UTF-8 text file; `Damaged` if it is not UTF-8.
+pub fn read_to_string(path: &Path) -> IoResult<String> {
+    String::from_utf8(read(path)?).map_err(|_| {
+        IoError::new(IoErrorKind::Damaged, format!("reading {}: it is not UTF-8 text", path.display()))
+    })
+}
+
+/// The whole of a file.
+pub fn read(path: &Path) -> IoResult<Vec<u8>> {
+    fs::read(path).map_err(fail("reading", path))
+}
+
+/// Puts `bytes` at `path` in one step: whoever looks sees the old file or the whole new one, after
+/// a power loss too.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> IoResult<()> {
+    let context = fail("writing", path);
+    let Some(name) = path.file_name() else {
+        return Err(IoError::new(
+            IoErrorKind::WrongType,
+            format!("writing {}: no file name", path.display()),
+        ));
+    };
+    let folder = folder_of(path);
+    let temporary = folder.join(format!(".{}.{}.tmp", name.to_string_lossy(), process::id()));
+    let written = (|| {
+        let mut file = fs::File::create(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)?;
+        fs::File::open(&folder)?.sync_all()
+    })();
+    written.map_err(|error| {
+        // The failure is the news; the half-written file helps nobody.
+        let _ = fs::remove_file(&temporary);
+        context(error)
+    })
+}
+
+/// Makes a folder and those above it, unless they are there.
+pub fn create_dir_all(path: &Path) -> IoResult<()> {
+    fs::create_dir_all(path).map_err(fail("creating the folder", path))
+}
+
+/// Names of everything in a folder, sorted; those that are not UTF-8 in their lossy form.
+pub fn list(path: &Path) -> IoResult<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path).map_err(fail("listing", path))? {
+        let entry = entry.map_err(fail("listing", path))?;
+        names.push(entry.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Removes a file; `NotFound` if there is none.
+pub fn remove_file(path: &Path) -> IoResult<()> {
+    fs::remove_file(path).map_err(fail("removing", path))
+}
+
+/// Removes the named files of a folder; those already gone are fine.
+pub fn remove_files<'a>(folder: &Path, names: impl IntoIterator<Item = &'a str>) -> IoResult<()> {
+    for name in names {
+        match remove_file(&folder.join(name)) {
+            Err(error) if error.kind() == IoErrorKind::NotFound => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+/// Removes a folder if it is empty; true if it is gone now.
+pub fn remove_folder_if_empty(path: &Path) -> IoResult<bool> {
+    match fs::remove_dir(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
+        Err(error) => Err(fail("removing the folder", path)(error)),
+    }
+}
+
+/// The path without symbolic links and dots.
+pub fn canonical(path: &Path) -> IoResult<PathBuf> {
+    fs::canonicalize(path).map_err(fail("finding", path))
+}
+
+/// Held by one process at a time; let go when dropped, or when the process ends in any way.
+#[derive(Debug)]
+pub struct FolderLock(#[expect(dead_code, reason = "held for what its being open means")] OwnedFd);
+
+/// Takes a folder for this process; `Busy` if another process (or another lock here) holds it.
+pub fn lock_folder(path: &Path) -> IoResult<FolderLock> {
+    let context = || format!("taking the folder {}", path.display());
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|error| IoError::from_os(error.into(), context()))?;
+    match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(FolderLock(folder)),
+        Err(Errno::WOULDBLOCK) => {
+            Err(IoError::new(IoErrorKind::Busy, format!("{}: another process is using it", context())))
+        }
+        Err(error) => Err(IoError::from_os(error.into(), context())),
+    }
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+fn fail<'a>(doing: &'a str, path: &'a Path) -> impl Fn(io::Error) -> IoError + 'a {
+    move |error| IoError::from_os(error, format!("{doing} {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_told_by_its_kind() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "text").unwrap();
+        assert_eq!(kind(&file).unwrap(), PathKind::File);
+        assert_eq!(kind(folder.path()).unwrap(), PathKind::Folder);
+        assert_eq!(kind(&folder.path().join("none")).unwrap(), PathKind::Missing);
+        assert_eq!(kind(&file.join("below a file")).unwrap(), PathKind::Missing);
+        assert_eq!(kind(Path::new("/dev/null")).unwrap(), PathKind::Other);
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_nothing_else_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.json");
+        write_atomically(&path, b"old").unwrap();
+        write_atomically(&path, b"new").unwrap();
+        assert_eq!(read_to_string(&path).unwrap(), "new");
+        assert_eq!(list(folder.path()).unwrap(), ["report.json"]);
+        fs::create_dir(folder.path().join("taken")).unwrap();
+        let refused = write_atomically(&folder.path().join("taken"), b"x").unwrap_err();
+        assert_eq!(refused.kind(), IoErrorKind::WrongType);
+        assert_eq!(list(folder.path()).unwrap(), ["report.json", "taken"]);
+    }
+
+    #[test]
+    fn text_that_is_no_text_is_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("profile.toml");
+        fs::write(&path, [0xff, 0xfe]).unwrap();
+        assert_eq!(read_to_string(&path).unwrap_err().kind(), IoErrorKind::Damaged);
+        assert_eq!(read(&folder.path().join("none")).unwrap_err().kind(), IoErrorKind::NotFound);
+    }
+
+    #[test]
+    fn removing_leaves_what_was_not_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["ours", "theirs"] {
+            fs::write(folder.path().join(name), name).unwrap();
+        }
+        remove_files(folder.path(), ["ours", "gone already"]).unwrap();
+        assert_eq!(list(folder.path()).unwrap(), ["theirs"]);
+        assert!(!remove_folder_if_empty(folder.path()).unwrap());
+        remove_files(folder.path(), ["theirs"]).unwrap();
+        assert!(remove_folder_if_empty(folder.path()).unwrap());
+    }
+
+    #[test]
+    fn a_folder_is_taken_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let held = lock_folder(folder.path()).unwrap();
+        assert_eq!(lock_folder(folder.path()).unwrap_err().kind(), IoErrorKind::Busy);
+        drop(held);
+        lock_folder(folder.path()).unwrap();
+    }
+}

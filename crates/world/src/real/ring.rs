@@ -1,0 +1,382 @@
+//! The io_uring driver: one ring per thread, all operations of that thread in one table.
+//!
+//! An operation is started when it is asked for, not when its future is first polled: it enters
+//! the table and the backlog at once, and the driver task hands the whole backlog to the kernel
+//! once per turn of the executor, so that everything started in one turn costs one system call.
+//! Completions arrive over an eventfd that the executor polls beside everything else.
+//!
+//! Invariants:
+//!
+//! 1. Every occupied slot of the table is either in the backlog or in the kernel, once:
+//!    `occupied == backlog + in_kernel`.
+//! 2. `in_kernel <= DEPTH`, and the completion queue holds `DEPTH` entries or more, so it can
+//!    never overflow.
+//! 3. The table owns file, buffers and scatter list of an operation until its last completion. No
+//!    one else touches the bytes of a read meanwhile; those of a write are immutable.
+//! 4. The ring is not dropped before the table is empty ([`Ring::drain`]).
+
+use super::{
+    answer::{Answer, Promise, promise},
+    edge::watch,
+};
+use crate::{Buffer, Stability};
+use io_uring::{IoUring, Probe, opcode, squeue, types};
+use rustix::event::{EventfdFlags, eventfd};
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    io,
+    os::fd::{AsRawFd, OwnedFd},
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+use tokio::io::unix::AsyncFd;
+
+/// Operations the kernel holds at once; more wait in the backlog.
+const DEPTH: usize = 512;
+
+/// The kernel's limit on scatter list entries (UIO_MAXIOV).
+const SCATTER_MAX: usize = 1024;
+
+/// RWF_DSYNC of linux/fs.h: this write is stable when it completes.
+const RWF_DSYNC: i32 = 0x2;
+
+/// How often the kernel may ask for the same transfer again before that is an error.
+const RETRIES_MAX: u32 = 1000;
+
+/// Layout of the kernel's `struct iovec`.
+#[repr(C)]
+struct ScatterEntry {
+    base: *mut u8,
+    length: usize,
+}
+
+/// The memory of an operation, kept alive here and handed back with the answer.
+pub(super) enum Memory {
+    Fill(Vec<Buffer>),
+    Send(Vec<Arc<Buffer>>, Stability),
+    Nothing,
+}
+
+/// What comes back from an operation: its memory, and how it went.
+pub(super) type Outcome = (Memory, io::Result<()>);
+
+struct Flight {
+    file: Arc<OwnedFd>,
+    /// Where the rest of the transfer begins, in bytes.
+    offset: u64,
+    memory: Memory,
+    /// The rest of the transfer; `first` is its first entry.
+    scatter: Vec<ScatterEntry>,
+    first: usize,
+    retries: u32,
+    promise: Promise<Outcome>,
+}
+
+struct Table {
+    uring: IoUring,
+    flights: Vec<Option<Flight>>,
+    vacant: Vec<usize>,
+    backlog: VecDeque<usize>,
+    in_kernel: usize,
+    driver: Option<Waker>,
+}
+
+/// One thread's ring. See the module's invariants.
+pub(super) struct Ring {
+    table: RefCell<Table>,
+    completions: Arc<OwnedFd>,
+}
+
+impl Ring {
+    /// Sets a ring up; fails where the kernel or a container's policy does not allow it.
+    pub fn new() -> io::Result<Self> {
+        let size = u32::try_from(DEPTH).expect("a small constant");
+        let uring = IoUring::builder()
+            .setup_coop_taskrun()
+            .setup_single_issuer()
+            .setup_cqsize(size * 2)
+            .build(size)
+            // Kernels before 6.0 know neither flag.
+            .or_else(|_| IoUring::builder().setup_cqsize(size * 2).build(size))?;
+        let mut probe = Probe::new();
+        uring.submitter().register_probe(&mut probe)?;
+        for needed in [
+            opcode::Read::CODE,
+            opcode::Write::CODE,
+            opcode::Readv::CODE,
+            opcode::Writev::CODE,
+            opcode::Fsync::CODE,
+        ] {
+            if !probe.is_supported(needed) {
+                return Err(io::Error::from_raw_os_error(rustix::io::Errno::NOSYS.raw_os_error()));
+            }
+        }
+        let completions = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        uring.submitter().register_eventfd(completions.as_raw_fd())?;
+        assert!(uring.params().cq_entries() as usize >= DEPTH, "completions of a full ring must fit");
+        Ok(Self {
+            table: RefCell::new(Table {
+                uring,
+                flights: Vec::new(),
+                vacant: Vec::new(),
+                backlog: VecDeque::new(),
+                in_kernel: 0,
+                driver: None,
+            }),
+            completions: Arc::new(completions),
+        })
+    }
+
+    /// Starts an operation at `offset` of `file`; `Nothing` is fdatasync.
+    pub fn start(&self, file: &Arc<OwnedFd>, offset: u64, mut memory: Memory) -> Answer<Outcome> {
+        let scatter = scatter_list(&mut memory);
+        let (promise, answer) = promise();
+        let flight =
+            Flight { file: Arc::clone(file), offset, memory, scatter, first: 0, retries: 0, promise };
+        let mut table = self.table.borrow_mut();
+        let slot = match table.vacant.pop() {
+            Some(slot) => slot,
+            None => {
+                table.flights.push(None);
+                table.flights.len() - 1
+            }
+        };
+        assert!(table.flights[slot].replace(flight).is_none(), "a vacant slot was occupied");
+        table.backlog.push_back(slot);
+        let driver = table.driver.take();
+        drop(table);
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+        answer
+    }
+
+    /// Hands operations to the kernel and answers back until its task is dropped.
+    pub async fn drive(self: Rc<Self>) -> io::Result<()> {
+        let completions = watch(&self.completions)?;
+        std::future::poll_fn(|context| self.turn(&completions, context)).await
+    }
+
+    fn turn(&self, completions: &AsyncFd<Arc<OwnedFd>>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Poll::Ready(guard) = completions.poll_read_ready(context) {
+            match guard {
+                Ok(mut guard) => guard.clear_ready(),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        self.table.borrow_mut().driver = Some(context.waker().clone());
+        loop {
+            let (finished, outcome) = self.table.borrow_mut().exchange(0);
+            let progressed = !finished.is_empty();
+            answer_all(finished);
+            match outcome {
+                Ok(()) => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+            if !progressed || self.table.borrow().backlog.is_empty() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Runs every started operation to its completion, blocking the thread.
+    pub fn drain(&self) {
+        loop {
+            let finished = {
+                let mut table = self.table.borrow_mut();
+                if table.in_kernel == 0 && table.backlog.is_empty() {
+                    assert!(table.flights.iter().all(Option::is_none), "an operation was lost");
+                    return;
+                }
+                let (finished, outcome) = table.exchange(1);
+                if let Err(error) = outcome {
+                    // Freeing memory the kernel may still write into is the one thing worse.
+                    eprintln!("io_uring failed while operations were in flight: {error}");
+                    std::process::abort();
+                }
+                finished
+            };
+            answer_all(finished);
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.drain();
+    }
+}
+
+fn answer_all(finished: Vec<(Flight, io::Result<()>)>) {
+    for (flight, result) in finished {
+        flight.promise.keep((flight.memory, result));
+    }
+}
+
+type Finished = Vec<(Flight, io::Result<()>)>;
+
+impl Table {
+    /// One exchange with the kernel: the backlog goes down, completions come up. Waits for `want`
+    /// completions if there are operations to wait for.
+    fn exchange(&mut self, want: usize) -> (Finished, io::Result<()>) {
+        self.fill_submission_queue();
+        let want = want.min(self.in_kernel);
+        let idle = self.uring.submission().is_empty() && want == 0;
+        let outcome = match if idle { Ok(0) } else { self.uring.submit_and_wait(want) } {
+            Ok(_) => Ok(()),
+            // Interrupted, or short of kernel memory for now: the entries stay in the queue, and
+            // what completes below makes room and causes another turn.
+            Err(error) if is_passing(&error) => Ok(()),
+            Err(error) => Err(error),
+        };
+        let finished = self.reap();
+        // With nothing left to complete, nobody would cause that other turn.
+        if !self.uring.submission().is_empty()
+            && let Some(driver) = &self.driver
+        {
+            driver.wake_by_ref();
+        }
+        (finished, outcome)
+    }
+
+    fn fill_submission_queue(&mut self) {
+        let Self { uring, flights, backlog, in_kernel, .. } = self;
+        let mut queue = uring.submission();
+        while *in_kernel < DEPTH && !queue.is_full() {
+            let Some(slot) = backlog.pop_front() else { break };
+            let flight = flights[slot].as_ref().expect("the backlog names occupied slots");
+            let entry = flight.entry().user_data(slot as u64);
+            // SAFETY: everything the entry points to (scatter list and the memory behind it, the
+            // descriptor) is owned by the flight, which stays in the table, its heap memory
+            // unmoved, until the completion with this slot number has been reaped.
+            #[allow(unsafe_code)]
+            let pushed = unsafe { queue.push(&entry) };
+            pushed.expect("the queue was just seen to have room");
+            *in_kernel += 1;
+        }
+    }
+
+    fn reap(&mut self) -> Finished {
+        let Self { uring, flights, vacant, backlog, in_kernel, .. } = self;
+        let mut finished = Vec::new();
+        for completion in uring.completion() {
+            let slot = usize::try_from(completion.user_data()).expect("we gave a slot number");
+            assert!(*in_kernel > 0, "a completion nobody waits for");
+            *in_kernel -= 1;
+            let flight = flights[slot].as_mut().expect("completions name occupied slots");
+            match flight.advance(completion.result()) {
+                // The rest goes first, so that a transfer is not overtaken by younger ones.
+                Progress::More => backlog.push_front(slot),
+                Progress::Done(result) => {
+                    let flight = flights[slot].take().expect("just advanced");
+                    vacant.push(slot);
+                    finished.push((flight, result));
+                }
+            }
+        }
+        assert_eq!(
+            flights.len() - vacant.len(),
+            backlog.len() + *in_kernel,
+            "each operation is in one place, once"
+        );
+        finished
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::INTR, Errno::AGAIN, Errno::BUSY]
+        .iter()
+        .any(|code| error.raw_os_error() == Some(code.raw_os_error()))
+}
+
+enum Progress {
+    More,
+    Done(io::Result<()>),
+}
+
+impl Flight {
+    /// The request for the rest of this operation.
+    fn entry(&self) -> squeue::Entry {
+        let file = types::Fd(self.file.as_raw_fd());
+        let rest = &self.scatter[self.first..];
+        let count = u32::try_from(rest.len().min(SCATTER_MAX)).expect("a small constant");
+        // One buffer, the usual case, spares the kernel the import of a list.
+        let single = rest.first().filter(|_| rest.len() == 1);
+        let single = single.and_then(|entry| Some((entry.base, u32::try_from(entry.length).ok()?)));
+        match (&self.memory, single) {
+            (Memory::Fill(_), Some((base, length))) => {
+                opcode::Read::new(file, base, length).offset(self.offset).build()
+            }
+            (Memory::Fill(_), None) => {
+                opcode::Readv::new(file, rest.as_ptr().cast(), count).offset(self.offset).build()
+            }
+            (Memory::Send(_, stability), Some((base, length))) => opcode::Write::new(file, base, length)
+                .offset(self.offset)
+                .rw_flags(write_flags(*stability))
+                .build(),
+            (Memory::Send(_, stability), None) => opcode::Writev::new(file, rest.as_ptr().cast(), count)
+                .offset(self.offset)
+                .rw_flags(write_flags(*stability))
+                .build(),
+            (Memory::Nothing, _) => opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
+        }
+    }
+
+    /// Takes the kernel's answer into account.
+    fn advance(&mut self, result: i32) -> Progress {
+        let Ok(count) = usize::try_from(result) else {
+            let error = io::Error::from_raw_os_error(-result);
+            self.retries += 1;
+            if is_passing(&error) && self.retries <= RETRIES_MAX {
+                return Progress::More;
+            }
+            return Progress::Done(Err(error));
+        };
+        match self.memory {
+            Memory::Nothing => return Progress::Done(Ok(())),
+            Memory::Fill(_) if count == 0 => {
+                return Progress::Done(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+            Memory::Send(..) if count == 0 => return Progress::Done(Err(io::ErrorKind::WriteZero.into())),
+            Memory::Fill(_) | Memory::Send(..) => {}
+        }
+        self.offset += count as u64;
+        let mut count = count;
+        while count > 0 {
+            let entry = &mut self.scatter[self.first];
+            let taken = count.min(entry.length);
+            entry.base = entry.base.wrapping_add(taken);
+            entry.length -= taken;
+            count -= taken;
+            if entry.length == 0 {
+                self.first += 1;
+            }
+        }
+        if self.first == self.scatter.len() { Progress::Done(Ok(())) } else { Progress::More }
+    }
+}
+
+fn write_flags(stability: Stability) -> i32 {
+    match stability {
+        Stability::Volatile => 0,
+        Stability::Stable => RWF_DSYNC,
+    }
+}
+
+fn scatter_list(memory: &mut Memory) -> Vec<ScatterEntry> {
+    match memory {
+        Memory::Fill(buffers) => buffers
+            .iter_mut()
+            .map(|buffer| ScatterEntry { length: buffer.len(), base: buffer.as_mut_ptr() })
+            .collect(),
+        // The kernel only reads from these; the entry's type is shared with reads.
+        Memory::Send(buffers, _) => buffers
+            .iter()
+            .map(|buffer| ScatterEntry { length: buffer.len(), base: buffer.as_ptr().cast_mut() })
+            .collect(),
+        Memory::Nothing => Vec::new(),
+    }
+}

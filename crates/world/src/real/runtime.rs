@@ -1,0 +1,112 @@
+//! Running code in the real world: one executor, one engine, one clock per thread.
+//!
+//! Within a thread nothing is shared and nothing is locked. Between threads go messages only
+//! (tokio's channels are fine for that).
+
+use super::{clock::RealClock, engine::Engine};
+use crate::{LocalFuture, Spawn, World};
+use std::{future::Future, io, panic, rc::Rc, thread};
+use tokio::{
+    runtime,
+    sync::oneshot,
+    task::{self, LocalSet},
+};
+
+/// What one may ask of the real world.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RealOptions {
+    /// Use helper threads even where io_uring would work (tests of the fallback).
+    pub force_plain: bool,
+}
+
+struct LocalSpawner;
+
+impl Spawn for LocalSpawner {
+    fn spawn(&self, _name: &'static str, task: LocalFuture<()>) {
+        task::spawn_local(task);
+    }
+}
+
+/// Runs `main` in a real world on this thread and returns its result.
+///
+/// Tasks still running then are dropped; storage operations still in flight are completed first.
+/// Panics if the kernel refuses the basics (epoll, timerfd), or if this thread is in a world
+/// already.
+pub fn run<T>(seed: u64, options: RealOptions, main: impl AsyncFnOnce(World) -> T) -> T {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("the kernel gives every process an epoll instance");
+    let engine = Engine::new(options.force_plain);
+    let ring = engine.ring();
+    // Declared before the tasks, so left after them: their operations are completed then.
+    let _entered = engine.enter();
+    let tasks = LocalSet::new();
+    let clock = {
+        let _context = runtime.enter();
+        Rc::new(RealClock::new().expect("the kernel gives every process a timerfd"))
+    };
+    tasks.spawn_local(must_not_end("clock", clock.drive()));
+    if let Some(ring) = ring {
+        tasks.spawn_local(must_not_end("io_uring", ring.drive()));
+    }
+    let world = World::new(clock, Rc::new(LocalSpawner), seed);
+    tasks.block_on(&runtime, main(world))
+}
+
+async fn must_not_end(driver: &str, work: impl Future<Output = io::Result<()>>) {
+    if let Err(error) = work.await {
+        // Nothing waiting for this driver would ever wake again.
+        eprintln!("spindle: the {driver} driver of this thread failed: {error}");
+        std::process::abort();
+    }
+}
+
+/// A world on a thread of its own. Dropping the handle lets it run on.
+pub struct ThreadHandle<T> {
+    result: oneshot::Receiver<T>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl<T> ThreadHandle<T> {
+    /// Waits for the thread's result without blocking the caller's executor. A panic there goes on
+    /// here.
+    pub async fn join(self) -> T {
+        let result = self.result.await;
+        Self::finish(result.ok(), self.thread)
+    }
+
+    /// As [`ThreadHandle::join`], blocking the calling thread.
+    pub fn join_blocking(self) -> T {
+        Self::finish(self.result.blocking_recv().ok(), self.thread)
+    }
+
+    /// True once the thread has a result, or none to expect.
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    fn finish(result: Option<T>, thread: thread::JoinHandle<()>) -> T {
+        if let Err(panic) = thread.join() {
+            panic::resume_unwind(panic);
+        }
+        result.expect("a thread that did not panic gave its result")
+    }
+}
+
+/// Starts a thread named `name` (15 bytes show in `top`) with a world of its own and runs `main` in
+/// it; fails if the system has no thread left.
+pub fn spawn_thread<T: Send + 'static>(
+    name: &str,
+    seed: u64,
+    options: RealOptions,
+    main: impl FnOnce(World) -> LocalFuture<T> + Send + 'static,
+) -> io::Result<ThreadHandle<T>> {
+    let (give, result) = oneshot::channel();
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let value = run(seed, options, async |world| main(world).await);
+        // The handle may be gone; the work was done all the same.
+        let _ = give.send(value);
+    })?;
+    Ok(ThreadHandle { result, thread })
+}

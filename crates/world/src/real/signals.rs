@@ -1,0 +1,76 @@
+//! Ctrl-C and its kin.
+
+use crate::LocalFuture;
+use std::{process, thread};
+use tokio::{
+    runtime,
+    signal::unix::{Signal, SignalKind, signal},
+};
+
+/// Which signal asked the program to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interruption {
+    /// SIGINT: Ctrl-C.
+    Interrupt,
+    /// SIGTERM: a service manager, `kill`.
+    Terminate,
+}
+
+impl Interruption {
+    /// The exit code a shell expects: 128 plus the signal's number.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Interrupt => 130,
+            Self::Terminate => 143,
+        }
+    }
+}
+
+/// Resolves at the next SIGINT or SIGTERM, so that work can end cleanly; after that, one more such
+/// signal ends the process at once. From this call on neither kills the process by itself, even if
+/// the future is dropped. To be called inside [`super::run`].
+pub fn interrupted() -> LocalFuture<Interruption> {
+    let mut signals = Signals::listen();
+    Box::pin(async move {
+        let first = signals.next().await;
+        // A thread, because this one's executor may be busy with whatever does not end.
+        let watcher = thread::Builder::new().name("spindle-signals".into()).spawn(|| {
+            let runtime = runtime::Builder::new_current_thread().enable_io().build();
+            let second = runtime
+                .expect("the kernel gives an epoll instance")
+                .block_on(async { Signals::listen().next().await });
+            process::exit(i32::from(second.exit_code()));
+        });
+        if let Err(error) = watcher {
+            eprintln!("spindle: a second Ctrl-C will not be noticed: {error}");
+        }
+        first
+    })
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn listen() -> Self {
+        Self {
+            interrupt: signal(SignalKind::interrupt()).expect("SIGINT may be handled"),
+            terminate: signal(SignalKind::terminate()).expect("SIGTERM may be handled"),
+        }
+    }
+
+    async fn next(&mut self) -> Interruption {
+        std::future::poll_fn(|context| {
+            if self.interrupt.poll_recv(context).is_ready() {
+                return std::task::Poll::Ready(Interruption::Interrupt);
+            }
+            if self.terminate.poll_recv(context).is_ready() {
+                return std::task::Poll::Ready(Interruption::Terminate);
+            }
+            std::task::Poll::Pending
+        })
+        .await
+    }
+}
