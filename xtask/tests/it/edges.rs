@@ -1,0 +1,174 @@
+//! Which room may use which. One way only; the pictures in ARCHITECTURE.md are held to the manifests.
+
+use crate::tree;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Who may use whom. A room that is not here may use nobody.
+const ALLOWED: [(&str, &[&str]); 13] = [
+    ("array", &["world"]),
+    ("iscsi", &["world"]),
+    ("nbd", &["world"]),
+    ("maildb", &["world"]),
+    ("replication", &["array", "world"]),
+    ("workload", &["maildb", "plan", "report", "world"]),
+    ("protect", &["maildb", "array", "replication", "report", "world"]),
+    ("plan", &["report"]),
+    ("twin", &["array", "workload", "plan", "report", "world"]),
+    (
+        "control",
+        &[
+            "array",
+            "iscsi",
+            "maildb",
+            "nbd",
+            "plan",
+            "protect",
+            "replication",
+            "report",
+            "twin",
+            "workload",
+            "world",
+        ],
+    ),
+    (
+        "cli",
+        &[
+            "array",
+            "control",
+            "iscsi",
+            "maildb",
+            "nbd",
+            "plan",
+            "protect",
+            "replication",
+            "report",
+            "twin",
+            "workload",
+            "world",
+        ],
+    ),
+    (
+        "simulator",
+        &[
+            "array",
+            "cli",
+            "control",
+            "iscsi",
+            "maildb",
+            "nbd",
+            "plan",
+            "protect",
+            "replication",
+            "report",
+            "twin",
+            "workload",
+            "world",
+        ],
+    ),
+    ("world", &[]),
+];
+
+type Edges = BTreeMap<String, BTreeSet<String>>;
+
+#[test]
+fn crates_use_only_those_the_design_allows() {
+    let findings = forbidden(&actual_edges(|_| true));
+    tree::expect_none("an edge the design does not allow", &findings);
+}
+
+#[test]
+fn the_drawn_edges_are_those_of_the_manifests() {
+    let page = tree::text("ARCHITECTURE.md");
+    let drawn = drawn_edges(&page);
+    assert_eq!(drawn, actual_edges(|kind| kind.is_none()), "left: ARCHITECTURE.md, right: the manifests");
+}
+
+#[test]
+fn folder_package_and_member_are_one_name() {
+    let mut names: Vec<String> = actual_edges(|_| true).into_keys().collect();
+    names.sort();
+    assert_eq!(names, tree::crates());
+}
+
+#[test]
+fn dependencies_come_from_the_workspace_with_its_lints() {
+    let mut findings = Vec::new();
+    let manifests = tree::crates().into_iter().map(|name| format!("crates/{name}/Cargo.toml"));
+    for path in manifests.chain(["xtask/Cargo.toml".to_owned()]) {
+        let manifest: toml::Table = tree::text(&path).parse().unwrap();
+        if manifest.get("lints").and_then(|lints| lints.get("workspace")) != Some(&toml::Value::Boolean(true))
+        {
+            findings.push(format!("{path} does not take the workspace's lints"));
+        }
+        for table in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            let dependencies = manifest.get(table).and_then(toml::Value::as_table);
+            for (name, value) in dependencies.into_iter().flatten() {
+                if value.get("workspace") != Some(&toml::Value::Boolean(true)) {
+                    findings.push(format!("{path}: {name} has a version of its own"));
+                }
+            }
+        }
+    }
+    tree::expect_none("one list of dependencies and lints, in the root manifest", &findings);
+}
+
+#[test]
+fn the_edge_check_finds_a_forbidden_edge() {
+    let edges = |from: &str, to: &str| Edges::from([(from.to_owned(), BTreeSet::from([to.to_owned()]))]);
+    for (from, to) in [
+        ("array", "replication"),
+        ("maildb", "array"),
+        ("report", "world"),
+        ("plan", "world"),
+        ("workload", "cli"),
+        ("new", "world"),
+    ] {
+        assert_eq!(forbidden(&edges(from, to)), [format!("{from} → {to}")]);
+    }
+    assert!(forbidden(&edges("workload", "maildb")).is_empty());
+}
+
+fn forbidden(edges: &Edges) -> Vec<String> {
+    let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from(ALLOWED);
+    let mut findings = Vec::new();
+    for (from, targets) in edges {
+        let may_use = allowed.get(from.as_str()).copied().unwrap_or_default();
+        let bad = targets.iter().filter(|to| !may_use.contains(&to.as_str()));
+        findings.extend(bad.map(|to| format!("{from} → {to}")));
+    }
+    findings
+}
+
+/// Edges between the folders of `crates/`, for dependencies of the wanted kinds (`None` is ordinary).
+fn actual_edges(is_wanted: impl Fn(Option<&str>) -> bool) -> Edges {
+    let metadata = tree::cargo_metadata(&["--no-deps"]);
+    let packages = metadata["packages"].as_array().unwrap();
+    let mut edges = Edges::new();
+    for package in packages {
+        let name = package["name"].as_str().unwrap();
+        let wanted =
+            package["dependencies"].as_array().unwrap().iter().filter(|dependency| {
+                dependency["path"].is_string() && is_wanted(dependency["kind"].as_str())
+            });
+        let targets: BTreeSet<String> = wanted.map(|to| to["name"].as_str().unwrap().to_owned()).collect();
+        if name == "xtask" {
+            assert!(targets.is_empty(), "xtask drives the programs, it links none of them: {targets:?}");
+        } else {
+            edges.insert(name.to_owned(), targets);
+        }
+    }
+    edges
+}
+
+/// The lines `a → b, c` of the block marked `edges`; `a →` alone is a room that uses nobody.
+fn drawn_edges(page: &str) -> Edges {
+    let block = page.split("```text edges\n").nth(1).expect("ARCHITECTURE.md has a block ```text edges");
+    let block = block.split("```").next().unwrap();
+    let mut edges = Edges::new();
+    for line in block.lines().filter(|line| !line.trim().is_empty()) {
+        let (from, targets) = line.split_once('→').unwrap_or_else(|| panic!("no arrow in {line:?}"));
+        let targets = targets.split(',').map(str::trim).filter(|to| !to.is_empty());
+        edges.insert(from.trim().to_owned(), targets.map(str::to_owned).collect());
+    }
+    edges
+}

@@ -1,0 +1,149 @@
+//! The commands a page tells people to type are commands that exist, and the transcript of the first is real.
+//!
+//! Every line `$ …` of a `console` block is looked at: `cargo run --release -- …` must be understood
+//! by the program (its arguments are parsed, nothing is done), `cargo xtask …` by the chores.
+//! The bare `prove` of README.md is run, briefly, in an empty folder: each line it is said to print
+//! must begin as a line it prints.
+
+use crate::tree;
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const PROGRAM: &str = "cargo run --release -- ";
+const CHORES: &str = "cargo xtask ";
+
+/// Makes the bare run short; everything else stays as the reader would get it.
+const BRIEFLY: [&str; 2] = ["--duration", "5s"];
+
+#[test]
+fn commands_on_the_pages_are_understood() {
+    let mut findings = Vec::new();
+    for (path, page) in tree::texts("md") {
+        for command in commands(&page) {
+            if let Err(said) = understand(&command.line) {
+                findings.push(format!("{path}: `{}`: {said}", command.line));
+            }
+        }
+    }
+    tree::expect_none("a command that does not exist", &findings);
+    assert!(understand("cargo xtask no-such-chore").is_err());
+    assert!(understand("cargo run --release -- no-such-verb").is_err());
+}
+
+#[test]
+fn the_readme_shows_the_two_commands() {
+    let commands = commands(&tree::text("README.md"));
+    for wanted in ["cargo run --release -- prove", "cargo xtask test"] {
+        assert!(commands.iter().any(|command| command.line == wanted), "README.md does not show `{wanted}`");
+    }
+}
+
+#[test]
+fn the_transcript_of_the_readme_is_what_the_program_prints() {
+    let commands = commands(&tree::text("README.md"));
+    let shown = commands.into_iter().find(|command| command.line == "cargo run --release -- prove");
+    let shown = shown.expect("README.md shows the bare run").output;
+    assert!(shown.len() >= 5, "README.md shows what the bare run prints");
+
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut command = Command::new(spindle());
+    command.arg("prove").args(BRIEFLY).current_dir(folder.path()).env("NO_COLOR", "1");
+    let output = command.output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "the run gave no verdict: {printed}\n{complaint}");
+
+    let printed: Vec<String> = printed.lines().map(label).collect();
+    let invented = shown.iter().filter(|line| !printed.contains(&label(line)));
+    let invented: Vec<String> =
+        invented.map(|line| format!("{line:?} (looked for {:?})", label(line))).collect();
+    tree::expect_none(
+        &format!("README.md shows lines the program does not print; it prints {printed:#?}"),
+        &invented,
+    );
+}
+
+#[test]
+fn commands_are_taken_from_console_blocks_only() {
+    let page =
+        "$ no\n```console\n$ cargo xtask test \\\n    --full\n1 passed\n\n$ cd x\n```\n```text\n$ no\n```\n";
+    let found = commands(page);
+    assert_eq!(found.len(), 2);
+    assert_eq!(found[0].line, "cargo xtask test --full");
+    assert_eq!(found[0].output, ["1 passed"]);
+    assert_eq!(found[1].line, "cd x");
+}
+
+#[test]
+fn a_label_is_the_words_before_the_first_figure() {
+    assert_eq!(label("  database read   1.2 ms  (limit 20 ms)"), "database read");
+    assert_eq!(label("verdict: PASS"), "verdict:");
+    assert_eq!(label("verdict: FAIL"), "verdict:");
+    assert_eq!(label("12 of 13 done"), "");
+}
+
+struct Shown {
+    line: String,
+    output: Vec<String>,
+}
+
+fn commands(page: &str) -> Vec<Shown> {
+    let mut found: Vec<Shown> = Vec::new();
+    for block in page.split("```console\n").skip(1) {
+        let block = block.split("```").next().unwrap().replace("\\\n", " ");
+        let mut here: Vec<Shown> = Vec::new();
+        for line in block.lines() {
+            if let Some(line) = line.strip_prefix("$ ") {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                here.push(Shown { line: words.join(" "), output: Vec::new() });
+            } else if let Some(command) = here.last_mut()
+                && !line.trim().is_empty()
+                && line.trim() != "…"
+            {
+                command.output.push(line.to_owned());
+            }
+        }
+        found.extend(here);
+    }
+    found
+}
+
+/// Lets the program parse `line` without doing it.
+fn understand(line: &str) -> Result<(), String> {
+    let (program, arguments) = if let Some(arguments) = line.strip_prefix(PROGRAM) {
+        (spindle(), arguments)
+    } else if let Some(arguments) = line.strip_prefix(CHORES) {
+        (PathBuf::from(env!("CARGO_BIN_EXE_xtask")), arguments)
+    } else if line.starts_with("cargo run") {
+        return Err(format!("the program is started with `{PROGRAM}…`"));
+    } else {
+        return Ok(());
+    };
+    let arguments = arguments.split_whitespace().take_while(|word| !matches!(*word, "|" | ">" | "#" | "&&"));
+    let output = Command::new(&program).args(arguments).arg("--help").output().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(complaint.lines().next().unwrap_or("fails").to_owned()) }
+}
+
+/// The program as it is now, built by the cargo and into the folder of this test.
+fn spindle() -> PathBuf {
+    let built = tree::cargo(&["build", "--quiet", "--package", "cli"]).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let program = Path::new(env!("CARGO_BIN_EXE_xtask")).with_file_name("spindle");
+    assert!(fs::exists(&program).unwrap(), "{} was built", program.display());
+    program
+}
+
+/// What a line of output says, without its figures, values after a colon, and columns.
+fn label(line: &str) -> String {
+    let line = line.trim();
+    let until_figure = line.split(|c: char| c.is_ascii_digit()).next().unwrap();
+    let until_column = until_figure.split("  ").next().unwrap();
+    match until_column.split_once(": ") {
+        Some((name, _)) => format!("{name}:"),
+        None => until_column.trim().to_owned(),
+    }
+}
