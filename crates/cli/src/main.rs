@@ -1,2 +1,7 @@
 //! The `spindle` program.
+mod arguments;
+mod prove;
+mod quantity;
+mod refusal;
 fn main() {}
+mod console;

@@ -1,0 +1,257 @@
+//! What may be written on the command line: each verb and flag declared once, here.
+//!
+//! Only the form is checked in this file (a number is a number, within bounds that no machine
+//! exceeds). Whether the storage suits is the business of each verb.
+
+use crate::{
+    quantity::{parse_duration, parse_size, show_duration},
+    refusal::Refusal,
+};
+use clap::{Args, Parser, Subcommand, error::ErrorKind};
+use std::{path::PathBuf, time::Duration};
+use world::ByteCount;
+
+/// Storage groups in one run: their log prefixes are E00 to E3F.
+pub const GROUPS_MAX: u32 = 64;
+/// Databases in one group, the limit of the engine.
+pub const DATABASES_MAX: u32 = 10;
+/// Simulated threads in one group: far beyond any tuning advice (the seeds use 1 to 40).
+pub const THREADS_MAX: u32 = 4_096;
+/// Mailboxes in one run.
+pub const MAILBOXES_MAX: u32 = 10_000_000;
+/// The shortest run that measures anything, and the longest anyone waits for.
+pub const DURATION_MIN: Duration = Duration::from_secs(1);
+/// See [`DURATION_MIN`].
+pub const DURATION_MAX: Duration = Duration::from_hours(31 * 24);
+
+/// Storage under a mail system: will this storage carry my mail?
+#[derive(Debug, Parser)]
+#[command(
+    name = "spindle",
+    version,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = "Example:\n  spindle prove            try the storage under this folder, about 2 minutes"
+)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What Spindle can be asked to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Run real mailbox databases on storage, measure it, and say pass or fail
+    Prove(Box<ProveArguments>),
+}
+
+/// `spindle prove`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Examples:
+  spindle prove                                     this folder's storage, at most 4 GiB, about 2 minutes
+  spindle prove /mnt/db1 /mnt/db2 --logs /mnt/log --groups 2 --databases 4 --duration 2h
+  spindle prove /mnt/db1 --mailboxes 4000 --iops 0.1 --size 2TiB --duration 24h --allow-writes 20TB
+  spindle prove --set lazy_commit_percent=0         one figure of the profile changed
+  spindle prove /mnt/db1 --clean                    remove what Spindle made there
+
+Ends with 0 for pass, 1 for fail, 2 if it could not run.",
+    max_term_width = 100
+)]
+pub struct ProveArguments {
+    /// Folders or raw block devices for the databases [default: ./spindle-data]
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+
+    /// Folder or raw device for transaction logs; repeat for more [default: beside the databases]
+    #[arg(long, value_name = "PATH")]
+    pub logs: Vec<PathBuf>,
+
+    /// Storage groups, each with a transaction log and a thread of its own
+    #[arg(long, value_name = "N", default_value = "1", value_parser = count::<GROUPS_MAX>)]
+    pub groups: u32,
+
+    /// Databases in each group
+    #[arg(long, value_name = "N", default_value = "1", value_parser = count::<DATABASES_MAX>)]
+    pub databases: u32,
+
+    /// Simulated threads in each group, each at work all the time [default: from the profile]
+    #[arg(long, value_name = "N", value_parser = count::<THREADS_MAX>, conflicts_with_all = ["mailboxes", "iops"])]
+    pub threads: Option<u32>,
+
+    /// Mailboxes of the whole run; with --iops, a held rate of transactional I/O
+    #[arg(long, value_name = "N", value_parser = count::<MAILBOXES_MAX>, requires = "iops")]
+    pub mailboxes: Option<u32>,
+
+    /// I/O a second of one mailbox, such as 0.1
+    #[arg(long, value_name = "X", value_parser = rate, requires = "mailboxes")]
+    pub iops: Option<f64>,
+
+    /// How long to measure, such as 60s, 2h or 24h [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+
+    /// Size of all databases together [default: what is safe, at most 4 GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub size: Option<ByteCount>,
+
+    /// Database cache of each group [default: from the profile, at most 25 % of memory]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub cache: Option<ByteCount>,
+
+    /// Kind of mail server: exchange-2003, exchange-2007, exchange-2010, or a file
+    #[arg(long, value_name = "NAME", default_value = "exchange-2010")]
+    pub profile: String,
+
+    /// Change one figure of the profile; repeat for more
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
+    pub set: Vec<(String, String)>,
+
+    /// Where reports go: PREFIX.html and PREFIX.json [default: ./spindle-report-<date>]
+    #[arg(long, value_name = "PREFIX")]
+    pub report: Option<PathBuf>,
+
+    /// Print the results as JSON on standard output; all else goes to standard error
+    #[arg(long)]
+    pub json: bool,
+
+    /// Print only the verdict and where the report lies
+    #[arg(long, short)]
+    pub quiet: bool,
+
+    /// Show what would be done, and stop before the first byte is written
+    #[arg(long, conflicts_with = "clean")]
+    pub dry_run: bool,
+
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub seed: u64,
+
+    /// Use the databases that are there; refuse to make new ones
+    #[arg(long, conflicts_with = "fresh")]
+    pub attach: bool,
+
+    /// Remove what an earlier run made there, and begin anew
+    #[arg(long)]
+    pub fresh: bool,
+
+    /// Remove what Spindle made at these paths, only that, and stop
+    #[arg(long, conflicts_with_all = ["attach", "fresh"])]
+    pub clean: bool,
+
+    /// Allow more writes than 1 TB: at most this much
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub allow_writes: Option<ByteCount>,
+
+    /// Overwrite the raw device that has a signature and this serial number
+    #[arg(long, value_name = "SERIAL")]
+    pub unlock_signature: Vec<String>,
+
+    /// Do without io_uring and direct I/O
+    #[arg(long)]
+    pub plain_io: bool,
+}
+
+/// Reads the command line. Help and version are printed as asked and are no refusal.
+pub fn parse() -> Result<Option<Arguments>, Refusal> {
+    match Arguments::try_parse() {
+        Ok(arguments) => Ok(Some(arguments)),
+        Err(error) if is_help(error.kind()) => {
+            // A closed pipe (`spindle --help | head -1`) is no failure.
+            let _ = error.print();
+            Ok(None)
+        }
+        Err(error) => Err(refusal_of(&error)),
+    }
+}
+
+fn is_help(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    )
+}
+
+/// Joins clap's several lines (the error, a tip, the usage) to one: the error and the tip.
+fn refusal_of(error: &clap::Error) -> Refusal {
+    let text = error.to_string();
+    let before_usage = text.split("\nUsage:").next().unwrap_or(&text);
+    let before_usage = before_usage.split("\nFor more information").next().unwrap_or(before_usage);
+    let (problem, tip) = match before_usage.split_once("\n\n  tip: ") {
+        Some((problem, tips)) => (problem, tips.replace("\n  tip: ", "; ")),
+        None => (before_usage, "see 'spindle prove --help'".to_owned()),
+    };
+    Refusal::new(problem.trim_start_matches("error: "), tip)
+}
+
+/// A count of at least one and at most `MAX`.
+fn count<const MAX: u32>(text: &str) -> Result<u32, String> {
+    match text.parse::<u128>() {
+        Ok(0) => Err("at least 1 is needed".to_owned()),
+        Ok(n) if n > u128::from(MAX) => Err(format!("at most {MAX} are possible")),
+        Ok(n) => Ok(n as u32),
+        Err(_) => Err("a whole number is needed".to_owned()),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let span = parse_duration(text)?;
+    if span < DURATION_MIN {
+        return Err(format!("at least {} is needed", show_duration(DURATION_MIN)));
+    }
+    if span > DURATION_MAX {
+        return Err(format!("at most {} are possible", show_duration(DURATION_MAX)));
+    }
+    Ok(span)
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if x.is_finite() && x > 0.0 && x <= 100_000.0 => Ok(x),
+        Ok(_) => Err("a rate above 0 and at most 100000 is needed".to_owned()),
+        Err(_) => Err("a number is needed, such as 0.1".to_owned()),
+    }
+}
+
+fn key_and_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() && !value.trim().is_empty() => {
+            Ok((key.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err("write it as key=value".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_declarations_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn an_error_of_form_is_one_line_with_a_tip() {
+        let line = |words: &[&str]| {
+            let error = Arguments::try_parse_from(words).expect_err("refused");
+            refusal_of(&error).to_string()
+        };
+        assert_eq!(
+            line(&["spindle", "prove", "--threads", "0"]),
+            "invalid value '0' for '--threads <N>': at least 1 is needed; see 'spindle prove --help'"
+        );
+        assert_eq!(
+            line(&["spindle", "prove", "--thread", "1"]),
+            "unexpected argument '--thread' found; a similar argument exists: '--threads'"
+        );
+        assert_eq!(
+            line(&["spindle", "prove", "--mailboxes", "100"]),
+            "the following required arguments were not provided: --iops <X>; see 'spindle prove --help'"
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! Where words go: standard output, standard error, colours, and the width of the terminal.
+//!
+//! The people's side (plan, progress, verdict) and the machine's side (`--json`) never mix: with
+//! `--json` standard output holds the JSON alone, and people's words go to standard error.
+
+use rustix::termios;
+use std::{
+    env,
+    io::{self, IsTerminal, Write},
+};
+
+/// Width taken when the terminal does not tell its own.
+const WIDTH_DEFAULT: usize = 100;
+
+/// How to speak. Made once, from the environment.
+#[derive(Clone, Debug)]
+pub struct Console {
+    /// People's words go to standard error.
+    to_stderr: bool,
+    /// Only the verdict and errors are said.
+    quiet: bool,
+    /// Colour is welcome where people's words go.
+    pub colour: bool,
+    /// Standard error is a terminal that can redraw a line: progress may move.
+    pub live: bool,
+    /// Columns of that terminal.
+    pub width: usize,
+}
+
+impl Console {
+    /// The console of this process.
+    pub fn new(json: bool, quiet: bool) -> Self {
+        let set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let is_terminal = if json { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
+        Self {
+            to_stderr: json,
+            quiet,
+            colour: is_terminal && !dumb && !set("NO_COLOR"),
+            live: io::stderr().is_terminal() && !dumb,
+            width: width().unwrap_or(WIDTH_DEFAULT),
+        }
+    }
+
+    /// Says something to people, unless they asked for quiet.
+    pub fn say(&self, text: &str) {
+        if !self.quiet {
+            self.say_always(text);
+        }
+    }
+
+    /// Says something to people even when they asked for quiet.
+    pub fn say_always(&self, text: &str) {
+        // A reader that went away (`| head`) is not our failure.
+        let _ = match self.to_stderr {
+            true => writeln!(io::stderr(), "{text}"),
+            false => writeln!(io::stdout(), "{text}"),
+        };
+    }
+
+    /// A line of progress where no bar can move, on standard error.
+    pub fn say_progress(&self, text: &str) {
+        if !self.quiet {
+            let _ = writeln!(io::stderr(), "{text}");
+        }
+    }
+
+    /// A warning, on standard error, also when quiet.
+    pub fn warn(&self, text: &str) {
+        let _ = writeln!(io::stderr(), "{} {text}", self.paint("warning:", "33"));
+    }
+
+    /// The machine's side: one JSON text on standard output.
+    pub fn json(&self, text: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        writeln!(out, "{}", text.trim_end())?;
+        out.flush()
+    }
+
+    /// True if progress and plan are not wanted.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// `text` in the colour of an ANSI code, where colour is welcome.
+    pub fn paint(&self, text: &str, code: &str) -> String {
+        match self.colour {
+            true => format!("\x1b[{code}m{text}\x1b[0m"),
+            false => text.to_owned(),
+        }
+    }
+}
+
+/// Columns of the terminal people look at.
+fn width() -> Option<usize> {
+    let size = termios::tcgetwinsize(io::stderr()).or_else(|_| termios::tcgetwinsize(io::stdout())).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}

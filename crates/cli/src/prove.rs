@@ -1,0 +1,4 @@
+//! prove
+pub mod manifest;
+pub mod place;
+pub mod sizing;

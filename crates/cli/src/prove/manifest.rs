@@ -1,0 +1,285 @@
+//! `spindle-run.json`: the record a run leaves beside its files, so that a later run knows what is
+//! Spindle's (to attach to, to clean away) and what is not (to leave alone).
+//!
+//! Rules:
+//!
+//! 1. The record is written before the first file it names, and removed after the last.
+//! 2. A file belongs to Spindle if the record names it, or if it is of a log series the record
+//!    names: `E00.log`, `E00.chk`, `E00tmp.log` and generations `E0000000001.log` and on. Logs come and
+//!    go by the second, so their series is recorded, not each name.
+//! 3. Everything else in the folder is foreign: never written, never removed.
+
+use crate::refusal::Refusal;
+use serde::{Deserialize, Serialize};
+use world::ByteCount;
+
+/// Name of the record, in each folder and on each device.
+pub const MANIFEST_NAME: &str = "spindle-run.json";
+/// Version of the record's form; a newer one is refused, not guessed at.
+pub const MANIFEST_FORMAT: u32 = 1;
+
+/// What a run made in one place, and with which settings. Passive data.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Version of the record's form.
+    pub format: u32,
+    /// Program and version that wrote it.
+    pub made_by: String,
+    /// Civil time, UTC, of the first run.
+    pub created: String,
+    /// The same in every place of one run.
+    pub run: String,
+    /// True if the run made the folder itself; then `--clean` removes it too.
+    pub folder_made: bool,
+    /// What the databases were made with.
+    pub shape: Shape,
+    /// Names of the database files here.
+    pub databases: Vec<String>,
+    /// Prefixes of the log series here, such as `E00`.
+    pub log_series: Vec<String>,
+}
+
+/// What must agree for a later run to use the databases of an earlier one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shape {
+    /// Name of the profile.
+    pub profile: String,
+    /// Bytes of a page.
+    pub page_size: u32,
+    /// Bytes of a record.
+    pub record_size: u32,
+    /// Storage groups of the run.
+    pub groups: u32,
+    /// Databases in each.
+    pub databases: u32,
+    /// Bytes of all databases together.
+    pub size: u64,
+    /// Seed of the databases' content.
+    pub seed: u64,
+}
+
+impl Manifest {
+    /// The record as it is stored.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        assert_eq!(self.format, MANIFEST_FORMAT, "only the present form is written");
+        let mut bytes = serde_json::to_vec_pretty(self).expect("plain data has a JSON form");
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// Reads a stored record; the error says what is wrong with it.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        // On a raw device the record is padded with zeroes to whole sectors.
+        let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        let manifest: Self = serde_json::from_slice(&bytes[..end]).map_err(|error| error.to_string())?;
+        if manifest.format != MANIFEST_FORMAT {
+            return Err(format!(
+                "it has form {}, this Spindle knows form {MANIFEST_FORMAT}",
+                manifest.format
+            ));
+        }
+        let plain = |name: &String| !name.is_empty() && !name.contains('/') && !name.starts_with('.');
+        if !manifest.databases.iter().chain(&manifest.log_series).all(plain) {
+            return Err("it names files outside its folder".to_owned());
+        }
+        Ok(manifest)
+    }
+
+    /// True if `name` is a file that Spindle made here.
+    pub fn owns(&self, name: &str) -> bool {
+        name == MANIFEST_NAME
+            || self.databases.iter().any(|database| database == name)
+            || self.log_series.iter().any(|series| is_of_series(name, series))
+    }
+}
+
+/// True of the names the engine gives to files of the log series `series`.
+fn is_of_series(name: &str, series: &str) -> bool {
+    let Some(rest) = name.strip_prefix(series) else { return false };
+    let Some((middle, extension)) = rest.rsplit_once('.') else { return false };
+    let is_generation =
+        middle.len() == 8 && middle.bytes().all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F'));
+    match extension {
+        "chk" => middle.is_empty(),
+        "log" => middle.is_empty() || middle == "tmp" || is_generation,
+        _ => false,
+    }
+}
+
+/// What to do with the databases an earlier run left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beginning {
+    /// Make new ones in empty places.
+    Create,
+    /// Use (and, if it was stopped early, complete) those that are there.
+    Attach,
+    /// Remove the old ones first.
+    Replace,
+}
+
+/// What the user said about that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Nothing: attach to what fits, never remove.
+    Unsaid,
+    /// `--attach`.
+    Attach,
+    /// `--fresh`.
+    Fresh,
+}
+
+/// Decides how to begin. `places` are the paths as written with the record found at each.
+pub fn beginning(
+    wish: Wish,
+    places: &[(String, Option<&Manifest>)],
+    wanted: &Shape,
+) -> Result<Beginning, Refusal> {
+    assert!(!places.is_empty(), "a run has at least one place");
+    let found: Vec<&Manifest> = places.iter().filter_map(|(_, manifest)| *manifest).collect();
+    let Some(&first) = found.first() else {
+        return match wish {
+            Wish::Attach => Err(Refusal::new(
+                format!("{} holds no databases of Spindle's to attach to", places[0].0),
+                "leave out --attach to make new ones",
+            )),
+            Wish::Unsaid | Wish::Fresh => Ok(Beginning::Create),
+        };
+    };
+    if wish == Wish::Fresh {
+        return Ok(Beginning::Replace);
+    }
+    let renew = "give the same settings, or --fresh to replace those databases";
+    if let Some((path, _)) = places.iter().find(|(_, manifest)| manifest.is_none()) {
+        return Err(Refusal::new(format!("{path} was not part of the run found at the other paths"), renew));
+    }
+    if let Some((path, _)) =
+        places.iter().find(|(_, manifest)| manifest.is_some_and(|manifest| manifest.run != first.run))
+    {
+        return Err(Refusal::new(format!("{path} holds another run than {}", places[0].0), renew));
+    }
+    match first_difference(&first.shape, wanted) {
+        Some((what, has, asked)) => Err(Refusal::new(
+            format!("{} holds databases made with {what} {has}, not {asked}", places[0].0),
+            renew,
+        )),
+        None => Ok(Beginning::Attach),
+    }
+}
+
+/// The first setting in which two shapes differ, with both values. The seed is not compared: content
+/// keeps the seed it was made with.
+fn first_difference(has: &Shape, wanted: &Shape) -> Option<(&'static str, String, String)> {
+    let size = |bytes: u64| ByteCount(bytes).to_string();
+    let rows = [
+        ("profile", has.profile.clone(), wanted.profile.clone()),
+        ("page size", has.page_size.to_string(), wanted.page_size.to_string()),
+        ("record size", has.record_size.to_string(), wanted.record_size.to_string()),
+        ("--groups", has.groups.to_string(), wanted.groups.to_string()),
+        ("--databases", has.databases.to_string(), wanted.databases.to_string()),
+        ("--size", size(has.size), size(wanted.size)),
+    ];
+    rows.into_iter().find(|(_, has, wanted)| has != wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape() -> Shape {
+        Shape {
+            profile: "exchange-2010".to_owned(),
+            page_size: 32_768,
+            record_size: 1_000,
+            groups: 1,
+            databases: 2,
+            size: 4 << 30,
+            seed: 7,
+        }
+    }
+
+    fn manifest() -> Manifest {
+        Manifest {
+            format: MANIFEST_FORMAT,
+            run: "abc".to_owned(),
+            shape: shape(),
+            databases: vec!["sg1-db1.edb".to_owned()],
+            log_series: vec!["E00".to_owned()],
+            ..Manifest::default()
+        }
+    }
+
+    #[test]
+    fn a_record_owns_its_databases_and_log_series_and_nothing_else() {
+        let owned = ["sg1-db1.edb", "E00.log", "E00.chk", "E00tmp.log", "E0000000001.log", "E000000A1B2.log"];
+        let foreign =
+            ["sg1-db2.edb", "E01.log", "E00.txt", "E00notes.log", "E0000000001.log.bak", "E00", "E000000001g.log"];
+        let manifest = manifest();
+        assert_eq!(owned.map(|name| manifest.owns(name)), [true; 6]);
+        assert_eq!(foreign.map(|name| manifest.owns(name)), [false; 7]);
+    }
+
+    #[test]
+    fn a_record_survives_storage_with_padding() {
+        let mut bytes = manifest().to_bytes();
+        bytes.resize(4096, 0);
+        assert_eq!(Manifest::from_bytes(&bytes), Ok(manifest()));
+    }
+
+    #[test]
+    fn a_record_that_reaches_out_of_its_folder_or_comes_from_the_future_is_refused() {
+        let mut outside = manifest();
+        outside.databases.push("../../etc/passwd".to_owned());
+        assert_eq!(
+            Manifest::from_bytes(&outside.to_bytes()),
+            Err("it names files outside its folder".to_owned())
+        );
+        let future = String::from_utf8(manifest().to_bytes())
+            .expect("UTF-8")
+            .replace("\"format\": 1", "\"format\": 9");
+        assert_eq!(
+            Manifest::from_bytes(future.as_bytes()),
+            Err("it has form 9, this Spindle knows form 1".to_owned())
+        );
+        assert!(Manifest::from_bytes(b"{").is_err());
+    }
+
+    #[track_caller]
+    fn check(wish: Wish, found: &[Option<Manifest>], expected: Result<Beginning, &str>) {
+        let places: Vec<_> =
+            found.iter().enumerate().map(|(i, manifest)| (format!("/mnt/{i}"), manifest.as_ref())).collect();
+        let outcome = beginning(wish, &places, &shape()).map_err(|refusal| refusal.to_string());
+        assert_eq!(outcome, expected.map_err(str::to_owned));
+    }
+
+    #[test]
+    fn a_run_begins_as_its_places_and_the_user_allow() {
+        check(Wish::Unsaid, &[None, None], Ok(Beginning::Create));
+        check(Wish::Unsaid, &[Some(manifest()), Some(manifest())], Ok(Beginning::Attach));
+        check(Wish::Fresh, &[Some(manifest()), None], Ok(Beginning::Replace));
+        check(
+            Wish::Attach,
+            &[None],
+            Err("/mnt/0 holds no databases of Spindle's to attach to; leave out --attach to make new ones"),
+        );
+        check(
+            Wish::Unsaid,
+            &[Some(manifest()), None],
+            Err(
+                "/mnt/1 was not part of the run found at the other paths; give the same settings, or --fresh to replace those databases",
+            ),
+        );
+    }
+
+    #[test]
+    fn databases_of_another_shape_are_neither_used_nor_removed() {
+        let mut other = manifest();
+        other.shape.databases = 5;
+        check(
+            Wish::Attach,
+            &[Some(other)],
+            Err(
+                "/mnt/0 holds databases made with --databases 5, not 2; give the same settings, or --fresh to replace those databases",
+            ),
+        );
+    }
+}
