@@ -42,6 +42,12 @@ impl Console {
         }
     }
 
+    /// A console without a terminal, for tests.
+    #[cfg(test)]
+    pub fn plain() -> Self {
+        Self { to_stderr: false, quiet: false, colour: false, live: false, width: WIDTH_DEFAULT }
+    }
+
     /// Says something to people, unless they asked for quiet.
     pub fn say(&self, text: &str) {
         if !self.quiet {

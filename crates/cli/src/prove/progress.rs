@@ -1,0 +1,119 @@
+//! What is seen while a run goes on: a bar that moves on a terminal, a line now and then elsewhere.
+
+use crate::{console::Console, quantity::show_duration};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::time::Duration;
+
+/// Between two lines where no bar can move.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+/// Steps of the bar.
+const STEPS: u64 = 1_000;
+
+/// How a run stands, as far as it can be said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing {
+    /// What is being done: `create`, `fill`, `measure`, `verify`.
+    pub phase: String,
+    /// Done of the phase, 0 to 1.
+    pub fraction: f64,
+    /// Figures of the moment, each short: `812 reads/s`, `read 3.1 ms`.
+    pub figures: Vec<String>,
+    /// Until the end of the phase.
+    pub left: Option<Duration>,
+}
+
+/// Draws standings. The bar is removed when this is dropped.
+pub struct ProgressView {
+    console: Console,
+    bar: Option<ProgressBar>,
+    phase: String,
+    /// Time of the last line, since the run began.
+    said_at: Option<Duration>,
+}
+
+impl ProgressView {
+    /// A view on standard error; silent if the console is.
+    pub fn new(console: &Console) -> Self {
+        let bar = (console.live && !console.is_quiet()).then(|| {
+            let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr_with_hz(5));
+            bar.set_style(style(console));
+            bar
+        });
+        Self { console: console.clone(), bar, phase: String::new(), said_at: None }
+    }
+
+    /// Shows `standing`; `elapsed` is the time since the run began.
+    pub fn show(&mut self, elapsed: Duration, standing: &Standing) {
+        let is_new = self.phase != standing.phase;
+        self.phase.clone_from(&standing.phase);
+        if let Some(bar) = &self.bar {
+            bar.set_prefix(standing.phase.clone());
+            bar.set_position((standing.fraction.clamp(0.0, 1.0) * STEPS as f64) as u64);
+            bar.set_message(figures(standing));
+            return;
+        }
+        let is_due = self.said_at.is_none_or(|at| elapsed >= at + LINE_INTERVAL);
+        if is_new || is_due {
+            self.said_at = Some(elapsed);
+            self.console.say_progress(&line(elapsed, standing));
+        }
+    }
+
+    /// Says something above the bar.
+    pub fn say(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| self.console.say_progress(text)),
+            None => self.console.say_progress(text),
+        }
+    }
+}
+
+impl Drop for ProgressView {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn style(console: &Console) -> ProgressStyle {
+    let bar_width = (console.width / 4).clamp(8, 24);
+    let colour = if console.colour { ".green" } else { "" };
+    let template = format!("{{prefix:8}} {{bar:{bar_width}{colour}}} {{percent:>3}} %  {{wide_msg}}");
+    ProgressStyle::with_template(&template).expect("the template is fixed").progress_chars("━╸ ")
+}
+
+/// One plain line: `  42 s  measure  70 %  812 reads/s  18 s left`.
+fn line(elapsed: Duration, standing: &Standing) -> String {
+    let percent = (standing.fraction.clamp(0.0, 1.0) * 100.0) as u32;
+    format!("{:>9}  {:<8} {percent:>3} %  {}", show_duration(elapsed), standing.phase, figures(standing))
+        .trim_end()
+        .to_owned()
+}
+
+fn figures(standing: &Standing) -> String {
+    let mut figures = standing.figures.clone();
+    if let Some(left) = standing.left {
+        figures.push(format!("{} left", show_duration(Duration::from_secs(left.as_secs().max(1)))));
+    }
+    figures.join("  ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_line_says_phase_share_figures_and_time_left() {
+        let standing = Standing {
+            phase: "measure".to_owned(),
+            fraction: 0.705,
+            figures: vec!["812 reads/s".to_owned(), "read 3.1 ms".to_owned()],
+            left: Some(Duration::from_millis(18_200)),
+        };
+        assert_eq!(
+            line(Duration::from_secs(42), &standing),
+            "     42 s  measure   70 %  812 reads/s  read 3.1 ms  18 s left"
+        );
+    }
+}
