@@ -68,7 +68,7 @@ pub fn xe(bytes: &[u8], page_number: PageNumber, is_header_block: bool) -> u64 {
 
     row <<= 6;
     for (bit, mask) in COLUMN_MASKS.into_iter().enumerate() {
-        row |= (xor & mask).count_ones() % 2 << bit;
+        row |= ((xor & mask).count_ones() % 2) << bit;
     }
     let odd_bits = xor.count_ones() % 2 == 1;
     let high = if odd_bits { row ^ (8 * bytes.len() as u32 - 1) } else { row };
@@ -112,7 +112,7 @@ fn xor_and_odd_rows(words: &[[u8; 8]]) -> (u64, u32) {
         xor ^= word;
         low ^= if word.count_ones() % 2 == 1 { lane as u32 } else { 0 };
     }
-    (xor, high * LANES as u32 | low)
+    (xor, (high * LANES as u32) | low)
 }
 
 /// Words summed side by side.

@@ -4,8 +4,15 @@
 //! Everything multi-byte is little-endian unless its documentation says otherwise (keys are big-endian,
 //! so that comparing bytes compares values).
 
+pub mod page_size;
+
 pub mod checksum;
+pub mod page;
+
+mod column_value;
+pub mod key;
+pub mod record;
+mod schema;
+
 pub mod header;
 mod log_position;
-pub mod page;
-pub mod page_size;

@@ -1,0 +1,84 @@
+//! One value as the bytes of its column.
+
+use super::{
+    key::Value,
+    record::RecordError,
+    schema::{CodePage, ColumnDefinition, ColumnType, SHORT_VALUE_BYTES_MAX},
+};
+
+/// The byte that stands for true; readers take any but zero.
+const BIT_TRUE: u8 = 0xFF;
+
+/// The bytes of `value` in `column`, or none if it is null.
+pub(super) fn encode_value(column: &ColumnDefinition, value: &Value) -> Result<Option<Vec<u8>>, RecordError> {
+    let id = column.id;
+    let bytes = match (column.kind, value) {
+        (_, Value::Null) => return Ok(None),
+        (ColumnType::Bit, Value::Bit(bit)) => vec![if *bit { BIT_TRUE } else { 0 }],
+        (ColumnType::U8, Value::U8(n)) => vec![*n],
+        (ColumnType::I16, Value::I16(n)) => n.to_le_bytes().to_vec(),
+        (ColumnType::U16, Value::U16(n)) => n.to_le_bytes().to_vec(),
+        (ColumnType::I32, Value::I32(n)) => n.to_le_bytes().to_vec(),
+        (ColumnType::U32, Value::U32(n)) => n.to_le_bytes().to_vec(),
+        (ColumnType::I64 | ColumnType::Currency, Value::I64(n)) => n.to_le_bytes().to_vec(),
+        (ColumnType::F32, Value::F32(n)) => n.to_le_bytes().to_vec(),
+        (ColumnType::F64, Value::F64(n)) | (ColumnType::DateTime, Value::DateTime(n)) => {
+            n.to_le_bytes().to_vec()
+        }
+        (ColumnType::Guid, Value::Guid(guid)) => guid.to_vec(),
+        (ColumnType::Binary, Value::Binary(bytes)) | (ColumnType::LongBinary, Value::LongBinary(bytes)) => {
+            bytes.clone()
+        }
+        (ColumnType::Text, Value::Text(text)) | (ColumnType::LongText, Value::LongText(text)) => {
+            encode_text(column, text)?
+        }
+        _ => return Err(RecordError::WrongType { id }),
+    };
+    let is_short = column.kind.fixed_bytes().is_none() && !column.kind.is_long();
+    if is_short && bytes.len() > SHORT_VALUE_BYTES_MAX {
+        return Err(RecordError::TooLong { id, bytes: bytes.len() });
+    }
+    Ok(Some(bytes))
+}
+
+/// The value that `bytes` hold in `column`.
+pub(super) fn decode_value(column: &ColumnDefinition, bytes: &[u8]) -> Result<Value, RecordError> {
+    let value = match column.kind {
+        ColumnType::Bit => bytes.try_into().map(|[byte]: [u8; 1]| Value::Bit(byte != 0)),
+        ColumnType::U8 => bytes.try_into().map(|[byte]: [u8; 1]| Value::U8(byte)),
+        ColumnType::I16 => bytes.try_into().map(|b| Value::I16(i16::from_le_bytes(b))),
+        ColumnType::U16 => bytes.try_into().map(|b| Value::U16(u16::from_le_bytes(b))),
+        ColumnType::I32 => bytes.try_into().map(|b| Value::I32(i32::from_le_bytes(b))),
+        ColumnType::U32 => bytes.try_into().map(|b| Value::U32(u32::from_le_bytes(b))),
+        ColumnType::I64 | ColumnType::Currency => bytes.try_into().map(|b| Value::I64(i64::from_le_bytes(b))),
+        ColumnType::F32 => bytes.try_into().map(|b| Value::F32(f32::from_le_bytes(b))),
+        ColumnType::F64 => bytes.try_into().map(|b| Value::F64(f64::from_le_bytes(b))),
+        ColumnType::DateTime => bytes.try_into().map(|b| Value::DateTime(f64::from_le_bytes(b))),
+        ColumnType::Guid => bytes.try_into().map(Value::Guid),
+        ColumnType::Binary => Ok(Value::Binary(bytes.to_vec())),
+        ColumnType::LongBinary => Ok(Value::LongBinary(bytes.to_vec())),
+        ColumnType::Text => Ok(Value::Text(decode_text(column, bytes)?)),
+        ColumnType::LongText => Ok(Value::LongText(decode_text(column, bytes)?)),
+    };
+    value.map_err(|_| RecordError::WrongType { id: column.id })
+}
+
+fn encode_text(column: &ColumnDefinition, text: &str) -> Result<Vec<u8>, RecordError> {
+    match column.code_page {
+        CodePage::Western if text.is_ascii() => Ok(text.as_bytes().to_vec()),
+        CodePage::Western => Err(RecordError::Text { id: column.id }),
+        CodePage::Unicode => Ok(text.encode_utf16().flat_map(u16::to_le_bytes).collect()),
+    }
+}
+
+fn decode_text(column: &ColumnDefinition, bytes: &[u8]) -> Result<String, RecordError> {
+    let text = match column.code_page {
+        CodePage::Western => bytes.is_ascii().then(|| bytes.iter().map(|&byte| char::from(byte)).collect()),
+        CodePage::Unicode => {
+            let (units, rest) = bytes.as_chunks::<2>();
+            let units: Vec<u16> = units.iter().map(|unit| u16::from_le_bytes(*unit)).collect();
+            String::from_utf16(&units).ok().filter(|_| rest.is_empty())
+        }
+    };
+    text.ok_or(RecordError::Text { id: column.id })
+}

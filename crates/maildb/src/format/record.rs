@@ -1,0 +1,477 @@
+//! Records: the values of a row as bytes.
+//!
+//! ```text
+//! u8 last fixed | u8 last variable | u16 end of fixed | fixed columns | null bits
+//! | u16 end of each variable column (top bit: null) | variable data | tagged: {u16 id, u16 place} … | tagged data
+//! ```
+//!
+//! Columns beyond the last one with a value are left out. The place of a tagged value counts from the
+//! start of the tagged array; a flag byte comes before a value, on small pages only if it says something.
+
+use thiserror::Error;
+
+pub use super::schema::{CodePage, ColumnDefinition, ColumnId, ColumnType, SchemaError, TableSchema};
+use super::{
+    column_value::{decode_value, encode_value},
+    key::Value,
+    page_size::PageSize,
+    schema::{FIRST_FIXED, FIRST_TAGGED, FIRST_VARIABLE, RECORD_HEADER_BYTES},
+};
+
+/// "No variable column" in the header.
+const NO_VARIABLE: u8 = FIRST_VARIABLE as u8 - 1;
+/// In the end of a variable column: it is null.
+const VARIABLE_NULL: u16 = 0x8000;
+/// Places of tagged values on small pages: what is not flags.
+const SMALL_PLACE_MASK: u16 = 0x1FFF;
+const SMALL_PLACE_NULL: u16 = 0x2000;
+/// A flag byte precedes the value.
+const SMALL_PLACE_EXTENDED: u16 = 0x4000;
+const LARGE_PLACE_MASK: u16 = 0x7FFF;
+/// Bytes of each entry of the tagged array.
+const TAGGED_ENTRY_BYTES: usize = 4;
+/// Flag byte: the column is a long value, in the record or not.
+const TAGGED_LONG_VALUE: u8 = 0x01;
+/// Flag byte: the column is null.
+const TAGGED_NULL: u8 = 0x20;
+
+/// Why values make no record, or bytes are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum RecordError {
+    /// The table has no such column.
+    #[error("the table has no column {}", id.0)]
+    UnknownColumn {
+        /// The column asked for.
+        id: ColumnId,
+    },
+    /// A column was given twice.
+    #[error("column {} has two values", id.0)]
+    TwoValues {
+        /// Which.
+        id: ColumnId,
+    },
+    /// The value is not of the column's type.
+    #[error("the value is of another type than column {}", id.0)]
+    WrongType {
+        /// Which.
+        id: ColumnId,
+    },
+    /// More than 255 bytes in a column that is not a long value, or a record beyond any page.
+    #[error("{bytes} bytes are too long for column {}", id.0)]
+    TooLong {
+        /// Which.
+        id: ColumnId,
+        /// How long.
+        bytes: usize,
+    },
+    /// Text that the column's code page cannot hold, or bytes that are no text in it.
+    #[error("column {} holds ASCII only, or its bytes are no text", id.0)]
+    Text {
+        /// Which.
+        id: ColumnId,
+    },
+    /// Bytes that are no record of that table.
+    #[error("the record's {part} is impossible")]
+    Malformed {
+        /// The part that is wrong.
+        part: RecordPart,
+    },
+    /// A separated, compressed, encrypted or multiple value: real in ESE, unknown to this engine.
+    #[error("column {} is stored in a form (0x{flags:02X}) that is not supported", id.0)]
+    Unsupported {
+        /// Which.
+        id: ColumnId,
+        /// The value's flag byte.
+        flags: u8,
+    },
+}
+
+/// A part of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordPart {
+    /// The first four bytes.
+    Header,
+    /// The fixed columns and their null bits.
+    Fixed,
+    /// Variable columns.
+    Variable,
+    /// Tagged columns.
+    Tagged,
+}
+
+impl std::fmt::Display for RecordPart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Header => "header",
+            Self::Fixed => "fixed part",
+            Self::Variable => "variable part",
+            Self::Tagged => "tagged part",
+        })
+    }
+}
+
+/// A column that has a value, as bytes.
+struct EncodedColumn<'s> {
+    column: &'s ColumnDefinition,
+    bytes: Vec<u8>,
+}
+
+/// The record with these values, in any order; columns without one are null.
+pub fn encode_record(
+    schema: &TableSchema,
+    page_size: PageSize,
+    values: &[(ColumnId, Value)],
+) -> Result<Vec<u8>, RecordError> {
+    let columns = encoded_columns(schema, values)?;
+    let last =
+        |is_kind: fn(ColumnId) -> bool| columns.iter().rev().map(|c| c.column.id).find(|id| is_kind(*id));
+    let last_fixed = last(ColumnId::is_fixed).map_or(0, |id| id.0);
+    let last_variable = last(ColumnId::is_variable).map_or(u16::from(NO_VARIABLE), |id| id.0);
+    let mut record = vec![last_fixed as u8, last_variable as u8, 0, 0];
+
+    append_fixed(schema, &columns, last_fixed, &mut record);
+    let fixed_end = (record.len() as u16).to_le_bytes();
+    record[2..RECORD_HEADER_BYTES].copy_from_slice(&fixed_end);
+    append_variable(&columns, last_variable, &mut record);
+    append_tagged(page_size, &columns, &mut record);
+
+    let place_max = if page_size.is_small() { SMALL_PLACE_MASK } else { LARGE_PLACE_MASK };
+    if record.len() > usize::from(place_max) {
+        let id = columns.last().expect("a long record has columns").column.id;
+        return Err(RecordError::TooLong { id, bytes: record.len() });
+    }
+    Ok(record)
+}
+
+/// The columns that have a value, by ascending identifier.
+fn encoded_columns<'s>(
+    schema: &'s TableSchema,
+    values: &[(ColumnId, Value)],
+) -> Result<Vec<EncodedColumn<'s>>, RecordError> {
+    let mut sorted: Vec<&(ColumnId, Value)> = values.iter().collect();
+    sorted.sort_by_key(|(id, _)| *id);
+    if let Some(pair) = sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        return Err(RecordError::TwoValues { id: pair[0].0 });
+    }
+    let mut columns = Vec::with_capacity(values.len());
+    for (id, value) in sorted {
+        let column = schema.column(*id).ok_or(RecordError::UnknownColumn { id: *id })?;
+        if let Some(bytes) = encode_value(column, value)? {
+            columns.push(EncodedColumn { column, bytes });
+        }
+    }
+    Ok(columns)
+}
+
+fn append_fixed(schema: &TableSchema, columns: &[EncodedColumn<'_>], last: u16, record: &mut Vec<u8>) {
+    let mut nulls = vec![0; null_bytes(last)];
+    let mut with_value = columns.iter().peekable();
+    for (column, offset) in schema.fixed_columns().take(usize::from(last)) {
+        assert_eq!(offset, record.len());
+        match with_value.next_if(|with| with.column.id == column.id) {
+            Some(with) => record.extend_from_slice(&with.bytes),
+            None => {
+                let bit = usize::from(column.id.0 - FIRST_FIXED);
+                nulls[bit / 8] |= 1 << (bit % 8);
+                record.resize(offset + fixed_bytes(column), 0);
+            }
+        }
+    }
+    record.extend_from_slice(&nulls);
+}
+
+fn append_variable(columns: &[EncodedColumn<'_>], last: u16, record: &mut Vec<u8>) {
+    let mut with_value = columns.iter().filter(|with| with.column.id.is_variable()).peekable();
+    let mut data = Vec::new();
+    for id in FIRST_VARIABLE..=last {
+        let null = match with_value.next_if(|with| with.column.id.0 == id) {
+            Some(with) => {
+                data.extend_from_slice(&with.bytes);
+                0
+            }
+            None => VARIABLE_NULL,
+        };
+        assert!(data.len() < usize::from(VARIABLE_NULL), "128 columns of 255 bytes are less");
+        record.extend_from_slice(&(data.len() as u16 | null).to_le_bytes());
+    }
+    record.extend_from_slice(&data);
+}
+
+fn append_tagged(page_size: PageSize, columns: &[EncodedColumn<'_>], record: &mut Vec<u8>) {
+    let tagged: Vec<_> = columns.iter().filter(|with| with.column.id.is_tagged()).collect();
+    let mut data = Vec::new();
+    for EncodedColumn { column, bytes } in &tagged {
+        let place = (tagged.len() * TAGGED_ENTRY_BYTES + data.len()) as u16;
+        let flags = if column.kind.is_long() { TAGGED_LONG_VALUE } else { 0 };
+        let extended = page_size.is_small() && flags != 0;
+        record.extend_from_slice(&column.id.0.to_le_bytes());
+        record.extend_from_slice(&(place | if extended { SMALL_PLACE_EXTENDED } else { 0 }).to_le_bytes());
+        if extended || !page_size.is_small() {
+            data.push(flags);
+        }
+        data.extend_from_slice(bytes);
+    }
+    record.extend_from_slice(&data);
+}
+
+/// The columns of a record that have a value, by ascending identifier. Any bytes are safe to try.
+pub fn decode_record(
+    schema: &TableSchema,
+    page_size: PageSize,
+    record: &[u8],
+) -> Result<Vec<(ColumnId, Value)>, RecordError> {
+    let malformed = |part| RecordError::Malformed { part };
+    let (header, _) =
+        record.split_first_chunk::<RECORD_HEADER_BYTES>().ok_or(malformed(RecordPart::Header))?;
+    let [last_fixed, last_variable, end0, end1] = *header;
+    let fixed_end = usize::from(u16::from_le_bytes([end0, end1]));
+    if last_variable < NO_VARIABLE || fixed_end > record.len() {
+        return Err(malformed(RecordPart::Header));
+    }
+    let (fixed, rest) = record.split_at(fixed_end);
+    let ends_bytes = 2 * usize::from(last_variable - NO_VARIABLE);
+    let (ends, rest) = rest.split_at_checked(ends_bytes).ok_or(malformed(RecordPart::Variable))?;
+    let ends: Vec<u16> = ends.as_chunks::<2>().0.iter().map(|end| u16::from_le_bytes(*end)).collect();
+    let variable_bytes = ends.last().map_or(0, |end| usize::from(end & !VARIABLE_NULL));
+    let (variable, tagged) = rest.split_at_checked(variable_bytes).ok_or(malformed(RecordPart::Variable))?;
+
+    let mut values = Vec::new();
+    decode_fixed(schema, u16::from(last_fixed), fixed, &mut values)?;
+    decode_variable(schema, &ends, variable, &mut values)?;
+    decode_tagged(schema, page_size, tagged, &mut values)?;
+    Ok(values)
+}
+
+fn decode_fixed(
+    schema: &TableSchema,
+    last: u16,
+    fixed: &[u8],
+    values: &mut Vec<(ColumnId, Value)>,
+) -> Result<(), RecordError> {
+    let columns: Vec<_> = schema.fixed_columns().take(usize::from(last)).collect();
+    if columns.len() < usize::from(last) {
+        return Err(RecordError::UnknownColumn { id: ColumnId(last) });
+    }
+    let data_end =
+        columns.last().map_or(RECORD_HEADER_BYTES, |(column, offset)| offset + fixed_bytes(column));
+    if fixed.len() != data_end + null_bytes(last) {
+        return Err(RecordError::Malformed { part: RecordPart::Fixed });
+    }
+    let (data, nulls) = fixed.split_at(data_end);
+    for (column, offset) in columns {
+        let bit = usize::from(column.id.0 - FIRST_FIXED);
+        if nulls[bit / 8] >> (bit % 8) & 1 == 0 {
+            let bytes = &data[offset..offset + fixed_bytes(column)];
+            values.push((column.id, decode_value(column, bytes)?));
+        }
+    }
+    Ok(())
+}
+
+fn decode_variable(
+    schema: &TableSchema,
+    ends: &[u16],
+    data: &[u8],
+    values: &mut Vec<(ColumnId, Value)>,
+) -> Result<(), RecordError> {
+    let mut start = 0;
+    for (id, end) in (FIRST_VARIABLE..).map(ColumnId).zip(ends) {
+        let column = schema.column(id).ok_or(RecordError::UnknownColumn { id })?;
+        let place = start..usize::from(end & !VARIABLE_NULL);
+        let bytes = data.get(place.clone()).ok_or(RecordError::Malformed { part: RecordPart::Variable })?;
+        if end & VARIABLE_NULL == 0 {
+            values.push((id, decode_value(column, bytes)?));
+        }
+        start = place.end;
+    }
+    Ok(())
+}
+
+fn decode_tagged(
+    schema: &TableSchema,
+    page_size: PageSize,
+    tagged: &[u8],
+    values: &mut Vec<(ColumnId, Value)>,
+) -> Result<(), RecordError> {
+    let malformed = RecordError::Malformed { part: RecordPart::Tagged };
+    let mask = if page_size.is_small() { SMALL_PLACE_MASK } else { LARGE_PLACE_MASK };
+    let entry = |i: usize| {
+        let [id0, id1, place0, place1] = *tagged.as_chunks::<TAGGED_ENTRY_BYTES>().0.get(i)?;
+        Some((ColumnId(u16::from_le_bytes([id0, id1])), u16::from_le_bytes([place0, place1])))
+    };
+    let array_bytes = match entry(0) {
+        Some((_, place)) => usize::from(place & mask),
+        None if tagged.is_empty() => 0,
+        None => return Err(malformed),
+    };
+    if array_bytes % TAGGED_ENTRY_BYTES != 0 || array_bytes > tagged.len() {
+        return Err(malformed);
+    }
+    let count = array_bytes / TAGGED_ENTRY_BYTES;
+    if count == 0 && !tagged.is_empty() {
+        return Err(malformed);
+    }
+    let mut previous = ColumnId(FIRST_TAGGED - 1);
+    for i in 0..count {
+        let (id, place) = entry(i).expect("inside the array");
+        if id <= previous {
+            return Err(malformed);
+        }
+        previous = id;
+        let end =
+            if i + 1 < count { usize::from(entry(i + 1).expect("inside").1 & mask) } else { tagged.len() };
+        let bytes = tagged.get(usize::from(place & mask)..end).ok_or(malformed)?;
+        let extended = !page_size.is_small() || place & SMALL_PLACE_EXTENDED != 0;
+        let (flags, bytes) = match bytes.split_first() {
+            Some((flags, bytes)) if extended => (*flags, bytes),
+            None if extended => return Err(malformed),
+            _ => (0, bytes),
+        };
+        let column = schema.column(id).ok_or(RecordError::UnknownColumn { id })?;
+        if flags & !(TAGGED_LONG_VALUE | TAGGED_NULL) != 0 {
+            return Err(RecordError::Unsupported { id, flags });
+        }
+        if flags & TAGGED_NULL == 0 && !(page_size.is_small() && place & SMALL_PLACE_NULL != 0) {
+            values.push((id, decode_value(column, bytes)?));
+        }
+    }
+    Ok(())
+}
+
+fn fixed_bytes(column: &ColumnDefinition) -> usize {
+    column.kind.fixed_bytes().expect("fixed columns have types of fixed length")
+}
+
+/// Length of the null bits of fixed columns 1 to `last`.
+fn null_bytes(last: u16) -> usize {
+    usize::from(last).div_ceil(8)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn schema() -> TableSchema {
+        let western = CodePage::Western;
+        let kinds = [
+            ("Bit", ColumnType::Bit, western),
+            ("U8", ColumnType::U8, western),
+            ("I16", ColumnType::I16, western),
+            ("I32", ColumnType::I32, western),
+            ("Currency", ColumnType::Currency, western),
+            ("F32", ColumnType::F32, western),
+            ("F64", ColumnType::F64, western),
+            ("DateTime", ColumnType::DateTime, western),
+            ("U32", ColumnType::U32, western),
+            ("I64", ColumnType::I64, western),
+            ("Guid", ColumnType::Guid, western),
+            ("U16", ColumnType::U16, western),
+            ("Binary", ColumnType::Binary, western),
+            ("Text", ColumnType::Text, western),
+            ("UnicodeText", ColumnType::Text, CodePage::Unicode),
+            ("LongBinary", ColumnType::LongBinary, western),
+            ("LongText", ColumnType::LongText, CodePage::Unicode),
+        ];
+        TableSchema::from_kinds(kinds).unwrap()
+    }
+
+    fn value_for(column: &ColumnDefinition) -> BoxedStrategy<Value> {
+        let bytes = |max| prop::collection::vec(any::<u8>(), 0..max);
+        match (column.kind, column.code_page) {
+            (ColumnType::Bit, _) => any::<bool>().prop_map(Value::Bit).boxed(),
+            (ColumnType::U8, _) => any::<u8>().prop_map(Value::U8).boxed(),
+            (ColumnType::I16, _) => any::<i16>().prop_map(Value::I16).boxed(),
+            (ColumnType::U16, _) => any::<u16>().prop_map(Value::U16).boxed(),
+            (ColumnType::I32, _) => any::<i32>().prop_map(Value::I32).boxed(),
+            (ColumnType::U32, _) => any::<u32>().prop_map(Value::U32).boxed(),
+            (ColumnType::I64 | ColumnType::Currency, _) => any::<i64>().prop_map(Value::I64).boxed(),
+            (ColumnType::F32, _) => prop::num::f32::NORMAL.prop_map(Value::F32).boxed(),
+            (ColumnType::F64, _) => prop::num::f64::NORMAL.prop_map(Value::F64).boxed(),
+            (ColumnType::DateTime, _) => prop::num::f64::NORMAL.prop_map(Value::DateTime).boxed(),
+            (ColumnType::Guid, _) => any::<[u8; 16]>().prop_map(Value::Guid).boxed(),
+            (ColumnType::Binary, _) => bytes(256).prop_map(Value::Binary).boxed(),
+            (ColumnType::LongBinary, _) => bytes(500).prop_map(Value::LongBinary).boxed(),
+            (ColumnType::Text, CodePage::Western) => "[ -~]{0,255}".prop_map(Value::Text).boxed(),
+            (ColumnType::Text, CodePage::Unicode) => "\\PC{0,60}".prop_map(Value::Text).boxed(),
+            (ColumnType::LongText, _) => "\\PC{0,200}".prop_map(Value::LongText).boxed(),
+        }
+    }
+
+    fn values() -> impl Strategy<Value = Vec<(ColumnId, Value)>> {
+        let columns: Vec<_> = schema()
+            .columns()
+            .iter()
+            .map(|column| {
+                let id = column.id;
+                prop::option::of(value_for(column)).prop_map(move |value| Some((id, value?)))
+            })
+            .collect();
+        columns.prop_map(|columns| columns.into_iter().flatten().collect())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn records_give_back_their_values(values in values()) {
+            for page_size in [PageSize::Kib4, PageSize::Kib32] {
+                let shuffled: Vec<_> = values.iter().rev().cloned().collect();
+                let record = encode_record(&schema(), page_size, &shuffled).unwrap();
+                prop_assert_eq!(&decode_record(&schema(), page_size, &record).unwrap(), &values);
+            }
+        }
+
+        #[test]
+        fn damaged_records_never_panic(
+            values in values(), damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        ) {
+            for page_size in [PageSize::Kib4, PageSize::Kib32] {
+                let mut record = encode_record(&schema(), page_size, &values).unwrap();
+                for (place, byte) in &damage {
+                    let at = place.index(record.len());
+                    record[at] = *byte;
+                }
+                decode_record(&schema(), page_size, &record).ok();
+                record.truncate(damage.len() * 5);
+                decode_record(&schema(), page_size, &record).ok();
+            }
+        }
+    }
+
+    #[test]
+    fn the_layout_is_the_documented_one() {
+        let kinds = [
+            ("A", ColumnType::I16),
+            ("B", ColumnType::Bit),
+            ("T", ColumnType::Text),
+            ("L", ColumnType::LongBinary),
+        ];
+        let schema = TableSchema::from_kinds(kinds.map(|(n, k)| (n, k, CodePage::Western))).unwrap();
+        let values = [
+            (ColumnId(2), Value::Bit(true)),
+            (ColumnId(128), Value::Text("hi".into())),
+            (ColumnId(256), Value::LongBinary(vec![9])),
+        ];
+        let start = [2, 128, 8, 0, 0, 0, 0xFF, 0b01, 2, 0, b'h', b'i', 0, 1];
+        let small = encode_record(&schema, PageSize::Kib8, &values).unwrap();
+        assert_eq!(small, [&start[..], &[4, 0x40, 1, 9]].concat());
+        let large = encode_record(&schema, PageSize::Kib16, &values).unwrap();
+        assert_eq!(large, [&start[..], &[4, 0, 1, 9]].concat());
+        assert_eq!(encode_record(&schema, PageSize::Kib8, &[]).unwrap(), [0, 127, 4, 0]);
+    }
+
+    #[test]
+    fn values_that_do_not_suit_are_refused() {
+        let refused =
+            |id, value| encode_record(&schema(), PageSize::Kib4, &[(ColumnId(id), value)]).unwrap_err();
+        assert_eq!(refused(99, Value::Null), RecordError::UnknownColumn { id: ColumnId(99) });
+        assert_eq!(refused(1, Value::I32(1)), RecordError::WrongType { id: ColumnId(1) });
+        let long = Value::Binary(vec![0; 256]);
+        assert_eq!(refused(128, long), RecordError::TooLong { id: ColumnId(128), bytes: 256 });
+        assert_eq!(refused(129, Value::Text("ü".into())), RecordError::Text { id: ColumnId(129) });
+        let huge = Value::LongBinary(vec![0; 70_000]);
+        assert!(matches!(refused(256, huge), RecordError::TooLong { bytes: 70_009.., .. }));
+    }
+}
