@@ -1,3 +1,414 @@
-//! The database header.
+//! The database header: one page-sized block, written twice at the start of the file.
+
+use thiserror::Error;
 
 pub use super::log_position::{LogPosition, LogTime, Signature};
+use super::{
+    checksum::old_xor,
+    page_size::{DbTime, ObjectId, PageSize},
+};
+
+/// Magic number of ESE databases.
+const MAGIC: u32 = 0x89AB_CDEF;
+/// Major version of the format, the same since Exchange 2000.
+const VERSION: u32 = 0x620;
+/// Revision of the format that this engine writes: that of Exchange 2016's first release (620.20.0).
+const UPDATE_MAJOR: u32 = 20;
+/// The first revision with the XOR and ECC checksum in pages; older databases are not for this engine.
+const UPDATE_MAJOR_MIN: u32 = 11;
+/// File type of a database, at `field::FILE_TYPE` in every ESE file.
+const FILE_TYPE_DATABASE: u32 = 1;
+
+/// Where the fields lie.
+mod field {
+    pub const CHECKSUM: usize = 0;
+    pub const MAGIC: usize = 4;
+    pub const VERSION: usize = 8;
+    pub const DBTIME: usize = 16;
+    pub const SIGNATURE: usize = 24;
+    pub const STATE: usize = 52;
+    pub const CONSISTENT: usize = 56;
+    pub const CONSISTENT_TIME: usize = 64;
+    pub const ATTACH_TIME: usize = 72;
+    pub const ATTACH: usize = 80;
+    pub const DETACH_TIME: usize = 88;
+    pub const DETACH: usize = 96;
+    pub const DATABASE_ID: usize = 104;
+    pub const LOG_SIGNATURE: usize = 108;
+    pub const OBJECT_ID_LAST: usize = 212;
+    pub const UPDATE_MAJOR: usize = 232;
+    pub const PAGE_BYTES: usize = 236;
+    pub const GENERATION_MIN_REQUIRED: usize = 296;
+    pub const GENERATION_MAX_REQUIRED: usize = 300;
+    pub const CREATE_VERSION: usize = 340;
+    pub const CREATE_UPDATE: usize = 344;
+    pub const GENERATION_MAX_CREATED: usize = 348;
+    pub const GENERATION_MAX_COMMITTED: usize = 416;
+    pub const UPDATE_MINOR: usize = 644;
+    pub const FILE_TYPE: usize = 667;
+}
+
+/// Whether the database is whole by itself or needs its log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum DatabaseState {
+    /// Made, never opened.
+    #[default]
+    JustCreated = 1,
+    /// Open, or not closed cleanly: it needs the log generations its header names.
+    DirtyShutdown = 2,
+    /// Closed cleanly: whole without the log.
+    CleanShutdown = 3,
+    /// Being converted.
+    BeingConverted = 4,
+    /// Detached by force.
+    ForceDetached = 5,
+    /// Being reseeded page by page.
+    IncrementalReseed = 6,
+    /// Dirty, with pages patched in.
+    DirtyAndPatched = 7,
+    /// Being reverted to a snapshot.
+    Reverting = 8,
+}
+
+impl DatabaseState {
+    const ALL: [Self; 8] = [
+        Self::JustCreated,
+        Self::DirtyShutdown,
+        Self::CleanShutdown,
+        Self::BeingConverted,
+        Self::ForceDetached,
+        Self::IncrementalReseed,
+        Self::DirtyAndPatched,
+        Self::Reverting,
+    ];
+}
+
+/// What the header says about the database. Fields of ESE that are not here are written as zero, which
+/// means "none" or "never" for all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseHeader {
+    /// Size of every page.
+    pub page_size: PageSize,
+    /// The database's birth mark.
+    pub signature: Signature,
+    /// The birth mark of the log it is used with.
+    pub log_signature: Signature,
+    /// Whether it needs the log.
+    pub state: DatabaseState,
+    /// The count of page changes at the last update of the header.
+    pub dbtime: DbTime,
+    /// Where in the log it was last whole.
+    pub consistent: LogPosition,
+    /// When that was.
+    pub consistent_time: LogTime,
+    /// Where in the log it was last opened.
+    pub attach: LogPosition,
+    /// When that was.
+    pub attach_time: LogTime,
+    /// Where in the log it was last closed; none while it is open.
+    pub detach: LogPosition,
+    /// When that was.
+    pub detach_time: LogTime,
+    /// Its number among the databases that share the log.
+    pub database_id: u32,
+    /// The last number given to a tree.
+    pub object_id_last: ObjectId,
+    /// First log generation that recovery needs, 0 if none.
+    pub generation_min_required: u32,
+    /// Last log generation that recovery needs: pages on disk may hold changes logged there. 0 if none.
+    pub generation_max_required: u32,
+    /// When generation `generation_max_required` was made.
+    pub generation_max_created: LogTime,
+    /// Last log generation begun; those after the last required may be lost without harm to the database. 0 if none.
+    pub generation_max_committed: u32,
+}
+
+/// Why bytes are no database header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum HeaderError {
+    /// The magic number is another: not an ESE database, or the header is gone.
+    #[error("this is not an ESE database")]
+    NotADatabase,
+    /// The header names a page size that does not exist or does not fit what was read.
+    #[error("a page size of {bytes} bytes is impossible here")]
+    PageSize {
+        /// What it says.
+        bytes: u32,
+    },
+    /// The checksum disagrees.
+    #[error("the header's checksum is 0x{stored:08X}, its bytes give 0x{computed:08X}")]
+    Checksum {
+        /// What it says.
+        stored: u32,
+        /// What its bytes give.
+        computed: u32,
+    },
+    /// A version of the format that this engine does not know how to read.
+    #[error("format version 0x{version:X}.{update} is not supported")]
+    Version {
+        /// Major version.
+        version: u32,
+        /// Revision.
+        update: u32,
+    },
+    /// Another kind of ESE file.
+    #[error("this is an ESE file of type {file_type}, not a database")]
+    FileType {
+        /// What it says.
+        file_type: u32,
+    },
+    /// A state that does not exist.
+    #[error("database state {state} does not exist")]
+    State {
+        /// What it says.
+        state: u32,
+    },
+}
+
+/// The two copies of the header at the start of a file, read together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderCopies {
+    /// The first copy, at the start of the file.
+    pub first: Result<DatabaseHeader, HeaderError>,
+    /// The second, one page on.
+    pub shadow: Result<DatabaseHeader, HeaderError>,
+}
+
+impl HeaderCopies {
+    /// The header to go by: the first copy, which is written first and thus never older, else the
+    /// second; if both are bad, what is wrong with the first.
+    pub fn best(&self) -> Result<&DatabaseHeader, HeaderError> {
+        self.first
+            .as_ref()
+            .or(self.shadow.as_ref())
+            .map_err(|_| self.first.clone().expect_err("both are bad"))
+    }
+
+    /// Reads both copies from the first bytes of a file, of which twice the largest page is enough. The
+    /// first copy tells the page size; if it is bad, the second is looked for at each.
+    pub fn decode(file_start: &[u8]) -> Self {
+        let first = DatabaseHeader::decode(file_start);
+        let shadow_at = |size: PageSize| {
+            let bytes = file_start.get(size.bytes()..).unwrap_or_default();
+            DatabaseHeader::decode(bytes).and_then(|header| match header.page_size == size {
+                true => Ok(header),
+                false => Err(HeaderError::PageSize { bytes: header.page_size.bytes() as u32 }),
+            })
+        };
+        let shadow = match &first {
+            Ok(header) => shadow_at(header.page_size),
+            Err(_) => {
+                let found = PageSize::ALL.into_iter().find_map(|size| shadow_at(size).ok());
+                found.ok_or(HeaderError::NotADatabase)
+            }
+        };
+        Self { first, shadow }
+    }
+}
+
+impl DatabaseHeader {
+    /// A header for a database just made, that no log knows yet.
+    pub fn new(page_size: PageSize, signature: Signature, object_id_last: ObjectId) -> Self {
+        Self {
+            page_size,
+            signature,
+            log_signature: Signature::default(),
+            state: DatabaseState::JustCreated,
+            dbtime: DbTime(0),
+            consistent: LogPosition::default(),
+            consistent_time: LogTime::default(),
+            attach: LogPosition::default(),
+            attach_time: LogTime::default(),
+            detach: LogPosition::default(),
+            detach_time: LogTime::default(),
+            database_id: 0,
+            object_id_last,
+            generation_min_required: 0,
+            generation_max_required: 0,
+            generation_max_created: LogTime::default(),
+            generation_max_committed: 0,
+        }
+    }
+
+    /// The header as a block of one page, checksum included.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut block = vec![0; self.page_size.bytes()];
+        let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+        put(field::MAGIC, &MAGIC.to_le_bytes());
+        put(field::VERSION, &VERSION.to_le_bytes());
+        put(field::DBTIME, &self.dbtime.0.to_le_bytes());
+        put(field::SIGNATURE, &self.signature.encode());
+        put(field::STATE, &(self.state as u32).to_le_bytes());
+        put(field::CONSISTENT, &self.consistent.encode());
+        put(field::CONSISTENT_TIME, &self.consistent_time.encode());
+        put(field::ATTACH_TIME, &self.attach_time.encode());
+        put(field::ATTACH, &self.attach.encode());
+        put(field::DETACH_TIME, &self.detach_time.encode());
+        put(field::DETACH, &self.detach.encode());
+        put(field::DATABASE_ID, &self.database_id.to_le_bytes());
+        put(field::LOG_SIGNATURE, &self.log_signature.encode());
+        put(field::OBJECT_ID_LAST, &self.object_id_last.0.to_le_bytes());
+        put(field::UPDATE_MAJOR, &UPDATE_MAJOR.to_le_bytes());
+        put(field::PAGE_BYTES, &(self.page_size.bytes() as u32).to_le_bytes());
+        put(field::GENERATION_MIN_REQUIRED, &self.generation_min_required.to_le_bytes());
+        put(field::GENERATION_MAX_REQUIRED, &self.generation_max_required.to_le_bytes());
+        put(field::CREATE_VERSION, &VERSION.to_le_bytes());
+        put(field::CREATE_UPDATE, &UPDATE_MAJOR.to_le_bytes());
+        put(field::GENERATION_MAX_CREATED, &self.generation_max_created.encode());
+        put(field::GENERATION_MAX_COMMITTED, &self.generation_max_committed.to_le_bytes());
+        put(field::UPDATE_MINOR, &0_u32.to_le_bytes());
+        put(field::FILE_TYPE, &FILE_TYPE_DATABASE.to_le_bytes());
+        let checksum = old_xor(&block);
+        block[field::CHECKSUM..][..4].copy_from_slice(&checksum.to_le_bytes());
+        block
+    }
+
+    /// Reads one copy from bytes that start with it and may go on after it.
+    pub fn decode(bytes: &[u8]) -> Result<Self, HeaderError> {
+        if bytes.len() < PageSize::Kib2.bytes() || u32_at(bytes, field::MAGIC) != MAGIC {
+            return Err(HeaderError::NotADatabase);
+        }
+        // Databases older than the field have pages of 4 KiB and a zero there.
+        let page_bytes = match u32_at(bytes, field::PAGE_BYTES) {
+            0 => PageSize::Kib4.bytes() as u32,
+            bytes => bytes,
+        };
+        let page_size = PageSize::from_bytes(page_bytes).filter(|size| size.bytes() <= bytes.len());
+        let page_size = page_size.ok_or(HeaderError::PageSize { bytes: page_bytes })?;
+        let block = &bytes[..page_size.bytes()];
+        let (stored, computed) = (u32_at(block, field::CHECKSUM), old_xor(block));
+        if stored != computed {
+            return Err(HeaderError::Checksum { stored, computed });
+        }
+        let (version, update) = (u32_at(block, field::VERSION), u32_at(block, field::UPDATE_MAJOR));
+        if version != VERSION || update < UPDATE_MAJOR_MIN {
+            return Err(HeaderError::Version { version, update });
+        }
+        let file_type = u32_at(block, field::FILE_TYPE);
+        if file_type != FILE_TYPE_DATABASE {
+            return Err(HeaderError::FileType { file_type });
+        }
+        let state = u32_at(block, field::STATE);
+        let state = DatabaseState::ALL
+            .into_iter()
+            .find(|known| *known as u32 == state)
+            .ok_or(HeaderError::State { state })?;
+        Ok(Self::from_block(block, page_size, state))
+    }
+
+    fn from_block(block: &[u8], page_size: PageSize, state: DatabaseState) -> Self {
+        let position = |at: usize| LogPosition::decode(chunk(block, at));
+        let time = |at: usize| LogTime::decode(chunk(block, at));
+        Self {
+            page_size,
+            signature: Signature::decode(chunk(block, field::SIGNATURE)),
+            log_signature: Signature::decode(chunk(block, field::LOG_SIGNATURE)),
+            state,
+            dbtime: DbTime(u64::from_le_bytes(*chunk(block, field::DBTIME))),
+            consistent: position(field::CONSISTENT),
+            consistent_time: time(field::CONSISTENT_TIME),
+            attach: position(field::ATTACH),
+            attach_time: time(field::ATTACH_TIME),
+            detach: position(field::DETACH),
+            detach_time: time(field::DETACH_TIME),
+            database_id: u32_at(block, field::DATABASE_ID),
+            object_id_last: ObjectId(u32_at(block, field::OBJECT_ID_LAST)),
+            generation_min_required: u32_at(block, field::GENERATION_MIN_REQUIRED),
+            generation_max_required: u32_at(block, field::GENERATION_MAX_REQUIRED),
+            generation_max_created: time(field::GENERATION_MAX_CREATED),
+            generation_max_committed: u32_at(block, field::GENERATION_MAX_COMMITTED),
+        }
+    }
+}
+
+fn chunk<const N: usize>(block: &[u8], at: usize) -> &[u8; N] {
+    block[at..].first_chunk().expect("inside the block")
+}
+
+fn u32_at(block: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*chunk(block, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn position() -> impl Strategy<Value = LogPosition> {
+        any::<(u32, u16, u16)>().prop_map(|(generation, segment, offset)| LogPosition {
+            generation,
+            segment,
+            offset,
+        })
+    }
+
+    fn time() -> impl Strategy<Value = LogTime> {
+        (0..5_869_584_000_000_u64).prop_map(LogTime::from_unix_ms)
+    }
+
+    fn signature() -> impl Strategy<Value = Signature> {
+        (any::<u32>(), time(), any::<[u8; 16]>()).prop_map(|(random, created, computer)| Signature {
+            random,
+            created,
+            computer,
+        })
+    }
+
+    fn header() -> impl Strategy<Value = DatabaseHeader> {
+        let marks = (signature(), signature(), any::<u64>(), any::<[u32; 5]>(), time());
+        let places = ((position(), time()), (position(), time()), (position(), time()));
+        let kinds =
+            (prop::sample::select(PageSize::ALL.to_vec()), prop::sample::select(DatabaseState::ALL.to_vec()));
+        (marks, places, kinds).prop_map(|(marks, places, (page_size, state))| {
+            let (signature, log_signature, dbtime, [id, last, min, max, committed], created) = marks;
+            let ((consistent, consistent_time), (attach, attach_time), (detach, detach_time)) = places;
+            DatabaseHeader {
+                page_size,
+                signature,
+                log_signature,
+                state,
+                dbtime: DbTime(dbtime),
+                consistent,
+                consistent_time,
+                attach,
+                attach_time,
+                detach,
+                detach_time,
+                database_id: id,
+                object_id_last: ObjectId(last),
+                generation_min_required: min,
+                generation_max_required: max,
+                generation_max_created: created,
+                generation_max_committed: committed,
+            }
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn either_copy_alone_gives_the_header_back(header in header(), at: prop::sample::Index, flip in 1..=u8::MAX) {
+            let block = header.encode();
+            let mut file = [block.clone(), block.clone()].concat();
+            prop_assert_eq!(HeaderCopies::decode(&file), HeaderCopies { first: Ok(header.clone()), shadow: Ok(header.clone()) });
+            let at = at.index(file.len());
+            file[at] ^= flip;
+            let copies = HeaderCopies::decode(&file);
+            prop_assert_eq!(copies.first.is_err(), at < block.len());
+            prop_assert_eq!(copies.shadow.is_err(), at >= block.len());
+            prop_assert_eq!(copies.best(), Ok(&header));
+        }
+
+        #[test]
+        fn any_bytes_are_safe_to_decode(mut bytes in prop::collection::vec(any::<u8>(), 0..5000), page_bytes: u32) {
+            if bytes.len() > 300 {
+                bytes[4..8].copy_from_slice(&MAGIC.to_le_bytes());
+                bytes[236..240].copy_from_slice(&page_bytes.to_le_bytes());
+            }
+            prop_assert!(HeaderCopies::decode(&bytes).best().is_err());
+        }
+    }
+}

@@ -16,3 +16,5 @@ mod schema;
 
 pub mod header;
 mod log_position;
+
+pub mod space;
