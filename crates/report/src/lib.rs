@@ -1,1 +1,43 @@
-//! The report room.
+//! The report room: what a run found, as plain data, and three ways to show it.
+//!
+//! Other rooms build a [`Document`] (sections of paragraphs, tables, charts, limits and logs) and
+//! hand it over; this room renders it as [`text`] for a terminal, [`json`] for programs, and
+//! [`html`] as one offline, printable file. It is a leaf: it knows no other room, measures nothing
+//! and judges nothing. A verdict is carried, never computed here.
+//!
+//! Invariants kept by the model, so that every renderer may rely on them:
+//!
+//! 1. A number that was not measured is absent, never NaN or infinite ([`Reading`]).
+//! 2. Every row of a [`Table`] has exactly one cell per column.
+//! 3. The points of a [`TimeSeries`] lie in time order, at finite times.
+//! 4. The buckets of a [`Histogram`] ascend, do not overlap and are not empty ranges.
+//!
+//! They hold for documents read back from JSON too: each type checks itself on the way in.
+
+mod axis;
+mod block;
+mod cell;
+mod chart;
+mod document;
+mod histogram;
+pub mod html;
+pub mod json;
+mod markup;
+mod quantity;
+mod reading;
+mod sampling;
+mod svg;
+mod table;
+pub mod text;
+mod unit;
+
+pub use block::{Block, KeyValue, KeyValues, LimitCheck, LimitTable, Log, LogLine, Paragraph, Relation};
+pub use cell::{Cell, Mark};
+pub use chart::{
+    Axis, ChartEvent, Distribution, DistributionView, LimitLine, LineChart, TimePoint, TimeSeries,
+};
+pub use document::{Document, Finding, Meta, Outcome, Section, Severity, Verdict};
+pub use histogram::{Bucket, Histogram, HistogramError};
+pub use reading::Reading;
+pub use table::{Align, Column, RaggedRow, Table};
+pub use unit::Unit;

@@ -1,0 +1,51 @@
+//! Writing markup without letting any text become markup.
+
+use std::fmt;
+
+/// Formats into a `&mut String`, which takes every write.
+macro_rules! put {
+    ($out:expr, $($format:tt)*) => {
+        std::fmt::Write::write_fmt($out, format_args!($($format)*)).expect("a String takes every write")
+    };
+}
+pub(crate) use put;
+
+/// Text that shows as itself within HTML and SVG, in elements and in quoted attributes.
+pub(crate) fn escaped(text: &str) -> Escaped<'_> {
+    Escaped(text)
+}
+
+/// See [`escaped`].
+pub(crate) struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for character in self.0.chars() {
+            match character {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '"' => f.write_str("&quot;")?,
+                '\'' => f.write_str("&#39;")?,
+                '\n' | '\t' => fmt::Write::write_char(f, character)?,
+                // No control character has a place in a page, and some end its parsing.
+                control if control.is_control() => f.write_str("\u{fffd}")?,
+                plain => fmt::Write::write_char(f, plain)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_becomes_markup() {
+        assert_eq!(
+            escaped("<script src='x'>&\"\u{0}\u{1b}[31m\u{7f}</script>\n").to_string(),
+            "&lt;script src=&#39;x&#39;&gt;&amp;&quot;\u{fffd}\u{fffd}[31m\u{fffd}&lt;/script&gt;\n"
+        );
+    }
+}

@@ -1,0 +1,175 @@
+//! Values by size, drawn.
+
+use super::{Plot, WIDTH, axis_names, grid_row, nothing_to_draw, open, series_class, tick_below};
+use crate::axis::{LogAxis, NinesAxis, ValueAxis, scaled};
+use crate::chart::{Distribution, DistributionView, LimitLine};
+use crate::histogram::Histogram;
+use crate::markup::escaped;
+use crate::markup::put;
+use crate::unit::Unit;
+
+const PLOT: Plot = Plot { left: 62.0, top: 28.0, width: WIDTH - 82.0, height: 170.0 };
+const HEIGHT: f64 = 238.0;
+
+/// Bars over the width of the chart: fine enough to show two humps, wide enough to be seen.
+const BINS: usize = 72;
+
+/// Writes the picture; `id` is unique on its page.
+pub(crate) fn distribution(chart: &Distribution, id: &str, out: &mut String) {
+    open(out, id, HEIGHT, &chart.title, &description(chart));
+    let occupied = occupied(&chart.series);
+    let (low, high) = occupied.unwrap_or((0.0, 0.0));
+    // Limits far from every value would squeeze the picture; they stay in its description.
+    let near: Vec<&LimitLine> =
+        chart.limits.iter().filter(|limit| limit.at > 0.0 && limit.at <= high * 20.0).collect();
+    let (low, high) = near.iter().fold((low, high), |(low, high), limit| (low, high.max(limit.at)));
+    let values = LogAxis::covering(&chart.value.unit, low, high);
+    match chart.view {
+        DistributionView::Shares => draw_shares(chart, &values, &near, out),
+        DistributionView::Percentiles => draw_percentiles(chart, &values, &near, out),
+    }
+    if occupied.is_none() {
+        nothing_to_draw(out, PLOT);
+    }
+    out.push_str("</svg>");
+}
+
+/// What all series together occupy.
+pub(crate) fn occupied(series: &[Histogram]) -> Option<(f64, f64)> {
+    series
+        .iter()
+        .filter_map(Histogram::occupied)
+        .reduce(|(low, high), (from, to)| (if from > 0.0 { low.min(from) } else { low }, high.max(to)))
+}
+
+fn draw_shares(chart: &Distribution, values: &LogAxis, limits: &[&LimitLine], out: &mut String) {
+    let bins: Vec<Vec<f64>> =
+        chart.series.iter().map(|series| series.shares(values.low, values.high, BINS, f64::log10)).collect();
+    let most = bins.iter().flatten().copied().fold(0.0, f64::max) * 100.0;
+    let axis = ValueAxis::covering(&Unit::Percent, 0.0, most, 4);
+    for tick in &axis.ticks {
+        grid_row(out, PLOT, axis.place(tick.at), &tick.label);
+    }
+    for tick in &values.ticks {
+        tick_below(out, PLOT, values.place(tick.at), &tick.label);
+    }
+    axis_names(
+        out,
+        PLOT,
+        "share, % in each of 72 even steps",
+        &format!("{}, logarithmic", chart.value.label),
+    );
+    for (index, (series, bins)) in chart.series.iter().zip(&bins).enumerate() {
+        if series.count() == 0 {
+            continue;
+        }
+        let (start_x, base_y) = PLOT.at(0.0, 0.0);
+        let mut steps = format!("M{start_x:.1} {base_y:.1}");
+        for (bin, share) in bins.iter().enumerate() {
+            let (x, y) = PLOT.at((bin + 1) as f64 / BINS as f64, axis.place(share * 100.0));
+            put!(&mut steps, "V{y:.1}H{x:.1}");
+        }
+        put!(&mut steps, "V{base_y:.1}");
+        put!(
+            out,
+            "<g class=\"{}\"><path class=\"area\" d=\"{steps}Z\"/><path class=\"line\" d=\"{steps}\"/></g>\n",
+            series_class(index)
+        );
+    }
+    for limit in limits {
+        let (x, _) = PLOT.at(values.place(limit.at), 0.0);
+        let (anchor, gap) = if x > PLOT.left + PLOT.width * 0.75 { ("end", -5.0) } else { ("start", 5.0) };
+        put!(
+            out,
+            "<path class=\"limit\" d=\"M{x:.1} {}V{}\"/><text class=\"limit-name\" x=\"{:.1}\" y=\"{}\" \
+             text-anchor=\"{anchor}\">{}</text>\n",
+            PLOT.top,
+            PLOT.bottom(),
+            x + gap,
+            PLOT.top + 9.0,
+            escaped(&limit_text(chart, limit)),
+        );
+    }
+}
+
+fn draw_percentiles(chart: &Distribution, values: &LogAxis, limits: &[&LimitLine], out: &mut String) {
+    let most = chart.series.iter().map(Histogram::count).max().unwrap_or(0);
+    let nines = NinesAxis::for_count(most);
+    for tick in &values.ticks {
+        grid_row(out, PLOT, values.place(tick.at), &tick.label);
+    }
+    for tick in &nines.ticks {
+        tick_below(out, PLOT, nines.place(tick.at), &tick.label);
+    }
+    axis_names(out, PLOT, &format!("{}, logarithmic", chart.value.label), "percentile");
+    for (index, series) in chart.series.iter().enumerate() {
+        draw_percentile_curve(series, index, values, &nines, out);
+    }
+    for limit in limits {
+        let (_, y) = PLOT.at(0.0, values.place(limit.at));
+        put!(
+            out,
+            "<path class=\"limit\" d=\"M{} {y:.1}H{}\"/><text class=\"limit-name\" x=\"{}\" y=\"{:.1}\">{}</text>\n",
+            PLOT.left,
+            PLOT.right(),
+            PLOT.left + 5.0,
+            y - 4.5,
+            escaped(&limit_text(chart, limit)),
+        );
+    }
+}
+
+/// A staircase: up to the share held by each bucket, no value exceeds the bucket's end.
+fn draw_percentile_curve(
+    series: &Histogram,
+    index: usize,
+    values: &LogAxis,
+    nines: &NinesAxis,
+    out: &mut String,
+) {
+    let total = series.count();
+    if total == 0 {
+        return;
+    }
+    let mut below = 0u64;
+    let mut curve = String::new();
+    for bucket in series.buckets().iter().filter(|bucket| bucket.count > 0) {
+        let (start_x, y) = PLOT.at(nines.place(below as f64 / total as f64 * 100.0), values.place(bucket.to));
+        below = below.saturating_add(bucket.count);
+        let (end_x, _) = PLOT.at(nines.place(below as f64 / total as f64 * 100.0), 0.0);
+        if curve.is_empty() {
+            put!(&mut curve, "M{start_x:.1} {y:.1}H{end_x:.1}");
+        } else {
+            put!(&mut curve, "V{y:.1}H{end_x:.1}");
+        }
+    }
+    put!(out, "<g class=\"{}\"><path class=\"line\" d=\"{curve}\"/></g>\n", series_class(index));
+}
+
+fn limit_text(chart: &Distribution, limit: &LimitLine) -> String {
+    let (digits, symbol) = scaled(&chart.value.unit, limit.at);
+    format!("{} {digits} {symbol}", limit.label).trim().to_owned()
+}
+
+/// The chart in words, for those who hear it.
+fn description(chart: &Distribution) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for series in &chart.series {
+        let value = |percent: f64| {
+            let (digits, symbol) = scaled(&chart.value.unit, series.percentile(percent).unwrap_or(0.0));
+            format!("{digits} {symbol}").trim().to_owned()
+        };
+        parts.push(match series.count() {
+            0 => format!("{}: nothing counted.", series.name()),
+            count => format!(
+                "{}: {count} counted, half within {}, 99 percent within {}, all within {}.",
+                series.name(),
+                value(50.0),
+                value(99.0),
+                value(100.0)
+            ),
+        });
+    }
+    parts.extend(chart.limits.iter().map(|limit| format!("Limit: {}.", limit_text(chart, limit))));
+    parts.join(" ")
+}

@@ -1,0 +1,109 @@
+//! Charts as inline SVG: drawn here, coloured by the page around them.
+//!
+//! Nothing in a picture names a colour. Lines carry a class (`s0` to `s7`), so the page's style
+//! sheet decides for light, dark and paper alike.
+
+mod distribution;
+mod line_chart;
+
+use crate::markup::escaped;
+use crate::markup::put;
+
+pub(crate) use distribution::{distribution, occupied};
+pub(crate) use line_chart::line_chart;
+
+/// Lines told apart by colour; the next ones repeat the colours, dashed.
+pub(crate) const SERIES_COLOURS: usize = 8;
+
+/// The classes that colour series number `index`.
+pub(crate) fn series_class(index: usize) -> String {
+    let colour = index % SERIES_COLOURS;
+    if index < SERIES_COLOURS { format!("s{colour}") } else { format!("s{colour} dashed") }
+}
+
+/// The whole picture, in its own units: one is a pixel on a page of usual width.
+pub(crate) const WIDTH: f64 = 760.0;
+
+/// Where the data is drawn within a picture.
+#[derive(Clone, Copy, Debug)]
+struct Plot {
+    left: f64,
+    top: f64,
+    width: f64,
+    height: f64,
+}
+
+impl Plot {
+    /// A point from its places along both axes, 0 to 1, the vertical one counted from below.
+    fn at(self, x: f64, y: f64) -> (f64, f64) {
+        (self.left + x * self.width, self.top + (1.0 - y) * self.height)
+    }
+
+    fn right(self) -> f64 {
+        self.left + self.width
+    }
+
+    fn bottom(self) -> f64 {
+        self.top + self.height
+    }
+}
+
+/// How one picture is opened: title and description are what a screen reader says of it.
+fn open(out: &mut String, id: &str, height: f64, title: &str, description: &str) {
+    put!(
+        out,
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\">\
+         <title id=\"{id}-t\">{}</title><desc id=\"{id}-d\">{}</desc>\n",
+        escaped(title),
+        escaped(description),
+    );
+}
+
+/// A horizontal grid line and its label.
+fn grid_row(out: &mut String, plot: Plot, place: f64, label: &str) {
+    let (_, y) = plot.at(0.0, place);
+    let class = if place == 0.0 { "base" } else { "grid" };
+    put!(
+        out,
+        "<path class=\"{class}\" d=\"M{} {y:.1}H{}\"/><text class=\"tick\" x=\"{}\" y=\"{:.1}\" \
+         text-anchor=\"end\">{}</text>\n",
+        plot.left,
+        plot.right(),
+        plot.left - 7.0,
+        y + 3.5,
+        escaped(label),
+    );
+}
+
+/// A mark below the plot and its label.
+fn tick_below(out: &mut String, plot: Plot, place: f64, label: &str) {
+    let (x, y) = plot.at(place, 0.0);
+    put!(
+        out,
+        "<path class=\"base\" d=\"M{x:.1} {y}v4\"/><text class=\"tick\" x=\"{x:.1}\" y=\"{}\" \
+         text-anchor=\"middle\">{}</text>\n",
+        y + 17.0,
+        escaped(label),
+    );
+}
+
+/// The name of the vertical axis, above it, and of the horizontal one, below its ticks.
+fn axis_names(out: &mut String, plot: Plot, vertical: &str, horizontal: &str) {
+    put!(
+        out,
+        "<text class=\"axis\" x=\"{}\" y=\"{}\">{}</text>\
+         <text class=\"axis\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n",
+        plot.left,
+        plot.top - 11.0,
+        escaped(vertical),
+        plot.right(),
+        plot.bottom() + 33.0,
+        escaped(horizontal),
+    );
+}
+
+/// What stands in place of lines when there is nothing to draw.
+fn nothing_to_draw(out: &mut String, plot: Plot) {
+    let (x, y) = plot.at(0.5, 0.5);
+    put!(out, "<text class=\"empty\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">No samples</text>\n");
+}
