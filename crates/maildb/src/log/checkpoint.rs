@@ -1,0 +1,131 @@
+//! The checkpoint file: from where a crash must replay.
+//!
+//! ```text
+//! two copies of 4096 B, written one after the other, so one is always whole:
+//!   0 u32 OLD checksum   4 LGPOS full backup, zero   12 LGPOS checkpoint   20 SIGNATURE of the log
+//!  48 parameters, zero  647 u8 version 1   648 LGPOS database consistency   667 u32 file type 4
+//! 4080 u64 number of the write *   4088 u64 stamp *
+//! ```
+//!
+//! Fields marked * are ours, in bytes the format does not use.
+
+use super::{LogNames, stamp::stamp};
+use crate::format::{
+    checksum::old_xor,
+    header::{LogPosition, Signature},
+};
+use std::{cell::Cell, rc::Rc, sync::Arc};
+use world::{Buffer, ByteCount, ByteOffset, Directory, File, IoError, IoErrorKind, IoResult, Stability};
+
+const COPY_BYTES: usize = 4096;
+const COPIES: u64 = 2;
+const FILE_TYPE_CHECKPOINT: u32 = 4;
+const VERSION: u8 = 1;
+
+/// What the checkpoint file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Every change logged before is in the databases: replay starts here.
+    pub position: LogPosition,
+    /// Every database was consistent up to here when the checkpoint was taken; all zero if not tracked.
+    pub consistent: LogPosition,
+    /// Birth mark of the log it belongs to.
+    pub signature: Signature,
+}
+
+/// The open checkpoint file. One write at a time.
+pub struct CheckpointFile {
+    file: Rc<dyn File>,
+    writes: Cell<u64>,
+}
+
+impl CheckpointFile {
+    /// Opens the file, or makes it. The second part is the newest checkpoint in it: `None` if there
+    /// never was one, or if neither copy can be read; then replay starts with the oldest log.
+    pub async fn open(
+        directory: &Rc<dyn Directory>,
+        base_name: &str,
+    ) -> IoResult<(Self, Option<Checkpoint>)> {
+        let name = LogNames::new(base_name).checkpoint();
+        let file = match directory.open(&name).await {
+            Ok(file) => file,
+            Err(error) if error.kind() == IoErrorKind::NotFound => {
+                let file = directory.create(&name, ByteCount(COPIES * COPY_BYTES as u64)).await?;
+                directory.sync().await?;
+                file
+            }
+            Err(error) => return Err(error),
+        };
+        if file.geometry().size.0 < COPIES * COPY_BYTES as u64 {
+            // Ours is made in its full size: a shorter file is somebody else's, or cut.
+            let context = format!("{name} in {} is cut short", directory.describe());
+            return Err(IoError::new(IoErrorKind::Damaged, context));
+        }
+        let mut newest: Option<(u64, Checkpoint)> = None;
+        for copy in 0..COPIES {
+            let read =
+                file.read(ByteOffset(copy * COPY_BYTES as u64), vec![Buffer::zeroed(COPY_BYTES)]).await;
+            let bytes = match read {
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == IoErrorKind::Medium => continue,
+                Err(error) => return Err(error),
+            };
+            if let Some((number, checkpoint)) = decode(&bytes[0])
+                && newest.is_none_or(|(other, _)| other < number)
+            {
+                newest = Some((number, checkpoint));
+            }
+        }
+        let writes = Cell::new(newest.map_or(0, |(number, _)| number));
+        Ok((Self { file, writes }, newest.map(|(_, checkpoint)| checkpoint)))
+    }
+
+    /// Records a checkpoint: stable when this returns. After an error or a crash the file holds this one
+    /// or the one before.
+    pub async fn write(&self, checkpoint: &Checkpoint) -> IoResult<()> {
+        let number = self.writes.get() + 1;
+        self.writes.set(number);
+        let bytes = Arc::new(Buffer::copy_of(&encode(number, checkpoint)));
+        for copy in 0..COPIES {
+            let at = ByteOffset(copy * COPY_BYTES as u64);
+            self.file.write(at, vec![Arc::clone(&bytes)], Stability::Stable).await?;
+        }
+        Ok(())
+    }
+}
+
+fn encode(number: u64, checkpoint: &Checkpoint) -> [u8; COPY_BYTES] {
+    let mut bytes = [0; COPY_BYTES];
+    let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+    put(12, &checkpoint.position.encode());
+    put(20, &checkpoint.signature.encode());
+    put(647, &[VERSION]);
+    put(648, &checkpoint.consistent.encode());
+    put(667, &FILE_TYPE_CHECKPOINT.to_le_bytes());
+    put(4080, &number.to_le_bytes());
+    let own = stamp(number, &[&bytes[8..4088]]);
+    bytes[4088..].copy_from_slice(&own.to_le_bytes());
+    let checksum = old_xor(&bytes);
+    bytes[0..4].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Option<(u64, Checkpoint)> {
+    let bytes: &[u8; COPY_BYTES] = bytes.try_into().ok()?;
+    let number = u64::from_le_bytes(*field(bytes, 4080));
+    let verifies = u32::from_le_bytes(*field(bytes, 0)) == old_xor(bytes)
+        && u32::from_le_bytes(*field(bytes, 667)) == FILE_TYPE_CHECKPOINT
+        && u64::from_le_bytes(*field(bytes, 4088)) == stamp(number, &[&bytes[8..4088]]);
+    verifies.then(|| {
+        let checkpoint = Checkpoint {
+            position: LogPosition::decode(field(bytes, 12)),
+            consistent: LogPosition::decode(field(bytes, 648)),
+            signature: Signature::decode(field(bytes, 20)),
+        };
+        (number, checkpoint)
+    })
+}
+
+fn field<const N: usize>(bytes: &[u8; COPY_BYTES], at: usize) -> &[u8; N] {
+    bytes[at..].first_chunk().expect("the field lies in the copy")
+}

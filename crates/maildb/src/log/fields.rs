@@ -1,0 +1,58 @@
+//! Reading little-endian fields off the front of untrusted bytes.
+
+use super::record::RecordError;
+
+/// The bytes of a record not yet decoded. Every `take` either yields a field or says `Truncated`.
+pub(super) struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// Bytes left.
+    pub(super) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// The next `length` bytes, borrowed: a length field that lies costs no memory.
+    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], RecordError> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(RecordError::Truncated)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], RecordError> {
+        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(RecordError::Truncated)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, RecordError> {
+        self.array::<1>().map(|&[byte]| byte)
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16, RecordError> {
+        self.array().map(|&bytes| u16::from_le_bytes(bytes))
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, RecordError> {
+        self.array().map(|&bytes| u32::from_le_bytes(bytes))
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, RecordError> {
+        self.array().map(|&bytes| u64::from_le_bytes(bytes))
+    }
+}
+
+/// A length that must fit the u16 its field has.
+pub(super) fn length_u16(bytes: &[u8]) -> [u8; 2] {
+    u16::try_from(bytes.len()).expect("keys, data and names are below 64 KiB").to_le_bytes()
+}
+
+/// A length that must fit the u32 its field has.
+pub(super) fn length_u32(bytes: &[u8]) -> [u8; 4] {
+    u32::try_from(bytes.len()).expect("records are far below 4 GiB").to_le_bytes()
+}

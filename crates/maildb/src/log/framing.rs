@@ -1,0 +1,145 @@
+//! How records lie in segments.
+//!
+//! Records stand one behind the other; a type byte 0 means that nothing follows in this segment. A
+//! record that does not fit the rest of a segment is cut: FragmentBegin (76, u32 total, u16 size, bytes)
+//! and, at the start of each following segment, Fragment (77, u16 size, bytes). If too little of a
+//! segment is left to begin a fragment, it stays empty.
+
+use super::{
+    fields::Fields,
+    record::{LogRecord, RecordError},
+    segment::{SEGMENT_BYTES, SEGMENT_HEADER_BYTES, SEGMENT_PAYLOAD_BYTES},
+};
+
+const FILL: u8 = 0;
+const FRAGMENT_BEGIN: u8 = 76;
+const FRAGMENT: u8 = 77;
+/// Type, total, size.
+const FRAGMENT_BEGIN_BYTES: usize = 7;
+/// Type, size.
+const FRAGMENT_BYTES: usize = 3;
+/// Less room than this is left empty rather than begun a fragment in.
+const FRAGMENT_ROOM_MIN: usize = 64;
+
+/// Where a record goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Placement {
+    /// Whether the rest of the current segment is skipped.
+    pub next_segment: bool,
+    /// Segments the record lies in, the one it starts in included.
+    pub segments: usize,
+}
+
+/// Where a record of `record_bytes` goes if the next free byte is at `offset` of a segment.
+pub(super) fn place(record_bytes: usize, offset: u16) -> Placement {
+    let room = SEGMENT_BYTES - usize::from(offset);
+    let next_segment = record_bytes > room && room < FRAGMENT_ROOM_MIN;
+    let room = if next_segment { SEGMENT_PAYLOAD_BYTES } else { room };
+    let segments = if record_bytes <= room {
+        1
+    } else {
+        let rest = record_bytes - (room - FRAGMENT_BEGIN_BYTES);
+        1 + rest.div_ceil(SEGMENT_PAYLOAD_BYTES - FRAGMENT_BYTES)
+    };
+    Placement { next_segment, segments }
+}
+
+/// Cuts a record into what goes into each segment, `room` bytes being left in the first: header, bytes.
+pub(super) fn pieces(record: &[u8], room: usize) -> impl Iterator<Item = (Vec<u8>, &[u8])> {
+    let total = record.len();
+    let mut rest = record;
+    let mut first = true;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        if first && total <= room {
+            return Some((Vec::new(), std::mem::take(&mut rest)));
+        }
+        let mut header = Vec::with_capacity(FRAGMENT_BEGIN_BYTES);
+        let space = if first {
+            header.push(FRAGMENT_BEGIN);
+            header.extend_from_slice(&(total as u32).to_le_bytes());
+            room - FRAGMENT_BEGIN_BYTES
+        } else {
+            header.push(FRAGMENT);
+            SEGMENT_PAYLOAD_BYTES - FRAGMENT_BYTES
+        };
+        first = false;
+        let part;
+        (part, rest) = rest.split_at(space.min(rest.len()));
+        header.extend_from_slice(&(part.len() as u16).to_le_bytes());
+        Some((header, part))
+    })
+}
+
+/// What stands at one place of a segment.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Item<'a> {
+    /// Nothing, to the end of the segment.
+    Fill,
+    /// A record in one piece.
+    Whole(LogRecord),
+    /// The first part of a record of `total` bytes.
+    Begin { total: usize, part: &'a [u8] },
+    /// A further part.
+    Continue(&'a [u8]),
+}
+
+/// The item at `offset` of a segment, and the offset behind it.
+pub(super) fn item_at(segment: &[u8], offset: u16) -> Result<(Item<'_>, u16), RecordError> {
+    assert_eq!(segment.len(), SEGMENT_BYTES);
+    assert!(usize::from(offset) >= SEGMENT_HEADER_BYTES);
+    let bytes = &segment[usize::from(offset)..];
+    let mut fields = Fields::new(bytes);
+    let item = match bytes.first() {
+        None | Some(&FILL) => return Ok((Item::Fill, SEGMENT_BYTES as u16)),
+        Some(&FRAGMENT_BEGIN) => {
+            fields.u8()?;
+            let total = fields.u32()? as usize;
+            let size = fields.u16()?;
+            Item::Begin { total, part: fields.take(size.into())? }
+        }
+        Some(&FRAGMENT) => {
+            fields.u8()?;
+            let size = fields.u16()?;
+            Item::Continue(fields.take(size.into())?)
+        }
+        Some(_) => {
+            let (record, consumed) = LogRecord::decode(bytes)?;
+            fields.take(consumed)?;
+            Item::Whole(record)
+        }
+    };
+    Ok((item, (SEGMENT_BYTES - fields.left()) as u16))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_takes_the_segments_that_were_planned_for_it_and_no_byte_is_lost() {
+        for length in [1, 63, 64, 65, 4049, 4056, 4057, 4100, 8109, 8110, 60_000] {
+            let record: Vec<u8> = (0..length).map(|i| i as u8).collect();
+            for offset in 40..=4096_u16 {
+                let placement = place(length, offset);
+                let room = if placement.next_segment {
+                    SEGMENT_PAYLOAD_BYTES
+                } else {
+                    SEGMENT_BYTES - usize::from(offset)
+                };
+                let mut joined = Vec::new();
+                let mut segments = 0;
+                for (index, (header, part)) in pieces(&record, room).enumerate() {
+                    let limit = if index == 0 { room } else { SEGMENT_PAYLOAD_BYTES };
+                    assert!(header.len() + part.len() <= limit && !part.is_empty());
+                    joined.extend_from_slice(part);
+                    segments += 1;
+                }
+                assert_eq!(joined, record);
+                assert_eq!(segments, placement.segments, "{length} bytes at {offset}");
+            }
+        }
+    }
+}

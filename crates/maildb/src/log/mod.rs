@@ -1,0 +1,66 @@
+//! The transaction log of a storage group.
+//!
+//! A log is a chain of files, the *generations*, 1 MiB each unless configured otherwise. The container
+//! is ESE's version 8; what the records say is ours ([`record`]).
+//!
+//! ```text
+//! file      = header 4096 B | segment 1 | segment 2 | ... | last segment, only ever a shadow
+//! segment   = 40 B of header | 4056 B of records, zero-filled behind the last
+//! E00.log     the current generation          E0000000001.log  an archived one (8 hex digits)
+//! E00tmp.log  the next one, being prepared    E00.chk          the checkpoint
+//! ```
+//!
+//! How durability works:
+//!
+//! 1. One writer task, one write in flight, every write `Stable`. A commit is acknowledged when a
+//!    completed write holds all of it; many commits share a write.
+//! 2. A partial segment *s* is written with a byte-identical *shadow* at *s+1*. It is rewritten only
+//!    while that shadow is intact, and alone; so a torn rewrite can always be repaired.
+//! 3. Every segment says where the write that brought it began. A bad segment below the start of a
+//!    later write was acknowledged, hence is damage; one inside the last write is a torn tail. Recovery
+//!    tells the two apart without guessing.
+//! 4. A generation starts only when all of the one before is stable, and its header records where the
+//!    one before ended and the XOR of its segment checksums. After recovery the log goes on in a new
+//!    generation, so bytes behind a recovered tail never count.
+//! 5. A record never spans two generations.
+//!
+//! Reading order: [`record`], [`segment`], [`file_header`], `framing`, `buffer`, [`writer`](Log) (`log`,
+//! `writer`, `next_file`), [`files`], [`reader`], [`checkpoint`], [`verify`].
+
+mod buffer;
+pub mod checkpoint;
+pub mod config;
+pub mod error;
+mod fields;
+pub mod file_header;
+pub mod files;
+mod framing;
+mod generation;
+mod handle;
+pub mod names;
+mod next_file;
+mod node_operation;
+mod page_change;
+pub mod reader;
+pub mod record;
+pub mod segment;
+mod stamp;
+pub mod verify;
+mod writer;
+
+pub use checkpoint::{Checkpoint, CheckpointFile};
+pub use config::LogConfig;
+pub use error::{Damage, LogError};
+pub use files::LogFiles;
+pub use handle::{Log, LogRange, LogStatistics};
+pub use names::LogNames;
+pub use node_operation::{COMPENSATES, NodeOperation};
+pub use page_change::{PageChange, PageOperation};
+pub use reader::{LogEntry, LogReader, RecoveredTail};
+pub use record::{LogRecord, RecordError, RestructureKind};
+pub use verify::{LogFileVerdict, LogVerdict, verify_log_file, verify_logs};
+
+#[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
+mod memory_world;

@@ -1,0 +1,131 @@
+//! The next generation's file, made ready while the current one fills.
+//!
+//! A released generation is used again as it is: its extents are written, its segments stale. Otherwise
+//! a new file gets zeros in chunks of at most 512 KiB, so that its extents are written and later log
+//! writes change data only. Work is paced by the fill of the current file: with n chunks, chunk i (from
+//! 0) starts when (i+1)/(n+1) of it is filled, so the file is ready before it is needed and the log
+//! device never sees all zeros at once.
+
+use super::{
+    LogError,
+    handle::{Shared, is_not_found},
+};
+use std::{cell::Cell, rc::Rc, sync::Arc};
+use tokio::sync::Notify;
+use world::{Buffer, ByteCount, ByteOffset, File, IoResult, JoinHandle, Stability};
+
+/// Most zeros in one write.
+const CHUNK: ByteCount = ByteCount::kib(512);
+
+/// A file being prepared under the temporary name.
+pub(super) struct NextFile {
+    task: JoinHandle<IoResult<Option<Rc<dyn File>>>>,
+    pace: Rc<Pace>,
+}
+
+/// How far the preparation may go.
+struct Pace {
+    /// Bytes of the current file that are written.
+    fill: Cell<ByteCount>,
+    hurry: Cell<bool>,
+    stop: Cell<bool>,
+    changed: Notify,
+}
+
+impl NextFile {
+    /// Starts preparing. Whatever has the temporary name goes.
+    pub(super) fn start(shared: &Rc<Shared>) -> Self {
+        let pace = Rc::new(Pace {
+            fill: Cell::new(ByteCount(0)),
+            hurry: Cell::new(false),
+            stop: Cell::new(false),
+            changed: Notify::new(),
+        });
+        let task = shared.world.spawn("log preparation", prepare(Rc::clone(shared), Rc::clone(&pace)));
+        Self { task, pace }
+    }
+
+    /// Tells how much of the current file is written.
+    pub(super) fn set_fill(&self, fill: ByteCount) {
+        self.pace.fill.set(fill);
+        self.pace.changed.notify_one();
+    }
+
+    /// The file, ready; what is left is done at once.
+    pub(super) async fn finish(self) -> Result<Rc<dyn File>, LogError> {
+        self.pace.hurry.set(true);
+        self.pace.changed.notify_one();
+        let file = self.task.await?;
+        Ok(file.expect("only a stopped preparation gives no file"))
+    }
+
+    /// Ends the preparation where it is.
+    pub(super) async fn stop(self) {
+        self.pace.stop.set(true);
+        self.pace.changed.notify_one();
+        // Whether it failed does not matter: the file is not used.
+        let _ = self.task.await;
+    }
+}
+
+impl Pace {
+    /// Waits for the moment of chunk `index` of `chunks`; false if there is to be none.
+    async fn wait_for(&self, index: u64, chunks: u64, file_bytes: ByteCount) -> bool {
+        loop {
+            if self.stop.get() {
+                return false;
+            }
+            if self.hurry.get() || self.fill.get().0 * (chunks + 1) >= file_bytes.0 * (index + 1) {
+                return true;
+            }
+            self.changed.notified().await;
+        }
+    }
+}
+
+async fn prepare(shared: Rc<Shared>, pace: Rc<Pace>) -> IoResult<Option<Rc<dyn File>>> {
+    let file_bytes = shared.config.file_bytes;
+    let chunks = file_bytes.0.div_ceil(CHUNK.0);
+    if !pace.wait_for(0, chunks, file_bytes).await {
+        return Ok(None);
+    }
+    let name = shared.names.temporary();
+    match shared.directory.remove(&name).await {
+        Err(error) if !is_not_found(&error) => return Err(error),
+        _ => {}
+    }
+    if let Some(file) = recycle(&shared, &name).await? {
+        return Ok(Some(file));
+    }
+
+    let file = shared.directory.create(&name, file_bytes).await?;
+    let zeros = Arc::new(Buffer::zeroed(CHUNK.0.min(file_bytes.0) as usize));
+    for index in 0..chunks {
+        if !pace.wait_for(index, chunks, file_bytes).await {
+            return Ok(None);
+        }
+        let at = index * CHUNK.0;
+        let length = CHUNK.0.min(file_bytes.0 - at) as usize;
+        let chunk = if length == zeros.len() { Arc::clone(&zeros) } else { Arc::new(Buffer::zeroed(length)) };
+        file.write(ByteOffset(at), vec![chunk], Stability::Volatile).await?;
+    }
+    file.flush().await?;
+    Ok(Some(file))
+}
+
+/// The spare generation's file under the temporary name, if there is one of the right size.
+async fn recycle(shared: &Shared, name: &str) -> IoResult<Option<Rc<dyn File>>> {
+    let spare = shared.state.borrow_mut().spare.take();
+    let Some(generation) = spare else { return Ok(None) };
+    let archived = shared.names.archived(generation);
+    let file = shared.directory.open(&archived).await?;
+    if file.geometry().size != shared.config.file_bytes {
+        shared.directory.remove(&archived).await?;
+        return Ok(None);
+    }
+    shared.directory.rename(&archived, name).await?;
+    // Stable before its header changes: an archive name never covers another generation.
+    shared.directory.sync().await?;
+    shared.state.borrow_mut().statistics.recycled += 1;
+    Ok(Some(file))
+}

@@ -1,0 +1,196 @@
+//! Reading a log for recovery: every record from a position to the end, across files.
+//!
+//! The end is where the last whole record ends: a long record whose last part did not reach the disk
+//! does not exist. Each file is read once, in reads of 512 KiB, and only one is held in memory.
+
+use super::{
+    Damage, LogError, LogFiles,
+    buffer::first_position,
+    file_header::LogFileHeader,
+    files::LogFileRole,
+    framing::{Item, item_at},
+    generation::{Generation, last_with_records},
+    record::LogRecord,
+    segment::{SEGMENT_BYTES, SEGMENT_HEADER_BYTES},
+};
+use crate::format::header::LogPosition;
+use std::collections::BTreeSet;
+
+/// A record and where it lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEntry {
+    /// Its first byte.
+    pub start: LogPosition,
+    /// Behind its last byte.
+    pub end: LogPosition,
+    /// The record.
+    pub record: LogRecord,
+}
+
+/// The end of a log that was read: what [`super::Log::continue_after`] needs.
+#[derive(Clone, Debug)]
+pub struct RecoveredTail {
+    /// Where the last whole record ends.
+    pub position: LogPosition,
+    /// Header of the newest generation.
+    pub header: LogFileHeader,
+    /// Generations read.
+    pub generations: u32,
+    pub(super) accumulated: u64,
+    pub(super) role: LogFileRole,
+    pub(super) current: Option<u32>,
+    pub(super) archived: BTreeSet<u32>,
+}
+
+/// Yields the records of a log in order.
+pub struct LogReader {
+    files: LogFiles,
+    from: LogPosition,
+    loaded: Option<Generation>,
+    /// Where the next item is looked for; meaningful while a generation is loaded.
+    cursor: LogPosition,
+    /// Where the last whole record ended.
+    end: LogPosition,
+    long: Option<LongRecord>,
+    generations: u32,
+    tail: Option<RecoveredTail>,
+}
+
+/// A record of which some parts were met.
+struct LongRecord {
+    start: LogPosition,
+    total: usize,
+    bytes: Vec<u8>,
+}
+
+impl LogReader {
+    /// Reads from `from`, the start or end of a record. The files from its generation on must be there.
+    pub fn new(files: LogFiles, from: LogPosition) -> Self {
+        Self { files, from, loaded: None, cursor: from, end: from, long: None, generations: 0, tail: None }
+    }
+
+    /// Reads from the first record of the oldest generation that is connected to the newest. Fails if
+    /// there is no log.
+    pub fn from_oldest(files: LogFiles) -> Result<Self, LogError> {
+        // Without a connected generation this names the newest, which then is found damaged or missing.
+        let generation = files.oldest().or(files.newest()).unwrap_or(1);
+        files.get(generation)?;
+        Ok(Self::new(files, first_position(generation)))
+    }
+
+    /// The next record; `None` at the end of the log. After an error the reader is of no further use.
+    pub async fn next(&mut self) -> Result<Option<LogEntry>, LogError> {
+        while self.tail.is_none() {
+            if self.loaded.is_none() {
+                self.load().await?;
+            }
+            if let Some(entry) = self.next_in_generation()? {
+                return Ok(Some(entry));
+            }
+            self.leave_generation()?;
+        }
+        Ok(None)
+    }
+
+    /// The end of the log. Only after `next` gave `None`.
+    pub fn into_tail(self) -> RecoveredTail {
+        self.tail.expect("a log is read to its end before it is continued")
+    }
+
+    async fn load(&mut self) -> Result<(), LogError> {
+        let generation = self.cursor.generation;
+        let first_needed = if generation == self.from.generation { self.cursor.segment } else { 1 };
+        self.loaded = Some(Generation::load(&self.files, generation, first_needed).await?);
+        self.generations += 1;
+        Ok(())
+    }
+
+    /// The next record of the loaded generation; `None` at its end.
+    fn next_in_generation(&mut self) -> Result<Option<LogEntry>, LogError> {
+        let Some(loaded) = &self.loaded else { return Ok(None) };
+        loop {
+            if loaded.recorded_end.is_some_and(|end| self.cursor >= end) {
+                return Ok(None);
+            }
+            if usize::from(self.cursor.offset) >= SEGMENT_BYTES {
+                self.cursor.segment += 1;
+                self.cursor.offset = SEGMENT_HEADER_BYTES as u16;
+                continue;
+            }
+            if self.cursor.segment > loaded.last {
+                return Ok(None);
+            }
+            let here = self.cursor;
+            let damaged = |damage| loaded.damaged(here.segment, damage);
+            let (item, offset) = item_at(loaded.segment(here.segment), here.offset)
+                .map_err(|error| damaged(Damage::Record(error)))?;
+            self.cursor.offset = offset;
+            match item {
+                Item::Fill => {}
+                Item::Whole(record) if self.long.is_none() => {
+                    self.end = self.cursor;
+                    return Ok(Some(LogEntry { start: here, end: self.cursor, record }));
+                }
+                Item::Begin { total, part } if self.long.is_none() => {
+                    self.long = Some(LongRecord { start: here, total, bytes: part.to_vec() });
+                }
+                Item::Continue(part) if usize::from(here.offset) == SEGMENT_HEADER_BYTES => {
+                    let long = self.long.as_mut().ok_or_else(|| damaged(Damage::Fragment))?;
+                    long.bytes.extend_from_slice(part);
+                    if long.bytes.len() >= long.total {
+                        let (start, record) = long.decode().map_err(damaged)?;
+                        self.long = None;
+                        self.end = self.cursor;
+                        return Ok(Some(LogEntry { start, end: self.cursor, record }));
+                    }
+                }
+                Item::Whole(_) | Item::Begin { .. } | Item::Continue(_) => {
+                    return Err(damaged(Damage::Fragment));
+                }
+            }
+        }
+    }
+
+    /// At the end of a generation: on to the next, or the end of the log.
+    fn leave_generation(&mut self) -> Result<(), LogError> {
+        let Some(loaded) = self.loaded.take() else { return Ok(()) };
+        let generation = loaded.header.generation;
+        if let Some(recorded) = loaded.recorded_end {
+            // An empty generation's end is where its first record would be.
+            if self.end.max(first_position(generation)) != recorded || self.long.is_some() {
+                return Err(loaded.damaged(recorded.segment, Damage::WrongEnd));
+            }
+            self.cursor = first_position(generation + 1);
+            return Ok(());
+        }
+        // What was begun and not ended was never acknowledged.
+        self.long = None;
+        let position = self.end.max(first_position(generation));
+        if last_with_records(position) > loaded.last {
+            return Err(loaded.damaged(loaded.last + 1, Damage::EndsBefore(self.from)));
+        }
+        self.tail = Some(RecoveredTail {
+            position,
+            header: loaded.header,
+            generations: self.generations,
+            accumulated: loaded.accumulated(position),
+            role: loaded.role,
+            current: self.files.current(),
+            archived: self.files.archived(),
+        });
+        Ok(())
+    }
+}
+
+impl LongRecord {
+    fn decode(&self) -> Result<(LogPosition, LogRecord), Damage> {
+        if self.bytes.len() != self.total {
+            return Err(Damage::Fragment);
+        }
+        match LogRecord::decode(&self.bytes) {
+            Ok((record, consumed)) if consumed == self.total => Ok((self.start, record)),
+            Ok(_) => Err(Damage::Fragment),
+            Err(error) => Err(Damage::Record(error)),
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! Log records and their bytes.
+//!
+//! Framing is ESE's: one type byte, then the body, everything packed and little-endian. Type numbers
+//! are ESE's own where it has the record (Begin 8, Commit 9, Insert 29, ...), and the 44-byte head of
+//! a node operation is laid out as there ([`NodeOperation`]).
+//!
+//! Bodies behind the heads are ours (whole keys, before-images of deletes, restructures as lists of
+//! physical page operations), so this is not a stream that ESE could replay, and does not claim to be.
+//!
+//! Decoding is total: any bytes give a record or a [`RecordError`], never a panic, and never more
+//! memory than a constant times the bytes given.
+
+use super::{
+    fields::{Fields, length_u16, length_u32},
+    node_operation::NodeOperation,
+    page_change::{PageChange, decode_changes, encode_changes},
+};
+use crate::format::{
+    header::{LogTime, Signature},
+    page_size::DbTime,
+};
+
+/// Type bytes. Those up to 91 are ESE's.
+mod kind {
+    pub const ROLLBACK: u8 = 7;
+    pub const BEGIN: u8 = 8;
+    pub const COMMIT: u8 = 9;
+    pub const CREATE_DATABASE: u8 = 14;
+    pub const ATTACH_DATABASE: u8 = 15;
+    pub const DETACH_DATABASE: u8 = 16;
+    pub const CREATE_TREE: u8 = 24;
+    pub const INSERT: u8 = 29;
+    pub const REPLACE: u8 = 33;
+    pub const DELETE: u8 = 35;
+    pub const INIT: u8 = 49;
+    pub const TERM: u8 = 50;
+    pub const BACKUP: u8 = 60;
+    pub const SPLIT: u8 = 62;
+    pub const MERGE: u8 = 63;
+    pub const EXTEND_DATABASE: u8 = 68;
+    /// Not an ESE type: changes of space trees, which ESE logs as node operations.
+    pub const SPACE: u8 = 200;
+}
+
+/// Instance parameters carried by ESE's Init record; zero in ours.
+const DBMS_PARAM_BYTES: usize = 567;
+/// Zeroes behind the time of a Term record, to ESE's length of 26.
+const TERM_PAD_BYTES: usize = 17;
+/// Zeroes between the type byte and the text length of a Backup record, to ESE's offset 33.
+const BACKUP_PAD_BYTES: usize = 32;
+/// ESE's transaction level byte in Begin, Commit and Rollback: ours do not nest.
+const LEVEL: u8 = 0;
+
+/// Bytes that are not a log record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// The bytes end before the record does.
+    #[error("the log record is cut off")]
+    Truncated,
+    /// A type byte this engine does not write.
+    #[error("log record type {0} is unknown")]
+    UnknownType(u8),
+    /// A body that contradicts itself.
+    #[error("log record of type {record_type} has an impossible {field}")]
+    Malformed {
+        /// The record's type byte.
+        record_type: u8,
+        /// What is wrong.
+        field: &'static str,
+    },
+}
+
+/// Why pages changed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestructureKind {
+    /// A page was split.
+    Split,
+    /// Pages were merged, or an empty page left its tree.
+    Merge,
+    /// A tree was made.
+    CreateTree,
+    /// Space moved between trees.
+    Space,
+}
+
+/// One record of the transaction log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogRecord {
+    /// The group was opened.
+    Init {
+        /// When.
+        time: LogTime,
+    },
+    /// The group was shut down cleanly; nothing before needs replay.
+    Term {
+        /// When.
+        time: LogTime,
+    },
+    /// A database was made.
+    CreateDatabase {
+        /// Number in the group.
+        dbid: u8,
+        /// File name.
+        name: String,
+        /// Birth mark.
+        signature: Signature,
+    },
+    /// A database joined the running group.
+    AttachDatabase {
+        /// Number in the group.
+        dbid: u8,
+        /// File name.
+        name: String,
+        /// Birth mark.
+        signature: Signature,
+    },
+    /// A database left the group in a clean state.
+    DetachDatabase {
+        /// Number in the group.
+        dbid: u8,
+    },
+    /// A database file grew.
+    ExtendDatabase {
+        /// Number in the group.
+        dbid: u8,
+        /// Its pages from now on.
+        pages: u32,
+    },
+    /// A transaction began.
+    Begin {
+        /// Its number.
+        transaction: u32,
+        /// Session.
+        procid: u16,
+    },
+    /// A transaction committed.
+    Commit {
+        /// Its number.
+        transaction: u32,
+        /// Session.
+        procid: u16,
+    },
+    /// A transaction was undone; its undo steps come before this record.
+    Rollback {
+        /// Its number.
+        transaction: u32,
+        /// Session.
+        procid: u16,
+    },
+    /// A node was inserted.
+    Insert {
+        /// Where and by whom.
+        operation: NodeOperation,
+        /// The whole key.
+        key: Vec<u8>,
+        /// The node's data.
+        data: Vec<u8>,
+    },
+    /// A node's data was replaced.
+    Replace {
+        /// Where and by whom.
+        operation: NodeOperation,
+        /// The whole key.
+        key: Vec<u8>,
+        /// Data before.
+        old_data: Vec<u8>,
+        /// Data after.
+        new_data: Vec<u8>,
+    },
+    /// A node was removed.
+    Delete {
+        /// Where and by whom.
+        operation: NodeOperation,
+        /// The whole key.
+        key: Vec<u8>,
+        /// Data before.
+        old_data: Vec<u8>,
+    },
+    /// Several pages changed in one step.
+    Restructure {
+        /// Why.
+        kind: RestructureKind,
+        /// Database of the group.
+        dbid: u8,
+        /// Time of every page after the change.
+        dbtime: DbTime,
+        /// Session.
+        procid: u16,
+        /// Transaction; 0 = none.
+        transaction: u32,
+        /// What changed, page by page.
+        changes: Vec<PageChange>,
+    },
+    /// A backup began or ended.
+    Backup {
+        /// What happened.
+        text: String,
+    },
+}
+
+impl LogRecord {
+    /// Appends the record's bytes. Keys, data and names must be below 64 KiB.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        match self {
+            Self::Init { time } => {
+                into.push(kind::INIT);
+                into.extend_from_slice(&[0; DBMS_PARAM_BYTES]);
+                into.extend_from_slice(&time.encode());
+            }
+            Self::Term { time } => {
+                into.push(kind::TERM);
+                into.extend_from_slice(&time.encode());
+                into.extend_from_slice(&[0; TERM_PAD_BYTES]);
+            }
+            Self::CreateDatabase { dbid, name, signature } => {
+                encode_database(kind::CREATE_DATABASE, *dbid, name, signature, into);
+            }
+            Self::AttachDatabase { dbid, name, signature } => {
+                encode_database(kind::ATTACH_DATABASE, *dbid, name, signature, into);
+            }
+            Self::DetachDatabase { dbid } => into.extend_from_slice(&[kind::DETACH_DATABASE, *dbid]),
+            Self::ExtendDatabase { dbid, pages } => {
+                into.push(kind::EXTEND_DATABASE);
+                into.extend_from_slice(&5_u32.to_le_bytes());
+                into.push(*dbid);
+                into.extend_from_slice(&pages.to_le_bytes());
+            }
+            Self::Begin { transaction, procid } => {
+                encode_transaction(kind::BEGIN, *transaction, *procid, into);
+            }
+            Self::Commit { transaction, procid } => {
+                encode_transaction(kind::COMMIT, *transaction, *procid, into);
+            }
+            Self::Rollback { transaction, procid } => {
+                encode_transaction(kind::ROLLBACK, *transaction, *procid, into);
+            }
+            Self::Insert { operation, key, data } => {
+                operation.encode(kind::INSERT, into);
+                encode_parts(&[key, &[], data], into);
+            }
+            Self::Replace { operation, key, old_data, new_data } => {
+                operation.encode(kind::REPLACE, into);
+                encode_parts(&[key, old_data, new_data], into);
+            }
+            Self::Delete { operation, key, old_data } => {
+                operation.encode(kind::DELETE, into);
+                encode_parts(&[key, old_data], into);
+            }
+            Self::Restructure { kind, dbid, dbtime, procid, transaction, changes } => {
+                into.push(type_of(*kind));
+                let length_at = into.len();
+                into.extend_from_slice(&[0; 4]);
+                into.extend_from_slice(&procid.to_le_bytes());
+                into.push(*dbid);
+                into.extend_from_slice(&dbtime.0.to_le_bytes());
+                into.extend_from_slice(&transaction.to_le_bytes());
+                encode_changes(changes, into);
+                let body_length = length_u32(&into[length_at + 4..]);
+                into[length_at..length_at + 4].copy_from_slice(&body_length);
+            }
+            Self::Backup { text } => {
+                into.push(kind::BACKUP);
+                into.extend_from_slice(&[0; BACKUP_PAD_BYTES]);
+                into.extend_from_slice(&length_u16(text.as_bytes()));
+                into.extend_from_slice(text.as_bytes());
+            }
+        }
+    }
+
+    /// The record at the start of `bytes` and its length; more bytes may follow it.
+    pub fn decode(bytes: &[u8]) -> Result<(Self, usize), RecordError> {
+        let mut fields = Fields::new(bytes);
+        let record_type = fields.u8()?;
+        let record = decode_body(record_type, &mut fields)?;
+        Ok((record, bytes.len() - fields.left()))
+    }
+}
+
+fn decode_body(record_type: u8, fields: &mut Fields<'_>) -> Result<LogRecord, RecordError> {
+    Ok(match record_type {
+        kind::INIT => {
+            fields.take(DBMS_PARAM_BYTES)?;
+            LogRecord::Init { time: LogTime::decode(fields.array()?) }
+        }
+        kind::TERM => {
+            let time = LogTime::decode(fields.array()?);
+            fields.take(TERM_PAD_BYTES)?;
+            LogRecord::Term { time }
+        }
+        kind::CREATE_DATABASE => {
+            let (dbid, name, signature) = decode_database(record_type, fields)?;
+            LogRecord::CreateDatabase { dbid, name, signature }
+        }
+        kind::ATTACH_DATABASE => {
+            let (dbid, name, signature) = decode_database(record_type, fields)?;
+            LogRecord::AttachDatabase { dbid, name, signature }
+        }
+        kind::DETACH_DATABASE => LogRecord::DetachDatabase { dbid: fields.u8()? },
+        kind::EXTEND_DATABASE => {
+            if fields.u32()? != 5 {
+                return Err(RecordError::Malformed { record_type, field: "length" });
+            }
+            LogRecord::ExtendDatabase { dbid: fields.u8()?, pages: fields.u32()? }
+        }
+        kind::BEGIN => {
+            let (transaction, procid) = decode_transaction(fields)?;
+            LogRecord::Begin { transaction, procid }
+        }
+        kind::COMMIT => {
+            let (transaction, procid) = decode_transaction(fields)?;
+            LogRecord::Commit { transaction, procid }
+        }
+        kind::ROLLBACK => {
+            let (transaction, procid) = decode_transaction(fields)?;
+            LogRecord::Rollback { transaction, procid }
+        }
+        kind::INSERT => {
+            let operation = NodeOperation::decode(fields)?;
+            let [key, prefix, data] = decode_parts(fields)?;
+            if !prefix.is_empty() {
+                return Err(RecordError::Malformed { record_type, field: "prefix length" });
+            }
+            LogRecord::Insert { operation, key, data }
+        }
+        kind::REPLACE => {
+            let operation = NodeOperation::decode(fields)?;
+            let [key, old_data, new_data] = decode_parts(fields)?;
+            LogRecord::Replace { operation, key, old_data, new_data }
+        }
+        kind::DELETE => {
+            let operation = NodeOperation::decode(fields)?;
+            let [key, old_data] = decode_parts(fields)?;
+            LogRecord::Delete { operation, key, old_data }
+        }
+        kind::SPLIT | kind::MERGE | kind::CREATE_TREE | kind::SPACE => {
+            decode_restructure(record_type, fields)?
+        }
+        kind::BACKUP => {
+            fields.take(BACKUP_PAD_BYTES)?;
+            let length = fields.u16()?;
+            LogRecord::Backup { text: decode_text(record_type, fields.take(length.into())?)? }
+        }
+        unknown => return Err(RecordError::UnknownType(unknown)),
+    })
+}
+
+fn encode_database(record_type: u8, dbid: u8, name: &str, signature: &Signature, into: &mut Vec<u8>) {
+    into.extend_from_slice(&[record_type, dbid]);
+    into.extend_from_slice(&signature.encode());
+    into.extend_from_slice(&length_u16(name.as_bytes()));
+    into.extend_from_slice(name.as_bytes());
+}
+
+fn decode_database(record_type: u8, fields: &mut Fields<'_>) -> Result<(u8, String, Signature), RecordError> {
+    let dbid = fields.u8()?;
+    let signature = Signature::decode(fields.array()?);
+    let length = fields.u16()?;
+    Ok((dbid, decode_text(record_type, fields.take(length.into())?)?, signature))
+}
+
+fn decode_text(record_type: u8, bytes: &[u8]) -> Result<String, RecordError> {
+    std::str::from_utf8(bytes)
+        .map(str::to_owned)
+        .map_err(|_| RecordError::Malformed { record_type, field: "text" })
+}
+
+fn encode_transaction(record_type: u8, transaction: u32, procid: u16, into: &mut Vec<u8>) {
+    into.push(record_type);
+    into.extend_from_slice(&procid.to_le_bytes());
+    into.push(LEVEL);
+    into.extend_from_slice(&transaction.to_le_bytes());
+}
+
+fn decode_transaction(fields: &mut Fields<'_>) -> Result<(u32, u16), RecordError> {
+    let procid = fields.u16()?;
+    let _level = fields.u8()?;
+    Ok((fields.u32()?, procid))
+}
+
+/// Lengths first (u16 each), then the bytes.
+fn encode_parts(parts: &[&[u8]], into: &mut Vec<u8>) {
+    for part in parts {
+        into.extend_from_slice(&length_u16(part));
+    }
+    for part in parts {
+        into.extend_from_slice(part);
+    }
+}
+
+fn decode_parts<const N: usize>(fields: &mut Fields<'_>) -> Result<[Vec<u8>; N], RecordError> {
+    let mut lengths = [0_u16; N];
+    for length in &mut lengths {
+        *length = fields.u16()?;
+    }
+    let mut parts = [const { Vec::new() }; N];
+    for (part, length) in parts.iter_mut().zip(lengths) {
+        *part = fields.take(length.into())?.to_vec();
+    }
+    Ok(parts)
+}
+
+fn type_of(kind: RestructureKind) -> u8 {
+    match kind {
+        RestructureKind::Split => kind::SPLIT,
+        RestructureKind::Merge => kind::MERGE,
+        RestructureKind::CreateTree => kind::CREATE_TREE,
+        RestructureKind::Space => kind::SPACE,
+    }
+}
+
+fn decode_restructure(record_type: u8, fields: &mut Fields<'_>) -> Result<LogRecord, RecordError> {
+    let kind = match record_type {
+        kind::SPLIT => RestructureKind::Split,
+        kind::MERGE => RestructureKind::Merge,
+        kind::CREATE_TREE => RestructureKind::CreateTree,
+        _ => RestructureKind::Space,
+    };
+    let length = fields.u32()?;
+    let mut body = Fields::new(fields.take(length as usize)?);
+    let procid = body.u16()?;
+    let dbid = body.u8()?;
+    let dbtime = DbTime(body.u64()?);
+    let transaction = body.u32()?;
+    let changes = decode_changes(record_type, &mut body)?;
+    if body.left() != 0 {
+        return Err(RecordError::Malformed { record_type, field: "length" });
+    }
+    Ok(LogRecord::Restructure { kind, dbid, dbtime, procid, transaction, changes })
+}

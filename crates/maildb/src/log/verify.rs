@@ -1,0 +1,188 @@
+//! Checking log files without replaying them: every byte is read and judged.
+//!
+//! One file at a time, its segments are told apart as good, shadow, empty, stale (left from an earlier
+//! use of the file) or bad; a bad segment with a valid shadow behind it is repairable. Files of any ESE
+//! log of version 8 can be judged so. [`verify_logs`] checks in addition that the files of a directory
+//! make one chain and that every record in it can be read.
+
+use super::{
+    LogError, LogFiles, LogReader,
+    file_header::LogFileHeader,
+    generation::SegmentBytes,
+    segment::{SEGMENT_BYTES, SegmentState, inspect_segment},
+};
+use std::rc::Rc;
+use world::{Buffer, ByteCount, ByteOffset, Directory, File, IoErrorKind};
+
+/// Judgement on one segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentVerdict {
+    /// Records.
+    Good,
+    /// Copy of the partial segment before it.
+    Shadow,
+    /// Never written.
+    Empty,
+    /// Left from an earlier use of the file.
+    Stale,
+    /// Bad, but its copy behind it is good: a torn write, repaired when replayed.
+    Repairable,
+    /// Bad, and nothing after it holds records: what a torn write leaves at the end of a log.
+    BadTail,
+    /// Bad, with records behind it.
+    Bad,
+}
+
+/// Judgement on one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFileVerdict {
+    /// The header; `None` if it does not verify, and then nothing else was judged.
+    pub header: Option<LogFileHeader>,
+    /// One verdict a segment, from segment 1.
+    pub segments: Vec<SegmentVerdict>,
+    /// The file's size.
+    pub bytes: ByteCount,
+}
+
+impl LogFileVerdict {
+    /// How many segments got that verdict.
+    pub fn count(&self, verdict: SegmentVerdict) -> usize {
+        self.segments.iter().filter(|&&other| other == verdict).count()
+    }
+
+    /// Whether the header verifies and no segment with records behind it is bad.
+    pub fn is_clean(&self) -> bool {
+        self.header.is_some() && self.count(SegmentVerdict::Bad) == 0
+    }
+}
+
+/// Judgement on a whole log.
+#[derive(Clone, Debug)]
+pub struct LogVerdict {
+    /// Every file, oldest generation first.
+    pub files: Vec<(String, LogFileVerdict)>,
+    /// Records readable from the oldest connected generation to the end.
+    pub records: u64,
+    /// Why reading them ended early, if it did.
+    pub broken: Option<LogError>,
+}
+
+impl LogVerdict {
+    /// Whether every file is clean and every record was read.
+    pub fn is_clean(&self) -> bool {
+        self.broken.is_none() && self.files.iter().all(|(_, verdict)| verdict.is_clean())
+    }
+
+    /// Bytes judged.
+    pub fn bytes(&self) -> ByteCount {
+        self.files.iter().fold(ByteCount(0), |sum, (_, verdict)| sum + verdict.bytes)
+    }
+
+    /// Segments with that verdict in all files.
+    pub fn count(&self, verdict: SegmentVerdict) -> usize {
+        self.files.iter().map(|(_, file)| file.count(verdict)).sum()
+    }
+}
+
+/// Judges one log file. Errors are of the storage only.
+pub async fn verify_log_file(file: &Rc<dyn File>) -> Result<LogFileVerdict, LogError> {
+    let bytes = file.geometry().size;
+    let unreadable = LogFileVerdict { header: None, segments: Vec::new(), bytes };
+    if bytes.0 < SEGMENT_BYTES as u64 {
+        return Ok(unreadable);
+    }
+    let first = match file.read(ByteOffset(0), vec![Buffer::zeroed(SEGMENT_BYTES)]).await {
+        Ok(buffers) => buffers,
+        Err(error) if error.kind() == IoErrorKind::Medium => return Ok(unreadable),
+        Err(error) => return Err(error.into()),
+    };
+    let header = LogFileHeader::decode(&first[0]).filter(|header| {
+        header.segments >= 3 && u64::from(header.segments) * SEGMENT_BYTES as u64 <= bytes.0
+    });
+    let Some(header) = header else { return Ok(unreadable) };
+    let content = SegmentBytes::read(file, header.segments).await?;
+    let states: Vec<SegmentState> = (1..header.segments)
+        .map(|index| inspect_segment(content.get(index), header.generation, index))
+        .collect();
+    Ok(LogFileVerdict { header: Some(header), segments: judge(&states), bytes })
+}
+
+/// Verdicts from states; a segment's verdict depends on what lies behind it.
+fn judge(states: &[SegmentState]) -> Vec<SegmentVerdict> {
+    let last_good = states.iter().rposition(|state| matches!(state, SegmentState::Good { .. }));
+    let mut verdicts = Vec::with_capacity(states.len());
+    for (place, state) in states.iter().enumerate() {
+        let records_follow = last_good.is_some_and(|last| place < last);
+        verdicts.push(match state {
+            SegmentState::Good { .. } => SegmentVerdict::Good,
+            // Between records there is no room for anything else.
+            _ if records_follow => SegmentVerdict::Bad,
+            SegmentState::Shadow { .. } => SegmentVerdict::Shadow,
+            SegmentState::Empty => SegmentVerdict::Empty,
+            SegmentState::Stale => SegmentVerdict::Stale,
+            SegmentState::Bad if matches!(states.get(place + 1), Some(SegmentState::Shadow { .. })) => {
+                SegmentVerdict::Repairable
+            }
+            SegmentState::Bad => SegmentVerdict::BadTail,
+        });
+    }
+    verdicts
+}
+
+/// Judges all files of a log and reads its records. `on_progress` hears of bytes done and in total.
+pub async fn verify_logs(
+    directory: &Rc<dyn Directory>,
+    base_name: &str,
+    on_progress: &mut dyn FnMut(ByteCount, ByteCount),
+) -> Result<LogVerdict, LogError> {
+    let files = LogFiles::scan(directory, base_name).await?;
+    let mut verdict = LogVerdict { files: Vec::new(), records: 0, broken: None };
+    let mut opened = Vec::new();
+    let mut total = ByteCount(0);
+    for name in files.file_names() {
+        let file = directory.open(&name).await?;
+        total += file.geometry().size;
+        opened.push((name, file));
+    }
+    let mut done = ByteCount(0);
+    for (name, file) in opened {
+        let judged = verify_log_file(&file).await?;
+        done += judged.bytes;
+        verdict.files.push((name, judged));
+        on_progress(done, total);
+    }
+    if files.is_empty() {
+        return Ok(verdict);
+    }
+    match count_records(files, &mut verdict.records).await {
+        Ok(()) => {}
+        Err(error @ LogError::Io(_)) => return Err(error),
+        Err(broken) => verdict.broken = Some(broken),
+    }
+    Ok(verdict)
+}
+
+async fn count_records(files: LogFiles, records: &mut u64) -> Result<(), LogError> {
+    let mut reader = LogReader::from_oldest(files)?;
+    while reader.next().await?.is_some() {
+        *records += 1;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SegmentState as State, SegmentVerdict as Verdict, *};
+
+    #[test]
+    fn what_lies_behind_a_bad_segment_decides_what_it_is() {
+        let good = State::Good { write_first: None };
+        let shadow = State::Shadow { write_first: None };
+        let check = |states: &[State], expected: &[Verdict]| assert_eq!(judge(states), expected);
+        check(&[good, shadow, State::Empty], &[Verdict::Good, Verdict::Shadow, Verdict::Empty]);
+        check(&[good, State::Bad, shadow], &[Verdict::Good, Verdict::Repairable, Verdict::Shadow]);
+        check(&[good, State::Bad, State::Stale], &[Verdict::Good, Verdict::BadTail, Verdict::Stale]);
+        check(&[State::Bad, good, State::Empty], &[Verdict::Bad, Verdict::Good, Verdict::Empty]);
+        check(&[State::Empty, good], &[Verdict::Bad, Verdict::Good]);
+    }
+}
