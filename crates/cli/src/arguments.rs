@@ -16,13 +16,13 @@ pub const GROUPS_MAX: u32 = 64;
 /// Databases in one group, the limit of the engine.
 pub const DATABASES_MAX: u32 = 10;
 /// Simulated threads in one group: far beyond any tuning advice (the seeds use 1 to 40).
-pub const THREADS_MAX: u32 = 4_096;
+pub const THREADS_MAX: u32 = 1_024;
 /// Mailboxes in one run.
 pub const MAILBOXES_MAX: u32 = 10_000_000;
 /// The shortest run that measures anything, and the longest anyone waits for.
 pub const DURATION_MIN: Duration = Duration::from_secs(1);
 /// See [`DURATION_MIN`].
-pub const DURATION_MAX: Duration = Duration::from_hours(31 * 24);
+pub const DURATION_MAX: Duration = Duration::from_hours(30 * 24);
 
 /// Storage under a mail system: will this storage carry my mail?
 #[derive(Debug, Parser)]
@@ -96,7 +96,7 @@ pub struct ProveArguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub size: Option<ByteCount>,
 
-    /// Database cache of each group [default: from the profile, at most 25 % of memory]
+    /// Cache of each group [default: a twentieth of its databases, within the profile's bounds]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub cache: Option<ByteCount>,
 
@@ -210,8 +210,8 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(x) if x.is_finite() && x > 0.0 && x <= 100_000.0 => Ok(x),
-        Ok(_) => Err("a rate above 0 and at most 100000 is needed".to_owned()),
+        Ok(x) if (0.001..=100.0).contains(&x) => Ok(x),
+        Ok(_) => Err("0.001 to 100 make sense".to_owned()),
         Err(_) => Err("a number is needed, such as 0.1".to_owned()),
     }
 }

@@ -2,49 +2,42 @@
 
 use super::{
     place::{Ground, Place},
-    sizing::{Load, Needs},
+    sizing::Needs,
 };
 use crate::{
     console::Console,
     quantity::{show_duration, show_estimate},
 };
-use std::time::Duration;
+use workload::database::plan::{Load, RunPlan};
 use world::ByteCount;
 
 /// What the screen says beside the places.
 pub struct Intent<'a> {
-    /// Name of the profile.
-    pub profile: &'a str,
-    /// Storage groups.
-    pub groups: u32,
-    /// Databases in each.
-    pub databases: u32,
-    /// What drives them.
-    pub load: Load,
-    /// Measured time.
-    pub duration: Duration,
+    /// What is to be done.
+    pub plan: &'a RunPlan,
     /// What begins: `new databases`, `the databases that are there`…
     pub beginning: &'a str,
-    /// Seed of everything random.
-    pub seed: u64,
     /// What it all takes.
     pub needs: &'a Needs,
 }
 
 /// The lines of the screen.
 pub fn lines(console: &Console, intent: &Intent<'_>, databases: &[&Place], logs: &[&Place]) -> Vec<String> {
-    let load = match intent.load {
-        Load::Threads(threads) => plural(threads, "thread"),
-        Load::Rate(rate) => format!("a held rate of {rate:.0} I/O a second"),
+    let plan = intent.plan;
+    let load = match plan.load {
+        Load::Threads { per_group } => format!("{} each", plural(per_group, "thread")),
+        Load::Mailboxes { count, iops_each } => {
+            format!("{count} mailboxes at {iops_each} I/O a second")
+        }
     };
     let mut lines = vec![
         format!(
             "{}: profile {}, {} of {}, {load}, seed {}",
             console.paint("spindle prove", "1"),
-            intent.profile,
-            plural(intent.groups, "group"),
-            plural(intent.databases, "database"),
-            intent.seed,
+            plan.profile.name,
+            plural(plan.groups, "group"),
+            plural(plan.databases_per_group, "database"),
+            plan.seed,
         ),
         String::new(),
     ];
@@ -64,9 +57,9 @@ pub fn lines(console: &Console, intent: &Intent<'_>, databases: &[&Place], logs:
         "space",
         format!("at most {}: databases of {} together, room to grow, logs", needs.space, needs.size),
     );
-    row("memory", format!("about {}, of it {} of database cache a group", needs.memory, needs.cache));
+    row("memory", format!("about {}, of it {} of cache for each group", needs.memory, needs.cache));
     row("writes", format!("about {}", about(needs.writes)));
-    row("time", format!("{}, of it {} measured", show_estimate(needs.time), show_duration(intent.duration)));
+    row("time", format!("{}, of it {} measured", show_estimate(needs.time), show_duration(plan.duration())));
     lines
 }
 
@@ -109,17 +102,18 @@ fn about(bytes: ByteCount) -> ByteCount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prove::place::tests::folder;
+    use crate::prove::{place::tests::folder, sizing::tests::wanted};
     use expect_test::expect;
+    use std::time::Duration;
 
     #[test]
     fn the_screen_names_path_device_space_memory_writes_and_minutes() {
         let console = Console::plain();
         let needs = Needs {
             size: ByteCount::gib(1),
-            cache: ByteCount::mib(256),
-            space: ByteCount::mib(1_254),
-            memory: ByteCount::mib(304),
+            cache: ByteCount::mib(51),
+            space: ByteCount::mib(1_330),
+            memory: ByteCount::mib(120),
             writes: ByteCount::mib(7_400),
             time: Duration::from_secs(89),
         };
@@ -127,26 +121,17 @@ mod tests {
         facts.drive.model = Some("WDC WD40".to_owned());
         facts.drive.rotational = Some(true);
         let place = Place { given: "/mnt/db".into(), ground: Ground::Folder(facts) };
-        let intent = Intent {
-            profile: "exchange-2010",
-            groups: 1,
-            databases: 2,
-            load: Load::Threads(4),
-            duration: Duration::from_secs(60),
-            beginning: "new databases",
-            seed: 7,
-            needs: &needs,
-        };
+        let plan = wanted().plan;
+        let intent = Intent { plan: &plan, beginning: "new databases", needs: &needs };
         expect![[r#"
-            spindle prove: profile exchange-2010, 1 group of 2 databases, 4 threads, seed 7
+            spindle prove: profile exchange-2010, 1 group of 1 database, 4 threads each, seed 1
 
               databases  /mnt/db  ext4 on /dev/sda1 (WDC WD40, spinning disk), 80.0 GiB free of 100 GiB
               logs       beside the databases
               begins     new databases
-              space      at most 1.22 GiB: databases of 1.00 GiB together, room to grow, logs
-              memory     about 304 MiB, of it 256 MiB of database cache a group
+              space      at most 1.30 GiB: databases of 1.00 GiB together, room to grow, logs
+              memory     about 120 MiB, of it 51.0 MiB of cache for each group
               writes     about 8.00 GiB
-              time       about 1 min 30 s, of it 1 min measured"#]]
-        .assert_eq(&lines(&console, &intent, &[&place], &[]).join("\n"));
+              time       about 1 min 30 s, of it 1 min measured"#]].assert_eq(&lines(&console, &intent, &[&place], &[]).join("\n"));
     }
 }
