@@ -1,6 +1,6 @@
 //! The checks between a change and the main branch: format, lint, tidy, documents, and all in order.
 
-use crate::{links, step};
+use crate::{links, step, test, test_build::TestBuild, test_output::Tally};
 use anyhow::{Context, Result, bail};
 use std::process::Command;
 
@@ -28,10 +28,21 @@ pub fn lint() -> Result<()> {
     GATE.into_iter().filter(|step| matches!(step[0], "fmt" | "clippy")).try_for_each(run_gate_step)
 }
 
-/// The tests of this package: they are the rules of the house.
+/// Runs the tests of this package: they are the rules of the house.
 pub fn tidy() -> Result<()> {
-    let arguments = ["test", "--quiet", "--package", "xtask"];
-    step::run("tidy", step::cargo().args(arguments)).map(drop)
+    let build = TestBuild::run()?;
+    let mut tally = Tally::default();
+    for program in &build.tidy {
+        let mut command = Command::new(program);
+        command.arg("--show-output").current_dir(step::workspace_root().join("xtask"));
+        build.tell(&mut command);
+        test::run_counted("tidy", &mut command, &mut tally)?;
+    }
+    println!("{}", tally.summary());
+    if tally.failed > 0 {
+        bail!("tidy: {} rules are broken", tally.failed);
+    }
+    Ok(())
 }
 
 /// Builds the documentation with warnings as errors, then follows the links between the pages.

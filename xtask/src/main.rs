@@ -1,6 +1,6 @@
 //! Developer chores: everything continuous integration does, as commands a person can run.
 //!
-//! Each chore is a file: [`test`] (all tests, with the outside [`judges`]), [`gate`] (format, lint,
+//! Each chore is a file: [`mod@test`] (all tests, with the outside [`judges`]), [`gate`] (format, lint,
 //! tidy, documents, and all of them in order). What *tidy* checks are ordinary tests of this
 //! package, in `tests/it`.
 
@@ -13,6 +13,7 @@ mod links;
 mod status;
 mod step;
 mod test;
+mod test_build;
 mod test_output;
 
 use clap::{Parser, Subcommand};

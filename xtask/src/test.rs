@@ -6,12 +6,14 @@
 //! |---|---|
 //! | `SPINDLE_JUDGES` | `require`: every judge is there, a test must use it; `optional`: skip with a line `skipped: why` |
 //! | `SPINDLE_DISSECT_PYTHON` | the Python that can import `dissect.esedb`; unset if there is none |
+//! | `SPINDLE_PROGRAM` | the `spindle` of this build |
 //! | `SPINDLE_FULL` | `1` under `--full`: the large counts; otherwise unset |
 
 use crate::{
     judges,
     status::{self, FullRun},
     step,
+    test_build::TestBuild,
     test_output::Tally,
 };
 use anyhow::{Context, Result, bail};
@@ -41,6 +43,10 @@ pub fn run(options: &Options) -> Result<()> {
     let start = Instant::now();
     let install = options.install || env::var_os("CI").is_some_and(|value| value == "true");
     let judges = judges::prepare(install)?;
+    let build_start = Instant::now();
+    println!("== build");
+    let build = TestBuild::run()?;
+    println!("== build: {}", step::seconds(build_start.elapsed()));
     let prepare_cargo = |arguments: &[&str]| {
         let mut command = step::cargo();
         command.arg("test").arg("--workspace").args(arguments);
@@ -52,10 +58,10 @@ pub fn run(options: &Options) -> Result<()> {
         if let Some(python) = &judges.dissect_python {
             command.env("SPINDLE_DISSECT_PYTHON", python);
         }
+        build.tell(&mut command);
         command
     };
 
-    step::run("build", &mut prepare_cargo(&["--tests", "--no-run"]))?;
     let mut tally = Tally::default();
     let shown = ["--", "--show-output"];
     run_counted(
@@ -87,18 +93,22 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs one `cargo test`, passing its output on and adding its results to `tally`.
+/// Runs test programs, or the cargo that runs them, passing their output on and adding their results to `tally`.
 ///
-/// A failed test is a count, not an error; cargo failing without one (it does not build, say) is
+/// A failed test is a count, not an error; failing without one (an example does not build, say) is
 /// counted too, so that no failure can leave the summary clean.
-fn run_counted(name: &str, command: &mut Command, tally: &mut Tally) -> Result<()> {
+pub fn run_counted(name: &str, command: &mut Command, tally: &mut Tally) -> Result<()> {
     println!("== {name}");
     let start = Instant::now();
     let failed_before = tally.failed;
-    let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo test")?;
+    let program = command.get_program().to_owned();
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("{name}: cannot start {program:?}"))?;
     let stdout = child.stdout.take().expect("the output was asked for as a pipe");
     for line in BufReader::new(stdout).split(b'\n') {
-        let line = line.context("reading the output of cargo test")?;
+        let line = line.with_context(|| format!("{name}: reading the output of {program:?}"))?;
         if let Some(text) = tally.line(&String::from_utf8_lossy(&line)) {
             println!("{text}");
         }
@@ -106,7 +116,7 @@ fn run_counted(name: &str, command: &mut Command, tally: &mut Tally) -> Result<(
     tally.end_of_output();
     let status = child.wait()?;
     if !status.success() && tally.failed == failed_before {
-        println!("cargo test ended with {status} and named no failed test");
+        println!("{program:?} ended with {status} and named no failed test");
         tally.failed += 1;
     }
     println!("== {name}: {}", step::seconds(start.elapsed()));

@@ -15,8 +15,8 @@ use std::{
 const PROGRAM: &str = "cargo run --release -- ";
 const CHORES: &str = "cargo xtask ";
 
-/// Makes the bare run short; everything else stays as the reader would get it.
-const BRIEFLY: [&str; 2] = ["--duration", "5s"];
+/// Makes the bare run short and small; everything else stays as the reader would get it.
+const BRIEFLY: [&str; 4] = ["--duration", "3s", "--size", "64MiB"];
 
 #[test]
 fn commands_on_the_pages_are_understood() {
@@ -128,8 +128,11 @@ fn understand(line: &str) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(complaint.lines().next().unwrap_or("fails").to_owned()) }
 }
 
-/// The program as it is now, built by the cargo and into the folder of this test.
+/// The program as it is now: the one a chore has just built, or built here by the cargo of this test.
 fn spindle() -> PathBuf {
+    if let Some(program) = env::var_os("SPINDLE_PROGRAM") {
+        return PathBuf::from(program);
+    }
     let built = tree::cargo(&["build", "--quiet", "--package", "cli"]).output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let program = Path::new(env!("CARGO_BIN_EXE_xtask")).with_file_name("spindle");
