@@ -1,1 +1,39 @@
-//! The mailbox database.
+//! The mailbox database: a transactional engine on the true ESE page format.
+//!
+//! A *storage group* ([`Instance`]) is one transaction log shared by one to ten databases. A
+//! database is a file of fixed-size pages; its tables are B+trees; every page carries the format's
+//! own checksum, so third-party readers open the files. Records are inserted, replaced, deleted and
+//! read through a [`Session`] in transactions that are durable (stable before `commit` returns) or
+//! lazy (stable a little later, always as a prefix of what was committed).
+//!
+//! The engine runs on one thread and knows only [`world`]: a clock, a spawner, and a
+//! [`world::Directory`] of files. Its central rule: **every change of pages is one synchronous step
+//! over cached pages.** A step that meets a page not in the cache changes nothing and names the
+//! page; the caller reads it and tries again. So no half-changed state exists across an await, and
+//! there are no latches to order.
+//!
+//! Reading order: [`format`] (bytes of pages and headers), [`log`] (the transaction log),
+//! `engine/` (cache, tree, space, catalogue, transactions, checkpoint, recovery), [`verify`].
+
+pub mod config;
+mod engine;
+pub mod error;
+pub mod format;
+pub mod log;
+pub mod statistics;
+pub mod verify;
+
+pub use config::{DatabaseLocation, InstanceConfig};
+pub use engine::{
+    database::Database,
+    instance::Instance,
+    table::{Table, TableDefinition},
+    transaction::{Durability, Session},
+};
+pub use error::{Error, Result};
+pub use format::{
+    key::Value,
+    page_size::{PageNumber, PageSize},
+    record::{ColumnDefinition, ColumnId, ColumnType},
+};
+pub use statistics::Statistics;

@@ -1,0 +1,435 @@
+//! The page cache: which pages are in memory, which of them are dirty, which goes next.
+//!
+//! Invariants (checked by [`Cache::check`] in the tests, the cheap ones always):
+//!
+//! 1. A page is in at most one frame, and `index` names exactly the frames in use.
+//! 2. A frame is in `evictable` iff it is clean, not being written and not pinned; in `dirty_by_use`
+//!    iff it is dirty and not being written; in `dirty_by_age` iff it is dirty.
+//! 3. A page being written is never evicted, and a change made meanwhile goes to a copy: what the
+//!    device holds is immutable.
+//! 4. `oldest_unstable` is at or before the first log record of every change that is not yet on
+//!    stable storage: dirty, being written, or written but not yet flushed by the device.
+//!
+//! Replacement is LRU-K with K = 2: the victim is the page whose second-last use lies furthest back,
+//! so one scan cannot empty the cache. Uses closer together than [`CORRELATED_USES`] count as one. The
+//! times of evicted pages are remembered for a while (`remembered`), or a page could never earn its place.
+
+use super::{DatabaseIndex, PageId};
+use crate::format::header::LogPosition;
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+use world::{Buffer, Moment};
+
+/// Uses of a page within this time are one use (ESE: correlation interval 128,000 µs).
+const CORRELATED_USES: Duration = Duration::from_micros(128_000);
+
+/// Stands for "no record" while a clean page is rewritten in a gap between dirty ones.
+const UNCHANGED: LogPosition = LogPosition { generation: u32::MAX, segment: u16::MAX, offset: u16::MAX };
+
+/// Log records that changed a page since it was last written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dirt {
+    /// Start of the first such record: recovery must not start after it.
+    pub first: LogPosition,
+    /// End of the last: the page must not be written before the log is stable up to here.
+    pub last: LogPosition,
+}
+
+/// Order of replacement: second-last use, last use, frame.
+type UseOrder = (Moment, Moment, usize);
+
+struct Frame {
+    id: PageId,
+    page: Arc<Buffer>,
+    dirt: Option<Dirt>,
+    /// First record of the changes that are on their way to the device.
+    writing: Option<LogPosition>,
+    pins: u32,
+    last_use: Moment,
+    second_last_use: Moment,
+}
+
+/// See the module's documentation.
+pub struct Cache {
+    frames: Vec<Option<Frame>>,
+    vacant: Vec<usize>,
+    index: HashMap<PageId, usize>,
+    pages_max: usize,
+    /// Frames promised to reads under way.
+    reserved: usize,
+    evictable: BTreeSet<UseOrder>,
+    dirty_by_use: BTreeSet<UseOrder>,
+    dirty_by_age: BTreeSet<(LogPosition, PageId)>,
+    being_written: BTreeSet<(LogPosition, PageId)>,
+    /// Written, and waiting for the device's flush: oldest record by database.
+    unflushed: HashMap<DatabaseIndex, LogPosition>,
+    flushing: HashMap<DatabaseIndex, LogPosition>,
+    remembered: HashMap<PageId, Moment>,
+    remembered_order: VecDeque<PageId>,
+}
+
+impl Cache {
+    /// An empty cache that should hold at most `pages_max` pages. A change of several pages may
+    /// exceed that for the moment; the next read makes up for it.
+    pub fn new(pages_max: usize) -> Self {
+        assert!(pages_max >= 16, "a tree operation alone needs a handful of pages");
+        Self {
+            frames: Vec::new(),
+            vacant: Vec::new(),
+            index: HashMap::new(),
+            pages_max,
+            reserved: 0,
+            evictable: BTreeSet::new(),
+            dirty_by_use: BTreeSet::new(),
+            dirty_by_age: BTreeSet::new(),
+            being_written: BTreeSet::new(),
+            unflushed: HashMap::new(),
+            flushing: HashMap::new(),
+            remembered: HashMap::new(),
+            remembered_order: VecDeque::new(),
+        }
+    }
+
+    /// Pages held.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Pages that should be held at most.
+    pub fn pages_max(&self) -> usize {
+        self.pages_max
+    }
+
+    /// Pages that may still be taken in; reads under way are counted as taken.
+    pub fn free(&self) -> usize {
+        self.pages_max.saturating_sub(self.index.len() + self.reserved)
+    }
+
+    /// Dirty pages.
+    pub fn dirty(&self) -> usize {
+        self.dirty_by_age.len()
+    }
+
+    /// Pages being written.
+    pub fn being_written(&self) -> usize {
+        self.being_written.len()
+    }
+
+    /// Whether the page is here; does not count as a use.
+    pub fn contains(&self, id: PageId) -> bool {
+        self.index.contains_key(&id)
+    }
+
+    /// The page's bytes, as a use of it.
+    pub fn get(&mut self, id: PageId, now: Moment) -> Option<&[u8]> {
+        let slot = *self.index.get(&id)?;
+        self.note_use(slot, now);
+        Some(&self.frame(slot).page)
+    }
+
+    /// The page's bytes, not as a use.
+    pub fn peek(&self, id: PageId) -> Option<&[u8]> {
+        self.index.get(&id).map(|&slot| &self.frame(slot).page[..])
+    }
+
+    /// Changes a page that is here, by the log records of `range` (start, end).
+    pub fn change(&mut self, id: PageId, range: (LogPosition, LogPosition), change: impl FnOnce(&mut [u8])) {
+        let slot = *self.index.get(&id).expect("a page is changed only while it is cached");
+        change(&mut Arc::make_mut(&mut self.frame_mut(slot).page)[..]);
+        self.mark_dirty(slot, range);
+    }
+
+    /// Puts new bytes for a page, cached or not, changed by the log records of `range`.
+    pub fn put_changed(&mut self, id: PageId, page: Buffer, range: (LogPosition, LogPosition), now: Moment) {
+        let slot = match self.index.get(&id) {
+            Some(&slot) => {
+                self.frame_mut(slot).page = Arc::new(page);
+                slot
+            }
+            None => self.take_in(id, Arc::new(page), now),
+        };
+        self.mark_dirty(slot, range);
+    }
+
+    /// Promises a frame to a read that is about to start, if one is free.
+    pub fn reserve(&mut self) -> bool {
+        let free = self.free() > 0;
+        self.reserved += usize::from(free);
+        free
+    }
+
+    /// Gives a promise back.
+    pub fn unreserve(&mut self) {
+        self.reserved = self.reserved.checked_sub(1).expect("only a promised frame is given back");
+    }
+
+    /// Takes in a page just read, against a promise.
+    pub fn put_read(&mut self, id: PageId, page: Buffer, now: Moment) {
+        self.unreserve();
+        if self.contains(id) {
+            // Put here by a change that needed no read (a page allocated anew): newer than the disk.
+            return;
+        }
+        let slot = self.take_in(id, Arc::new(page), now);
+        self.classify(slot);
+    }
+
+    /// Keeps a page from being evicted until as many `unpin`s. False if it is not here.
+    pub fn pin(&mut self, id: PageId) -> bool {
+        let Some(&slot) = self.index.get(&id) else { return false };
+        self.declassify(slot);
+        self.frame_mut(slot).pins += 1;
+        self.classify(slot);
+        true
+    }
+
+    /// Undoes one `pin`.
+    pub fn unpin(&mut self, id: PageId) {
+        let slot = *self.index.get(&id).expect("a pinned page stays in the cache");
+        self.declassify(slot);
+        let pins = &mut self.frame_mut(slot).pins;
+        *pins = pins.checked_sub(1).expect("only a pinned page is unpinned");
+        self.classify(slot);
+    }
+
+    /// Evicts the best victim if a clean one can go at all.
+    pub fn evict(&mut self) -> bool {
+        let Some(&order) = self.evictable.first() else { return false };
+        self.evict_frame(order.2);
+        true
+    }
+
+    /// What replacement wants next: a clean page was evicted, or this dirty one must be written first.
+    pub fn evict_or_write(&mut self) -> Victim {
+        match (self.evictable.first().copied(), self.dirty_by_use.first().copied()) {
+            (Some(clean), dirty) if dirty.is_none_or(|dirty| clean < dirty) => {
+                self.evict_frame(clean.2);
+                Victim::Evicted
+            }
+            (_, Some(dirty)) => Victim::WriteFirst(self.frame(dirty.2).id),
+            (_, None) => Victim::None,
+        }
+    }
+
+    /// The dirty page whose first change is oldest, with the start of that change's record.
+    pub fn oldest_dirty(&self) -> Option<(LogPosition, PageId)> {
+        self.dirty_by_age.first().copied()
+    }
+
+    /// Changes of the page that are not on their way to the device, if any.
+    pub fn dirt(&self, id: PageId) -> Option<Dirt> {
+        self.index.get(&id).and_then(|&slot| self.frame(slot).dirt)
+    }
+
+    /// Whether the page is here and not being written.
+    pub fn can_be_written(&self, id: PageId) -> bool {
+        self.index.get(&id).is_some_and(|&slot| self.frame(slot).writing.is_none())
+    }
+
+    /// Starts writing a page: `seal` makes its checksums right, and the bytes returned stay as they
+    /// are whatever happens to the page meanwhile. A clean page is written again as it is.
+    pub fn begin_write(&mut self, id: PageId, seal: impl FnOnce(&mut [u8])) -> Arc<Buffer> {
+        let slot = *self.index.get(&id).expect("only a cached page is written");
+        self.declassify(slot);
+        let frame = self.frame_mut(slot);
+        assert!(
+            frame.writing.is_none(),
+            "a page is written once at a time, or an older copy could land last"
+        );
+        if let Some(dirt) = frame.dirt.take() {
+            seal(&mut Arc::make_mut(&mut frame.page)[..]);
+            frame.writing = Some(dirt.first);
+            let page = Arc::clone(&frame.page);
+            let removed = self.dirty_by_age.remove(&(dirt.first, id));
+            assert!(removed, "every dirty page is in the order of age");
+            self.being_written.insert((dirt.first, id));
+            self.classify(slot);
+            return page;
+        }
+        // A clean page in a gap: it must not be evicted or changed twice over, so it counts as written too.
+        frame.writing = Some(UNCHANGED);
+        let page = Arc::clone(&frame.page);
+        self.being_written.insert((UNCHANGED, id));
+        self.classify(slot);
+        page
+    }
+
+    /// The device has accepted the bytes; they are stable after its next flush.
+    pub fn end_write(&mut self, id: PageId) {
+        let slot = *self.index.get(&id).expect("a page being written stays in the cache");
+        self.declassify(slot);
+        let first = self.frame_mut(slot).writing.take().expect("a write ends once");
+        let removed = self.being_written.remove(&(first, id));
+        assert!(removed, "every page being written is listed");
+        if first != UNCHANGED {
+            let oldest = self.unflushed.entry(id.database).or_insert(first);
+            *oldest = first.min(*oldest);
+        }
+        self.classify(slot);
+    }
+
+    /// The database's device is about to be flushed: what has been written until now will be stable.
+    pub fn begin_flush(&mut self, database: DatabaseIndex) {
+        if let Some(first) = self.unflushed.remove(&database) {
+            let before = self.flushing.insert(database, first);
+            assert!(before.is_none(), "one flush of a database at a time");
+        }
+    }
+
+    /// The flush has succeeded.
+    pub fn end_flush(&mut self, database: DatabaseIndex) {
+        self.flushing.remove(&database);
+    }
+
+    /// Start of the oldest log record whose change is not yet on stable storage.
+    pub fn oldest_unstable(&self) -> Option<LogPosition> {
+        let writing = self.being_written.first().map(|&(first, _)| first).filter(|&first| first != UNCHANGED);
+        [self.dirty_by_age.first().map(|&(first, _)| first), writing]
+            .into_iter()
+            .flatten()
+            .chain(self.unflushed.values().copied())
+            .chain(self.flushing.values().copied())
+            .min()
+    }
+
+    /// Databases with writes that wait for a flush.
+    pub fn databases_to_flush(&self) -> Vec<DatabaseIndex> {
+        let mut databases: Vec<_> = self.unflushed.keys().copied().collect();
+        databases.sort_unstable();
+        databases
+    }
+
+    fn frame(&self, slot: usize) -> &Frame {
+        self.frames[slot].as_ref().expect("the index names frames in use")
+    }
+
+    fn frame_mut(&mut self, slot: usize) -> &mut Frame {
+        self.frames[slot].as_mut().expect("the index names frames in use")
+    }
+
+    fn take_in(&mut self, id: PageId, page: Arc<Buffer>, now: Moment) -> usize {
+        let second_last_use = self.remembered.remove(&id).unwrap_or_default();
+        let frame = Frame { id, page, dirt: None, writing: None, pins: 0, last_use: now, second_last_use };
+        let slot = match self.vacant.pop() {
+            Some(slot) => {
+                self.frames[slot] = Some(frame);
+                slot
+            }
+            None => {
+                self.frames.push(Some(frame));
+                self.frames.len() - 1
+            }
+        };
+        let before = self.index.insert(id, slot);
+        assert!(before.is_none(), "a page is in one frame only");
+        slot
+    }
+
+    fn evict_frame(&mut self, slot: usize) {
+        self.declassify(slot);
+        let frame = self.frames[slot].take().expect("a victim is a frame in use");
+        assert!(
+            frame.dirt.is_none() && frame.writing.is_none() && frame.pins == 0,
+            "a victim is idle and clean"
+        );
+        self.index.remove(&frame.id);
+        self.vacant.push(slot);
+        if self.remembered.insert(frame.id, frame.last_use).is_none() {
+            self.remembered_order.push_back(frame.id);
+        }
+        while self.remembered_order.len() > self.pages_max {
+            let oldest = self.remembered_order.pop_front().expect("more than none");
+            self.remembered.remove(&oldest);
+        }
+    }
+
+    fn note_use(&mut self, slot: usize, now: Moment) {
+        if now.since(self.frame(slot).last_use) < CORRELATED_USES {
+            return;
+        }
+        self.declassify(slot);
+        let frame = self.frame_mut(slot);
+        frame.second_last_use = frame.last_use;
+        frame.last_use = now;
+        self.classify(slot);
+    }
+
+    fn mark_dirty(&mut self, slot: usize, (start, end): (LogPosition, LogPosition)) {
+        assert!(start < end, "a change is described by at least one record");
+        self.declassify(slot);
+        let frame = self.frame_mut(slot);
+        let id = frame.id;
+        match &mut frame.dirt {
+            Some(dirt) => {
+                assert!(dirt.last <= start, "changes of a page are logged in their order");
+                dirt.last = end;
+            }
+            None => {
+                frame.dirt = Some(Dirt { first: start, last: end });
+                self.dirty_by_age.insert((start, id));
+            }
+        }
+        self.classify(slot);
+    }
+
+    fn use_order(&self, slot: usize) -> UseOrder {
+        let frame = self.frame(slot);
+        (frame.second_last_use, frame.last_use, slot)
+    }
+
+    /// Takes a frame out of the replacement orders, before its state changes.
+    fn declassify(&mut self, slot: usize) {
+        let order = self.use_order(slot);
+        if !self.evictable.remove(&order) {
+            self.dirty_by_use.remove(&order);
+        }
+    }
+
+    /// Puts a frame where its state belongs (invariant 2).
+    fn classify(&mut self, slot: usize) {
+        let order = self.use_order(slot);
+        let frame = self.frame(slot);
+        match (frame.writing, frame.dirt, frame.pins) {
+            (Some(_), _, _) => {}
+            (None, Some(_), _) => {
+                self.dirty_by_use.insert(order);
+            }
+            (None, None, 0) => {
+                self.evictable.insert(order);
+            }
+            (None, None, _) => {}
+        }
+    }
+
+    /// Checks every invariant that can be checked from inside.
+    #[cfg(test)]
+    pub fn check(&self) {
+        assert_eq!(self.index.len(), self.frames.iter().flatten().count());
+        for (&id, &slot) in &self.index {
+            let frame = self.frame(slot);
+            assert_eq!(frame.id, id);
+            let order = self.use_order(slot);
+            let idle = frame.writing.is_none();
+            assert_eq!(self.evictable.contains(&order), idle && frame.dirt.is_none() && frame.pins == 0);
+            assert_eq!(self.dirty_by_use.contains(&order), idle && frame.dirt.is_some());
+            assert_eq!(
+                frame.dirt.is_some_and(|d| self.dirty_by_age.contains(&(d.first, id))),
+                frame.dirt.is_some()
+            );
+        }
+    }
+}
+
+/// What [`Cache::evict_or_write`] did or wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Victim {
+    /// A clean page has gone.
+    Evicted,
+    /// This page is next and must be written first.
+    WriteFirst(PageId),
+    /// Everything is pinned or being written.
+    None,
+}

@@ -1,0 +1,226 @@
+//! A change of several pages that happens entirely or not at all.
+//!
+//! The change is made on copies. Reading sees the copies first, then the cache; a page in neither
+//! ends the step with [`Pause::Missing`] and the copies are thrown away. When everything is done,
+//! [`ChangeSet::install`] appends one log record that describes all of it and puts the copies into
+//! the cache, without an await between: no other task and no crash can see a part.
+//!
+//! Every edit goes through a [`PageOperation`] and [`apply`], which recovery uses too: what is
+//! replayed is what was done.
+
+use super::{DatabaseIndex, PageId, Pause, Step, cache::Cache};
+use crate::{
+    error::Error,
+    format::{
+        page::{NodeFlags, PageFlags, PageFull, PageMut, PageView, restore_image},
+        page_size::{DbTime, ObjectId, PageNumber, PageSize},
+    },
+    log::{PageChange, PageOperation},
+};
+use std::collections::BTreeMap;
+use world::{Buffer, Moment};
+
+/// Copies of pages with the operations that made them what they are.
+pub struct ChangeSet<'cache> {
+    cache: &'cache mut Cache,
+    database: DatabaseIndex,
+    page_size: PageSize,
+    now: Moment,
+    copies: BTreeMap<PageNumber, Copy>,
+}
+
+struct Copy {
+    page: Buffer,
+    /// Time of the page's last change before this one; zero for a page made anew.
+    before: DbTime,
+    operations: Vec<PageOperation>,
+}
+
+/// A finished change: the log's description and the new pages.
+pub struct Finished {
+    /// What the log record says.
+    pub changes: Vec<PageChange>,
+    /// The pages as they are now.
+    pub pages: Vec<(PageNumber, Buffer)>,
+}
+
+impl<'cache> ChangeSet<'cache> {
+    /// Nothing changed yet.
+    pub fn new(cache: &'cache mut Cache, database: DatabaseIndex, page_size: PageSize, now: Moment) -> Self {
+        Self { cache, database, page_size, now, copies: BTreeMap::new() }
+    }
+
+    /// Which database this change is in.
+    pub fn database(&self) -> DatabaseIndex {
+        self.database
+    }
+
+    /// Page size of the database.
+    pub fn page_size(&self) -> PageSize {
+        self.page_size
+    }
+
+    /// A page as it will be.
+    pub fn view(&mut self, page: PageNumber) -> Step<PageView<'_>> {
+        if let Some(copy) = self.copies.get(&page) {
+            return Ok(PageView::new(&copy.page));
+        }
+        let id = PageId { database: self.database, page };
+        self.cache.get(id, self.now).map(PageView::new).ok_or(Pause::Missing(id))
+    }
+
+    /// Makes a page anew, whatever it held before.
+    pub fn format(&mut self, page: PageNumber, object: ObjectId, flags: PageFlags) {
+        let mut buffer = Buffer::zeroed(self.page_size.bytes());
+        PageMut::format(&mut buffer, page, object, flags);
+        self.copies.insert(page, Copy { page: buffer, before: DbTime(0), operations: Vec::new() });
+    }
+
+    /// Ends the making of a new page: all edits since [`ChangeSet::format`] become one image.
+    fn as_image(copy: &mut Copy) {
+        if copy.before == DbTime(0) {
+            let image = PageView::new(&copy.page).used_image();
+            copy.operations = vec![PageOperation::Image(image)];
+        }
+    }
+
+    /// Inserts a node before `slot`.
+    pub fn insert_node(
+        &mut self,
+        page: PageNumber,
+        slot: usize,
+        key: &[u8],
+        data: &[u8],
+    ) -> Step<Result<(), PageFull>> {
+        self.edit(
+            page,
+            PageOperation::InsertNode {
+                slot: slot_field(slot),
+                node_flags: 0,
+                key: key.to_vec(),
+                data: data.to_vec(),
+            },
+        )
+    }
+
+    /// Replaces the data of a node.
+    pub fn replace_data(&mut self, page: PageNumber, slot: usize, data: &[u8]) -> Step<Result<(), PageFull>> {
+        self.edit(page, PageOperation::ReplaceData { slot: slot_field(slot), data: data.to_vec() })
+    }
+
+    /// Removes `count` nodes from `slot` on.
+    pub fn remove_nodes(&mut self, page: PageNumber, slot: usize, count: usize) -> Step<()> {
+        self.edit(page, PageOperation::RemoveNodes { slot: slot_field(slot), count: slot_field(count) })
+            .map(|fits| fits.expect("less always fits"))
+    }
+
+    /// Replaces tag 0: the space header of a root, the key prefix of any other page.
+    pub fn set_external_header(&mut self, page: PageNumber, bytes: &[u8]) -> Step<Result<(), PageFull>> {
+        self.edit(page, PageOperation::SetExternalHeader(bytes.to_vec()))
+    }
+
+    /// Links a leaf to its neighbours.
+    pub fn set_siblings(
+        &mut self,
+        page: PageNumber,
+        previous: Option<PageNumber>,
+        next: Option<PageNumber>,
+    ) -> Step<()> {
+        let operation = PageOperation::SetSiblings {
+            previous: PageNumber::to_field(previous),
+            next: PageNumber::to_field(next),
+        };
+        self.edit(page, operation).map(|fits| fits.expect("links take no room"))
+    }
+
+    /// Replaces the page's flags.
+    pub fn set_flags(&mut self, page: PageNumber, flags: PageFlags) -> Step<()> {
+        self.edit(page, PageOperation::SetFlags(flags.0)).map(|fits| fits.expect("flags take no room"))
+    }
+
+    fn edit(&mut self, page: PageNumber, operation: PageOperation) -> Step<Result<(), PageFull>> {
+        if !self.copies.contains_key(&page) {
+            let id = PageId { database: self.database, page };
+            let bytes = self.cache.get(id, self.now).ok_or(Pause::Missing(id))?;
+            let copy = Copy {
+                before: PageView::new(bytes).dbtime(),
+                page: Buffer::copy_of(bytes),
+                operations: Vec::new(),
+            };
+            assert!(copy.before > DbTime(0), "a page of a tree has been changed at some time");
+            self.copies.insert(page, copy);
+        }
+        let copy = self.copies.get_mut(&page).expect("just put there");
+        if let Err(full) = apply(&mut copy.page, &operation) {
+            return Ok(Err(full));
+        }
+        copy.operations.push(operation);
+        Ok(Ok(()))
+    }
+
+    /// Whether nothing has been edited or made.
+    pub fn is_empty(&self) -> bool {
+        self.copies.is_empty()
+    }
+
+    /// The change as log record and pages, each stamped with `dbtime`. Pages that were only looked at
+    /// are not among them.
+    pub fn finish(self, dbtime: DbTime) -> Finished {
+        let mut changes = Vec::new();
+        let mut pages = Vec::new();
+        for (page, mut copy) in self.copies {
+            Self::as_image(&mut copy);
+            if copy.operations.is_empty() {
+                continue;
+            }
+            assert!(copy.before < dbtime, "time of change only ever grows");
+            PageMut::new(&mut copy.page).set_dbtime(dbtime);
+            changes.push(PageChange { page, dbtime_before: copy.before, operations: copy.operations });
+            pages.push((page, copy.page));
+        }
+        assert!(!changes.is_empty(), "an empty change is not logged");
+        Finished { changes, pages }
+    }
+}
+
+/// Does one operation to a page's bytes; the page is as before if it has no room.
+pub fn apply(page: &mut [u8], operation: &PageOperation) -> Result<(), PageFull> {
+    if let PageOperation::Image(image) = operation {
+        restore_image(page, image).expect("an image is checked before it is applied");
+        return Ok(());
+    }
+    let mut page = PageMut::new(page);
+    match operation {
+        PageOperation::Image(_) => unreachable!("dealt with above"),
+        PageOperation::InsertNode { slot, node_flags, key, data } => {
+            page.insert_node(usize::from(*slot), NodeFlags(*node_flags), key, data)
+        }
+        PageOperation::ReplaceData { slot, data } => page.replace_data(usize::from(*slot), data),
+        PageOperation::RemoveNodes { slot, count } => {
+            page.remove_nodes(usize::from(*slot), usize::from(*count));
+            Ok(())
+        }
+        PageOperation::SetExternalHeader(bytes) => page.set_external_header(bytes),
+        PageOperation::SetSiblings { previous, next } => {
+            page.set_siblings(PageNumber::from_field(*previous), PageNumber::from_field(*next));
+            Ok(())
+        }
+        PageOperation::SetFlags(bits) => {
+            page.set_flags(PageFlags(*bits));
+            Ok(())
+        }
+    }
+}
+
+fn slot_field(slot: usize) -> u16 {
+    u16::try_from(slot).expect("a page holds fewer than 2^16 nodes")
+}
+
+/// A page contradicts itself or its neighbours, though its checksum is right.
+pub fn impossible(database: DatabaseIndex, page: PageNumber, problem: impl Into<String>) -> Pause {
+    Pause::Failed(Error::PageDamaged {
+        database: format!("database {}", database.0),
+        page,
+        problem: problem.into(),
+    })
+}

@@ -1,0 +1,134 @@
+//! Bounding what a crash has to replay.
+//!
+//! About once a second: pages whose oldest change lies further back in the log than the checkpoint
+//! depth are written; the database files are flushed; and the checkpoint file is told the position
+//! before which no record is needed any more. That is the oldest of: the first change of a page not
+//! yet stable, the beginning of a transaction still running, and the end of the stable log.
+//!
+//! Invariant: the checkpoint is never after a record that recovery would need.
+
+use super::core::Shared;
+use crate::{error::Result, format::header::LogPosition, log::Checkpoint};
+use std::{future::Future as _, rc::Rc, task::Poll, time::Duration};
+
+/// How often the checkpoint is looked at (ESE: about every second).
+const INTERVAL: Duration = Duration::from_secs(1);
+
+impl Shared {
+    /// Keeps the checkpoint moving until the group closes or stops.
+    pub async fn run_checkpoints(self: Rc<Self>) {
+        loop {
+            self.sleep_unless_closed(INTERVAL).await;
+            if self.closing.get() || self.core.borrow().failure.is_some() {
+                return;
+            }
+            let result = match self.write_old_pages().await {
+                Ok(()) => self.advance_checkpoint().await.map(drop),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = result {
+                self.fail(&error);
+            }
+        }
+    }
+
+    /// Writes lazily committed records out soon after they were made, until the group closes or stops.
+    pub async fn run_lazy_writes(self: Rc<Self>) {
+        let delay = self.config.lazy_commit_delay;
+        while !self.closing.get() && self.core.borrow().failure.is_none() {
+            self.sleep_unless_closed(delay).await;
+            if self.log().stable() < self.log().end() {
+                self.log().request_write();
+            }
+        }
+    }
+
+    async fn sleep_unless_closed(&self, span: Duration) {
+        let mut sleep = self.world.sleep(span);
+        let mut closed = std::pin::pin!(self.closed.notified());
+        std::future::poll_fn(|context| {
+            if closed.as_mut().poll(context).is_ready() {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().poll(context)
+        })
+        .await;
+    }
+
+    /// Starts writing the pages whose oldest change lies deeper in the log than the checkpoint depth.
+    async fn write_old_pages(self: &Rc<Self>) -> Result<()> {
+        loop {
+            let oldest = {
+                let core = self.core.borrow();
+                core.check_running()?;
+                core.cache.oldest_dirty()
+            };
+            let Some((first, id)) = oldest else { return Ok(()) };
+            if self.log().bytes_since(first) <= self.config.checkpoint_depth {
+                return Ok(());
+            }
+            if !self.start_write(id).await? {
+                // Being written already: its newer changes can only follow when that has ended.
+                self.any_write_ended().await;
+            }
+        }
+    }
+
+    /// Flushes the databases and writes the checkpoint as far as it can go.
+    pub async fn advance_checkpoint(self: &Rc<Self>) -> Result<LogPosition> {
+        let _one_at_a_time = self.checkpointing.lock().await;
+        self.flush_databases().await?;
+        let position = {
+            let mut core = self.core.borrow_mut();
+            core.check_running()?;
+            let oldest_transaction = core.transactions.values().min().copied();
+            let candidates = [core.cache.oldest_unstable(), oldest_transaction, Some(self.log().stable())];
+            let position = candidates.into_iter().flatten().min().expect("the log has a stable end");
+            core.statistics.checkpoints += 1;
+            position
+        };
+        assert!(position <= self.log().stable(), "a checkpoint lies in the stable log");
+        self.write_headers(position).await?;
+        let consistent = self.log().stable();
+        let checkpoint = Checkpoint { position, consistent, signature: self.signature() };
+        self.checkpoint_file().write(&checkpoint).await?;
+        if self.config.circular_logging {
+            self.log().release_before(position.generation).await?;
+        }
+        Ok(position)
+    }
+
+    async fn flush_databases(self: &Rc<Self>) -> Result<()> {
+        let waiting = self.core.borrow().cache.databases_to_flush();
+        for database in waiting {
+            let file = {
+                let mut core = self.core.borrow_mut();
+                core.cache.begin_flush(database);
+                Rc::clone(&core.database(database).file)
+            };
+            file.flush().await?;
+            self.core.borrow_mut().cache.end_flush(database);
+        }
+        Ok(())
+    }
+
+    /// Writes every dirty page and waits until all of it is stable.
+    pub async fn write_everything(self: &Rc<Self>) -> Result<()> {
+        loop {
+            let (oldest, writing) = {
+                let core = self.core.borrow();
+                core.check_running()?;
+                (core.cache.oldest_dirty(), core.cache.being_written())
+            };
+            match oldest {
+                Some((_, id)) => {
+                    if !self.start_write(id).await? {
+                        self.any_write_ended().await;
+                    }
+                }
+                None if writing > 0 => self.any_write_ended().await,
+                None => return self.flush_databases().await,
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! One database of a group: its tables, its size, its headers, its background scan.
+
+use super::{
+    DatabaseIndex,
+    core::{Core, DatabaseState, Shared},
+    rows::Tree,
+    scan::Cursor,
+    space,
+    table::{Table, TableDefinition},
+    tree,
+};
+use crate::{
+    error::{Error, Result},
+    format::{
+        bootstrap::{
+            CATALOG_NAME_ROOT, CATALOG_ROOT, CATALOG_ROOT_OBJECTS_ROOT, CATALOG_SHADOW_ROOT, INITIAL_PAGES,
+            initial_pages,
+        },
+        catalog,
+        checksum::{PageCheck, check_page},
+        header::{DatabaseHeader, LogPosition},
+        key::Value,
+        page::PageFlags,
+        page_size::{DbTime, PageNumber, PageSize},
+        record::TableSchema,
+    },
+    log::RestructureKind,
+    verify::checksums::describe,
+};
+use std::{rc::Rc, sync::Arc};
+use world::{Buffer, ByteCount, ByteOffset, File, Stability};
+
+/// Time of the pages of a database just made; every change comes after.
+pub const DBTIME_OF_MAKING: DbTime = DbTime(1);
+/// Pages a new table is given to begin with.
+const TABLE_PAGES: u32 = 16;
+
+/// A handle to one database. Cheap to clone.
+#[derive(Clone)]
+pub struct Database {
+    shared: Rc<Shared>,
+    index: DatabaseIndex,
+}
+
+/// What one read of a background scan found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScanOutcome {
+    /// Pages whose checksum was looked at.
+    pub pages_checked: u32,
+    /// Pages never written.
+    pub pages_empty: u32,
+    /// Pages that are damaged, and how.
+    pub damaged: Vec<(PageNumber, String)>,
+    /// Where to go on; none at the end of the database.
+    pub next: Option<PageNumber>,
+}
+
+impl Database {
+    pub(super) fn new(shared: Rc<Shared>, index: DatabaseIndex) -> Self {
+        Self { shared, index }
+    }
+
+    /// File name.
+    pub fn name(&self) -> String {
+        self.shared.core.borrow_mut().database(self.index).name.clone()
+    }
+
+    /// Pages of the file.
+    pub fn page_count(&self) -> u32 {
+        self.shared.core.borrow_mut().database(self.index).pages
+    }
+
+    /// Size of the file.
+    pub fn size(&self) -> ByteCount {
+        ByteCount((u64::from(self.page_count()) + 2) * self.shared.config.page_size.bytes() as u64)
+    }
+
+    /// The table of that name.
+    pub fn table(&self, name: &str) -> Option<Table> {
+        self.shared.core.borrow_mut().database(self.index).tables.get(name).cloned()
+    }
+
+    /// Makes a table; it is durable when this returns.
+    pub async fn create_table(&self, definition: TableDefinition) -> Result<Table> {
+        let schema = TableSchema::new(definition.columns).map_err(|error| Error::Table(error.to_string()))?;
+        if self.table(&definition.name).is_some() {
+            return Err(Error::Table(format!("a table named {} exists already", definition.name)));
+        }
+        let database = self.index;
+        let object = {
+            let mut core = self.shared.core.borrow_mut();
+            let state = core.database(database);
+            state.object_last.0 += 1;
+            state.object_last
+        };
+        let page_size = self.shared.config.page_size;
+        let entry = |root, pages| {
+            let primary_key = definition.primary_key.clone();
+            catalog::TableDefinition::new(&definition.name, object, root, pages, schema.clone(), primary_key)
+        };
+        let root = self
+            .shared
+            .step(|core, log, now| {
+                core.restructure(log, now, database, RestructureKind::CreateTree, |changes| {
+                    let extent = space::take_from_database(changes, TABLE_PAGES)?;
+                    let root = space::make_tree(changes, extent, object, PageFlags::default())?;
+                    let rows = entry(root, extent.pages).rows(page_size);
+                    for row in rows.map_err(|error| Error::Table(error.to_string()))? {
+                        insert_catalog_row(changes, &row)?;
+                    }
+                    Ok(root)
+                })
+            })
+            .await?;
+        self.shared.log().make_stable(self.shared.log().end()).await?;
+        let tree = Tree { database, root, object };
+        let table = Table::new(definition.name.clone(), tree, schema, definition.primary_key, page_size);
+        self.shared.core.borrow_mut().database(database).tables.insert(definition.name, table.clone());
+        Ok(table)
+    }
+
+    /// A cursor over a table, beginning at the first record whose key begins at or above these values.
+    pub fn cursor(&self, table: &Table, from: &[Value]) -> Result<Cursor> {
+        Ok(Cursor::new(Rc::clone(&self.shared), table.clone(), table.key_of(from)?))
+    }
+
+    /// The record with the largest key of a table.
+    pub async fn last_row(&self, table: &Table) -> Result<Option<super::scan::Row>> {
+        let Tree { database, root, .. } = table.tree();
+        let data = self
+            .shared
+            .step(|core, _, now| {
+                let mut pages = core.change_set(database, now);
+                let leaf = tree::rightmost_leaf(&mut pages, root)?;
+                let view = pages.view(leaf)?;
+                Ok(view.node_count().checked_sub(1).map(|slot| view.node(slot).data.to_vec()))
+            })
+            .await?;
+        data.map(|data| table.decode(&data)).transpose()
+    }
+
+    /// One step of a background scan: reads up to `pages` pages from `first` on in one go, past the cache,
+    /// and checks their checksums.
+    pub async fn scan(&self, first: PageNumber, pages: u32) -> Result<ScanOutcome> {
+        let page_size = self.shared.config.page_size;
+        let (file, count) = {
+            let mut core = self.shared.core.borrow_mut();
+            let state = core.database(self.index);
+            (Rc::clone(&state.file), state.pages)
+        };
+        let pages = pages.min((count + 1).saturating_sub(first.0));
+        if pages == 0 {
+            return Ok(ScanOutcome::default());
+        }
+        let mut outcome = ScanOutcome { pages_checked: pages, ..ScanOutcome::default() };
+        let mut buffers = read_pages(&file, page_size, first, pages).await?;
+        let chunk = buffers.pop().expect("a read gives its buffer back");
+        for (index, page) in chunk.chunks_exact(page_size.bytes()).enumerate() {
+            let number = PageNumber(first.0 + index as u32);
+            match check_page(page, page_size, number) {
+                PageCheck::Good => {}
+                PageCheck::Uninitialised => outcome.pages_empty += 1,
+                _ => outcome.damaged.extend(self.look_again(&file, page_size, number).await?),
+            }
+        }
+        outcome.next = (first.0 + pages <= count).then(|| PageNumber(first.0 + pages));
+        Ok(outcome)
+    }
+
+    /// A page that was being written while it was read is not damaged: it is once a second reading, with no
+    /// write under way, says so too.
+    async fn look_again(
+        &self,
+        file: &Rc<dyn File>,
+        page_size: PageSize,
+        page: PageNumber,
+    ) -> Result<Option<(PageNumber, String)>> {
+        let id = super::PageId { database: self.index, page };
+        while !self.shared.core.borrow().cache.can_be_written(id)
+            && self.shared.core.borrow().cache.contains(id)
+        {
+            self.shared.any_write_ended().await;
+        }
+        let buffers = read_pages(file, page_size, page, 1).await?;
+        Ok(match check_page(&buffers[0], page_size, page) {
+            PageCheck::Good | PageCheck::Uninitialised => None,
+            other => Some((page, describe(other))),
+        })
+    }
+}
+
+fn read_pages(
+    file: &Rc<dyn File>,
+    page_size: PageSize,
+    first: PageNumber,
+    pages: u32,
+) -> world::LocalFuture<world::IoResult<Vec<Buffer>>> {
+    let bytes = pages as usize * page_size.bytes();
+    file.read(ByteOffset(first.file_offset(page_size)), vec![Buffer::zeroed(bytes)])
+}
+
+fn insert_catalog_row(
+    changes: &mut super::changes::ChangeSet<'_>,
+    row: &catalog::CatalogRow,
+) -> super::Step<()> {
+    let mut entries = vec![
+        (CATALOG_ROOT, &row.key, &row.record),
+        (CATALOG_SHADOW_ROOT, &row.key, &row.record),
+        (CATALOG_NAME_ROOT, &row.name_key, &row.key),
+    ];
+    if let Some(key) = &row.root_objects_key {
+        entries.push((CATALOG_ROOT_OBJECTS_ROOT, key, &row.key));
+    }
+    for (root, key, data) in entries {
+        if !tree::insert(changes, root, key, data)? {
+            return Err(Error::Table("the catalogue has that entry already".to_owned()).into());
+        }
+    }
+    Ok(())
+}
+
+/// Writes an empty database into a new file, the header last: until that is there, it is no database.
+pub async fn make_database(file: &Rc<dyn File>, header: &DatabaseHeader) -> Result<()> {
+    let page_size = header.page_size;
+    file.resize(ByteCount((u64::from(INITIAL_PAGES) + 2) * page_size.bytes() as u64)).await?;
+    for (number, page) in initial_pages(page_size, DBTIME_OF_MAKING) {
+        let at = ByteOffset(number.file_offset(page_size));
+        file.write(at, vec![Arc::new(Buffer::copy_of(&page))], Stability::Volatile).await?;
+    }
+    file.flush().await?;
+    write_header(file, header).await
+}
+
+/// Writes both copies of a header, one after the other.
+pub async fn write_header(file: &Rc<dyn File>, header: &DatabaseHeader) -> Result<()> {
+    let block = Arc::new(Buffer::copy_of(&header.encode()));
+    for copy in 0..2 {
+        let at = ByteOffset(copy * header.page_size.bytes() as u64);
+        file.write(at, vec![Arc::clone(&block)], Stability::Stable).await?;
+    }
+    Ok(())
+}
+
+impl Core {
+    /// What the header of a database should say while the group runs and the checkpoint is at `checkpoint`.
+    pub fn running_header(
+        &mut self,
+        index: DatabaseIndex,
+        checkpoint: LogPosition,
+        end: LogPosition,
+    ) -> DatabaseHeader {
+        let DatabaseState { header, dbtime, object_last, .. } = self.database(index);
+        header.dbtime = *dbtime;
+        header.object_id_last = *object_last;
+        header.generation_min_required = checkpoint.generation;
+        header.generation_max_required = end.generation;
+        header.generation_max_committed = end.generation;
+        header.clone()
+    }
+}
+
+impl Shared {
+    /// Writes the headers of all databases whose required generations have changed.
+    pub async fn write_headers(self: &Rc<Self>, checkpoint: LogPosition) -> Result<()> {
+        let end = self.log().end();
+        let count = self.core.borrow().databases.len();
+        for index in (0..count).map(|index| DatabaseIndex(index as u8)) {
+            let (file, header, changed) = {
+                let mut core = self.core.borrow_mut();
+                let state = core.database(index);
+                let before = (state.header.generation_min_required, state.header.generation_max_required);
+                let file = Rc::clone(&state.file);
+                let header = core.running_header(index, checkpoint, end);
+                let now = (header.generation_min_required, header.generation_max_required);
+                (file, header, now != before)
+            };
+            if changed {
+                write_header(&file, &header).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the catalogue of a database: its tables, its size, the last object number.
+    pub async fn load_catalog(self: &Rc<Self>, database: DatabaseIndex) -> Result<()> {
+        let page_size = self.config.page_size;
+        let (rows, owned) = self
+            .step(|core, _, now| {
+                let mut pages = core.change_set(database, now);
+                let owned_root = space::space_of(&mut pages, space::DATABASE_ROOT)?.owned_root;
+                let owned = space::extents(&mut pages, owned_root)?;
+                Ok((tree::all_data(&mut pages, CATALOG_ROOT)?, owned))
+            })
+            .await?;
+        let name = self.core.borrow_mut().database(database).name.clone();
+        let damaged = |problem: String| Error::DatabaseDamaged { database: name.clone(), problem };
+        let tables = catalog::parse_tables(page_size, rows.iter().map(Vec::as_slice));
+        let tables = tables.map_err(|error| damaged(error.to_string()))?;
+        let mut core = self.core.borrow_mut();
+        let state = core.database(database);
+        state.pages = owned.last().ok_or_else(|| damaged("it owns no pages".to_owned()))?.last.0;
+        for definition in tables.into_iter().filter(|definition| !definition.is_system) {
+            state.object_last = state.object_last.max(definition.object_id);
+            let tree = Tree { database, root: definition.root, object: definition.object_id };
+            let primary_key = definition.primary_key().to_vec();
+            let table = Table::new(definition.name.clone(), tree, definition.schema, primary_key, page_size);
+            state.tables.insert(definition.name, table);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,322 @@
+//! A storage group from opening to closing.
+
+use super::{
+    DatabaseIndex,
+    core::{DatabaseState, Shared},
+    database::{DBTIME_OF_MAKING, Database, make_database, write_header},
+    recovery::{OpenedLog, RecoverySummary, open_log, recover},
+    transaction::Session,
+};
+use crate::{
+    config::{DATABASES_MAX, DatabaseLocation, InstanceConfig},
+    error::{Error, Result},
+    format::{
+        bootstrap::LAST_SYSTEM_OBJECT,
+        header::{DatabaseHeader, DatabaseState as ShutdownState, LogTime, Signature},
+        page_size::PageSize,
+    },
+    log::LogRecord,
+    statistics::Statistics,
+    verify::checksums::read_header,
+};
+use std::{collections::BTreeMap, rc::Rc};
+use world::{ByteCount, Directory, File, IoErrorKind, JoinHandle, World};
+
+/// The cache must hold every page one step may need, and then some.
+const CACHE_PAGES_MIN: u64 = 64;
+
+/// An open storage group: one transaction log shared by one to ten databases.
+pub struct Instance {
+    shared: Rc<Shared>,
+    recovery: RecoverySummary,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Instance {
+    /// Opens a group: makes what does not exist yet, recovers what was not shut down cleanly.
+    ///
+    /// A database keeps its place in `databases` for life; new ones may be added at the end.
+    pub async fn open(
+        world: &World,
+        log_directory: Rc<dyn Directory>,
+        databases: Vec<DatabaseLocation>,
+        config: InstanceConfig,
+    ) -> Result<Self> {
+        check_config(&config, databases.len())?;
+        let mut opened = Vec::with_capacity(databases.len());
+        for location in &databases {
+            opened.push(open_file(location, config.page_size).await?);
+        }
+        let group_signature = new_signature(world, "log");
+        let OpenedLog { log, checkpoint, signature, replay } =
+            open_log(world, &log_directory, &config, group_signature).await?;
+        if replay.is_none() {
+            refuse_orphans(&opened)?;
+        }
+        for (index, database) in opened.iter_mut().enumerate() {
+            let attach = log.end();
+            database.attach_to(world, index, signature, attach, config.page_size).await?;
+        }
+        let states = opened.into_iter().map(Opened::into_state).collect();
+        let shared = Shared::new(world.clone(), config, states);
+        shared.set_log(log, checkpoint, signature);
+        let mut tasks = vec![world.spawn("cleaner", Rc::clone(&shared).run_cleaner())];
+        let recovery = match replay {
+            Some(replay) => recover(&shared, &log_directory, replay).await?,
+            None => RecoverySummary { clean: true, ..RecoverySummary::default() },
+        };
+        for index in 0..databases.len() {
+            shared.load_catalog(DatabaseIndex(index as u8)).await?;
+        }
+        shared.log().append(&LogRecord::Init { time: log_time(world) });
+        shared.log().make_stable(shared.log().end()).await?;
+        shared.advance_checkpoint().await?;
+        tasks.push(world.spawn("checkpoint", Rc::clone(&shared).run_checkpoints()));
+        tasks.push(world.spawn("lazy log writes", Rc::clone(&shared).run_lazy_writes()));
+        Ok(Self { shared, recovery, tasks })
+    }
+
+    /// What opening found and did.
+    pub fn recovery(&self) -> RecoverySummary {
+        self.recovery
+    }
+
+    /// The databases, in the order they were opened with.
+    pub fn databases(&self) -> Vec<Database> {
+        let count = self.shared.core.borrow().databases.len();
+        (0..count).map(|index| Database::new(Rc::clone(&self.shared), DatabaseIndex(index as u8))).collect()
+    }
+
+    /// A new session.
+    pub fn session(&self) -> Session {
+        Session::new(Rc::clone(&self.shared))
+    }
+
+    /// Counters, as of now.
+    pub fn statistics(&self) -> Statistics {
+        let log = self.shared.log().statistics();
+        let core = self.shared.core.borrow();
+        Statistics {
+            log_bytes: log.bytes.0,
+            log_writes: log.writes,
+            log_record_stalls: log.record_stalls,
+            log_generations: log.rolls,
+            cache_pages: core.cache.len() as u64,
+            cache_pages_max: core.cache.pages_max() as u64,
+            dirty_pages: core.cache.dirty() as u64,
+            database_pages: core.databases.iter().map(|database| u64::from(database.pages)).sum(),
+            ..core.statistics
+        }
+    }
+
+    /// Writes the log out and moves the checkpoint as far as it can go.
+    pub async fn checkpoint(&self) -> Result<()> {
+        self.shared.log().make_stable(self.shared.log().end()).await?;
+        self.shared.advance_checkpoint().await.map(drop)
+    }
+
+    /// Shuts down cleanly: every page written, every database whole without its log. Sessions must have
+    /// ended their transactions.
+    pub async fn close(mut self) -> Result<()> {
+        let running = self.shared.core.borrow().transactions.len();
+        if running > 0 {
+            return Err(Error::Configuration(format!("{running} transactions are still running")));
+        }
+        let closed = self.write_out().await;
+        self.stop_tasks().await;
+        closed?;
+        self.shared.log().close().await?;
+        Ok(())
+    }
+
+    async fn write_out(&self) -> Result<()> {
+        let shared = &self.shared;
+        shared.log().make_stable(shared.log().end()).await?;
+        shared.write_everything().await?;
+        shared.log().append(&LogRecord::Term { time: log_time(&shared.world) });
+        shared.log().make_stable(shared.log().end()).await?;
+        let position = shared.advance_checkpoint().await?;
+        assert_eq!(position, shared.log().stable(), "nothing is left to replay after a clean shutdown");
+        let count = shared.core.borrow().databases.len();
+        for index in (0..count).map(|index| DatabaseIndex(index as u8)) {
+            let (file, header) = {
+                let mut core = shared.core.borrow_mut();
+                let mut header = core.running_header(index, position, position);
+                header.state = ShutdownState::CleanShutdown;
+                header.consistent = position;
+                header.consistent_time = log_time(&shared.world);
+                header.detach = position;
+                header.detach_time = header.consistent_time;
+                header.generation_min_required = 0;
+                header.generation_max_required = 0;
+                (Rc::clone(&core.database(index).file), header)
+            };
+            write_header(&file, &header).await?;
+        }
+        Ok(())
+    }
+
+    async fn stop_tasks(&mut self) {
+        self.shared.closing.set(true);
+        self.shared.cleaner_wanted.notify_one();
+        self.shared.closed.notify_waiters();
+        for task in self.tasks.drain(..) {
+            task.await;
+        }
+    }
+}
+
+impl Drop for Instance {
+    /// Without a clean shutdown the background tasks end too, as in a crash.
+    fn drop(&mut self) {
+        self.shared.closing.set(true);
+        self.shared.cleaner_wanted.notify_one();
+        self.shared.closed.notify_waiters();
+    }
+}
+
+/// A database file on its way into a group.
+struct Opened {
+    name: String,
+    file: Rc<dyn File>,
+    /// None if the file was made just now, or was never finished.
+    header: Option<DatabaseHeader>,
+}
+
+impl Opened {
+    /// Makes the database if there is none yet, and marks it as in use by this log.
+    async fn attach_to(
+        &mut self,
+        world: &World,
+        index: usize,
+        log_signature: Signature,
+        end: crate::format::header::LogPosition,
+        page_size: PageSize,
+    ) -> Result<()> {
+        let database_id = index as u32 + 1;
+        let mut header = match self.header.take() {
+            Some(header) if header.log_signature != log_signature => {
+                return Err(Error::DatabaseDamaged {
+                    database: self.name.clone(),
+                    problem: "it belongs to another storage group's log".to_owned(),
+                });
+            }
+            Some(header) => header,
+            None => {
+                let signature = new_signature(world, &self.name);
+                let mut header = DatabaseHeader::new(page_size, signature, LAST_SYSTEM_OBJECT);
+                header.log_signature = log_signature;
+                // Records before this point speak of another database of that number, or of none.
+                header.attach = end;
+                header.attach_time = log_time(world);
+                header.database_id = database_id;
+                make_database(&self.file, &header).await?;
+                header
+            }
+        };
+        if header.database_id != database_id {
+            return Err(Error::Configuration(format!(
+                "{} is database {} of its storage group, but was named as number {database_id}",
+                self.name, header.database_id
+            )));
+        }
+        if header.state != ShutdownState::DirtyShutdown {
+            header.state = ShutdownState::DirtyShutdown;
+            write_header(&self.file, &header).await?;
+        }
+        self.header = Some(header);
+        Ok(())
+    }
+
+    fn into_state(self) -> DatabaseState {
+        let header = self.header.expect("attached before");
+        DatabaseState {
+            name: self.name,
+            file: self.file,
+            dbtime: header.dbtime.max(DBTIME_OF_MAKING),
+            pages: 0,
+            object_last: header.object_id_last,
+            tables: BTreeMap::new(),
+            growing: None,
+            header,
+        }
+    }
+}
+
+async fn open_file(location: &DatabaseLocation, page_size: PageSize) -> Result<Opened> {
+    let name = location.file_name.clone();
+    let file = match location.directory.open(&name).await {
+        Ok(file) => file,
+        Err(error) if error.kind() == IoErrorKind::NotFound => {
+            let file = location.directory.create(&name, ByteCount(2 * page_size.bytes() as u64)).await?;
+            location.directory.sync().await?;
+            return Ok(Opened { name, file, header: None });
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if never_finished(&file, page_size).await? {
+        return Ok(Opened { name, file, header: None });
+    }
+    let (header, _) = read_header(&file, &name).await?;
+    if header.page_size != page_size {
+        return Err(Error::Configuration(format!(
+            "{name} has pages of {} bytes, not {}",
+            header.page_size.bytes(),
+            page_size.bytes()
+        )));
+    }
+    Ok(Opened { name, file, header: Some(header) })
+}
+
+/// Whether the making of a database was cut short: its header, written last, is all zero.
+async fn never_finished(file: &Rc<dyn File>, page_size: PageSize) -> Result<bool> {
+    let bytes = 2 * page_size.bytes();
+    if file.geometry().size.0 < bytes as u64 {
+        return Ok(file.geometry().size.0 == 0);
+    }
+    let buffers = file.read(world::ByteOffset(0), vec![world::Buffer::zeroed(bytes)]).await?;
+    Ok(buffers[0].iter().all(|&byte| byte == 0))
+}
+
+/// A database that was in use must not be opened without its log.
+fn refuse_orphans(opened: &[Opened]) -> Result<()> {
+    for database in opened {
+        if database.header.is_some() {
+            return Err(Error::DatabaseDamaged {
+                database: database.name.clone(),
+                problem: "its storage group has no log here; restore the log files it was used with"
+                    .to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn check_config(config: &InstanceConfig, databases: usize) -> Result<()> {
+    let refuse = |problem: String| Err(Error::Configuration(problem));
+    if !(1..=DATABASES_MAX).contains(&databases) {
+        return refuse(format!("a storage group has 1 to {DATABASES_MAX} databases, not {databases}"));
+    }
+    if !matches!(config.page_size, PageSize::Kib4 | PageSize::Kib8 | PageSize::Kib32) {
+        return refuse(format!("pages of {} bytes can be read but not worked on", config.page_size.bytes()));
+    }
+    let cache_min = CACHE_PAGES_MIN * config.page_size.bytes() as u64;
+    if config.cache.0 < cache_min {
+        return refuse(format!(
+            "a cache of {} is too small; it must be at least {}",
+            config.cache,
+            ByteCount(cache_min)
+        ));
+    }
+    Ok(())
+}
+
+fn new_signature(world: &World, name: &str) -> Signature {
+    let random = world.random(&format!("signature of {name} at {}", world.wall().seconds)).next_u64() as u32;
+    Signature { random, created: log_time(world), computer: [0; 16] }
+}
+
+fn log_time(world: &World) -> LogTime {
+    let wall = world.wall();
+    LogTime::from_unix_ms(wall.seconds.max(0) as u64 * 1000 + u64::from(wall.nanos / 1_000_000))
+}

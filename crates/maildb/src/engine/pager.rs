@@ -1,0 +1,205 @@
+//! Reading pages into the cache, and making databases grow.
+
+use super::{DatabaseIndex, PageId, core::Shared, space};
+use crate::verify::checksums::describe;
+use crate::{
+    error::{Error, Result},
+    format::{
+        checksum::{PageCheck, check_page},
+        page::PageView,
+        page_size::PageSize,
+    },
+    log::{LogRecord, RestructureKind},
+};
+use std::rc::Rc;
+use tokio::sync::Notify;
+use world::{Buffer, ByteCount, ByteOffset, IoErrorKind};
+
+/// Keeps a page in the cache while it exists.
+pub struct Pin {
+    shared: Rc<Shared>,
+    id: PageId,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.shared.core.borrow_mut().cache.unpin(self.id);
+    }
+}
+
+/// Takes back a read's promise of a frame, and tells those who wait for the page, however it ends.
+struct Loading {
+    shared: Rc<Shared>,
+    id: PageId,
+    arrived: bool,
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        let mut core = self.shared.core.borrow_mut();
+        if !self.arrived {
+            core.cache.unreserve();
+        }
+        if let Some(waiting) = core.loading.remove(&self.id) {
+            waiting.notify_waiters();
+        }
+    }
+}
+
+impl Shared {
+    /// Brings a page into the cache, if it is not there, and pins it.
+    pub async fn fetch(self: &Rc<Self>, id: PageId) -> Result<Pin> {
+        self.core.borrow_mut().statistics.page_requests += 1;
+        loop {
+            let waiting = {
+                let mut core = self.core.borrow_mut();
+                if core.cache.pin(id) {
+                    return Ok(Pin { shared: Rc::clone(self), id });
+                }
+                core.loading.get(&id).cloned()
+            };
+            match waiting {
+                Some(waiting) => waiting.notified().await,
+                None => self.load(id).await?,
+            }
+        }
+    }
+
+    /// Reads a page that is neither cached nor being read.
+    async fn load(self: &Rc<Self>, id: PageId) -> Result<()> {
+        if !self.reserve_frame(id).await? {
+            return Ok(());
+        }
+        let mut loading = Loading { shared: Rc::clone(self), id, arrived: false };
+        let page = self.read_page(id).await?;
+        let mut core = self.core.borrow_mut();
+        check_read_page(&core.databases[usize::from(id.database.0)].name, core.page_size, id, &page)?;
+        core.statistics.page_reads += 1;
+        core.cache.put_read(id, page, self.world.now());
+        loading.arrived = true;
+        drop(core);
+        drop(loading);
+        self.wake_cleaner();
+        Ok(())
+    }
+
+    /// Gets a frame for a read of `id` and enters it among the reads under way; false if somebody else
+    /// has meanwhile brought or begun to bring the page.
+    async fn reserve_frame(self: &Rc<Self>, id: PageId) -> Result<bool> {
+        let mut stalled = false;
+        loop {
+            let freed = {
+                let mut core = self.core.borrow_mut();
+                core.check_running()?;
+                if core.cache.contains(id) || core.loading.contains_key(&id) {
+                    return Ok(false);
+                }
+                if core.cache.reserve() || (core.cache.evict() && core.cache.reserve()) {
+                    core.loading.insert(id, Rc::new(Notify::new()));
+                    return Ok(true);
+                }
+                if !stalled {
+                    stalled = true;
+                    core.statistics.page_fault_stalls += 1;
+                }
+                self.page_freed.notified()
+            };
+            self.cleaner_wanted.notify_one();
+            freed.await;
+        }
+    }
+
+    async fn read_page(&self, id: PageId) -> Result<Buffer> {
+        let (file, page_size) = {
+            let core = self.core.borrow();
+            (Rc::clone(&core.databases[usize::from(id.database.0)].file), core.page_size)
+        };
+        let at = ByteOffset(id.page.file_offset(page_size));
+        let mut buffers = file.read(at, vec![Buffer::zeroed(page_size.bytes())]).await?;
+        Ok(buffers.pop().expect("a read gives its buffer back"))
+    }
+
+    /// Reads pages ahead of a scan: those that are neither cached nor being read, in the background.
+    pub fn preread(self: &Rc<Self>, ids: &[PageId]) {
+        for &id in ids {
+            let mut core = self.core.borrow_mut();
+            let wanted = !core.cache.contains(id) && !core.loading.contains_key(&id);
+            if !wanted || core.cache.free() == 0 && !core.cache.evict() {
+                continue;
+            }
+            core.statistics.page_prereads += 1;
+            drop(core);
+            let shared = Rc::clone(self);
+            // An error will come again, and be told, when the page is really wanted.
+            self.world.spawn("preread", async move { drop(shared.load(id).await) });
+        }
+    }
+
+    /// Makes the file of a database larger by at least `pages` pages and free for use.
+    pub async fn grow(self: &Rc<Self>, database: DatabaseIndex, pages: u32) -> Result<()> {
+        let waiting = self.core.borrow_mut().database(database).growing.clone();
+        if let Some(waiting) = waiting {
+            waiting.notified().await;
+            return Ok(());
+        }
+        let grown = Rc::new(Notify::new());
+        let (file, before) = {
+            let mut core = self.core.borrow_mut();
+            let state = core.database(database);
+            state.growing = Some(Rc::clone(&grown));
+            (Rc::clone(&state.file), state.pages)
+        };
+        let result = self.grow_file(database, &file, before, pages).await;
+        self.core.borrow_mut().database(database).growing = None;
+        grown.notify_waiters();
+        result
+    }
+
+    async fn grow_file(
+        self: &Rc<Self>,
+        database: DatabaseIndex,
+        file: &Rc<dyn world::File>,
+        before: u32,
+        pages: u32,
+    ) -> Result<()> {
+        let unit = self.config.extension_pages.max(1);
+        let wanted = before.checked_add(pages.max(unit)).ok_or_else(|| too_large(before))?;
+        let after = wanted.div_ceil(unit).checked_mul(unit).ok_or_else(|| too_large(before))?;
+        let page_bytes = self.config.page_size.bytes() as u64;
+        file.resize(ByteCount((u64::from(after) + 2) * page_bytes)).await?;
+        self.step(|core, log, now| {
+            core.restructure(log, now, database, RestructureKind::Space, |changes| {
+                space::add_file_growth(changes, before, after)
+            })
+        })
+        .await?;
+        self.core.borrow_mut().database(database).pages = after;
+        self.log().append(&LogRecord::ExtendDatabase { dbid: database.log_id(), pages: after });
+        Ok(())
+    }
+
+    /// Tells the cleaner if the cache runs short of free pages.
+    pub fn wake_cleaner(&self) {
+        let core = self.core.borrow();
+        let start = core.cache.pages_max() as f64 * self.config.start_flush_percent / 100.0;
+        if (core.cache.free() as f64) < start.max(1.0) {
+            self.cleaner_wanted.notify_one();
+        }
+    }
+}
+
+fn too_large(pages: u32) -> Error {
+    let problem = format!("a database of {pages} pages cannot grow further");
+    Error::Storage(world::IoError::new(IoErrorKind::NoSpace, problem))
+}
+
+/// Refuses a page that the engine must not trust.
+pub fn check_read_page(database: &str, page_size: PageSize, id: PageId, page: &[u8]) -> Result<()> {
+    let damaged =
+        |problem: String| Error::PageDamaged { database: database.to_owned(), page: id.page, problem };
+    match check_page(page, page_size, id.page) {
+        PageCheck::Good => {}
+        other => return Err(damaged(describe(other))),
+    }
+    PageView::new(page).check_structure().map_err(|error| damaged(error.to_string()))
+}

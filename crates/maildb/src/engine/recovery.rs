@@ -1,0 +1,168 @@
+//! Bringing a group back to what was committed.
+//!
+//! 1. *Read* the log from the checkpoint to its end, to know where it ends and that it is whole.
+//! 2. *Redo* it: repeat history, losers included.
+//! 3. *Undo* the losers: take back, newest first, what transactions without an end record did, with
+//!    changes that are logged like any others and marked as compensation, so that a crash in the middle
+//!    of this is nothing special.
+
+use super::{
+    core::Shared,
+    redo::Redo,
+    rows::{Author, change_row},
+};
+use crate::{
+    config::InstanceConfig,
+    error::{Error, Result},
+    format::header::{LogPosition, Signature},
+    log::{Checkpoint, CheckpointFile, Log, LogConfig, LogFiles, LogReader, LogRecord},
+};
+use std::rc::Rc;
+use world::{Directory, World};
+
+/// What opening a group found and did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoverySummary {
+    /// The group had been shut down cleanly, or is new.
+    pub clean: bool,
+    /// Log records read.
+    pub records_read: u64,
+    /// Page changes that had not reached the databases.
+    pub pages_changed: u64,
+    /// Log generations read.
+    pub generations_read: u32,
+    /// Transactions taken back.
+    pub transactions_undone: u32,
+}
+
+/// The log's settings, out of the group's.
+fn log_config(config: &InstanceConfig) -> LogConfig {
+    LogConfig {
+        base_name: config.base_name.clone(),
+        file_bytes: config.log_file,
+        buffer_bytes: config.log_buffer,
+        circular: config.circular_logging,
+        database_page_size: config.page_size,
+    }
+}
+
+/// A log that is ready for writing, and what of it has to be replayed.
+pub struct OpenedLog {
+    /// The log, going on behind everything read.
+    pub log: Log,
+    /// The checkpoint file.
+    pub checkpoint: CheckpointFile,
+    /// Birth mark.
+    pub signature: Signature,
+    /// Where redo starts and what it reads; none for a new log.
+    pub replay: Option<Replay>,
+}
+
+/// The part of a log to replay.
+pub struct Replay {
+    from: Option<LogPosition>,
+    until: LogPosition,
+}
+
+/// Opens the log of a group: reads it to its end if there is one, makes it if not.
+pub async fn open_log(
+    world: &World,
+    directory: &Rc<dyn Directory>,
+    config: &InstanceConfig,
+    new_signature: Signature,
+) -> Result<OpenedLog> {
+    let files = LogFiles::scan(directory, &config.base_name).await?;
+    if files.is_empty() {
+        let log = Log::create(world, Rc::clone(directory), log_config(config), new_signature).await?;
+        // Only now: a checkpoint without a log would make the folder look damaged.
+        let (checkpoint, _) = CheckpointFile::open(directory, &config.base_name).await?;
+        return Ok(OpenedLog { log, checkpoint, signature: new_signature, replay: None });
+    }
+    let (checkpoint, newest) = CheckpointFile::open(directory, &config.base_name).await?;
+    let signature = files.iter().next().map(|file| file.header.signature).unwrap_or_default();
+    let from = replay_start(newest, signature)?;
+    let mut reader = reader_from(files, from)?;
+    while reader.next().await?.is_some() {}
+    let tail = reader.into_tail();
+    let until = tail.position;
+    let log = Log::continue_after(world, Rc::clone(directory), log_config(config), tail).await?;
+    Ok(OpenedLog { log, checkpoint, signature, replay: Some(Replay { from, until }) })
+}
+
+fn replay_start(checkpoint: Option<Checkpoint>, signature: Signature) -> Result<Option<LogPosition>> {
+    match checkpoint {
+        Some(checkpoint) if checkpoint.signature != signature => Err(Error::Configuration(
+            "the checkpoint file belongs to another log; remove it to replay the log from its beginning"
+                .to_owned(),
+        )),
+        Some(checkpoint) => Ok(Some(checkpoint.position)),
+        None => Ok(None),
+    }
+}
+
+fn reader_from(files: LogFiles, from: Option<LogPosition>) -> Result<LogReader> {
+    Ok(match from {
+        Some(position) => LogReader::new(files, position),
+        None => LogReader::from_oldest(files)?,
+    })
+}
+
+/// Redoes and undoes. The databases must be open and the log ready for writing.
+pub async fn recover(
+    shared: &Rc<Shared>,
+    directory: &Rc<dyn Directory>,
+    replay: Replay,
+) -> Result<RecoverySummary> {
+    // Scanned anew: going on with the log has renamed its files.
+    let files = LogFiles::scan(directory, &shared.config.base_name).await?;
+    let mut reader = reader_from(files, replay.from)?;
+    let mut redo = Redo::default();
+    let mut generations = Generations::default();
+    while let Some(entry) = reader.next().await? {
+        if entry.start >= replay.until {
+            break;
+        }
+        generations.note(entry.start.generation);
+        redo.apply(shared, &entry).await?;
+    }
+    let summary = RecoverySummary {
+        clean: redo.pages_changed == 0 && redo.running.is_empty(),
+        records_read: redo.records,
+        pages_changed: redo.pages_changed,
+        generations_read: generations.count,
+        transactions_undone: redo.running.len() as u32,
+    };
+    {
+        let mut core = shared.core.borrow_mut();
+        core.transaction_last = redo.transaction_last;
+        core.transactions = redo.running.iter().map(|(&number, loser)| (number, loser.begin)).collect();
+    }
+    undo(shared, redo).await?;
+    Ok(summary)
+}
+
+#[derive(Default)]
+struct Generations {
+    count: u32,
+    last: Option<u32>,
+}
+
+impl Generations {
+    fn note(&mut self, generation: u32) {
+        self.count += u32::from(self.last.replace(generation) != Some(generation));
+    }
+}
+
+async fn undo(shared: &Rc<Shared>, redo: Redo) -> Result<()> {
+    for (transaction, loser) in redo.running {
+        let author = Author { transaction, procid: loser.procid, compensates: true };
+        for (tree, inverse) in loser.inverses.iter().rev() {
+            shared.step(|core, log, now| change_row(core, log, now, *tree, inverse, author)).await?;
+        }
+        let procid = loser.procid;
+        shared.log().append(&LogRecord::Rollback { transaction, procid });
+        shared.core.borrow_mut().transactions.remove(&transaction);
+    }
+    shared.log().make_stable(shared.log().end()).await?;
+    Ok(())
+}

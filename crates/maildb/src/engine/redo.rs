@@ -1,0 +1,195 @@
+//! Repeating history: applying log records to the pages that have not seen them.
+//!
+//! A page whose time is at or above a record's has the change already. One whose time is the record's
+//! *before* gets it, by the same operations that made it first. Anything in between means that a write
+//! this engine was told is stable has been lost, and is an error: never guessed over.
+
+use super::{
+    DatabaseIndex, PageId,
+    changes::apply,
+    core::Shared,
+    pager::Pin,
+    rows::{RowChange, Tree, page_operation_of},
+};
+use crate::{
+    error::{Error, Result},
+    format::{
+        header::LogPosition,
+        page::{PageMut, PageView, restore_image},
+        page_size::DbTime,
+    },
+    log::{COMPENSATES, LogEntry, LogRecord, NodeOperation, PageChange, PageOperation},
+};
+use std::{collections::BTreeMap, rc::Rc};
+use world::Buffer;
+
+/// A transaction without an end record.
+pub struct Loser {
+    /// Its session.
+    pub procid: u16,
+    /// Start of its Begin record.
+    pub begin: LogPosition,
+    /// What takes its changes back, first change first.
+    pub inverses: Vec<(Tree, RowChange)>,
+}
+
+/// What redo has met so far.
+#[derive(Default)]
+pub struct Redo {
+    /// Transactions that have begun and not ended, by number.
+    pub running: BTreeMap<u32, Loser>,
+    /// The highest transaction number met.
+    pub transaction_last: u32,
+    /// Records met.
+    pub records: u64,
+    /// Page changes that were not in the page yet.
+    pub pages_changed: u64,
+}
+
+impl Redo {
+    /// Applies one record to the pages that need it.
+    pub async fn apply(&mut self, shared: &Rc<Shared>, entry: &LogEntry) -> Result<()> {
+        self.records += 1;
+        let range = (entry.start, entry.end);
+        match &entry.record {
+            LogRecord::Begin { transaction, procid } => {
+                self.transaction_last = self.transaction_last.max(*transaction);
+                let loser = Loser { procid: *procid, begin: entry.start, inverses: Vec::new() };
+                self.running.insert(*transaction, loser);
+            }
+            LogRecord::Commit { transaction, .. } | LogRecord::Rollback { transaction, .. } => {
+                self.running.remove(transaction);
+            }
+            LogRecord::Insert { operation, .. }
+            | LogRecord::Replace { operation, .. }
+            | LogRecord::Delete { operation, .. } => {
+                self.note_row_change(operation, &entry.record)?;
+                let Some(database) = attached(shared, operation.dbid, entry.start) else { return Ok(()) };
+                let change = PageChange {
+                    page: operation.page,
+                    dbtime_before: operation.dbtime_before,
+                    operations: vec![page_operation_of(&entry.record).expect("a row record changes a page")],
+                };
+                self.change_page(shared, database, operation.dbtime, &change, range).await?;
+            }
+            LogRecord::Restructure { dbid, dbtime, changes, .. } => {
+                let Some(database) = attached(shared, *dbid, entry.start) else { return Ok(()) };
+                for change in changes {
+                    self.change_page(shared, database, *dbtime, change, range).await?;
+                }
+            }
+            LogRecord::Init { .. }
+            | LogRecord::Term { .. }
+            | LogRecord::CreateDatabase { .. }
+            | LogRecord::AttachDatabase { .. }
+            | LogRecord::DetachDatabase { .. }
+            | LogRecord::ExtendDatabase { .. }
+            | LogRecord::Backup { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Remembers how to take a change back; an undo step takes one inverse off instead.
+    fn note_row_change(&mut self, operation: &NodeOperation, record: &LogRecord) -> Result<()> {
+        let Some(loser) = self.running.get_mut(&operation.transaction) else {
+            return Err(Error::Configuration(format!(
+                "the log has a change of transaction {} but not its beginning",
+                operation.transaction
+            )));
+        };
+        if operation.flags & COMPENSATES != 0 {
+            loser.inverses.pop();
+            return Ok(());
+        }
+        let Some(database) = DatabaseIndex::from_log_id(operation.dbid) else { return Ok(()) };
+        let tree = Tree { database, root: operation.tree_root, object: operation.object };
+        let inverse = match record.clone() {
+            LogRecord::Insert { key, .. } => RowChange::Delete { key },
+            LogRecord::Replace { key, old_data, .. } => RowChange::Replace { key, data: old_data },
+            LogRecord::Delete { key, old_data, .. } => RowChange::Insert { key, data: old_data },
+            _ => unreachable!("called for row records only"),
+        };
+        loser.inverses.push((tree, inverse));
+        Ok(())
+    }
+
+    async fn change_page(
+        &mut self,
+        shared: &Rc<Shared>,
+        database: DatabaseIndex,
+        dbtime: DbTime,
+        change: &PageChange,
+        range: (LogPosition, LogPosition),
+    ) -> Result<()> {
+        let id = PageId { database, page: change.page };
+        let is_image = matches!(change.operations.first(), Some(PageOperation::Image(_)));
+        let (found, _pin) = page_time(shared, id, is_image).await?;
+        let mut core = shared.core.borrow_mut();
+        let state = core.database(database);
+        state.dbtime = state.dbtime.max(dbtime);
+        if found >= dbtime {
+            return Ok(());
+        }
+        let lost =
+            |expected| Error::LostWrite { database: state.name.clone(), page: change.page, found, expected };
+        if !is_image && found != change.dbtime_before {
+            return Err(lost(change.dbtime_before));
+        }
+        let name = state.name.clone();
+        self.pages_changed += 1;
+        if is_image {
+            let page = made_anew(core.page_size.bytes(), change, dbtime)
+                .map_err(|problem| Error::PageDamaged { database: name, page: change.page, problem })?;
+            let now = shared.world.now();
+            core.cache.put_changed(id, page, range, now);
+            return Ok(());
+        }
+        let mut fits = true;
+        core.cache.change(id, range, |page| {
+            fits = change.operations.iter().all(|operation| apply(page, operation).is_ok());
+            PageMut::new(page).set_dbtime(dbtime);
+        });
+        let problem = || "a logged change does not fit the page it was made on".to_owned();
+        if !fits {
+            return Err(Error::PageDamaged { database: name, page: change.page, problem: problem() });
+        }
+        Ok(())
+    }
+}
+
+/// The database a record is for, unless it was made or restored after the record was written.
+fn attached(shared: &Shared, dbid: u8, at: LogPosition) -> Option<DatabaseIndex> {
+    let database = DatabaseIndex::from_log_id(dbid)?;
+    let core = shared.core.borrow();
+    let state = core.databases.get(usize::from(database.0))?;
+    (at >= state.header.attach).then_some(database)
+}
+
+/// The time of a page. One that is about to be made anew may be damaged or never written: time zero.
+async fn page_time(shared: &Rc<Shared>, id: PageId, is_image: bool) -> Result<(DbTime, Option<Pin>)> {
+    match shared.fetch(id).await {
+        Ok(pin) => {
+            let core = shared.core.borrow();
+            let page = core.cache.peek(id).expect("a pinned page is cached");
+            Ok((PageView::new(page).dbtime(), Some(pin)))
+        }
+        Err(Error::PageDamaged { .. }) if is_image => Ok((DbTime(0), None)),
+        Err(error) => Err(error),
+    }
+}
+
+/// The page that a change beginning with an image makes.
+fn made_anew(page_bytes: usize, change: &PageChange, dbtime: DbTime) -> std::result::Result<Buffer, String> {
+    let mut page = Buffer::zeroed(page_bytes);
+    for operation in &change.operations {
+        match operation {
+            PageOperation::Image(image) => {
+                restore_image(&mut page, image).map_err(|error| error.to_string())?
+            }
+            other => apply(&mut page, other).map_err(|_| "a logged image has no room for its own change")?,
+        }
+    }
+    PageMut::new(&mut page).set_dbtime(dbtime);
+    PageView::new(&page).check_structure().map_err(|error| error.to_string())?;
+    Ok(page)
+}

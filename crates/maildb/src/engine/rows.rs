@@ -1,0 +1,216 @@
+//! Changes of single records: the way almost every page is changed.
+//!
+//! A record that fits its leaf is changed in place with one log record and no copy of the page. One
+//! that does not first has pages split, each split a whole change of its own.
+
+use super::{DatabaseIndex, PageId, Step, changes::apply, core::Core, space, tree};
+use crate::{
+    error::Error,
+    format::page::{PageMut, PageView, TAG_BYTES},
+    format::page_size::{ObjectId, PageNumber, PageSize},
+    log::{COMPENSATES, Log, LogRecord, NodeOperation, PageOperation, RestructureKind},
+};
+use world::Moment;
+
+/// A table's tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tree {
+    /// Which database.
+    pub database: DatabaseIndex,
+    /// Its root page.
+    pub root: PageNumber,
+    /// The number its pages carry.
+    pub object: ObjectId,
+}
+
+/// Who changes a record, and in what role.
+#[derive(Clone, Copy, Debug)]
+pub struct Author {
+    /// Transaction number.
+    pub transaction: u32,
+    /// Session number.
+    pub procid: u16,
+    /// Whether this undoes an earlier change of the same transaction.
+    pub compensates: bool,
+}
+
+/// A change of one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RowChange {
+    /// A record comes in.
+    Insert {
+        /// Its key.
+        key: Vec<u8>,
+        /// Its data.
+        data: Vec<u8>,
+    },
+    /// A record's data changes.
+    Replace {
+        /// Its key.
+        key: Vec<u8>,
+        /// Its new data.
+        data: Vec<u8>,
+    },
+    /// A record goes.
+    Delete {
+        /// Its key.
+        key: Vec<u8>,
+    },
+}
+
+impl RowChange {
+    /// Key of the record.
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Self::Insert { key, .. } | Self::Replace { key, .. } | Self::Delete { key } => key,
+        }
+    }
+
+    /// The change that takes this one back, given what the record was before.
+    pub fn inverse(&self, before: Option<Vec<u8>>) -> Self {
+        let key = self.key().to_vec();
+        match (self, before) {
+            (Self::Insert { .. }, None) => Self::Delete { key },
+            (Self::Replace { .. }, Some(data)) => Self::Replace { key, data },
+            (Self::Delete { .. }, Some(data)) => Self::Insert { key, data },
+            _ => unreachable!("an insert found nothing, the others found a record"),
+        }
+    }
+}
+
+/// What a row change found and did.
+#[derive(Debug)]
+pub struct Changed {
+    /// The record's data before; none for an insert.
+    pub before: Option<Vec<u8>>,
+    /// Whether the leaf is sparse now, so that merging is worth a look.
+    pub sparse: bool,
+}
+
+/// Key and data bytes that a record may have at most: two always fit a page, so a split always helps.
+pub fn record_bytes_max(page_size: PageSize) -> usize {
+    // Space header with its tag, then two nodes with tag, prefix and suffix lengths each.
+    let overhead = 16 + TAG_BYTES + 2 * (TAG_BYTES + 4);
+    (page_size.bytes() - page_size.header_bytes() - overhead) / 2
+}
+
+/// Changes one record of a tree and logs it.
+pub fn change_row(
+    core: &mut Core,
+    log: &Log,
+    now: Moment,
+    tree: Tree,
+    change: &RowChange,
+    author: Author,
+) -> Step<Changed> {
+    loop {
+        let mut pages = core.change_set(tree.database, now);
+        let path = tree::descend(&mut pages, tree.root, change.key())?;
+        let view = pages.view(path.leaf)?;
+        let found = view.find(change.key());
+        let before = found.ok().map(|slot| view.node(slot).data.to_vec());
+        let (slot, fits) = match (change, found) {
+            (RowChange::Insert { .. }, Ok(_)) => return Err(Error::DuplicateKey.into()),
+            (RowChange::Replace { .. } | RowChange::Delete { .. }, Err(_)) => {
+                return Err(Error::NotFound.into());
+            }
+            (RowChange::Insert { key, data }, Err(slot)) => {
+                (slot, view.free_bytes() >= view.bytes_needed(key, data))
+            }
+            (RowChange::Replace { data, .. }, Ok(slot)) => {
+                (slot, view.free_bytes() + view.node(slot).data.len() >= data.len())
+            }
+            (RowChange::Delete { .. }, Ok(slot)) => (slot, true),
+        };
+        if fits {
+            let leaf = PageId { database: tree.database, page: path.leaf };
+            let sparse = change_node(core, log, tree, leaf, slot, change, before.clone(), author);
+            return Ok(Changed { before, sparse: sparse && !path.branches.is_empty() });
+        }
+        core.restructure(log, now, tree.database, RestructureKind::Split, |changes| {
+            let page = space::allocate(changes, tree.root)?;
+            tree::split(changes, tree.root, &path, slot, page)
+        })?;
+    }
+}
+
+/// Logs and makes a change that is known to fit its leaf.
+#[allow(clippy::too_many_arguments)]
+fn change_node(
+    core: &mut Core,
+    log: &Log,
+    tree: Tree,
+    leaf: PageId,
+    slot: usize,
+    change: &RowChange,
+    before: Option<Vec<u8>>,
+    author: Author,
+) -> bool {
+    let dbtime = core.database(leaf.database).next_dbtime();
+    let dbtime_before = PageView::new(core.cache.peek(leaf).expect("just looked at")).dbtime();
+    assert!(dbtime_before < dbtime, "time of change only ever grows");
+    let operation = NodeOperation {
+        procid: author.procid,
+        dbid: leaf.database.log_id(),
+        page: leaf.page,
+        dbtime,
+        dbtime_before,
+        transaction: author.transaction,
+        level: 0,
+        slot: u16::try_from(slot).expect("a page holds fewer than 2^16 nodes"),
+        flags: if author.compensates { COMPENSATES } else { 0 },
+        rceid: 0,
+        tree_root: tree.root,
+        object: tree.object,
+    };
+    let record = record_of(operation, change, before);
+    let range = log.append(&record);
+    let page_operation = page_operation_of(&record).expect("a row change is a page operation");
+    let mut sparse = false;
+    core.cache.change(leaf, (range.start, range.end), |page| {
+        apply(page, &page_operation).expect("room was checked");
+        PageMut::new(page).set_dbtime(dbtime);
+        sparse = matches!(change, RowChange::Delete { .. }) && tree::is_sparse(&PageView::new(page));
+    });
+    sparse
+}
+
+fn record_of(operation: NodeOperation, change: &RowChange, before: Option<Vec<u8>>) -> LogRecord {
+    match change.clone() {
+        RowChange::Insert { key, data } => LogRecord::Insert { operation, key, data },
+        RowChange::Replace { key, data } => {
+            let old_data = before.expect("a record to replace was found");
+            LogRecord::Replace { operation, key, old_data, new_data: data }
+        }
+        RowChange::Delete { key } => {
+            let old_data = before.expect("a record to delete was found");
+            LogRecord::Delete { operation, key, old_data }
+        }
+    }
+}
+
+/// What a row record does to its page; None for other records. Recovery does the same.
+pub fn page_operation_of(record: &LogRecord) -> Option<PageOperation> {
+    match record {
+        LogRecord::Insert { operation, key, data } => Some(PageOperation::InsertNode {
+            slot: operation.slot,
+            node_flags: 0,
+            key: key.clone(),
+            data: data.clone(),
+        }),
+        LogRecord::Replace { operation, new_data, .. } => {
+            Some(PageOperation::ReplaceData { slot: operation.slot, data: new_data.clone() })
+        }
+        LogRecord::Delete { operation, .. } => {
+            Some(PageOperation::RemoveNodes { slot: operation.slot, count: 1 })
+        }
+        _ => None,
+    }
+}
+
+/// Merges one sparse page near `key`; false when there is nothing left to merge.
+pub fn merge_row(core: &mut Core, log: &Log, now: Moment, tree: Tree, key: &[u8]) -> Step<bool> {
+    core.restructure(log, now, tree.database, RestructureKind::Merge, |changes| {
+        tree::merge_once(changes, tree.root, key)
+    })
+}

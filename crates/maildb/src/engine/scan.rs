@@ -1,0 +1,134 @@
+//! Reading a table in key order, with the next leaves read ahead.
+
+use super::{PageId, core::Shared, rows::Tree, table::Table, tree};
+use crate::{
+    error::Result,
+    format::{key::Value, page_size::PageNumber, record::ColumnId},
+};
+use std::{collections::BTreeMap, rc::Rc};
+
+/// One record: its columns with a value.
+pub type Row = Vec<(ColumnId, Value)>;
+
+/// A place in a table, moving towards larger keys.
+pub struct Cursor {
+    shared: Rc<Shared>,
+    table: Table,
+    /// Where to go on: the first record whose key is at or above this.
+    from: Vec<u8>,
+    /// Leaves below this branch slot have been asked for already.
+    ahead: Option<(PageNumber, usize)>,
+    at_end: bool,
+}
+
+/// Key and data of the records of one leaf.
+struct Leaf {
+    records: Vec<(Vec<u8>, Vec<u8>)>,
+    next: Option<PageNumber>,
+    parent: Option<(PageNumber, usize)>,
+}
+
+impl Cursor {
+    pub(super) fn new(shared: Rc<Shared>, table: Table, from: Vec<u8>) -> Self {
+        Self { shared, table, from, ahead: None, at_end: false }
+    }
+
+    /// The next records: those of one leaf from the cursor on. Empty at the end of the table. A record
+    /// that a running transaction is changing comes as last committed.
+    pub async fn next_rows(&mut self) -> Result<Vec<Row>> {
+        while !self.at_end {
+            let leaf = self.read_leaf().await?;
+            self.read_ahead(leaf.parent).await?;
+            let rows = self.committed_rows(&leaf)?;
+            match leaf.records.last() {
+                // The smallest key above the last one seen.
+                Some((key, _)) => {
+                    self.from.clone_from(key);
+                    self.from.push(0);
+                    self.at_end = leaf.next.is_none();
+                }
+                None => self.at_end = true,
+            }
+            if !rows.is_empty() {
+                return Ok(rows);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    async fn read_leaf(&self) -> Result<Leaf> {
+        let Tree { database, root, .. } = self.table.tree();
+        self.shared
+            .step(|core, _, now| {
+                let mut pages = core.change_set(database, now);
+                let path = tree::descend(&mut pages, root, &self.from)?;
+                let mut page = path.leaf;
+                loop {
+                    let view = pages.view(page)?;
+                    let first = view.find(&self.from).unwrap_or_else(|slot| slot);
+                    let next = view.next();
+                    if first == view.node_count()
+                        && let Some(next) = next
+                    {
+                        page = next;
+                        continue;
+                    }
+                    let records = (first..view.node_count())
+                        .map(|slot| {
+                            let mut key = Vec::new();
+                            view.key_of(slot, &mut key);
+                            (key, view.node(slot).data.to_vec())
+                        })
+                        .collect();
+                    return Ok(Leaf { records, next, parent: path.branches.last().copied() });
+                }
+            })
+            .await
+    }
+
+    /// Has the next leaves below the same parent read in the background, half a window at a time.
+    async fn read_ahead(&mut self, parent: Option<(PageNumber, usize)>) -> Result<()> {
+        let Some((parent, slot)) = parent else { return Ok(()) };
+        let window = self.shared.config.preread_pages as usize;
+        let asked = match self.ahead {
+            Some((page, until)) if page == parent => until,
+            _ => slot + 1,
+        };
+        if asked > slot + window / 2 {
+            return Ok(());
+        }
+        let Tree { database, root, .. } = self.table.tree();
+        let from = &self.from;
+        let children = self
+            .shared
+            .step(|core, _, now| {
+                let mut pages = core.change_set(database, now);
+                let path = tree::descend(&mut pages, root, from)?;
+                let Some(&(parent, slot)) = path.branches.last() else { return Ok(Vec::new()) };
+                let view = pages.view(parent)?;
+                let until = (slot + 1 + window).min(view.node_count());
+                Ok((slot + 1..until).map(|slot| PageId { database, page: view.child(slot) }).collect())
+            })
+            .await?;
+        self.shared.preread(&children);
+        self.ahead = Some((parent, slot + 1 + children.len()));
+        Ok(())
+    }
+
+    /// The leaf's records as last committed: those a running transaction has deleted are still here, those
+    /// it has inserted are not yet.
+    fn committed_rows(&self, leaf: &Leaf) -> Result<Vec<Row>> {
+        let Tree { database, root, .. } = self.table.tree();
+        let core = self.shared.core.borrow();
+        let mut records: BTreeMap<&[u8], &[u8]> =
+            leaf.records.iter().map(|(key, data)| (key.as_slice(), data.as_slice())).collect();
+        let to = leaf.next.and(leaf.records.last()).map(|(key, _)| key.as_slice());
+        for (key, committed) in core.locks.committed_between((database, root), &self.from, to) {
+            match committed {
+                Some(data) => records.insert(key, data),
+                None => records.remove(key),
+            };
+        }
+        records.values().map(|data| self.table.decode(data)).collect()
+    }
+}

@@ -1,0 +1,273 @@
+//! Who owns which pages, and which of them are free.
+//!
+//! Every tree has two small trees of its own, in the true ESE form: *owned extents* (OE, all pages it
+//! was ever given) and *available extents* (AE, those of them in no use). The database itself is such
+//! a tree, rooted at page 1, and owns the whole file. An extent is a node whose key is its last page,
+//! big-endian, and whose data is its page count.
+//!
+//! Invariants:
+//!
+//! 1. The extents a database owns are exactly its pages; those a table owns are disjoint from every
+//!    other table's and from the database's available extents.
+//! 2. Every page a tree owns is in its AE, or is its root, OE or AE page, or is reachable from one of
+//!    these: exactly one of the four.
+//! 3. A space tree never needs a page it must ask itself for: a freed page that finds the AE full
+//!    becomes the AE's new page, and a new extent that finds the OE full gives it one of its own.
+//!
+//! Tables grow by an eighth of what they own (at least [`EXTENT_PAGES_MIN`]), so the number of extents
+//! grows with the logarithm of the size. The price is at most an eighth of free space inside a table.
+
+use super::{
+    Pause, Step,
+    changes::{ChangeSet, impossible},
+    tree,
+};
+use crate::format::{
+    page::{PageFlags, PageView},
+    page_size::{ObjectId, PageNumber},
+    space::{ExtentNode, Space, SpaceHeader},
+};
+
+/// Root of the tree that owns the whole file.
+pub const DATABASE_ROOT: PageNumber = PageNumber(1);
+/// A table is given at least this many pages at a time (ESE: 16).
+const EXTENT_PAGES_MIN: u32 = 16;
+/// A table that owns N pages is given N / this many more.
+const GROWTH_DIVISOR: u32 = 8;
+
+/// Where a tree keeps its space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeSpace {
+    /// Root of its owned extents.
+    pub owned_root: PageNumber,
+    /// Root of its available extents.
+    pub available_root: PageNumber,
+}
+
+/// Takes a free page of `tree`, getting the tree a new extent first if it has none left.
+pub fn allocate(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<PageNumber> {
+    let space = space_of(changes, root)?;
+    if let Some(extent) = take(changes, space.available_root, 1)? {
+        return Ok(extent.first());
+    }
+    let wanted = (owned_pages(changes, space.owned_root)? / GROWTH_DIVISOR).max(EXTENT_PAGES_MIN);
+    let extent = take_from_database(changes, wanted)?;
+    let extent = add_owned(changes, space.owned_root, extent)?;
+    let page = extent.first();
+    if extent.pages > 1 {
+        let rest = ExtentNode::starting_at(PageNumber(page.0 + 1), extent.pages - 1);
+        insert_extent(changes, space.available_root, rest, &mut None)?;
+    }
+    Ok(page)
+}
+
+/// Gives a page of the tree back.
+pub fn free(changes: &mut ChangeSet<'_>, root: PageNumber, page: PageNumber) -> Step<()> {
+    let available = space_of(changes, root)?.available_root;
+    add_available(changes, available, ExtentNode::starting_at(page, 1))
+}
+
+/// Takes `pages` pages or as many as lie together from the database's free space.
+pub fn take_from_database(changes: &mut ChangeSet<'_>, pages: u32) -> Step<ExtentNode> {
+    let space = space_of(changes, DATABASE_ROOT)?;
+    let database = changes.database();
+    take(changes, space.available_root, pages)?.ok_or(Pause::Grow { database, pages })
+}
+
+/// Tells the database's space trees that the file has grown from `pages_before` to `pages_now` pages.
+pub fn add_file_growth(changes: &mut ChangeSet<'_>, pages_before: u32, pages_now: u32) -> Step<()> {
+    assert!(pages_now > pages_before, "growth adds pages");
+    let space = space_of(changes, DATABASE_ROOT)?;
+    let grown = ExtentNode::starting_at(PageNumber(pages_before + 1), pages_now - pages_before);
+    let joined = join_with_left(changes, space.owned_root, grown)?;
+    insert_extent(changes, space.owned_root, joined, &mut None)?;
+    add_available(changes, space.available_root, grown)
+}
+
+/// Makes the root, OE and AE pages of a new tree at the front of `extent`; the rest of it is free.
+pub fn make_tree(
+    changes: &mut ChangeSet<'_>,
+    extent: ExtentNode,
+    object: ObjectId,
+    flags: PageFlags,
+) -> Step<PageNumber> {
+    assert!(extent.pages >= 3, "a tree takes three pages to begin with");
+    let root = extent.first();
+    let space = TreeSpace { owned_root: PageNumber(root.0 + 1), available_root: PageNumber(root.0 + 2) };
+    let header = SpaceHeader {
+        primary_pages: extent.pages,
+        parent: Some(DATABASE_ROOT),
+        non_unique: false,
+        space: Space::Multiple { owned_root: space.owned_root },
+    };
+    changes.format(root, object, flags | PageFlags::ROOT | PageFlags::LEAF);
+    changes.set_external_header(root, &header.encode())?.expect("an empty page has room");
+    for page in [space.owned_root, space.available_root] {
+        changes.format(page, object, PageFlags::ROOT | PageFlags::LEAF | PageFlags::SPACE_TREE);
+        changes.set_external_header(page, &[0; 16])?.expect("an empty page has room");
+    }
+    insert_extent(changes, space.owned_root, extent, &mut None)?;
+    if extent.pages > 3 {
+        let rest = ExtentNode::starting_at(PageNumber(root.0 + 3), extent.pages - 3);
+        insert_extent(changes, space.available_root, rest, &mut None)?;
+    }
+    Ok(root)
+}
+
+/// Where the tree at `root` keeps its space.
+pub fn space_of(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<TreeSpace> {
+    let database = changes.database();
+    match SpaceHeader::decode(changes.view(root)?.external_header()) {
+        Ok(SpaceHeader { space: Space::Multiple { owned_root }, .. }) => {
+            Ok(TreeSpace { owned_root, available_root: PageNumber(owned_root.0 + 1) })
+        }
+        Ok(_) => Err(impossible(database, root, "a tree whose space is kept in its root is not written to")),
+        Err(error) => Err(impossible(database, root, error.to_string())),
+    }
+}
+
+/// All extents of a space tree, in page order.
+pub fn extents(changes: &mut ChangeSet<'_>, space_root: PageNumber) -> Step<Vec<ExtentNode>> {
+    let database = changes.database();
+    let mut found = Vec::new();
+    let mut leaf = Some(tree::leftmost_leaf(changes, space_root)?);
+    while let Some(page) = leaf {
+        let view = changes.view(page)?;
+        for slot in 0..view.node_count() {
+            found.push(
+                extent_at(&view, slot).ok_or_else(|| impossible(database, page, "an extent cannot be"))?,
+            );
+        }
+        leaf = view.next();
+    }
+    Ok(found)
+}
+
+/// Takes up to `pages` pages from the first extent of an AE tree.
+fn take(changes: &mut ChangeSet<'_>, available_root: PageNumber, pages: u32) -> Step<Option<ExtentNode>> {
+    let database = changes.database();
+    let mut leaf = Some(tree::leftmost_leaf(changes, available_root)?);
+    while let Some(page) = leaf {
+        let view = changes.view(page)?;
+        if view.node_count() == 0 {
+            leaf = view.next();
+            continue;
+        }
+        let extent = extent_at(&view, 0).ok_or_else(|| impossible(database, page, "an extent cannot be"))?;
+        if extent.pages > pages {
+            let rest = ExtentNode { last: extent.last, pages: extent.pages - pages };
+            changes.replace_data(page, 0, &rest.data())?.expect("the same length fits");
+        } else {
+            changes.remove_nodes(page, 0, 1)?;
+        }
+        return Ok(Some(ExtentNode::starting_at(extent.first(), extent.pages.min(pages))));
+    }
+    Ok(None)
+}
+
+fn owned_pages(changes: &mut ChangeSet<'_>, owned_root: PageNumber) -> Step<u32> {
+    Ok(extents(changes, owned_root)?.iter().map(|extent| extent.pages).sum())
+}
+
+/// Notes a new extent in a table's OE tree; returns what is left of it, should the OE need pages of it.
+fn add_owned(changes: &mut ChangeSet<'_>, owned_root: PageNumber, extent: ExtentNode) -> Step<ExtentNode> {
+    let mut spare = (extent.pages > 1).then_some(extent.first());
+    let lent = spare;
+    let whole = join_with_left(changes, owned_root, extent)?;
+    insert_extent(changes, owned_root, whole, &mut spare)?;
+    if spare == lent {
+        return Ok(extent);
+    }
+    Ok(ExtentNode::starting_at(PageNumber(extent.first().0 + 1), extent.pages - 1))
+}
+
+/// Adds an extent to an AE tree, joined with its neighbours.
+fn add_available(changes: &mut ChangeSet<'_>, available_root: PageNumber, extent: ExtentNode) -> Step<()> {
+    let first = extent.first();
+    let last = extent.last;
+    let extent = join_with_left(changes, available_root, extent)?;
+    if let Some((page, slot, right)) = extent_after(changes, available_root, last)?
+        && right.first().0 == last.0 + 1
+    {
+        let joined = ExtentNode { last: right.last, pages: extent.pages + right.pages };
+        changes.replace_data(page, slot, &joined.data())?.expect("the same length fits");
+        return Ok(());
+    }
+    // A page that comes back alone may serve the tree itself (invariant 3).
+    let mut spare = (extent.pages == 1).then_some(first);
+    insert_extent(changes, available_root, extent, &mut spare)
+}
+
+/// If an extent ends right before this one, takes it out of the tree and returns both as one.
+fn join_with_left(
+    changes: &mut ChangeSet<'_>,
+    space_root: PageNumber,
+    extent: ExtentNode,
+) -> Step<ExtentNode> {
+    let Some(left_last) = extent.first().0.checked_sub(1).filter(|&page| page > 0) else { return Ok(extent) };
+    let path = tree::descend(changes, space_root, &left_last.to_be_bytes())?;
+    let database = changes.database();
+    let view = changes.view(path.leaf)?;
+    let Ok(slot) = view.find(&left_last.to_be_bytes()) else { return Ok(extent) };
+    let left =
+        extent_at(&view, slot).ok_or_else(|| impossible(database, path.leaf, "an extent cannot be"))?;
+    changes.remove_nodes(path.leaf, slot, 1)?;
+    Ok(ExtentNode { last: extent.last, pages: left.pages + extent.pages })
+}
+
+/// The first extent that ends after `page`, and where its node is.
+fn extent_after(
+    changes: &mut ChangeSet<'_>,
+    space_root: PageNumber,
+    page: PageNumber,
+) -> Step<Option<(PageNumber, usize, ExtentNode)>> {
+    let key = (page.0 + 1).to_be_bytes();
+    let database = changes.database();
+    let mut leaf = Some(tree::descend(changes, space_root, &key)?.leaf);
+    while let Some(page) = leaf {
+        let view = changes.view(page)?;
+        let slot = view.find(&key).unwrap_or_else(|slot| slot);
+        if slot < view.node_count() {
+            let extent =
+                extent_at(&view, slot).ok_or_else(|| impossible(database, page, "an extent cannot be"))?;
+            return Ok(Some((page, slot, extent)));
+        }
+        leaf = view.next();
+    }
+    Ok(None)
+}
+
+fn extent_at(view: &PageView<'_>, slot: usize) -> Option<ExtentNode> {
+    let mut key = Vec::new();
+    view.key_of(slot, &mut key);
+    ExtentNode::decode(&key, view.node(slot).data).ok()
+}
+
+/// Inserts a node into a space tree. Should the tree need a page for it, `spare` is used up; a tree
+/// that needs one and has none cannot be (the callers see to it).
+fn insert_extent(
+    changes: &mut ChangeSet<'_>,
+    space_root: PageNumber,
+    extent: ExtentNode,
+    spare: &mut Option<PageNumber>,
+) -> Step<()> {
+    let (key, data) = (extent.key(), extent.data());
+    loop {
+        let path = tree::descend(changes, space_root, &key)?;
+        let slot = match changes.view(path.leaf)?.find(&key) {
+            Ok(_) => return Err(impossible(changes.database(), path.leaf, "an extent is owned twice")),
+            Err(slot) => slot,
+        };
+        if changes.insert_node(path.leaf, slot, &key, &data)?.is_ok() {
+            return Ok(());
+        }
+        let Some(page) = spare.take() else {
+            return Err(impossible(changes.database(), space_root, "a space tree is full"));
+        };
+        tree::split(changes, space_root, &path, slot, page)?;
+        if extent.pages == 1 && extent.first() == page {
+            // The page that was to be noted as free is in use now.
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Sessions and their transactions.
+//!
+//! A transaction begins with its first change and ends with `commit` or `rollback`. Its changes are
+//! made in the pages at once and logged; each remembers its inverse, so that rolling back is running
+//! the inverses in reverse order, as changes of their own that recovery knows not to undo again.
+//!
+//! A durable commit returns when the log is stable up to the Commit record. A lazy one returns at
+//! once; the log is written a little later, in order, so what survives a crash is a prefix.
+
+use super::{
+    core::Shared,
+    locks::RecordName,
+    rows::{Author, RowChange, Tree, change_row, merge_row, record_bytes_max},
+    table::Table,
+    tree,
+};
+use crate::{
+    error::{Error, Result},
+    format::{key::Value, record::ColumnId},
+    log::LogRecord,
+};
+use std::rc::Rc;
+
+/// When a commit may return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When the transaction survives power loss.
+    Stable,
+    /// At once; it survives a little later.
+    Lazy,
+}
+
+/// A change made and how to take it back.
+struct Done {
+    name: RecordName,
+    tree: Tree,
+    inverse: RowChange,
+    /// Whether this transaction first took the record here.
+    took: bool,
+}
+
+struct Running {
+    transaction: u32,
+    done: Vec<Done>,
+}
+
+/// One user's connection to a storage group. Runs one transaction at a time.
+pub struct Session {
+    shared: Rc<Shared>,
+    procid: u16,
+    running: Option<Running>,
+}
+
+impl Session {
+    pub(super) fn new(shared: Rc<Shared>) -> Self {
+        let procid = {
+            let mut core = shared.core.borrow_mut();
+            core.session_last = core.session_last.wrapping_add(1);
+            core.session_last
+        };
+        Self { shared, procid, running: None }
+    }
+
+    /// Inserts a record; `DuplicateKey` if its key is taken.
+    pub async fn insert(&mut self, table: &Table, values: &[(ColumnId, Value)]) -> Result<()> {
+        let (key, data) = table.encode(values)?;
+        self.change(table, RowChange::Insert { key, data }).await
+    }
+
+    /// Replaces the record with this key by `values`, whose key must be the same.
+    pub async fn replace(
+        &mut self,
+        table: &Table,
+        key: &[Value],
+        values: &[(ColumnId, Value)],
+    ) -> Result<()> {
+        let wanted = table.key_of(key)?;
+        let (key, data) = table.encode(values)?;
+        if key != wanted {
+            return Err(Error::Table("a replaced record keeps its primary key".to_owned()));
+        }
+        self.change(table, RowChange::Replace { key, data }).await
+    }
+
+    /// Deletes the record with this key.
+    pub async fn delete(&mut self, table: &Table, key: &[Value]) -> Result<()> {
+        let key = table.key_of(key)?;
+        self.change(table, RowChange::Delete { key }).await
+    }
+
+    /// The record with this key: as this transaction left it, or as last committed.
+    pub async fn read(&self, table: &Table, key: &[Value]) -> Result<Option<Vec<(ColumnId, Value)>>> {
+        let key = table.key_of(key)?;
+        let tree = table.tree();
+        let name = (tree.database, tree.root, key);
+        let transaction = self.running.as_ref().map(|running| running.transaction);
+        let data = self
+            .shared
+            .step(|core, _, now| {
+                if let Some(committed) = core.locks.committed(&name, transaction) {
+                    return Ok(committed.map(<[u8]>::to_vec));
+                }
+                tree::lookup(&mut core.change_set(tree.database, now), tree.root, &name.2)
+            })
+            .await?;
+        data.map(|data| table.decode(&data)).transpose()
+    }
+
+    /// Ends the transaction, keeping its changes. Without a change there is nothing to do.
+    pub async fn commit(&mut self, durability: Durability) -> Result<()> {
+        let Some(running) = self.running.take() else { return Ok(()) };
+        let end = self.end(running, |transaction, procid| LogRecord::Commit { transaction, procid })?;
+        {
+            let statistics = &mut self.shared.core.borrow_mut().statistics;
+            match durability {
+                Durability::Stable => statistics.commits_durable += 1,
+                Durability::Lazy => statistics.commits_lazy += 1,
+            }
+        }
+        if durability == Durability::Stable {
+            self.shared.log().make_stable(end).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the transaction, taking its changes back.
+    pub async fn rollback(&mut self) -> Result<()> {
+        let Some(running) = self.running.take() else { return Ok(()) };
+        roll_back(Rc::clone(&self.shared), self.procid, running).await
+    }
+
+    /// Whether a transaction is under way.
+    pub fn in_transaction(&self) -> bool {
+        self.running.is_some()
+    }
+
+    async fn change(&mut self, table: &Table, change: RowChange) -> Result<()> {
+        check_size(&self.shared, &change)?;
+        self.shared.log().room().await?;
+        let tree = table.tree();
+        let name: RecordName = (tree.database, tree.root, change.key().to_vec());
+        let author = Author { transaction: self.transaction()?, procid: self.procid, compensates: false };
+        let mut took = false;
+        let changed = self
+            .shared
+            .step(|core, log, now| {
+                let held =
+                    core.locks.may_change(&name, author.transaction).map_err(|_| Error::WriteConflict)?;
+                let changed = change_row(core, log, now, tree, &change, author)?;
+                if !held {
+                    took = true;
+                    core.locks.take(name.clone(), author.transaction, changed.before.clone());
+                }
+                Ok(changed)
+            })
+            .await?;
+        let inverse = change.inverse(changed.before);
+        let running = self.running.as_mut().expect("begun above");
+        running.done.push(Done { name, tree, inverse, took });
+        if changed.sparse {
+            self.merge(tree, change.key()).await?;
+        }
+        Ok(())
+    }
+
+    /// Merges what the deletion of `key` left sparse. Not part of the transaction: it moves records, it
+    /// does not change them.
+    async fn merge(&self, tree: Tree, key: &[u8]) -> Result<()> {
+        while self.shared.step(|core, log, now| merge_row(core, log, now, tree, key)).await? {}
+        Ok(())
+    }
+
+    /// The running transaction, begun now if there was none.
+    fn transaction(&mut self) -> Result<u32> {
+        if let Some(running) = &self.running {
+            return Ok(running.transaction);
+        }
+        let mut core = self.shared.core.borrow_mut();
+        core.check_running()?;
+        core.transaction_last += 1;
+        let transaction = core.transaction_last;
+        let begin = self.shared.log().append(&LogRecord::Begin { transaction, procid: self.procid });
+        core.transactions.insert(transaction, begin.start);
+        drop(core);
+        self.running = Some(Running { transaction, done: Vec::new() });
+        Ok(transaction)
+    }
+
+    fn end(
+        &self,
+        running: Running,
+        record: impl FnOnce(u32, u16) -> LogRecord,
+    ) -> Result<crate::format::header::LogPosition> {
+        end_transaction(&self.shared, self.procid, running, record)
+    }
+}
+
+impl Drop for Session {
+    /// A session that goes away in the middle of a transaction takes its changes back.
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take()
+            && self.shared.core.borrow().failure.is_none()
+        {
+            let shared = Rc::clone(&self.shared);
+            let procid = self.procid;
+            self.shared.world.spawn("rollback", async move {
+                if let Err(error) = roll_back(Rc::clone(&shared), procid, running).await {
+                    shared.fail(&error);
+                }
+            });
+        }
+    }
+}
+
+async fn roll_back(shared: Rc<Shared>, procid: u16, running: Running) -> Result<()> {
+    let author = Author { transaction: running.transaction, procid, compensates: true };
+    for done in running.done.iter().rev() {
+        shared.step(|core, log, now| change_row(core, log, now, done.tree, &done.inverse, author)).await?;
+    }
+    end_transaction(&shared, procid, running, |transaction, procid| LogRecord::Rollback {
+        transaction,
+        procid,
+    })?;
+    shared.core.borrow_mut().statistics.rollbacks += 1;
+    Ok(())
+}
+
+/// Logs the end of a transaction and lets its records go.
+fn end_transaction(
+    shared: &Shared,
+    procid: u16,
+    running: Running,
+    record: impl FnOnce(u32, u16) -> LogRecord,
+) -> Result<crate::format::header::LogPosition> {
+    let mut core = shared.core.borrow_mut();
+    core.check_running()?;
+    let range = shared.log().append(&record(running.transaction, procid));
+    for done in running.done.iter().filter(|done| done.took) {
+        core.locks.release(&done.name, running.transaction);
+    }
+    let listed = core.transactions.remove(&running.transaction);
+    assert!(listed.is_some(), "a running transaction is listed");
+    Ok(range.end)
+}
+
+fn check_size(shared: &Shared, change: &RowChange) -> Result<()> {
+    let (RowChange::Insert { key, data } | RowChange::Replace { key, data }) = change else { return Ok(()) };
+    let bytes = key.len() + data.len();
+    let bytes_max = record_bytes_max(shared.config.page_size);
+    if bytes > bytes_max {
+        return Err(Error::RecordTooLarge { bytes, bytes_max });
+    }
+    Ok(())
+}

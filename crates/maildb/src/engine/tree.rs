@@ -1,0 +1,359 @@
+//! B+trees over pages.
+//!
+//! Leaves hold records in key order and are linked to their neighbours; branches hold a separator and
+//! a child for each node, the last separator being empty for "everything else". A separator is greater
+//! than every key to its left and not greater than any to its right.
+//!
+//! Every function is one synchronous step over a [`ChangeSet`]. Splits and merges each leave a whole
+//! tree behind, so a big change is a loop of small ones: an insert that finds no room splits one page
+//! (the leaf, or the lowest branch whose parent can take one more separator) and starts again.
+
+use super::{
+    Step,
+    changes::{ChangeSet, impossible},
+    space,
+};
+use crate::format::{
+    page::{PageFlags, PageView},
+    page_size::PageNumber,
+};
+
+/// Deeper than any tree can be: a branch has at least two children, and there are 2^32 pages.
+const LEVELS_MAX: usize = 32;
+/// A page is offered for merging when less than this share of it is used.
+const SPARSE_DIVISOR: usize = 4;
+/// Two pages are merged if together they fill at most this many tenths of one.
+const MERGED_FILL_TENTHS: usize = 8;
+
+/// The way from a root to a leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// Branch pages from the root down, each with the slot of the child taken.
+    pub branches: Vec<(PageNumber, usize)>,
+    /// The leaf.
+    pub leaf: PageNumber,
+}
+
+/// Finds the leaf where `key` is or would be.
+pub fn descend(changes: &mut ChangeSet<'_>, root: PageNumber, key: &[u8]) -> Step<Path> {
+    walk(changes, root, |view| view.child_for(key))
+}
+
+/// The leaf with the smallest keys.
+pub fn leftmost_leaf(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<PageNumber> {
+    walk(changes, root, |view| (0, view.child(0))).map(|path| path.leaf)
+}
+
+/// The leaf with the largest keys.
+pub fn rightmost_leaf(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<PageNumber> {
+    walk(changes, root, |view| (view.node_count() - 1, view.child(view.node_count() - 1)))
+        .map(|path| path.leaf)
+}
+
+fn walk(
+    changes: &mut ChangeSet<'_>,
+    root: PageNumber,
+    choose: impl Fn(&PageView<'_>) -> (usize, PageNumber),
+) -> Step<Path> {
+    let database = changes.database();
+    let mut branches = Vec::with_capacity(4);
+    let mut page = root;
+    loop {
+        let view = changes.view(page)?;
+        if view.flags().contains(PageFlags::LEAF) {
+            return Ok(Path { branches, leaf: page });
+        }
+        if view.node_count() == 0 || branches.len() == LEVELS_MAX {
+            return Err(impossible(database, page, "a branch page leads nowhere"));
+        }
+        let (slot, child) = choose(&view);
+        branches.push((page, slot));
+        page = child;
+    }
+}
+
+/// The record with that key, if there is one.
+pub fn lookup(changes: &mut ChangeSet<'_>, root: PageNumber, key: &[u8]) -> Step<Option<Vec<u8>>> {
+    let path = descend(changes, root, key)?;
+    let view = changes.view(path.leaf)?;
+    Ok(view.find(key).ok().map(|slot| view.node(slot).data.to_vec()))
+}
+
+/// Inserts a record, splitting pages as needed; false if the key is there already. For changes that
+/// are one with others (the catalogue); single records take the shorter way of the transaction room.
+pub fn insert(changes: &mut ChangeSet<'_>, root: PageNumber, key: &[u8], data: &[u8]) -> Step<bool> {
+    loop {
+        let path = descend(changes, root, key)?;
+        let Err(slot) = changes.view(path.leaf)?.find(key) else { return Ok(false) };
+        if changes.insert_node(path.leaf, slot, key, data)?.is_ok() {
+            return Ok(true);
+        }
+        let page = space::allocate(changes, root)?;
+        split(changes, root, &path, slot, page)?;
+    }
+}
+
+/// Splits the leaf of `path`, or the lowest page above it whose parent has room for a separator, into
+/// itself and `new_page`. `slot` is where the leaf is about to grow.
+pub fn split(
+    changes: &mut ChangeSet<'_>,
+    root: PageNumber,
+    path: &Path,
+    slot: usize,
+    new_page: PageNumber,
+) -> Step<()> {
+    let mut target = (path.leaf, slot);
+    for &(parent, child_slot) in path.branches.iter().rev() {
+        let (at, separator) = choose_split(changes, target.0, target.1)?;
+        let parent_view = changes.view(parent)?;
+        if parent_view.free_bytes() >= parent_view.bytes_needed(&separator, &[0; 4]) {
+            return split_below(changes, (parent, child_slot), target.0, at, &separator, new_page);
+        }
+        target = (parent, child_slot);
+    }
+    assert_eq!(target.0, root, "the top of a path is the root");
+    raise_root(changes, root, new_page)
+}
+
+/// Moves everything in the root to `child`, so that the root has room and the child can be split.
+fn raise_root(changes: &mut ChangeSet<'_>, root: PageNumber, child: PageNumber) -> Step<()> {
+    let view = changes.view(root)?;
+    let flags = view.flags();
+    let object = view.object_id();
+    let nodes = collect_nodes(&view, 0, view.node_count());
+    changes.format(child, object, flags.without(PageFlags::ROOT));
+    fill(changes, child, &nodes)?;
+    changes.remove_nodes(root, 0, nodes.len())?;
+    let parent_of_leaf =
+        if flags.contains(PageFlags::LEAF) { PageFlags::PARENT_OF_LEAF } else { PageFlags::default() };
+    changes.set_flags(root, flags.without(PageFlags::LEAF | PageFlags::PARENT_OF_LEAF) | parent_of_leaf)?;
+    changes.insert_node(root, 0, &[], &child.0.to_le_bytes())?.expect("an empty root has room");
+    Ok(())
+}
+
+/// Where to split a page and the separator between the halves.
+fn choose_split(changes: &mut ChangeSet<'_>, page: PageNumber, slot: usize) -> Step<(usize, Vec<u8>)> {
+    let database = changes.database();
+    let view = changes.view(page)?;
+    let count = view.node_count();
+    if count < 2 {
+        return Err(impossible(database, page, "a page with fewer than two nodes is full"));
+    }
+    let is_leaf = view.flags().contains(PageFlags::LEAF);
+    let at = if is_leaf && slot == count && view.next().is_none() {
+        // Keys that only ever grow should leave full pages behind, not half-full ones.
+        count - 1
+    } else {
+        let used = |slot: usize| view.node(slot).suffix.len() + view.node(slot).data.len() + 8;
+        let total: usize = (0..count).map(used).sum();
+        let mut left = 0;
+        let middle = (0..count).position(|slot| {
+            left += used(slot);
+            left * 2 >= total
+        });
+        (middle.unwrap_or(0) + 1).clamp(1, count - 1)
+    };
+    let mut left_last = Vec::new();
+    view.key_of(at - 1, &mut left_last);
+    if !is_leaf {
+        // A branch's own last separator moves up to its parent.
+        return Ok((at, left_last));
+    }
+    let mut right_first = Vec::new();
+    view.key_of(at, &mut right_first);
+    Ok((at, shortest_separator(&left_last, &right_first)))
+}
+
+/// The shortest prefix of `right` that is greater than `left`.
+fn shortest_separator(left: &[u8], right: &[u8]) -> Vec<u8> {
+    assert!(left < right, "keys of a page ascend");
+    let common = left.iter().zip(right).take_while(|(l, r)| l == r).count();
+    right[..=common].to_vec()
+}
+
+fn split_below(
+    changes: &mut ChangeSet<'_>,
+    (parent, child_slot): (PageNumber, usize),
+    page: PageNumber,
+    at: usize,
+    separator: &[u8],
+    new_page: PageNumber,
+) -> Step<()> {
+    let view = changes.view(page)?;
+    let flags = view.flags();
+    let object = view.object_id();
+    let next = view.next();
+    let previous = view.previous();
+    let count = view.node_count();
+    let is_leaf = flags.contains(PageFlags::LEAF);
+    let mut moved = collect_nodes(&view, at, count);
+    let mut last_kept = None;
+    if !is_leaf {
+        last_kept = Some(view.node(at - 1).data.to_vec());
+    }
+    if let Some(next) = next {
+        // Looked at first: should it be missing, nothing has been touched yet.
+        let after = changes.view(next)?.next();
+        changes.set_siblings(next, Some(new_page), after)?;
+    }
+    changes.format(new_page, object, flags);
+    fill(changes, new_page, &moved)?;
+    changes.remove_nodes(page, at, count - at)?;
+    if is_leaf {
+        changes.set_siblings(new_page, Some(page), next)?;
+        changes.set_siblings(page, previous, Some(new_page))?;
+    } else {
+        // The left half's last node becomes its "everything else".
+        let child = last_kept.take().expect("kept above");
+        changes.remove_nodes(page, at - 1, 1)?;
+        changes.insert_node(page, at - 1, &[], &child)?.expect("an empty key takes less room");
+    }
+    moved.clear();
+    changes.replace_data(parent, child_slot, &new_page.0.to_le_bytes())?.expect("the same length fits");
+    changes.insert_node(parent, child_slot, separator, &page.0.to_le_bytes())?.expect("room was checked");
+    Ok(())
+}
+
+/// Key and data of a node.
+type OwnedNode = (Vec<u8>, Vec<u8>);
+
+fn collect_nodes(view: &PageView<'_>, from: usize, to: usize) -> Vec<OwnedNode> {
+    (from..to)
+        .map(|slot| {
+            let mut key = Vec::new();
+            view.key_of(slot, &mut key);
+            (key, view.node(slot).data.to_vec())
+        })
+        .collect()
+}
+
+/// Fills a new page, with the keys' common prefix in tag 0 where that is allowed.
+fn fill(changes: &mut ChangeSet<'_>, page: PageNumber, nodes: &[OwnedNode]) -> Step<()> {
+    if let [(first, _), .., (last, _)] = nodes {
+        let last = if last.is_empty() { &nodes[nodes.len() - 2].0 } else { last };
+        let common = first.iter().zip(last).take_while(|(l, r)| l == r).count();
+        if common > 2 {
+            changes.set_external_header(page, &first[..common])?.expect("an empty page has room");
+        }
+    }
+    for (slot, (key, data)) in nodes.iter().enumerate() {
+        changes.insert_node(page, slot, key, data)?.expect("half of a page fits a page");
+    }
+    Ok(())
+}
+
+/// Whether a page uses so little of itself that merging is worth a look.
+pub fn is_sparse(view: &PageView<'_>) -> bool {
+    let capacity = view.size().bytes() - view.size().header_bytes();
+    capacity - view.free_bytes() < capacity / SPARSE_DIVISOR
+}
+
+/// After a deletion: merges the sparse page nearest to the leaf on the way to `key` with a neighbour,
+/// or lowers a root with one child. False if there was nothing to do.
+pub fn merge_once(changes: &mut ChangeSet<'_>, root: PageNumber, key: &[u8]) -> Step<bool> {
+    let path = descend(changes, root, key)?;
+    let mut page = path.leaf;
+    for &(parent, slot) in path.branches.iter().rev() {
+        let parent_children = changes.view(parent)?.node_count();
+        if parent == root && parent_children == 1 {
+            return lower_root(changes, root, page);
+        }
+        if is_sparse(&changes.view(page)?) && parent_children > 1 {
+            // With the right neighbour if there is one, else with the left.
+            let left_slot = if slot + 1 < parent_children { slot } else { slot - 1 };
+            if merge_children(changes, root, parent, left_slot)? {
+                return Ok(true);
+            }
+        }
+        page = parent;
+    }
+    Ok(false)
+}
+
+/// Moves the nodes of the child at `left_slot + 1` into the one at `left_slot`, if both fit well.
+fn merge_children(
+    changes: &mut ChangeSet<'_>,
+    root: PageNumber,
+    parent: PageNumber,
+    left_slot: usize,
+) -> Step<bool> {
+    let parent_view = changes.view(parent)?;
+    let left = parent_view.child(left_slot);
+    let right = parent_view.child(left_slot + 1);
+    let mut separator = Vec::new();
+    parent_view.key_of(left_slot, &mut separator);
+
+    let right_view = changes.view(right)?;
+    let is_leaf = right_view.flags().contains(PageFlags::LEAF);
+    let right_next = right_view.next();
+    let right_nodes = collect_nodes(&right_view, 0, right_view.node_count());
+    let left_view = changes.view(left)?;
+    let left_previous = left_view.previous();
+    let left_count = left_view.node_count();
+    let capacity = left_view.size().bytes() - left_view.size().header_bytes();
+    let arriving: usize = right_nodes.iter().map(|(key, data)| left_view.bytes_needed(key, data)).sum();
+    let used_after = capacity - left_view.free_bytes() + arriving + separator.len();
+    if used_after * 10 > capacity * MERGED_FILL_TENTHS {
+        return Ok(false);
+    }
+    if let Some(next) = right_next {
+        let after = changes.view(next)?.next();
+        changes.set_siblings(next, Some(left), after)?;
+    }
+    if is_leaf {
+        changes.set_siblings(left, left_previous, right_next)?;
+    } else {
+        // The left page's "everything else" ends at the separator now.
+        let child = changes.view(left)?.node(left_count - 1).data.to_vec();
+        changes.remove_nodes(left, left_count - 1, 1)?;
+        changes.insert_node(left, left_count - 1, &separator, &child)?.expect("room was checked");
+    }
+    for (offset, (key, data)) in right_nodes.iter().enumerate() {
+        changes.insert_node(left, left_count + offset, key, data)?.expect("room was checked");
+    }
+    changes.remove_nodes(parent, left_slot, 1)?;
+    changes.replace_data(parent, left_slot, &left.0.to_le_bytes())?.expect("the same length fits");
+    space::free(changes, root, right)?;
+    Ok(true)
+}
+
+/// Moves the only child's nodes into the root, if they fit beside its header.
+fn lower_root(changes: &mut ChangeSet<'_>, root: PageNumber, child: PageNumber) -> Step<bool> {
+    let child_view = changes.view(child)?;
+    let child_flags = child_view.flags();
+    let child_level = if child_view.is_leaf() {
+        PageFlags::LEAF
+    } else if child_flags.contains(PageFlags::PARENT_OF_LEAF) {
+        PageFlags::PARENT_OF_LEAF
+    } else {
+        PageFlags::default()
+    };
+    let nodes = collect_nodes(&child_view, 0, child_view.node_count());
+    let root_view = changes.view(root)?;
+    let root_flags = root_view.flags();
+    let node_bytes = root_view.bytes_needed(&[], &[0; 4]);
+    let arriving: usize = nodes.iter().map(|(key, data)| root_view.bytes_needed(key, data)).sum();
+    if arriving > root_view.free_bytes() + node_bytes {
+        return Ok(false);
+    }
+    changes.remove_nodes(root, 0, 1)?;
+    let level = PageFlags::LEAF | PageFlags::PARENT_OF_LEAF;
+    changes.set_flags(root, root_flags.without(level) | child_level)?;
+    for (slot, (key, data)) in nodes.iter().enumerate() {
+        changes.insert_node(root, slot, key, data)?.expect("room was checked");
+    }
+    space::free(changes, root, child)?;
+    Ok(true)
+}
+
+/// The data of every record, in key order. For small trees: everything must be in the cache at once.
+pub fn all_data(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<Vec<Vec<u8>>> {
+    let mut found = Vec::new();
+    let mut leaf = Some(leftmost_leaf(changes, root)?);
+    while let Some(page) = leaf {
+        let view = changes.view(page)?;
+        found.extend((0..view.node_count()).map(|slot| view.node(slot).data.to_vec()));
+        leaf = view.next();
+    }
+    Ok(found)
+}

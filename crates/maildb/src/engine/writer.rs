@@ -1,0 +1,187 @@
+//! Writing dirty pages: which neighbours go along, in what order, and never before their log.
+//!
+//! A page is written with those of its neighbours that are cached: dirty ones because they must be
+//! written anyway, clean ones in the gaps because one long write is cheaper than two short ones (ESE's
+//! opportune write, up to 512 KiB).
+//!
+//! The *cleaner* keeps some cache pages free for reads: when fewer than the start threshold are, it
+//! evicts in order of replacement, writing the dirty ones, until the stop threshold is reached.
+
+use super::{PageId, cache::Victim, core::Shared};
+use crate::{
+    error::{Error, Result},
+    format::{checksum::seal_page, page_size::PageNumber},
+};
+use std::{rc::Rc, sync::Arc};
+use world::{Buffer, ByteOffset, Stability};
+
+/// Pages about to be written: already sealed, and marked as being written.
+pub struct PreparedWrite {
+    ids: Vec<PageId>,
+    buffers: Vec<Arc<Buffer>>,
+}
+
+impl Shared {
+    /// Readies the run of pages around `id` for writing, once the log allows it. None if the page needs
+    /// no writing any more.
+    async fn prepare_write(self: &Rc<Self>, id: PageId) -> Result<Option<PreparedWrite>> {
+        loop {
+            let wanted = {
+                let core = self.core.borrow();
+                let Some(dirt) = core.cache.dirt(id).filter(|_| core.cache.can_be_written(id)) else {
+                    return Ok(None);
+                };
+                dirt.last
+            };
+            if wanted <= self.log().stable() {
+                break;
+            }
+            self.log().make_stable(wanted).await?;
+        }
+        let mut core = self.core.borrow_mut();
+        let page_size = core.page_size;
+        let ids = self.run_around(&core.cache, id);
+        let buffers = ids
+            .iter()
+            .map(|&id| core.cache.begin_write(id, |page| seal_page(page, page_size, id.page)))
+            .collect();
+        core.statistics.pages_written += ids.len() as u64;
+        core.statistics.page_writes += 1;
+        Ok(Some(PreparedWrite { ids, buffers }))
+    }
+
+    /// The longest run of pages around `id` that may go in one write, beginning and ending with a dirty one.
+    fn run_around(&self, cache: &super::cache::Cache, id: PageId) -> Vec<PageId> {
+        let stable = self.log().stable();
+        let pages_max = (self.config.coalesce.0 / self.config.page_size.bytes() as u64).max(1) as u32;
+        let neighbour = |page: u32| {
+            let id = PageId { page: PageNumber(page), ..id };
+            if !cache.can_be_written(id) {
+                return Neighbour::Ends;
+            }
+            match cache.dirt(id) {
+                Some(dirt) if dirt.last <= stable => Neighbour::Dirty,
+                Some(_) => Neighbour::Ends,
+                None => Neighbour::Clean,
+            }
+        };
+        let mut last = id.page.0;
+        for page in id.page.0 + 1..id.page.0.saturating_add(pages_max) {
+            match neighbour(page) {
+                Neighbour::Dirty => last = page,
+                Neighbour::Clean => {}
+                Neighbour::Ends => break,
+            }
+        }
+        let mut first = id.page.0;
+        for page in (1..id.page.0).rev() {
+            if last - page >= pages_max {
+                break;
+            }
+            match neighbour(page) {
+                Neighbour::Dirty => first = page,
+                Neighbour::Clean => {}
+                Neighbour::Ends => break,
+            }
+        }
+        (first..=last).map(|page| PageId { page: PageNumber(page), ..id }).collect()
+    }
+
+    /// Writes what was prepared. A failure stops the group.
+    async fn write(self: &Rc<Self>, prepared: PreparedWrite) -> Result<()> {
+        let first = prepared.ids[0];
+        let (file, page_size) = {
+            let core = self.core.borrow();
+            (Rc::clone(&core.databases[usize::from(first.database.0)].file), core.page_size)
+        };
+        let at = ByteOffset(first.page.file_offset(page_size));
+        let result = file.write(at, prepared.buffers, Stability::Volatile).await;
+        self.writes_outstanding.set(self.writes_outstanding.get() - 1);
+        match result {
+            Ok(()) => {
+                let mut core = self.core.borrow_mut();
+                for id in prepared.ids {
+                    core.cache.end_write(id);
+                }
+                drop(core);
+                self.page_freed.notify_waiters();
+                self.write_ended.notify_waiters();
+                self.cleaner_wanted.notify_one();
+                Ok(())
+            }
+            Err(error) => {
+                let error = Error::Storage(error);
+                self.fail(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Starts writing the run around `id` without waiting for it, but waits for one of many writes to end
+    /// first. False if there was nothing to write.
+    pub async fn start_write(self: &Rc<Self>, id: PageId) -> Result<bool> {
+        while self.writes_outstanding.get() >= self.config.writes_outstanding_max {
+            self.any_write_ended().await;
+            self.core.borrow().check_running()?;
+        }
+        let Some(prepared) = self.prepare_write(id).await? else { return Ok(false) };
+        self.writes_outstanding.set(self.writes_outstanding.get() + 1);
+        let shared = Rc::clone(self);
+        self.world.spawn("page write", async move {
+            // A failure has stopped the group; whoever waits for the page learns it there.
+            drop(shared.write(prepared).await);
+        });
+        Ok(true)
+    }
+
+    /// Waits until one of the page writes under way has ended; returns at once if there is none.
+    pub async fn any_write_ended(&self) {
+        if self.writes_outstanding.get() > 0 {
+            self.write_ended.notified().await;
+        }
+    }
+
+    /// Keeps free pages in the cache until the group closes or stops.
+    pub async fn run_cleaner(self: Rc<Self>) {
+        while !self.closing.get() && self.core.borrow().failure.is_none() {
+            self.cleaner_wanted.notified().await;
+            if let Err(error) = self.clean().await {
+                self.fail(&error);
+            }
+        }
+    }
+
+    async fn clean(self: &Rc<Self>) -> Result<()> {
+        let stop = {
+            let core = self.core.borrow();
+            let percent = |percent: f64| ((core.cache.pages_max() as f64 * percent / 100.0) as usize).max(1);
+            if core.cache.free() > percent(self.config.start_flush_percent) {
+                return Ok(());
+            }
+            percent(self.config.stop_flush_percent) + 1
+        };
+        loop {
+            let victim = {
+                let mut core = self.core.borrow_mut();
+                if core.cache.free() + core.cache.being_written() >= stop {
+                    // Pages being written become free when the next round evicts them.
+                    return Ok(());
+                }
+                core.cache.evict_or_write()
+            };
+            match victim {
+                Victim::Evicted => self.page_freed.notify_waiters(),
+                Victim::WriteFirst(id) => {
+                    self.start_write(id).await?;
+                }
+                Victim::None => return Ok(()),
+            }
+        }
+    }
+}
+
+enum Neighbour {
+    Dirty,
+    Clean,
+    Ends,
+}
