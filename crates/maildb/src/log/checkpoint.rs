@@ -1,7 +1,8 @@
 //! The checkpoint file: from where a crash must replay.
 //!
 //! ```text
-//! two copies of 4096 B, written one after the other, so one is always whole:
+//! two copies of 4096 B, written one after the other, the one that is not newest first, so that one is
+//! always whole:
 //!   0 u32 OLD checksum   4 LGPOS full backup, zero   12 LGPOS checkpoint   20 SIGNATURE of the log
 //!  48 parameters, zero  647 u8 version 1   648 LGPOS database consistency   667 u32 file type 4
 //! 4080 u64 number of the write *   4088 u64 stamp *
@@ -37,6 +38,8 @@ pub struct Checkpoint {
 pub struct CheckpointFile {
     file: Rc<dyn File>,
     writes: Cell<u64>,
+    /// The copy to write next: never the only good one.
+    next_copy: Cell<u64>,
 }
 
 impl CheckpointFile {
@@ -61,7 +64,7 @@ impl CheckpointFile {
             let context = format!("{name} in {} is cut short", directory.describe());
             return Err(IoError::new(IoErrorKind::Damaged, context));
         }
-        let mut newest: Option<(u64, Checkpoint)> = None;
+        let mut newest: Option<(u64, u64, Checkpoint)> = None;
         for copy in 0..COPIES {
             let read =
                 file.read(ByteOffset(copy * COPY_BYTES as u64), vec![Buffer::zeroed(COPY_BYTES)]).await;
@@ -71,13 +74,14 @@ impl CheckpointFile {
                 Err(error) => return Err(error),
             };
             if let Some((number, checkpoint)) = decode(&bytes[0])
-                && newest.is_none_or(|(other, _)| other < number)
+                && newest.is_none_or(|(other, ..)| other < number)
             {
-                newest = Some((number, checkpoint));
+                newest = Some((number, copy, checkpoint));
             }
         }
-        let writes = Cell::new(newest.map_or(0, |(number, _)| number));
-        Ok((Self { file, writes }, newest.map(|(_, checkpoint)| checkpoint)))
+        let writes = Cell::new(newest.map_or(0, |(number, ..)| number));
+        let next_copy = Cell::new(newest.map_or(0, |(_, copy, _)| other(copy)));
+        Ok((Self { file, writes, next_copy }, newest.map(|(.., checkpoint)| checkpoint)))
     }
 
     /// Records a checkpoint: stable when this returns. After an error or a crash the file holds this one
@@ -86,12 +90,18 @@ impl CheckpointFile {
         let number = self.writes.get() + 1;
         self.writes.set(number);
         let bytes = Arc::new(Buffer::copy_of(&encode(number, checkpoint)));
-        for copy in 0..COPIES {
+        for _ in 0..COPIES {
+            let copy = self.next_copy.get();
             let at = ByteOffset(copy * COPY_BYTES as u64);
             self.file.write(at, vec![Arc::clone(&bytes)], Stability::Stable).await?;
+            self.next_copy.set(other(copy));
         }
         Ok(())
     }
+}
+
+fn other(copy: u64) -> u64 {
+    COPIES - 1 - copy
 }
 
 fn encode(number: u64, checkpoint: &Checkpoint) -> [u8; COPY_BYTES] {

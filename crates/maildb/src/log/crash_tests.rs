@@ -1,1 +1,496 @@
+//! The log under power cuts, damage and failing writes, by the thousand; every failure names its seed.
 
+use super::{
+    Checkpoint, CheckpointFile, Damage, Log, LogConfig, LogEntry, LogError, LogFiles, LogReader, LogRecord,
+    LogStatistics, NodeOperation,
+    buffer::first_position,
+    memory_world::{MemoryDisk, MemoryWorld},
+    verify::{SegmentVerdict, verify_logs},
+};
+use crate::format::{
+    header::{LogPosition, LogTime, Signature},
+    page_size::{DbTime, ObjectId, PageNumber, PageSize},
+};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+use world::{ByteCount, Random};
+
+const NEVER: LogTime = LogTime {
+    years_since_1900: 0,
+    month: 0,
+    day: 0,
+    hour: 0,
+    minute: 0,
+    second: 0,
+    millisecond: 0,
+    utc: false,
+};
+const SIGNATURE: Signature =
+    Signature { random: 77, created: NEVER, computer: *b"test\0\0\0\0\0\0\0\0\0\0\0\0" };
+
+fn config(segments: u64, circular: bool) -> LogConfig {
+    LogConfig {
+        base_name: "E00".to_owned(),
+        file_bytes: ByteCount::kib(4 * segments),
+        buffer_bytes: ByteCount::kib(16),
+        circular,
+        database_page_size: PageSize::Kib8,
+    }
+}
+
+/// What should be in the log: every record appended, in order, and how much of it was acknowledged.
+#[derive(Default)]
+struct Model {
+    entries: RefCell<Vec<LogEntry>>,
+    /// Everything that ends here or before was promised to survive.
+    acknowledged: Cell<LogPosition>,
+    /// Generations below were released.
+    floor: Cell<u32>,
+}
+
+impl Model {
+    fn append(&self, log: &Log, record: LogRecord) -> LogPosition {
+        let range = log.append(&record);
+        self.entries.borrow_mut().push(LogEntry { start: range.start, end: range.end, record });
+        range.end
+    }
+
+    async fn make_stable(&self, log: &Log, upto: LogPosition) -> Result<(), LogError> {
+        log.make_stable(upto).await?;
+        assert!(log.stable() >= upto);
+        self.acknowledged.set(self.acknowledged.get().max(upto));
+        Ok(())
+    }
+
+    /// What was read from `from` on must be a prefix of what was appended, and hold all that was
+    /// acknowledged. What is missing was never there from now on.
+    fn check_recovered(&self, from: LogPosition, read: &[LogEntry], seed: u64) {
+        let mut entries = self.entries.borrow_mut();
+        let skipped = entries.iter().take_while(|entry| entry.start < from).count();
+        let expected = &entries[skipped..];
+        assert!(
+            read.len() <= expected.len(),
+            "seed {seed}: {} records too many",
+            read.len() - expected.len()
+        );
+        for (got, want) in read.iter().zip(expected) {
+            assert_eq!(got, want, "seed {seed}");
+        }
+        let lost = expected[read.len()..].first();
+        assert!(
+            lost.is_none_or(|entry| entry.end > self.acknowledged.get()),
+            "seed {seed}: an acknowledged record at {:?} is gone",
+            lost.map(|entry| entry.start)
+        );
+        entries.truncate(skipped + read.len());
+    }
+}
+
+fn any_record(random: &mut Random, number: u32) -> LogRecord {
+    let length = match random.below(20) {
+        0 => random.below(9_000),
+        1..6 => random.below(1_000),
+        _ => random.below(60),
+    };
+    if length == 0 {
+        return LogRecord::Commit { transaction: number, procid: 3 };
+    }
+    // Runs of equal bytes are what the format's own checksum is weakest at.
+    let letter = [b'A', 0xAA, 0][random.below(3) as usize];
+    let operation = NodeOperation {
+        procid: 3,
+        dbid: 1,
+        page: PageNumber(number),
+        dbtime: DbTime(2),
+        dbtime_before: DbTime(1),
+        transaction: number,
+        level: 0,
+        slot: 0,
+        flags: 0,
+        rceid: number,
+        tree_root: PageNumber(4),
+        object: ObjectId(5),
+    };
+    LogRecord::Insert { operation, key: number.to_be_bytes().to_vec(), data: vec![letter; length as usize] }
+}
+
+async fn read_all(files: LogFiles, from: LogPosition) -> Result<(Vec<LogEntry>, LogReader), LogError> {
+    let mut reader = LogReader::new(files, from);
+    let mut entries = Vec::new();
+    while let Some(entry) = reader.next().await? {
+        entries.push(entry);
+    }
+    Ok((entries, reader))
+}
+
+/// One life of a storage group: recover, go on, let several sessions work, and perhaps close.
+async fn live(
+    memory: Rc<MemoryWorld>,
+    disk: MemoryDisk,
+    config: LogConfig,
+    model: Rc<Model>,
+    seed: u64,
+    rounds: u64,
+) -> LogStatistics {
+    let world = memory.world();
+    let directory = disk.directory(&memory);
+    let mut random = Random::new(seed, "life");
+    let files = LogFiles::scan(&directory, "E00").await.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    let log = if files.is_empty() {
+        model.check_recovered(LogPosition::default(), &[], seed);
+        Log::create(&world, directory, config, SIGNATURE).await.expect("created")
+    } else {
+        let mut from = first_position(model.floor.get().max(1));
+        // A checkpoint may stand behind any acknowledged record.
+        let acknowledged = model.acknowledged.get();
+        let ends: Vec<LogPosition> = model.entries.borrow().iter().map(|entry| entry.end).collect();
+        let candidates: Vec<LogPosition> =
+            ends.into_iter().filter(|&end| end <= acknowledged && end >= from).collect();
+        if !candidates.is_empty() && random.percent(50.0) {
+            from = candidates[random.below(candidates.len() as u64) as usize];
+        }
+        let (entries, reader) =
+            read_all(files, from).await.unwrap_or_else(|e| panic!("seed {seed}, from {from:?}: {e}"));
+        model.check_recovered(from, &entries, seed);
+        Log::continue_after(&world, directory, config, reader.into_tail()).await.expect("continued")
+    };
+
+    let sessions = 1 + random.below(4);
+    let mut running = Vec::new();
+    for session in 0..sessions {
+        let (log, model, memory) = (log.clone(), Rc::clone(&model), Rc::clone(&memory));
+        let mut random = Random::new(seed, &format!("session {session}"));
+        running.push(world.spawn("session", async move {
+            for number in 0..rounds {
+                log.room().await.expect("no failure");
+                let mut end = LogPosition::default();
+                for _ in 0..1 + random.below(4) {
+                    end = model.append(&log, any_record(&mut random, number as u32));
+                }
+                match random.below(10) {
+                    0..5 => model.make_stable(&log, end).await.expect("stable"),
+                    5 => log.request_write(),
+                    6 => {
+                        let generation = log.stable().generation;
+                        model.floor.set(model.floor.get().max(generation));
+                        log.release_before(generation).await.expect("released");
+                    }
+                    _ => memory.pause().await,
+                }
+            }
+        }));
+    }
+    for session in running {
+        session.await;
+    }
+    if random.percent(50.0) {
+        let end = log.end();
+        log.close().await.expect("closed");
+        model.acknowledged.set(model.acknowledged.get().max(end));
+    }
+    log.statistics()
+}
+
+/// Several lives of one group, each cut off after a random number of steps.
+fn lives(seed: u64) -> LogStatistics {
+    let mut random = Random::new(seed, "lives");
+    let disk = MemoryDisk::default();
+    let model = Rc::new(Model::default());
+    let config = config([4, 5, 8, 16][random.below(4) as usize], random.percent(70.0));
+    let mut config = config;
+    config.file_bytes = config.file_bytes.max(ByteCount::kib(20));
+    let mut sum = LogStatistics::default();
+    for life in 0..2 + random.below(4) {
+        let memory = MemoryWorld::new(seed * 100 + life);
+        let steps = [30, 200, 2_000, 1_000_000][random.below(4) as usize];
+        let steps = 1 + random.below(steps);
+        let work = live(
+            Rc::clone(&memory),
+            disk.clone(),
+            config.clone(),
+            Rc::clone(&model),
+            seed * 100 + life,
+            2 + random.below(40),
+        );
+        if let Some(done) = memory.run(steps, work) {
+            sum.rolls += done.rolls;
+            sum.recycled += done.recycled;
+            sum.record_stalls += done.record_stalls;
+            sum.shadow_writes += done.shadow_writes;
+        }
+        // Otherwise only the process died: what it wrote can be read, and a later cut may still take it.
+        if random.percent(75.0) {
+            disk.cut_power(&mut random);
+        }
+    }
+    // The last cut is recovered from too, and goes on.
+    let memory = MemoryWorld::new(seed);
+    let last = live(Rc::clone(&memory), disk, config, model, seed * 100 + 99, 1);
+    memory.run(u64::MAX, last).expect("an uncut life ends");
+    sum
+}
+
+/// As many seeds as the variable says; 2,500 unless told otherwise.
+fn seeds() -> u64 {
+    const SEEDS: u64 = 2_500;
+    std::env::var("SPINDLE_LOG_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(SEEDS)
+}
+
+#[test]
+fn whatever_was_acknowledged_survives_any_power_cut_and_the_rest_is_a_prefix() {
+    let mut sum = LogStatistics::default();
+    for seed in 0..seeds() {
+        let done = lives(seed);
+        sum.rolls += done.rolls;
+        sum.recycled += done.recycled;
+        sum.record_stalls += done.record_stalls;
+        sum.shadow_writes += done.shadow_writes;
+    }
+    // The test means something only if these paths were gone through.
+    assert!(
+        sum.rolls > 100 && sum.recycled > 100 && sum.record_stalls > 100 && sum.shadow_writes > 100,
+        "{sum:?}"
+    );
+}
+
+/// A log of several generations, closed; no generation released.
+fn finished_log(seed: u64) -> (MemoryDisk, Rc<Model>) {
+    let disk = MemoryDisk::default();
+    let model = Rc::new(Model::default());
+    let memory = MemoryWorld::new(seed);
+    let (world, directory) = (memory.world(), disk.directory(&memory));
+    let told = Rc::clone(&model);
+    memory
+        .run(u64::MAX, async move {
+            let log = Log::create(&world, directory, config(8, false), SIGNATURE).await.expect("created");
+            let mut random = Random::new(seed, "records");
+            let mut number = 0;
+            // To the middle of a generation, so that every test has segments to damage in the newest.
+            while number < 200 || log.end().segment != 4 {
+                let end = told.append(&log, any_record(&mut random, number));
+                if random.percent(30.0) {
+                    told.make_stable(&log, end).await.expect("stable");
+                }
+                number += 1;
+            }
+            told.make_stable(&log, log.end()).await.expect("stable");
+            log.close().await.expect("closed");
+        })
+        .expect("runs to the end");
+    (disk, model)
+}
+
+/// Reads a disk from generation 1.
+fn recover(disk: &MemoryDisk) -> Result<Vec<LogEntry>, LogError> {
+    let memory = MemoryWorld::new(0);
+    let directory = disk.directory(&memory);
+    let reading = async move {
+        let files = LogFiles::scan(&directory, "E00").await?;
+        read_all(files, first_position(1)).await.map(|(entries, _)| entries)
+    };
+    memory.run(u64::MAX, reading).expect("reading ends")
+}
+
+#[test]
+fn a_flipped_bit_never_yields_a_wrong_record_nor_hides_one_that_others_follow() {
+    let mut told = 0;
+    for seed in 0..10 {
+        let (disk, model) = finished_log(seed);
+        let entries = model.entries.borrow().clone();
+        assert_eq!(recover(&disk).expect("undamaged"), entries);
+        let newest = entries.last().expect("not empty").start.generation;
+        assert!(newest >= 3, "seed {seed} made only {newest} generations");
+        let names: Vec<String> =
+            disk.names().into_iter().filter(|name| name.ends_with(".log") && name != "E00tmp.log").collect();
+        let mut random = Random::new(seed, "flips");
+        for flip in 0..150 {
+            let damaged = disk.copy();
+            let name = &names[random.below(names.len() as u64) as usize];
+            let bit = random.below(damaged.length(name) as u64 * 8) as usize;
+            damaged.flip_bit(name, bit);
+            match recover(&damaged) {
+                Ok(read) => {
+                    assert_eq!(read, entries[..read.len()], "seed {seed}, flip {flip}");
+                    // Only what the very last write brought has nothing behind it that proves it.
+                    let complete = read.len() == entries.len();
+                    assert!(
+                        complete || name == "E00.log",
+                        "seed {seed}, bit {bit} of {name}: records vanished"
+                    );
+                }
+                Err(LogError::Damaged { .. }) => told += 1,
+                Err(other) => panic!("seed {seed}, bit {bit} of {name}: {other}"),
+            }
+        }
+    }
+    assert!(told > 500, "only {told} flips were told");
+}
+
+#[test]
+fn a_hole_with_acknowledged_log_behind_it_is_damage_and_not_the_end() {
+    let (disk, model) = finished_log(3);
+    let last = model.entries.borrow().last().expect("not empty").end;
+    assert!(last.segment > 3, "the newest generation has a few segments: {last:?}");
+    disk.zero("E00.log", 4096, 4096);
+    let error = recover(&disk).expect_err("a hole");
+    assert!(matches!(error, LogError::Damaged { segment: 1, damage: Damage::Segment, .. }), "{error}");
+}
+
+#[test]
+fn a_torn_partial_segment_is_read_from_its_shadow() {
+    let (disk, model) = finished_log(3);
+    let last = model.entries.borrow().last().expect("not empty").end;
+    disk.zero("E00.log", usize::from(last.segment) * 4096 + 512, 512);
+    assert_eq!(recover(&disk).expect("repaired"), *model.entries.borrow());
+}
+
+#[test]
+fn the_newest_generation_is_found_after_a_crash_at_each_step_of_a_roll() {
+    let (disk, model) = finished_log(5);
+    let entries = model.entries.borrow();
+    let newest = entries.last().expect("not empty").start.generation;
+    let archived = format!("E00{:08X}.log", newest - 1);
+    // Both renames missing: the newest is still the temporary file, the one before the current one.
+    disk.rename("E00.log", "E00tmp.log");
+    assert_eq!(recover(&disk).expect("one rename missing"), *entries);
+    disk.rename(&archived, "E00.log");
+    assert_eq!(recover(&disk).expect("both renames missing"), *entries);
+
+    // The log goes on from there, and the names are right again.
+    let memory = MemoryWorld::new(1);
+    let (world, directory) = (memory.world(), disk.directory(&memory));
+    let going_on = async move {
+        let files = LogFiles::scan(&directory, "E00").await.expect("scanned");
+        let (_, reader) = read_all(files, first_position(1)).await.expect("read");
+        let log = Log::continue_after(&world, directory, config(8, false), reader.into_tail()).await?;
+        log.append(&LogRecord::DetachDatabase { dbid: 1 });
+        log.close().await
+    };
+    memory.run(u64::MAX, going_on).expect("ends").expect("continued");
+    assert_eq!(recover(&disk).expect("chain is whole").len(), entries.len() + 1);
+    for generation in 1..=newest {
+        assert!(disk.names().contains(&format!("E00{generation:08X}.log")), "{:?}", disk.names());
+    }
+}
+
+#[test]
+fn a_missing_generation_in_the_middle_is_named() {
+    let (disk, _) = finished_log(2);
+    disk.rename("E0000000002.log", "elsewhere");
+    assert!(matches!(recover(&disk), Err(LogError::Missing { generation: 2 })));
+}
+
+#[test]
+fn replay_that_must_begin_behind_the_end_of_the_log_is_refused() {
+    let (disk, model) = finished_log(4);
+    let mut beyond = model.entries.borrow().last().expect("not empty").end;
+    beyond.segment += 1;
+    let memory = MemoryWorld::new(0);
+    let directory = disk.directory(&memory);
+    let outcome = memory.run(u64::MAX, async move {
+        let files = LogFiles::scan(&directory, "E00").await?;
+        read_all(files, beyond).await.map(|(entries, _)| entries)
+    });
+    let error = outcome.expect("ends").expect_err("refused");
+    assert!(matches!(error, LogError::Damaged { damage: Damage::EndsBefore(_), .. }), "{error}");
+}
+
+#[test]
+fn after_a_failed_write_nothing_is_acknowledged_ever_again() {
+    for writes in 3..30 {
+        let disk = MemoryDisk::default();
+        let memory = MemoryWorld::new(writes);
+        let (world, directory) = (memory.world(), disk.directory(&memory));
+        disk.fail_after(writes);
+        let outcome = memory.run(u64::MAX, async move {
+            let log = Log::create(&world, directory, config(8, false), SIGNATURE).await.expect("created");
+            let mut failed = false;
+            for number in 0..200 {
+                let end = log.append(&LogRecord::Begin { transaction: number, procid: 1 }).end;
+                let outcome = log.make_stable(end).await;
+                assert!(!failed || outcome.is_err(), "acknowledged after a failure");
+                failed |= outcome.is_err();
+                assert_eq!(log.room().await.is_err(), failed);
+            }
+            assert!(failed && matches!(log.close().await, Err(LogError::Io(_))));
+        });
+        outcome.expect("nobody waits for ever");
+    }
+}
+
+#[test]
+fn commits_that_wait_together_share_writes() {
+    let disk = MemoryDisk::default();
+    let memory = MemoryWorld::new(9);
+    let (world, directory) = (memory.world(), disk.directory(&memory));
+    let statistics = memory.run(u64::MAX, async move {
+        let log = Log::create(&world, directory, config(256, false), SIGNATURE).await.expect("created");
+        let mut sessions = Vec::new();
+        for procid in 0..50 {
+            let own = log.clone();
+            sessions.push(world.spawn("session", async move {
+                for transaction in 0..20 {
+                    let end = own.append(&LogRecord::Commit { transaction, procid }).end;
+                    own.make_stable(end).await.expect("stable");
+                }
+            }));
+        }
+        for session in sessions {
+            session.await;
+        }
+        log.statistics()
+    });
+    let statistics = statistics.expect("ends");
+    assert_eq!(statistics.records, 1000);
+    assert!(statistics.writes < 500, "{statistics:?}");
+}
+
+#[test]
+fn verification_accepts_a_whole_log_and_points_at_damage() {
+    let (disk, model) = finished_log(6);
+    let verify = |disk: &MemoryDisk| {
+        let memory = MemoryWorld::new(0);
+        let directory = disk.directory(&memory);
+        let verifying = async move { verify_logs(&directory, "E00", &mut |_, _| ()).await };
+        memory.run(u64::MAX, verifying).expect("ends").expect("readable")
+    };
+    let whole = verify(&disk);
+    assert!(whole.is_clean(), "{whole:?}");
+    assert_eq!(whole.records, model.entries.borrow().len() as u64);
+    assert!(whole.count(SegmentVerdict::Shadow) >= 1);
+
+    disk.flip_bit("E0000000002.log", 2 * 4096 * 8 + 777);
+    let damaged = verify(&disk);
+    assert_eq!(damaged.count(SegmentVerdict::Bad), 1);
+    assert!(damaged.broken.is_some() && !damaged.is_clean());
+}
+
+#[test]
+fn a_checkpoint_survives_power_cuts_as_the_last_one_written_or_the_one_before() {
+    for seed in 0..500 {
+        let mut random = Random::new(seed, "checkpoints");
+        let disk = MemoryDisk::default();
+        let written = Rc::new(Cell::new(0));
+        let confirmed = Rc::new(Cell::new(0));
+        for _ in 0..3 {
+            let memory = MemoryWorld::new(seed);
+            let directory = disk.directory(&memory);
+            let (written, confirmed) = (Rc::clone(&written), Rc::clone(&confirmed));
+            memory.run(1 + random.below(40), async move {
+                let (file, found) = CheckpointFile::open(&directory, "E00").await.expect("opened");
+                let found = found.map_or(0, |checkpoint| checkpoint.position.generation);
+                assert!((confirmed.get()..=written.get()).contains(&found), "seed {seed}: {found}");
+                for generation in found + 1..found + 10 {
+                    let position = first_position(generation);
+                    written.set(generation);
+                    let checkpoint = Checkpoint { position, consistent: position, signature: SIGNATURE };
+                    file.write(&checkpoint).await.expect("written");
+                    confirmed.set(generation);
+                }
+            });
+            disk.cut_power(&mut random);
+        }
+    }
+}

@@ -64,3 +64,5 @@ pub use verify::{LogFileVerdict, LogVerdict, verify_log_file, verify_logs};
 mod crash_tests;
 #[cfg(test)]
 mod memory_world;
+#[cfg(test)]
+mod record_tests;
