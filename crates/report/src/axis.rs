@@ -159,7 +159,7 @@ impl LogAxis {
             .filter(|power| power.rem_euclid(stride) == 0)
             .flat_map(|power| multiples.iter().map(move |times| times * 10f64.powi(power)))
             .filter(|at| (low * (1.0 - 1e-9)..=high * (1.0 + 1e-9)).contains(at))
-            .map(|at| Tick { at, label: log_label(unit, at) })
+            .map(|at| Tick { at, label: with_unit(unit, at) })
             .collect();
         Self { low, high, ticks }
     }
@@ -177,22 +177,14 @@ fn round_down(value: f64) -> f64 {
     times.unwrap_or(1.0) * power
 }
 
-fn log_label(unit: &Unit, at: f64) -> String {
-    let (digits, symbol) = scaled(unit, at);
-    if symbol.is_empty() { digits } else { format!("{digits} {symbol}") }
-}
-
-/// `value` on the scale that suits it alone: digits and unit.
-pub(crate) fn scaled(unit: &Unit, value: f64) -> (String, String) {
+/// `value` on the scale that suits it alone, with its unit: `310 µs`, `20 ms`.
+pub(crate) fn with_unit(unit: &Unit, value: f64) -> String {
     // A hair more, so that 1 ms stored as 0.000999… seconds is not 1000 µs.
     let scale = unit.scale_for(value.abs() * (1.0 + 1e-9));
     let value = value / scale.factor;
-    let digits = if (value - value.round()).abs() < 1e-6 {
-        quantity::number(value, 0)
-    } else {
-        quantity::three_digits(value)
-    };
-    (digits, scale.symbol)
+    let is_whole = (value - value.round()).abs() < 1e-6;
+    let digits = if is_whole { quantity::number(value, 0) } else { quantity::three_digits(value) };
+    format!("{digits} {}", scale.symbol).trim_end().to_owned()
 }
 
 /// Percentiles worth a tick when each further nine takes the same width.

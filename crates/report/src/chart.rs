@@ -53,8 +53,8 @@ pub struct TimePoint {
 pub struct LimitLine {
     /// Whose limit it is, without its value: "average limit".
     pub label: String,
-    /// Where it lies, in the unit of the axis.
-    pub at: f64,
+    /// Where it lies, in the unit of the axis; an absent limit is not drawn.
+    pub at: Reading,
 }
 
 /// A moment marked on the time axis.
@@ -62,8 +62,8 @@ pub struct LimitLine {
 pub struct ChartEvent {
     /// What happened then.
     pub label: String,
-    /// Seconds since the start of the run.
-    pub time_s: f64,
+    /// Seconds since the start of the run; an event without a time is not drawn.
+    pub time_s: Reading,
 }
 
 /// How often values of each size occurred.
@@ -113,17 +113,22 @@ impl LineChart {
 
     /// The same chart with one more limit, at `at` on the vertical axis.
     #[must_use]
-    pub fn limit(mut self, label: impl Into<String>, at: f64) -> Self {
-        self.limits.push(LimitLine { label: label.into(), at });
+    pub fn limit(mut self, label: impl Into<String>, at: impl Into<Reading>) -> Self {
+        self.limits.push(LimitLine { label: label.into(), at: at.into() });
         self
     }
 
     /// The same chart with the moment `time_s` marked.
     #[must_use]
-    pub fn event(mut self, label: impl Into<String>, time_s: f64) -> Self {
-        self.events.push(ChartEvent { label: label.into(), time_s });
+    pub fn event(mut self, label: impl Into<String>, time_s: impl Into<Reading>) -> Self {
+        self.events.push(ChartEvent { label: label.into(), time_s: time_s.into() });
         self
     }
+}
+
+/// The limits that lie somewhere: label and place.
+pub(crate) fn known(limits: &[LimitLine]) -> impl Iterator<Item = (&str, f64)> {
+    limits.iter().filter_map(|limit| Some((limit.label.as_str(), limit.at.get()?)))
 }
 
 impl TimeSeries {
@@ -167,8 +172,8 @@ impl Distribution {
 
     /// The same chart with one more limit, at `at` on the axis of values.
     #[must_use]
-    pub fn limit(mut self, label: impl Into<String>, at: f64) -> Self {
-        self.limits.push(LimitLine { label: label.into(), at });
+    pub fn limit(mut self, label: impl Into<String>, at: impl Into<Reading>) -> Self {
+        self.limits.push(LimitLine { label: label.into(), at: at.into() });
         self
     }
 }

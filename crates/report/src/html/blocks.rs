@@ -34,14 +34,22 @@ fn key_values(values: &KeyValues, out: &mut String) {
     out.push_str("</dl>\n");
 }
 
+/// Tables of more rows than this may be split between pages of paper.
+const SHORT_ROWS: usize = 14;
+
 /// Opens a frame that scrolls sideways when the table is wider than the page; the keyboard reaches it.
-fn open_table_frame(label: &str, out: &mut String) {
-    put!(out, "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">\n", escaped(label));
+fn open_table_frame(label: &str, row_count: usize, out: &mut String) {
+    let short = if row_count <= SHORT_ROWS { " short" } else { "" };
+    put!(
+        out,
+        "<div class=\"wide{short}\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">\n",
+        escaped(label)
+    );
 }
 
 fn table(table: &Table, section: &str, out: &mut String) {
     let caption = table.caption();
-    open_table_frame(if caption.is_empty() { section } else { caption }, out);
+    open_table_frame(if caption.is_empty() { section } else { caption }, table.rows().len(), out);
     out.push_str("<table>\n");
     if !caption.is_empty() {
         put!(out, "<caption>{}</caption>\n", escaped(caption));
@@ -112,10 +120,10 @@ fn judgement(mark: Mark, out: &mut String) {
 }
 
 fn limit_table(limits: &LimitTable, section: &str, out: &mut String) {
-    open_table_frame(section, out);
+    open_table_frame(section, limits.checks.len(), out);
     out.push_str(
         "<table class=\"limits\">\n<thead><tr><th scope=\"col\">Limit on</th><th scope=\"col\" class=\"n\">Measured\
-         </th><th scope=\"col\" class=\"n\">Limit</th><th scope=\"col\">Used of the limit</th>\
+         </th><th scope=\"col\" class=\"n\">Limit</th><th scope=\"col\">Share of the limit</th>\
          <th scope=\"col\">Result</th><th scope=\"col\">Source</th></tr></thead>\n<tbody>\n",
     );
     for check in &limits.checks {

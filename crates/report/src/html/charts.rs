@@ -1,7 +1,7 @@
 //! A chart on the page: its title, its picture, and its figures in a table that is also the legend.
 
-use crate::axis::scaled;
-use crate::chart::{Distribution, LineChart};
+use crate::axis::with_unit;
+use crate::chart::{Distribution, LineChart, known};
 use crate::markup::{escaped, put};
 use crate::quantity::{self, ABSENT};
 use crate::sampling::{self, Summary};
@@ -25,6 +25,10 @@ pub(super) fn line_chart(chart: &LineChart, id: &str, out: &mut String) {
         ];
         legend_row(index, series.name(), &figures, out);
     }
+    for (label, at) in known(&chart.limits) {
+        let place = if svg::is_within_reach(chart, at) { "" } else { ", above this chart" };
+        limit_row(label, &format!("{}{place}", shown(&chart.y.unit, Some(at))), 4, out);
+    }
     close_legend(out);
 }
 
@@ -39,13 +43,14 @@ pub(super) fn distribution(chart: &Distribution, id: &str, out: &mut String) {
         figures.extend(percentiles.map(|percent| shown(&chart.value.unit, series.percentile(percent))));
         legend_row(index, series.name(), &figures, out);
     }
+    for (label, at) in known(&chart.limits) {
+        limit_row(label, &shown(&chart.value.unit, Some(at)), 6, out);
+    }
     close_legend(out);
 }
 
 fn shown(unit: &Unit, value: Option<f64>) -> String {
-    let Some(value) = value else { return ABSENT.to_owned() };
-    let (digits, symbol) = scaled(unit, value);
-    format!("{digits} {symbol}").trim().replace(' ', "\u{a0}")
+    value.map_or(ABSENT.to_owned(), |value| with_unit(unit, value).replace(' ', "\u{a0}"))
 }
 
 fn open_legend(columns: &[&str], out: &mut String) {
@@ -68,6 +73,16 @@ fn legend_row(index: usize, name: &str, figures: &[String], out: &mut String) {
         put!(out, "<td class=\"n\">{}</td>", escaped(figure));
     }
     out.push_str("</tr>\n");
+}
+
+fn limit_row(label: &str, value: &str, column_count: usize, out: &mut String) {
+    put!(
+        out,
+        "<tr><th scope=\"row\"><svg class=\"key\" viewBox=\"0 0 18 8\" width=\"18\" height=\"8\" aria-hidden=\"true\">\
+         <path class=\"limit\" d=\"M0 4H18\"/></svg>{}</th><td class=\"n\" colspan=\"{column_count}\">{}</td></tr>\n",
+        escaped(label),
+        escaped(value),
+    );
 }
 
 fn close_legend(out: &mut String) {

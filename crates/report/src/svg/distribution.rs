@@ -1,14 +1,14 @@
 //! Values by size, drawn.
 
-use super::{Plot, WIDTH, axis_names, grid_row, nothing_to_draw, open, series_class, tick_below};
-use crate::axis::{LogAxis, NinesAxis, ValueAxis, scaled};
-use crate::chart::{Distribution, DistributionView, LimitLine};
+use super::{Plot, WIDTH, axis_names, grid_row, limit_rows, nothing_to_draw, open, series_class, tick_below};
+use crate::axis::{LogAxis, NinesAxis, ValueAxis, with_unit};
+use crate::chart::{Distribution, DistributionView, known};
 use crate::histogram::Histogram;
 use crate::markup::escaped;
 use crate::markup::put;
 use crate::unit::Unit;
 
-const PLOT: Plot = Plot { left: 62.0, top: 28.0, width: WIDTH - 82.0, height: 170.0 };
+const PLOT: Plot = Plot { left: 62.0, top: 28.0, width: WIDTH - 120.0, height: 170.0 };
 const HEIGHT: f64 = 238.0;
 
 /// Bars over the width of the chart: fine enough to show two humps, wide enough to be seen.
@@ -19,10 +19,10 @@ pub(crate) fn distribution(chart: &Distribution, id: &str, out: &mut String) {
     open(out, id, HEIGHT, &chart.title, &description(chart));
     let occupied = occupied(&chart.series);
     let (low, high) = occupied.unwrap_or((0.0, 0.0));
-    // Limits far from every value would squeeze the picture; they stay in its description.
-    let near: Vec<&LimitLine> =
-        chart.limits.iter().filter(|limit| limit.at > 0.0 && limit.at <= high * 20.0).collect();
-    let (low, high) = near.iter().fold((low, high), |(low, high), limit| (low, high.max(limit.at)));
+    // Limits far from every value would squeeze the picture; they stay in description and legend.
+    let near: Vec<f64> =
+        known(&chart.limits).map(|(_, at)| at).filter(|at| is_within_reach(*at, high)).collect();
+    let (low, high) = near.iter().fold((low, high), |(low, high), at| (low, high.max(*at)));
     let values = LogAxis::covering(&chart.value.unit, low, high);
     match chart.view {
         DistributionView::Shares => draw_shares(chart, &values, &near, out),
@@ -34,6 +34,11 @@ pub(crate) fn distribution(chart: &Distribution, id: &str, out: &mut String) {
     out.push_str("</svg>");
 }
 
+/// Whether a limit is drawn in a picture of values up to `high`, and not only named.
+fn is_within_reach(at: f64, high: f64) -> bool {
+    at > 0.0 && at <= high * 20.0
+}
+
 /// What all series together occupy.
 pub(crate) fn occupied(series: &[Histogram]) -> Option<(f64, f64)> {
     series
@@ -42,7 +47,7 @@ pub(crate) fn occupied(series: &[Histogram]) -> Option<(f64, f64)> {
         .reduce(|(low, high), (from, to)| (if from > 0.0 { low.min(from) } else { low }, high.max(to)))
 }
 
-fn draw_shares(chart: &Distribution, values: &LogAxis, limits: &[&LimitLine], out: &mut String) {
+fn draw_shares(chart: &Distribution, values: &LogAxis, limits: &[f64], out: &mut String) {
     let bins: Vec<Vec<f64>> =
         chart.series.iter().map(|series| series.shares(values.low, values.high, BINS, f64::log10)).collect();
     let most = bins.iter().flatten().copied().fold(0.0, f64::max) * 100.0;
@@ -76,23 +81,21 @@ fn draw_shares(chart: &Distribution, values: &LogAxis, limits: &[&LimitLine], ou
             series_class(index)
         );
     }
-    for limit in limits {
-        let (x, _) = PLOT.at(values.place(limit.at), 0.0);
-        let (anchor, gap) = if x > PLOT.left + PLOT.width * 0.75 { ("end", -5.0) } else { ("start", 5.0) };
+    for at in limits {
+        let (x, _) = PLOT.at(values.place(*at), 0.0);
         put!(
             out,
-            "<path class=\"limit\" d=\"M{x:.1} {}V{}\"/><text class=\"limit-name\" x=\"{:.1}\" y=\"{}\" \
-             text-anchor=\"{anchor}\">{}</text>\n",
-            PLOT.top,
+            "<path class=\"limit\" d=\"M{x:.1} {}V{}\"/><text class=\"limit-value\" x=\"{x:.1}\" y=\"{}\" \
+             text-anchor=\"middle\">{}</text>\n",
+            PLOT.top - 4.0,
             PLOT.bottom(),
-            x + gap,
-            PLOT.top + 9.0,
-            escaped(&limit_text(chart, limit)),
+            PLOT.top - 8.0,
+            escaped(&with_unit(&chart.value.unit, *at)),
         );
     }
 }
 
-fn draw_percentiles(chart: &Distribution, values: &LogAxis, limits: &[&LimitLine], out: &mut String) {
+fn draw_percentiles(chart: &Distribution, values: &LogAxis, limits: &[f64], out: &mut String) {
     let most = chart.series.iter().map(Histogram::count).max().unwrap_or(0);
     let nines = NinesAxis::for_count(most);
     for tick in &values.ticks {
@@ -105,18 +108,11 @@ fn draw_percentiles(chart: &Distribution, values: &LogAxis, limits: &[&LimitLine
     for (index, series) in chart.series.iter().enumerate() {
         draw_percentile_curve(series, index, values, &nines, out);
     }
-    for limit in limits {
-        let (_, y) = PLOT.at(0.0, values.place(limit.at));
-        put!(
-            out,
-            "<path class=\"limit\" d=\"M{} {y:.1}H{}\"/><text class=\"limit-name\" x=\"{}\" y=\"{:.1}\">{}</text>\n",
-            PLOT.left,
-            PLOT.right(),
-            PLOT.left + 5.0,
-            y - 4.5,
-            escaped(&limit_text(chart, limit)),
-        );
-    }
+    limit_rows(
+        out,
+        PLOT,
+        limits.iter().map(|at| (values.place(*at), with_unit(&chart.value.unit, *at))).collect(),
+    );
 }
 
 /// A staircase: up to the share held by each bucket, no value exceeds the bucket's end.
@@ -146,19 +142,11 @@ fn draw_percentile_curve(
     put!(out, "<g class=\"{}\"><path class=\"line\" d=\"{curve}\"/></g>\n", series_class(index));
 }
 
-fn limit_text(chart: &Distribution, limit: &LimitLine) -> String {
-    let (digits, symbol) = scaled(&chart.value.unit, limit.at);
-    format!("{} {digits} {symbol}", limit.label).trim().to_owned()
-}
-
 /// The chart in words, for those who hear it.
 fn description(chart: &Distribution) -> String {
     let mut parts: Vec<String> = Vec::new();
     for series in &chart.series {
-        let value = |percent: f64| {
-            let (digits, symbol) = scaled(&chart.value.unit, series.percentile(percent).unwrap_or(0.0));
-            format!("{digits} {symbol}").trim().to_owned()
-        };
+        let value = |percent: f64| with_unit(&chart.value.unit, series.percentile(percent).unwrap_or(0.0));
         parts.push(match series.count() {
             0 => format!("{}: nothing counted.", series.name()),
             count => format!(
@@ -170,6 +158,8 @@ fn description(chart: &Distribution) -> String {
             ),
         });
     }
-    parts.extend(chart.limits.iter().map(|limit| format!("Limit: {}.", limit_text(chart, limit))));
+    parts.extend(
+        known(&chart.limits).map(|(label, at)| format!("{label}: {}.", with_unit(&chart.value.unit, at))),
+    );
     parts.join(" ")
 }

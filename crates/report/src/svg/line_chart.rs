@@ -1,13 +1,16 @@
 //! Values over time, drawn.
 
-use super::{Plot, WIDTH, axis_names, grid_row, nothing_to_draw, open, series_class, tick_below};
-use crate::axis::{ValueAxis, scaled, time_ticks};
-use crate::chart::{LimitLine, LineChart, TimePoint, TimeSeries};
+use super::{
+    Plot, TEXT_HEIGHT, WIDTH, axis_names, grid_row, limit_rows, nothing_to_draw, open, series_class,
+    tick_below,
+};
+use crate::axis::{ValueAxis, time_ticks, with_unit};
+use crate::chart::{LineChart, TimePoint, TimeSeries, known};
 use crate::markup::escaped;
 use crate::markup::put;
 use crate::sampling;
 
-const PLOT: Plot = Plot { left: 52.0, top: 28.0, width: WIDTH - 66.0, height: 176.0 };
+const PLOT: Plot = Plot { left: 52.0, top: 28.0, width: WIDTH - 110.0, height: 176.0 };
 const HEIGHT: f64 = 244.0;
 
 /// A limit this many times above all values would press them flat; it is named instead of drawn.
@@ -15,11 +18,8 @@ const LIMIT_REACH: f64 = 4.0;
 
 /// Writes the picture; `id` is unique on its page.
 pub(crate) fn line_chart(chart: &LineChart, id: &str, out: &mut String) {
-    let (drawn, beyond): (Vec<&LimitLine>, Vec<&LimitLine>) = chart
-        .limits
-        .iter()
-        .filter(|limit| limit.at.is_finite())
-        .partition(|limit| is_within_reach(chart, limit));
+    let (drawn, beyond): (Vec<f64>, Vec<f64>) =
+        known(&chart.limits).map(|(_, at)| at).partition(|at| is_within_reach(chart, *at));
     let axis = value_axis(chart, &drawn);
     let times = sampling::time_range(chart.series.iter().map(TimeSeries::points));
 
@@ -39,15 +39,15 @@ pub(crate) fn line_chart(chart: &LineChart, id: &str, out: &mut String) {
     for tick in &ticks {
         tick_below(out, PLOT, place_x(tick.at), &tick.label);
     }
-    for event in chart.events.iter().filter(|event| (from_s..=to_s).contains(&event.time_s)) {
-        draw_event(out, place_x(event.time_s), &event.label);
+    for event in &chart.events {
+        if let Some(time_s) = event.time_s.get().filter(|time_s| (from_s..=to_s).contains(time_s)) {
+            draw_event(out, place_x(time_s), &event.label);
+        }
     }
     for (index, series) in chart.series.iter().enumerate() {
         draw_series(out, series, index, &place_x, &axis, (from_s, to_s));
     }
-    for limit in drawn {
-        draw_limit(out, axis.place(limit.at), &limit_text(chart, limit));
-    }
+    limit_rows(out, PLOT, drawn.iter().map(|at| (axis.place(*at), with_unit(&chart.y.unit, *at))).collect());
     draw_limits_beyond(out, chart, &beyond);
     if chart.series.iter().all(|series| sampling::summary(series.points()).is_none()) {
         nothing_to_draw(out, PLOT);
@@ -55,19 +55,19 @@ pub(crate) fn line_chart(chart: &LineChart, id: &str, out: &mut String) {
     out.push_str("</svg>");
 }
 
-fn value_axis(chart: &LineChart, drawn: &[&LimitLine]) -> ValueAxis {
+fn value_axis(chart: &LineChart, drawn: &[f64]) -> ValueAxis {
     let points = chart.series.iter().flat_map(TimeSeries::points);
     let (low, high) = sampling::value_range(points).unwrap_or((0.0, 0.0));
-    // A little air, so that a limit's name fits above its line.
-    let high = drawn.iter().map(|limit| limit.at * 1.08).fold(high, f64::max);
-    let low = drawn.iter().map(|limit| limit.at).fold(low, f64::min);
+    let high = drawn.iter().copied().fold(high, f64::max);
+    let low = drawn.iter().copied().fold(low, f64::min);
     ValueAxis::covering(&chart.y.unit, low, high, 5)
 }
 
-fn is_within_reach(chart: &LineChart, limit: &LimitLine) -> bool {
+/// Whether a limit is drawn, and not only named.
+pub(crate) fn is_within_reach(chart: &LineChart, at: f64) -> bool {
     let highest =
         sampling::value_range(chart.series.iter().flat_map(TimeSeries::points)).map_or(0.0, |(_, high)| high);
-    highest <= 0.0 || limit.at <= highest * LIMIT_REACH
+    highest <= 0.0 || at <= highest * LIMIT_REACH
 }
 
 /// One sample, or many at one moment: a minute around it.
@@ -141,31 +141,18 @@ fn draw_line(
     out.push_str("\"/>");
 }
 
-fn draw_limit(out: &mut String, place: f64, text: &str) {
-    let (x, y) = PLOT.at(1.0, place);
-    put!(
-        out,
-        "<path class=\"limit\" d=\"M{} {y:.1}H{x}\"/><text class=\"limit-name\" x=\"{}\" y=\"{:.1}\" \
-         text-anchor=\"end\">{}</text>\n",
-        PLOT.left,
-        x - 4.0,
-        y - 4.5,
-        escaped(text),
-    );
-}
-
-fn draw_limits_beyond(out: &mut String, chart: &LineChart, beyond: &[&LimitLine]) {
-    if beyond.is_empty() {
-        return;
+fn draw_limits_beyond(out: &mut String, chart: &LineChart, beyond: &[f64]) {
+    let values: Vec<String> =
+        beyond.iter().map(|at| format!("↑ {}", with_unit(&chart.y.unit, *at))).collect();
+    for (line, value) in values.iter().enumerate() {
+        put!(
+            out,
+            "<text class=\"limit-value\" x=\"{}\" y=\"{}\">{}</text>\n",
+            PLOT.right() + 6.0,
+            PLOT.top + 3.5 + line as f64 * TEXT_HEIGHT,
+            escaped(value),
+        );
     }
-    let names: Vec<String> = beyond.iter().map(|limit| limit_text(chart, limit)).collect();
-    put!(
-        out,
-        "<text class=\"limit-name\" x=\"{}\" y=\"{}\" text-anchor=\"end\">↑ above this chart: {}</text>\n",
-        PLOT.right(),
-        PLOT.top - 11.0,
-        escaped(&names.join(", ")),
-    );
 }
 
 fn draw_event(out: &mut String, place: f64, label: &str) {
@@ -183,19 +170,11 @@ fn draw_event(out: &mut String, place: f64, label: &str) {
     );
 }
 
-fn limit_text(chart: &LineChart, limit: &LimitLine) -> String {
-    let (digits, symbol) = scaled(&chart.y.unit, limit.at);
-    format!("{} {digits} {symbol}", limit.label).trim().to_owned()
-}
-
 /// The chart in words, for those who hear it.
 fn description(chart: &LineChart) -> String {
     let mut parts: Vec<String> = Vec::new();
     for series in &chart.series {
-        let value = |value: f64| {
-            let (digits, symbol) = scaled(&chart.y.unit, value);
-            format!("{digits} {symbol}").trim().to_owned()
-        };
+        let value = |value: f64| with_unit(&chart.y.unit, value);
         parts.push(match sampling::summary(series.points()) {
             None => format!("{}: no samples.", series.name()),
             Some(sampling::Summary { extent, .. }) => format!(
@@ -208,6 +187,8 @@ fn description(chart: &LineChart) -> String {
             ),
         });
     }
-    parts.extend(chart.limits.iter().map(|limit| format!("Limit: {}.", limit_text(chart, limit))));
+    parts.extend(
+        known(&chart.limits).map(|(label, at)| format!("{label}: {}.", with_unit(&chart.y.unit, at))),
+    );
     parts.join(" ")
 }

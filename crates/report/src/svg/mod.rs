@@ -10,7 +10,7 @@ use crate::markup::escaped;
 use crate::markup::put;
 
 pub(crate) use distribution::{distribution, occupied};
-pub(crate) use line_chart::line_chart;
+pub(crate) use line_chart::{is_within_reach, line_chart};
 
 /// Lines told apart by colour; the next ones repeat the colours, dashed.
 pub(crate) const SERIES_COLOURS: usize = 8;
@@ -23,6 +23,12 @@ pub(crate) fn series_class(index: usize) -> String {
 
 /// The whole picture, in its own units: one is a pixel on a page of usual width.
 pub(crate) const WIDTH: f64 = 760.0;
+
+/// Room one character of a label takes, about.
+const CHARACTER_WIDTH: f64 = 6.4;
+
+/// Room one line of labels takes.
+const TEXT_HEIGHT: f64 = 12.0;
 
 /// Where the data is drawn within a picture.
 #[derive(Clone, Copy, Debug)]
@@ -75,16 +81,39 @@ fn grid_row(out: &mut String, plot: Plot, place: f64, label: &str) {
     );
 }
 
-/// A mark below the plot and its label.
+/// A mark below the plot and its label, which stays within the picture.
 fn tick_below(out: &mut String, plot: Plot, place: f64, label: &str) {
     let (x, y) = plot.at(place, 0.0);
+    let half_width = label.chars().count() as f64 * CHARACTER_WIDTH / 2.0;
+    let (anchor, text_x) = if x + half_width > WIDTH { ("end", WIDTH) } else { ("middle", x) };
     put!(
         out,
-        "<path class=\"base\" d=\"M{x:.1} {y}v4\"/><text class=\"tick\" x=\"{x:.1}\" y=\"{}\" \
-         text-anchor=\"middle\">{}</text>\n",
+        "<path class=\"base\" d=\"M{x:.1} {y}v4\"/><text class=\"tick\" x=\"{text_x:.1}\" y=\"{}\" \
+         text-anchor=\"{anchor}\">{}</text>\n",
         y + 17.0,
         escaped(label),
     );
+}
+
+/// Lines across the plot at limits, each with its value in the margin beside it; who set it is said
+/// in the legend. Values that would stand on each other are moved apart.
+fn limit_rows(out: &mut String, plot: Plot, mut limits: Vec<(f64, String)>) {
+    limits.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let mut free_from_y = plot.top;
+    for (place, value) in limits {
+        let (_, y) = plot.at(1.0, place);
+        let text_y = (y + 3.5).max(free_from_y);
+        free_from_y = text_y + TEXT_HEIGHT;
+        put!(
+            out,
+            "<path class=\"limit\" d=\"M{} {y:.1}H{}\"/><text class=\"limit-value\" x=\"{}\" y=\"{text_y:.1}\">{}\
+             </text>\n",
+            plot.left,
+            plot.right(),
+            plot.right() + 6.0,
+            escaped(&value),
+        );
+    }
 }
 
 /// The name of the vertical axis, above it, and of the horizontal one, below its ticks.

@@ -4,8 +4,8 @@
 use super::paint::{Ink, Paint};
 use super::table::{self, Side, TextColumn};
 use super::wrap::{display_width, wrapped};
-use crate::axis::{LogAxis, ValueAxis, scaled, time_ticks};
-use crate::chart::{Distribution, LineChart, TimeSeries};
+use crate::axis::{LogAxis, Tick, ValueAxis, time_ticks, with_unit};
+use crate::chart::{Distribution, LineChart, TimeSeries, known};
 use crate::quantity::{self, ABSENT};
 use crate::sampling;
 use crate::unit::Unit;
@@ -16,16 +16,19 @@ const ROWS: usize = 8;
 /// Charts are not drawn wider than this.
 const WIDTH_MAX: usize = 100;
 
-/// Columns of the strip beside the figures of a line.
+/// Columns of the strip beside the figures of a line, where the terminal is not narrow.
 const STRIP: usize = 24;
+
+fn strip_width(width: usize) -> usize {
+    if width < 64 { 16 } else { STRIP }
+}
 
 /// Heights of a strip, lowest to highest.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Writes a line chart.
 pub(super) fn line_chart(chart: &LineChart, width: usize, paint: Paint, lines: &mut Vec<String>) {
-    let title = [chart.title.as_str(), chart.y.unit.symbol()].join(", ");
-    lines.extend(wrapped(title.trim_end_matches(", "), width).iter().map(|line| paint.ink(Ink::Bold, line)));
+    lines.extend(wrapped(&chart.title, width).iter().map(|line| paint.ink(Ink::Bold, line)));
     let points = chart.series.iter().flat_map(TimeSeries::points);
     let values = sampling::value_range(points);
     let times = sampling::time_range(chart.series.iter().map(TimeSeries::points));
@@ -44,7 +47,7 @@ fn plot(
     paint: Paint,
     lines: &mut Vec<String>,
 ) {
-    let near = chart.limits.iter().map(|limit| limit.at).filter(|at| at.is_finite() && *at <= high * 4.0);
+    let near = known(&chart.limits).map(|(_, at)| at).filter(|at| crate::svg::is_within_reach(chart, *at));
     let limits: Vec<f64> = near.collect();
     let axis = ValueAxis::covering(
         &chart.y.unit,
@@ -54,6 +57,10 @@ fn plot(
     );
     let label_width = axis.ticks.iter().map(|tick| display_width(&tick.label)).max().unwrap_or(1);
     let columns = width - label_width - 2;
+    let (ticks, form) = time_ticks(from_s, to_s, (columns / 10).clamp(2, 9));
+    let name = [chart.y.label.as_str(), axis.symbol.as_str()].join(", ");
+    let name = format!("{} · time in {form}", name.trim_matches([',', ' ']));
+    lines.extend(wrapped(&name, width).iter().map(|line| paint.ink(Ink::Soft, line)));
     let mut dots = Dots::new(columns);
     for (index, series) in chart.series.iter().enumerate() {
         let spans = sampling::crossed(series.points(), from_s, to_s, columns * 2);
@@ -73,7 +80,8 @@ fn plot(
         let line = dots.line(row, limit_rows.contains(&row), paint);
         lines.push(format!("{blanks}{} {line}", paint.ink(Ink::Soft, &format!("{label}│"))));
     }
-    lines.push(paint.ink(Ink::Soft, &time_labels(from_s, to_s, label_width, columns)));
+    let place = |time_s: f64| (time_s - from_s) / (to_s - from_s);
+    lines.push(paint.ink(Ink::Soft, &time_labels(&ticks, place, label_width, columns)));
 }
 
 /// The line of text, from above, that holds a place on the axis.
@@ -83,21 +91,20 @@ fn row_of(place: f64) -> usize {
 }
 
 /// Times below the plot, each begun under its moment; those that would collide are left out.
-fn time_labels(from_s: f64, to_s: f64, label_width: usize, columns: usize) -> String {
-    let (ticks, form) = time_ticks(from_s, to_s, (columns / 10).clamp(2, 9));
+fn time_labels(ticks: &[Tick], place: impl Fn(f64) -> f64, label_width: usize, columns: usize) -> String {
     let mut line = " ".repeat(label_width + 2);
-    for tick in &ticks {
-        let column = (((tick.at - from_s) / (to_s - from_s)) * (columns - 1) as f64).round() as usize;
-        let start = label_width + 2 + column;
+    for tick in ticks {
+        let column = (place(tick.at) * (columns - 1) as f64).round() as usize;
+        // The last time ends with the plot where it cannot start under its moment.
+        let start = label_width + 2 + column.min(columns - display_width(&tick.label).min(columns));
         let held = display_width(&line);
-        let fits = start + display_width(&tick.label) <= label_width + 2 + columns;
-        if start >= held && fits {
+        if start >= held {
             line.push_str(&" ".repeat(start - held));
             line.push_str(&tick.label);
             line.push(' ');
         }
     }
-    format!("{line} {form}")
+    line
 }
 
 /// Braille dots, two a column and four a row, each cell in the colour of the line drawn last.
@@ -157,7 +164,7 @@ fn figures(
         column("Lowest", Side::Right),
         column("Average", Side::Right),
         column("Highest", Side::Right),
-        column("Own scale, from 0", Side::Left),
+        column("Own scale, from 0", Side::Right),
     ];
     let mut rows = Vec::new();
     for series in &chart.series {
@@ -166,7 +173,7 @@ fn figures(
         let extent = summary.map(|summary| summary.extent);
         let strip = match (times, extent) {
             (Some((from_s, to_s)), Some(extent)) => {
-                let spans = sampling::crossed(series.points(), from_s, to_s, STRIP);
+                let spans = sampling::crossed(series.points(), from_s, to_s, strip_width(width));
                 let heights = spans.iter().map(|span| span.map(|(_, high)| high / extent.high));
                 strip(heights)
             }
@@ -181,9 +188,8 @@ fn figures(
         ]);
     }
     table::aligned(&columns, &rows, None, width, paint, lines);
-    for limit in &chart.limits {
-        let text =
-            format!("{}: {}", limit.label, shown(&chart.y.unit, Some(limit.at).filter(|at| at.is_finite())));
+    for (label, at) in known(&chart.limits) {
+        let text = format!("{label}: {}", with_unit(&chart.y.unit, at));
         lines.extend(wrapped(&format!("┄ {text}"), width).iter().map(|line| paint.ink(Ink::Soft, line)));
     }
 }
@@ -208,7 +214,7 @@ pub(super) fn distribution(chart: &Distribution, width: usize, paint: Paint, lin
         .extend(["p50", "p95", "p99", "p99.9", "Highest"].map(|title| column(title.to_owned(), Side::Right)));
     if let Some(axis) = &axis {
         let end = |at: f64| shown(&chart.value.unit, Some(at));
-        columns.push(column(format!("{} … {}", end(axis.low), end(axis.high)), Side::Left));
+        columns.push(column(format!("{} … {}", end(axis.low), end(axis.high)), Side::Right));
     }
     let mut rows = Vec::new();
     for series in &chart.series {
@@ -216,7 +222,7 @@ pub(super) fn distribution(chart: &Distribution, width: usize, paint: Paint, lin
             vec![(series.name().to_owned(), None), (quantity::number(series.count() as f64, 0), None)];
         row.extend(percentiles.map(|percent| (shown(&chart.value.unit, series.percentile(percent)), None)));
         if let Some(axis) = &axis {
-            let shares = series.shares(axis.low, axis.high, STRIP, f64::log10);
+            let shares = series.shares(axis.low, axis.high, strip_width(width), f64::log10);
             let most = shares.iter().copied().fold(0.0, f64::max);
             let heights = shares.iter().map(|share| (*share > 0.0).then_some(share / most));
             row.push((strip(heights), None));
@@ -224,18 +230,12 @@ pub(super) fn distribution(chart: &Distribution, width: usize, paint: Paint, lin
         rows.push(row);
     }
     table::aligned(&columns, &rows, None, width, paint, lines);
-    for limit in &chart.limits {
-        let text = format!(
-            "{}: {}",
-            limit.label,
-            shown(&chart.value.unit, Some(limit.at).filter(|at| at.is_finite()))
-        );
+    for (label, at) in known(&chart.limits) {
+        let text = format!("{label}: {}", with_unit(&chart.value.unit, at));
         lines.extend(wrapped(&format!("┄ {text}"), width).iter().map(|line| paint.ink(Ink::Soft, line)));
     }
 }
 
 fn shown(unit: &Unit, value: Option<f64>) -> String {
-    let Some(value) = value else { return ABSENT.to_owned() };
-    let (digits, symbol) = scaled(unit, value);
-    format!("{digits} {symbol}").trim().replace(' ', "\u{a0}")
+    value.map_or(ABSENT.to_owned(), |value| with_unit(unit, value).replace(' ', "\u{a0}"))
 }

@@ -117,6 +117,12 @@ fn fitted_widths(
         let Some(widest) = words.max_by_key(|index| widths[*index]) else { break };
         widths[widest] -= 1;
     }
+    // Whatever is still too wide must at least fit beside the first column, which leads every part.
+    if columns.len() > 1 {
+        widths[0] = widths[0].min(width / 2);
+        let beside = width - widths[0] - GAP;
+        widths.iter_mut().skip(1).for_each(|column_width| *column_width = (*column_width).min(beside));
+    }
     widths
 }
 

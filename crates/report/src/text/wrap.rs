@@ -48,12 +48,20 @@ fn wrap_paragraph(text: &str, width: usize, lines: &mut Vec<String>) {
         }
         for character in word.chars() {
             if display_width(&line) + char_width(character) > width {
-                lines.push(std::mem::take(&mut line));
+                let rest = line.split_off(joint(&line));
+                lines.push(std::mem::replace(&mut line, rest));
             }
             line.push(character);
         }
     }
     lines.push(line);
+}
+
+/// Where a full line of one word is best broken: after its last slash, dash or underscore, if that
+/// leaves at least half of it.
+fn joint(line: &str) -> usize {
+    let after = line.rfind(['/', '-', '_']).map_or(0, |at| at + 1);
+    if display_width(&line[..after]) * 2 >= display_width(line) { after } else { line.len() }
 }
 
 #[cfg(test)]
@@ -63,7 +71,7 @@ mod tests {
     #[test]
     fn lines_break_between_words_and_long_words_break_too() {
         assert_eq!(wrapped("database reads averaged", 10), ["database", "reads", "averaged"]);
-        assert_eq!(wrapped("/mnt/very-long-path x", 8), ["/mnt/ver", "y-long-p", "ath x"]);
+        assert_eq!(wrapped("/mnt/very-long-path x", 8), ["/mnt/", "very-", "long-", "path x"]);
         assert_eq!(wrapped("", 10), Vec::<String>::new());
         assert_eq!(wrapped("14.2\u{a0}ms and", 8), ["14.2 ms", "and"]);
     }

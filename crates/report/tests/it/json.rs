@@ -1,0 +1,130 @@
+use expect_test::expect;
+use report::json::{self, ReadError};
+use report::{
+    Axis, Cell, Document, KeyValues, LineChart, Mark, Meta, Outcome, Section, Table, TimeSeries, Unit,
+    Verdict,
+};
+
+use crate::small;
+
+#[test]
+fn the_field_names_are_those_other_programs_rely_on() {
+    let mut document = Document::new("t", "", Meta::default());
+    document.verdict =
+        Some(Verdict { outcome: Outcome::Pass, class: "smoke".to_owned(), headline: "h".to_owned() });
+    document.section(
+        Section::new("s", "")
+            .block(
+                KeyValues::default()
+                    .row("size", Cell::bytes(u64::MAX))
+                    .row("rate", Cell::number(f64::NAN, "pages/s", 1))
+                    .row("good", Mark::NotJudged),
+            )
+            .block(
+                LineChart::new("c", Axis::new("latency", Unit::Milliseconds))
+                    .series(TimeSeries::new("reads", [(0.0, 1.5), (15.0, f64::NAN)])),
+            ),
+    );
+    expect![[r#"
+        {
+         "format": "spindle-report",
+         "version": 1,
+         "document": {
+          "title": "t",
+          "subtitle": "",
+          "meta": {
+           "generator": "",
+           "created_utc": "",
+           "machine": "",
+           "seed": null,
+           "command": null
+          },
+          "verdict": {
+           "outcome": "pass",
+           "class": "smoke",
+           "headline": "h"
+          },
+          "highlights": [],
+          "findings": [],
+          "sections": [{
+           "title": "s",
+           "intro": "",
+           "blocks": [{
+            "kind": "key_values",
+            "rows": [{
+             "key": "size",
+             "value": {
+              "kind": "bytes",
+              "bytes": 18446744073709551615
+             },
+             "note": ""
+            }, {
+             "key": "rate",
+             "value": {
+              "kind": "number",
+              "value": null,
+              "unit": "pages/s",
+              "decimals": 1
+             },
+             "note": ""
+            }, {
+             "key": "good",
+             "value": {
+              "kind": "mark",
+              "mark": "not_judged"
+             },
+             "note": ""
+            }]
+           }, {
+            "kind": "line_chart",
+            "title": "c",
+            "y": {
+             "label": "latency",
+             "unit": "ms"
+            },
+            "series": [{
+             "name": "reads",
+             "points": [[0.0, 1.5], [15.0, null]]
+            }],
+            "limits": [],
+            "events": []
+           }]
+          }]
+         }
+        }
+    "#]]
+    .assert_eq(&json::render(&document));
+}
+
+#[test]
+fn what_is_read_back_is_what_was_written() {
+    let document = small();
+    assert_eq!(json::parse(&json::render(&document)).unwrap(), document);
+    // Doubles whose shortest decimal form a careless parser rounds wrongly.
+    let hard =
+        [0.1 + 0.2, 1.0 / 3.0, 5e-324, 1.7976931348623157e308, 9007199254740993.0, 122.416294033786585];
+    let samples = hard.iter().enumerate().map(|(index, value)| (index as f64 * 0.1, *value));
+    let chart = LineChart::new("c", Axis::new("y", Unit::One)).series(TimeSeries::new("hard", samples));
+    let mut document = Document::new("t", "", Meta::default());
+    document.section(Section::new("s", "").block(chart));
+    assert_eq!(json::parse(&json::render(&document)).unwrap(), document);
+}
+
+#[test]
+fn what_is_no_report_is_refused_by_kind() {
+    assert!(matches!(json::parse("{"), Err(ReadError::Malformed(_))));
+    assert!(matches!(json::parse("{}"), Err(ReadError::NotAReport)));
+    assert!(matches!(json::parse(r#"{"format": "other", "version": 1}"#), Err(ReadError::NotAReport)));
+    let newer = r#"{"format": "spindle-report", "version": 2, "document": "of a shape not known yet"}"#;
+    assert!(matches!(json::parse(newer), Err(ReadError::UnknownVersion { found: 2 })));
+}
+
+#[test]
+fn a_stored_document_that_breaks_an_invariant_is_refused() {
+    let mut document = Document::new("t", "", Meta::default());
+    let table = Table::new("", [report::Column::text("a")]).row([Cell::text("only-cell")]);
+    document.section(Section::new("s", "").block(table));
+    let ragged = json::render(&document).replace("\"rows\": [[{", "\"rows\": [[{\"kind\": \"empty\"}, {");
+    let error = json::parse(&ragged).unwrap_err();
+    assert!(error.to_string().contains("a row of 2 cells in a table of 1 columns"), "{error}");
+}
