@@ -15,6 +15,8 @@ use world::ByteCount;
 
 /// Name of the record, in each folder and on each device.
 pub const MANIFEST_NAME: &str = "spindle-run.json";
+/// Name under which a new record is written on a device, before it takes the old one's place.
+pub const MANIFEST_NEXT: &str = "spindle-run.new";
 /// Version of the record's form; a newer one is refused, not guessed at.
 pub const MANIFEST_FORMAT: u32 = 1;
 
@@ -88,22 +90,51 @@ impl Manifest {
     /// True if `name` is a file that Spindle made here.
     pub fn owns(&self, name: &str) -> bool {
         name == MANIFEST_NAME
+            || name == MANIFEST_NEXT
+            || (name.starts_with(".spindle-run.json.") && name.ends_with(".tmp"))
             || self.databases.iter().any(|database| database == name)
             || self.log_series.iter().any(|series| is_of_series(name, series))
     }
+}
+
+/// True of names that are neither Spindle's files nor a reason to keep away: what a filesystem puts
+/// into its root, and reports.
+pub fn is_harmless(name: &str) -> bool {
+    let is_report =
+        name.starts_with("spindle-report") && (name.ends_with(".html") || name.ends_with(".json"));
+    name == "lost+found" || is_report
 }
 
 /// True of the names the engine gives to files of the log series `series`.
 fn is_of_series(name: &str, series: &str) -> bool {
     let Some(rest) = name.strip_prefix(series) else { return false };
     let Some((middle, extension)) = rest.rsplit_once('.') else { return false };
-    let is_generation =
-        middle.len() == 8 && middle.bytes().all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F'));
+    let is_generation = middle.len() == 8 && middle.bytes().all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F'));
     match extension {
         "chk" => middle.is_empty(),
         "log" => middle.is_empty() || middle == "tmp" || is_generation,
         _ => false,
     }
+}
+
+/// What the user asked for, to be held against the [`Shape`] of an earlier run. What was left open
+/// fits anything.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Name of the profile.
+    pub profile: String,
+    /// Bytes of a page.
+    pub page_size: u32,
+    /// Bytes of a record.
+    pub record_size: u32,
+    /// Storage groups of the run.
+    pub groups: u32,
+    /// Databases in each.
+    pub databases: u32,
+    /// Bytes of all databases together.
+    pub size: Option<u64>,
+    /// Seed of everything random.
+    pub seed: Option<u64>,
 }
 
 /// What to do with the databases an earlier run left.
@@ -132,7 +163,7 @@ pub enum Wish {
 pub fn beginning(
     wish: Wish,
     places: &[(String, Option<&Manifest>)],
-    wanted: &Shape,
+    asked: &Asked,
 ) -> Result<Beginning, Refusal> {
     assert!(!places.is_empty(), "a run has at least one place");
     let found: Vec<&Manifest> = places.iter().filter_map(|(_, manifest)| *manifest).collect();
@@ -157,7 +188,7 @@ pub fn beginning(
     {
         return Err(Refusal::new(format!("{path} holds another run than {}", places[0].0), renew));
     }
-    match first_difference(&first.shape, wanted) {
+    match first_difference(&first.shape, asked) {
         Some((what, has, asked)) => Err(Refusal::new(
             format!("{} holds databases made with {what} {has}, not {asked}", places[0].0),
             renew,
@@ -166,19 +197,19 @@ pub fn beginning(
     }
 }
 
-/// The first setting in which two shapes differ, with both values. The seed is not compared: content
-/// keeps the seed it was made with.
-fn first_difference(has: &Shape, wanted: &Shape) -> Option<(&'static str, String, String)> {
+/// The first setting in which a shape differs from what is asked, with both values.
+fn first_difference(has: &Shape, asked: &Asked) -> Option<(&'static str, String, String)> {
     let size = |bytes: u64| ByteCount(bytes).to_string();
     let rows = [
-        ("profile", has.profile.clone(), wanted.profile.clone()),
-        ("page size", has.page_size.to_string(), wanted.page_size.to_string()),
-        ("record size", has.record_size.to_string(), wanted.record_size.to_string()),
-        ("--groups", has.groups.to_string(), wanted.groups.to_string()),
-        ("--databases", has.databases.to_string(), wanted.databases.to_string()),
-        ("--size", size(has.size), size(wanted.size)),
+        ("profile", has.profile.clone(), asked.profile.clone()),
+        ("page size", has.page_size.to_string(), asked.page_size.to_string()),
+        ("record size", has.record_size.to_string(), asked.record_size.to_string()),
+        ("--groups", has.groups.to_string(), asked.groups.to_string()),
+        ("--databases", has.databases.to_string(), asked.databases.to_string()),
+        ("--size", size(has.size), size(asked.size.unwrap_or(has.size))),
+        ("--seed", has.seed.to_string(), asked.seed.unwrap_or(has.seed).to_string()),
     ];
-    rows.into_iter().find(|(_, has, wanted)| has != wanted)
+    rows.into_iter().find(|(_, has, asked)| has != asked)
 }
 
 #[cfg(test)]
@@ -197,6 +228,11 @@ mod tests {
         }
     }
 
+    fn asked() -> Asked {
+        let Shape { profile, page_size, record_size, groups, databases, .. } = shape();
+        Asked { profile, page_size, record_size, groups, databases, size: None, seed: None }
+    }
+
     fn manifest() -> Manifest {
         Manifest {
             format: MANIFEST_FORMAT,
@@ -211,8 +247,15 @@ mod tests {
     #[test]
     fn a_record_owns_its_databases_and_log_series_and_nothing_else() {
         let owned = ["sg1-db1.edb", "E00.log", "E00.chk", "E00tmp.log", "E0000000001.log", "E000000A1B2.log"];
-        let foreign =
-            ["sg1-db2.edb", "E01.log", "E00.txt", "E00notes.log", "E0000000001.log.bak", "E00", "E000000001g.log"];
+        let foreign = [
+            "sg1-db2.edb",
+            "E01.log",
+            "E00.txt",
+            "E00notes.log",
+            "E0000000001.log.bak",
+            "E00",
+            "E000000001g.log",
+        ];
         let manifest = manifest();
         assert_eq!(owned.map(|name| manifest.owns(name)), [true; 6]);
         assert_eq!(foreign.map(|name| manifest.owns(name)), [false; 7]);
@@ -247,7 +290,7 @@ mod tests {
     fn check(wish: Wish, found: &[Option<Manifest>], expected: Result<Beginning, &str>) {
         let places: Vec<_> =
             found.iter().enumerate().map(|(i, manifest)| (format!("/mnt/{i}"), manifest.as_ref())).collect();
-        let outcome = beginning(wish, &places, &shape()).map_err(|refusal| refusal.to_string());
+        let outcome = beginning(wish, &places, &asked()).map_err(|refusal| refusal.to_string());
         assert_eq!(outcome, expected.map_err(str::to_owned));
     }
 

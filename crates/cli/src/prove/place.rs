@@ -382,7 +382,8 @@ pub(super) mod tests {
         }
     }
 
-    fn device() -> DeviceFacts {
+    /// An empty raw device with a serial number.
+    pub fn device() -> DeviceFacts {
         DeviceFacts {
             canonical: "/dev/sdb".into(),
             size: ByteCount::gib(500),

@@ -3,6 +3,8 @@
 use crate::{console::Console, quantity::show_duration};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::Duration;
+use workload::database::progress::{Live, Progress};
+use world::ByteCount;
 
 /// Between two lines where no bar can move.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
@@ -20,6 +22,43 @@ pub struct Standing {
     pub figures: Vec<String>,
     /// Until the end of the phase.
     pub left: Option<Duration>,
+}
+
+impl Standing {
+    /// What a run tells of itself, in the words of a line.
+    pub fn of(progress: &Progress) -> Self {
+        let mut figures = Vec::new();
+        if let Some((done, all)) = progress.bytes {
+            figures.push(format!("{} of {}", ByteCount(done), ByteCount(all)));
+            if progress.elapsed_s > 1.0 {
+                figures.push(format!("{}/s", ByteCount((done as f64 / progress.elapsed_s) as u64)));
+            }
+        }
+        if let Some(live) = &progress.live {
+            figures.extend(live_figures(live));
+        }
+        Self {
+            phase: progress.phase.title().to_owned(),
+            fraction: progress.fraction,
+            figures,
+            left: progress.left_s.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+        }
+    }
+}
+
+fn live_figures(live: &Live) -> Vec<String> {
+    let mut figures = vec![format!("{:.0} I/O/s", live.database_iops)];
+    let latencies =
+        [("read", live.database_read_ms), ("write", live.database_write_ms), ("log", live.log_write_ms)];
+    for (name, latency_ms) in latencies {
+        if let Some(latency_ms) = latency_ms {
+            figures.push(format!("{name} {latency_ms:.1} ms"));
+        }
+    }
+    if live.backlog > 0 {
+        figures.push(format!("{} waiting", live.backlog));
+    }
+    figures
 }
 
 /// Draws standings. The bar is removed when this is dropped.
@@ -102,6 +141,27 @@ fn figures(standing: &Standing) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_tells_its_rate_and_latencies() {
+        let live = Live {
+            database_iops: 812.4,
+            database_read_ms: Some(3.14),
+            log_write_ms: Some(0.5),
+            backlog: 3,
+            ..Live::default()
+        };
+        let progress = Progress {
+            live: Some(live),
+            bytes: Some((1 << 20, 4 << 20)),
+            elapsed_s: 2.0,
+            ..Progress::default()
+        };
+        assert_eq!(
+            Standing::of(&progress).figures,
+            ["1.00 MiB of 4.00 MiB", "512 KiB/s", "812 I/O/s", "read 3.1 ms", "log 0.5 ms", "3 waiting"]
+        );
+    }
 
     #[test]
     fn a_plain_line_says_phase_share_figures_and_time_left() {

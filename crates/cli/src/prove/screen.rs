@@ -132,6 +132,7 @@ mod tests {
               space      at most 1.30 GiB: databases of 1.00 GiB together, room to grow, logs
               memory     about 120 MiB, of it 51.0 MiB of cache for each group
               writes     about 8.00 GiB
-              time       about 1 min 30 s, of it 1 min measured"#]].assert_eq(&lines(&console, &intent, &[&place], &[]).join("\n"));
+              time       about 1 min 30 s, of it 1 min measured"#]]
+        .assert_eq(&lines(&console, &intent, &[&place], &[]).join("\n"));
     }
 }

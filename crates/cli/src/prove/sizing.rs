@@ -177,8 +177,14 @@ fn safe_size(wanted: &Wanted, volumes: &[Volume]) -> Result<ByteCount, Refusal> 
         check_space(wanted, volume, DATABASE_SIZE_MIN)?;
     }
     Err(Refusal::new(
-        format!("{} do not fit the safe default of 4 GiB and 10 % of the free space", plural(count as u32, "database")),
-        format!("say how large they shall be, such as --size {}", shown_exactly(DATABASE_SIZE_MIN * (4 * count))),
+        format!(
+            "{} do not fit the safe default of 4 GiB and 10 % of the free space",
+            plural(count as u32, "database")
+        ),
+        format!(
+            "say how large they shall be, such as --size {}",
+            shown_exactly(DATABASE_SIZE_MIN * (4 * count))
+        ),
     ))
 }
 
@@ -207,7 +213,8 @@ fn cache(wanted: &Wanted, database: ByteCount, memory: Memory) -> Result<ByteCou
     let pages_min = CACHE_PAGES_MIN * u64::from(wanted.plan.databases_per_group);
     let cache_min = ByteCount(pages_min * page_bytes(wanted)).max(CACHE_MIN);
     let Some(cache) = wanted.cache else {
-        let fitting = RunPlan::fitting_cache(&wanted.plan.profile, wanted.plan.databases_per_group, database.0);
+        let fitting =
+            RunPlan::fitting_cache(&wanted.plan.profile, wanted.plan.databases_per_group, database.0);
         let bare = ByteCount(memory.total.0 / 100 * BARE_MEMORY_PERCENT_MAX / groups);
         let available = ByteCount(memory.available.0 / 2 / groups);
         // A small database keeps a cache that cannot swallow it.
@@ -324,11 +331,15 @@ pub(super) mod tests {
         for free_gib in [4, 20, 40, 100, 1_000, 50_000] {
             for total_gib in [free_gib, free_gib * 2, free_gib * 5] {
                 for memory_mib in [1_024, 2_048, 65_536] {
-                    let memory = Memory { total: ByteCount::mib(memory_mib), available: ByteCount::mib(memory_mib) };
+                    let memory =
+                        Memory { total: ByteCount::mib(memory_mib), available: ByteCount::mib(memory_mib) };
                     let volumes = [volume(ByteCount::gib(total_gib), ByteCount::gib(free_gib))];
                     let (_, needs) = settle(&wanted(), &volumes, memory).expect("fits");
                     assert!(needs.space <= BARE_SPACE_MAX, "{needs:?}");
-                    assert!(needs.space.0 <= ByteCount::gib(free_gib).0 / 10, "{free_gib} GiB free: {needs:?}");
+                    assert!(
+                        needs.space.0 <= ByteCount::gib(free_gib).0 / 10,
+                        "{free_gib} GiB free: {needs:?}"
+                    );
                     assert!(needs.memory.0 <= memory.total.0 / 4, "{needs:?}");
                     assert!(needs.time <= Duration::from_secs(130), "{needs:?}");
                 }

@@ -1,0 +1,91 @@
+//! Removing what Spindle made, only that.
+//!
+//! The record says what is Spindle's. Files go first, the record last, so that a clean that was cut
+//! short can be done again. What the record does not name stays, and is named.
+
+use super::{
+    ground::Door,
+    manifest::{MANIFEST_NAME, Manifest, is_harmless},
+};
+use std::path::Path;
+use world::{ByteCount, Directory, IoResult, real::host_files};
+
+/// What became of one place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Files removed, the record included.
+    pub removed: u32,
+    /// Their bytes.
+    pub bytes: ByteCount,
+    /// Names of what stayed.
+    pub kept: Vec<String>,
+    /// The place itself is gone (a folder Spindle made) or blank (a raw device).
+    pub place_gone: bool,
+}
+
+/// Removes the files that `manifest` owns from the place behind `door`.
+pub async fn clean(door: &Door, manifest: &Manifest) -> IoResult<Cleaned> {
+    let mut cleaned = {
+        let directory = door.open().await?;
+        remove_owned(&*directory, manifest).await?
+    };
+    if door.is_device {
+        // Names we do not know can only come from a newer Spindle; its device is not ours to wipe.
+        cleaned.place_gone = cleaned.kept.is_empty();
+        if cleaned.place_gone {
+            door.wipe().await?;
+        }
+        return Ok(cleaned);
+    }
+    // A directory lists plain files only; folders and links are foreign too.
+    cleaned.kept = host_files::list(&door.path)?;
+    if manifest.folder_made && cleaned.kept.is_empty() {
+        cleaned.place_gone = host_files::remove_folder_if_empty(&door.path)?;
+    }
+    cleaned.kept.retain(|name| !is_harmless(name));
+    Ok(cleaned)
+}
+
+async fn remove_owned(directory: &dyn Directory, manifest: &Manifest) -> IoResult<Cleaned> {
+    let mut cleaned = Cleaned::default();
+    let (owned, foreign): (Vec<_>, Vec<_>) =
+        directory.list().await?.into_iter().partition(|entry| manifest.owns(&entry.name));
+    let (record, files): (Vec<_>, Vec<_>) = owned.into_iter().partition(|entry| entry.name == MANIFEST_NAME);
+    for entry in &files {
+        directory.remove(&entry.name).await?;
+    }
+    // The record must not go before the files it names, not even in a power loss.
+    directory.sync().await?;
+    for entry in &record {
+        directory.remove(&entry.name).await?;
+    }
+    directory.sync().await?;
+    for entry in files.iter().chain(&record) {
+        cleaned.removed += 1;
+        cleaned.bytes += entry.size;
+    }
+    cleaned.kept = foreign.into_iter().map(|entry| entry.name).collect();
+    Ok(cleaned)
+}
+
+impl Cleaned {
+    /// What happened, in one line.
+    pub fn line(&self, given: &Path, is_device: bool) -> String {
+        let mut line = format!(
+            "{}: removed {} file{} ({})",
+            given.display(),
+            self.removed,
+            if self.removed == 1 { "" } else { "s" },
+            self.bytes
+        );
+        match (self.place_gone, is_device) {
+            (true, false) => line.push_str(" and the folder"),
+            (true, true) => line.push_str(", the device is blank again"),
+            (false, _) => {}
+        }
+        if !self.kept.is_empty() {
+            line.push_str(&format!("; left alone: {}", super::place::name_some(&self.kept)));
+        }
+        line
+    }
+}

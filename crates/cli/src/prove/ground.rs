@@ -1,0 +1,118 @@
+//! Places opened: a folder or a carved raw device, as a directory, with the record of a run in it.
+
+use super::{
+    manifest::{MANIFEST_NAME, MANIFEST_NEXT, Manifest},
+    place::Ground,
+};
+use std::{path::Path, rc::Rc, sync::Arc};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, Directory, IoError, IoErrorKind, IoResult, Stability,
+    extent_directory::ExtentDirectory,
+    real::{Access, FileDevice, FolderDirectory, RealIoKind, host_files},
+};
+
+/// Length of a record on a raw device is a multiple of this: every sector size divides it.
+const RECORD_UNIT: usize = 4096;
+/// A record longer than this is not one of ours.
+const RECORD_BYTES_MAX: u64 = 1 << 20;
+/// What `wipe` clears at both ends of a raw device: the table of files, and what may lie last.
+const WIPE: ByteCount = ByteCount::mib(2);
+
+/// What is needed to open a place, on any thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Door {
+    /// Path without links.
+    pub path: Arc<Path>,
+    /// True for a raw device.
+    pub is_device: bool,
+}
+
+impl Door {
+    /// The door of a folder or device.
+    pub fn of(ground: &Ground) -> Self {
+        match ground {
+            Ground::Folder(folder) => Self { path: folder.canonical.as_path().into(), is_device: false },
+            Ground::Device(device) => Self { path: device.canonical.as_path().into(), is_device: true },
+        }
+    }
+
+    /// Opens what is there.
+    pub async fn open(&self) -> IoResult<Rc<dyn Directory>> {
+        if !self.is_device {
+            return Ok(Rc::new(FolderDirectory::open(&self.path)?));
+        }
+        let device = Rc::new(FileDevice::open(&self.path, Access::ReadWrite)?);
+        Ok(Rc::new(ExtentDirectory::open(device).await?.named(self.path.display().to_string())))
+    }
+
+    /// Makes a raw device an empty directory; a folder is one already.
+    pub async fn prepare(&self) -> IoResult<()> {
+        if self.is_device {
+            let device = Rc::new(FileDevice::open(&self.path, Access::ReadWrite)?);
+            ExtentDirectory::format(device).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes a raw device blank again, where Spindle's table was.
+    pub async fn wipe(&self) -> IoResult<()> {
+        assert!(self.is_device, "only a raw device has a table to wipe");
+        let device = FileDevice::open(&self.path, Access::ReadWrite)?;
+        let size = device.geometry().size;
+        let length = WIPE.min(size);
+        let zeroes = Arc::new(Buffer::zeroed(length.0 as usize));
+        device.write(ByteOffset(0), vec![Arc::clone(&zeroes)], Stability::Stable).await?;
+        device.write(ByteOffset(size.0 - length.0), vec![zeroes], Stability::Stable).await
+    }
+
+    /// How files there are reached, as far as can be told before one is made.
+    pub fn io_kind(&self) -> IoResult<Option<RealIoKind>> {
+        if self.is_device {
+            return Ok(Some(FileDevice::open(&self.path, Access::Read)?.io_kind()));
+        }
+        Ok(FolderDirectory::open(&self.path)?.io_kind())
+    }
+
+    /// Stores the record of a run; the old one stays until the new one is whole.
+    pub async fn write_manifest(&self, manifest: &Manifest) -> IoResult<()> {
+        if !self.is_device {
+            return host_files::write_atomically(&self.path.join(MANIFEST_NAME), &manifest.to_bytes());
+        }
+        let directory = self.open().await?;
+        let mut bytes = manifest.to_bytes();
+        bytes.resize(bytes.len().next_multiple_of(RECORD_UNIT), 0);
+        match directory.remove(MANIFEST_NEXT).await {
+            Err(error) if error.kind() != IoErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = directory.create(MANIFEST_NEXT, ByteCount(bytes.len() as u64)).await?;
+        file.write(ByteOffset(0), vec![Arc::new(Buffer::copy_of(&bytes))], Stability::Stable).await?;
+        directory.rename(MANIFEST_NEXT, MANIFEST_NAME).await?;
+        directory.sync().await
+    }
+
+    /// The record stored there; None if there is none, an error text if it cannot be read.
+    pub async fn read_manifest(&self) -> IoResult<Option<Result<Manifest, String>>> {
+        if self.is_device {
+            return read_padded(&*self.open().await?).await;
+        }
+        match host_files::read(&self.path.join(MANIFEST_NAME)) {
+            Err(error) if error.kind() == IoErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+            Ok(bytes) => Ok(Some(Manifest::from_bytes(&bytes))),
+        }
+    }
+}
+
+async fn read_padded(directory: &dyn Directory) -> IoResult<Option<Result<Manifest, String>>> {
+    let file = match directory.open(MANIFEST_NAME).await {
+        Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let length = file.geometry().size.0;
+    if length == 0 || length > RECORD_BYTES_MAX {
+        return Ok(Some(Err(format!("it has {length} bytes"))));
+    }
+    let buffers = file.read(ByteOffset(0), vec![Buffer::zeroed(length as usize)]).await?;
+    Ok(Some(Manifest::from_bytes(&buffers[0])))
+}

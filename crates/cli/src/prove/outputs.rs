@@ -1,0 +1,168 @@
+//! Where reports go: checked before the run, written after it.
+
+use super::{manifest::is_harmless, place::Place};
+use crate::refusal::Refusal;
+use report::{Document, html, json};
+use rustix::fs::{Access, access};
+use std::path::{Path, PathBuf};
+use time::{OffsetDateTime, format_description::BorrowedFormatItem, macros::format_description};
+use world::{
+    WallTime,
+    real::host_files::{self, PathKind},
+};
+
+const FILE_STAMP: &[BorrowedFormatItem<'_>] =
+    format_description!("[year]-[month]-[day]-[hour][minute][second]");
+const SHOWN_STAMP: &[BorrowedFormatItem<'_>] =
+    format_description!("[year]-[month]-[day] [hour]:[minute]:[second] UTC");
+
+/// The two files of a report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outputs {
+    /// For people.
+    pub html: PathBuf,
+    /// For programs.
+    pub json: PathBuf,
+}
+
+impl Outputs {
+    /// Settles where the report goes and checks that it can: its folder is there and writable, and
+    /// nothing is written over.
+    pub fn settle(prefix: Option<&Path>, now: WallTime, places: &[Place]) -> Result<Self, Refusal> {
+        let outputs = Self::named(prefix, now);
+        let folder = match outputs.html.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let shown = folder.display();
+        match host_files::kind(folder) {
+            Ok(PathKind::Folder) => {}
+            Ok(PathKind::Missing) => {
+                return Err(Refusal::new(
+                    format!("--report: {shown} does not exist"),
+                    format!("make it first: mkdir -p {shown}"),
+                ));
+            }
+            Ok(_) => {
+                return Err(Refusal::new(format!("--report: {shown} is not a folder"), "give another prefix"));
+            }
+            Err(error) => return Err(Refusal::new(format!("--report: {error}"), "give another prefix")),
+        }
+        if let Err(error) = access(folder, Access::WRITE_OK | Access::EXEC_OK) {
+            let problem = std::io::Error::from(error);
+            return Err(Refusal::new(
+                format!("--report: nothing can be written to {shown}: {problem}"),
+                "give another prefix, such as --report ~/spindle-report",
+            ));
+        }
+        for file in [&outputs.html, &outputs.json] {
+            if !matches!(host_files::kind(file), Ok(PathKind::Missing)) {
+                return Err(Refusal::new(
+                    format!("--report: {} exists already", file.display()),
+                    "give another prefix, or remove it",
+                ));
+            }
+        }
+        outputs.keep_out_of(folder, places)?;
+        Ok(outputs)
+    }
+
+    /// A report among the databases would be taken for a foreign file by the next run.
+    fn keep_out_of(&self, folder: &Path, places: &[Place]) -> Result<(), Refusal> {
+        let Ok(canonical) = host_files::canonical(folder) else { return Ok(()) };
+        let name = self.html.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        match places.iter().find(|place| canonical.starts_with(place.canonical()) && !is_harmless(&name)) {
+            Some(place) => Err(Refusal::new(
+                format!("--report: {} lies inside {}", self.html.display(), place.given.display()),
+                "give a prefix outside the folders under test",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn named(prefix: Option<&Path>, now: WallTime) -> Self {
+        let mut prefix = match prefix {
+            Some(prefix) => prefix.to_owned(),
+            None => PathBuf::from(format!("spindle-report-{}", stamp(now, FILE_STAMP))),
+        };
+        if prefix.extension().is_some_and(|extension| extension == "html" || extension == "json") {
+            prefix.set_extension("");
+        }
+        // Not with_extension, which would take "db.example" for "db".
+        let with = |extension: &str| {
+            let mut name = prefix.clone().into_os_string();
+            name.push(extension);
+            PathBuf::from(name)
+        };
+        Self { html: with(".html"), json: with(".json") }
+    }
+
+    /// Writes both files.
+    pub fn write(&self, document: &Document) -> Result<(), Refusal> {
+        for (path, text) in [(&self.html, html::render(document)), (&self.json, json::render(document))] {
+            host_files::write_atomically(path, text.as_bytes()).map_err(|error| {
+                Refusal::new(format!("the report could not be written: {error}"), "the verdict above stands")
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// `now` as reports show it: `2026-11-21 22:05:00 UTC`.
+pub fn shown_time(now: WallTime) -> String {
+    stamp(now, SHOWN_STAMP)
+}
+
+fn stamp(now: WallTime, form: &[BorrowedFormatItem<'_>]) -> String {
+    OffsetDateTime::from_unix_timestamp(now.seconds)
+        .ok()
+        .and_then(|time| time.format(form).ok())
+        .unwrap_or_else(|| now.seconds.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: WallTime = WallTime { seconds: 1_795_298_700, nanos: 0 };
+
+    #[track_caller]
+    fn check(prefix: Option<&str>, html: &str) {
+        assert_eq!(Outputs::named(prefix.map(Path::new), NOW).html, Path::new(html));
+    }
+
+    #[test]
+    fn reports_are_named_by_prefix_or_by_date() {
+        check(None, "spindle-report-2026-11-21-220500.html");
+        check(Some("/tmp/db.example"), "/tmp/db.example.html");
+        check(Some("result.html"), "result.html");
+        check(Some("result.json"), "result.html");
+        assert_eq!(shown_time(NOW), "2026-11-21 22:05:00 UTC");
+    }
+
+    #[test]
+    fn a_report_that_could_not_be_written_is_known_before_the_run() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let base = folder.path().display().to_string();
+        let settle = |prefix: &str| {
+            let path = folder.path().join(prefix);
+            Outputs::settle(Some(&path), NOW, &[])
+                .map(|_| ())
+                .map_err(|refusal| refusal.to_string().replace(&base, "DIR"))
+        };
+        assert_eq!(settle("report"), Ok(()));
+        assert_eq!(
+            settle("none/report"),
+            Err("--report: DIR/none does not exist; make it first: mkdir -p DIR/none".to_owned())
+        );
+        host_files::write_atomically(&folder.path().join("taken.json"), b"{}").expect("a file");
+        assert_eq!(
+            settle("taken"),
+            Err("--report: DIR/taken.json exists already; give another prefix, or remove it".to_owned())
+        );
+        assert_eq!(
+            settle("taken.json/report"),
+            Err("--report: DIR/taken.json is not a folder; give another prefix".to_owned())
+        );
+    }
+}
