@@ -18,3 +18,10 @@ pub mod header;
 mod log_position;
 
 pub mod space;
+
+pub mod bootstrap;
+mod bulk;
+pub mod catalog;
+
+#[cfg(test)]
+mod reader_test;

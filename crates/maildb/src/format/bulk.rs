@@ -1,0 +1,124 @@
+//! A whole tree made at once from nodes in key order.
+
+use super::{
+    page::{NodeFlags, PageFlags, PageMut, PageView},
+    page_size::{DbTime, ObjectId, PageNumber, PageSize},
+    space::SpaceHeader,
+};
+
+/// A tree to be made.
+pub struct BulkTree<F> {
+    /// Size of its pages.
+    pub page_size: PageSize,
+    /// Its root page.
+    pub root: PageNumber,
+    /// The number its pages carry.
+    pub object_id: ObjectId,
+    /// Flags of all its pages besides root, leaf and parent of leaf.
+    pub flags: PageFlags,
+    /// Tag 0 of the root.
+    pub space_header: SpaceHeader,
+    /// When its pages count as changed.
+    pub dbtime: DbTime,
+    /// Gives page after page for all but the root.
+    pub take_page: F,
+}
+
+/// A page and its number.
+pub type Page = (PageNumber, Vec<u8>);
+/// A key and its data.
+pub type Node = (Vec<u8>, Vec<u8>);
+
+impl<F: FnMut() -> PageNumber> BulkTree<F> {
+    /// The tree's pages, not yet sealed, with `nodes`, which come in key order and each fit a page.
+    pub fn build(mut self, nodes: &[Node]) -> Vec<Page> {
+        assert!(nodes.is_sorted_by(|a, b| a.0 < b.0), "nodes come in key order");
+        if let Some(root) = self.root_page(PageFlags::LEAF, nodes) {
+            return vec![root];
+        }
+        let mut pages = Vec::new();
+        let mut level = self.add_level(PageFlags::LEAF, nodes, &mut pages);
+        link_leaves(&mut pages);
+        let mut kind = PageFlags::PARENT_OF_LEAF;
+        loop {
+            if let Some(root) = self.root_page(kind, &level) {
+                pages.push(root);
+                return pages;
+            }
+            level = self.add_level(kind, &level, &mut pages);
+            kind = PageFlags::default();
+        }
+    }
+
+    /// The root with all of `nodes`, if they fit it.
+    fn root_page(&self, kind: PageFlags, nodes: &[Node]) -> Option<Page> {
+        let header = self.space_header.encode();
+        let (page, rest) = self.page(self.root, kind | PageFlags::ROOT, &header, nodes);
+        rest.is_empty().then_some((self.root, page))
+    }
+
+    /// Spreads `nodes` over pages and returns what their parents need: separators and page numbers.
+    fn add_level(&mut self, kind: PageFlags, nodes: &[Node], pages: &mut Vec<Page>) -> Vec<Node> {
+        let mut parents: Vec<Node> = Vec::new();
+        let mut rest = nodes;
+        while let Some((first_key, _)) = rest.first() {
+            let number = (self.take_page)();
+            let (mut page, after) = self.page(number, kind, first_key, rest);
+            let here = &rest[..rest.len() - after.len()];
+            assert!(!here.is_empty(), "a node of {} bytes does not fit a page", rest[0].1.len());
+            let separator = match after.first() {
+                Some((next_key, _)) => separator(&here[here.len() - 1].0, next_key).to_vec(),
+                None => vec![],
+            };
+            if !kind.contains(PageFlags::LEAF) {
+                empty_last_key(&mut page);
+            }
+            parents.push((separator, number.0.to_le_bytes().to_vec()));
+            pages.push((number, page));
+            rest = after;
+        }
+        parents
+    }
+
+    /// A page with as many of `nodes` as fit, and the others.
+    fn page<'n>(
+        &self,
+        number: PageNumber,
+        kind: PageFlags,
+        external_header: &[u8],
+        nodes: &'n [Node],
+    ) -> (Vec<u8>, &'n [Node]) {
+        let mut bytes = vec![0; self.page_size.bytes()];
+        let mut page = PageMut::format(&mut bytes, number, self.object_id, self.flags | kind);
+        page.set_dbtime(self.dbtime);
+        page.set_external_header(external_header).expect("an empty page has room for a key");
+        let fits = |(i, (key, data)): (usize, &Node)| page.insert_node(i, NodeFlags::NONE, key, data).is_ok();
+        let count = nodes.iter().enumerate().map(fits).take_while(|fits| *fits).count();
+        (bytes, &nodes[count..])
+    }
+}
+
+/// The shortest key above `left` and not above `right`.
+fn separator<'k>(left: &[u8], right: &'k [u8]) -> &'k [u8] {
+    let common = left.iter().zip(right).take_while(|(l, r)| l == r).count();
+    &right[..common + 1]
+}
+
+/// The last key of a branch page means "everything else"; its separator has gone to the parent.
+fn empty_last_key(page: &mut [u8]) {
+    let mut page = PageMut::new(page);
+    let last = page.view().node_count() - 1;
+    let child = page.view().child(last);
+    page.remove_nodes(last, 1);
+    page.insert_node(last, NodeFlags::NONE, b"", &child.0.to_le_bytes()).expect("shorter than before");
+}
+
+/// Links pages made in key order with their neighbours.
+fn link_leaves(pages: &mut [Page]) {
+    let numbers: Vec<PageNumber> = pages.iter().map(|(number, _)| *number).collect();
+    for (i, (_, bytes)) in pages.iter_mut().enumerate() {
+        assert!(PageView::new(bytes).is_leaf());
+        let previous = i.checked_sub(1).map(|before| numbers[before]);
+        PageMut::new(bytes).set_siblings(previous, numbers.get(i + 1).copied());
+    }
+}
