@@ -8,6 +8,9 @@ use crate::quantity;
 use crate::table::{Align, Column, Table};
 use crate::unit::Unit;
 
+/// Lists and tables of more rows than this may be split between pages of paper.
+const SHORT_ROWS: usize = 14;
+
 /// Writes one block; `id` is unique on the page, `section` names what has no caption of its own.
 pub(super) fn block(block: &Block, id: &str, section: &str, out: &mut String) {
     match block {
@@ -22,7 +25,8 @@ pub(super) fn block(block: &Block, id: &str, section: &str, out: &mut String) {
 }
 
 fn key_values(values: &KeyValues, out: &mut String) {
-    out.push_str("<dl class=\"values\">\n");
+    let short = if values.rows.len() <= SHORT_ROWS { " short" } else { "" };
+    put!(out, "<dl class=\"values{short}\">\n");
     for KeyValue { key, value, note } in &values.rows {
         put!(out, "<div><dt>{}</dt><dd>", escaped(key));
         cell_content(value, &Unit::One, out);
@@ -33,9 +37,6 @@ fn key_values(values: &KeyValues, out: &mut String) {
     }
     out.push_str("</dl>\n");
 }
-
-/// Tables of more rows than this may be split between pages of paper.
-const SHORT_ROWS: usize = 14;
 
 /// Opens a frame that scrolls sideways when the table is wider than the page; the keyboard reaches it.
 fn open_table_frame(label: &str, row_count: usize, out: &mut String) {
@@ -122,21 +123,20 @@ fn judgement(mark: Mark, out: &mut String) {
 fn limit_table(limits: &LimitTable, section: &str, out: &mut String) {
     open_table_frame(section, limits.checks.len(), out);
     out.push_str(
-        "<table class=\"limits\">\n<thead><tr><th scope=\"col\">Limit on</th><th scope=\"col\" class=\"n\">Measured\
-         </th><th scope=\"col\" class=\"n\">Limit</th><th scope=\"col\">Share of the limit</th>\
-         <th scope=\"col\">Result</th><th scope=\"col\">Source</th></tr></thead>\n<tbody>\n",
+        "<table class=\"limits\">\n<thead><tr><th scope=\"col\">Limit on</th><th scope=\"col\">Result</th>\
+         <th scope=\"col\" class=\"n\">Measured</th><th scope=\"col\" class=\"n\">Limit</th>\
+         <th scope=\"col\">Share of the limit</th><th scope=\"col\">Source</th></tr></thead>\n<tbody>\n",
     );
     for check in &limits.checks {
+        put!(out, "<tr><th scope=\"row\">{}</th><td>", escaped(&check.what));
+        judgement(check.mark(), out);
         put!(
             out,
-            "<tr><th scope=\"row\">{}</th><td class=\"n\">{}</td><td class=\"n\">{}</td><td>",
-            escaped(&check.what),
+            "</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>",
             escaped(&check.measured_shown()),
             escaped(&check.limit_shown()),
         );
         gauge(check, out);
-        out.push_str("</td><td>");
-        judgement(check.mark(), out);
         put!(out, "</td><td class=\"source\">{}</td></tr>\n", escaped(&check.source));
     }
     out.push_str("</tbody>\n</table>\n</div>\n");
