@@ -5,6 +5,7 @@ use super::{
     LogStatistics, NodeOperation,
     buffer::first_position,
     memory_world::{MemoryDisk, MemoryWorld},
+    segment::seal_segment,
     verify::{SegmentVerdict, verify_logs},
 };
 use crate::format::{
@@ -309,7 +310,7 @@ fn a_flipped_bit_never_yields_a_wrong_record_nor_hides_one_that_others_follow() 
             let damaged = disk.copy();
             let name = &names[random.below(names.len() as u64) as usize];
             let bit = random.below(damaged.length(name) as u64 * 8) as usize;
-            damaged.flip_bit(name, bit);
+            damaged.edit(name, |bytes| bytes[bit / 8] ^= 1 << (bit % 8));
             match recover(&damaged) {
                 Ok(read) => {
                     assert_eq!(read, entries[..read.len()], "seed {seed}, flip {flip}");
@@ -333,7 +334,7 @@ fn a_hole_with_acknowledged_log_behind_it_is_damage_and_not_the_end() {
     let (disk, model) = finished_log(3);
     let last = model.entries.borrow().last().expect("not empty").end;
     assert!(last.segment > 3, "the newest generation has a few segments: {last:?}");
-    disk.zero("E00.log", 4096, 4096);
+    disk.edit("E00.log", |bytes| bytes[4096..8192].fill(0));
     let error = recover(&disk).expect_err("a hole");
     assert!(matches!(error, LogError::Damaged { segment: 1, damage: Damage::Segment, .. }), "{error}");
 }
@@ -342,7 +343,8 @@ fn a_hole_with_acknowledged_log_behind_it_is_damage_and_not_the_end() {
 fn a_torn_partial_segment_is_read_from_its_shadow() {
     let (disk, model) = finished_log(3);
     let last = model.entries.borrow().last().expect("not empty").end;
-    disk.zero("E00.log", usize::from(last.segment) * 4096 + 512, 512);
+    let torn = usize::from(last.segment) * 4096 + 512;
+    disk.edit("E00.log", |bytes| bytes[torn..torn + 512].fill(0));
     assert_eq!(recover(&disk).expect("repaired"), *model.entries.borrow());
 }
 
@@ -373,6 +375,19 @@ fn the_newest_generation_is_found_after_a_crash_at_each_step_of_a_roll() {
     for generation in 1..=newest {
         assert!(disk.names().contains(&format!("E00{generation:08X}.log")), "{:?}", disk.names());
     }
+}
+
+#[test]
+fn a_segment_that_verifies_but_is_not_the_one_the_next_generation_was_started_on_is_damage() {
+    let (disk, _) = finished_log(3);
+    // As a lost write leaves it: an earlier, valid version of the segment.
+    disk.edit("E0000000002.log", |bytes| {
+        let segment = &mut bytes[3 * 4096..4 * 4096];
+        segment[2000..].fill(0);
+        seal_segment(segment, 2, 3, NEVER, 3);
+    });
+    let error = recover(&disk).expect_err("a lost write");
+    assert!(matches!(error, LogError::Damaged { damage: Damage::Accumulated, .. }), "{error}");
 }
 
 #[test]
@@ -461,7 +476,7 @@ fn verification_accepts_a_whole_log_and_points_at_damage() {
     assert_eq!(whole.records, model.entries.borrow().len() as u64);
     assert!(whole.count(SegmentVerdict::Shadow) >= 1);
 
-    disk.flip_bit("E0000000002.log", 2 * 4096 * 8 + 777);
+    disk.edit("E0000000002.log", |bytes| bytes[2 * 4096 + 97] ^= 2);
     let damaged = verify(&disk);
     assert_eq!(damaged.count(SegmentVerdict::Bad), 1);
     assert!(damaged.broken.is_some() && !damaged.is_clean());

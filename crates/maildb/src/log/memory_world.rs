@@ -2,7 +2,7 @@
 //! disk that loses power.
 //!
 //! What a power cut keeps: of every write not yet stable any subset of its 512-byte sectors; of the
-//! names changed since the last sync any prefix of the changes.
+//! changes of names since the last sync any subset that makes sense, in order.
 
 use super::handle::is_not_found;
 use std::{
@@ -194,9 +194,11 @@ impl NameChange {
     fn apply(&self, names: &mut BTreeMap<String, usize>) {
         match self {
             Self::Set(name, file) => drop(names.insert(name.clone(), *file)),
+            // After a power cut the name may be missing: a change before this one was lost.
             Self::Rename(from, to) => {
-                let file = names.remove(from).expect("renames are applied in order");
-                names.insert(to.clone(), file);
+                if let Some(file) = names.remove(from) {
+                    names.insert(to.clone(), file);
+                }
             }
             Self::Remove(name) => drop(names.remove(name)),
         }
@@ -222,10 +224,12 @@ impl MemoryDisk {
             }
             file.content = file.stable.clone();
         }
-        let changes = std::mem::take(&mut disk.changes);
-        let kept = random.below(changes.len() as u64 + 1) as usize;
         let mut names = std::mem::take(&mut disk.stable_names);
-        changes[..kept].iter().for_each(|change| change.apply(&mut names));
+        for change in std::mem::take(&mut disk.changes) {
+            if random.percent(percent) {
+                change.apply(&mut names);
+            }
+        }
         disk.names = names.clone();
         disk.stable_names = names;
     }
@@ -244,12 +248,11 @@ impl MemoryDisk {
         disk.files[disk.names[name]].content.len()
     }
 
-    pub(super) fn flip_bit(&self, name: &str, bit: usize) {
-        self.0.borrow_mut().content(name)[bit / 8] ^= 1 << (bit % 8);
-    }
-
-    pub(super) fn zero(&self, name: &str, from: usize, length: usize) {
-        self.0.borrow_mut().content(name)[from..from + length].fill(0);
+    /// Changes a file behind everybody's back.
+    pub(super) fn edit(&self, name: &str, change: impl FnOnce(&mut [u8])) {
+        let mut disk = self.0.borrow_mut();
+        let number = disk.names[name];
+        change(&mut disk.files[number].content);
     }
 
     pub(super) fn rename(&self, from: &str, to: &str) {
@@ -269,12 +272,6 @@ impl MemoryDisk {
             changes: disk.changes.clone(),
             writes_left: None,
         })))
-    }
-}
-
-impl DiskState {
-    fn content(&mut self, name: &str) -> &mut [u8] {
-        &mut self.files[self.names[name]].content
     }
 }
 
