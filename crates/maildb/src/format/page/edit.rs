@@ -187,7 +187,7 @@ impl<'a> PageMut<'a> {
         let mut start = old.start;
         if length > old.length {
             let room = self.view().contiguous_free_bytes();
-            let is_last = old.length > 0 && old.end() == self.view().used_end();
+            let is_last = old.end() == self.view().used_end();
             if is_last && length - old.length <= room {
                 // Grows where it lies.
             } else if length <= room {

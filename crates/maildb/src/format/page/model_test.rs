@@ -119,6 +119,8 @@ fn compare(bytes: &[u8], model: &Model) {
     let view = PageView::new(bytes);
     view.check_structure().expect("sound after every step");
     assert_eq!(view.node_count(), model.len());
+    let last_end = (0..view.tag_count()).map(|tag| view.tag(tag).end()).max();
+    assert_eq!(Some(view.used_end()), last_end, "nothing free is taken for used");
     let mut key = Vec::new();
     for (i, (model_key, (flags, data))) in model.iter().enumerate() {
         view.key_of(i, &mut key);
@@ -131,6 +133,37 @@ fn compare(bytes: &[u8], model: &Model) {
 
 fn page_size() -> impl Strategy<Value = PageSize> {
     prop::sample::select(PageSize::ALL.to_vec())
+}
+
+#[test]
+fn the_external_header_can_move_and_vanish() {
+    for size in PageSize::ALL {
+        let mut bytes = vec![0; size.bytes()];
+        let mut page = PageMut::format(&mut bytes, PageNumber(1), ObjectId(1), PageFlags::LEAF);
+        page.set_external_header(b"ab").unwrap();
+        page.insert_node(0, NodeFlags::NONE, b"key", b"data").unwrap();
+        for header in [&b"long enough to move behind the node"[..], b"", b"x", b""] {
+            page.set_external_header(header).unwrap();
+            page.view().check_structure().unwrap();
+            assert_eq!(page.view().external_header(), header);
+            assert_eq!((page.view().find(b"key"), page.view().node(0).data), (Ok(0), &b"data"[..]));
+        }
+        page.remove_nodes(0, 1);
+        assert_eq!(page.view().free_bytes(), size.bytes() - size.header_bytes() - TAG_BYTES);
+        page.view().check_structure().unwrap();
+    }
+}
+
+#[test]
+fn a_prefix_is_used_only_where_it_pays() {
+    let mut bytes = vec![0; PageSize::Kib4.bytes()];
+    let mut page = PageMut::format(&mut bytes, PageNumber(1), ObjectId(1), PageFlags::LEAF);
+    page.set_external_header(b"prefix").unwrap();
+    for (i, key) in [&b"pr-two"[..], b"pre-three", b"prefix", b"prefix-all"].into_iter().enumerate() {
+        page.insert_node(i, NodeFlags::NONE, key, b"").unwrap();
+    }
+    let prefixes: Vec<usize> = (0..4).map(|i| page.view().node(i).prefix_len).collect();
+    assert_eq!(prefixes, [0, 3, 6, 6]);
 }
 
 proptest! {

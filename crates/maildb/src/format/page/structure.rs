@@ -144,3 +144,72 @@ impl PageView<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{
+        page::{PageMut, field},
+        page_size::{ObjectId, PageNumber},
+    };
+
+    /// What is wrong with a page of nodes a, b, c after `damage`.
+    fn problem(flags: PageFlags, damage: impl FnOnce(&mut [u8])) -> Result<(), StructureError> {
+        let mut bytes = vec![0; 4096];
+        let mut page = PageMut::format(&mut bytes, PageNumber(1), ObjectId(1), flags);
+        for (i, key) in [b"a", b"b", b"c"].into_iter().enumerate() {
+            page.insert_node(i, NodeFlags::NONE, key, &7_u32.to_le_bytes()).unwrap();
+        }
+        if !flags.contains(PageFlags::LEAF) {
+            page.insert_node(3, NodeFlags::NONE, b"", &7_u32.to_le_bytes()).unwrap();
+        }
+        assert_eq!(page.view().check_structure(), Ok(()));
+        damage(&mut bytes);
+        PageView::new(&bytes).check_structure()
+    }
+
+    /// Overwrites tag `tag` with a length and a place.
+    fn put_tag(bytes: &mut [u8], tag: usize, length: u16, start: u16) {
+        let at = bytes.len() - TAG_BYTES * (tag + 1);
+        bytes[at..at + 2].copy_from_slice(&length.to_le_bytes());
+        bytes[at + 2..at + 4].copy_from_slice(&start.to_le_bytes());
+    }
+
+    #[test]
+    fn each_broken_invariant_is_named() {
+        use StructureError::*;
+        let leaf = |damage: fn(&mut [u8])| problem(PageFlags::LEAF, damage).unwrap_err();
+        let branch = |damage: fn(&mut [u8])| problem(PageFlags::PARENT_OF_LEAF, damage).unwrap_err();
+        // Nodes are seven bytes each: two of length, one of key, four of data.
+        assert_eq!(leaf(|b| b.fill(0)), TagCount { tags: 0 });
+        assert_eq!(leaf(|b| b[field::TAG_COUNT + 1] = 0x0F), TagCount { tags: 0xF04 });
+        assert!(matches!(leaf(|b| b[field::USED_END + 1] = 0xFF), UsedEndOutside { .. }));
+        assert_eq!(leaf(|b| put_tag(b, 3, 7, 15)), TagOutside { tag: 3 });
+        assert!(matches!(leaf(|b| put_tag(b, 3, 7, 13)), TagsOverlap { .. }));
+        assert!(matches!(leaf(|b| put_tag(b, 3, 6, 14)), FreeBytes { .. }));
+        assert!(matches!(leaf(|b| b[field::FREE_BYTES] ^= 1), FreeBytes { .. }));
+        assert_eq!(leaf(|b| b[40] = 6), NodeTooShort { node: 0 });
+        assert_eq!(leaf(|b| b[40 + 7] = 0), KeyOrder { node: 1 });
+        assert_eq!(leaf(|b| b[40 + 14 + 2] = b'b'), KeyOrder { node: 2 });
+        // One byte of an empty prefix, and no suffix.
+        let compress = |b: &mut [u8]| {
+            put_tag(b, 1, 7, 4 << 13);
+            b[42..44].fill(0);
+        };
+        assert_eq!(leaf(compress), PrefixTooLong { node: 0 });
+        assert_eq!(branch(|b| b[40] = 2), NotAPointer { node: 0 });
+        assert_eq!(branch(|b| b[40 + 3] = 0), NotAPointer { node: 0 });
+        assert_eq!(branch(|b| b[field::FLAGS] |= 2), KeyOrder { node: 3 });
+        let last_removed = problem(PageFlags::PARENT_OF_LEAF, |b| PageMut::new(b).remove_nodes(3, 1));
+        assert_eq!(last_removed, Err(LastKeyNotEmpty));
+        let emptied = problem(PageFlags::PARENT_OF_LEAF, |b| PageMut::new(b).remove_nodes(0, 4));
+        assert_eq!(emptied, Err(NoChildren));
+    }
+
+    #[test]
+    fn keys_may_repeat_only_where_the_tree_says_so() {
+        let repeat = |b: &mut [u8]| b[40 + 7 + 2] = b'a';
+        assert_eq!(problem(PageFlags::LEAF, repeat), Err(StructureError::KeyOrder { node: 1 }));
+        assert_eq!(problem(PageFlags::LEAF | PageFlags::NON_UNIQUE, repeat), Ok(()));
+    }
+}
