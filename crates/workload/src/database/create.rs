@@ -1,0 +1,122 @@
+//! Making the databases, and finding out what is in those that are there already.
+//!
+//! Records are inserted in key order (mailbox after mailbox, a thousand messages each), in batches
+//! with lazy commits, until the file has the wanted size. Order makes it sequential I/O and full
+//! pages, and resumable: whatever is there after a stop is a prefix, and its last key says where to
+//! go on. The databases of a group are filled side by side, the groups on their threads.
+
+use super::{
+    error::Error,
+    key_space::KeySpace,
+    mail_record::{MailKey, Version},
+    mail_table::MailDatabase,
+    turn::give_turn,
+};
+use maildb::{Durability, Session};
+use world::ByteCount;
+
+/// Messages a mailbox is made with: about 1 MiB of mail at the usual record size.
+pub const MESSAGES_PER_MAILBOX: i64 = 1024;
+/// Records between two commits.
+const BATCH_RECORDS: u32 = 64;
+/// A database this near to its wanted size is not filled further, in percent: growing goes in
+/// extents, and a run on it has grown it anyway.
+const NEAR_ENOUGH_PERCENT: u64 = 97;
+
+/// How the caller hears of progress and says stop.
+pub trait Watch {
+    /// Bytes done of bytes to do in this database.
+    fn progress(&self, done: ByteCount, total: ByteCount);
+    /// Whether to end at the next opportunity.
+    fn stopped(&self) -> bool;
+}
+
+/// What was done to one database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Created {
+    /// Records that were there.
+    pub found: u64,
+    /// Records that were inserted.
+    pub inserted: u64,
+    /// Whether it has its wanted size; not, if it was stopped.
+    pub complete: bool,
+}
+
+/// Brings one database to `wanted` bytes, and `keys` to what it holds.
+pub async fn create(
+    mail: &MailDatabase,
+    session: &mut Session,
+    keys: &mut KeySpace,
+    wanted: ByteCount,
+    watch: &impl Watch,
+) -> Result<Created, Error> {
+    let last = scan_existing(mail, keys, watch).await?;
+    let found = keys.existing();
+    if watch.stopped() {
+        return Ok(Created { found, inserted: 0, complete: false });
+    }
+    let mut next = last.map_or(MailKey { mailbox: 0, message: 0 }, following);
+    let near_enough = ByteCount(wanted.0 / 100 * NEAR_ENOUGH_PERCENT);
+    let wanted = if found > 0 { near_enough } else { wanted };
+    let mut inserted = 0;
+    while filled(mail) < wanted {
+        if watch.stopped() {
+            return Ok(Created { found, inserted, complete: false });
+        }
+        for _ in 0..BATCH_RECORDS {
+            mail.insert(session, next).await?;
+            keys.note(next, Version::FIRST);
+            next = following(next);
+            inserted += 1;
+        }
+        session.commit(Durability::Lazy).await?;
+        give_turn().await;
+        watch.progress(filled(mail), wanted);
+    }
+    Ok(Created { found, inserted, complete: true })
+}
+
+fn filled(mail: &MailDatabase) -> ByteCount {
+    mail.database.size()
+}
+
+fn following(key: MailKey) -> MailKey {
+    match key.message + 1 {
+        message if message < MESSAGES_PER_MAILBOX => MailKey { message, ..key },
+        _ => MailKey { mailbox: key.mailbox + 1, message: 0 },
+    }
+}
+
+/// Reads and checks every record; gives the key of the last.
+async fn scan_existing(
+    mail: &MailDatabase,
+    keys: &mut KeySpace,
+    watch: &impl Watch,
+) -> Result<Option<MailKey>, Error> {
+    let size = mail.database.size();
+    let record_bytes = mail.maker.record_bytes() as u64;
+    let mut last = None;
+    mail.scan(|records| {
+        for (key, version) in records {
+            keys.note(*key, *version);
+            last = Some(*key);
+        }
+        watch.progress(ByteCount((keys.existing() * record_bytes).min(size.0)), size);
+        !watch.stopped()
+    })
+    .await?;
+    Ok(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_go_from_mailbox_to_mailbox_without_gaps() {
+        let key = |mailbox, message| MailKey { mailbox, message };
+        assert_eq!(following(key(0, 0)), key(0, 1));
+        assert_eq!(following(key(0, 1023)), key(1, 0));
+        assert_eq!(following(key(4, 9000)), key(5, 0), "a mailbox that has grown is left as it is");
+    }
+}

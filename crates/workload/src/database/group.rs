@@ -1,0 +1,588 @@
+//! One storage group from opening to verification: the flow of a run, on one thread of one world.
+//!
+//! Everything it touches comes in: the world, directories, the plan. So the same flow runs on real
+//! storage on a thread, beside other groups on one thread, and in a simulated world.
+
+use super::{
+    create::{Created, Watch, create},
+    error::Error,
+    key_space::KeySpace,
+    mail_table::MailDatabase,
+    measure::{Sample, Sampler, sample_interval},
+    meter::{Meter, MeterReading, MeteredDirectory, Role},
+    operation::{Failure, FailureCounts, FailureKind, FailureLog, OperationMeter, OperationReading},
+    pacing::{Pacer, PacingState},
+    plan::{Load, RunPlan},
+    progress::{Live, Phase, Shared},
+    scan::{BackgroundScan, ScanTotals},
+    session::{GroupLoad, Store, run_session},
+    verify::{VerifiedFile, verify_group_logs, verify_one_database},
+};
+use maildb::{DatabaseLocation, Instance, InstanceConfig, Statistics};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
+use world::{ByteCount, Directory, JoinHandle, World};
+
+/// Share of the cache that must be in use before measuring begins, in percent (seed 002, test log:
+/// "Database Cache Size … lower bound: 241591900" of 256 MB).
+const CACHE_FULL_PERCENT: u64 = 90;
+/// Sessions that serve a held rate: more than storage can usefully have outstanding.
+const HELD_RATE_SESSIONS: u32 = 128;
+/// How often the load is looked at.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Where one group lies. Volumes are names that groups share when they share the volume.
+pub struct GroupStorage {
+    /// One for each database: its directory, file name and volume.
+    pub databases: Vec<(Rc<dyn Directory>, String, String)>,
+    /// Directory of the transaction log, and its volume.
+    pub log: (Rc<dyn Directory>, String),
+}
+
+/// One database of a group, before and after.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DatabaseOutcome {
+    /// File name.
+    pub name: String,
+    /// Volume it lies on.
+    pub volume: String,
+    /// Records found there and inserted to fill it.
+    pub created: Created,
+    /// Size when measuring began, in bytes.
+    pub bytes_before: u64,
+    /// Size after the run, in bytes.
+    pub bytes_after: u64,
+    /// Records after the run.
+    pub records: u64,
+    /// Whether it reached the size it may not grow beyond.
+    pub became_full: bool,
+}
+
+/// How filling the cache ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FillOutcome {
+    /// Time it took, in seconds.
+    pub seconds: f64,
+    /// Cache in use when measuring began, in bytes.
+    pub cache_bytes: u64,
+    /// Whether that was enough.
+    pub reached: bool,
+}
+
+/// Everything one group has to tell.
+#[derive(Clone, Debug)]
+pub struct GroupOutcome {
+    /// Which group, from 0.
+    pub group: u32,
+    /// Whether opening found a group that had not been shut down cleanly.
+    pub recovered: bool,
+    /// Its databases.
+    pub databases: Vec<DatabaseOutcome>,
+    /// Time the databases took to make, in seconds.
+    pub create_s: f64,
+    /// How filling the cache went.
+    pub fill: FillOutcome,
+    /// Seconds measured; 0 if the run ended before.
+    pub measured_s: f64,
+    /// Whether the user ended the run early.
+    pub interrupted: bool,
+    /// Device operations of the measured time.
+    pub meters: Vec<MeterReading>,
+    /// Operations of the measured time.
+    pub operations: OperationReading,
+    /// Samples of the measured time.
+    pub samples: Vec<Sample>,
+    /// Engine counters at the beginning and the end of the measured time.
+    pub statistics: (Statistics, Statistics),
+    /// How pacing stood at the end.
+    pub pacing: PacingState,
+    /// What the background scan did in the measured time.
+    pub scan: ScanTotals,
+    /// What went wrong, in words and by kind.
+    pub failures: (Vec<Failure>, FailureCounts),
+    /// What verification found; empty if the run ended before.
+    pub verified: Vec<VerifiedFile>,
+}
+
+/// One group of a run.
+pub struct Group {
+    world: World,
+    plan: Rc<RunPlan>,
+    number: u32,
+    shared: Shared,
+    storage: GroupStorage,
+    /// The meter of the log, then those of the volumes with databases.
+    meters: Vec<Rc<Meter>>,
+}
+
+/// The load of a group while it runs.
+struct Running {
+    load: Rc<GroupLoad>,
+    sessions: Vec<JoinHandle<()>>,
+    arrivals: JoinHandle<()>,
+    scan: Option<BackgroundScan>,
+    tally: Tally,
+}
+
+/// What the measured part leaves behind.
+#[derive(Default)]
+struct Tally {
+    fill: FillOutcome,
+    measured_s: f64,
+    bytes_before: Vec<u64>,
+    samples: Vec<Sample>,
+    meters: Vec<MeterReading>,
+    operations: OperationReading,
+    statistics: (Statistics, Statistics),
+    pacing: PacingState,
+    scan: ScanTotals,
+}
+
+impl Group {
+    /// Group `number` of a run by `plan`, on `storage`.
+    pub fn new(world: &World, plan: RunPlan, number: u32, shared: Shared, storage: GroupStorage) -> Self {
+        assert_eq!(storage.databases.len(), plan.databases_per_group as usize, "storage as planned");
+        let mut meters = vec![Meter::new(world, storage.log.1.clone(), Role::Log)];
+        for (_, _, volume) in &storage.databases {
+            let known = meters.iter().any(|meter| meter.role() == Role::Database && meter.volume() == volume);
+            if !known {
+                meters.push(Meter::new(world, volume.clone(), Role::Database));
+            }
+        }
+        Self { world: world.clone(), plan: Rc::new(plan), number, shared, storage, meters }
+    }
+
+    /// Creates, fills, measures and verifies. An error ends the other groups, too.
+    pub async fn run(self) -> Result<GroupOutcome, Error> {
+        let outcome = self.phases().await;
+        if outcome.is_err() {
+            self.shared.abort();
+        }
+        self.shared.board(self.number, |board| board.phase = Phase::Done);
+        outcome
+    }
+
+    async fn phases(&self) -> Result<GroupOutcome, Error> {
+        let began = self.world.now();
+        let instance = self.open().await?;
+        let recovered = !instance.recovery().clean;
+        if recovered {
+            self.say("a run that was cut short was recovered from its log");
+        }
+        let (stores, created) = self.create(&instance).await?;
+        let complete = created.iter().all(|created| created.complete);
+        let create_s = self.world.now().since(began).as_secs_f64();
+        self.shared.meet(&self.world, 1).await;
+
+        let mut running = self.start_load(&instance, stores);
+        if complete && !self.shared.ending() {
+            self.fill_cache(&instance, &mut running).await;
+            self.shared.meet(&self.world, 2).await;
+        }
+        if complete && !self.shared.ending() {
+            self.measure(&instance, &mut running).await;
+        }
+        let (load, tally) = self.stop_load(running).await;
+        if let Some(error) = load.failures.no_space() {
+            return Err(error.into());
+        }
+        let databases = self.database_outcomes(&load, &tally, &created);
+        let GroupLoad { stores, failures, .. } = load;
+        drop(stores);
+        if let Err(error) = instance.close().await {
+            failures.note_engine(&error);
+        }
+        if let Some(error) = failures.no_space() {
+            return Err(error.into());
+        }
+        let interrupted = self.shared.ending();
+        let verified = if interrupted { Vec::new() } else { self.verify(&failures).await };
+        Ok(GroupOutcome {
+            group: self.number,
+            recovered,
+            databases,
+            create_s,
+            fill: tally.fill,
+            measured_s: tally.measured_s,
+            interrupted,
+            meters: tally.meters,
+            operations: tally.operations,
+            samples: tally.samples,
+            statistics: tally.statistics,
+            pacing: tally.pacing,
+            scan: tally.scan,
+            failures: failures.reading(),
+            verified,
+        })
+    }
+
+    fn say(&self, text: impl Into<String>) {
+        let text: String = text.into();
+        let text = if self.plan.groups > 1 { format!("group {}: {text}", self.number + 1) } else { text };
+        self.shared.line(self.world.wall(), text);
+    }
+
+    fn base_name(&self) -> String {
+        format!("E{:02}", self.number)
+    }
+
+    async fn open(&self) -> Result<Instance, Error> {
+        let profile = &self.plan.profile;
+        let (start_flush_percent, stop_flush_percent) = profile.flush_thresholds_percent();
+        let config = InstanceConfig {
+            base_name: self.base_name(),
+            start_flush_percent,
+            stop_flush_percent,
+            checkpoint_depth: profile.checkpoint_depth(),
+            coalesce: profile.coalesce(),
+            log_buffer: profile.log_buffer(),
+            log_file: profile.log_file(),
+            lazy_commit_delay: profile.lazy_commit_delay(),
+            ..InstanceConfig::new(profile.page_size(), ByteCount(self.plan.cache_bytes_per_group))
+        };
+        let mut locations = Vec::new();
+        for (directory, file_name, volume) in &self.storage.databases {
+            let meter =
+                self.meters.iter().find(|meter| meter.role() == Role::Database && meter.volume() == volume);
+            let meter = meter.expect("every volume got its meter");
+            let directory: Rc<dyn Directory> = MeteredDirectory::new(Rc::clone(directory), meter);
+            locations.push(DatabaseLocation { directory, file_name: file_name.clone() });
+        }
+        let log: Rc<dyn Directory> = MeteredDirectory::new(Rc::clone(&self.storage.log.0), &self.meters[0]);
+        Ok(Instance::open(&self.world, log, locations, config).await?)
+    }
+
+    /// Fills all databases side by side.
+    async fn create(&self, instance: &Instance) -> Result<(Vec<Store>, Vec<Created>), Error> {
+        let done: Rc<RefCell<Vec<(u64, u64)>>> =
+            Rc::new(RefCell::new(vec![(0, self.plan.database_bytes); self.storage.databases.len()]));
+        let tasks: Vec<_> = instance
+            .databases()
+            .into_iter()
+            .enumerate()
+            .map(|(index, database)| {
+                let watch = CreateWatch {
+                    group: self.number,
+                    index,
+                    done: Rc::clone(&done),
+                    shared: self.shared.clone(),
+                };
+                let mut session = instance.session();
+                let plan = Rc::clone(&self.plan);
+                // Databases of a run differ in content.
+                let seed = plan.seed ^ (u64::from(self.number) << 32 | index as u64) << 8;
+                self.world.spawn("create", async move {
+                    let record_bytes = plan.profile.record_bytes();
+                    let mail = MailDatabase::attach(database, &mut session, seed, record_bytes).await?;
+                    let mut keys = KeySpace::default();
+                    let wanted = ByteCount(plan.database_bytes);
+                    let created = create(&mail, &mut session, &mut keys, wanted, &watch).await?;
+                    let size_max = ByteCount(plan.database_bytes_max.max(mail.database.size().0));
+                    let store = Store { mail, keys: RefCell::new(keys), size_max, is_full: Cell::new(false) };
+                    Ok::<_, Error>((store, created))
+                })
+            })
+            .collect();
+        let mut stores = Vec::new();
+        let mut created = Vec::new();
+        let mut failed = None;
+        for task in tasks {
+            match task.await {
+                Ok((store, made)) => {
+                    stores.push(store);
+                    created.push(made);
+                }
+                Err(error) => {
+                    self.shared.abort();
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        instance.checkpoint().await?;
+        for (store, made) in stores.iter().zip(&created) {
+            let (name, size) = (store.mail.database.name(), store.mail.database.size());
+            self.say(match (made.found, made.inserted) {
+                (found, 0) => format!("{name}: attached, {size}, {found} records read and checked"),
+                (0, inserted) => format!("{name}: created, {size}, {inserted} records"),
+                (found, inserted) => {
+                    format!("{name}: {found} records found and checked, {inserted} added, {size}")
+                }
+            });
+        }
+        Ok((stores, created))
+    }
+
+    fn start_load(&self, instance: &Instance, stores: Vec<Store>) -> Running {
+        let (profile, world) = (&self.plan.profile, &self.world);
+        let (pacer, sessions) = match self.plan.load {
+            Load::Threads { per_group } => (Pacer::closed(world), per_group),
+            Load::Mailboxes { .. } => {
+                let target = self.plan.load.target_iops().expect("mailboxes have a rate");
+                let random = world.random(&format!("arrivals of group {}", self.number));
+                (Pacer::held(world, target / f64::from(self.plan.groups), random), HELD_RATE_SESSIONS)
+            }
+        };
+        let scan = profile.scan().map(|(rate, batch)| {
+            let targets = stores.iter().zip(&self.storage.databases).map(|(store, (_, _, volume))| {
+                let on = |meter: &&Rc<Meter>| meter.role() == Role::Database && meter.volume() == volume;
+                let meter = self.meters.iter().find(on).expect("every volume got its meter");
+                (store.mail.database.clone(), Rc::clone(meter))
+            });
+            BackgroundScan::start(world, targets.collect(), rate, batch, profile.page_size())
+        });
+        let load = Rc::new(GroupLoad {
+            world: world.clone(),
+            stores,
+            pacer: Rc::clone(&pacer),
+            mix: profile.mix(),
+            lazy_commit_percent: profile.lazy_commit_percent(),
+            operations_per_transaction: profile.operations_per_transaction(),
+            meter: OperationMeter::default(),
+            failures: FailureLog::default(),
+        });
+        let sessions = (0..sessions)
+            .map(|number| {
+                let random = world.random(&format!("session {number} of group {}", self.number));
+                world.spawn("session", run_session(Rc::clone(&load), instance.session(), random))
+            })
+            .collect();
+        let arrivals = world.spawn("arrivals", async move { pacer.run_arrivals().await });
+        Running { load, sessions, arrivals, scan, tally: Tally::default() }
+    }
+
+    /// Runs the load unmeasured until the cache is nearly full, or for as long as the plan allows.
+    async fn fill_cache(&self, instance: &Instance, running: &mut Running) {
+        let began = self.world.now();
+        let page_bytes = self.plan.profile.page_size().bytes() as u64;
+        let longest = Duration::from_secs(self.plan.fill_s_max);
+        let mut sampler = self.sampler(instance);
+        loop {
+            let statistics = instance.statistics();
+            let room = statistics.cache_pages_max.min(statistics.database_pages).max(1);
+            let reached = statistics.cache_pages * 100 >= room * CACHE_FULL_PERCENT;
+            let took = self.world.now().since(began);
+            let cache_bytes = statistics.cache_pages * page_bytes;
+            running.tally.fill = FillOutcome { seconds: took.as_secs_f64(), cache_bytes, reached };
+            let share = statistics.cache_pages as f64 * 100.0 / (room * CACHE_FULL_PERCENT) as f64;
+            self.shared.board(self.number, |board| {
+                board.phase = Phase::Fill;
+                board.fraction = share.min(1.0);
+                board.bytes = None;
+            });
+            if reached || took >= longest || self.ended(running) {
+                break;
+            }
+            self.world.sleep(TICK.min(longest - took)).await;
+            let sample = self.tick(instance, running, &mut sampler);
+            self.observe(running, &sample);
+        }
+        let FillOutcome { seconds, cache_bytes, reached } = running.tally.fill;
+        let (full, cache) = (if reached { "full" } else { "not yet full" }, ByteCount(cache_bytes));
+        self.say(format!("the cache is {full}: {cache} in {seconds:.0} s"));
+    }
+
+    fn sampler(&self, instance: &Instance) -> Sampler {
+        Sampler::new(self.meters.clone(), self.world.now(), instance.statistics())
+    }
+
+    fn ended(&self, running: &Running) -> bool {
+        self.shared.ending() || running.load.pacer.is_stopped()
+    }
+
+    fn tick(&self, instance: &Instance, running: &Running, sampler: &mut Sampler) -> Sample {
+        sampler.tick(self.world.now(), instance.statistics(), &running.load.meter, &running.load.pacer)
+    }
+
+    /// Steers the pace by what was measured, tells the board, and looks whether databases are full.
+    fn observe(&self, running: &Running, sample: &Sample) {
+        let (mut database, mut log) =
+            (super::meter::IoTallies::default(), super::meter::IoTallies::default());
+        for (meter, tallies) in self.meters.iter().zip(&sample.volumes) {
+            match meter.role() {
+                Role::Database => database.merge(tallies),
+                Role::Log => log.merge(tallies),
+            }
+        }
+        let io = database.read.count + database.write.count;
+        running.load.pacer.observe(io, sample.operations.count);
+        let span_s = sample.span_s.max(1e-9);
+        let live = Live {
+            database_iops: io as f64 / span_s,
+            database_read_ms: database.read.average_ms(),
+            database_write_ms: database.write.average_ms(),
+            log_write_ms: log.write.average_ms(),
+            operations_per_second: sample.operations.count as f64 / span_s,
+            backlog: sample.backlog,
+        };
+        self.shared.board(self.number, |board| board.live = Some(live));
+        for store in running.load.stores.iter().filter(|store| store.became_full()) {
+            let (name, size) = (store.mail.database.name(), store.mail.database.size());
+            self.say(format!(
+                "{name} has grown to {size}: from now on it is inserted into and deleted from equally"
+            ));
+        }
+    }
+
+    async fn measure(&self, instance: &Instance, running: &mut Running) {
+        self.say("measuring begins");
+        for meter in &self.meters {
+            meter.restart();
+        }
+        running.load.meter.restart();
+        running.load.pacer.restart();
+        if let Some(scan) = &running.scan {
+            scan.restart();
+        }
+        let sizes = running.load.stores.iter().map(|store| store.mail.database.size().0);
+        running.tally.bytes_before = sizes.collect();
+        let mut sampler = self.sampler(instance);
+        running.tally.statistics.0 = instance.statistics();
+        let (began, duration) = (self.world.now(), self.plan.duration());
+        let keep_every = sample_interval(duration);
+        let mut pending: Option<Sample> = None;
+        let mut ticks = 0;
+        loop {
+            ticks += 1;
+            self.world.sleep_until(began + (TICK * ticks).min(duration)).await;
+            let sample = self.tick(instance, running, &mut sampler);
+            self.observe(running, &sample);
+            let measured = self.world.now().since(began);
+            let at_end = measured >= duration || self.ended(running);
+            let kept = match pending.take() {
+                Some(earlier) => earlier.followed_by(&sample),
+                None => sample,
+            };
+            if at_end || u64::from(ticks).is_multiple_of(keep_every.as_secs()) {
+                running.tally.samples.push(kept);
+            } else {
+                pending = Some(kept);
+            }
+            let fraction = measured.as_secs_f64() / duration.as_secs_f64();
+            self.shared.board(self.number, |board| {
+                board.phase = Phase::Measure;
+                board.fraction = fraction.min(1.0);
+            });
+            if at_end {
+                running.tally.measured_s = measured.as_secs_f64();
+                break;
+            }
+        }
+        running.tally.statistics.1 = instance.statistics();
+        running.tally.meters = self.meters.iter().map(|meter| meter.reading()).collect();
+        running.tally.operations = running.load.meter.reading();
+        running.tally.pacing = running.load.pacer.state();
+        running.tally.scan = running.scan.as_ref().map(BackgroundScan::totals).unwrap_or_default();
+        self.say(format!("measuring ends after {:.0} s", running.tally.measured_s));
+    }
+
+    /// Ends sessions, arrivals and scan; what they have begun is completed.
+    async fn stop_load(&self, running: Running) -> (GroupLoad, Tally) {
+        running.load.pacer.stop();
+        if let Some(scan) = &running.scan {
+            scan.stop();
+        }
+        let Running { load, sessions, arrivals, scan, tally } = running;
+        for session in sessions {
+            session.await;
+        }
+        arrivals.await;
+        if let Some(scan) = scan {
+            for damage in scan.join().await {
+                load.failures.note(damage);
+            }
+        }
+        let load = Rc::into_inner(load).expect("every session has ended");
+        (load, tally)
+    }
+
+    fn database_outcomes(
+        &self,
+        load: &GroupLoad,
+        tally: &Tally,
+        created: &[Created],
+    ) -> Vec<DatabaseOutcome> {
+        let databases = load.stores.iter().zip(&self.storage.databases).zip(created).enumerate();
+        databases
+            .map(|(index, ((store, (_, name, volume)), created))| {
+                let bytes_after = store.mail.database.size().0;
+                DatabaseOutcome {
+                    name: name.clone(),
+                    volume: volume.clone(),
+                    created: *created,
+                    bytes_before: tally.bytes_before.get(index).copied().unwrap_or(bytes_after),
+                    bytes_after,
+                    records: store.keys.borrow().existing(),
+                    became_full: store.is_full.get(),
+                }
+            })
+            .collect()
+    }
+
+    /// Checks every file, databases first. Storage that cannot be read is a failure of the run, not
+    /// the end of it.
+    async fn verify(&self, failures: &FailureLog) -> Vec<VerifiedFile> {
+        let total: u64 = self.storage.databases.len() as u64 + 1;
+        let mut verified = Vec::new();
+        for index in 0..total as usize {
+            let (shared, number) = (self.shared.clone(), self.number);
+            let mut on_progress = move |done: ByteCount, all: ByteCount| {
+                let within = done.0 as f64 / all.0.max(1) as f64;
+                shared.board(number, |board| {
+                    board.phase = Phase::Verify;
+                    board.fraction = (index as f64 + within) / total as f64;
+                    board.bytes = Some((done.0, all.0));
+                    board.live = None;
+                });
+            };
+            let outcome = match self.storage.databases.get(index) {
+                Some((directory, name, _)) => {
+                    verify_one_database(&self.world, directory, name, &mut on_progress).await
+                }
+                None => {
+                    let (directory, _) = &self.storage.log;
+                    verify_group_logs(&self.world, directory, &self.base_name(), &mut on_progress).await
+                }
+            };
+            match outcome {
+                Ok(file) => {
+                    file.failures().for_each(|failure| failures.note(failure));
+                    let (size, damaged) = (ByteCount(file.bytes), file.damaged.len());
+                    self.say(format!("{}: {size} verified, {damaged} damaged", file.name));
+                    verified.push(file);
+                }
+                Err(error) => failures.note(Failure { kind: FailureKind::Io, text: error.to_string() }),
+            }
+        }
+        verified
+    }
+}
+
+struct CreateWatch {
+    group: u32,
+    index: usize,
+    done: Rc<RefCell<Vec<(u64, u64)>>>,
+    shared: Shared,
+}
+
+impl Watch for CreateWatch {
+    fn progress(&self, done: ByteCount, total: ByteCount) {
+        let mut all = self.done.borrow_mut();
+        all[self.index] = (done.0.min(total.0), total.0);
+        let sum = all.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        self.shared.board(self.group, |board| {
+            board.phase = Phase::Create;
+            board.fraction = sum.0 as f64 / sum.1.max(1) as f64;
+            board.bytes = Some(sum);
+        });
+    }
+
+    fn stopped(&self) -> bool {
+        self.shared.ending()
+    }
+}

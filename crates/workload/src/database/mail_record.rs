@@ -1,0 +1,197 @@
+//! What a mail record holds, and how it is told from any other.
+//!
+//! A record's content follows from the database's seed, its key and its version. So no two records
+//! are alike and none can be compressed (storage that removes duplicates or compresses gains
+//! nothing), nothing has to be remembered to check a record read back, and a record that is another
+//! one, an older one, or half of each, is found out.
+
+use std::{fmt, num::NonZeroU8};
+use thiserror::Error;
+use world::Random;
+
+/// Names a record: the primary key of the mail table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MailKey {
+    /// Counts from 0.
+    pub mailbox: i32,
+    /// Counts from 0 in each mailbox.
+    pub message: i64,
+}
+
+impl fmt::Display for MailKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "message {} of mailbox {}", self.message, self.mailbox)
+    }
+}
+
+/// How often a record was changed: 1 when inserted, counting to 255 and round to 1 again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Version(NonZeroU8);
+
+impl Version {
+    /// What a record is inserted in.
+    pub const FIRST: Self = Self(NonZeroU8::MIN);
+
+    /// The version `byte` stands for; 0 stands for none.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        NonZeroU8::new(byte).map(Self)
+    }
+
+    /// The byte that stands for it, never 0.
+    pub fn get(self) -> u8 {
+        self.0.get()
+    }
+
+    /// The version after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.checked_add(1).unwrap_or(NonZeroU8::MIN))
+    }
+}
+
+/// All columns of one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MailRecord {
+    /// Primary key.
+    pub key: MailKey,
+    /// Made-up time of arrival, in 100 ns since 1601 as mail systems count.
+    pub received: i64,
+    /// Holds the version.
+    pub flags: i32,
+    /// A line of text.
+    pub subject: String,
+    /// The rest of the record's bytes.
+    pub body: Vec<u8>,
+}
+
+/// Bytes of the columns of fixed size: mailbox, message, received, flags.
+const FIXED_BYTES: usize = 4 + 8 + 8 + 4;
+
+/// 1 January 2026 in units of 100 ns since 1601; messages arrive one a second from then on.
+const FIRST_RECEIVED: i64 = 134_116_992_000_000_000;
+
+/// A record that is not what was written.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ContentError {
+    /// No such record, though its transaction was committed.
+    #[error("{0} is gone: it was committed and never deleted")]
+    Gone(MailKey),
+    /// There is a record where none was ever committed or it was deleted.
+    #[error("{0} is there although it was deleted or never written")]
+    Unexpected(MailKey),
+    /// A record of an earlier (or no) version.
+    #[error("{key} is in version {found}, not {expected}: a later write was lost")]
+    WrongVersion {
+        /// Which record.
+        key: MailKey,
+        /// What was read.
+        found: i32,
+        /// What was committed last.
+        expected: u8,
+    },
+    /// The bytes are not those of this record in this version.
+    #[error("{0} does not hold what was written to it")]
+    Garbled(MailKey),
+}
+
+/// Makes and checks the records of one database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordMaker {
+    seed: u64,
+    record_bytes: usize,
+}
+
+impl RecordMaker {
+    /// Records of about `record_bytes` each (all columns together), told apart by `seed`.
+    pub fn new(seed: u64, record_bytes: usize) -> Self {
+        assert!(record_bytes >= 256, "a record has room for its fixed columns and subject");
+        Self { seed, record_bytes }
+    }
+
+    /// Bytes of each record, all columns together.
+    pub fn record_bytes(&self) -> usize {
+        self.record_bytes
+    }
+
+    /// The content of `key` in `version`.
+    pub fn make(&self, key: MailKey, version: Version) -> MailRecord {
+        let mut content = self.stream(key, version);
+        let subject = format!("{} {:016x}", key, content.next_u64());
+        let mut body = vec![0; self.record_bytes - FIXED_BYTES - subject.len()];
+        content.fill(&mut body);
+        let received = FIRST_RECEIVED + key.message * 10_000_000;
+        MailRecord { key, received, flags: i32::from(version.get()), subject, body }
+    }
+
+    /// Checks that `record` is what was written to `key`, in `expected` or, where nobody knows, in
+    /// whichever version it says. Gives the version it is in.
+    pub fn check(
+        &self,
+        key: MailKey,
+        expected: Option<Version>,
+        record: &MailRecord,
+    ) -> Result<Version, ContentError> {
+        let found = u8::try_from(record.flags).ok().and_then(Version::from_byte);
+        let Some(found) = found else { return Err(ContentError::Garbled(key)) };
+        if *record != self.make(key, found) {
+            return Err(ContentError::Garbled(key));
+        }
+        match expected {
+            Some(expected) if expected != found => {
+                Err(ContentError::WrongVersion { key, found: record.flags, expected: expected.get() })
+            }
+            _ => Ok(found),
+        }
+    }
+
+    fn stream(&self, key: MailKey, version: Version) -> Random {
+        // Odd multipliers spread neighbouring keys over the seed's bits; the generator's own seeding
+        // (SplitMix64) does the rest.
+        let place = (key.mailbox as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ (key.message as u64).wrapping_mul(0xd6e8_feb8_6659_fd93)
+            ^ u64::from(version.get()).wrapping_mul(0xa076_1d64_78bd_642f);
+        Random::new(self.seed ^ place, "mail content")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: MailKey = MailKey { mailbox: 3, message: 14 };
+
+    #[test]
+    fn a_record_has_the_size_asked_for_and_is_unlike_its_neighbours() {
+        let maker = RecordMaker::new(7, 1000);
+        let record = maker.make(KEY, Version::FIRST);
+        assert_eq!(FIXED_BYTES + record.subject.len() + record.body.len(), 1000);
+        let neighbour = maker.make(MailKey { message: 15, ..KEY }, Version::FIRST);
+        let equal = record.body.iter().zip(&neighbour.body).filter(|(a, b)| a == b).count();
+        assert!(equal < 20, "{equal} of 900 bytes agree; chance would be 4");
+    }
+
+    #[test]
+    fn stale_foreign_and_damaged_records_are_told_from_the_right_one() {
+        let maker = RecordMaker::new(7, 1000);
+        let second = Version::FIRST.next();
+        let old = maker.make(KEY, Version::FIRST);
+        let new = maker.make(KEY, second);
+        assert_eq!(maker.check(KEY, Some(second), &new), Ok(second));
+        assert_eq!(maker.check(KEY, None, &old), Ok(Version::FIRST));
+        assert_eq!(
+            maker.check(KEY, Some(second), &old),
+            Err(ContentError::WrongVersion { key: KEY, found: 1, expected: 2 })
+        );
+        let torn = MailRecord { body: old.body.clone(), ..new.clone() };
+        assert_eq!(maker.check(KEY, Some(second), &torn), Err(ContentError::Garbled(KEY)));
+        let foreign = RecordMaker::new(8, 1000).make(KEY, second);
+        assert_eq!(maker.check(KEY, Some(second), &foreign), Err(ContentError::Garbled(KEY)));
+    }
+
+    #[test]
+    fn versions_go_round_without_touching_zero() {
+        let last = Version::from_byte(255).unwrap();
+        assert_eq!(last.next(), Version::FIRST);
+        assert_eq!(Version::from_byte(0), None);
+    }
+}

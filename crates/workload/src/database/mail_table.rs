@@ -1,0 +1,255 @@
+//! One mail database: the table under test, and a label that says for which test it was made.
+
+use super::{
+    error::Error,
+    mail_record::{ContentError, MailKey, MailRecord, RecordMaker, Version},
+    turn::give_turn,
+};
+use maildb::{
+    ColumnDefinition, ColumnId, ColumnType, Database, Session, Table, TableDefinition, Value,
+    format::record::CodePage,
+};
+use std::collections::BTreeMap;
+
+/// The table the test works on.
+const MAIL_TABLE: &str = "Mail";
+/// The table with the one record that labels the database.
+const LABEL_TABLE: &str = "Spindle";
+
+const MAILBOX_ID: ColumnId = ColumnId(1);
+const MESSAGE_ID: ColumnId = ColumnId(2);
+const RECEIVED: ColumnId = ColumnId(3);
+const FLAGS: ColumnId = ColumnId(4);
+const SUBJECT: ColumnId = ColumnId(128);
+const BODY: ColumnId = ColumnId(256);
+
+const LABEL_ID: ColumnId = ColumnId(1);
+const LABEL_TEXT: ColumnId = ColumnId(128);
+/// Key of the only record of the label table.
+const LABEL_KEY: [Value; 1] = [Value::I32(1)];
+
+/// A mail database, open.
+pub struct MailDatabase {
+    /// The database behind it.
+    pub database: Database,
+    table: Table,
+    /// Makes and checks its records.
+    pub maker: RecordMaker,
+}
+
+/// A record read back: the version it is in, or what is wrong with it.
+pub type Checked = Result<Version, ContentError>;
+
+impl MailDatabase {
+    /// Takes `database` as it is if it was made for records of `record_bytes`, or makes its tables
+    /// if it has none. Its content follows from the seed it was made with, `seed` if it is new.
+    pub async fn attach(
+        database: Database,
+        session: &mut Session,
+        seed: u64,
+        record_bytes: usize,
+    ) -> Result<Self, Error> {
+        let label = match database.table(LABEL_TABLE) {
+            Some(table) => read_label(&database, session, &table).await?,
+            None => None,
+        };
+        let seed = match label {
+            Some(label) if label.record_bytes == record_bytes => label.seed,
+            Some(label) => {
+                return Err(Error::Mismatch {
+                    database: database.name(),
+                    problem: format!(
+                        "made for records of {} bytes, not {record_bytes}; use --set record_bytes={0} or another folder",
+                        label.record_bytes
+                    ),
+                });
+            }
+            None => seed,
+        };
+        let table = match database.table(MAIL_TABLE) {
+            Some(table) => table,
+            None => database.create_table(mail_definition()).await?,
+        };
+        if label.is_none() {
+            write_label(&database, session, Label { seed, record_bytes }).await?;
+        }
+        Ok(Self { database, table, maker: RecordMaker::new(seed, record_bytes) })
+    }
+
+    /// Inserts `key` in its first version.
+    pub async fn insert(&self, session: &mut Session, key: MailKey) -> maildb::Result<()> {
+        session.insert(&self.table, &to_values(self.maker.make(key, Version::FIRST))).await
+    }
+
+    /// Changes `key` to `version`.
+    pub async fn replace(&self, session: &mut Session, key: MailKey, version: Version) -> maildb::Result<()> {
+        session.replace(&self.table, &key_values(key), &to_values(self.maker.make(key, version))).await
+    }
+
+    /// Deletes `key`.
+    pub async fn delete(&self, session: &mut Session, key: MailKey) -> maildb::Result<()> {
+        session.delete(&self.table, &key_values(key)).await
+    }
+
+    /// Reads `key` and checks that it is what was written, in version `expected`.
+    pub async fn read(&self, session: &Session, key: MailKey, expected: Version) -> maildb::Result<Checked> {
+        Ok(match session.read(&self.table, &key_values(key)).await? {
+            None => Err(ContentError::Gone(key)),
+            Some(values) => match from_values(values) {
+                None => Err(ContentError::Garbled(key)),
+                Some(record) => self.maker.check(key, Some(expected), &record),
+            },
+        })
+    }
+
+    /// Reads every record in key order and checks that it is one that was written; tells `on_records`
+    /// of a few at a time, until it says no.
+    pub async fn scan(&self, mut on_records: impl FnMut(&[(MailKey, Version)]) -> bool) -> Result<(), Error> {
+        let wrong = |error| Error::Content { database: self.database.name(), error };
+        let mut cursor = self.database.cursor(&self.table, &[])?;
+        let mut last = None;
+        loop {
+            let mut found = Vec::new();
+            for values in cursor.next_rows().await? {
+                let near = last.unwrap_or(MailKey { mailbox: 0, message: 0 });
+                let record = from_values(values).ok_or_else(|| wrong(ContentError::Garbled(near)))?;
+                let version = self.maker.check(record.key, None, &record).map_err(wrong)?;
+                if last >= Some(record.key) {
+                    return Err(wrong(ContentError::Unexpected(record.key)));
+                }
+                last = Some(record.key);
+                found.push((record.key, version));
+            }
+            if found.is_empty() || !on_records(&found) {
+                return Ok(());
+            }
+            give_turn().await;
+        }
+    }
+}
+
+fn column(id: ColumnId, name: &str, kind: ColumnType) -> ColumnDefinition {
+    ColumnDefinition { id, name: name.to_owned(), kind, code_page: CodePage::Western }
+}
+
+fn mail_definition() -> TableDefinition {
+    TableDefinition {
+        name: MAIL_TABLE.to_owned(),
+        columns: vec![
+            column(MAILBOX_ID, "MailboxId", ColumnType::I32),
+            column(MESSAGE_ID, "MessageId", ColumnType::Currency),
+            column(RECEIVED, "Received", ColumnType::Currency),
+            column(FLAGS, "Flags", ColumnType::I32),
+            column(SUBJECT, "Subject", ColumnType::Text),
+            column(BODY, "Body", ColumnType::LongBinary),
+        ],
+        primary_key: vec![MAILBOX_ID, MESSAGE_ID],
+    }
+}
+
+fn key_values(key: MailKey) -> [Value; 2] {
+    [Value::I32(key.mailbox), Value::I64(key.message)]
+}
+
+fn to_values(record: MailRecord) -> Vec<(ColumnId, Value)> {
+    vec![
+        (MAILBOX_ID, Value::I32(record.key.mailbox)),
+        (MESSAGE_ID, Value::I64(record.key.message)),
+        (RECEIVED, Value::I64(record.received)),
+        (FLAGS, Value::I32(record.flags)),
+        (SUBJECT, Value::Text(record.subject)),
+        (BODY, Value::LongBinary(record.body)),
+    ]
+}
+
+/// None if a column is missing or of another type.
+fn from_values(values: Vec<(ColumnId, Value)>) -> Option<MailRecord> {
+    let mut values: BTreeMap<ColumnId, Value> = values.into_iter().collect();
+    let mut take = |id| values.remove(&id);
+    let (Value::I32(mailbox), Value::I64(message)) = (take(MAILBOX_ID)?, take(MESSAGE_ID)?) else {
+        return None;
+    };
+    let (Value::I64(received), Value::I32(flags)) = (take(RECEIVED)?, take(FLAGS)?) else { return None };
+    let (Value::Text(subject), Value::LongBinary(body)) = (take(SUBJECT)?, take(BODY)?) else { return None };
+    Some(MailRecord { key: MailKey { mailbox, message }, received, flags, subject, body })
+}
+
+/// What a database says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Label {
+    seed: u64,
+    record_bytes: usize,
+}
+
+impl Label {
+    /// First word of every label; a change of what records hold changes the number.
+    const FORM: &str = "spindle-mail-1";
+
+    fn to_text(self) -> String {
+        format!("{} {} {}", Self::FORM, self.seed, self.record_bytes)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        (words.next()? == Self::FORM).then_some(())?;
+        let label = Self { seed: words.next()?.parse().ok()?, record_bytes: words.next()?.parse().ok()? };
+        words.next().is_none().then_some(label)
+    }
+}
+
+async fn read_label(
+    database: &Database,
+    session: &mut Session,
+    table: &Table,
+) -> Result<Option<Label>, Error> {
+    let Some(values) = session.read(table, &LABEL_KEY).await? else { return Ok(None) };
+    let text = values.into_iter().find_map(|(id, value)| match value {
+        Value::Text(text) if id == LABEL_TEXT => Some(text),
+        _ => None,
+    });
+    match text.as_deref().and_then(Label::parse) {
+        Some(label) => Ok(Some(label)),
+        None => Err(Error::Mismatch {
+            database: database.name(),
+            problem: "its label was not written by this version of Spindle; use another folder".to_owned(),
+        }),
+    }
+}
+
+async fn write_label(database: &Database, session: &mut Session, label: Label) -> Result<(), Error> {
+    let table = match database.table(LABEL_TABLE) {
+        Some(table) => table,
+        None => {
+            let columns =
+                vec![column(LABEL_ID, "Id", ColumnType::I32), column(LABEL_TEXT, "Text", ColumnType::Text)];
+            let name = LABEL_TABLE.to_owned();
+            database.create_table(TableDefinition { name, columns, primary_key: vec![LABEL_ID] }).await?
+        }
+    };
+    let [id] = LABEL_KEY;
+    session.insert(&table, &[(LABEL_ID, id), (LABEL_TEXT, Value::Text(label.to_text()))]).await?;
+    session.commit(maildb::Durability::Stable).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_go_to_columns_and_back_unchanged() {
+        let record = RecordMaker::new(1, 1000).make(MailKey { mailbox: 5, message: 6 }, Version::FIRST);
+        assert_eq!(from_values(to_values(record.clone())), Some(record.clone()));
+        let mut short = to_values(record);
+        short.pop();
+        assert_eq!(from_values(short), None);
+    }
+
+    #[test]
+    fn labels_are_read_as_written_and_others_refused() {
+        let label = Label { seed: u64::MAX, record_bytes: 1000 };
+        assert_eq!(Label::parse(&label.to_text()), Some(label));
+        assert_eq!(Label::parse("spindle-mail-2 1 1000"), None);
+        assert_eq!(Label::parse(""), None);
+    }
+}

@@ -1,0 +1,181 @@
+//! Samples: what happened between two ticks, and the windows maxima are judged on.
+//!
+//! At every tick the sampler takes the running tallies of all meters and the difference of the
+//! engine's counters. Latencies are kept as sums and counts, so samples of all groups add up, and
+//! folding them into windows is exact.
+
+use super::{
+    meter::{IoTallies, IoTally, Meter},
+    operation::OperationMeter,
+    pacing::Pacer,
+};
+use maildb::Statistics;
+use serde::{Deserialize, Serialize};
+use std::{rc::Rc, time::Duration};
+use world::Moment;
+
+/// Shorter runs are sampled every second, for the sake of their charts.
+const FINE_RUN_MAX: Duration = Duration::from_secs(30 * 60);
+
+/// Ticks come this often in a run of `duration`: each window holds a whole number of them.
+pub fn sample_interval(duration: Duration) -> Duration {
+    if duration <= FINE_RUN_MAX { Duration::from_secs(1) } else { super::plan::WINDOW }
+}
+
+/// What one group, or all of them, did between two ticks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// End of the sample, in seconds since measuring began.
+    pub at_s: f64,
+    /// Its length, in seconds.
+    pub span_s: f64,
+    /// Device operations of each metered volume, in the order of the results' volumes.
+    pub volumes: Vec<IoTallies>,
+    /// Operations of the sessions; their bytes are not counted.
+    pub operations: IoTally,
+    /// Page faults that found no free cache page.
+    pub page_fault_stalls: u64,
+    /// Log appends that found no room in the log buffer.
+    pub log_record_stalls: u64,
+    /// Dirty pages at the end.
+    pub dirty_pages: u64,
+    /// Operations that have arrived and not begun, at the end.
+    pub backlog: u64,
+}
+
+impl Sample {
+    /// Adds what another group did in the same span.
+    pub fn merge(&mut self, other: &Self) {
+        assert_eq!(self.volumes.len(), other.volumes.len(), "samples of one run have the same volumes");
+        for (mine, theirs) in self.volumes.iter_mut().zip(&other.volumes) {
+            mine.merge(theirs);
+        }
+        self.at_s = self.at_s.max(other.at_s);
+        self.span_s = self.span_s.max(other.span_s);
+        self.operations.merge(&other.operations);
+        self.page_fault_stalls += other.page_fault_stalls;
+        self.log_record_stalls += other.log_record_stalls;
+        self.dirty_pages += other.dirty_pages;
+        self.backlog += other.backlog;
+    }
+}
+
+impl Sample {
+    /// This sample and `next`, which followed it, as one.
+    #[must_use]
+    pub fn followed_by(mut self, next: &Self) -> Self {
+        let span_s = self.span_s + next.span_s;
+        self.merge(next);
+        Self { span_s, at_s: next.at_s, dirty_pages: next.dirty_pages, backlog: next.backlog, ..self }
+    }
+}
+
+/// Takes the samples of one group.
+pub struct Sampler {
+    meters: Vec<Rc<Meter>>,
+    began: Moment,
+    last: Moment,
+    statistics: Statistics,
+}
+
+impl Sampler {
+    /// A sampler whose first sample begins now. Restart the meters at the same moment.
+    pub fn new(meters: Vec<Rc<Meter>>, now: Moment, statistics: Statistics) -> Self {
+        Self { meters, began: now, last: now, statistics }
+    }
+
+    /// What happened since the last tick.
+    pub fn tick(
+        &mut self,
+        now: Moment,
+        statistics: Statistics,
+        operations: &OperationMeter,
+        pacer: &Pacer,
+    ) -> Sample {
+        let sample = Sample {
+            at_s: now.since(self.began).as_secs_f64(),
+            span_s: now.since(self.last).as_secs_f64(),
+            volumes: self.meters.iter().map(|meter| meter.take_sample()).collect(),
+            operations: operations.take_sample(),
+            page_fault_stalls: statistics.page_fault_stalls - self.statistics.page_fault_stalls,
+            log_record_stalls: statistics.log_record_stalls - self.statistics.log_record_stalls,
+            dirty_pages: statistics.dirty_pages,
+            backlog: pacer.state().backlog,
+        };
+        self.last = now;
+        self.statistics = statistics;
+        sample
+    }
+}
+
+/// Samples folded into windows of `window`: those whose ends fall into the same window. A last
+/// window of less than half the length is left out, it is no average of that kind.
+pub fn windows(samples: &[Sample], window: Duration) -> Vec<Sample> {
+    let window_s = window.as_secs_f64();
+    let mut folded: Vec<(u64, Sample)> = Vec::new();
+    for sample in samples {
+        // The middle of a sample lies clearly in one window, however late its tick came.
+        let index = ((sample.at_s - sample.span_s / 2.0) / window_s) as u64;
+        match folded.last_mut() {
+            Some((last, merged)) if *last == index => *merged = std::mem::take(merged).followed_by(sample),
+            _ => folded.push((index, sample.clone())),
+        }
+    }
+    folded.into_iter().map(|(_, merged)| merged).filter(|merged| merged.span_s >= window_s / 2.0).collect()
+}
+
+/// The longest of the averages `of` gives for each window, in milliseconds.
+pub fn worst_window_ms(windows: &[Sample], of: impl Fn(&Sample) -> IoTally) -> Option<f64> {
+    windows.iter().filter_map(|window| of(window).average_ms()).max_by(f64::total_cmp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(second: u64, reads: u64, each_ms: u64) -> Sample {
+        let read =
+            IoTally { count: reads, bytes: reads * 4096, total_ns: reads * each_ms * 1_000_000, max_ns: 0 };
+        Sample {
+            at_s: second as f64,
+            span_s: 1.0,
+            volumes: vec![IoTallies { read, ..IoTallies::default() }],
+            ..Sample::default()
+        }
+    }
+
+    #[test]
+    fn a_window_is_weighted_by_operations_not_by_samples() {
+        // 14 quiet seconds of 10 reads at 1 ms, and one of 860 at 51 ms.
+        let mut samples: Vec<_> = (1..=14).map(|second| sample(second, 10, 1)).collect();
+        samples.push(sample(15, 860, 51));
+        let windows = windows(&samples, Duration::from_secs(15));
+        assert_eq!(windows.len(), 1);
+        assert_eq!(worst_window_ms(&windows, |window| window.volumes[0].read), Some(44.0));
+    }
+
+    #[test]
+    fn a_stub_at_the_end_is_not_judged() {
+        let samples: Vec<_> = (1..=37).map(|second| sample(second, 1, 1)).collect();
+        let spans = |samples: &[Sample]| {
+            windows(samples, Duration::from_secs(15)).iter().map(|window| window.span_s).collect::<Vec<_>>()
+        };
+        assert_eq!(spans(&samples), [15.0, 15.0], "7 s of the third are no window");
+        assert_eq!(spans(&samples[..8]), [8.0]);
+    }
+
+    #[test]
+    fn ticks_that_come_late_stay_in_their_window() {
+        let mut samples: Vec<_> = (1..=30).map(|second| sample(second, 1, 1)).collect();
+        for late in &mut samples {
+            late.at_s += 0.2;
+        }
+        assert_eq!(windows(&samples, Duration::from_secs(15)).len(), 2);
+    }
+
+    #[test]
+    fn a_day_is_sampled_in_windows_and_a_minute_in_seconds() {
+        assert_eq!(sample_interval(Duration::from_secs(60)).as_secs(), 1);
+        assert_eq!(sample_interval(Duration::from_secs(86_400)).as_secs(), 15);
+    }
+}

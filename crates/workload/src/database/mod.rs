@@ -1,0 +1,62 @@
+//! Real mailbox databases under real transactions: the test that Jetstress was.
+//!
+//! A [`RunPlan`](plan::RunPlan) says what to do: a profile, groups and databases, a load, a duration.
+//! [`run`](driver::run) does it, one thread a storage group: *create* the databases (or attach to
+//! them), *fill* the cache under load, *measure*, *verify* every page and log file. It gives
+//! [`RunResults`](results::RunResults); [`Verdict`](verdict::Verdict) holds those against published
+//! limits, and [`document`](mod@document) makes them a report.
+//!
+//! Reading order: [`setting`], [`profile`], [`limits`], [`plan`] (what is asked for);
+//! [`mail_record`], [`mail_table`], [`key_space`], [`create`](mod@create) (the databases);
+//! [`operation`], [`pacing`], [`session`], [`scan`] (the load); [`meter`], [`measure`], [`verify`]
+//! (what is seen of it); [`group`], [`progress`], [`driver`] (the run); [`results`], [`verdict`],
+//! [`document`](mod@document) (the answer).
+
+pub mod setting;
+
+pub mod profile;
+
+pub mod limits;
+
+pub mod plan;
+
+pub mod mail_record;
+
+pub mod mail_table;
+
+pub mod key_space;
+
+pub mod create;
+
+pub mod operation;
+
+pub mod pacing;
+
+pub mod session;
+
+pub mod scan;
+
+pub mod meter;
+
+pub mod measure;
+
+pub mod verify;
+
+pub mod group;
+
+pub mod progress;
+
+pub mod driver;
+
+pub mod results;
+
+pub mod verdict;
+
+pub mod document;
+
+mod error;
+
+mod turn;
+
+pub use driver::{OpenGroup, Place, Surroundings, run};
+pub use error::Error;

@@ -1,0 +1,304 @@
+//! The four operations, which comes next, and what they took.
+
+use super::{mail_record::ContentError, meter::IoTally, profile::OperationMix};
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use std::{cell::RefCell, time::Duration};
+use world::{IoErrorKind, Random};
+
+/// What a session does to a record (facts 1.3: insert = set columns, update; replace = seek, set
+/// columns, update; delete = seek, delete; read = seek).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// A new record.
+    Insert,
+    /// New content for a record.
+    Replace,
+    /// A record removed.
+    Delete,
+    /// A record read, and checked.
+    Read,
+}
+
+impl Operation {
+    /// All, in the order reports show them.
+    pub const ALL: [Self; 4] = [Self::Insert, Self::Replace, Self::Delete, Self::Read];
+
+    /// Draws the next operation. In a database that may not grow, inserts and deletes come in equal
+    /// numbers, their sum unchanged.
+    pub fn draw(mix: OperationMix, may_grow: bool, random: &mut Random) -> Self {
+        let place = random.below(100);
+        let changing = mix.insert + mix.delete;
+        if place < changing && !may_grow {
+            return if random.below(2) == 0 { Self::Insert } else { Self::Delete };
+        }
+        match place {
+            place if place < mix.insert => Self::Insert,
+            place if place < changing => Self::Delete,
+            place if place < changing + mix.replace => Self::Replace,
+            _ => Self::Read,
+        }
+    }
+
+    /// Its name in reports.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Insert => "Insert",
+            Self::Replace => "Replace",
+            Self::Delete => "Delete",
+            Self::Read => "Read",
+        }
+    }
+}
+
+/// A run's findings that fail it, in kinds a verdict counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// A device operation failed.
+    Io,
+    /// A page or log segment does not pass its checksum.
+    Checksum,
+    /// A record is not what was written.
+    Content,
+    /// The engine stopped for another reason.
+    Engine,
+}
+
+/// One such finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Which kind.
+    pub kind: FailureKind,
+    /// What, where.
+    pub text: String,
+}
+
+impl Failure {
+    /// What an engine error means for the run.
+    pub fn from_engine(error: &maildb::Error) -> Self {
+        let kind = match error {
+            maildb::Error::Storage(_) => FailureKind::Io,
+            maildb::Error::PageDamaged { .. } | maildb::Error::LostWrite { .. } => FailureKind::Checksum,
+            _ => FailureKind::Engine,
+        };
+        Self { kind, text: error.to_string() }
+    }
+
+    /// A record that is not what was written.
+    pub fn from_content(database: &str, error: &ContentError) -> Self {
+        Self { kind: FailureKind::Content, text: format!("{database}: {error}") }
+    }
+}
+
+/// Failures of one kind kept in words; more are only counted.
+const FAILURES_KEPT: usize = 20;
+
+/// Transactions and operations of a group, since the measured time began and since the last sample.
+#[derive(Default)]
+pub struct OperationMeter {
+    state: RefCell<OperationState>,
+}
+
+#[derive(Default)]
+struct OperationState {
+    whole: OperationReading,
+    sample: IoTally,
+}
+
+/// What a group's sessions have done.
+#[derive(Clone, Debug)]
+pub struct OperationReading {
+    /// Latency of each operation in nanoseconds, from its intended start to the end of its commit,
+    /// in the order of [`Operation::ALL`].
+    pub latencies: [Histogram<u64>; 4],
+    /// Commits that waited for the log.
+    pub commits_durable: u64,
+    /// Commits that did not.
+    pub commits_lazy: u64,
+    /// Transactions rolled back because another was changing the same record.
+    pub conflicts: u64,
+    /// Records read back and found right.
+    pub records_checked: u64,
+}
+
+impl Default for OperationReading {
+    fn default() -> Self {
+        let empty = || Histogram::new(3).expect("three digits are within the histogram's range");
+        Self {
+            latencies: [empty(), empty(), empty(), empty()],
+            commits_durable: 0,
+            commits_lazy: 0,
+            conflicts: 0,
+            records_checked: 0,
+        }
+    }
+}
+
+impl OperationReading {
+    /// Adds what another group did.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
+            mine.add(theirs).expect("an auto-resizing histogram takes any value");
+        }
+        self.commits_durable += other.commits_durable;
+        self.commits_lazy += other.commits_lazy;
+        self.conflicts += other.conflicts;
+        self.records_checked += other.records_checked;
+    }
+
+    /// Operations in all.
+    pub fn count(&self) -> u64 {
+        self.latencies.iter().map(Histogram::len).sum()
+    }
+}
+
+impl OperationMeter {
+    /// Notes one completed operation.
+    pub fn operation(&self, operation: Operation, took: Duration) {
+        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let mut state = self.state.borrow_mut();
+        state.whole.latencies[operation as usize].saturating_record(took_ns);
+        state.sample.count += 1;
+        state.sample.total_ns = state.sample.total_ns.saturating_add(took_ns);
+        state.sample.max_ns = state.sample.max_ns.max(took_ns);
+    }
+
+    /// Changes the counts that are not latencies.
+    pub fn count(&self, change: impl FnOnce(&mut OperationReading)) {
+        change(&mut self.state.borrow_mut().whole);
+    }
+
+    /// Forgets everything: the measured time begins now.
+    pub fn restart(&self) {
+        *self.state.borrow_mut() = OperationState::default();
+    }
+
+    /// Takes away what was counted since the last call.
+    pub fn take_sample(&self) -> IoTally {
+        std::mem::take(&mut self.state.borrow_mut().sample)
+    }
+
+    /// Everything since the last restart.
+    pub fn reading(&self) -> OperationReading {
+        self.state.borrow().whole.clone()
+    }
+}
+
+/// Failures of a group, and whether its sessions should go on.
+#[derive(Default)]
+pub struct FailureLog {
+    state: RefCell<FailureState>,
+}
+
+#[derive(Default)]
+struct FailureState {
+    kept: Vec<Failure>,
+    counts: FailureCounts,
+    no_space: Option<maildb::Error>,
+}
+
+/// Failures by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureCounts {
+    /// Device operations that failed.
+    pub io: u64,
+    /// Damaged pages and log segments.
+    pub checksum: u64,
+    /// Records that were not what was written.
+    pub content: u64,
+    /// Other failures of the engine.
+    pub engine: u64,
+}
+
+impl FailureCounts {
+    /// Adds those of another group.
+    pub fn merge(&mut self, other: &Self) {
+        self.io += other.io;
+        self.checksum += other.checksum;
+        self.content += other.content;
+        self.engine += other.engine;
+    }
+}
+
+impl FailureLog {
+    /// Notes a failure.
+    pub fn note(&self, failure: Failure) {
+        let mut state = self.state.borrow_mut();
+        match failure.kind {
+            FailureKind::Io => state.counts.io += 1,
+            FailureKind::Checksum => state.counts.checksum += 1,
+            FailureKind::Content => state.counts.content += 1,
+            FailureKind::Engine => state.counts.engine += 1,
+        }
+        let same_kind = state.kept.iter().filter(|kept| kept.kind == failure.kind).count();
+        if same_kind < FAILURES_KEPT && !state.kept.contains(&failure) {
+            state.kept.push(failure);
+        }
+    }
+
+    /// Notes an engine error. Running out of space is set apart: it is no fault of the storage.
+    pub fn note_engine(&self, error: &maildb::Error) {
+        if let maildb::Error::Storage(cause) = error
+            && cause.kind() == IoErrorKind::NoSpace
+        {
+            self.state.borrow_mut().no_space.get_or_insert_with(|| error.clone());
+            return;
+        }
+        self.note(Failure::from_engine(error));
+    }
+
+    /// That the storage ran out of space, if it did.
+    pub fn no_space(&self) -> Option<maildb::Error> {
+        self.state.borrow().no_space.clone()
+    }
+
+    /// Failures in words and by kind.
+    pub fn reading(&self) -> (Vec<Failure>, FailureCounts) {
+        let state = self.state.borrow();
+        (state.kept.clone(), state.counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIX: OperationMix = OperationMix { insert: 40, replace: 5, delete: 30, read: 25 };
+
+    fn draw_many(may_grow: bool) -> [u32; 4] {
+        let mut random = Random::new(3, "test");
+        let mut counts = [0; 4];
+        for _ in 0..10_000 {
+            counts[Operation::draw(MIX, may_grow, &mut random) as usize] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn operations_come_in_the_shares_of_the_mix() {
+        let [insert, replace, delete, read] = draw_many(true);
+        for (count, percent) in [(insert, 40), (replace, 5), (delete, 30), (read, 25)] {
+            assert!(u32::abs_diff(count, percent * 100) < 200, "{count} for {percent} %");
+        }
+    }
+
+    #[test]
+    fn a_database_that_may_not_grow_is_deleted_from_as_often_as_inserted_into() {
+        let [insert, replace, delete, read] = draw_many(false);
+        for (count, percent) in [(insert, 35), (replace, 5), (delete, 35), (read, 25)] {
+            assert!(u32::abs_diff(count, percent * 100) < 200, "{count} for {percent} %");
+        }
+    }
+
+    #[test]
+    fn running_out_of_space_is_no_fault_of_the_storage() {
+        let log = FailureLog::default();
+        let error = |kind| maildb::Error::Storage(world::IoError::new(kind, "growing priv1.edb"));
+        log.note_engine(&error(IoErrorKind::NoSpace));
+        log.note_engine(&error(IoErrorKind::Medium));
+        assert_eq!(log.no_space().unwrap().to_string(), "growing priv1.edb");
+        assert_eq!(log.reading().1, FailureCounts { io: 1, ..FailureCounts::default() });
+    }
+}

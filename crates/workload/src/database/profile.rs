@@ -1,0 +1,365 @@
+//! What one kind of mailbox server does to its storage: named figures, each with its source.
+//!
+//! A profile is data (`profiles/*.toml`). Three are built in; a text of the same form can be loaded
+//! in their place, and single figures can be set over it. Invariants of a [`Profile`], kept by
+//! every way of making or changing one:
+//!
+//! 1. It has exactly the figures of [`KEYS`], each in its range.
+//! 2. The four operation percentages sum to 100. (Only [`Profile::check`] asks this, so that
+//!    several `set`s can move the mix from one valid state to another.)
+//! 3. Page size, record size, cache bounds and flush thresholds fit each other (also `check`).
+
+use super::{
+    limits::{LimitSet, LimitsError},
+    setting::{Confidence, KEYS, KeySpec, Setting, SettingError, find_key, nearest},
+};
+use maildb::PageSize;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, time::Duration};
+use thiserror::Error;
+use world::ByteCount;
+
+const BUILT_IN: [(&str, &str); 3] = [
+    ("exchange-2003", include_str!("profiles/exchange-2003.toml")),
+    ("exchange-2007", include_str!("profiles/exchange-2007.toml")),
+    ("exchange-2010", include_str!("profiles/exchange-2010.toml")),
+];
+
+/// Bytes of one log buffer, the unit the seeds count the log buffer in (facts: 512 bytes).
+const LOG_BUFFER_BYTES: u64 = 512;
+
+/// The figures of one kind of mailbox server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Profile {
+    /// Short name, as in `--profile exchange-2007`.
+    pub name: String,
+    /// What it imitates, in a line.
+    pub summary: String,
+    /// Name of the limit set a run is judged by.
+    pub limits: String,
+    #[serde(flatten)]
+    figures: BTreeMap<String, Setting>,
+}
+
+/// Share of each operation, in percent; the four sum to 100.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperationMix {
+    /// Inserts of a new record.
+    pub insert: u64,
+    /// Changes of an existing record.
+    pub replace: u64,
+    /// Deletes of an existing record.
+    pub delete: u64,
+    /// Reads of an existing record.
+    pub read: u64,
+}
+
+/// Why a profile was refused. Every message is one line.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum ProfileError {
+    /// No built-in profile has this name.
+    #[error("no profile is called {name:?}{}; there are {}", did_you_mean(.nearest), names_listed())]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The name it may have meant.
+        nearest: Option<&'static str>,
+    },
+    /// The text is not a profile.
+    #[error("this is not a profile: {problem}")]
+    Syntax {
+        /// What the parser met, and where.
+        problem: String,
+    },
+    /// A figure is missing.
+    #[error("profile {profile:?} does not say {key}")]
+    Missing {
+        /// Which profile.
+        profile: String,
+        /// Which figure.
+        key: &'static str,
+    },
+    /// A figure is wrong.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    /// The operations do not sum to 100.
+    #[error("insert, replace, delete and read must sum to 100 %, not {sum} %")]
+    Mix {
+        /// What they sum to.
+        sum: u64,
+    },
+    /// Two figures contradict each other.
+    #[error("{first} ({first_value}) does not fit {second} ({second_value}): {rule}")]
+    Contradiction {
+        /// One figure.
+        first: &'static str,
+        /// Its value.
+        first_value: u64,
+        /// The other.
+        second: &'static str,
+        /// Its value.
+        second_value: u64,
+        /// What must hold.
+        rule: &'static str,
+    },
+    /// The limit set it names is not there.
+    #[error(transparent)]
+    Limits(#[from] LimitsError),
+}
+
+fn did_you_mean(nearest: &Option<&'static str>) -> String {
+    nearest.map(|name| format!("; did you mean {name:?}?")).unwrap_or_default()
+}
+
+fn names_listed() -> String {
+    Profile::names().join(", ")
+}
+
+impl Profile {
+    /// Names of the built-in profiles.
+    pub fn names() -> [&'static str; 3] {
+        BUILT_IN.map(|(name, _)| name)
+    }
+
+    /// The built-in profile `name`.
+    pub fn load(name: &str) -> Result<Self, ProfileError> {
+        let found = BUILT_IN.iter().find(|(built_in, _)| *built_in == name);
+        match found {
+            Some((_, text)) => Self::parse(text),
+            None => Err(ProfileError::Unknown {
+                name: name.to_owned(),
+                nearest: nearest(name, Self::names().into_iter()),
+            }),
+        }
+    }
+
+    /// A profile from the text of a profile file.
+    pub fn parse(text: &str) -> Result<Self, ProfileError> {
+        let profile: Self = toml::from_str(text).map_err(|error| ProfileError::Syntax {
+            problem: error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" "),
+        })?;
+        for (name, setting) in &profile.figures {
+            find_key(name)?.check(setting.value)?;
+        }
+        for spec in KEYS {
+            if !profile.figures.contains_key(spec.name) {
+                return Err(ProfileError::Missing { profile: profile.name, key: spec.name });
+            }
+        }
+        profile.check()?;
+        Ok(profile)
+    }
+
+    /// Sets one figure from what a user wrote; call [`Profile::check`] after the last.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), ProfileError> {
+        let spec = find_key(key)?;
+        let value = spec.parse(value)?;
+        let setting = Setting { value, source: "set for this run".to_owned(), confidence: Confidence::User };
+        self.figures.insert(spec.name.to_owned(), setting);
+        Ok(())
+    }
+
+    /// Checks that the figures fit each other.
+    pub fn check(&self) -> Result<(), ProfileError> {
+        let mix = self.mix();
+        let sum = mix.insert + mix.replace + mix.delete + mix.read;
+        if sum != 100 {
+            return Err(ProfileError::Mix { sum });
+        }
+        if ![4096, 8192, 32768].contains(&self.value("page_bytes")) {
+            return Err(SettingError::OutOfRange {
+                key: "page_bytes",
+                value: self.value("page_bytes"),
+                kind: super::setting::Kind::Bytes,
+                range: (4096, 32768),
+            }
+            .into());
+        }
+        // Half a page leaves room for page header and tags, and lets every page hold two records.
+        self.fits("record_bytes", "page_bytes", "a record takes at most half a page", |r, p| 2 * r <= p)?;
+        self.fits("cache_min_bytes", "cache_max_bytes", "the least is not above the most", |l, m| l <= m)?;
+        self.fits(
+            "start_flush_percent",
+            "stop_flush_percent",
+            "eviction stops above where it starts",
+            |a, b| a < b,
+        )?;
+        self.fits("coalesce_bytes", "page_bytes", "a write holds at least one page", |c, p| c >= p)?;
+        self.fits("scan_batch_bytes", "page_bytes", "a scan reads whole pages", |s, p| s % p == 0)?;
+        self.fits("log_file_bytes", "page_bytes", "a log file is a multiple of the page", |l, p| l % p == 0)?;
+        LimitSet::load(&self.limits)?;
+        Ok(())
+    }
+
+    fn fits(
+        &self,
+        first: &'static str,
+        second: &'static str,
+        rule: &'static str,
+        holds: impl Fn(u64, u64) -> bool,
+    ) -> Result<(), ProfileError> {
+        let (first_value, second_value) = (self.value(first), self.value(second));
+        if holds(first_value, second_value) {
+            return Ok(());
+        }
+        Err(ProfileError::Contradiction { first, first_value, second, second_value, rule })
+    }
+
+    /// Every figure with its specification, in the order reports show them.
+    pub fn figures(&self) -> impl Iterator<Item = (&'static KeySpec, &Setting)> {
+        KEYS.iter().map(|spec| (spec, &self.figures[spec.name]))
+    }
+
+    fn value(&self, key: &'static str) -> u64 {
+        self.figures[key].value
+    }
+
+    /// Share of each operation.
+    pub fn mix(&self) -> OperationMix {
+        OperationMix {
+            insert: self.value("insert_percent"),
+            replace: self.value("replace_percent"),
+            delete: self.value("delete_percent"),
+            read: self.value("read_percent"),
+        }
+    }
+
+    /// Size of a database page.
+    pub fn page_size(&self) -> PageSize {
+        let bytes = u32::try_from(self.value("page_bytes")).expect("range checked");
+        PageSize::from_bytes(bytes).expect("check() allows real page sizes only")
+    }
+
+    /// Bytes of one mail record, all columns together.
+    pub fn record_bytes(&self) -> usize {
+        self.value("record_bytes") as usize
+    }
+
+    /// Commits that do not wait for the log, in percent.
+    pub fn lazy_commit_percent(&self) -> f64 {
+        self.value("lazy_commit_percent") as f64
+    }
+
+    /// Operations between two commits.
+    pub fn operations_per_transaction(&self) -> u32 {
+        self.value("operations_per_transaction") as u32
+    }
+
+    /// Simulated sessions of a storage group, unless the plan says otherwise.
+    pub fn threads_per_group(&self) -> u32 {
+        self.value("threads_per_group") as u32
+    }
+
+    /// Memory of the log buffer.
+    pub fn log_buffer(&self) -> ByteCount {
+        ByteCount(self.value("log_buffers") * LOG_BUFFER_BYTES)
+    }
+
+    /// Size of one log generation.
+    pub fn log_file(&self) -> ByteCount {
+        ByteCount(self.value("log_file_bytes"))
+    }
+
+    /// Least and most page cache of one database.
+    pub fn cache_bounds(&self) -> (ByteCount, ByteCount) {
+        (ByteCount(self.value("cache_min_bytes")), ByteCount(self.value("cache_max_bytes")))
+    }
+
+    /// Free shares of the cache, in percent, at which eviction starts and stops.
+    pub fn flush_thresholds_percent(&self) -> (f64, f64) {
+        (self.value("start_flush_percent") as f64, self.value("stop_flush_percent") as f64)
+    }
+
+    /// Log a crash may have to replay.
+    pub fn checkpoint_depth(&self) -> ByteCount {
+        ByteCount(self.value("checkpoint_depth_bytes"))
+    }
+
+    /// Rate of the background scan of one database, if it is on, and bytes of one read.
+    pub fn scan(&self) -> Option<(ByteCount, ByteCount)> {
+        let rate = ByteCount(self.value("scan_bytes_per_second"));
+        (rate.0 > 0).then(|| (rate, ByteCount(self.value("scan_batch_bytes"))))
+    }
+
+    /// Longest write of neighbouring pages.
+    pub fn coalesce(&self) -> ByteCount {
+        ByteCount(self.value("coalesce_bytes"))
+    }
+
+    /// Longest wait of a lazy commit.
+    pub fn lazy_commit_delay(&self) -> Duration {
+        Duration::from_millis(self.value("lazy_commit_delay_ms"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_built_in_profile_is_whole_and_sourced() {
+        for name in Profile::names() {
+            let profile = Profile::load(name).unwrap();
+            assert_eq!(profile.name, name);
+            assert_eq!(profile.figures().count(), KEYS.len());
+            assert!(profile.figures().all(|(_, setting)| !setting.source.is_empty()), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_seeds_mixes_are_as_printed() {
+        let of = |name| {
+            let profile = Profile::load(name).unwrap();
+            let OperationMix { insert, replace, delete, read } = profile.mix();
+            (insert, replace, delete, read, profile.lazy_commit_percent(), profile.log_buffer().0 / 512)
+        };
+        assert_eq!(of("exchange-2003"), (20, 75, 5, 0, 93.0, 64), "seed 000 fig. 17");
+        assert_eq!(of("exchange-2007"), (40, 5, 30, 25, 55.0, 9000), "seed 002 report");
+    }
+
+    #[test]
+    fn an_unknown_profile_is_answered_with_the_nearest() {
+        assert_eq!(
+            Profile::load("exchange-2077").unwrap_err().to_string(),
+            "no profile is called \"exchange-2077\"; did you mean \"exchange-2007\"?; there are \
+             exchange-2003, exchange-2007, exchange-2010"
+        );
+    }
+
+    #[test]
+    fn several_sets_may_pass_through_an_invalid_mix_but_not_stay_there() {
+        let mut profile = Profile::load("exchange-2007").unwrap();
+        profile.set("read_percent", "35").unwrap();
+        assert_eq!(
+            profile.check().unwrap_err().to_string(),
+            "insert, replace, delete and read must sum to 100 %, not 110 %"
+        );
+        profile.set("delete_percent", "20%").unwrap();
+        profile.check().unwrap();
+        assert_eq!(profile.figures["delete_percent"].confidence, Confidence::User);
+    }
+
+    #[test]
+    fn figures_that_contradict_each_other_are_refused() {
+        let mut profile = Profile::load("exchange-2003").unwrap();
+        profile.set("record_bytes", "4096").unwrap();
+        assert_eq!(
+            profile.check().unwrap_err().to_string(),
+            "record_bytes (4096) does not fit page_bytes (4096): a record takes at most half a page"
+        );
+    }
+
+    #[test]
+    fn a_text_with_a_misspelt_or_missing_figure_is_refused() {
+        let text = BUILT_IN[1].1;
+        let misspelt = text.replace("[log_buffers]", "[log_bufers]");
+        assert!(Profile::parse(&misspelt).unwrap_err().to_string().contains("did you mean \"log_buffers\""));
+        let start = text.find("[log_buffers]").unwrap();
+        let end = text[start + 1..].find('[').unwrap() + start + 1;
+        let missing = format!("{}{}", &text[..start], &text[end..]);
+        assert_eq!(
+            Profile::parse(&missing).unwrap_err().to_string(),
+            "profile \"exchange-2007\" does not say log_buffers"
+        );
+    }
+}

@@ -1,0 +1,241 @@
+//! What a run tells while it goes: groups write it down, the driver shows it.
+//!
+//! Groups run on threads of their own and share nothing but this: a board each (overwritten as they
+//! go), one list of lines for the test log, and the places where all of them wait for each other.
+
+use serde::{Deserialize, Serialize};
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+use world::{WallTime, World};
+
+/// How often a waiting group looks whether the others have come.
+const RENDEZVOUS_POLL: Duration = Duration::from_millis(20);
+
+/// Where a run stands. The order is that of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Databases are made, or what they hold is read.
+    #[default]
+    Create,
+    /// The load runs until the cache is full.
+    Fill,
+    /// The load runs and is measured.
+    Measure,
+    /// Every page and log file is checked.
+    Verify,
+    /// All is done.
+    Done,
+}
+
+impl Phase {
+    /// Its name in progress lines and reports.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Fill => "fill",
+            Self::Measure => "measure",
+            Self::Verify => "verify",
+            Self::Done => "done",
+        }
+    }
+}
+
+/// What one group, or all together, last said of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Live {
+    /// Transactional database reads and writes a second.
+    pub database_iops: f64,
+    /// Average latency of database reads; none if there were none.
+    pub database_read_ms: Option<f64>,
+    /// Average latency of database writes; none if there were none.
+    pub database_write_ms: Option<f64>,
+    /// Average latency of log writes; none if there were none.
+    pub log_write_ms: Option<f64>,
+    /// Operations of the sessions a second.
+    pub operations_per_second: f64,
+    /// Operations that have arrived and not begun (held rate).
+    pub backlog: u64,
+}
+
+/// A run's state for whoever watches.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// The phase of the group that is furthest behind.
+    pub phase: Phase,
+    /// Share of the phase that is done, 0 to 1.
+    pub fraction: f64,
+    /// Bytes done and to do, where the phase counts bytes (create, verify).
+    pub bytes: Option<(u64, u64)>,
+    /// Time spent in the phase, in seconds.
+    pub elapsed_s: f64,
+    /// Time left in the phase, in seconds, once there is something to go by.
+    pub left_s: Option<f64>,
+    /// The last second of the load; none before it runs.
+    pub live: Option<Live>,
+    /// Lines added to the test log since the last call.
+    pub lines: Vec<LogLine>,
+}
+
+/// One line of the test log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogLine {
+    /// When, in seconds since 1970, UTC.
+    pub unix_s: i64,
+    /// What.
+    pub text: String,
+}
+
+/// One group's board.
+#[derive(Clone, Debug, Default)]
+pub struct Board {
+    /// Where the group stands.
+    pub phase: Phase,
+    /// Share of the phase that is done, 0 to 1.
+    pub fraction: f64,
+    /// Bytes done and to do, where the phase counts bytes.
+    pub bytes: Option<(u64, u64)>,
+    /// The last second of the load.
+    pub live: Option<Live>,
+}
+
+/// What the groups of a run share. Cheap to clone.
+#[derive(Clone)]
+pub struct Shared {
+    boards: Arc<Vec<Mutex<Board>>>,
+    lines: Arc<Mutex<Vec<LogLine>>>,
+    arrived: Arc<AtomicU32>,
+    stop: Arc<AtomicBool>,
+    abort: Arc<AtomicBool>,
+}
+
+/// A panic elsewhere leaves plain numbers behind a lock, nothing half-changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// For `groups` groups that end when `stop` is set.
+    pub fn new(groups: u32, stop: Arc<AtomicBool>) -> Self {
+        Self {
+            boards: Arc::new((0..groups).map(|_| Mutex::default()).collect()),
+            lines: Arc::default(),
+            arrived: Arc::default(),
+            stop,
+            abort: Arc::default(),
+        }
+    }
+
+    /// Changes the board of `group`.
+    pub fn board(&self, group: u32, change: impl FnOnce(&mut Board)) {
+        change(&mut lock(&self.boards[group as usize]));
+    }
+
+    /// All boards, as they are now.
+    pub fn boards(&self) -> Vec<Board> {
+        self.boards.iter().map(|board| lock(board).clone()).collect()
+    }
+
+    /// Adds a line to the test log.
+    pub fn line(&self, wall: WallTime, text: impl Into<String>) {
+        lock(&self.lines).push(LogLine { unix_s: wall.seconds, text: text.into() });
+    }
+
+    /// The lines from number `from` on.
+    pub fn lines_from(&self, from: usize) -> Vec<LogLine> {
+        lock(&self.lines)[from..].to_vec()
+    }
+
+    /// Whether the user asked to end.
+    pub fn interrupted(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether to end: the user asked, or another group failed.
+    pub fn ending(&self) -> bool {
+        self.interrupted() || self.abort.load(Ordering::Relaxed)
+    }
+
+    /// Has all groups end.
+    pub fn abort(&self) {
+        self.abort.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until every group has come to its meeting number `meeting` (from 1), or the run ends.
+    pub async fn meet(&self, world: &World, meeting: u32) {
+        let wanted = meeting * self.boards.len() as u32;
+        self.arrived.fetch_add(1, Ordering::AcqRel);
+        while self.arrived.load(Ordering::Acquire) < wanted && !self.ending() {
+            world.sleep(RENDEZVOUS_POLL).await;
+        }
+    }
+}
+
+/// Boards of all groups as one: the phase of the last, the average of those in it, sums of rates.
+pub fn merge_boards(boards: &[Board]) -> Board {
+    let phase = boards.iter().map(|board| board.phase).min().unwrap_or_default();
+    let in_phase: Vec<&Board> = boards.iter().filter(|board| board.phase == phase).collect();
+    let fraction = |board: &Board| if board.phase == phase { board.fraction } else { 1.0 };
+    let bytes = in_phase
+        .iter()
+        .filter_map(|board| board.bytes)
+        .reduce(|one, other| (one.0 + other.0, one.1 + other.1));
+    let lives: Vec<Live> = boards.iter().filter_map(|board| board.live).collect();
+    Board {
+        phase,
+        fraction: boards.iter().map(fraction).sum::<f64>() / boards.len().max(1) as f64,
+        bytes,
+        live: (!lives.is_empty()).then(|| merge_lives(&lives)),
+    }
+}
+
+fn merge_lives(lives: &[Live]) -> Live {
+    // Latencies are weighted by database I/O: near enough for a line on a terminal.
+    let weighted = |of: fn(&Live) -> Option<f64>| {
+        let known =
+            lives.iter().filter_map(|live| of(live).map(|value| (value, live.database_iops.max(1e-9))));
+        let (sum, weight) =
+            known.fold((0.0, 0.0), |(sum, all), (value, weight)| (sum + value * weight, all + weight));
+        (weight > 0.0).then(|| sum / weight)
+    };
+    Live {
+        database_iops: lives.iter().map(|live| live.database_iops).sum(),
+        database_read_ms: weighted(|live| live.database_read_ms),
+        database_write_ms: weighted(|live| live.database_write_ms),
+        log_write_ms: weighted(|live| live.log_write_ms),
+        operations_per_second: lives.iter().map(|live| live.operations_per_second).sum(),
+        backlog: lives.iter().map(|live| live.backlog).sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_run_is_where_its_last_group_is() {
+        let board = |phase, fraction, bytes| Board { phase, fraction, bytes, live: None };
+        let merged = merge_boards(&[
+            board(Phase::Fill, 0.1, None),
+            board(Phase::Create, 0.5, Some((50, 100))),
+            board(Phase::Create, 0.6, Some((60, 100))),
+        ]);
+        assert_eq!(merged.phase, Phase::Create);
+        assert_eq!(merged.bytes, Some((110, 200)));
+        assert!((merged.fraction - 0.7).abs() < 1e-9);
+    }
+
+    #[test]
+    fn rates_add_up_and_latencies_are_averaged_by_rate() {
+        let live = |iops, read| Live { database_iops: iops, database_read_ms: read, ..Live::default() };
+        let merged = merge_lives(&[live(100.0, Some(10.0)), live(300.0, Some(2.0)), live(5.0, None)]);
+        assert_eq!(merged.database_iops, 405.0);
+        assert_eq!(merged.database_read_ms, Some(4.0));
+        assert_eq!(merged.log_write_ms, None);
+    }
+}

@@ -1,0 +1,213 @@
+//! One simulated user thread: begin when the pacer says, pick, operate, commit, check.
+
+use super::{
+    key_space::{Claim, KeySpace},
+    mail_record::{ContentError, Version},
+    mail_table::MailDatabase,
+    operation::{Failure, FailureLog, Operation, OperationMeter},
+    pacing::Pacer,
+    profile::OperationMix,
+    turn::give_turn,
+};
+use maildb::{Durability, Session};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+use world::{ByteCount, Moment, Random, World};
+
+/// What the sessions of a group share.
+pub struct GroupLoad {
+    /// The world they run in.
+    pub world: World,
+    /// The databases, and what each holds.
+    pub stores: Vec<Store>,
+    /// When operations begin.
+    pub pacer: Rc<Pacer>,
+    /// Shares of the operations.
+    pub mix: OperationMix,
+    /// Commits that do not wait for the log, in percent.
+    pub lazy_commit_percent: f64,
+    /// Operations between two commits.
+    pub operations_per_transaction: u32,
+    /// What was done.
+    pub meter: OperationMeter,
+    /// What went wrong.
+    pub failures: FailureLog,
+}
+
+/// One database under load.
+pub struct Store {
+    /// The database.
+    pub mail: MailDatabase,
+    /// What it holds.
+    pub keys: RefCell<KeySpace>,
+    /// Size it may not grow beyond.
+    pub size_max: ByteCount,
+    /// Set once it has reached that size.
+    pub is_full: Cell<bool>,
+}
+
+impl Store {
+    /// Notes whether the database has reached its size; true the first time it has.
+    pub fn became_full(&self) -> bool {
+        self.mail.database.size() >= self.size_max && !self.is_full.replace(true)
+    }
+}
+
+/// Operates until the pacer ends it or the engine fails.
+pub async fn run_session(load: Rc<GroupLoad>, mut session: Session, mut random: Random) {
+    let mut transaction = Transaction::new(&load, &mut session);
+    while let Some(intended) = load.pacer.next().await {
+        give_turn().await;
+        let outcome = transaction.step(intended, &mut random).await;
+        if let Err(error) = outcome {
+            load.failures.note_engine(&error);
+            // The instance refuses all further work after a failed write.
+            load.pacer.stop();
+        }
+    }
+    if let Err(error) = transaction.finish().await {
+        load.failures.note_engine(&error);
+    }
+}
+
+/// The operations since the last commit.
+struct Transaction<'l> {
+    load: &'l GroupLoad,
+    session: &'l mut Session,
+    /// Records changed or read, each with the version it has if this transaction commits.
+    claims: Vec<(usize, Claim, Option<Version>)>,
+    begun: Vec<(Operation, Moment)>,
+}
+
+impl<'l> Transaction<'l> {
+    fn new(load: &'l GroupLoad, session: &'l mut Session) -> Self {
+        Self { load, session, claims: Vec::new(), begun: Vec::new() }
+    }
+
+    /// One operation, and the commit if it is the last of its transaction.
+    async fn step(&mut self, intended: Moment, random: &mut Random) -> maildb::Result<()> {
+        let at = random.below(self.load.stores.len() as u64) as usize;
+        let wanted = Operation::draw(self.load.mix, !self.load.stores[at].is_full.get(), random);
+        let (operation, claim) = self.claim(at, wanted, random);
+        self.begun.push((operation, intended));
+        let done = self.operate(at, operation, &claim).await;
+        let after = done.as_ref().map_or(claim.version, |after| *after);
+        self.claims.push((at, claim, after));
+        match done {
+            Ok(_) if self.begun.len() >= self.load.operations_per_transaction as usize => {
+                self.commit(random.percent(self.load.lazy_commit_percent)).await
+            }
+            Ok(_) => Ok(()),
+            Err(maildb::Error::WriteConflict) => {
+                self.load.meter.count(|counts| counts.conflicts += 1);
+                self.roll_back().await
+            }
+            Err(error) => {
+                // Best effort: the first error is the one to tell.
+                let _ = self.roll_back().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// A record for `wanted`. Where there is none to replace, delete or read, one is inserted.
+    fn claim(&self, at: usize, wanted: Operation, random: &mut Random) -> (Operation, Claim) {
+        let store = &self.load.stores[at];
+        let mut keys = store.keys.borrow_mut();
+        if wanted != Operation::Insert
+            && let Some(claim) = keys.claim_existing(random)
+        {
+            return (wanted, claim);
+        }
+        let hole = if store.is_full.get() { keys.claim_hole(random) } else { None };
+        (Operation::Insert, hole.unwrap_or_else(|| keys.claim_new(random)))
+    }
+
+    /// Gives the version the record is in if the transaction commits. A record that is not what was
+    /// written is noted, and the session goes on: how many there are is worth knowing.
+    async fn operate(
+        &mut self,
+        at: usize,
+        operation: Operation,
+        claim: &Claim,
+    ) -> maildb::Result<Option<Version>> {
+        let (mail, key) = (&self.load.stores[at].mail, claim.key);
+        let (outcome, after) = match (operation, claim.version) {
+            (Operation::Insert, None) => (mail.insert(self.session, key).await, Some(Version::FIRST)),
+            (Operation::Replace, Some(version)) => {
+                let next = version.next();
+                (mail.replace(self.session, key, next).await, Some(next))
+            }
+            (Operation::Delete, Some(_)) => (mail.delete(self.session, key).await, None),
+            (Operation::Read, Some(version)) => {
+                match mail.read(self.session, key, version).await? {
+                    Ok(_) => self.load.meter.count(|counts| counts.records_checked += 1),
+                    Err(wrong) => self.wrong_content(at, &wrong),
+                }
+                (Ok(()), Some(version))
+            }
+            (operation, version) => panic!("{operation:?} of a record in {version:?} was claimed"),
+        };
+        match outcome {
+            Ok(()) => Ok(after),
+            Err(maildb::Error::NotFound) => {
+                self.wrong_content(at, &ContentError::Gone(key));
+                Ok(None)
+            }
+            Err(maildb::Error::DuplicateKey) => {
+                self.wrong_content(at, &ContentError::Unexpected(key));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn wrong_content(&self, at: usize, error: &ContentError) {
+        let database = self.load.stores[at].mail.database.name();
+        self.load.failures.note(Failure::from_content(&database, error));
+    }
+
+    async fn commit(&mut self, lazily: bool) -> maildb::Result<()> {
+        // What only read has nothing to make stable, and begins no transaction.
+        let changed = self.begun.iter().any(|(operation, _)| *operation != Operation::Read);
+        if changed {
+            let durability = if lazily { Durability::Lazy } else { Durability::Stable };
+            if let Err(error) = self.session.commit(durability).await {
+                self.settle(false);
+                return Err(error);
+            }
+            self.load.meter.count(|counts| match durability {
+                Durability::Lazy => counts.commits_lazy += 1,
+                Durability::Stable => counts.commits_durable += 1,
+            });
+        }
+        let now = self.load.world.now();
+        for (operation, intended) in self.begun.drain(..) {
+            self.load.meter.operation(operation, now.since(intended));
+        }
+        self.settle(true);
+        Ok(())
+    }
+
+    async fn roll_back(&mut self) -> maildb::Result<()> {
+        let outcome = self.session.rollback().await;
+        self.settle(false);
+        outcome
+    }
+
+    /// Gives the claims back, as they are after a commit or as they were.
+    fn settle(&mut self, committed: bool) {
+        self.begun.clear();
+        for (at, claim, after) in self.claims.drain(..) {
+            let version = if committed { after } else { claim.version };
+            self.load.stores[at].keys.borrow_mut().settle(claim, version);
+        }
+    }
+
+    /// Commits what the end of the run found begun.
+    async fn finish(&mut self) -> maildb::Result<()> {
+        if self.begun.is_empty() { Ok(()) } else { self.commit(false).await }
+    }
+}

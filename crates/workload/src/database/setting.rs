@@ -1,0 +1,269 @@
+//! The figures a profile is made of: their names, units, ranges, and how a person writes them.
+//!
+//! Every figure of a profile is one whole number under one name. Names carry their unit
+//! (`cache_max_bytes`), values may be written with one (`256MiB`, `93%`), and each knows the range
+//! outside which it is a slip of the keyboard rather than a test.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use thiserror::Error;
+
+/// What a figure counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Bytes; written plainly or with KiB, MiB, GiB, TiB (K, M, G, T and KB, MB… mean the same).
+    Bytes,
+    /// Parts of a hundred; a `%` may follow.
+    Percent,
+    /// Milliseconds; `ms` may follow.
+    Milliseconds,
+    /// Things.
+    Count,
+}
+
+/// One figure a profile must have.
+#[derive(Clone, Copy, Debug)]
+pub struct KeySpec {
+    /// Name in profile files and in `--set name=value`.
+    pub name: &'static str,
+    /// What it counts.
+    pub kind: Kind,
+    /// Smallest and largest value accepted.
+    pub range: (u64, u64),
+    /// What it means, in a line.
+    pub meaning: &'static str,
+}
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// Every figure of a profile, in the order a report shows them.
+pub const KEYS: &[KeySpec] = &[
+    key("page_bytes", Kind::Bytes, (4096, 32768), "database page: 4, 8 or 32 KiB"),
+    key("record_bytes", Kind::Bytes, (256, 16384), "one mail record, all columns together"),
+    key("insert_percent", Kind::Percent, (0, 100), "operations that insert a record"),
+    key("replace_percent", Kind::Percent, (0, 100), "operations that seek a record and change it"),
+    key("delete_percent", Kind::Percent, (0, 100), "operations that seek a record and delete it"),
+    key("read_percent", Kind::Percent, (0, 100), "operations that seek a record and read it"),
+    key("lazy_commit_percent", Kind::Percent, (0, 100), "commits that do not wait for the log"),
+    key("operations_per_transaction", Kind::Count, (1, 1000), "operations between two commits"),
+    key("threads_per_group", Kind::Count, (1, 1024), "simulated sessions of a storage group"),
+    key("log_buffers", Kind::Count, (32, 262_144), "transaction log buffers, of 512 bytes each"),
+    key("log_file_bytes", Kind::Bytes, (MIB, 64 * MIB), "one generation of the transaction log"),
+    key("cache_min_bytes", Kind::Bytes, (4 * MIB, 1024 * GIB), "least page cache of one database"),
+    key("cache_max_bytes", Kind::Bytes, (4 * MIB, 1024 * GIB), "most page cache of one database"),
+    key("start_flush_percent", Kind::Percent, (1, 50), "free share of the cache at which eviction starts"),
+    key("stop_flush_percent", Kind::Percent, (1, 60), "free share of the cache at which eviction stops"),
+    key("checkpoint_depth_bytes", Kind::Bytes, (MIB, 64 * GIB), "log a crash may have to replay"),
+    key("scan_bytes_per_second", Kind::Bytes, (0, 10 * GIB), "background scan of one database; 0 is off"),
+    key("scan_batch_bytes", Kind::Bytes, (64 * 1024, MIB / 2), "one read of the background scan"),
+    key("coalesce_bytes", Kind::Bytes, (4096, 10 * MIB), "longest write of neighbouring pages"),
+    key(
+        "lazy_commit_delay_ms",
+        Kind::Milliseconds,
+        (1, 60_000),
+        "longest wait of a lazy commit for stable storage",
+    ),
+];
+
+const fn key(name: &'static str, kind: Kind, range: (u64, u64), meaning: &'static str) -> KeySpec {
+    KeySpec { name, kind, range, meaning }
+}
+
+/// How far a figure can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confidence {
+    /// Printed in one of the seed papers.
+    Seed,
+    /// Read in the vendor's own documents.
+    Documented,
+    /// Read in someone else's.
+    Secondary,
+    /// Arithmetic on the above.
+    Computed,
+    /// From memory, not verified.
+    Recalled,
+    /// Chosen here, because nobody says.
+    Assumed,
+    /// Given by the user of this run.
+    User,
+}
+
+/// One figure with its origin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setting {
+    /// The figure, in the unit its name says.
+    pub value: u64,
+    /// Where it comes from.
+    pub source: String,
+    /// How far it can be trusted.
+    pub confidence: Confidence,
+}
+
+/// Why a value was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SettingError {
+    /// No figure has this name.
+    #[error("no setting is called {name:?}{}", suggestion(.nearest))]
+    UnknownKey {
+        /// What was asked for.
+        name: String,
+        /// The name it may have meant.
+        nearest: Option<&'static str>,
+    },
+    /// The text is not a number of this kind.
+    #[error("{key}: {text:?} is not {}", wanted(*.kind))]
+    NotANumber {
+        /// Which figure.
+        key: &'static str,
+        /// What was given.
+        text: String,
+        /// What it should have been.
+        kind: Kind,
+    },
+    /// The number is out of range.
+    #[error("{key}: {} is out of range, {} to {} make sense", Shown(*.kind, *.value), Shown(*.kind, .range.0), Shown(*.kind, .range.1))]
+    OutOfRange {
+        /// Which figure.
+        key: &'static str,
+        /// What was given.
+        value: u64,
+        /// What it counts.
+        kind: Kind,
+        /// What is accepted.
+        range: (u64, u64),
+    },
+}
+
+fn suggestion(nearest: &Option<&'static str>) -> String {
+    nearest.map(|name| format!("; did you mean {name:?}?")).unwrap_or_default()
+}
+
+fn wanted(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bytes => "a number of bytes such as 4096, 256MiB or 2GiB",
+        Kind::Percent => "a whole percentage such as 55 or 55%",
+        Kind::Milliseconds => "a number of milliseconds such as 100 or 100ms",
+        Kind::Count => "a whole number",
+    }
+}
+
+/// A figure as a person would write it: `256 MiB`, `55 %`.
+pub struct Shown(pub Kind, pub u64);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(kind, value) = *self;
+        match kind {
+            Kind::Bytes => {
+                const UNITS: [(u64, &str); 4] =
+                    [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+                let unit = UNITS.iter().find(|(bytes, _)| value >= *bytes && value.is_multiple_of(*bytes));
+                match unit {
+                    Some((bytes, name)) => write!(f, "{} {name}", value / bytes),
+                    None => write!(f, "{value} B"),
+                }
+            }
+            Kind::Percent => write!(f, "{value} %"),
+            Kind::Milliseconds => write!(f, "{value} ms"),
+            Kind::Count => write!(f, "{value}"),
+        }
+    }
+}
+
+/// The specification of `name`, or the nearest name there is.
+pub fn find_key(name: &str) -> Result<&'static KeySpec, SettingError> {
+    KEYS.iter().find(|spec| spec.name == name).ok_or_else(|| SettingError::UnknownKey {
+        name: name.to_owned(),
+        nearest: nearest(name, KEYS.iter().map(|spec| spec.name)),
+    })
+}
+
+/// The candidate a misspelt `name` probably meant.
+pub fn nearest(name: &str, candidates: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    candidates
+        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
+        .filter(|(likeness, _)| *likeness > 0.75)
+        .max_by(|one, other| one.0.total_cmp(&other.0))
+        .map(|(_, candidate)| candidate)
+}
+
+impl KeySpec {
+    /// Reads `text` as a value of this figure and checks its range.
+    pub fn parse(&'static self, text: &str) -> Result<u64, SettingError> {
+        let wrong = || SettingError::NotANumber { key: self.name, text: text.to_owned(), kind: self.kind };
+        let value = parse_number(self.kind, text.trim()).ok_or_else(wrong)?;
+        self.check(value)
+    }
+
+    /// Gives `value` back if it lies in range.
+    pub fn check(&'static self, value: u64) -> Result<u64, SettingError> {
+        let (least, most) = self.range;
+        if (least..=most).contains(&value) {
+            return Ok(value);
+        }
+        Err(SettingError::OutOfRange { key: self.name, value, kind: self.kind, range: self.range })
+    }
+}
+
+fn parse_number(kind: Kind, text: &str) -> Option<u64> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(unit_at);
+    let number: u64 = digits.parse().ok()?;
+    let unit = unit.trim().to_ascii_lowercase();
+    let factor = match (kind, unit.as_str()) {
+        (_, "") | (Kind::Percent, "%") | (Kind::Milliseconds, "ms") | (Kind::Bytes, "b") => 1,
+        (Kind::Milliseconds, "s") => 1000,
+        (Kind::Bytes, "k" | "kb" | "kib") => 1 << 10,
+        (Kind::Bytes, "m" | "mb" | "mib") => 1 << 20,
+        (Kind::Bytes, "g" | "gb" | "gib") => 1 << 30,
+        (Kind::Bytes, "t" | "tb" | "tib") => 1_u64 << 40,
+        _ => return None,
+    };
+    number.checked_mul(factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(name: &str, text: &str) -> Result<u64, String> {
+        find_key(name).and_then(|spec| spec.parse(text)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn values_may_carry_their_unit() {
+        assert_eq!(parse("cache_max_bytes", "256MiB"), Ok(256 << 20));
+        assert_eq!(parse("cache_max_bytes", "268435456"), Ok(256 << 20));
+        assert_eq!(parse("lazy_commit_percent", "93 %"), Ok(93));
+        assert_eq!(parse("lazy_commit_delay_ms", "2s"), Ok(2000));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_one_line() {
+        let said = |name, text| parse(name, text).unwrap_err();
+        assert_eq!(
+            said("lazy_comit_percent", "5"),
+            "no setting is called \"lazy_comit_percent\"; did you mean \"lazy_commit_percent\"?"
+        );
+        assert_eq!(said("zzz", "5"), "no setting is called \"zzz\"");
+        assert_eq!(said("threads_per_group", "-4"), "threads_per_group: \"-4\" is not a whole number");
+        assert_eq!(
+            said("lazy_commit_percent", "930"),
+            "lazy_commit_percent: 930 % is out of range, 0 % to 100 % make sense"
+        );
+        assert_eq!(
+            said("cache_max_bytes", "99999999999T"),
+            "cache_max_bytes: \"99999999999T\" is not a number of bytes such as 4096, 256MiB or 2GiB"
+        );
+    }
+
+    #[test]
+    fn figures_print_in_the_unit_they_divide_by() {
+        assert_eq!(Shown(Kind::Bytes, 1 << 30).to_string(), "1 GiB");
+        assert_eq!(Shown(Kind::Bytes, 1000).to_string(), "1000 B");
+        assert_eq!(Shown(Kind::Bytes, 0).to_string(), "0 B");
+    }
+}

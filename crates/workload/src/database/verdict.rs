@@ -1,0 +1,135 @@
+//! Results held against limits: a pure function of both.
+
+use super::{
+    limits::{Limit, LimitSet, LimitsError, Measure},
+    meter::Role,
+    plan::RunClass,
+    results::{RunResults, VolumeResults},
+};
+use serde::{Deserialize, Serialize};
+
+/// The answer of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// Every limit was kept.
+    Pass,
+    /// A limit was broken.
+    Fail,
+    /// The run ended before it could answer, and no limit was broken until then.
+    Incomplete,
+}
+
+/// One limit and what was measured against it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VerdictRow {
+    /// What was measured.
+    pub measure: Measure,
+    /// Where it was worst, if there is more than one place.
+    pub place: Option<String>,
+    /// The value; none if there was nothing to measure.
+    pub measured: Option<f64>,
+    /// The most that passes, or the least if the measure is a floor.
+    pub limit: f64,
+    /// The judgement; none if there was nothing to judge.
+    pub passed: Option<bool>,
+    /// Who set the limit, and where.
+    pub source: String,
+}
+
+/// The answer, and every limit it rests on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The answer.
+    pub answer: Answer,
+    /// How far it reaches.
+    pub class: RunClass,
+    /// Every limit.
+    pub rows: Vec<VerdictRow>,
+}
+
+impl Verdict {
+    /// Judges `results` by the limits their profile names.
+    pub fn of(results: &RunResults) -> Result<Self, LimitsError> {
+        Ok(Self::by(results, &LimitSet::load(&results.plan.profile.limits)?))
+    }
+
+    /// Judges `results` by `limits`.
+    pub fn by(results: &RunResults, limits: &LimitSet) -> Self {
+        let class = results.class();
+        let rows: Vec<VerdictRow> =
+            limits.limits.iter().filter_map(|limit| judge(results, limit, class)).collect();
+        let failed = rows.iter().any(|row| row.passed == Some(false)) || results.failure_counts.engine > 0;
+        // Shorter than asked for by more than a tick: something ended it.
+        let cut_short = results.measured_s + 1.5 < results.plan.duration_s as f64;
+        let answer = match (failed, results.interrupted || cut_short || results.verified.is_empty()) {
+            (true, _) => Answer::Fail,
+            (false, true) => Answer::Incomplete,
+            (false, false) => Answer::Pass,
+        };
+        Self { answer, class, rows }
+    }
+
+    /// The limits that were broken.
+    pub fn broken(&self) -> impl Iterator<Item = &VerdictRow> {
+        self.rows.iter().filter(|row| row.passed == Some(false))
+    }
+}
+
+/// None if the limit does not concern this run.
+fn judge(results: &RunResults, limit: &Limit, class: RunClass) -> Option<VerdictRow> {
+    let (measured, place) = match limit.measure {
+        Measure::DatabaseReadAverageMs => worst(results, Role::Database, |volume| volume.read.average_ms),
+        Measure::DatabaseReadWindowMaximumMs => {
+            worst(results, Role::Database, |volume| volume.read_worst_window_ms)
+        }
+        Measure::DatabaseWriteAverageMs => worst(results, Role::Database, |volume| volume.write.average_ms),
+        Measure::LogWriteAverageMs => worst(results, Role::Log, |volume| volume.write.average_ms),
+        Measure::LogWriteWindowMaximumMs => worst(results, Role::Log, |volume| volume.write_worst_window_ms),
+        Measure::PageFaultStallsPerSecond => {
+            let per_second = results.engine.page_fault_stalls as f64 / results.measured_s;
+            ((results.measured_s > 0.0).then_some(per_second), None)
+        }
+        Measure::AchievedPercentOfTarget => {
+            let target = results.plan.load.target_iops()?;
+            ((results.measured_s > 0.0).then(|| results.achieved_iops() / target * 100.0), None)
+        }
+        Measure::ChecksumErrors => {
+            let known = !results.verified.is_empty() || results.failure_counts.checksum > 0;
+            (known.then_some(results.failure_counts.checksum as f64), None)
+        }
+        Measure::ContentErrors => {
+            let known = results.measured_s > 0.0 || results.failure_counts.content > 0;
+            (known.then_some(results.failure_counts.content as f64), None)
+        }
+        Measure::IoErrors => {
+            let by_meters: u64 = results.volumes.iter().map(|volume| volume.tallies.errors).sum();
+            (Some(by_meters.max(results.failure_counts.io) as f64), None)
+        }
+    };
+    let bound = limit.value(class);
+    let keeps = |value: f64| if limit.measure.is_floor() { value >= bound } else { value <= bound };
+    Some(VerdictRow {
+        measure: limit.measure,
+        place,
+        measured,
+        limit: bound,
+        passed: measured.map(keeps),
+        source: limit.source.clone(),
+    })
+}
+
+/// The largest of the values `of` gives for the volumes in `role`, and which volume it was if there
+/// are several.
+fn worst(
+    results: &RunResults,
+    role: Role,
+    of: impl Fn(&VolumeResults) -> Option<f64>,
+) -> (Option<f64>, Option<String>) {
+    let values = results.in_role(role).filter_map(|volume| of(volume).map(|value| (value, &volume.volume)));
+    let several = results.in_role(role).count() > 1;
+    match values.max_by(|one, other| one.0.total_cmp(&other.0)) {
+        Some((value, volume)) => (Some(value), several.then(|| volume.clone())),
+        None => (None, None),
+    }
+}

@@ -1,0 +1,95 @@
+//! After the run: every page of every database and every log file, read and checked.
+
+use super::{
+    error::Error,
+    operation::{Failure, FailureKind},
+};
+use maildb::{
+    log::verify::{SegmentVerdict, verify_logs},
+    verify::verify_database,
+};
+use serde::{Deserialize, Serialize};
+use std::rc::Rc;
+use world::{ByteCount, Directory, World};
+
+/// What verification found in one file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VerifiedFile {
+    /// File name.
+    pub name: String,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Time it took, in seconds.
+    pub seconds: f64,
+    /// Pages (of a database) or segments (of a log) that are right.
+    pub good: u64,
+    /// Pages never used.
+    pub empty: u64,
+    /// What is damaged, in words.
+    pub damaged: Vec<String>,
+}
+
+impl VerifiedFile {
+    /// Its findings, as failures of the run.
+    pub fn failures(&self) -> impl Iterator<Item = Failure> {
+        self.damaged
+            .iter()
+            .map(|damage| Failure { kind: FailureKind::Checksum, text: format!("{}: {damage}", self.name) })
+    }
+}
+
+/// Reads and checks the database `name`.
+pub async fn verify_one_database(
+    world: &World,
+    directory: &Rc<dyn Directory>,
+    name: &str,
+    on_progress: &mut dyn FnMut(ByteCount, ByteCount),
+) -> Result<VerifiedFile, Error> {
+    let began = world.now();
+    let file = directory.open(name).await?;
+    let bytes = file.geometry().size.0;
+    let verdict = verify_database(file, name, on_progress).await?;
+    let mut damaged: Vec<String> =
+        verdict.damaged.iter().map(|damage| format!("page {}: {}", damage.page.0, damage.problem)).collect();
+    if verdict.header_copies_good < 2 {
+        damaged.push("one of its two header copies is damaged".to_owned());
+    }
+    Ok(VerifiedFile {
+        name: name.to_owned(),
+        bytes,
+        seconds: world.now().since(began).as_secs_f64(),
+        good: verdict.pages_good.into(),
+        empty: verdict.pages_empty.into(),
+        damaged,
+    })
+}
+
+/// Reads and checks the log files of `base_name`, as one.
+pub async fn verify_group_logs(
+    world: &World,
+    directory: &Rc<dyn Directory>,
+    base_name: &str,
+    on_progress: &mut dyn FnMut(ByteCount, ByteCount),
+) -> Result<VerifiedFile, Error> {
+    let began = world.now();
+    let verdict = verify_logs(directory, base_name, on_progress).await.map_err(maildb::Error::from)?;
+    let mut damaged: Vec<String> = Vec::new();
+    for (name, file) in verdict.files.iter().filter(|(_, file)| !file.is_clean()) {
+        let bad = file.count(SegmentVerdict::Bad);
+        damaged.push(match file.header {
+            None => format!("{name}: its header is damaged"),
+            Some(_) => format!("{name}: {bad} damaged segments"),
+        });
+    }
+    if let Some(broken) = &verdict.broken {
+        damaged.push(format!("its records cannot be read to the end: {broken}"));
+    }
+    Ok(VerifiedFile {
+        name: format!("{} log files {base_name}*", verdict.files.len()),
+        bytes: verdict.bytes().0,
+        seconds: world.now().since(began).as_secs_f64(),
+        good: verdict.count(SegmentVerdict::Good) as u64,
+        empty: verdict.count(SegmentVerdict::Empty) as u64,
+        damaged,
+    })
+}
