@@ -9,7 +9,7 @@ pub struct Statistics {
     pub commits_lazy: u64,
     /// Transactions rolled back.
     pub rollbacks: u64,
-    /// Pages asked for.
+    /// Pages looked at in the cache.
     pub page_requests: u64,
     /// Pages that had to be read from the database (cache misses).
     pub page_reads: u64,

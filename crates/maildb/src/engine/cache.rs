@@ -58,6 +58,7 @@ pub struct Cache {
     vacant: Vec<usize>,
     index: HashMap<PageId, usize>,
     pages_max: usize,
+    uses: u64,
     /// Frames promised to reads under way.
     reserved: usize,
     evictable: BTreeSet<UseOrder>,
@@ -81,6 +82,7 @@ impl Cache {
             vacant: Vec::new(),
             index: HashMap::new(),
             pages_max,
+            uses: 0,
             reserved: 0,
             evictable: BTreeSet::new(),
             dirty_by_use: BTreeSet::new(),
@@ -101,6 +103,16 @@ impl Cache {
     /// Pages that should be held at most.
     pub fn pages_max(&self) -> usize {
         self.pages_max
+    }
+
+    /// Times a page was found here.
+    pub fn uses(&self) -> u64 {
+        self.uses
+    }
+
+    /// Whether changes that made new pages have filled the cache beyond its bound.
+    pub fn is_overfull(&self) -> bool {
+        self.index.len() > self.pages_max
     }
 
     /// Pages that may still be taken in; reads under way are counted as taken.
@@ -126,6 +138,7 @@ impl Cache {
     /// The page's bytes, as a use of it.
     pub fn get(&mut self, id: PageId, now: Moment) -> Option<&[u8]> {
         let slot = *self.index.get(&id)?;
+        self.uses += 1;
         self.note_use(slot, now);
         Some(&self.frame(slot).page)
     }

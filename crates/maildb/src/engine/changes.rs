@@ -55,11 +55,6 @@ impl<'cache> ChangeSet<'cache> {
         self.database
     }
 
-    /// Page size of the database.
-    pub fn page_size(&self) -> PageSize {
-        self.page_size
-    }
-
     /// A page as it will be.
     pub fn view(&mut self, page: PageNumber) -> Step<PageView<'_>> {
         if let Some(copy) = self.copies.get(&page) {

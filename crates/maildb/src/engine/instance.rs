@@ -101,6 +101,7 @@ impl Instance {
             log_writes: log.writes,
             log_record_stalls: log.record_stalls,
             log_generations: log.rolls,
+            page_requests: core.cache.uses(),
             cache_pages: core.cache.len() as u64,
             cache_pages_max: core.cache.pages_max() as u64,
             dirty_pages: core.cache.dirty() as u64,

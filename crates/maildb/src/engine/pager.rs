@@ -49,7 +49,6 @@ impl Drop for Loading {
 impl Shared {
     /// Brings a page into the cache, if it is not there, and pins it.
     pub async fn fetch(self: &Rc<Self>, id: PageId) -> Result<Pin> {
-        self.core.borrow_mut().statistics.page_requests += 1;
         loop {
             let waiting = {
                 let mut core = self.core.borrow_mut();
@@ -176,6 +175,23 @@ impl Shared {
         self.core.borrow_mut().database(database).pages = after;
         self.log().append(&LogRecord::ExtendDatabase { dbid: database.log_id(), pages: after });
         Ok(())
+    }
+
+    /// Holds a change back while pages made anew have filled the cache beyond its bound.
+    pub async fn wait_for_cache(&self) -> Result<()> {
+        self.wake_cleaner();
+        loop {
+            let freed = {
+                let core = self.core.borrow();
+                core.check_running()?;
+                if !core.cache.is_overfull() {
+                    return Ok(());
+                }
+                self.page_freed.notified()
+            };
+            self.cleaner_wanted.notify_one();
+            freed.await;
+        }
     }
 
     /// Tells the cleaner if the cache runs short of free pages.

@@ -63,7 +63,7 @@ impl Redo {
             LogRecord::Insert { operation, .. }
             | LogRecord::Replace { operation, .. }
             | LogRecord::Delete { operation, .. } => {
-                self.note_row_change(operation, &entry.record)?;
+                self.note_row_change(operation, &entry.record);
                 let Some(database) = attached(shared, operation.dbid, entry.start) else { return Ok(()) };
                 let change = PageChange {
                     page: operation.page,
@@ -90,18 +90,17 @@ impl Redo {
     }
 
     /// Remembers how to take a change back; an undo step takes one inverse off instead.
-    fn note_row_change(&mut self, operation: &NodeOperation, record: &LogRecord) -> Result<()> {
+    fn note_row_change(&mut self, operation: &NodeOperation, record: &LogRecord) {
         let Some(loser) = self.running.get_mut(&operation.transaction) else {
-            return Err(Error::Configuration(format!(
-                "the log has a change of transaction {} but not its beginning",
-                operation.transaction
-            )));
+            // Begun before the checkpoint's position, so ended before the checkpoint was taken: the
+            // checkpoint never passes the beginning of a transaction that still runs.
+            return;
         };
         if operation.flags & COMPENSATES != 0 {
             loser.inverses.pop();
-            return Ok(());
+            return;
         }
-        let Some(database) = DatabaseIndex::from_log_id(operation.dbid) else { return Ok(()) };
+        let Some(database) = DatabaseIndex::from_log_id(operation.dbid) else { return };
         let tree = Tree { database, root: operation.tree_root, object: operation.object };
         let inverse = match record.clone() {
             LogRecord::Insert { key, .. } => RowChange::Delete { key },
@@ -110,7 +109,6 @@ impl Redo {
             _ => unreachable!("called for row records only"),
         };
         loser.inverses.push((tree, inverse));
-        Ok(())
     }
 
     async fn change_page(

@@ -137,6 +137,7 @@ impl Session {
     async fn change(&mut self, table: &Table, change: RowChange) -> Result<()> {
         check_size(&self.shared, &change)?;
         self.shared.log().room().await?;
+        self.shared.wait_for_cache().await?;
         let tree = table.tree();
         let name: RecordName = (tree.database, tree.root, change.key().to_vec());
         let author = Author { transaction: self.transaction()?, procid: self.procid, compensates: false };

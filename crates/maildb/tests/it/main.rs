@@ -1,7 +1,12 @@
 //! The mailbox database from outside: what goes in comes out, whatever happens between.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, missing_docs)]
+
 /// A group under test: a folder, a table, and a model of what must be in it.
 mod model;
+
+/// Killed in the middle of work, again and again.
+mod crash;
 
 /// Mixed operations at every page size, compared with the model, checked by the verifier.
 mod mixed;

@@ -150,7 +150,10 @@ async fn change_one(
         Some(key) if random.percent(30.0) => {
             let row = random_row(random, mix.body_bytes_max);
             let values = row_values(key, &row);
-            session.replace(table, &key_values(key), &values).await.expect("a row that exists can be replaced");
+            session
+                .replace(table, &key_values(key), &values)
+                .await
+                .expect("a row that exists can be replaced");
             changes.insert(key, Some(row));
         }
         _ => {
@@ -199,7 +202,8 @@ pub fn from_values(row: Vec<(ColumnId, Value)>) -> ((i32, i64), (String, Vec<u8>
 /// Fails unless the closed database at `path` is whole: checksums, trees, space.
 pub async fn check_whole(path: &Path, file: &str, page_size: PageSize) -> maildb::verify::DeepVerdict {
     let open = folder(path).open(file).await.expect("the database is there");
-    let verdict = maildb::verify::verify_database(Rc::clone(&open), file, &mut |_, _| {}).await.expect("readable");
+    let verdict =
+        maildb::verify::verify_database(Rc::clone(&open), file, &mut |_, _| {}).await.expect("readable");
     assert!(verdict.is_clean(), "{file}: {:?}", verdict.damaged);
     let deep = maildb::verify::verify_deep(open, page_size).await.expect("the trees can be walked");
     assert!(deep.findings.is_empty(), "{file}: {:#?}", &deep.findings[..deep.findings.len().min(10)]);
