@@ -6,7 +6,7 @@
 //! traits and cannot tell which world it runs in; no other room may name a wall clock, a sleep, a
 //! thread, a socket, a file, or unseeded randomness (`clippy.toml` bans them).
 //!
-//! Reading order: [`units`], [`buffer`], [`block_device`] (the waist), [`directory`], [`clock`],
+//! Reading order: [`units`], [`buffer`], [`block_device`] (the waist), [`directory`], [`extent_directory`], [`clock`],
 //! [`random`], [`world`](mod@world), then [`real`].
 
 pub mod units;
@@ -18,6 +18,8 @@ pub mod error;
 pub mod block_device;
 
 pub mod directory;
+
+pub mod extent_directory;
 
 pub mod clock;
 
@@ -34,6 +36,7 @@ pub use buffer::Buffer;
 pub use clock::{Clock, Moment, WallTime};
 pub use directory::{Directory, DirectoryEntry, File};
 pub use error::{IoError, IoErrorKind, IoResult};
+pub use extent_directory::{ExtentDirectory, Probe};
 pub use random::Random;
 pub use units::{ByteCount, ByteOffset};
 pub use world::{JoinHandle, Spawn, World};

@@ -155,7 +155,7 @@ impl FileDevice {
         let refuse = |kind, why: String| {
             Err(IoError::new(kind, format!("{doing} {length} bytes at offset {at} of {}: {why}", self.path)))
         };
-        if at % sector != 0 || length % sector != 0 || !pieces_aligned {
+        if !at.is_multiple_of(sector) || !length.is_multiple_of(sector) || !pieces_aligned {
             return refuse(IoErrorKind::Unaligned, format!("not in whole sectors of {sector} bytes"));
         }
         let size = self.size.get();
@@ -280,7 +280,7 @@ impl Resizable for FileDevice {
         let before = self.size.get();
         let refusal = if let Err(error) = self.check_writable("resizing") {
             Some(error)
-        } else if size.0 % u64::from(self.sector) != 0 {
+        } else if !size.0.is_multiple_of(u64::from(self.sector)) {
             let context = format!("resizing {} to {} bytes: not whole sectors", self.path, size.0);
             Some(IoError::new(IoErrorKind::Unaligned, context))
         } else if self.raw && size.0 != before {
@@ -365,7 +365,7 @@ fn reopen_buffered(file: OwnedFd) -> rustix::io::Result<OwnedFd> {
 fn is_memory(file: &OwnedFd) -> bool {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
     const RAMFS_MAGIC: i64 = 0x8584_58f6;
-    fstatfs(file).is_ok_and(|fs| [TMPFS_MAGIC, RAMFS_MAGIC].contains(&i64::from(fs.f_type)))
+    fstatfs(file).is_ok_and(|fs| [TMPFS_MAGIC, RAMFS_MAGIC].contains(&fs.f_type))
         && fstat(file).is_ok_and(|file| FileType::from_raw_mode(file.st_mode) == FileType::RegularFile)
 }
 
@@ -388,7 +388,7 @@ pub(super) fn create_at(
     display: &str,
     size: ByteCount,
 ) -> IoResult<Opened> {
-    if size.0 % u64::from(SECTOR_MAX) != 0 {
+    if !size.0.is_multiple_of(u64::from(SECTOR_MAX)) {
         let context = format!("creating {display} of {} bytes: not a multiple of {SECTOR_MAX}", size.0);
         return Err(IoError::new(IoErrorKind::Unaligned, context));
     }

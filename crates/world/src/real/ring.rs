@@ -169,13 +169,13 @@ impl Ring {
         self.table.borrow_mut().driver = Some(context.waker().clone());
         loop {
             let (finished, outcome) = self.table.borrow_mut().exchange(0);
-            let progressed = !finished.is_empty();
             answer_all(finished);
-            match outcome {
-                Ok(()) => {}
-                Err(error) => return Poll::Ready(Err(error)),
+            if let Err(error) = outcome {
+                return Poll::Ready(Err(error));
             }
-            if !progressed || self.table.borrow().backlog.is_empty() {
+            // The rest of a short transfer is in the backlog again and need not wait for anyone.
+            let table = self.table.borrow();
+            if table.backlog.is_empty() || table.in_kernel == DEPTH {
                 return Poll::Pending;
             }
         }

@@ -1,0 +1,87 @@
+//! Threads, sleeps and tasks of the real world.
+
+use crate::in_both_worlds;
+use std::{cell::Cell, rc::Rc, time::Duration};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset,
+    real::{Engine, FileDevice, RealOptions, run, spawn_thread},
+};
+
+#[test]
+fn sleeps_never_end_early_and_end_in_order() {
+    in_both_worlds(async |world, _| {
+        let order = Rc::new(Cell::new(0));
+        let start = world.now();
+        let sleepers: Vec<_> = [7_000_u64, 300, 2_500, 300, 0]
+            .into_iter()
+            .map(|micros| {
+                let (asleep, order) = (world.clone(), Rc::clone(&order));
+                world.spawn("sleeper", async move {
+                    let until = start + Duration::from_micros(micros);
+                    asleep.sleep_until(until).await;
+                    assert!(asleep.now() >= until, "a sleep ended early");
+                    assert!(order.get() <= micros, "sleeps ended out of order");
+                    order.set(micros);
+                })
+            })
+            .collect();
+        for sleeper in sleepers {
+            sleeper.await;
+        }
+    });
+}
+
+#[test]
+fn a_dropped_sleep_delays_nobody() {
+    in_both_worlds(async |world, _| {
+        let mut long = world.sleep(Duration::from_secs(3600));
+        std::future::poll_fn(|context| {
+            assert!(long.as_mut().poll(context).is_pending());
+            std::task::Poll::Ready(())
+        })
+        .await;
+        let start = world.now();
+        world.sleep(Duration::from_millis(1)).await;
+        drop(long);
+        world.sleep(Duration::from_millis(1)).await;
+        let took = world.now().since(start);
+        assert!(took >= Duration::from_millis(2) && took < Duration::from_secs(60), "{took:?}");
+    });
+}
+
+#[test]
+fn threads_have_worlds_of_their_own_and_one_time() {
+    let folder = tempfile::tempdir().unwrap();
+    run(1, RealOptions::default(), async |world| {
+        let before = world.now();
+        let threads: Vec<_> = (0..3_u64)
+            .map(|index| {
+                let path = folder.path().join(index.to_string());
+                spawn_thread("test-group", index, RealOptions { force_plain: index == 2 }, move |world| {
+                    Box::pin(async move {
+                        let device = FileDevice::create(&path, ByteCount::mib(1)).await.unwrap();
+                        device.read(ByteOffset(0), vec![Buffer::zeroed(4096)]).await.unwrap();
+                        assert!(index != 2 || Engine::current().fallback_reason().is_some());
+                        (world.now(), world.seed())
+                    })
+                })
+                .unwrap()
+            })
+            .collect();
+        for (index, thread) in (0..).zip(threads) {
+            let (there, seed) = thread.join().await;
+            assert_eq!(seed, index);
+            assert!(before <= there && there <= world.now(), "threads disagree about the time");
+        }
+    });
+}
+
+#[test]
+#[should_panic(expected = "the group failed")]
+fn a_panic_on_a_thread_goes_on_where_it_is_joined() {
+    let thread = spawn_thread("test-panic", 0, RealOptions::default(), |_| {
+        Box::pin(async { panic!("the group failed") })
+    });
+    let thread: world::real::ThreadHandle<()> = thread.unwrap();
+    thread.join_blocking();
+}
