@@ -1,1 +1,29 @@
-//! Facts about the machine, its drives and its filesystems, for pre-flight checks and the report.
+//! Facts about this machine, for pre-flight checks and the report.
+//!
+//! All from /proc, /sys and statvfs; no other program is asked. What a kernel or container does not
+//! tell is None, never a guess.
+
+pub mod drive;
+pub mod machine;
+pub mod mount;
+pub mod signature;
+
+pub use drive::{Drive, DriveActivity, drive_activity, drive_of_device, drive_of_path};
+pub use machine::{Machine, ProcessUse, machine, process_use};
+pub use mount::{Filesystem, Usage, filesystem_of, usage_of_device};
+pub use signature::{Signature, signature_of};
+
+use std::{fs, path::Path};
+
+/// A small text file of /proc or /sys without surrounding blanks; None if absent or empty.
+fn fact(path: impl AsRef<Path>) -> Option<String> {
+    let text = fs::read(path).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// A small text file that holds one number.
+fn number(path: impl AsRef<Path>) -> Option<u64> {
+    fact(path)?.parse().ok()
+}

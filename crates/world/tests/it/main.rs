@@ -4,6 +4,7 @@
 
 mod device;
 mod directory;
+mod host;
 mod threads_and_time;
 
 use std::path::Path;

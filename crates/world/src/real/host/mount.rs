@@ -1,0 +1,174 @@
+//! Filesystems: which one holds a path, and whether a device is in use by one.
+
+use super::drive::{device_number, parts_of};
+use crate::{ByteCount, IoError, IoResult};
+use rustix::fs::{StatVfsMountFlags, major, minor, statvfs};
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+/// The filesystem that holds a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filesystem {
+    /// Its type: `ext4`, `xfs`, `tmpfs`, `nfs4`.
+    pub kind: String,
+    /// Where it is mounted.
+    pub mount_point: PathBuf,
+    /// What is mounted there: a device, a server's export.
+    pub source: String,
+    /// Its size.
+    pub total: ByteCount,
+    /// What unprivileged processes may still take.
+    pub free: ByteCount,
+    /// Mounted read-only.
+    pub read_only: bool,
+    /// Mount options that matter to storage, as /proc says them.
+    pub options: String,
+}
+
+impl Filesystem {
+    /// True if its bytes are in memory only.
+    pub fn is_memory(&self) -> bool {
+        ["tmpfs", "ramfs", "devtmpfs"].contains(&&*self.kind)
+    }
+}
+
+/// The filesystem that holds `path`, which exists.
+pub fn filesystem_of(path: &Path) -> IoResult<Filesystem> {
+    let context = || format!("examining the filesystem of {}", path.display());
+    let fail = |error| IoError::from_os(error, context());
+    let path = fs::canonicalize(path).map_err(fail)?;
+    let space = statvfs(&path).map_err(|error| fail(error.into()))?;
+    let device = fs::metadata(&path).map_err(fail)?.dev();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(fail)?;
+    let mount = holder_of(&mounts, &path, (major(device), minor(device)));
+    let (kind, mount_point, source, options) = match mount {
+        Some(mount) => (mount.kind, mount.point, mount.source, mount.options),
+        None => ("unknown".into(), PathBuf::from("/"), "unknown".into(), String::new()),
+    };
+    Ok(Filesystem {
+        kind,
+        mount_point,
+        source,
+        total: ByteCount(space.f_blocks.saturating_mul(space.f_frsize)),
+        free: ByteCount(space.f_bavail.saturating_mul(space.f_frsize)),
+        read_only: space.f_flag.contains(StatVfsMountFlags::RDONLY),
+        options,
+    })
+}
+
+/// The mount that holds `path`: of those above it the longest, and of equal ones the last, which
+/// covers the others. One of the path's own device is preferred (bind mounts, subvolumes).
+fn holder_of(mounts: &str, path: &Path, device: (u32, u32)) -> Option<Mount> {
+    let above = mounts.lines().filter_map(Mount::parse).filter(|mount| path.starts_with(&mount.point));
+    above.max_by_key(|mount| (mount.point.components().count(), mount.device == device))
+}
+
+/// One line of /proc/self/mountinfo (proc(5)).
+#[derive(Clone, Debug)]
+struct Mount {
+    device: (u32, u32),
+    point: PathBuf,
+    kind: String,
+    source: String,
+    options: String,
+}
+
+impl Mount {
+    fn parse(line: &str) -> Option<Self> {
+        let (before, after) = line.split_once(" - ")?;
+        let before: Vec<&str> = before.split(' ').collect();
+        let after: Vec<&str> = after.split(' ').collect();
+        let (major, minor) = before.get(2)?.split_once(':')?;
+        Some(Self {
+            device: (major.parse().ok()?, minor.parse().ok()?),
+            point: PathBuf::from(unescape(before.get(4)?)),
+            kind: (*after.first()?).to_owned(),
+            source: unescape(after.get(1)?),
+            options: format!("{},{}", before.get(5)?, after.get(2).unwrap_or(&"")),
+        })
+    }
+}
+
+/// Blanks and the like are written as three octal digits: `\040`.
+fn unescape(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let code = after.first_chunk::<3>().filter(|_| first == b'\\');
+        let code = code.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok());
+        bytes.push(code.unwrap_or(first));
+        rest = if code.is_some() { &after[3..] } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// How a block device, or a part of it, is in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// Mounted here.
+    Mounted(PathBuf),
+    /// It is swap space.
+    Swap,
+    /// Another device stands on it: a RAID, a volume group, an encrypted device.
+    HeldBy(String),
+}
+
+/// All uses of a block device and its partitions that make it untouchable; empty if there are none.
+pub fn usage_of_device(path: &Path) -> IoResult<Vec<Usage>> {
+    let whole = device_number(path)?;
+    let parts = parts_of(whole);
+    let mounts = fs::read_to_string("/proc/self/mountinfo")
+        .map_err(|error| IoError::from_os(error, "reading the table of mounts"))?;
+    let mounted = mounts
+        .lines()
+        .filter_map(Mount::parse)
+        // btrfs gives a device number of its own, so the source counts as well.
+        .filter(|mount| {
+            let source = device_number(Path::new(&mount.source)).ok();
+            parts.contains(&mount.device) || source.is_some_and(|source| parts.contains(&source))
+        })
+        .map(|mount| Usage::Mounted(mount.point));
+    let mut usage: Vec<Usage> = mounted.collect();
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    for line in swaps.lines().skip(1) {
+        let source = line.split_whitespace().next().map(unescape).unwrap_or_default();
+        if device_number(Path::new(&source)).is_ok_and(|source| parts.contains(&source)) {
+            usage.push(Usage::Swap);
+        }
+    }
+    for (major, minor) in parts {
+        let Ok(holders) = fs::read_dir(format!("/sys/dev/block/{major}:{minor}/holders")) else { continue };
+        for holder in holders.flatten() {
+            usage.push(Usage::HeldBy(holder.file_name().to_string_lossy().into_owned()));
+        }
+    }
+    Ok(usage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_that_covers_a_path_is_found() {
+        let mounts = "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard\n\
+                      28 27 0:25 / /mnt/my\\040mail rw - xfs /dev/sdb1 rw\n\
+                      29 27 0:26 / /mnt/my\\040mail ro shared:1 - nfs4 server:/x rw\n";
+        let found = holder_of(mounts, Path::new("/mnt/my mail/db"), (0, 26)).unwrap();
+        assert_eq!((&*found.kind, &*found.source, &*found.options), ("nfs4", "server:/x", "ro,rw"));
+        let found = holder_of(mounts, Path::new("/mnt/my mailbox"), (254, 0)).unwrap();
+        assert_eq!((&*found.kind, found.point), ("ext4", PathBuf::from("/")));
+    }
+
+    #[test]
+    fn a_temporary_folder_lies_on_some_filesystem_with_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = filesystem_of(folder.path()).unwrap();
+        assert!(folder.path().canonicalize().unwrap().starts_with(&found.mount_point));
+        assert!(found.kind != "unknown" && found.free <= found.total && !found.read_only, "{found:?}");
+        assert!(filesystem_of(&folder.path().join("none")).is_err());
+    }
+}
