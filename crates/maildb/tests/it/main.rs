@@ -8,5 +8,8 @@ mod model;
 /// Killed in the middle of work, again and again.
 mod crash;
 
+/// Third-party readers see every row.
+mod readers;
+
 /// Mixed operations at every page size, compared with the model, checked by the verifier.
 mod mixed;
