@@ -82,14 +82,12 @@ impl MemoryWorld {
             }
             self.step();
         }
-        let finished = outcome.borrow_mut().take();
-        if finished.is_none() {
-            // Outside the borrow: dropping a task may wake others.
-            let tasks = self.tasks.take();
-            drop(tasks);
-            self.under_way.take();
-        }
-        finished
+        // The world ends. Tasks that are left hold it, and it them; taken out first, because dropping one
+        // may wake others.
+        let tasks = self.tasks.take();
+        drop(tasks);
+        self.under_way.take();
+        outcome.take()
     }
 
     /// Polls one ready task or completes one operation.

@@ -110,6 +110,8 @@ async fn prepare(shared: Rc<Shared>, pace: Rc<Pace>) -> IoResult<Option<Rc<dyn F
         file.write(ByteOffset(at), vec![chunk], Stability::Volatile).await?;
     }
     file.flush().await?;
+    // Stable before anything is built on the name: a lost creation must not hand it to an older file.
+    shared.directory.sync().await?;
     Ok(Some(file))
 }
 
