@@ -24,7 +24,7 @@
 //!    generation, so bytes behind a recovered tail never count.
 //! 5. A record never spans two generations.
 //!
-//! Reading order: [`record`], [`segment`], [`file_header`], `framing`, `buffer`, [`writer`](Log) (`log`,
+//! Reading order: [`record`], [`segment`], [`file_header`], `framing`, `buffer`, [`Log`] (`handle`,
 //! `writer`, `next_file`), [`files`], [`reader`], [`checkpoint`], [`verify`].
 
 mod buffer;
