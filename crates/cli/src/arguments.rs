@@ -124,9 +124,9 @@ pub struct ProveArguments {
     #[arg(long, conflicts_with = "clean")]
     pub dry_run: bool,
 
-    /// Seed of everything random
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub seed: u64,
+    /// Seed of everything random [default: of the moment; it is in the report]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
 
     /// Use the databases that are there; refuse to make new ones
     #[arg(long, conflicts_with = "fresh")]

@@ -1,7 +1,30 @@
-//! The `spindle` program.
+//! The `spindle` program: storage under a mail system. One file a verb.
+
 mod arguments;
+mod console;
+mod ending;
 mod prove;
 mod quantity;
 mod refusal;
-fn main() {}
-mod console;
+
+use arguments::Verb;
+use ending::Ending;
+use refusal::Refusal;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(ending) => ending.code(),
+        Err(refusal) => {
+            eprintln!("spindle: {refusal}");
+            Ending::NoAnswer.code()
+        }
+    }
+}
+
+fn run() -> Result<Ending, Refusal> {
+    let Some(arguments) = arguments::parse()? else { return Ok(Ending::Pass) };
+    match arguments.verb {
+        Verb::Prove(arguments) => prove::prove(&arguments),
+    }
+}

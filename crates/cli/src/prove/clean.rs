@@ -6,9 +6,26 @@
 use super::{
     ground::Door,
     manifest::{MANIFEST_NAME, Manifest, is_harmless},
+    survey::Survey,
 };
+use crate::{console::Console, ending::Ending, refusal::Refusal};
 use std::path::Path;
 use world::{ByteCount, Directory, IoResult, real::host_files};
+
+/// Cleans every place of the survey and says what became of each.
+pub async fn clean_all(survey: &Survey, console: &Console) -> Result<Ending, Refusal> {
+    for place in &survey.places.all {
+        let Some(manifest) = place.manifest() else {
+            console.say_always(&format!("{}: nothing of Spindle's is there", place.given.display()));
+            continue;
+        };
+        let cleaned = clean(&Door::of(&place.ground), manifest).await.map_err(|error| {
+            Refusal::new(format!("{} could not be cleaned: {error}", place.given.display()), "try again")
+        })?;
+        console.say_always(&cleaned.line(&place.given, place.is_device()));
+    }
+    Ok(Ending::Pass)
+}
 
 /// What became of one place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use super::{
 };
 use std::{path::Path, rc::Rc, sync::Arc};
 use world::{
-    BlockDevice, Buffer, ByteCount, ByteOffset, Directory, IoError, IoErrorKind, IoResult, Stability,
+    BlockDevice, Buffer, ByteCount, ByteOffset, Directory, IoErrorKind, IoResult, Stability,
     extent_directory::ExtentDirectory,
     real::{Access, FileDevice, FolderDirectory, RealIoKind, host_files},
 };

@@ -48,7 +48,7 @@ pub fn spread(places: &Places, groups: u32, databases: u32) -> Result<Vec<GroupL
                 })
                 .collect();
             let place = if places.logs.is_empty() { spots[0].place } else { nth(&places.logs, group) };
-            GroupLayout { databases: spots, log: Spot { place, name: format!("E{group:02X}") } }
+            GroupLayout { databases: spots, log: Spot { place, name: format!("E{group:02}") } }
         })
         .collect();
     for (index, place) in places.all.iter().enumerate() {

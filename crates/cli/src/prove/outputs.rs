@@ -44,7 +44,10 @@ impl Outputs {
                 ));
             }
             Ok(_) => {
-                return Err(Refusal::new(format!("--report: {shown} is not a folder"), "give another prefix"));
+                return Err(Refusal::new(
+                    format!("--report: {shown} is not a folder"),
+                    "give another prefix",
+                ));
             }
             Err(error) => return Err(Refusal::new(format!("--report: {error}"), "give another prefix")),
         }

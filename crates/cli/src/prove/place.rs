@@ -7,7 +7,7 @@
 //! 2. A mounted drive is never written to, whatever the flags.
 //! 3. A refused path is left exactly as it was.
 
-use super::manifest::Manifest;
+use super::{manifest::Manifest, sizing::Volume};
 use crate::refusal::Refusal;
 use std::path::{Path, PathBuf};
 use world::ByteCount;
@@ -24,11 +24,13 @@ pub enum Role {
     Databases,
     /// Transaction logs only.
     Logs,
+    /// Nothing more: what is there is to be removed.
+    Cleaning,
 }
 
-/// What was found at a path.
-#[derive(Clone, Debug)]
-pub enum Found {
+/// What a path leads to, at first sight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sight {
     /// Nothing is there. `nearest` is the closest parent that exists.
     Missing {
         /// The closest parent that exists.
@@ -39,9 +41,20 @@ pub enum Found {
     /// The path could not be looked at: the kernel's reason.
     Unreachable(String),
     /// A folder.
-    Folder(FolderFacts),
+    Folder,
     /// A raw block device.
-    Device(DeviceFacts),
+    Device,
+}
+
+/// A path that leads somewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// As the user wrote it.
+    pub given: PathBuf,
+    /// Absolute, without links.
+    pub canonical: PathBuf,
+    /// True of a raw device.
+    pub is_device: bool,
 }
 
 /// What is known of the drive below a path. Anything may be unknown (a network mount has no model).
@@ -148,6 +161,14 @@ impl Place {
         }
     }
 
+    /// The drive below, to add to what is known of it.
+    pub fn drive_mut(&mut self) -> &mut DriveFacts {
+        match &mut self.ground {
+            Ground::Folder(folder) => &mut folder.drive,
+            Ground::Device(device) => &mut device.drive,
+        }
+    }
+
     /// The record of an earlier run there.
     pub fn manifest(&self) -> Option<&Manifest> {
         match &self.ground {
@@ -159,6 +180,40 @@ impl Place {
     /// True of a raw device.
     pub fn is_device(&self) -> bool {
         matches!(self.ground, Ground::Device(_))
+    }
+
+    /// Bytes of files that Spindle made there before.
+    pub fn ours(&self) -> ByteCount {
+        match &self.ground {
+            Ground::Folder(folder) => folder.ours,
+            Ground::Device(_) => ByteCount(0),
+        }
+    }
+
+    /// The filesystem or device it lies on, with nothing of this run on it yet.
+    pub fn volume(&self) -> Volume {
+        let given = self.given.display();
+        let (name, total, free, is_filesystem) = match &self.ground {
+            Ground::Folder(folder) => {
+                let name = format!("{given} ({} at {})", folder.filesystem, folder.mount_point.display());
+                (name, folder.total, folder.free + folder.ours, true)
+            }
+            Ground::Device(device) => (given.to_string(), device.size, device.size, false),
+        };
+        Volume { name, key: self.volume_key(), total, free, is_filesystem, databases: 0, log_series: 0 }
+    }
+
+    /// Equal for places on one filesystem, and for nothing else.
+    fn volume_key(&self) -> String {
+        match &self.ground {
+            Ground::Folder(folder) => format!("{} at {}", folder.source, folder.mount_point.display()),
+            Ground::Device(device) => device.canonical.display().to_string(),
+        }
+    }
+
+    /// True if it lies on that filesystem or device.
+    pub fn is_on(&self, volume: &Volume) -> bool {
+        volume.key == self.volume_key()
     }
 
     /// What must not be passed over in silence.
@@ -212,42 +267,41 @@ pub fn name_some(names: &[String]) -> String {
     shown
 }
 
-/// Applies the rules for one path. `unlock` holds serial numbers the user repeated.
-pub fn accept(given: &Path, role: Role, found: Found, unlock: &[String]) -> Result<Place, Refusal> {
+/// Applies the first rule: the path leads to a folder (false) or a raw device (true).
+pub fn accept_sight(given: &Path, role: Role, sight: Sight) -> Result<bool, Refusal> {
     let shown = given.display();
     let purpose = match role {
         Role::Databases => "databases",
         Role::Logs => "logs",
+        Role::Cleaning => "cleaning",
     };
-    let ground = match found {
-        Found::Missing { nearest } => {
-            return Err(Refusal::new(
-                format!("{shown} does not exist (the nearest folder that does: {})", nearest.display()),
-                format!("make it first: mkdir -p {shown}"),
-            ));
+    match sight {
+        Sight::Folder => Ok(false),
+        Sight::Device => Ok(true),
+        Sight::Missing { .. } if role == Role::Cleaning => {
+            Err(Refusal::new(format!("{shown} does not exist"), "there is nothing to clean"))
         }
-        Found::NotStorage(what) => {
-            return Err(Refusal::new(
-                format!("{shown} is {what}"),
-                format!("give a folder or a raw block device for {purpose}"),
-            ));
-        }
-        Found::Unreachable(problem) => {
-            return Err(Refusal::new(
-                format!("{shown} cannot be looked at: {problem}"),
-                "check its permissions, or run as a user who may",
-            ));
-        }
-        Found::Folder(folder) => {
-            accept_folder(given, &folder)?;
-            Ground::Folder(folder)
-        }
-        Found::Device(device) => {
-            accept_device(given, &device, unlock)?;
-            Ground::Device(device)
-        }
-    };
-    Ok(Place { given: given.to_owned(), ground })
+        Sight::Missing { nearest } => Err(Refusal::new(
+            format!("{shown} does not exist (the nearest folder that does: {})", nearest.display()),
+            format!("make it first: mkdir -p {shown}"),
+        )),
+        Sight::NotStorage(what) => Err(Refusal::new(
+            format!("{shown} is {what}"),
+            format!("give a folder or a raw block device for {purpose}"),
+        )),
+        Sight::Unreachable(problem) => Err(Refusal::new(
+            format!("{shown} cannot be looked at: {problem}"),
+            "check its permissions, or run as a user who may",
+        )),
+    }
+}
+
+/// Applies the rules for one place. `unlock` holds serial numbers the user repeated.
+pub fn accept(place: &Place, unlock: &[String]) -> Result<(), Refusal> {
+    match &place.ground {
+        Ground::Folder(folder) => accept_folder(&place.given, folder),
+        Ground::Device(device) => accept_device(&place.given, device, unlock),
+    }
 }
 
 fn accept_folder(given: &Path, folder: &FolderFacts) -> Result<(), Refusal> {
@@ -332,22 +386,21 @@ fn accept_device(given: &Path, device: &DeviceFacts, unlock: &[String]) -> Resul
 }
 
 /// Applies the rules between paths: none given twice for one role, none inside another.
-pub fn accept_together(databases: &[Place], logs: &[Place]) -> Result<(), Refusal> {
-    for (role, places) in [("databases", databases), ("logs", logs)] {
-        for (index, place) in places.iter().enumerate() {
-            if let Some(twin) = places[..index].iter().find(|other| other.canonical() == place.canonical()) {
+pub fn accept_together(databases: &[Resolved], logs: &[Resolved]) -> Result<(), Refusal> {
+    for (role, paths) in [("databases", databases), ("logs", logs)] {
+        for (index, path) in paths.iter().enumerate() {
+            if let Some(twin) = paths[..index].iter().find(|other| other.canonical == path.canonical) {
                 return Err(Refusal::new(
-                    format!("{} and {} are the same place", twin.given.display(), place.given.display()),
+                    format!("{} and {} are the same place", twin.given.display(), path.given.display()),
                     format!("name each place for {role} once"),
                 ));
             }
         }
     }
-    let all: Vec<&Place> = databases.iter().chain(logs).collect();
+    let all: Vec<&Resolved> = databases.iter().chain(logs).collect();
     for outer in &all {
         for inner in &all {
-            let (outside, inside) = (outer.canonical(), inner.canonical());
-            if outside != inside && inside.starts_with(outside) {
+            if outer.canonical != inner.canonical && inner.canonical.starts_with(&outer.canonical) {
                 return Err(Refusal::new(
                     format!("{} lies inside {}", inner.given.display(), outer.given.display()),
                     "give folders beside each other",
@@ -400,7 +453,8 @@ pub(super) mod tests {
     fn check_folder(change: impl FnOnce(&mut FolderFacts), expected: Result<(), &str>) {
         let mut facts = folder("/mnt/db");
         change(&mut facts);
-        let outcome = accept(Path::new("/mnt/db"), Role::Databases, Found::Folder(facts), &[]);
+        let place = Place { given: "/mnt/db".into(), ground: Ground::Folder(facts) };
+        let outcome = accept(&place, &[]);
         assert_eq!(
             outcome.map(|_| ()).map_err(|refusal| refusal.to_string()),
             expected.map_err(str::to_owned)
@@ -412,7 +466,8 @@ pub(super) mod tests {
         let mut facts = device();
         change(&mut facts);
         let unlock: Vec<String> = unlock.iter().map(|&serial| serial.to_owned()).collect();
-        let outcome = accept(Path::new("/dev/sdb"), Role::Databases, Found::Device(facts), &unlock);
+        let place = Place { given: "/dev/sdb".into(), ground: Ground::Device(facts) };
+        let outcome = accept(&place, &unlock);
         assert_eq!(
             outcome.map(|_| ()).map_err(|refusal| refusal.to_string()),
             expected.map_err(str::to_owned)
@@ -504,8 +559,8 @@ pub(super) mod tests {
 
     #[test]
     fn a_path_given_twice_or_inside_another_is_refused() {
-        let place = |path: &str| Place { given: path.into(), ground: Ground::Folder(folder(path)) };
-        let line = |databases: &[Place], logs: &[Place]| {
+        let place = |path: &str| Resolved { given: path.into(), canonical: path.into(), is_device: false };
+        let line = |databases: &[Resolved], logs: &[Resolved]| {
             accept_together(databases, logs).map_err(|refusal| refusal.to_string())
         };
         assert_eq!(line(&[place("/a"), place("/b")], &[place("/a")]), Ok(()));

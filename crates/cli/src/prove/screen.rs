@@ -65,7 +65,11 @@ pub fn lines(console: &Console, intent: &Intent<'_>, databases: &[&Place], logs:
 
 /// One place in a line: path, device, model, filesystem, space.
 fn describe(place: &Place) -> String {
-    let mut parts = Vec::new();
+    format!("{}  {}", place.given.display(), description(place))
+}
+
+/// What a place is: filesystem and device, model, space.
+pub fn description(place: &Place) -> String {
     let (name, space) = match &place.ground {
         Ground::Folder(folder) => (
             format!("{} on {}", folder.filesystem, folder.source),
@@ -74,14 +78,13 @@ fn describe(place: &Place) -> String {
         Ground::Device(device) => ("raw device".to_owned(), device.size.to_string()),
     };
     let drive = place.drive();
-    let mut model = drive.model.clone().unwrap_or_default();
-    if let Some(rotational) = drive.rotational {
-        let kind = if rotational { "spinning disk" } else { "no spinning disk" };
-        model = if model.is_empty() { kind.to_owned() } else { format!("{model}, {kind}") };
+    let kind =
+        drive.rotational.map(|rotational| if rotational { "spinning disk" } else { "no spinning disk" });
+    let details: Vec<&str> = drive.model.as_deref().into_iter().chain(kind).collect();
+    match details.is_empty() {
+        true => format!("{name}, {space}"),
+        false => format!("{name} ({}), {space}", details.join(", ")),
     }
-    parts.push(if model.is_empty() { name } else { format!("{name} ({model})") });
-    parts.push(space);
-    format!("{}  {}", place.given.display(), parts.join(", "))
 }
 
 /// `1 group`, `2 groups`.

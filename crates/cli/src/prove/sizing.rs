@@ -53,6 +53,8 @@ pub struct Wanted {
 pub struct Volume {
     /// What to call it in a message.
     pub name: String,
+    /// What tells it from others.
+    pub key: String,
     /// Its size.
     pub total: ByteCount,
     /// Bytes that may still be taken, counting those of an earlier run of ours.
@@ -304,6 +306,7 @@ pub(super) mod tests {
     fn volume(total: ByteCount, free: ByteCount) -> Volume {
         Volume {
             name: "/mnt/db (ext4 at /mnt)".to_owned(),
+            key: "/mnt".to_owned(),
             total,
             free,
             is_filesystem: true,

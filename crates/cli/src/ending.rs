@@ -1,0 +1,35 @@
+//! How the program ends, as a number scripts can rely on.
+
+use report::Outcome;
+use std::process::ExitCode;
+
+/// What a verb came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It passed, or did what was asked.
+    Pass,
+    /// It ran, and a limit was broken.
+    Fail,
+    /// It gave no answer: it was refused, or ended early.
+    NoAnswer,
+}
+
+impl Ending {
+    /// The ending for a report's answer.
+    pub fn of(outcome: Option<Outcome>) -> Self {
+        match outcome {
+            Some(Outcome::Pass) => Self::Pass,
+            Some(Outcome::Fail) => Self::Fail,
+            Some(Outcome::Incomplete) | None => Self::NoAnswer,
+        }
+    }
+
+    /// 0 pass, 1 fail, 2 no answer.
+    pub fn code(self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Pass => 0,
+            Self::Fail => 1,
+            Self::NoAnswer => 2,
+        })
+    }
+}

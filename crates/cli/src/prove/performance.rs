@@ -1,0 +1,109 @@
+//! The run itself: the workload driven on the places, shown as it goes, and made a document.
+
+use super::{
+    ground::Door,
+    layout::{GroupLayout, Spot},
+    progress::{ProgressView, Standing},
+    survey::Survey,
+};
+use crate::{console::Console, refusal::Refusal};
+use report::Document;
+use std::{
+    collections::BTreeMap,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use workload::database::{
+    self, Error, OpenGroup, Surroundings, document::document, group::GroupStorage, plan::RunPlan,
+    verdict::Verdict,
+};
+use world::{
+    Directory, IoErrorKind, IoResult, World,
+    real::{RealOptions, signals::interrupted},
+};
+
+/// Runs `plan` to its end, or to the user's Ctrl-C.
+pub async fn run(
+    world: &World,
+    plan: RunPlan,
+    layout: &[GroupLayout],
+    survey: &Survey,
+    options: RealOptions,
+    console: &Console,
+) -> Result<Document, Refusal> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut view = ProgressView::new(console);
+    world.spawn("interruption", {
+        let (stop, console) = (Arc::clone(&stop), console.clone());
+        async move {
+            interrupted().await;
+            stop.store(true, Ordering::Relaxed);
+            console.say_progress("\nEnding, with a partial report. Once more to end at once.");
+        }
+    });
+    let surroundings = Surroundings {
+        open: opener(layout, survey),
+        place: database::Place::Threads(options),
+        stop,
+        generator: concat!("spindle ", env!("CARGO_PKG_VERSION")).to_owned(),
+        host: survey.host.clone(),
+        read_host: Some(Box::new(super::machine::read_host)),
+    };
+    let began = world.now();
+    let outcome = database::run(world, plan, surroundings, |progress| {
+        view.show(world.now().since(began), &Standing::of(progress));
+    })
+    .await;
+    drop(view);
+    let results = outcome.map_err(refusal_of)?;
+    let verdict = Verdict::of(&results).map_err(|error| Refusal::new(error.to_string(), ""))?;
+    Ok(document(&results, &verdict))
+}
+
+/// Opens the storage of each group on the thread it runs on; a place is opened once for a group.
+fn opener(layout: &[GroupLayout], survey: &Survey) -> OpenGroup {
+    let layout = layout.to_vec();
+    let doors: Vec<(Door, String)> = survey
+        .places
+        .all
+        .iter()
+        .map(|place| (Door::of(&place.ground), place.given.display().to_string()))
+        .collect();
+    Arc::new(move |_, group| {
+        let (group, doors) = (layout[group as usize].clone(), doors.clone());
+        Box::pin(async move { open_group(&group, &doors).await })
+    })
+}
+
+async fn open_group(group: &GroupLayout, doors: &[(Door, String)]) -> IoResult<GroupStorage> {
+    let mut opened: BTreeMap<usize, Rc<dyn Directory>> = BTreeMap::new();
+    for place in group.places() {
+        opened.insert(place, doors[place].0.open().await?);
+    }
+    let directory = |spot: &Spot| Rc::clone(&opened[&spot.place]);
+    let volume = |spot: &Spot| doors[spot.place].1.clone();
+    Ok(GroupStorage {
+        databases: group
+            .databases
+            .iter()
+            .map(|spot| (directory(spot), spot.name.clone(), volume(spot)))
+            .collect(),
+        log: (directory(&group.log), volume(&group.log)),
+    })
+}
+
+/// A run that ended without results, in one line.
+fn refusal_of(error: Error) -> Refusal {
+    let remedy = match (&error, error.storage_kind()) {
+        (_, Some(IoErrorKind::NoSpace)) => {
+            "make room and run again, or begin anew with --fresh and a smaller --size"
+        }
+        (_, Some(_)) => "check the storage; what was made stays until --fresh or --clean",
+        (Error::Plan(_) | Error::Thread(_), _) => "",
+        _ => "the files stay as they are for a look; --fresh replaces them, --clean removes them",
+    };
+    Refusal::new(error.to_string(), remedy)
+}

@@ -1,0 +1,313 @@
+//! Looking at the paths and the machine before anything is written.
+//!
+//! Order matters: paths are resolved and held against each other first, then each folder is taken
+//! for this process, and only then is what lies in it read. A folder that another Spindle works in
+//! is thus never looked at half-way.
+
+use super::{
+    ground::Door,
+    layout::Places,
+    machine,
+    manifest::{Manifest, is_harmless},
+    place::{
+        DeviceFacts, FolderFacts, Ground, Place, Resolved, Role, Sight, accept, accept_sight, accept_together,
+    },
+    sizing::Memory,
+};
+use crate::{arguments::ProveArguments, refusal::Refusal};
+use rustix::fs::{Access, access};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+use workload::database::results::HostFacts;
+use world::{
+    BlockDevice, ByteCount, IoError, IoErrorKind, World,
+    real::{
+        FileDevice, RealIoKind,
+        host::{self, Signature},
+        host_files::{self, FolderLock, PathKind},
+    },
+};
+
+/// Where the databases go if no path is given.
+const DEFAULT_PATH: &str = "./spindle-data";
+
+/// Everything found, and what is held so that it stays so.
+pub struct Survey {
+    /// The paths.
+    pub places: Places,
+    /// How files in each place are reached, as far as can be told.
+    pub io: Vec<Option<RealIoKind>>,
+    /// Memory of the machine.
+    pub memory: Memory,
+    /// The machine, for the report.
+    pub host: HostFacts,
+    /// Folders taken for this process.
+    #[expect(dead_code, reason = "held for what its being held means")]
+    held: Vec<FolderLock>,
+}
+
+/// Paths that lead somewhere, each once.
+struct Roll {
+    all: Vec<(Resolved, bool)>,
+    databases: Vec<usize>,
+    logs: Vec<usize>,
+}
+
+impl Survey {
+    /// Looks at the paths of a run; refuses those that Spindle may not write to.
+    pub async fn for_proving(world: &World, arguments: &ProveArguments) -> Result<Self, Refusal> {
+        let survey = Self::of(world, arguments, true).await?;
+        for place in &survey.places.all {
+            accept(place, &arguments.unlock_signature)?;
+        }
+        Ok(survey)
+    }
+
+    /// Looks at paths to be cleaned; a path with nothing of Spindle's on it is no failure.
+    pub async fn for_cleaning(world: &World, arguments: &ProveArguments) -> Result<Self, Refusal> {
+        let survey = Self::of(world, arguments, false).await?;
+        for place in &survey.places.all {
+            let is_concerned = match &place.ground {
+                Ground::Folder(folder) => {
+                    !folder.writable || folder.manifest.is_some() || folder.manifest_damage.is_some()
+                }
+                Ground::Device(device) => device.mounted.is_some() || device.held.is_some(),
+            };
+            if is_concerned {
+                accept(place, &[])?;
+            }
+        }
+        Ok(survey)
+    }
+
+    async fn of(world: &World, arguments: &ProveArguments, make_default: bool) -> Result<Self, Refusal> {
+        let roll = Roll::call(arguments, make_default)?;
+        let mut held = Vec::new();
+        let mut all = Vec::new();
+        let mut io = Vec::new();
+        for (path, exists) in &roll.all {
+            let given = path.given.clone();
+            let unreadable =
+                |error: IoError| Refusal::new(format!("{}: {error}", given.display()), "check the storage");
+            let ground = match path.is_device {
+                true => Ground::Device(device_facts(path).await.map_err(unreadable)?),
+                false => {
+                    if *exists {
+                        held.extend(hold(path)?);
+                    }
+                    Ground::Folder(folder_facts(path, *exists).await.map_err(unreadable)?)
+                }
+            };
+            let place = Place { given: path.given.clone(), ground };
+            io.push(io_kind(&place, *exists));
+            all.push(place);
+        }
+        watch_drives(world, &mut all).await;
+        Ok(Self {
+            places: Places { all, databases: roll.databases, logs: roll.logs },
+            io,
+            memory: machine::memory(),
+            host: machine::host_facts(),
+            held,
+        })
+    }
+}
+
+impl Roll {
+    fn call(arguments: &ProveArguments, make_default: bool) -> Result<Self, Refusal> {
+        let mut databases = Vec::new();
+        let role = |role| if make_default { role } else { Role::Cleaning };
+        for path in &arguments.paths {
+            databases.push((resolve(path, role(Role::Databases))?, true));
+        }
+        if databases.is_empty() {
+            databases.push(default_path(make_default)?);
+        }
+        let mut logs = Vec::new();
+        for path in &arguments.logs {
+            logs.push((resolve(path, role(Role::Logs))?, true));
+        }
+        let paths =
+            |pairs: &[(Resolved, bool)]| pairs.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>();
+        accept_together(&paths(&databases), &paths(&logs))?;
+        let mut roll = Self { databases: (0..databases.len()).collect(), logs: Vec::new(), all: databases };
+        for log in logs {
+            let known = roll.all.iter().position(|(path, _)| path.canonical == log.0.canonical);
+            roll.logs.push(known.unwrap_or(roll.all.len()));
+            if known.is_none() {
+                roll.all.push(log);
+            }
+        }
+        Ok(roll)
+    }
+}
+
+/// Follows a path to a folder or device.
+fn resolve(given: &Path, role: Role) -> Result<Resolved, Refusal> {
+    let is_device = accept_sight(given, role, sight(given))?;
+    let canonical = host_files::canonical(given).map_err(|error| {
+        Refusal::new(error.to_string(), "check its permissions, or run as a user who may")
+    })?;
+    Ok(Resolved { given: given.to_owned(), canonical, is_device })
+}
+
+fn sight(path: &Path) -> Sight {
+    match host_files::kind(path) {
+        Ok(PathKind::Folder) => Sight::Folder,
+        Ok(PathKind::BlockDevice) => Sight::Device,
+        Ok(PathKind::File) => Sight::NotStorage("a file"),
+        Ok(PathKind::Other) => Sight::NotStorage("neither a folder nor a block device"),
+        Ok(PathKind::Missing) => Sight::Missing { nearest: nearest_folder(path) },
+        Err(error) => Sight::Unreachable(error.to_string()),
+    }
+}
+
+/// The closest parent that exists.
+fn nearest_folder(path: &Path) -> PathBuf {
+    let is_folder = |path: &Path| matches!(host_files::kind(path), Ok(PathKind::Folder));
+    let parent = path.ancestors().skip(1).find(|parent| parent.as_os_str().is_empty() || is_folder(parent));
+    match parent {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// The folder for a run without paths, which may be made.
+fn default_path(make: bool) -> Result<(Resolved, bool), Refusal> {
+    let given = Path::new(DEFAULT_PATH);
+    if sight(given) != (Sight::Missing { nearest: ".".into() }) || !make {
+        let role = if make { Role::Databases } else { Role::Cleaning };
+        return Ok((resolve(given, role)?, true));
+    }
+    let here = resolve(Path::new("."), Role::Databases)?;
+    let name = given.file_name().expect("the default has a name");
+    Ok((Resolved { given: given.to_owned(), canonical: here.canonical.join(name), is_device: false }, false))
+}
+
+/// Takes a folder for this process. Filesystems that cannot lock, and folders that cannot be opened,
+/// are left to the rules that follow.
+fn hold(path: &Resolved) -> Result<Option<FolderLock>, Refusal> {
+    match host_files::lock_folder(&path.canonical) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error) if error.kind() == IoErrorKind::Busy => Err(Refusal::new(
+            format!("{}: another Spindle is at work there", path.given.display()),
+            "wait until it has ended, or choose another folder",
+        )),
+        Err(_) => Ok(None),
+    }
+}
+
+async fn folder_facts(path: &Resolved, exists: bool) -> Result<FolderFacts, IoError> {
+    // Of a folder that is yet to be made, its parent tells.
+    let there = match exists {
+        true => path.canonical.as_path(),
+        false => path.canonical.parent().expect("the default lies in a folder"),
+    };
+    let filesystem = host::filesystem_of(there)?;
+    let drive = host::drive_of_path(there).map(machine::drive_facts);
+    let mut facts = FolderFacts {
+        canonical: path.canonical.clone(),
+        exists,
+        filesystem: filesystem.kind,
+        mount_point: filesystem.mount_point,
+        source: filesystem.source,
+        total: filesystem.total,
+        free: filesystem.free,
+        read_only: filesystem.read_only,
+        writable: access(there, Access::WRITE_OK | Access::EXEC_OK | Access::READ_OK).is_ok(),
+        foreign: Vec::new(),
+        manifest: None,
+        manifest_damage: None,
+        ours: ByteCount(0),
+        drive: drive.unwrap_or_default(),
+    };
+    if exists && facts.writable {
+        look_inside(&mut facts).await?;
+    }
+    Ok(facts)
+}
+
+/// Adds what lies in the folder: the record of a run, its files, and what is foreign.
+async fn look_inside(facts: &mut FolderFacts) -> Result<(), IoError> {
+    let door = Door { path: facts.canonical.as_path().into(), is_device: false };
+    match door.read_manifest().await? {
+        Some(Ok(manifest)) => facts.manifest = Some(manifest),
+        Some(Err(damage)) => facts.manifest_damage = Some(damage),
+        None => {}
+    }
+    let owns = |name: &str| facts.manifest.as_ref().is_some_and(|manifest| manifest.owns(name));
+    let foreign = host_files::list(&facts.canonical)?;
+    let foreign = foreign.into_iter().filter(|name| !owns(name) && !is_harmless(name)).collect();
+    if let Some(manifest) = &facts.manifest {
+        for entry in door.open().await?.list().await? {
+            facts.ours += if manifest.owns(&entry.name) { entry.size } else { ByteCount(0) };
+        }
+    }
+    facts.foreign = foreign;
+    Ok(())
+}
+
+async fn device_facts(path: &Resolved) -> Result<DeviceFacts, IoError> {
+    let drive = host::drive_of_device(&path.canonical)?;
+    let mut facts = DeviceFacts {
+        canonical: path.canonical.clone(),
+        size: ByteCount(0),
+        mounted: machine::usage_words(&host::usage_of_device(&path.canonical)?),
+        signature: None,
+        ours: None,
+        read_only: drive.read_only,
+        held: None,
+        drive: machine::drive_facts(drive),
+    };
+    if facts.mounted.is_some() {
+        return Ok(facts);
+    }
+    let device = match FileDevice::open(&path.canonical, world::real::Access::Read) {
+        Ok(device) => device,
+        Err(error) => {
+            facts.held = Some(error.to_string());
+            return Ok(facts);
+        }
+    };
+    facts.size = device.geometry().size;
+    match host::signature_of(&device).await? {
+        Signature::Spindle => facts.ours = Some(None),
+        Signature::Blank => {}
+        other => facts.signature = Some(other.to_string()),
+    }
+    drop(device);
+    if facts.ours.is_some() && !facts.read_only {
+        facts.ours = Some(device_manifest(&path.canonical).await?);
+    }
+    Ok(facts)
+}
+
+/// The record on a device of ours; one that cannot be read is as good as none, the device is ours.
+async fn device_manifest(path: &Path) -> Result<Option<Manifest>, IoError> {
+    let door = Door { path: path.into(), is_device: true };
+    Ok(door.read_manifest().await?.and_then(Result::ok))
+}
+
+/// Adds how busy each drive is with the work of others.
+async fn watch_drives(world: &World, places: &mut [Place]) {
+    let names: BTreeSet<String> = places.iter().filter_map(|place| place.drive().name.clone()).collect();
+    let percents = machine::busy_percents(world, names.into_iter().collect()).await;
+    for place in places {
+        let drive = place.drive_mut();
+        drive.busy_percent = drive.name.as_ref().and_then(|name| percents.get(name).copied());
+    }
+}
+
+fn io_kind(place: &Place, exists: bool) -> Option<RealIoKind> {
+    let mut door = Door::of(&place.ground);
+    if !exists {
+        door.path = door.path.parent()?.into();
+    }
+    let may_open = match &place.ground {
+        Ground::Folder(folder) => folder.writable && !folder.read_only,
+        Ground::Device(device) => device.mounted.is_none() && device.held.is_none(),
+    };
+    if may_open { door.io_kind().ok().flatten() } else { None }
+}

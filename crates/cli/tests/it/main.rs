@@ -1,0 +1,9 @@
+//! The program as its users meet it: the built binary, its words, its exit codes, what it leaves.
+
+// Tests play the user: they start programs and look at files.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod refusals;
+mod runs;
+mod spindle;
+mod storage;

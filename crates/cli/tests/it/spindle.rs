@@ -1,0 +1,125 @@
+//! Starting the program and looking at what it left.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+/// Path of the program under test.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_spindle");
+
+/// A temporary folder that a test works in; removed with everything in it.
+pub struct Bench {
+    folder: tempfile::TempDir,
+}
+
+/// What a finished program said.
+pub struct Said {
+    /// Exit code; none if a signal ended it.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error, with the bench's path as `DIR`.
+    pub stderr: String,
+}
+
+impl Bench {
+    /// An empty one, under the build's target folder: a real filesystem, not one in memory.
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+        Self { folder }
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A path in it, as text.
+    pub fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// Makes a folder in it.
+    pub fn make_folder(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(&path).expect("a folder");
+        path
+    }
+
+    /// Makes a file in it.
+    pub fn make_file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, bytes).expect("a file");
+        path
+    }
+
+    /// The program with `arguments`, at work in this folder, without a terminal.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null());
+        command.env_remove("NO_COLOR").env_remove("TERM").env("RUST_BACKTRACE", "0");
+        command
+    }
+
+    /// Runs the program to its end.
+    pub fn run(&self, arguments: &[&str]) -> Said {
+        self.said(self.command(arguments).output().expect("the program starts"))
+    }
+
+    /// What a finished program said.
+    pub fn said(&self, output: Output) -> Said {
+        let text = |bytes: &[u8]| {
+            String::from_utf8_lossy(bytes).replace(&self.folder.path().display().to_string(), "DIR")
+        };
+        Said { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    }
+
+    /// Runs the program, which must refuse: code 2, one line, nothing on standard output but the
+    /// plan, and everything in the folder as it was. Gives the line.
+    #[track_caller]
+    pub fn refused(&self, arguments: &[&str]) -> String {
+        let before = inventory(self.folder.path());
+        let said = self.run(arguments);
+        assert_eq!(said.code, Some(2), "exit code of {arguments:?}: {}{}", said.stdout, said.stderr);
+        let errors: Vec<&str> = said.stderr.lines().filter(|line| !line.starts_with("warning:")).collect();
+        assert_eq!(errors.len(), 1, "one line is said: {}", said.stderr);
+        assert_eq!(inventory(self.folder.path()), before, "everything is as it was");
+        errors[0].to_owned()
+    }
+
+    /// Everything in a folder of the bench, with sizes, modes and times.
+    pub fn inventory(&self, name: &str) -> BTreeMap<PathBuf, String> {
+        inventory(&self.path(name))
+    }
+}
+
+/// Everything below `folder`, with type, size, mode and time of change. Folders that cannot be
+/// entered are named only.
+pub fn inventory(folder: &Path) -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    let Ok(entries) = fs::read_dir(folder) else { return found };
+    for entry in entries {
+        let path = entry.expect("an entry").path();
+        let about = fs::symlink_metadata(&path).expect("metadata");
+        let text = format!("{:o} {} {}.{}", about.mode(), about.len(), about.mtime(), about.mtime_nsec());
+        if about.is_dir() {
+            found.append(&mut inventory(&path));
+        }
+        found.insert(path, text);
+    }
+    found
+}
+
+/// Names in a folder, sorted.
+pub fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,92 @@
+//! Real storage made for a test: loop devices, small filesystems, read-only mounts. Needs root; a
+//! test that cannot have it says so in a line and passes.
+
+use crate::spindle::Bench;
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// A loop device over a file of the bench; detached when dropped.
+pub struct LoopDevice {
+    path: PathBuf,
+}
+
+/// A mounted filesystem; unmounted when dropped.
+pub struct Mount {
+    point: PathBuf,
+}
+
+/// True if this process may make devices and mounts; says a line if not.
+pub fn may_mount() -> bool {
+    let is_root = succeeds(Command::new("id").arg("-u")).is_some_and(|output| output.stdout == b"0\n");
+    if !is_root {
+        eprintln!("skipped: needs root to make a device");
+    }
+    is_root
+}
+
+fn succeeds(command: &mut Command) -> Option<Output> {
+    command.output().ok().filter(|output| output.status.success())
+}
+
+impl LoopDevice {
+    /// A device of `bytes` zero bytes; none (and a line) where there are no loop devices.
+    pub fn new(bench: &Bench, name: &str, bytes: u64) -> Option<Self> {
+        let image = bench.path(name);
+        File::create(&image).expect("an image").set_len(bytes).expect("a length");
+        let output = succeeds(Command::new("losetup").args(["--find", "--show"]).arg(&image));
+        if output.is_none() {
+            eprintln!("skipped: no loop device to be had");
+        }
+        let path = PathBuf::from(String::from_utf8(output?.stdout).expect("UTF-8").trim());
+        Some(Self { path })
+    }
+
+    /// `/dev/loopN`.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes an ext4 filesystem on it.
+    pub fn make_ext4(&self) {
+        let made = succeeds(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&self.path));
+        made.expect("mkfs.ext4 works on a loop device");
+    }
+
+    /// Mounts it on a folder of the bench.
+    pub fn mount(&self, bench: &Bench, name: &str) -> Mount {
+        let point = bench.make_folder(name);
+        succeeds(Command::new("mount").arg(&self.path).arg(&point)).expect("an ext4 filesystem mounts");
+        Mount { point }
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.path).status();
+    }
+}
+
+impl Mount {
+    /// A filesystem in memory.
+    pub fn tmpfs(bench: &Bench, name: &str, options: &str) -> Self {
+        let point = bench.make_folder(name);
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&point);
+        succeeds(&mut command).expect("a tmpfs mounts");
+        Self { point }
+    }
+
+    /// Makes it read-only.
+    pub fn make_read_only(&self) {
+        succeeds(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.point)).expect("a remount");
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.point).status();
+    }
+}
