@@ -63,6 +63,10 @@ pub use verify::{LogFileVerdict, LogVerdict, verify_log_file, verify_logs};
 #[cfg(test)]
 mod crash_tests;
 #[cfg(test)]
+mod damage_tests;
+#[cfg(test)]
+mod memory_disk;
+#[cfg(test)]
 mod memory_world;
 #[cfg(test)]
 mod record_tests;

@@ -57,16 +57,17 @@ impl Writer {
 
     /// Makes the generation behind a recovered log.
     pub(super) async fn continue_after(shared: Rc<Shared>, tail: RecoveredTail) -> Result<Self, LogError> {
-        // What recovery read may still be on its way to the platter if only the process had died.
+        // What recovery read, contents and names, may still be on its way to the platter if only the
+        // process had died.
         let last = shared.directory.open(&tail.role.name(&shared.names, tail.header.generation)).await?;
         last.flush().await?;
+        shared.directory.sync().await?;
         let mut current = tail.current;
         if tail.role == LogFileRole::Temporary {
             // The crash came between the renames of a roll: finish it.
             rename_to_current(&shared, current).await?;
             current = Some(tail.header.generation);
         }
-        shared.directory.sync().await?;
 
         let file = NextFile::start(&shared).finish().await?;
         let header = successor(&shared, &tail.header, tail.position, tail.accumulated);

@@ -1,0 +1,189 @@
+//! The log on damaged disks: what is told, what is repaired, and that nothing wrong is ever read.
+
+use super::{
+    Damage, Log, LogEntry, LogError, LogFiles, LogRecord,
+    buffer::first_position,
+    crash_tests::{Model, NEVER, SIGNATURE, any_record, config, read_all},
+    memory_disk::MemoryDisk,
+    memory_world::MemoryWorld,
+    segment::seal_segment,
+    verify::{SegmentVerdict, verify_logs},
+};
+use std::rc::Rc;
+use world::Random;
+
+/// A log of several generations, closed; no generation released.
+fn finished_log(seed: u64) -> (MemoryDisk, Rc<Model>) {
+    let disk = MemoryDisk::default();
+    let model = Rc::new(Model::default());
+    let memory = MemoryWorld::new(seed);
+    let (world, directory) = (memory.world(), disk.directory(&memory));
+    let told = Rc::clone(&model);
+    memory
+        .run(u64::MAX, async move {
+            let log = Log::create(&world, directory, config(8, false), SIGNATURE).await.expect("created");
+            let mut random = Random::new(seed, "records");
+            let mut number = 0;
+            // To the middle of a generation, so that every test has segments to damage in the newest.
+            while number < 200 || log.end().segment != 4 {
+                let end = told.append(&log, any_record(&mut random, number));
+                if random.percent(30.0) {
+                    told.make_stable(&log, end).await.expect("stable");
+                }
+                number += 1;
+            }
+            told.make_stable(&log, log.end()).await.expect("stable");
+            log.close().await.expect("closed");
+        })
+        .expect("runs to the end");
+    (disk, model)
+}
+
+/// Reads a disk from generation 1.
+fn recover(disk: &MemoryDisk) -> Result<Vec<LogEntry>, LogError> {
+    let memory = MemoryWorld::new(0);
+    let directory = disk.directory(&memory);
+    let reading = async move {
+        let files = LogFiles::scan(&directory, "E00").await?;
+        read_all(files, first_position(1)).await.map(|(entries, _)| entries)
+    };
+    memory.run(u64::MAX, reading).expect("reading ends")
+}
+
+#[test]
+fn a_flipped_bit_never_yields_a_wrong_record_nor_hides_one_that_others_follow() {
+    let mut told = 0;
+    for seed in 0..10 {
+        let (disk, model) = finished_log(seed);
+        let entries = model.entries.borrow().clone();
+        assert_eq!(recover(&disk).expect("undamaged"), entries);
+        let newest = entries.last().expect("not empty").start.generation;
+        assert!(newest >= 3, "seed {seed} made only {newest} generations");
+        let names: Vec<String> =
+            disk.names().into_iter().filter(|name| name.ends_with(".log") && name != "E00tmp.log").collect();
+        let mut random = Random::new(seed, "flips");
+        for flip in 0..150 {
+            let damaged = disk.copy();
+            let name = &names[random.below(names.len() as u64) as usize];
+            let bit = random.below(damaged.length(name) as u64 * 8) as usize;
+            damaged.edit(name, |bytes| bytes[bit / 8] ^= 1 << (bit % 8));
+            match recover(&damaged) {
+                Ok(read) => {
+                    assert_eq!(read, entries[..read.len()], "seed {seed}, flip {flip}");
+                    // Only what the very last write brought has nothing behind it that proves it.
+                    let complete = read.len() == entries.len();
+                    assert!(
+                        complete || name == "E00.log",
+                        "seed {seed}, bit {bit} of {name}: records vanished"
+                    );
+                }
+                Err(LogError::Damaged { .. }) => told += 1,
+                Err(other) => panic!("seed {seed}, bit {bit} of {name}: {other}"),
+            }
+        }
+    }
+    assert!(told > 500, "only {told} flips were told");
+}
+
+#[test]
+fn a_hole_with_acknowledged_log_behind_it_is_damage_and_not_the_end() {
+    let (disk, model) = finished_log(3);
+    let last = model.entries.borrow().last().expect("not empty").end;
+    assert!(last.segment > 3, "the newest generation has a few segments: {last:?}");
+    disk.edit("E00.log", |bytes| bytes[4096..8192].fill(0));
+    let error = recover(&disk).expect_err("a hole");
+    assert!(matches!(error, LogError::Damaged { segment: 1, damage: Damage::Segment, .. }), "{error}");
+}
+
+#[test]
+fn a_torn_partial_segment_is_read_from_its_shadow() {
+    let (disk, model) = finished_log(3);
+    let last = model.entries.borrow().last().expect("not empty").end;
+    let torn = usize::from(last.segment) * 4096 + 512;
+    disk.edit("E00.log", |bytes| bytes[torn..torn + 512].fill(0));
+    assert_eq!(recover(&disk).expect("repaired"), *model.entries.borrow());
+}
+
+#[test]
+fn the_newest_generation_is_found_after_a_crash_at_each_step_of_a_roll() {
+    let (disk, model) = finished_log(5);
+    let entries = model.entries.borrow();
+    let newest = entries.last().expect("not empty").start.generation;
+    let archived = format!("E00{:08X}.log", newest - 1);
+    // Both renames missing: the newest is still the temporary file, the one before the current one.
+    disk.rename("E00.log", "E00tmp.log");
+    assert_eq!(recover(&disk).expect("one rename missing"), *entries);
+    disk.rename(&archived, "E00.log");
+    assert_eq!(recover(&disk).expect("both renames missing"), *entries);
+
+    // The log goes on from there, and the names are right again.
+    let memory = MemoryWorld::new(1);
+    let (world, directory) = (memory.world(), disk.directory(&memory));
+    let going_on = async move {
+        let files = LogFiles::scan(&directory, "E00").await.expect("scanned");
+        let (_, reader) = read_all(files, first_position(1)).await.expect("read");
+        let log = Log::continue_after(&world, directory, config(8, false), reader.into_tail()).await?;
+        log.append(&LogRecord::DetachDatabase { dbid: 1 });
+        log.close().await
+    };
+    memory.run(u64::MAX, going_on).expect("ends").expect("continued");
+    assert_eq!(recover(&disk).expect("chain is whole").len(), entries.len() + 1);
+    for generation in 1..=newest {
+        assert!(disk.names().contains(&format!("E00{generation:08X}.log")), "{:?}", disk.names());
+    }
+}
+
+#[test]
+fn a_segment_that_verifies_but_is_not_the_one_the_next_generation_was_started_on_is_damage() {
+    let (disk, _) = finished_log(3);
+    // As a lost write leaves it: an earlier, valid version of the segment.
+    disk.edit("E0000000002.log", |bytes| {
+        let segment = &mut bytes[3 * 4096..4 * 4096];
+        segment[2000..].fill(0);
+        seal_segment(segment, 2, 3, NEVER, 3);
+    });
+    let error = recover(&disk).expect_err("a lost write");
+    assert!(matches!(error, LogError::Damaged { damage: Damage::Accumulated, .. }), "{error}");
+}
+
+#[test]
+fn a_missing_generation_in_the_middle_is_named() {
+    let (disk, _) = finished_log(2);
+    disk.rename("E0000000002.log", "elsewhere");
+    assert!(matches!(recover(&disk), Err(LogError::Missing { generation: 2 })));
+}
+
+#[test]
+fn replay_that_must_begin_behind_the_end_of_the_log_is_refused() {
+    let (disk, model) = finished_log(4);
+    let mut beyond = model.entries.borrow().last().expect("not empty").end;
+    beyond.segment += 1;
+    let memory = MemoryWorld::new(0);
+    let directory = disk.directory(&memory);
+    let outcome = memory.run(u64::MAX, async move {
+        let files = LogFiles::scan(&directory, "E00").await?;
+        read_all(files, beyond).await.map(|(entries, _)| entries)
+    });
+    let error = outcome.expect("ends").expect_err("refused");
+    assert!(matches!(error, LogError::Damaged { damage: Damage::EndsBefore(_), .. }), "{error}");
+}
+
+#[test]
+fn verification_accepts_a_whole_log_and_points_at_damage() {
+    let (disk, model) = finished_log(6);
+    let verify = |disk: &MemoryDisk| {
+        let memory = MemoryWorld::new(0);
+        let directory = disk.directory(&memory);
+        let verifying = async move { verify_logs(&directory, "E00", &mut |_, _| ()).await };
+        memory.run(u64::MAX, verifying).expect("ends").expect("readable")
+    };
+    let whole = verify(&disk);
+    assert!(whole.is_clean(), "{whole:?}");
+    assert_eq!(whole.records, model.entries.borrow().len() as u64);
+    assert!(whole.count(SegmentVerdict::Shadow) >= 1);
+
+    disk.edit("E0000000002.log", |bytes| bytes[2 * 4096 + 97] ^= 2);
+    let damaged = verify(&disk);
+    assert_eq!(damaged.count(SegmentVerdict::Bad), 1);
+    assert!(damaged.broken.is_some() && !damaged.is_clean());
+}
