@@ -8,6 +8,12 @@ mod model;
 /// Killed in the middle of work, again and again.
 mod crash;
 
+/// Storage that fails, fills up, forgets or lies.
+mod faults;
+
+/// A folder whose files fail on demand.
+mod hostile;
+
 /// Third-party readers see every row.
 mod readers;
 
