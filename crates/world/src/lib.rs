@@ -1,13 +1,13 @@
 //! Everything Spindle takes from outside: clocks, randomness, tasks, disks and folders.
 //!
 //! There are two worlds behind one set of traits. The *real* one ([`real`]) is io_uring, O_DIRECT
-//! files, the kernel's clocks and a current-thread executor. The *simulated* one is a second
+//! files, the kernel's clocks and a current-thread executor. The *simulated* one ([`sim`]) is a second
 //! implementation of the same traits in virtual time. Every other room is written against the
 //! traits and cannot tell which world it runs in; no other room may name a wall clock, a sleep, a
 //! thread, a socket, a file, or unseeded randomness (`clippy.toml` bans them).
 //!
 //! Reading order: [`units`], [`buffer`], [`block_device`] (the waist), [`directory`], [`extent_directory`], [`clock`],
-//! [`random`], [`world`](mod@world), then [`real`].
+//! [`random`], [`world`](mod@world), then [`real`], [`sim`].
 
 pub mod units;
 
@@ -30,6 +30,8 @@ pub mod world;
 mod plain_name;
 
 pub mod real;
+
+pub mod sim;
 
 pub use block_device::{BlockDevice, Geometry, Resizable, Stability};
 pub use buffer::Buffer;

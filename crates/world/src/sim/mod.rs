@@ -1,0 +1,34 @@
+//! The simulated world: virtual time, a seeded order of tasks, drives with service times and faults.
+//!
+//! One seed is one run. A [`Simulation`] owns an executor, a clock that moves only when nobody has
+//! anything to do, and [`SimDrive`]s whose contents outlive crashes. Code under test gets an ordinary
+//! [`World`](crate::World) and ordinary [`BlockDevice`](crate::BlockDevice)s, and cannot tell.
+//!
+//! ```text
+//! Simulation::run(limits, main)     one incarnation: tasks run, until main ends or a limit stops it
+//!   └ ready task, drawn at random   every choice, step of time and completion goes into the trace
+//!   └ or the next event in time     a timer, or a drive's completion
+//! Simulation::cut_power / kill      what the drives keep of what was under way and unsynced
+//! Simulation::run(…)                the next incarnation, over the same drives
+//! ```
+//!
+//! Randomness comes in streams that do not disturb each other: the order of tasks (`scheduling`), and
+//! for each drive its service times, its losses and its faults. What the code under test asks of its
+//! world is a stream again, another one in each incarnation.
+//!
+//! Reading order: `simulation`, `executor`, `faults`, `image`, `drive`, `power`.
+
+mod drive;
+#[cfg(test)]
+mod drive_tests;
+mod executor;
+mod faults;
+mod image;
+mod power;
+mod simulation;
+mod trace;
+
+pub use drive::{DriveOptions, DriveStatistics, ServiceTime, SimDrive};
+pub use faults::{Fault, FaultPlan};
+pub use simulation::{Limits, Outcome, Simulation, run};
+pub use trace::Trace;

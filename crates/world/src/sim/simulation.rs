@@ -1,0 +1,299 @@
+//! A seed's whole run: incarnations one after the other, over drives that outlive them.
+
+use super::{
+    drive::{DriveOptions, SimDrive},
+    executor::{Executor, SimClock, Step},
+    trace::Trace,
+};
+use crate::{Moment, Random, Spawn, World};
+use std::{cell::RefCell, future::Future, rc::Rc, time::Duration};
+
+/// Polls at one moment after which a run counts as a livelock: time would never move again.
+const POLLS_AT_ONE_MOMENT_MAX: u64 = 1_000_000;
+
+/// What stops an incarnation that does not end by itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Stops when this many tasks have been polled: between any two awaits of any task.
+    pub polls: Option<u64>,
+    /// Stops when this much virtual time has passed.
+    pub span: Duration,
+}
+
+impl Limits {
+    /// No crash, and an hour of virtual time.
+    pub fn generous() -> Self {
+        Self { polls: None, span: Duration::from_secs(3600) }
+    }
+}
+
+/// How an incarnation ended. After anything but `Completed` the drives must be told what happened to
+/// them ([`Simulation::cut_power`] or [`Simulation::kill`]) before the next one begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome<T> {
+    /// `main` returned; what the drives were doing was completed.
+    Completed(T),
+    /// The poll limit was reached.
+    Crashed,
+    /// The time limit was reached.
+    TimedOut,
+    /// No task is ready and no event is pending; these tasks wait.
+    Deadlocked(Vec<&'static str>),
+    /// Tasks wake each other forever without time passing.
+    Livelocked(Vec<&'static str>),
+}
+
+impl<T> Outcome<T> {
+    /// The result of a `main` that must have returned. Panics otherwise.
+    pub fn completed(self) -> T {
+        match self {
+            Self::Completed(value) => value,
+            Self::Crashed => panic!("the run was stopped at its poll limit"),
+            Self::TimedOut => panic!("the run did not end within its virtual time"),
+            Self::Deadlocked(tasks) => panic!("deadlock: these tasks wait for nothing: {tasks:?}"),
+            Self::Livelocked(tasks) => panic!("livelock: time stands still; tasks: {tasks:?}"),
+        }
+    }
+}
+
+/// See the module's documentation.
+pub struct Simulation {
+    executor: Rc<Executor>,
+    seed: u64,
+    incarnations: u64,
+    drives: Vec<Rc<SimDrive>>,
+    /// Whether the drives still hold what an ended incarnation had under way.
+    is_unsettled: bool,
+    clocks: Random,
+}
+
+impl Simulation {
+    /// A simulation without drives; everything in it follows from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            executor: Executor::new(seed),
+            seed,
+            incarnations: 0,
+            drives: Vec::new(),
+            is_unsettled: false,
+            clocks: Random::new(seed, "civil clocks"),
+        }
+    }
+
+    /// Adds a drive, all zero.
+    pub fn add_drive(&mut self, options: DriveOptions) -> Rc<SimDrive> {
+        let number = self.drives.len() as u64;
+        let drive = Rc::new(SimDrive::new(Rc::clone(&self.executor), self.seed, number, options));
+        self.drives.push(Rc::clone(&drive));
+        drive
+    }
+
+    /// The random stream `name` of the whole run.
+    pub fn random(&self, name: &str) -> Random {
+        Random::new(self.seed, name)
+    }
+
+    /// The hash of everything that has happened.
+    pub fn trace(&self) -> Trace {
+        self.executor.trace()
+    }
+
+    /// Virtual time since the beginning.
+    pub fn now(&self) -> Moment {
+        self.executor.now()
+    }
+
+    /// Tasks polled in the last incarnation.
+    pub fn polls(&self) -> u64 {
+        self.executor.polls()
+    }
+
+    /// Runs `main` in a new incarnation until it returns or a limit stops it; then every task is gone.
+    ///
+    /// The incarnation's civil clock is off by up to a day: order must never come from it.
+    pub fn run<T, F>(&mut self, limits: Limits, main: impl FnOnce(World) -> F) -> Outcome<T>
+    where
+        T: 'static,
+        F: Future<Output = T> + 'static,
+    {
+        assert!(!self.is_unsettled, "after a crash the drives are told of it first");
+        self.incarnations += 1;
+        let wall_ahead = self.clocks.below(2 * 86_400) as i64 - 86_400;
+        self.executor.open(wall_ahead);
+        let clock = Rc::new(SimClock(Rc::clone(&self.executor)));
+        let spawner = Rc::clone(&self.executor) as Rc<dyn Spawn>;
+        let world_seed = self.seed ^ self.incarnations.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let world = World::new(clock, spawner, world_seed);
+
+        let result = Rc::new(RefCell::new(None));
+        let slot = Rc::clone(&result);
+        let main = main(world);
+        self.executor.spawn("main", Box::pin(async move { *slot.borrow_mut() = Some(main.await) }));
+        let outcome = self.drive_until(limits, &result);
+        self.executor.close();
+        match outcome {
+            Outcome::Completed(_) => self.drives.iter().for_each(|drive| drive.settle()),
+            _ => self.is_unsettled = true,
+        }
+        outcome
+    }
+
+    fn drive_until<T>(&self, limits: Limits, result: &RefCell<Option<T>>) -> Outcome<T> {
+        let end = self.executor.now() + limits.span;
+        let mut polls_at_this_moment = 0;
+        loop {
+            if let Some(value) = result.borrow_mut().take() {
+                return Outcome::Completed(value);
+            }
+            if limits.polls.is_some_and(|polls| self.executor.polls() >= polls) {
+                return Outcome::Crashed;
+            }
+            match self.executor.step(end) {
+                Step::Polled => polls_at_this_moment += 1,
+                Step::Passed => polls_at_this_moment = 0,
+                Step::Deadlock => return Outcome::Deadlocked(self.executor.task_names()),
+                Step::TimeUp => return Outcome::TimedOut,
+            }
+            if polls_at_this_moment > POLLS_AT_ONE_MOMENT_MAX {
+                return Outcome::Livelocked(self.executor.task_names());
+            }
+        }
+    }
+
+    /// The power goes: drives lose what was not stable, in part and torn, and come back.
+    pub fn cut_power(&mut self) {
+        self.drives.iter().for_each(|drive| drive.cut_power());
+        self.is_unsettled = false;
+    }
+
+    /// The process dies: writes under way land in part; what the drives had accepted stays, as volatile as
+    /// it was.
+    pub fn kill(&mut self) {
+        self.drives.iter().for_each(|drive| drive.lose_host());
+        self.is_unsettled = false;
+    }
+}
+
+/// Runs `main` once in a simulation of its own; the second value is the trace. Panics if it does not end.
+pub fn run<T, F>(seed: u64, main: impl FnOnce(World) -> F) -> (T, Trace)
+where
+    T: 'static,
+    F: Future<Output = T> + 'static,
+{
+    let mut simulation = Simulation::new(seed);
+    let value = simulation.run(Limits::generous(), main).completed();
+    (value, simulation.trace())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// Ten tasks that take turns by sleeping; the result is the order in which they came to an end.
+    async fn racers(world: World) -> Vec<u64> {
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let tasks: Vec<_> = (0..10)
+            .map(|number| {
+                let (own, order) = (world.clone(), Rc::clone(&order));
+                world.spawn("racer", async move {
+                    own.sleep(Duration::from_millis(5)).await;
+                    order.borrow_mut().push(number);
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await;
+        }
+        order.take()
+    }
+
+    #[test]
+    fn a_seed_is_one_run_and_seeds_differ() {
+        assert_eq!(run(7, racers), run(7, racers));
+        let (first, first_trace) = run(7, racers);
+        let (second, second_trace) = run(8, racers);
+        assert_ne!(first, second);
+        assert_ne!(first_trace, second_trace);
+    }
+
+    #[test]
+    fn sleeps_end_at_their_moment_in_virtual_time() {
+        let (ended, _) = run(1, |world| async move {
+            let late = world.spawn("late", {
+                let world = world.clone();
+                async move {
+                    world.sleep(Duration::from_secs(86_400 / 48)).await;
+                    world.now()
+                }
+            });
+            world.sleep(Duration::from_micros(3)).await;
+            (world.now(), late.await)
+        });
+        assert_eq!(ended, (Moment(3_000), Moment(1_800 * 1_000_000_000)));
+    }
+
+    #[test]
+    fn deadlock_livelock_and_limits_are_told_apart() {
+        let short = Limits { polls: None, span: Duration::from_secs(1) };
+        let forever = |_| std::future::pending::<()>();
+        assert_eq!(Simulation::new(1).run(short, forever), Outcome::Deadlocked(vec!["main"]));
+        let spin = |_| {
+            std::future::poll_fn(|context: &mut std::task::Context<'_>| {
+                context.waker().wake_by_ref();
+                std::task::Poll::<()>::Pending
+            })
+        };
+        assert_eq!(Simulation::new(1).run(short, spin), Outcome::Livelocked(vec!["main"]));
+        let sleeper = |world: World| async move { world.sleep(Duration::from_secs(9)).await };
+        assert_eq!(Simulation::new(1).run(short, sleeper), Outcome::TimedOut);
+        let crash = Limits { polls: Some(0), ..short };
+        assert_eq!(Simulation::new(1).run(crash, sleeper), Outcome::Crashed);
+    }
+
+    #[test]
+    fn a_crash_drops_every_task_where_it_stands_even_if_dropping_spawns() {
+        struct Last(World, Rc<Cell<u32>>);
+        impl Drop for Last {
+            fn drop(&mut self) {
+                let count = Rc::clone(&self.1);
+                count.set(count.get() + 1);
+                self.0.spawn("too late", async move { count.set(100) });
+            }
+        }
+        let dropped = Rc::new(Cell::new(0));
+        let mut simulation = Simulation::new(3);
+        let counted = Rc::clone(&dropped);
+        let outcome =
+            simulation.run(Limits { polls: Some(11), span: Duration::from_secs(1) }, |world| async move {
+                for _ in 0..10 {
+                    let last = Last(world.clone(), Rc::clone(&counted));
+                    let own = world.clone();
+                    world.spawn("holder", async move {
+                        own.sleep(Duration::from_secs(5)).await;
+                        drop(last);
+                    });
+                }
+                std::future::pending::<()>().await;
+            });
+        assert_eq!((outcome, dropped.get()), (Outcome::Crashed, 10));
+        simulation.cut_power();
+        let second = simulation.run(Limits::generous(), |world| async move { world.now() });
+        assert_eq!((second, dropped.get()), (Outcome::Completed(Moment(0)), 10));
+    }
+
+    #[test]
+    fn incarnations_have_streams_and_civil_clocks_of_their_own() {
+        let mut simulation = Simulation::new(5);
+        let mut draw = || {
+            simulation
+                .run(Limits::generous(), |world| async move {
+                    (world.random("signatures").next_u64(), world.wall())
+                })
+                .completed()
+        };
+        let (first, second) = (draw(), draw());
+        assert_ne!(first.0, second.0);
+        assert_ne!(first.1, second.1);
+    }
+}
