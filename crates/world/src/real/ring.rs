@@ -1,9 +1,9 @@
 //! The io_uring driver: one ring per thread, all operations of that thread in one table.
 //!
-//! An operation is started when it is asked for, not when its future is first polled: it enters
-//! the table and the backlog at once, and the driver task hands the whole backlog to the kernel
-//! once per turn of the executor, so that everything started in one turn costs one system call.
-//! Completions arrive over an eventfd that the executor polls beside everything else.
+//! An operation is started when it is asked for, not when its future is first polled. If the kernel
+//! has nothing to do it gets the operation at once. Otherwise operations gather in a backlog that
+//! goes down when it holds [`BATCH`] of them, or with the next turn of the driver task: few system
+//! calls, and a drive that is at work while the rest is still being made ready. Completions arrive over an eventfd that the executor polls beside everything else.
 //!
 //! Invariants:
 //!
@@ -35,6 +35,9 @@ use tokio::io::unix::AsyncFd;
 
 /// Operations the kernel holds at once; more wait in the backlog.
 const DEPTH: usize = 512;
+
+/// Operations worth a system call of their own.
+const BATCH: usize = 8;
 
 /// The kernel's limit on scatter list entries (UIO_MAXIOV).
 const SCATTER_MAX: usize = 1024;
@@ -145,7 +148,10 @@ impl Ring {
         };
         assert!(table.flights[slot].replace(flight).is_none(), "a vacant slot was occupied");
         table.backlog.push_back(slot);
-        let driver = table.driver.take();
+        let idle = table.in_kernel == 0;
+        // A failure is met again, and dealt with, by the driver.
+        let submitted = (idle || table.backlog.len() >= BATCH) && table.submit(0).is_ok();
+        let driver = if submitted && table.backlog.is_empty() { None } else { table.driver.take() };
         drop(table);
         if let Some(driver) = driver {
             driver.wake();
@@ -221,24 +227,29 @@ impl Table {
     /// One exchange with the kernel: the backlog goes down, completions come up. Waits for `want`
     /// completions if there are operations to wait for.
     fn exchange(&mut self, want: usize) -> (Finished, io::Result<()>) {
+        let outcome = self.submit(want);
+        (self.reap(), outcome)
+    }
+
+    fn submit(&mut self, want: usize) -> io::Result<()> {
         self.fill_submission_queue();
         let want = want.min(self.in_kernel);
-        let idle = self.uring.submission().is_empty() && want == 0;
-        let outcome = match if idle { Ok(0) } else { self.uring.submit_and_wait(want) } {
-            Ok(_) => Ok(()),
-            // Interrupted, or short of kernel memory for now: the entries stay in the queue, and
-            // what completes below makes room and causes another turn.
-            Err(error) if is_passing(&error) => Ok(()),
-            Err(error) => Err(error),
-        };
-        let finished = self.reap();
-        // With nothing left to complete, nobody would cause that other turn.
-        if !self.uring.submission().is_empty()
-            && let Some(driver) = &self.driver
-        {
-            driver.wake_by_ref();
+        if self.uring.submission().is_empty() && want == 0 {
+            return Ok(());
         }
-        (finished, outcome)
+        match self.uring.submit_and_wait(want) {
+            Ok(_) => {}
+            // Interrupted, or short of kernel memory for now: the entries stay in the queue.
+            Err(error) if is_passing(&error) => {}
+            Err(error) => return Err(error),
+        }
+        // Perhaps no completion comes to cause the turn that hands over what stayed.
+        if !self.uring.submission().is_empty()
+            && let Some(driver) = self.driver.take()
+        {
+            driver.wake();
+        }
+        Ok(())
     }
 
     fn fill_submission_queue(&mut self) {

@@ -4,7 +4,11 @@ use crate::in_both_worlds;
 use std::{cell::Cell, rc::Rc, time::Duration};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset,
-    real::{Engine, FileDevice, RealOptions, run, spawn_thread},
+    real::{
+        Engine, FileDevice, RealOptions, run,
+        signals::{Interruption, interrupted},
+        spawn_thread,
+    },
 };
 
 #[test]
@@ -84,4 +88,14 @@ fn a_panic_on_a_thread_goes_on_where_it_is_joined() {
     });
     let thread: world::real::ThreadHandle<()> = thread.unwrap();
     thread.join_blocking();
+}
+
+#[test]
+fn a_request_to_end_is_noticed_instead_of_obeyed() {
+    use rustix::process::{Signal, getpid, kill_process};
+    run(1, RealOptions::default(), async |_| {
+        let interrupted = interrupted();
+        kill_process(getpid(), Signal::TERM).unwrap();
+        assert_eq!(interrupted.await, Interruption::Terminate);
+    });
 }
