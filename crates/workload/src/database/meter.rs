@@ -138,6 +138,14 @@ impl Default for Latencies {
     }
 }
 
+/// Longest latency a histogram tells from longer ones: beyond an hour nobody asks how long.
+const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
+
+/// Counts one latency.
+pub fn record(histogram: &mut Histogram<u64>, took_ns: u64) {
+    histogram.record(took_ns.min(LATENCY_NS_MAX)).expect("the histogram resizes itself to an hour");
+}
+
 impl Latencies {
     /// Adds the operations of `other`.
     pub fn merge(&mut self, other: &Self) {
@@ -254,8 +262,8 @@ impl Meter {
         state.sample.of(kind).add(bytes, took);
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         match kind {
-            Kind::Read => state.latencies.read.saturating_record(took_ns),
-            Kind::Write => state.latencies.write.saturating_record(took_ns),
+            Kind::Read => record(&mut state.latencies.read, took_ns),
+            Kind::Write => record(&mut state.latencies.write, took_ns),
             Kind::Scan | Kind::Flush => {}
         }
     }

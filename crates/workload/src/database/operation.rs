@@ -1,12 +1,16 @@
 //! The four operations, which comes next, and what they took.
 
-use super::{mail_record::ContentError, meter::IoTally, profile::OperationMix};
+use super::{
+    mail_record::ContentError,
+    meter::{IoTally, record},
+    profile::OperationMix,
+};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::{cell::RefCell, time::Duration};
 use world::{IoErrorKind, Random};
 
-/// What a session does to a record (facts 1.3: insert = set columns, update; replace = seek, set
+/// What a session does to a record (as vendor blog hmlee lists them: insert = set columns, update; replace = seek, set
 /// columns, update; delete = seek, delete; read = seek).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -159,7 +163,7 @@ impl OperationMeter {
     pub fn operation(&self, operation: Operation, took: Duration) {
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let mut state = self.state.borrow_mut();
-        state.whole.latencies[operation as usize].saturating_record(took_ns);
+        record(&mut state.whole.latencies[operation as usize], took_ns);
         state.sample.count += 1;
         state.sample.total_ns = state.sample.total_ns.saturating_add(took_ns);
         state.sample.max_ns = state.sample.max_ns.max(took_ns);

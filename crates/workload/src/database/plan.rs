@@ -11,7 +11,8 @@ use world::ByteCount;
 
 /// Over what span the maxima of a verdict are averaged (seed 002, test log: "interval: 15000 ms").
 pub const WINDOW: Duration = Duration::from_secs(15);
-/// Room a database is left to grow in, as a share of its first size (facts 1.4: 25 %).
+/// Room a database is left to grow in, as a share of its first size (vendor blog hmlee on
+/// capacity percentage: 25 %).
 pub const GROWTH_PERCENT: u64 = 25;
 /// A run this long is a performance test (seeds 000, 001, 002, 004: two hours).
 const PERFORMANCE: Duration = Duration::from_secs(2 * 3600);

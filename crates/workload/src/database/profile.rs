@@ -25,7 +25,7 @@ const BUILT_IN: [(&str, &str); 3] = [
     ("exchange-2010", include_str!("profiles/exchange-2010.toml")),
 ];
 
-/// Bytes of one log buffer, the unit the seeds count the log buffer in (facts: 512 bytes).
+/// Bytes of one log buffer, the unit the seeds count the log buffer in (open ESE source: 512 bytes).
 const LOG_BUFFER_BYTES: u64 = 512;
 
 /// The figures of one kind of mailbox server.

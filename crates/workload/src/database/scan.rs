@@ -1,7 +1,7 @@
 //! The background scan: every page of every database read and checked, at a gentle steady rate.
 //!
 //! Large sequential reads beside the transactions' random ones, as Exchange 2010 and later do
-//! (facts: 256 KB at 5 MB/s for each database). It never counts as transactional I/O.
+//! (about 256 KB at 5 MB/s for each database). It never counts as transactional I/O.
 
 use super::{
     meter::Meter,

@@ -1,0 +1,228 @@
+//! Results as a report, in the sections Jetstress made classic (seed 002's appendix): summary, sizing
+//! and throughput, system parameters, database configuration, transactional I/O, background scan,
+//! log, total I/O, host, verification, test log.
+//!
+//! Only what was measured is said: a value that is not there stays a dash. Nothing is judged here.
+
+mod charts;
+mod sections;
+
+use super::{
+    limits::Measure,
+    meter::Role,
+    operation::FailureKind,
+    plan::{Load, Span},
+    results::RunResults,
+    verdict::{Answer, Verdict, VerdictRow},
+};
+use report::{Cell, Document, LimitCheck, LimitTable, Meta, Outcome, Relation, Section, Severity, Unit};
+use time::{OffsetDateTime, format_description::StaticFormatDescription, macros::format_description};
+use world::ByteCount;
+
+const DAY_AND_TIME: StaticFormatDescription =
+    format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
+
+/// The report of `results`, judged by `verdict`.
+pub fn document(results: &RunResults, verdict: &Verdict) -> Document {
+    let meta = Meta {
+        generator: results.generator.clone(),
+        created_utc: utc(results.ended_unix_s),
+        machine: results.host.name.clone(),
+        seed: Some(results.plan.seed.to_string()),
+        command: None,
+    };
+    let class = verdict.class.title();
+    let mut document = Document::new(format!("Spindle {}", class.to_lowercase()), subtitle(results), meta);
+    document.verdict = Some(report::Verdict {
+        outcome: match verdict.answer {
+            Answer::Pass => Outcome::Pass,
+            Answer::Fail => Outcome::Fail,
+            Answer::Incomplete => Outcome::Incomplete,
+        },
+        class: format!("{class}, {} measured", Span(results.measured_s.round() as u64)),
+        headline: headline(results, verdict),
+    });
+    add_highlights(&mut document, results);
+    add_findings(&mut document, results, verdict);
+    document.section(summary(results, verdict));
+    sections::add_sections(&mut document, results);
+    document
+}
+
+/// `2026-01-31 12:00:00` of seconds since 1970.
+fn utc(unix_s: i64) -> String {
+    let moment = OffsetDateTime::from_unix_timestamp(unix_s).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    moment.format(&DAY_AND_TIME).expect("every moment has a day and a time")
+}
+
+fn subtitle(results: &RunResults) -> String {
+    let plan = &results.plan;
+    let databases = plan.database_count();
+    let (s, size) = (if databases == 1 { "" } else { "s" }, ByteCount(plan.database_bytes));
+    let load = match plan.load {
+        Load::Threads { per_group } => format!("{per_group} threads a group"),
+        Load::Mailboxes { count, iops_each } => format!("{count} mailboxes at {iops_each} IOPS"),
+    };
+    format!("{}, {databases} database{s} of {size}, {load}", plan.profile.name)
+}
+
+fn headline(results: &RunResults, verdict: &Verdict) -> String {
+    let rate = format!("{:.0} database I/O a second", results.achieved_iops());
+    match verdict.answer {
+        Answer::Pass => format!("{rate} within every limit, and every page and record intact."),
+        Answer::Incomplete if results.measured_s <= 0.0 => {
+            "The run ended before anything was measured.".to_owned()
+        }
+        Answer::Incomplete => {
+            format!("The run ended early: {rate} within every limit until then; the files were not verified.")
+        }
+        Answer::Fail => match verdict.broken().next() {
+            Some(row) => format!("{rate}, but beyond a limit: {}.", broken(row)),
+            None => "The database engine failed.".to_owned(),
+        },
+    }
+}
+
+fn broken(row: &VerdictRow) -> String {
+    let (unit, decimals) = unit_of(row.measure);
+    let decimals = usize::from(decimals);
+    let space = if unit == Unit::One { "" } else { " " };
+    let place = row.place.as_ref().map(|place| format!(" on {place}")).unwrap_or_default();
+    let side = if row.measure.is_floor() { "at least" } else { "at most" };
+    let title = row.measure.title();
+    let measured = row.measured.unwrap_or(f64::NAN);
+    format!("{title} {measured:.decimals$}{space}{unit}{place}, {side} {}{space}{unit}", row.limit)
+}
+
+/// The unit a measure's name speaks of, and the decimals that mean something.
+fn unit_of(measure: Measure) -> (Unit, u8) {
+    match measure {
+        Measure::DatabaseReadAverageMs
+        | Measure::DatabaseReadWindowMaximumMs
+        | Measure::DatabaseWriteAverageMs
+        | Measure::LogWriteAverageMs
+        | Measure::LogWriteWindowMaximumMs => (Unit::Milliseconds, 2),
+        Measure::PageFaultStallsPerSecond => (Unit::PerSecond, 2),
+        Measure::AchievedPercentOfTarget => (Unit::Percent, 1),
+        Measure::ChecksumErrors | Measure::ContentErrors | Measure::IoErrors => (Unit::One, 0),
+    }
+}
+
+fn limit_check(row: &VerdictRow) -> LimitCheck {
+    let (unit, decimals) = unit_of(row.measure);
+    let place = row.place.as_ref().map(|place| format!(" ({place})")).unwrap_or_default();
+    LimitCheck {
+        what: format!("{}{place}", row.measure.title()),
+        measured: row.measured.into(),
+        relation: if row.measure.is_floor() { Relation::AtLeast } else { Relation::AtMost },
+        limit: row.limit.into(),
+        unit,
+        decimals,
+        passed: row.passed,
+        source: row.source.clone(),
+    }
+}
+
+fn add_highlights(document: &mut Document, results: &RunResults) {
+    let target = results.plan.load.target_iops();
+    let note = target.map(|target| format!("target {target:.0}")).unwrap_or_default();
+    document.highlight("Database I/O", Cell::number(results.achieved_iops(), Unit::IoPerSecond, 0), note);
+    for (role, what) in [(Role::Database, "Database read"), (Role::Log, "Log write")] {
+        let summary = |volume: &super::results::VolumeResults| match role {
+            Role::Database => volume.read,
+            Role::Log => volume.write,
+        };
+        let slowest = results.in_role(role).map(summary).max_by(|one, other| {
+            one.average_ms.partial_cmp(&other.average_ms).expect("latencies are numbers")
+        });
+        if let Some(slowest) = slowest {
+            let note = match slowest.p99_ms {
+                Some(p99) => format!("99 % within {p99:.2} ms"),
+                None => String::new(),
+            };
+            document.highlight(what, Cell::number(slowest.average_ms, Unit::Milliseconds, 2), note);
+        }
+    }
+    document.highlight(
+        "Records checked",
+        Cell::count(results.transactions.records_checked),
+        "read back and right",
+    );
+}
+
+fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict) {
+    for row in verdict.broken() {
+        document.finding(Severity::Error, format!("{}.", broken(row)), row.source.clone());
+    }
+    for failure in &results.failures {
+        let what = match failure.kind {
+            FailureKind::Io => "I/O error",
+            FailureKind::Checksum => "damage",
+            FailureKind::Content => "wrong record",
+            FailureKind::Engine => "engine failure",
+        };
+        document.finding(Severity::Error, format!("{what}: {}", failure.text), "");
+    }
+    if results.interrupted {
+        let text = "The run was ended early: what follows is partial, and the files were not verified.";
+        document.finding(Severity::Warning, text, "");
+    }
+    if !results.fill.reached && results.measured_s > 0.0 {
+        let text = format!(
+            "Measuring began before the cache was 90 % full, with {}.",
+            ByteCount(results.fill.cache_bytes)
+        );
+        document.finding(Severity::Warning, text, "seed 002, test log: cache size, lower bound");
+    }
+    for weakness in results.plan.weaknesses() {
+        let severity = if weakness.is_note() { Severity::Note } else { Severity::Warning };
+        document.finding(severity, weakness.to_string(), weakness.source());
+    }
+    for database in results.databases.iter().filter(|database| database.became_full) {
+        let text = format!(
+            "{} grew to its limit; from then on as many records were deleted as inserted.",
+            database.name
+        );
+        document.finding(Severity::Note, text, "");
+    }
+    if let Some(pacing) = results.pacing
+        && pacing.shed > 0
+    {
+        let text = format!("{} operations were given up after a minute's backlog.", pacing.shed);
+        document.finding(Severity::Warning, text, "");
+    }
+    let stalls = results.samples.iter().filter(|sample| sample.page_fault_stalls > 0).count();
+    if stalls > 0 {
+        let all = results.samples.len();
+        let text = format!("Page faults found no free cache page in {stalls} of {all} samples.");
+        document.finding(Severity::Note, text, "seed 002 counts samples higher than 0");
+    }
+}
+
+fn summary(results: &RunResults, verdict: &Verdict) -> Section {
+    let rows = report::KeyValues::default()
+        .row("Overall result", Cell::text(document_word(verdict.answer)))
+        .row("Machine", results.host.name.as_str())
+        .row("Operating system", results.host.operating_system.as_str())
+        .row("Began (UTC)", utc(results.began_unix_s))
+        .row("Ended (UTC)", utc(results.ended_unix_s))
+        .row("Measured", Cell::seconds(results.measured_s))
+        .row("Program", results.generator.as_str())
+        .row_with_note("Profile", results.plan.profile.name.as_str(), results.plan.profile.summary.as_str());
+    Section::new("Test summary", "")
+        .block(rows)
+        .block(LimitTable { checks: verdict.rows.iter().map(limit_check).collect() })
+        .paragraph(
+            "Latencies are those of device operations under the database engine. Maxima are the longest \
+             averages over 15 seconds, as Jetstress sampled; the longest single operations stand in the \
+             tables below and are not judged.",
+        )
+}
+
+fn document_word(answer: Answer) -> &'static str {
+    match answer {
+        Answer::Pass => Outcome::Pass.word(),
+        Answer::Fail => Outcome::Fail.word(),
+        Answer::Incomplete => Outcome::Incomplete.word(),
+    }
+}

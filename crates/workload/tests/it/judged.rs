@@ -1,0 +1,638 @@
+//! Verdicts and documents of fixed results.
+
+use expect_test::{Expect, expect};
+use report::{
+    Block,
+    text::{self, TextOptions},
+};
+use workload::database::{
+    create::MESSAGES_PER_MAILBOX,
+    document::document,
+    measure::Sample,
+    meter::{IoTallies, IoTally, Role},
+    operation::{Failure, FailureCounts, FailureKind, Operation},
+    plan::{Load, RunPlan, VolumeFacts},
+    profile::Profile,
+    progress::LogLine,
+    results::{
+        DatabaseResults, EngineCounters, FillResults, HostFacts, HostSample, LatencyBucket, LatencySummary,
+        OperationResults, PacingResults, RunResults, TransactionResults, VolumeResults,
+    },
+    verdict::Verdict,
+    verify::VerifiedFile,
+};
+
+/// A tally of `per_second` operations of `bytes` over `seconds`, of `average_ms` each.
+fn tally(per_second: f64, seconds: f64, bytes: u64, average_ms: f64) -> IoTally {
+    let count = (per_second * seconds) as u64;
+    IoTally {
+        count,
+        bytes: count * bytes,
+        total_ns: (count as f64 * average_ms * 1e6) as u64,
+        max_ns: (average_ms * 8e6) as u64,
+    }
+}
+
+fn latency(average_ms: f64) -> LatencySummary {
+    LatencySummary {
+        average_ms: Some(average_ms),
+        p50_ms: Some(average_ms * 0.8),
+        p95_ms: Some(average_ms * 2.0),
+        p99_ms: Some(average_ms * 3.0),
+        p99_9_ms: Some(average_ms * 5.0),
+        max_ms: Some(average_ms * 8.0),
+    }
+}
+
+fn volume(name: &str, role: Role, tallies: IoTallies) -> VolumeResults {
+    let buckets = |tally: &IoTally| match tally.average_ms() {
+        Some(ms) => vec![
+            LatencyBucket { from_ms: ms / 2.0, to_ms: ms, count: tally.count * 9 / 10 },
+            LatencyBucket { from_ms: ms, to_ms: ms * 8.0, count: tally.count / 10 },
+        ],
+        None => Vec::new(),
+    };
+    let summary = |tally: &IoTally| tally.average_ms().map(latency).unwrap_or_default();
+    VolumeResults {
+        volume: name.to_owned(),
+        role,
+        tallies,
+        read: summary(&tallies.read),
+        write: summary(&tallies.write),
+        read_worst_window_ms: tallies.read.average_ms().map(|ms| ms * 2.0),
+        write_worst_window_ms: tallies.write.average_ms().map(|ms| ms * 2.0),
+        read_buckets: buckets(&tallies.read),
+        write_buckets: buckets(&tallies.write),
+    }
+}
+
+/// The performance run of seed 002's report, as far as the report tells; the rest is made up.
+fn seed_002() -> RunResults {
+    let seconds = 7200.0;
+    let database = IoTallies {
+        read: tally(170.037, seconds, 8192, 18.3),
+        write: tally(161.427, seconds, 9000, 2.0),
+        ..IoTallies::default()
+    };
+    let log = IoTallies { write: tally(104.421, seconds, 4272, 0.3), ..IoTallies::default() };
+    let per_window = |tallies: &IoTallies| IoTallies {
+        read: IoTally {
+            count: tallies.read.count / 480,
+            total_ns: tallies.read.total_ns / 480,
+            ..tallies.read
+        },
+        write: IoTally {
+            count: tallies.write.count / 480,
+            total_ns: tallies.write.total_ns / 480,
+            ..tallies.write
+        },
+        ..IoTallies::default()
+    };
+    let samples = (1..=480).map(|window| Sample {
+        at_s: f64::from(window) * 15.0,
+        span_s: 15.0,
+        volumes: vec![per_window(&database), per_window(&log)],
+        ..Sample::default()
+    });
+    let began = 1_222_253_331;
+    RunResults {
+        plan: seed_002_plan(),
+        generator: "spindle 0.1.0".to_owned(),
+        host: HostFacts {
+            name: "HANUMAN".to_owned(),
+            operating_system: "Linux".to_owned(),
+            processors: "4 processors".to_owned(),
+            memory_bytes: 10 << 30,
+        },
+        began_unix_s: began,
+        ended_unix_s: began + 8280,
+        measured_s: seconds,
+        interrupted: false,
+        create_s: 1.0,
+        created_bytes: 0,
+        fill: FillResults { seconds: 329.0, cache_bytes: 242_450_400, reached: true },
+        databases: vec![DatabaseResults {
+            group: 1,
+            name: "priv1.edb".to_owned(),
+            volume: "/mnt/databases".to_owned(),
+            bytes_before: 138_868_178_944,
+            bytes_after: 139_755_274_240,
+            records: MESSAGES_PER_MAILBOX as u64 * 100_000,
+            records_found: MESSAGES_PER_MAILBOX as u64 * 99_000,
+            became_full: false,
+        }],
+        volumes: vec![
+            volume("/mnt/databases", Role::Database, database),
+            volume("/mnt/logs", Role::Log, log),
+        ],
+        operations: Operation::ALL
+            .into_iter()
+            .zip([40, 5, 30, 25])
+            .map(|(operation, percent)| OperationResults {
+                operation,
+                count: percent * 22_000,
+                latency: latency(12.0),
+            })
+            .collect(),
+        transactions: TransactionResults {
+            commits_durable: 742_500,
+            commits_lazy: 907_500,
+            conflicts: 0,
+            records_checked: 550_000,
+        },
+        engine: EngineCounters {
+            page_requests: 8_000_000,
+            page_reads: 1_224_266,
+            pages_written: 1_277_000,
+            page_writes: 1_162_274,
+            log_bytes: 3_200_000_000,
+            log_generations: 3051,
+            splits: 140_000,
+            checkpoints: 3000,
+            ..EngineCounters::default()
+        },
+        pacing: Some(PacingResults { backlog_max: 31, shed: 0 }),
+        scan: None,
+        failure_counts: FailureCounts::default(),
+        failures: Vec::new(),
+        verified: vec![VerifiedFile {
+            name: "priv1.edb".to_owned(),
+            bytes: 139_755_274_240,
+            seconds: 732.0,
+            good: 17_000_000,
+            empty: 59_970,
+            damaged: Vec::new(),
+        }],
+        samples: samples.collect(),
+        host_samples: vec![
+            HostSample { at_s: 0.0, process_cpu_s: 10.0, available_bytes: 9 << 30, ..HostSample::default() },
+            HostSample {
+                at_s: 7200.0,
+                process_cpu_s: 82.0,
+                available_bytes: 9 << 30,
+                ..HostSample::default()
+            },
+        ],
+        log: vec![
+            LogLine { unix_s: began, text: "spindle 0.1.0: testing begins".to_owned() },
+            LogLine { unix_s: began + 8280, text: "testing ends".to_owned() },
+        ],
+    }
+}
+
+fn seed_002_plan() -> RunPlan {
+    let volume = |name: &str, databases, logs| VolumeFacts {
+        name: name.to_owned(),
+        databases,
+        logs,
+        io: "io_uring, O_DIRECT".to_owned(),
+        direct: true,
+        description: "a StorTrends iSCSI volume".to_owned(),
+    };
+    RunPlan {
+        profile: Profile::load("exchange-2007").unwrap(),
+        groups: 1,
+        databases_per_group: 1,
+        database_bytes: 138_868_178_944,
+        database_bytes_max: RunPlan::usual_growth(138_868_178_944),
+        cache_bytes_per_group: 256 << 20,
+        load: Load::Mailboxes { count: 600, iops_each: 0.45 },
+        duration_s: 7200,
+        fill_s_max: 1800,
+        seed: 1,
+        volumes: vec![volume("/mnt/databases", true, false), volume("/mnt/logs", false, true)],
+        storage_cache_bytes: Some(1 << 30),
+    }
+}
+
+/// Judges seed 002's run after `change`.
+fn check(change: impl FnOnce(&mut RunResults), expected: Expect) {
+    let mut results = seed_002();
+    change(&mut results);
+    let verdict = Verdict::of(&results).unwrap();
+    let mut said = format!("{:?}, {}\n", verdict.answer, verdict.class.title());
+    for row in &verdict.rows {
+        let mark = match row.passed {
+            Some(true) => "pass",
+            Some(false) => "FAIL",
+            None => "-",
+        };
+        let measured = row.measured.map_or("-".to_owned(), |value| format!("{value:.2}"));
+        let place = row.place.as_deref().unwrap_or_default();
+        said += &format!("{mark:4} {:38} {measured:>7} of {:>3} {place}", row.measure.title(), row.limit);
+        said.truncate(said.trim_end().len());
+        said.push('\n');
+    }
+    expected.assert_eq(&said);
+}
+
+#[test]
+fn the_run_of_seed_002_passes_as_it_did() {
+    check(
+        |_| {},
+        expect![[r#"
+        Pass, Performance test
+        pass Database read latency, average           18.30 of  20
+        pass Database read latency, worst window      36.60 of  50
+        pass Log write latency, average                0.30 of  10
+        pass Log write latency, worst window           0.60 of  50
+        pass Page-fault stalls a second, average       0.00 of   1
+        pass Transactional I/O, share of target      122.76 of 100
+        pass Checksum errors                           0.00 of   0
+        pass Wrong or missing records                  0.00 of   0
+        pass I/O errors                                0.00 of   0
+    "#]],
+    );
+}
+
+#[test]
+fn the_slowest_volume_decides_and_is_named() {
+    check(
+        |results| {
+            let slow = IoTallies { read: tally(10.0, 7200.0, 8192, 26.0), ..IoTallies::default() };
+            results.volumes.push(volume("/mnt/slow", Role::Database, slow));
+        },
+        expect![[r#"
+            Fail, Performance test
+            FAIL Database read latency, average           26.00 of  20 /mnt/slow
+            FAIL Database read latency, worst window      52.00 of  50 /mnt/slow
+            pass Log write latency, average                0.30 of  10
+            pass Log write latency, worst window           0.60 of  50
+            pass Page-fault stalls a second, average       0.00 of   1
+            pass Transactional I/O, share of target      126.47 of 100
+            pass Checksum errors                           0.00 of   0
+            pass Wrong or missing records                  0.00 of   0
+            pass I/O errors                                0.00 of   0
+        "#]],
+    );
+}
+
+#[test]
+fn a_day_is_judged_by_the_laxer_maxima() {
+    check(
+        |results| {
+            results.measured_s = 86_400.0;
+            results.plan.duration_s = 86_400;
+            results.plan.load = Load::Threads { per_group: 8 };
+            results.volumes[0].read_worst_window_ms = Some(80.0);
+        },
+        expect![[r#"
+            Pass, Stress test
+            pass Database read latency, average           18.30 of  20
+            pass Database read latency, worst window      80.00 of 100
+            pass Log write latency, average                0.30 of  10
+            pass Log write latency, worst window           0.60 of 100
+            pass Page-fault stalls a second, average       0.00 of   1
+            pass Checksum errors                           0.00 of   0
+            pass Wrong or missing records                  0.00 of   0
+            pass I/O errors                                0.00 of   0
+        "#]],
+    );
+}
+
+#[test]
+fn one_wrong_record_one_damaged_page_one_io_error_each_fail_a_run() {
+    check(
+        |results| results.failure_counts = FailureCounts { io: 1, checksum: 1, content: 1, engine: 0 },
+        expect![[r#"
+            Fail, Performance test
+            pass Database read latency, average           18.30 of  20
+            pass Database read latency, worst window      36.60 of  50
+            pass Log write latency, average                0.30 of  10
+            pass Log write latency, worst window           0.60 of  50
+            pass Page-fault stalls a second, average       0.00 of   1
+            pass Transactional I/O, share of target      122.76 of 100
+            FAIL Checksum errors                           1.00 of   0
+            FAIL Wrong or missing records                  1.00 of   0
+            FAIL I/O errors                                1.00 of   0
+        "#]],
+    );
+}
+
+#[test]
+fn an_interrupted_run_is_incomplete_unless_it_has_failed_already() {
+    check(
+        |results| {
+            results.measured_s = 60.0;
+            results.interrupted = true;
+            results.verified.clear();
+        },
+        expect![[r#"
+            Incomplete, Smoke test
+            pass Database read latency, average           18.30 of  20
+            pass Database read latency, worst window      36.60 of  50
+            pass Log write latency, average                0.30 of  10
+            pass Log write latency, worst window           0.60 of  50
+            pass Page-fault stalls a second, average       0.00 of   1
+            pass Transactional I/O, share of target     14731.73 of 100
+            -    Checksum errors                              - of   0
+            pass Wrong or missing records                  0.00 of   0
+            pass I/O errors                                0.00 of   0
+        "#]],
+    );
+    check(
+        |results| {
+            results.interrupted = true;
+            results.verified.clear();
+            results.volumes[1].write.average_ms = Some(11.0);
+        },
+        expect![[r#"
+            Fail, Performance test
+            pass Database read latency, average           18.30 of  20
+            pass Database read latency, worst window      36.60 of  50
+            FAIL Log write latency, average               11.00 of  10
+            pass Log write latency, worst window           0.60 of  50
+            pass Page-fault stalls a second, average       0.00 of   1
+            pass Transactional I/O, share of target      122.76 of 100
+            -    Checksum errors                              - of   0
+            pass Wrong or missing records                  0.00 of   0
+            pass I/O errors                                0.00 of   0
+        "#]],
+    );
+}
+
+#[test]
+fn the_document_of_a_passed_run() {
+    let results = seed_002();
+    let mut document = document(&results, &Verdict::of(&results).unwrap());
+    // How charts are drawn is the report's affair.
+    for section in &mut document.sections {
+        section.blocks.retain(|block| !matches!(block, Block::LineChart(_) | Block::Distribution(_)));
+    }
+    expect![[r#"
+        Spindle performance test
+        exchange-2007, 1 database of 129 GiB, 600 mailboxes at 0.45 IOPS
+        HANUMAN · 2008-09-24 13:06:51
+
+        ▌ PASS  Performance test, 2 h measured
+        ▌ 331 database I/O a second within every limit, and every page and record intact.
+
+        Database I/O     331 I/O/s  (target 270)
+        Database read    18.30 ms  (99 % within 54.90 ms)
+        Log write        0.30 ms  (99 % within 0.90 ms)
+        Records checked  550,000  (read back and right)
+
+        Findings
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        note     The profile's figures for page_bytes, log_file_bytes, checkpoint_depth_bytes,
+                 scan_batch_bytes, lazy_commit_delay_ms are recalled or assumed, not read in a source.
+
+        Test summary
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Overall result    Pass
+        Machine           HANUMAN
+        Operating system  Linux
+        Began (UTC)       2008-09-24 10:48:51
+        Ended (UTC)       2008-09-24 13:06:51
+        Measured          2 h 0 min
+        Program           spindle 0.1.0
+        Profile           exchange-2007  (8 KiB pages, 40/30/5/25 insert/delete/replace/read, lazy commits 55 %: the
+                          StorTrends report)
+
+        Result  Limit on                             Measured       Limit  Source
+        ──────  ───────────────────────────────────  ────────  ──────────  ───────────────────────────────────────────
+        pass    Database read latency, average       18.30 ms  ≤ 20.00 ms  seed 002, test log of 9/24/2008 10:48:54
+                                                                           AM; seed 004 section 2
+        pass    Database read latency, worst window  36.60 ms  ≤ 50.00 ms  seed 002, test logs of 9/24/2008 10:48:54
+                                                                           AM (performance) and 10:01:07 PM (stress),
+                                                                           over its 15-s samples
+        pass    Log write latency, average            0.30 ms  ≤ 10.00 ms  seed 002, test log of 9/24/2008 10:48:54
+                                                                           AM; seed 004 section 2
+        pass    Log write latency, worst window       0.60 ms  ≤ 50.00 ms  seed 002, test logs of 9/24/2008 10:48:54
+                                                                           AM (performance) and 10:01:07 PM (stress),
+                                                                           over its 15-s samples
+        pass    Page-fault stalls a second, average   0.00 /s   ≤ 1.00 /s  exchangemaster.wordpress.com 2017/07/12:
+                                                                           average at most 1; seed 002's stress run
+                                                                           passed with an average of 0.053 and a
+                                                                           maximum of 23
+        pass    Transactional I/O, share of target    122.8 %   ≥ 100.0 %  seed 002 report, "Achieved I/O per Second"
+                                                                           above "Target I/O per Second"
+        pass    Checksum errors                             0         ≤ 0  seed 002, test log: "Verifying database
+                                                                           checksums", "Verifying log checksums"
+        pass    Wrong or missing records                    0         ≤ 0  Spindle: a record read back must be the
+                                                                           record written
+        pass    I/O errors                                  0         ≤ 0  Jetstress 2013 Field Guide announcement:
+                                                                           one I/O error on any volume fails the test
+
+        Latencies are those of device operations under the database engine. Maxima are the longest
+        averages over 15 seconds, as Jetstress sampled; the longest single operations stand in the
+        tables below and are not judged.
+
+        Database sizing and throughput
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Achieved database I/O           331.5 I/O/s  (reads and writes of databases; log and background scan not
+                                        counted)
+        Target database I/O             270.0 I/O/s
+        Mailboxes                       600  (0.45 I/O a second each)
+        Longest backlog                 31  (operations that had arrived and not begun)
+        Databases when measuring began  129.3 GiB
+        Databases after the run         130.2 GiB
+        Database files                  1
+        Making the databases            1 s  (or reading what was there)
+        Rate of records made            attached
+        Filling the cache               5 min 29 s
+
+        System parameters
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Sessions                       held rate, open loop
+        Page cache of a storage group  256 MiB
+        Seed                           1
+
+        Profile exchange-2007
+        Setting                     Value    Meaning                         Source                         Known from
+        ──────────────────────────  ───────  ──────────────────────────────  ─────────────────────────────  ──────────
+        page_bytes                  8 KiB    database page: 4, 8 or 32 KiB   commonly given for Exchange    memory
+                                                                             2007
+        record_bytes                1000 B   one mail record, all columns    vendor blog (hmlee) on the     vendor
+                                             together                        operation mix of early
+                                                                             Jetstress: 1,000 bytes
+        insert_percent              40 %     operations that insert a        seed 002 report, "Jetstress    seed paper
+                                             record                          System Parameters"
+        replace_percent             5 %      operations that seek a record   seed 002 report, "Jetstress    seed paper
+                                             and change it                   System Parameters"
+        delete_percent              30 %     operations that seek a record   seed 002 report, "Jetstress    seed paper
+                                             and delete it                   System Parameters"
+        read_percent                25 %     operations that seek a record   seed 002 report, "Jetstress    seed paper
+                                             and read it                     System Parameters"
+        lazy_commit_percent         55 %     commits that do not wait for    seed 002 report, "Jetstress    seed paper
+                                             the log                         System Parameters"
+        operations_per_transaction  1        operations between two commits  no paper says; seed 002's 104  computed
+                                                                             log writes/s at 55 % lazy fit
+                                                                             one durable commit a write
+        threads_per_group           8        simulated sessions of a         seed 002 report, "Jetstress    seed paper
+                                             storage group                   System Parameters": 8 per
+                                                                             storage group
+        log_buffers                 9000     transaction log buffers, of     seed 002 report, "Jetstress    seed paper
+                                             512 bytes each                  System Parameters"
+        log_file_bytes              1 MiB    one generation of the           commonly given for Exchange    memory
+                                             transaction log                 2007
+        cache_min_bytes             32 MiB   least page cache of one         seed 002 report, "Jetstress    seed paper
+                                             database                        System Parameters": 32.0 MB
+        cache_max_bytes             256 MiB  most page cache of one          seed 002 report, "Jetstress    seed paper
+                                             database                        System Parameters": 256.0 MB
+        start_flush_percent         1 %      free share of the cache at      seed 002 test log: start 2.6   seed paper
+                                             which eviction starts           MB of 256 MB
+        stop_flush_percent          2 %      free share of the cache at      seed 002 test log: stop 5.1    seed paper
+                                             which eviction stops            MB of 256 MB
+        checkpoint_depth_bytes      20 MiB   log a crash may have to replay  TechNet ee832793 says 20 MB    assumed
+                                                                             stand-alone, of Exchange
+                                                                             2010; taken for this release,
+                                                                             too
+        scan_bytes_per_second       0 B      background scan of one          background scanning of         vendor
+                                             database; 0 is off              databases came with Exchange
+                                                                             2010
+        scan_batch_bytes            256 KiB  one read of the background      unused while the scan rate is  assumed
+                                             scan                            0
+        coalesce_bytes              512 KiB  longest write of neighbouring   open ESE source, jetapi.cxx:   vendor
+                                             pages                           512 KiB by default
+        lazy_commit_delay_ms        100 ms   longest wait of a lazy commit   no paper says; a lazy commit   assumed
+                                             for stable storage              waits for company, not for
+                                                                             ever
+
+        Database configuration
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Databases
+        Group  Database   Volume             Before      After      Records
+        ─────  ─────────  ──────────────  ─────────  ─────────  ───────────
+            1  priv1.edb  /mnt/databases  129.3 GiB  130.2 GiB  102,400,000
+
+        Volumes
+        Volume          Holds      Reached by          What it is
+        ──────────────  ─────────  ──────────────────  ─────────────────────────
+        /mnt/databases  databases  io_uring, O_DIRECT  a StorTrends iSCSI volume
+        /mnt/logs       logs       io_uring, O_DIRECT  a StorTrends iSCSI volume
+
+        Transactional I/O
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Reads and writes of databases that transactions caused. Writes are done in the background;
+        transactions wait for reads and for the log.
+
+                                 Rate                Average     p50     p95     p99   p99.9  Worst 15 s  Longest
+        Volume          I/O        /s  Average size       ms      ms      ms      ms      ms          ms       ms
+        ──────────────  ──────  ─────  ────────────  ───────  ──────  ──────  ──────  ──────  ──────────  ───────
+        /mnt/databases  reads   170.0         8 KiB   18.300  14.640  36.600  54.900  91.500      36.600  146.400
+        /mnt/databases  writes  161.4       8.8 KiB    2.000   1.600   4.000   6.000  10.000       4.000   16.000
+
+        Operations
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        From the intended start of an operation to the end of its commit, so waiting for a session is in
+        it.
+
+                             Rate  Average    p50     p99  Longest
+        Operation    Count     /s       ms     ms      ms       ms
+        ─────────  ───────  ─────  ───────  ─────  ──────  ───────
+        Insert     880,000  122.2   12.000  9.600  36.000   96.000
+        Replace    110,000   15.3   12.000  9.600  36.000   96.000
+        Delete     660,000   91.7   12.000  9.600  36.000   96.000
+        Read       550,000   76.4   12.000  9.600  36.000   96.000
+
+        Durable commits                        103.1 /s
+        Lazy commits                           126.0 /s
+        Write conflicts                        0
+        Records read back and right            550,000
+        Page requests answered from the cache  84.7 %
+        Pages in one write                     1.10
+        Page splits and merges                 140000 and 0
+        Page-fault stalls                      0
+        Log record stalls                      0
+
+        Background scan
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Off in this profile: databases were not scanned in the background.
+
+        Log I/O
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+                            Rate                Average    p50    p95    p99  p99.9  Worst 15 s  Longest
+        Volume     I/O        /s  Average size       ms     ms     ms     ms     ms          ms       ms
+        ─────────  ──────  ─────  ────────────  ───────  ─────  ─────  ─────  ─────  ──────────  ───────
+        /mnt/logs  reads     0.0             –        –      –      –      –      –           –        –
+        /mnt/logs  writes  104.4       4.2 KiB    0.300  0.240  0.600  0.900  1.500       0.600    2.400
+
+        Database I/O for one log write  3.2  (Jetstress tuned for 8 to 12)
+        Log generations filled          3,051
+        Log written by transactions     3.0 GiB
+        Checkpoints                     3,000
+
+        Total I/O
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Everything the storage was asked for in the measured time.
+
+                                  Reads  Scan reads  Writes  Flushes   Read  Written
+        Volume          Role         /s          /s      /s       /s  MiB/s    MiB/s  Errors
+        ──────────────  ────────  ─────  ──────────  ──────  ───────  ─────  ───────  ──────
+        /mnt/databases  database  170.0         0.0   161.4      0.0   1.33     1.39       0
+        /mnt/logs       log         0.0         0.0   104.4      0.0   0.00     0.43       0
+
+        Host
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Processors                      4 processors
+        Memory                          10 GiB
+        Processor time, Spindle         1.0 %  (of one)
+        Processor time, all             0.0 %  (of one)
+        Processor time of an operation  32.7 µs
+        Memory available, least         9 GiB
+        Memory of Spindle, most         0 B
+
+        Verification
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Every page of every database and every log file, read after the run.
+
+                               Rate
+        File            Size  MiB/s        Good  Never used  Damaged  Result
+        ─────────  ─────────  ─────  ──────────  ──────────  ───────  ──────
+        priv1.edb  130.2 GiB    182  17,000,000      59,970        0  pass
+
+        Test log
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        2008-09-24 10:48:51  spindle 0.1.0: testing begins
+        2008-09-24 13:06:51  testing ends
+
+        spindle 0.1.0 · seed 1
+    "#]].assert_eq(&text::render(&document, TextOptions { width: 110, colour: false }));
+}
+
+#[test]
+fn rate_latency_and_distribution_are_charted_with_their_limits() {
+    let results = seed_002();
+    let document = document(&results, &Verdict::of(&results).unwrap());
+    let mut said = String::new();
+    for block in document.sections.iter().flat_map(|section| &section.blocks) {
+        let (title, lines, limits): (_, Vec<&str>, _) = match block {
+            Block::LineChart(chart) => {
+                (&chart.title, chart.series.iter().map(|line| line.name()).collect(), &chart.limits)
+            }
+            Block::Distribution(chart) => {
+                (&chart.title, chart.series.iter().map(|line| line.name()).collect(), &chart.limits)
+            }
+            _ => continue,
+        };
+        let limits: Vec<String> =
+            limits.iter().map(|limit| format!("{} {:?}", limit.label, limit.at.get().unwrap())).collect();
+        said += &format!("{title}: {} [{}]\n", lines.join(", "), limits.join(", "));
+    }
+    expect![[r#"
+        Database I/O a second: reads, writes, both [target 270.0]
+        Database latency: reads, writes [limit of the average read 20.0]
+        Latency distribution: database reads, database writes, log writes []
+        Log write latency: log writes [limit of the average 10.0]
+    "#]]
+    .assert_eq(&said);
+}
+
+#[test]
+fn the_document_of_a_failed_run_begins_with_why() {
+    let mut results = seed_002();
+    results.failure_counts.content = 1;
+    let text = "priv1.edb: message 3 of mailbox 1 is gone: it was committed and never deleted".to_owned();
+    results.failures.push(Failure { kind: FailureKind::Content, text });
+    results.interrupted = true;
+    let document = document(&results, &Verdict::of(&results).unwrap());
+    let findings: Vec<String> =
+        document.findings.iter().map(|f| format!("{}: {}", f.severity.word(), f.text)).collect();
+    expect![[r#"
+        331 database I/O a second, but beyond a limit: Wrong or missing records 1, at most 0.
+        error: Wrong or missing records 1, at most 0.
+        error: wrong record: priv1.edb: message 3 of mailbox 1 is gone: it was committed and never deleted
+        warning: The run was ended early: what follows is partial, and the files were not verified.
+        note: The profile's figures for page_bytes, log_file_bytes, checkpoint_depth_bytes, scan_batch_bytes, lazy_commit_delay_ms are recalled or assumed, not read in a source."#]].assert_eq(&format!("{}\n{}", document.verdict.unwrap().headline, findings.join("\n")));
+}

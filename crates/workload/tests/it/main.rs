@@ -1,0 +1,4 @@
+//! The workload's integration tests: one binary, a module for each subject.
+
+mod judged;
+mod real_run;
