@@ -1,6 +1,6 @@
 //! One file of a carved device.
 
-use super::{Shared, space, table::Extent};
+use super::{space, state::Shared, table::Extent};
 use crate::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoError, IoErrorKind, IoResult, LocalFuture,
     Resizable, Stability,

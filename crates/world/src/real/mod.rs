@@ -6,7 +6,7 @@
 //! traits of this crate.
 //!
 //! Reading order: [`runtime`], [`engine`] (io_uring or threads, and which of them it is), `ring`
-//! and `threads` (the two ways), [`file`](mod@file), [`folder`]; then [`clock`], [`signals`],
+//! and `plain` (the two ways), [`file`](mod@file), [`folder`]; then [`clock`], [`signals`],
 //! [`host`] (facts about this machine) and [`host_files`] (ordinary small files).
 
 // The one place where the outside may be touched.
