@@ -10,13 +10,17 @@ mod refusal;
 use arguments::Verb;
 use ending::Ending;
 use refusal::Refusal;
-use std::process::ExitCode;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 fn main() -> ExitCode {
     match run() {
         Ok(ending) => ending.code(),
         Err(refusal) => {
-            eprintln!("spindle: {refusal}");
+            // Nobody may be listening any more.
+            let _ = writeln!(io::stderr(), "spindle: {refusal}");
             Ending::NoAnswer.code()
         }
     }

@@ -23,7 +23,7 @@ use crate::{arguments::ProveArguments, console::Console, ending::Ending, refusal
 use layout::GroupLayout;
 use manifest::{Asked, Beginning, Wish};
 use outputs::Outputs;
-use report::{Document, json, text};
+use report::{Document, Severity, json, text};
 use screen::Intent;
 use sizing::{BARE_DURATION, Needs, Volume, Wanted};
 use std::{path::Path, time::Duration};
@@ -241,6 +241,17 @@ fn screen_lines(console: &Console, settled: &Settled, survey: &Survey) -> Vec<St
     screen::lines(console, &intent, &of(&places.databases), &of(&places.logs))
 }
 
+/// The answer, the few figures wanted first, and what speaks against them; the rest is in the report.
+fn in_short(document: &Document) -> Document {
+    let mut answer = document.clone();
+    answer.sections.clear();
+    answer.findings.retain(|finding| finding.severity < Severity::Note);
+    for finding in &mut answer.findings {
+        finding.source.clear();
+    }
+    answer
+}
+
 /// Writes the report, says the answer, and turns it into an exit code.
 fn deliver(
     document: &Document,
@@ -248,8 +259,7 @@ fn deliver(
     arguments: &ProveArguments,
     console: &Console,
 ) -> Result<Ending, Refusal> {
-    let mut answer = document.clone();
-    answer.sections.clear();
+    let answer = in_short(document);
     let options = text::TextOptions { width: console.width, colour: console.colour };
     if arguments.quiet {
         if let Some(verdict) = &document.verdict {

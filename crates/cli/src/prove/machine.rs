@@ -61,11 +61,13 @@ fn busy_seconds(text: &str) -> Option<f64> {
 
 /// A drive, in the words of the rules. How busy it is comes later.
 pub fn drive_facts(drive: Drive) -> DriveFacts {
+    // A virtual drive says that it spins unless its host was told otherwise: that is no knowledge.
+    let is_virtual = ["vd", "xvd", "loop"].iter().any(|prefix| drive.name.starts_with(prefix));
     DriveFacts {
         name: Some(drive.name),
         model: drive.model,
         serial: drive.serial,
-        rotational: drive.rotational,
+        rotational: drive.rotational.filter(|_| !is_virtual),
         busy_percent: None,
     }
 }

@@ -10,6 +10,7 @@ use crate::{console::Console, refusal::Refusal};
 use report::Document;
 use std::{
     collections::BTreeMap,
+    env,
     rc::Rc,
     sync::{
         Arc,
@@ -18,7 +19,7 @@ use std::{
 };
 use workload::database::{
     self, Error, OpenGroup, Surroundings, document::document, group::GroupStorage, plan::RunPlan,
-    verdict::Verdict,
+    progress::Phase, verdict::Verdict,
 };
 use world::{
     Directory, IoErrorKind, IoResult, World,
@@ -54,13 +55,31 @@ pub async fn run(
     };
     let began = world.now();
     let outcome = database::run(world, plan, surroundings, |progress| {
-        view.show(world.now().since(began), &Standing::of(progress));
+        for line in &progress.lines {
+            view.say(&line.text);
+        }
+        if progress.phase != Phase::Done {
+            view.show(world.now().since(began), &Standing::of(progress));
+        }
     })
     .await;
     drop(view);
     let results = outcome.map_err(refusal_of)?;
     let verdict = Verdict::of(&results).map_err(|error| Refusal::new(error.to_string(), ""))?;
-    Ok(document(&results, &verdict))
+    let mut document = document(&results, &verdict);
+    document.meta.command = Some(command_line(env::args()));
+    Ok(document)
+}
+
+/// The command as it may be typed again: words that a shell would take apart are quoted.
+fn command_line(words: impl Iterator<Item = String>) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,%+@".contains(c);
+    let quoted = words.enumerate().map(|(index, word)| match (index, word.chars().all(is_plain)) {
+        (0, _) => "spindle".to_owned(),
+        (_, true) if !word.is_empty() => word,
+        _ => format!("'{}'", word.replace('\'', r"'\''")),
+    });
+    quoted.collect::<Vec<_>>().join(" ")
 }
 
 /// Opens the storage of each group on the thread it runs on; a place is opened once for a group.
@@ -106,4 +125,18 @@ fn refusal_of(error: Error) -> Refusal {
         _ => "the files stay as they are for a look; --fresh replaces them, --clean removes them",
     };
     Refusal::new(error.to_string(), remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_of_a_report_may_be_typed_again() {
+        let words = ["target/debug/spindle", "prove", "/mnt/my mail", "it's", "--size", "4GiB", ""];
+        assert_eq!(
+            command_line(words.map(str::to_owned).into_iter()),
+            r"spindle prove '/mnt/my mail' 'it'\''s' --size 4GiB ''"
+        );
+    }
 }

@@ -78,8 +78,7 @@ pub fn description(place: &Place) -> String {
         Ground::Device(device) => ("raw device".to_owned(), device.size.to_string()),
     };
     let drive = place.drive();
-    let kind =
-        drive.rotational.map(|rotational| if rotational { "spinning disk" } else { "no spinning disk" });
+    let kind = drive.rotational.map(|rotational| if rotational { "spinning disk" } else { "flash" });
     let details: Vec<&str> = drive.model.as_deref().into_iter().chain(kind).collect();
     match details.is_empty() {
         true => format!("{name}, {space}"),

@@ -24,24 +24,86 @@ fn check_in(bench: &Bench, arguments: &[&str], expected: Expect) {
 
 #[test]
 fn words_the_program_does_not_know() {
-    check(&["prov"], expect![[r#""#]]);
-    check(&["prove", "db", "--treads", "4"], expect![[r#""#]]);
-    check(&["prove", "db", "--attach", "--fresh"], expect![[r#""#]]);
+    check(
+        &["prov"],
+        expect!["spindle: unrecognized subcommand 'prov'; a similar subcommand exists: 'prove'"],
+    );
+    check(
+        &["prove", "db", "--treads", "4"],
+        expect!["spindle: unexpected argument '--treads' found; a similar argument exists: '--threads'"],
+    );
+    check(
+        &["prove", "db", "--attach", "--fresh"],
+        expect!["spindle: the argument '--attach' cannot be used with '--fresh'; see 'spindle prove --help'"],
+    );
 }
 
 #[test]
 fn numbers_that_make_no_sense() {
-    check(&["prove", "db", "--threads", "0"], expect![[r#""#]]);
-    check(&["prove", "db", "--threads", "1000000000"], expect![[r#""#]]);
-    check(&["prove", "db", "--groups", "-1"], expect![[r#""#]]);
-    check(&["prove", "db", "--databases", "11"], expect![[r#""#]]);
-    check(&["prove", "db", "--duration", "0"], expect![[r#""#]]);
-    check(&["prove", "db", "--duration", "1000y"], expect![[r#""#]]);
-    check(&["prove", "db", "--size", "1KiB"], expect![[r#""#]]);
-    check(&["prove", "db", "--size", "huge"], expect![[r#""#]]);
-    check(&["prove", "db", "--mailboxes", "100"], expect![[r#""#]]);
-    check(&["prove", "db", "--mailboxes", "100", "--iops", "nan"], expect![[r#""#]]);
-    check(&["prove", "db", "--seed", "x"], expect![[r#""#]]);
+    check(
+        &["prove", "db", "--threads", "0"],
+        expect![
+            "spindle: invalid value '0' for '--threads <N>': at least 1 is needed; see 'spindle prove --help'"
+        ],
+    );
+    check(
+        &["prove", "db", "--threads", "1000000000"],
+        expect![
+            "spindle: invalid value '1000000000' for '--threads <N>': at most 1024 are possible; see 'spindle prove --help'"
+        ],
+    );
+    check(
+        &["prove", "db", "--groups", "-1"],
+        expect!["spindle: unexpected argument '-1' found; to pass '-1' as a value, use '-- -1'"],
+    );
+    check(
+        &["prove", "db", "--databases", "11"],
+        expect![
+            "spindle: invalid value '11' for '--databases <N>': at most 10 are possible; see 'spindle prove --help'"
+        ],
+    );
+    check(
+        &["prove", "db", "--duration", "0"],
+        expect![
+            "spindle: invalid value '0' for '--duration <TIME>': at least 1 s is needed; see 'spindle prove --help'"
+        ],
+    );
+    check(
+        &["prove", "db", "--duration", "1000y"],
+        expect![
+            "spindle: invalid value '1000y' for '--duration <TIME>': at most 30 d are possible; see 'spindle prove --help'"
+        ],
+    );
+    check(
+        &["prove", "db", "--size", "1KiB"],
+        expect![
+            "spindle: --size 1.00 KiB is too small: 8.00 MiB is the least for each database; give at least 8.00 MiB"
+        ],
+    );
+    check(
+        &["prove", "db", "--size", "huge"],
+        expect![[
+            r#"spindle: invalid value 'huge' for '--size <SIZE>': "huge" is not a size; write a number and a unit, such as 4GiB; see 'spindle prove --help'"#
+        ]],
+    );
+    check(
+        &["prove", "db", "--mailboxes", "100"],
+        expect![
+            "spindle: the following required arguments were not provided: --iops <X>; see 'spindle prove --help'"
+        ],
+    );
+    check(
+        &["prove", "db", "--mailboxes", "100", "--iops", "nan"],
+        expect![
+            "spindle: invalid value 'nan' for '--iops <X>': 0.001 to 100 make sense; see 'spindle prove --help'"
+        ],
+    );
+    check(
+        &["prove", "db", "--seed", "x"],
+        expect![
+            "spindle: invalid value 'x' for '--seed <N>': invalid digit found in string; see 'spindle prove --help'"
+        ],
+    );
 }
 
 #[test]
@@ -60,12 +122,38 @@ fn more_than_the_machine_has() {
 
 #[test]
 fn profiles_and_keys_that_are_not_there() {
-    check(&["prove", "db", "--profile", "exchange-2012"], expect![[r#""#]]);
-    check(&["prove", "db", "--profile", "none.toml"], expect![[r#""#]]);
-    check(&["prove", "db", "--set", "lazy_comit_percent=5"], expect![[r#""#]]);
-    check(&["prove", "db", "--set", "lazy_commit_percent=500"], expect![[r#""#]]);
-    check(&["prove", "db", "--set", "lazy_commit_percent"], expect![[r#""#]]);
-    check(&["prove", "db", "--set", "read_percent=99"], expect![[r#""#]]);
+    check(
+        &["prove", "db", "--profile", "exchange-2012"],
+        expect![[
+            r#"spindle: no profile is called "exchange-2012"; did you mean "exchange-2010"?; there are exchange-2003, exchange-2007, exchange-2010"#
+        ]],
+    );
+    check(
+        &["prove", "db", "--profile", "none.toml"],
+        expect![
+            "spindle: --profile: reading none.toml: No such file or directory (os error 2); give a file, or one of exchange-2003, exchange-2007, exchange-2010"
+        ],
+    );
+    check(
+        &["prove", "db", "--set", "lazy_comit_percent=5"],
+        expect![[
+            r#"spindle: no setting is called "lazy_comit_percent"; did you mean "lazy_commit_percent"?"#
+        ]],
+    );
+    check(
+        &["prove", "db", "--set", "lazy_commit_percent=500"],
+        expect!["spindle: lazy_commit_percent: 500 % is out of range, 0 % to 100 % make sense"],
+    );
+    check(
+        &["prove", "db", "--set", "lazy_commit_percent"],
+        expect![
+            "spindle: invalid value 'lazy_commit_percent' for '--set <KEY=VALUE>': write it as key=value; see 'spindle prove --help'"
+        ],
+    );
+    check(
+        &["prove", "db", "--set", "read_percent=99"],
+        expect!["spindle: insert, replace, delete and read must sum to 100 %, not 164 %"],
+    );
 }
 
 #[test]
@@ -73,12 +161,44 @@ fn paths_that_are_not_there_or_not_folders() {
     let bench = Bench::new();
     bench.make_file("file", b"text");
     bench.make_folder("db");
-    check_in(&bench, &["none/deeper"], expect![[r#""#]]);
-    check_in(&bench, &["file"], expect![[r#""#]]);
-    check_in(&bench, &["/dev/null"], expect![[r#""#]]);
-    check_in(&bench, &["db", "--logs", "none"], expect![[r#""#]]);
-    check_in(&bench, &["db", "--report", "none/report"], expect![[r#""#]]);
-    check_in(&bench, &["db", "--report", "db/result"], expect![[r#""#]]);
+    check_in(
+        &bench,
+        &["none/deeper"],
+        expect![
+            "spindle: none/deeper does not exist (the nearest folder that does: .); make it first: mkdir -p none/deeper"
+        ],
+    );
+    check_in(
+        &bench,
+        &["file"],
+        expect!["spindle: file is a file; give a folder or a raw block device for databases"],
+    );
+    check_in(
+        &bench,
+        &["/dev/null"],
+        expect![
+            "spindle: /dev/null is neither a folder nor a block device; give a folder or a raw block device for databases"
+        ],
+    );
+    check_in(
+        &bench,
+        &["db", "--logs", "none"],
+        expect![
+            "spindle: none does not exist (the nearest folder that does: .); make it first: mkdir -p none"
+        ],
+    );
+    check_in(
+        &bench,
+        &["db", "--report", "none/report"],
+        expect!["spindle: --report: none does not exist; make it first: mkdir -p none"],
+    );
+    check_in(
+        &bench,
+        &["db", "--report", "db/result"],
+        expect![
+            "spindle: --report: db/result.html lies inside db; give a prefix outside the folders under test"
+        ],
+    );
 }
 
 #[test]
@@ -86,11 +206,35 @@ fn a_folder_that_holds_something_else() {
     let bench = Bench::new();
     bench.make_folder("db");
     bench.make_file("db/letters.mbox", b"From: somebody");
-    check_in(&bench, &["db"], expect![[r#""#]]);
-    check_in(&bench, &["db", "--fresh"], expect![[r#""#]]);
-    check_in(&bench, &["db", "--attach"], expect![[r#""#]]);
+    check_in(
+        &bench,
+        &["db"],
+        expect![
+            "spindle: db holds what Spindle did not make (letters.mbox); give an empty folder, such as db/spindle"
+        ],
+    );
+    check_in(
+        &bench,
+        &["db", "--fresh"],
+        expect![
+            "spindle: db holds what Spindle did not make (letters.mbox); give an empty folder, such as db/spindle"
+        ],
+    );
+    check_in(
+        &bench,
+        &["db", "--attach"],
+        expect![
+            "spindle: db holds what Spindle did not make (letters.mbox); give an empty folder, such as db/spindle"
+        ],
+    );
     bench.make_folder("empty");
-    check_in(&bench, &["empty", "--attach"], expect![[r#""#]]);
+    check_in(
+        &bench,
+        &["empty", "--attach"],
+        expect![
+            "spindle: empty holds no databases of Spindle's to attach to; leave out --attach to make new ones"
+        ],
+    );
 }
 
 #[test]
@@ -98,9 +242,21 @@ fn paths_that_meet() {
     let bench = Bench::new();
     bench.make_folder("db/inner");
     bench.make_folder("other");
-    check_in(&bench, &["other", "./other/"], expect![[r#""#]]);
-    check_in(&bench, &["db/inner", "db"], expect![[r#""#]]);
-    check_in(&bench, &["other", "--logs", "db", "--logs", "db/inner"], expect![[r#""#]]);
+    check_in(
+        &bench,
+        &["other", "./other/"],
+        expect!["spindle: other and ./other/ are the same place; name each place for databases once"],
+    );
+    check_in(
+        &bench,
+        &["db/inner", "db"],
+        expect!["spindle: db/inner lies inside db; give folders beside each other"],
+    );
+    check_in(
+        &bench,
+        &["other", "--logs", "db", "--logs", "db/inner"],
+        expect!["spindle: db/inner lies inside db; give folders beside each other"],
+    );
 }
 
 #[test]
@@ -108,8 +264,20 @@ fn a_folder_where_a_run_is_going_on() {
     let bench = Bench::new();
     let folder = bench.make_folder("db");
     let _held = lock_folder(&folder).expect("free before");
-    check_in(&bench, &["db"], expect![[r#""#]]);
-    check_in(&bench, &["db", "--clean"], expect![[r#""#]]);
+    check_in(
+        &bench,
+        &["db"],
+        expect![
+            "spindle: db: another Spindle is at work there; wait until it has ended, or choose another folder"
+        ],
+    );
+    check_in(
+        &bench,
+        &["db", "--clean"],
+        expect![
+            "spindle: db: another Spindle is at work there; wait until it has ended, or choose another folder"
+        ],
+    );
 }
 
 #[test]
@@ -117,9 +285,27 @@ fn a_record_that_cannot_be_read() {
     let bench = Bench::new();
     bench.make_folder("db");
     bench.make_file("db/spindle-run.json", b"{ \"format\": 1,");
-    check_in(&bench, &["db"], expect![[r#""#]]);
-    check_in(&bench, &["db", "--clean"], expect![[r#""#]]);
-    check_in(&bench, &["db", "--fresh"], expect![[r#""#]]);
+    check_in(
+        &bench,
+        &["db"],
+        expect![
+            "spindle: db: the record of the run there cannot be read: EOF while parsing a value at line 1 column 14; look at the folder, and give an empty one if in doubt"
+        ],
+    );
+    check_in(
+        &bench,
+        &["db", "--clean"],
+        expect![
+            "spindle: db: the record of the run there cannot be read: EOF while parsing a value at line 1 column 14; look at the folder, and give an empty one if in doubt"
+        ],
+    );
+    check_in(
+        &bench,
+        &["db", "--fresh"],
+        expect![
+            "spindle: db: the record of the run there cannot be read: EOF while parsing a value at line 1 column 14; look at the folder, and give an empty one if in doubt"
+        ],
+    );
 }
 
 #[test]
@@ -130,8 +316,20 @@ fn a_filesystem_that_cannot_be_written() {
     let bench = Bench::new();
     let mount = Mount::tmpfs(&bench, "db", "size=64m");
     mount.make_read_only();
-    check_in(&bench, &["db"], expect![[r#""#]]);
-    check_in(&bench, &["db", "--clean"], expect![[r#""#]]);
+    check_in(
+        &bench,
+        &["db"],
+        expect![
+            "spindle: db cannot be written: DIR/db (tmpfs) is mounted read-only; mount it read-write, or choose another folder"
+        ],
+    );
+    check_in(
+        &bench,
+        &["db", "--clean"],
+        expect![
+            "spindle: db cannot be written: DIR/db (tmpfs) is mounted read-only; mount it read-write, or choose another folder"
+        ],
+    );
 }
 
 #[test]
@@ -152,7 +350,7 @@ fn a_folder_without_permission() {
     match as_nobody("db") {
         // 126, 127: setpriv could not start the program, which lies where nobody may look.
         Some(said) if said.code == Some(2) => {
-            expect![[r#""#]].assert_eq(said.stderr.trim_end());
+            expect!["spindle: db: no permission to make files there; change its owner or mode, or run as a user who may"].assert_eq(said.stderr.trim_end());
         }
         other => {
             eprintln!("skipped: another user cannot run the program ({:?})", other.map(|said| said.stderr))
@@ -186,12 +384,12 @@ fn a_raw_device_that_holds_something() {
         bench.refused(&[&["prove", &path], arguments].concat()).replace(&path, "/dev/loopX")
     };
     device.make_ext4();
-    expect![[r#""#]].assert_eq(&line(&[]));
-    expect![[r#""#]].assert_eq(&line(&["--unlock-signature", "12345"]));
+    expect!["spindle: /dev/loopX is not empty: it holds ext4, and it has no serial number to unlock it by; empty it yourself if you are sure (wipefs --all), or choose another device"].assert_eq(&line(&[]));
+    expect!["spindle: /dev/loopX is not empty: it holds ext4, and it has no serial number to unlock it by; empty it yourself if you are sure (wipefs --all), or choose another device"].assert_eq(&line(&["--unlock-signature", "12345"]));
     let _mount = device.mount(&bench, "mounted");
-    expect![[r#""#]].assert_eq(&line(&[]));
-    expect![[r#""#]].assert_eq(&line(&["--unlock-signature", "12345"]));
-    expect![[r#""#]].assert_eq(&line(&["--clean"]));
+    expect!["spindle: /dev/loopX is in use: mounted at DIR/mounted; nothing unlocks a mounted device; choose another one"].assert_eq(&line(&[]));
+    expect!["spindle: /dev/loopX is in use: mounted at DIR/mounted; nothing unlocks a mounted device; choose another one"].assert_eq(&line(&["--unlock-signature", "12345"]));
+    expect!["spindle: /dev/loopX is in use: mounted at DIR/mounted; nothing unlocks a mounted device; choose another one"].assert_eq(&line(&["--clean"]));
 }
 
 #[test]
@@ -203,5 +401,5 @@ fn a_raw_device_with_bytes_of_an_unknown_kind() {
     let Some(device) = LoopDevice::new(&bench, "image", 200 << 20) else { return };
     std::fs::write(device.path(), b"somebody's only copy").expect("a write");
     let path = device.path().display().to_string();
-    expect![[r#""#]].assert_eq(&bench.refused(&["prove", &path]).replace(&path, "/dev/loopX"));
+    expect!["spindle: /dev/loopX is not empty: it holds unknown data, and it has no serial number to unlock it by; empty it yourself if you are sure (wipefs --all), or choose another device"].assert_eq(&bench.refused(&["prove", &path]).replace(&path, "/dev/loopX"));
 }

@@ -1,1 +1,262 @@
+//! Runs that do something: they answer, report, can be cleaned away, and end cleanly.
 
+use crate::{
+    spindle::{Bench, Said, Watchdog, names},
+    storage::{LoopDevice, Mount, may_mount},
+};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::Stdio,
+    time::Duration,
+};
+
+/// The smallest run worth the name: a few seconds.
+const SHORT: [&str; 6] = ["--size", "16MiB", "--cache", "4MiB", "--duration", "2s"];
+
+fn short<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    [&["prove"], arguments, &SHORT].concat()
+}
+
+/// The program ran and answered, with pass or fail: on a busy machine either may be true.
+#[track_caller]
+fn answered(said: &Said) {
+    assert!(matches!(said.code, Some(0 | 1)), "{:?}\n{}\n{}", said.code, said.stdout, said.stderr);
+}
+
+fn json_of(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn a_short_run_answers_in_words_json_and_html() {
+    let bench = Bench::new();
+    let said = bench.run(&short(&["--json", "--report", "result", "--seed", "7"]));
+    answered(&said);
+    let json = json_of(&said.stdout);
+    assert_eq!(json["format"], "spindle-report");
+    let outcome = json["document"]["verdict"]["outcome"].as_str().expect("a verdict");
+    assert_eq!(outcome, if said.code == Some(0) { "pass" } else { "fail" });
+    assert_eq!(json["document"]["meta"]["seed"], "7");
+    assert_eq!(json, json_of(&fs::read_to_string(bench.path("result.json")).expect("a report")));
+    let html = fs::read_to_string(bench.path("result.html")).expect("a report");
+    assert!(html.starts_with("<!DOCTYPE html>") || html.starts_with("<!doctype html>"));
+    for expected in ["databases  ./spindle-data", "writes     about", "Report: result.html (and .json)"] {
+        assert!(said.stderr.contains(expected), "{expected}: {}", said.stderr);
+    }
+    assert_eq!(names(&bench.path(".")), ["result.html", "result.json", "spindle-data"]);
+}
+
+#[test]
+fn a_dry_run_shows_the_plan_and_writes_nothing() {
+    let bench = Bench::new();
+    let before = bench.inventory(".");
+    let said = bench.run(&short(&["--dry-run"]));
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    assert!(said.stdout.contains("  databases  ./spindle-data  "), "{}", said.stdout);
+    assert_eq!(bench.inventory("."), before);
+}
+
+#[test]
+fn a_second_run_uses_the_databases_of_the_first() {
+    let bench = Bench::new();
+    bench.make_folder("db");
+    bench.make_folder("log");
+    let arguments = ["db", "--logs", "log", "--databases", "2", "--quiet"];
+    let shape = ["prove", "--size", "16MiB", "--cache", "4MiB", "--duration", "1s"];
+    let with = |more: &[&str]| bench.run(&[&shape[..], &arguments, more].concat());
+    answered(&with(&["--report", "one"]));
+    let record = fs::read_to_string(bench.path("db/spindle-run.json")).expect("a record");
+    answered(&with(&["--report", "two", "--attach"]));
+    assert_eq!(
+        fs::read_to_string(bench.path("db/spindle-run.json")).expect("a record"),
+        record,
+        "the same run"
+    );
+    let refused = bench.refused(&["prove", "db", "--logs", "log", "--databases", "3", "--size", "24MiB"]);
+    assert_eq!(
+        refused,
+        "spindle: db holds databases made with --databases 2, not 3; give the same settings, or --fresh to replace those databases"
+    );
+    answered(&with(&["--report", "three", "--fresh", "--seed", "99"]));
+    assert_ne!(fs::read_to_string(bench.path("db/spindle-run.json")).expect("a record"), record, "a new run");
+    let said = with(&["--clean"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert_eq!((names(&bench.path("db")).len(), names(&bench.path("log")).len()), (0, 0));
+}
+
+#[test]
+fn cleaning_removes_what_spindle_made_and_only_that() {
+    let bench = Bench::new();
+    answered(&bench.run(&short(&["--quiet", "--report", "result"])));
+    let letters = bench.make_file("spindle-data/letters.mbox", b"From: somebody");
+    let odd = bench.make_file("spindle-data/E00notes.log", b"mine");
+    let deep = bench.make_folder("spindle-data/folder");
+    let said = bench.run(&["prove", "--clean"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(said.stdout.contains("; left alone: E00notes.log, folder, letters.mbox"), "{}", said.stdout);
+    assert_eq!(names(&bench.path("spindle-data")), ["E00notes.log", "folder", "letters.mbox"]);
+    let again = bench.run(&["prove", "--clean"]);
+    assert_eq!(again.stdout, "./spindle-data: nothing of Spindle's is there\n");
+    // Without them, the folder goes as it came.
+    fs::remove_file(letters)
+        .and_then(|()| fs::remove_file(odd))
+        .and_then(|()| fs::remove_dir(deep))
+        .expect("removed");
+    fs::remove_dir(bench.path("spindle-data")).expect("empty");
+    answered(&bench.run(&short(&["--quiet", "--report", "second"])));
+    assert_eq!(bench.run(&["prove", "--clean"]).code, Some(0));
+    assert!(!bench.path("spindle-data").exists());
+}
+
+#[test]
+fn a_damaged_database_is_named_and_left_as_it_is() {
+    let bench = Bench::new();
+    bench.make_folder("db");
+    answered(&bench.run(&short(&["db", "--quiet", "--report", "one"])));
+    let database = bench.path("db/sg1-db1.edb");
+    let mut bytes = fs::read(&database).expect("a database");
+    // Both copies of the header.
+    bytes[..65_536].fill(0x5a);
+    fs::write(&database, &bytes).expect("a write");
+    let said = bench.run(&short(&["db", "--report", "two"]));
+    assert_eq!(said.code, Some(2), "{}", said.stderr);
+    let last = said.stderr.lines().last().expect("a line");
+    assert!(last.starts_with("spindle: ") && last.contains("sg1-db1.edb"), "{last}");
+    assert!(last.contains("--fresh replaces them, --clean removes them"), "{last}");
+    assert_eq!(fs::read(&database).expect("a database"), bytes, "nothing was written to it");
+}
+
+#[test]
+fn ctrl_c_ends_a_run_with_a_partial_report() {
+    let bench = Bench::new();
+    let arguments =
+        ["prove", "--size", "16MiB", "--cache", "4MiB", "--duration", "10m", "--report", "result"];
+    let mut child =
+        bench.command(&arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("starts");
+    let watch = Watchdog::over(&child);
+    wait_for_line(&mut child, "measure");
+    signal(&child, "INT");
+    let status = child.wait().expect("ends");
+    watch.call_off();
+    assert!(matches!(status.code(), Some(1 | 2)), "no pass without an end: {status:?}");
+    let json = json_of(&fs::read_to_string(bench.path("result.json")).expect("a partial report"));
+    assert_ne!(json["document"]["verdict"]["outcome"], "pass");
+    // The databases were closed cleanly and can be used again.
+    answered(&bench.run(&short(&["--attach", "--report", "again"])));
+}
+
+#[test]
+fn a_filesystem_that_fills_up_in_the_middle_ends_the_run_with_one_line() {
+    if !may_mount() {
+        return;
+    }
+    let bench = Bench::new();
+    let Some(device) = LoopDevice::new(&bench, "image", 400 << 20) else { return };
+    device.make_ext4();
+    let _mount = device.mount(&bench, "db");
+    let arguments =
+        ["prove", "db", "--size", "96MiB", "--cache", "4MiB", "--duration", "60s", "--report", "result"];
+    let mut child =
+        bench.command(&arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("starts");
+    let watch = Watchdog::over(&child);
+    let reader = wait_for_line(&mut child, "create");
+    fill_up(&bench.path("db"));
+    let rest: Vec<String> = reader.lines().map_while(Result::ok).collect();
+    assert_eq!(child.wait().expect("ends").code(), Some(2), "{rest:?}");
+    watch.call_off();
+    let last = rest.last().expect("a line");
+    assert!(last.starts_with("spindle: ") && last.contains("No space left on device"), "{last}");
+    assert!(
+        last.ends_with("; make room and run again, or begin anew with --fresh and a smaller --size"),
+        "{last}"
+    );
+    // Nothing is lost: with room again, the run goes on from where it stopped.
+    fs::remove_file(bench.path("db/spindle-report-filler.json")).expect("removed");
+    let again = [
+        "prove",
+        "db",
+        "--size",
+        "96MiB",
+        "--cache",
+        "4MiB",
+        "--duration",
+        "1s",
+        "--quiet",
+        "--report",
+        "result",
+    ];
+    answered(&bench.run(&again));
+}
+
+#[test]
+fn a_raw_device_is_worked_on_and_blank_again_after_cleaning() {
+    if !may_mount() {
+        return;
+    }
+    let bench = Bench::new();
+    let Some(device) = LoopDevice::new(&bench, "image", 256 << 20) else { return };
+    let path = device.path().display().to_string();
+    answered(&bench.run(&short(&[&path, "--quiet", "--report", "one"])));
+    answered(&bench.run(&short(&[&path, "--quiet", "--report", "two", "--attach"])));
+    let said = bench.run(&["prove", &path, "--clean"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(said.stdout.trim_end().ends_with(", the device is blank again"), "{}", said.stdout);
+    answered(&bench.run(&short(&[&path, "--quiet", "--report", "three"])));
+}
+
+#[test]
+fn a_filesystem_in_memory_and_a_way_of_io_that_flatters_are_named() {
+    if !may_mount() {
+        return;
+    }
+    let bench = Bench::new();
+    let _mount = Mount::tmpfs(&bench, "db", "size=256m");
+    let said = bench.run(&short(&["db", "--quiet", "--report", "result", "--plain-io"]));
+    answered(&said);
+    assert!(
+        said.stderr.contains("warning: db lies in memory (tmpfs): this proves nothing about a drive"),
+        "{}",
+        said.stderr
+    );
+    assert!(said.stderr.contains("warning: db is reached by helper threads, page cache"), "{}", said.stderr);
+}
+
+/// Reads standard error until a line holds `word`.
+fn wait_for_line(child: &mut std::process::Child, word: &str) -> BufReader<std::process::ChildStderr> {
+    let mut reader = BufReader::new(child.stderr.take().expect("piped"));
+    let mut said = String::new();
+    loop {
+        let mut line = String::new();
+        let length = reader.read_line(&mut line).expect("text");
+        said.push_str(&line);
+        assert!(length > 0, "the program ended before it said {word:?}: {said}");
+        if line.contains(word) {
+            return reader;
+        }
+    }
+}
+
+fn signal(child: &std::process::Child, name: &str) {
+    let sent = std::process::Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
+    assert!(sent.expect("kill runs").success());
+}
+
+/// Takes all space left, under a name that a run does not mind.
+fn fill_up(folder: &Path) {
+    let file = fs::File::create(folder.join("spindle-report-filler.json")).expect("a file");
+    let mut chunk = 16 << 20;
+    let mut at = 0;
+    while chunk >= 4096 {
+        match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), at, chunk) {
+            Ok(()) => at += chunk,
+            Err(_) => chunk /= 2,
+        }
+    }
+    // Freed blocks of the run's own may still come back; take those too.
+    std::thread::sleep(Duration::from_millis(200));
+    while rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), at, 4096).is_ok() {
+        at += 4096;
+    }
+}

@@ -5,11 +5,17 @@ use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
 
 /// Path of the program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_spindle");
+
+/// No run of these tests takes this long, on any machine.
+const PATIENCE: Duration = Duration::from_secs(100);
 
 /// A temporary folder that a test works in; removed with everything in it.
 pub struct Bench {
@@ -38,11 +44,6 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    /// A path in it, as text.
-    pub fn text(&self, name: &str) -> String {
-        self.path(name).display().to_string()
-    }
-
     /// Makes a folder in it.
     pub fn make_folder(&self, name: &str) -> PathBuf {
         let path = self.path(name);
@@ -67,7 +68,13 @@ impl Bench {
 
     /// Runs the program to its end.
     pub fn run(&self, arguments: &[&str]) -> Said {
-        self.said(self.command(arguments).output().expect("the program starts"))
+        let mut command = self.command(arguments);
+        let child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let watch = Watchdog::over(&child);
+        let output = child.wait_with_output().expect("the program ends");
+        watch.call_off();
+        self.said(output)
     }
 
     /// What a finished program said.
@@ -94,6 +101,30 @@ impl Bench {
     /// Everything in a folder of the bench, with sizes, modes and times.
     pub fn inventory(&self, name: &str) -> BTreeMap<PathBuf, String> {
         inventory(&self.path(name))
+    }
+}
+
+/// Ends a program that does not end by itself, so that a hang is a failed test.
+pub struct Watchdog {
+    stop: mpsc::Sender<()>,
+}
+
+impl Watchdog {
+    /// Watches `child` from now on.
+    pub fn over(child: &Child) -> Self {
+        let (stop, stopped) = mpsc::channel();
+        let id = child.id().to_string();
+        thread::spawn(move || {
+            if stopped.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let _ = Command::new("kill").args(["-s", "KILL", &id]).status();
+            }
+        });
+        Self { stop }
+    }
+
+    /// To be called when the child has ended: its number may be another's soon.
+    pub fn call_off(self) {
+        let _ = self.stop.send(());
     }
 }
 
