@@ -260,7 +260,7 @@ impl Core {
 }
 
 impl Shared {
-    /// Writes the headers of all databases whose required generations have changed.
+    /// Writes the headers of all databases whose required generations or time have changed.
     pub async fn write_headers(self: &Rc<Self>, checkpoint: LogPosition) -> Result<()> {
         let end = self.log().end();
         let count = self.core.borrow().databases.len();
@@ -268,11 +268,16 @@ impl Shared {
             let (file, header, changed) = {
                 let mut core = self.core.borrow_mut();
                 let state = core.database(index);
-                let before = (state.header.generation_min_required, state.header.generation_max_required);
+                // The time too: what lies before the checkpoint is never read again, so nothing else
+                // would tell a recovery of the times of those changes.
+                let told = |header: &DatabaseHeader| {
+                    (header.generation_min_required, header.generation_max_required, header.dbtime)
+                };
+                let before = told(&state.header);
                 let file = Rc::clone(&state.file);
                 let header = core.running_header(index, checkpoint, end);
-                let now = (header.generation_min_required, header.generation_max_required);
-                (file, header, now != before)
+                let changed = told(&header) != before;
+                (file, header, changed)
             };
             if changed {
                 write_header(&file, &header).await?;
