@@ -127,7 +127,11 @@ impl Shared {
                     }
                 }
                 None if writing > 0 => self.any_write_ended().await,
-                None => return self.flush_databases().await,
+                None => {
+                    // The checkpoint task may be flushing the same databases.
+                    let _one_at_a_time = self.checkpointing.lock().await;
+                    return self.flush_databases().await;
+                }
             }
         }
     }
