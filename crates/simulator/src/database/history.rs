@@ -1,0 +1,164 @@
+//! What was begun, what was acknowledged, and so what may and what must be found after a crash.
+//!
+//! Commits are listed in the order in which they were asked for, which is their order in the log. What
+//! survives must be the state after some prefix of the list: nothing uncommitted, nothing half, no commit
+//! without all before it. The prefix must reach to the last durable commit that was acknowledged.
+//!
+//! Invariants:
+//!
+//! 1. `latest` is `base` with all of `commits` applied.
+//! 2. `required <= commits.len()`.
+
+use super::{
+    mail::{Key, Mail, Rows},
+    trouble::Violation,
+};
+use std::{collections::BTreeSet, rc::Rc};
+
+/// New content of a row; none for one that is gone.
+pub type Change = (Key, Option<Rc<Mail>>);
+
+/// See the module's documentation.
+#[derive(Default)]
+pub struct History {
+    base: Rows,
+    commits: Vec<Vec<Change>>,
+    required: usize,
+    latest: Rows,
+    /// Databases whose table must be there.
+    tables: BTreeSet<usize>,
+}
+
+impl History {
+    /// All rows with every commit begun.
+    pub fn latest(&self) -> &Rows {
+        &self.latest
+    }
+
+    /// A commit is about to be asked for; the number is its ticket for [`History::acknowledge`].
+    pub fn begin_commit(&mut self, changes: Vec<Change>) -> usize {
+        changes.iter().for_each(|change| apply(&mut self.latest, change));
+        self.commits.push(changes);
+        self.commits.len()
+    }
+
+    /// A durable commit has returned: it must be there, and so must everything before it.
+    pub fn acknowledge(&mut self, ticket: usize) {
+        self.required = self.required.max(ticket);
+        assert!(self.required <= self.commits.len());
+    }
+
+    /// The making of a database's table has returned.
+    pub fn note_table(&mut self, database: usize) {
+        self.tables.insert(database);
+    }
+
+    /// A database has no table.
+    pub fn check_missing_table(&self, database: usize) -> Result<(), Violation> {
+        match self.tables.contains(&database) {
+            true => Err(Violation::TableLost { database }),
+            false => Ok(()),
+        }
+    }
+
+    /// Commits begun since the last check.
+    pub fn begun(&self) -> usize {
+        self.commits.len()
+    }
+
+    /// Commits of those that must be there.
+    pub fn required(&self) -> usize {
+        self.required
+    }
+
+    /// Holds what was found against what may be; it is the base from now on, and must be found again.
+    /// Gives the number of commits that survived.
+    pub fn check(&mut self, found: Rows) -> Result<usize, Violation> {
+        let mut state = self.base.clone();
+        self.commits[..self.required].iter().flatten().for_each(|change| apply(&mut state, change));
+        let keys: BTreeSet<Key> = state.keys().chain(found.keys()).copied().collect();
+        let mut wrong: BTreeSet<Key> =
+            keys.into_iter().filter(|key| state.get(key) != found.get(key)).collect();
+        let mut nearest = (wrong.len(), self.required, wrong.first().copied());
+        let mut survived = None;
+        for count in self.required..=self.commits.len() {
+            if count > self.required {
+                for change in &self.commits[count - 1] {
+                    match change.1.as_ref() == found.get(&change.0) {
+                        true => wrong.remove(&change.0),
+                        false => wrong.insert(change.0),
+                    };
+                }
+            }
+            if wrong.is_empty() {
+                survived = Some(count);
+                break;
+            }
+            nearest = nearest.min((wrong.len(), count, wrong.first().copied()));
+        }
+        let Some(survived) = survived else {
+            let (rows, count, first) = nearest;
+            let nearest = format!(
+                "nearest is the one after {count}: {rows} rows differ, the first being {first:?}; {} rows found",
+                found.len()
+            );
+            return Err(Violation::NoPrefix { required: self.required, begun: self.commits.len(), nearest });
+        };
+        self.base = found.clone();
+        self.latest = found;
+        self.commits.clear();
+        self.required = 0;
+        Ok(survived)
+    }
+}
+
+fn apply(rows: &mut Rows, (key, row): &Change) {
+    match row {
+        Some(row) => rows.insert(*key, Rc::clone(row)),
+        None => rows.remove(key),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(message: i64) -> Key {
+        Key { database: 0, mailbox: 1, message }
+    }
+
+    fn mail(text: &str) -> Rc<Mail> {
+        Rc::new(Mail { subject: text.to_owned(), body: vec![1] })
+    }
+
+    /// Three commits, of which the second was durable and acknowledged.
+    fn three() -> History {
+        let mut history = History::default();
+        history.begin_commit(vec![(key(1), Some(mail("a")))]);
+        let second = history.begin_commit(vec![(key(2), Some(mail("b"))), (key(1), Some(mail("c")))]);
+        history.acknowledge(second);
+        history.begin_commit(vec![(key(1), None), (key(3), Some(mail("d")))]);
+        history
+    }
+
+    #[test]
+    fn only_prefixes_that_hold_every_durable_commit_pass() {
+        let rows = |rows: &[(i64, &str)]| rows.iter().map(|(at, text)| (key(*at), mail(text))).collect();
+        let check = |found: &[(i64, &str)]| three().check(rows(found)).ok();
+        assert_eq!(check(&[(1, "c"), (2, "b")]), Some(2));
+        assert_eq!(check(&[(2, "b"), (3, "d")]), Some(3));
+        assert_eq!(check(&[(1, "a")]), None, "a durable commit is lost");
+        assert_eq!(check(&[(1, "c"), (2, "b"), (3, "d")]), None, "half a commit");
+        assert_eq!(check(&[(1, "a"), (2, "b")]), None, "a commit without the rest of it");
+        assert_eq!(check(&[(1, "c"), (2, "b"), (9, "x")]), None, "a row nobody committed");
+    }
+
+    #[test]
+    fn what_was_found_once_must_be_found_again() {
+        let mut history = three();
+        let found: Rows = [(key(2), mail("b")), (key(3), mail("d"))].into();
+        assert_eq!(history.check(found.clone()).unwrap(), 3);
+        assert_eq!(history.check(found).unwrap(), 0);
+        assert!(history.check(Rows::new()).is_err());
+    }
+}

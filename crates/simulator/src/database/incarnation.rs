@@ -1,0 +1,257 @@
+//! From opening a group to its end, unless a crash comes first.
+//!
+//! 1. Open: recovery.
+//! 2. Check: everything found is held against the history, and is its base from here on.
+//! 3. Perhaps close, judge the files as a stranger would, and open again.
+//! 4. Work: sessions, and beside them background scans and checkpoints asked for.
+//! 5. Perhaps close and judge again; otherwise just go, as a crash would have it.
+
+use super::{
+    history::History,
+    mail::{self, Rows},
+    plan::RunPlan,
+    session::Worker,
+    trouble::{Trouble, Violation},
+};
+use maildb::{
+    Database, DatabaseLocation, Instance, PageNumber, Table,
+    verify::{verify_database, verify_deep},
+};
+use std::{cell::RefCell, rc::Rc, time::Duration};
+use world::{BlockDevice, Directory, ExtentDirectory, Random, World, sim::SimDrive};
+
+/// What a run has seen, for its report and for the story of a failure.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Groups opened.
+    pub openings: u64,
+    /// Openings that found something to repeat or take back.
+    pub recoveries: u64,
+    /// Page changes repeated.
+    pub pages_redone: u64,
+    /// Transactions taken back at opening.
+    pub transactions_undone: u64,
+    /// Commits found, and begun, over all checks.
+    pub commits_survived: u64,
+    /// Commits begun before all checks.
+    pub commits_begun: u64,
+    /// Clean shutdowns whose files were judged.
+    pub judged: u64,
+    /// Page splits.
+    pub splits: u64,
+    /// Page merges.
+    pub merges: u64,
+    /// Log generations filled.
+    pub log_generations: u64,
+    /// What happened, in order.
+    pub story: Vec<String>,
+}
+
+/// What an incarnation needs. Cheap to clone.
+#[derive(Clone)]
+pub struct Ground {
+    /// Where the databases lie.
+    pub database_drive: Rc<SimDrive>,
+    /// Where the log lies.
+    pub log_drive: Rc<SimDrive>,
+    /// Settings.
+    pub plan: Rc<RunPlan>,
+    /// The model.
+    pub history: Rc<RefCell<History>>,
+    /// Counters.
+    pub tally: Rc<RefCell<Tally>>,
+}
+
+/// How an incarnation is to go.
+#[derive(Clone, Copy, Debug)]
+pub struct Course {
+    /// Whether to close, judge and open again before the work.
+    pub judge_first: bool,
+    /// Whether to close and judge in the end.
+    pub judge_last: bool,
+    /// Whether to do any work.
+    pub works: bool,
+}
+
+struct Open {
+    instance: Instance,
+    databases: Vec<(Database, Table)>,
+}
+
+impl Ground {
+    /// Makes empty directories on the drives.
+    pub async fn format(self) -> Result<(), Trouble> {
+        ExtentDirectory::format(Rc::clone(&self.database_drive) as Rc<dyn BlockDevice>).await?;
+        if !Rc::ptr_eq(&self.database_drive, &self.log_drive) {
+            ExtentDirectory::format(Rc::clone(&self.log_drive) as Rc<dyn BlockDevice>).await?;
+        }
+        Ok(())
+    }
+
+    /// One whole incarnation.
+    pub async fn live(self, world: World, course: Course) -> Result<(), Trouble> {
+        let mut open = self.open(&world).await?;
+        self.check(&open).await?;
+        if course.judge_first {
+            self.close_and_judge(open).await?;
+            open = self.open(&world).await?;
+            let recovery = open.instance.recovery();
+            if !recovery.clean {
+                return Err(Violation::NotClean { summary: format!("{recovery:?}") }.into());
+            }
+            self.check(&open).await?;
+        }
+        if course.works {
+            self.work(&world, &open).await?;
+        }
+        let statistics = open.instance.statistics();
+        {
+            let mut tally = self.tally.borrow_mut();
+            tally.splits += statistics.splits;
+            tally.merges += statistics.merges;
+            tally.log_generations += statistics.log_generations;
+        }
+        if course.judge_last {
+            self.close_and_judge(open).await?;
+        }
+        Ok(())
+    }
+
+    async fn directories(&self) -> Result<(Rc<dyn Directory>, Rc<dyn Directory>), Trouble> {
+        let databases: Rc<dyn Directory> =
+            Rc::new(ExtentDirectory::open(Rc::clone(&self.database_drive) as Rc<dyn BlockDevice>).await?);
+        if Rc::ptr_eq(&self.database_drive, &self.log_drive) {
+            return Ok((Rc::clone(&databases), databases));
+        }
+        let log = ExtentDirectory::open(Rc::clone(&self.log_drive) as Rc<dyn BlockDevice>).await?;
+        Ok((databases, Rc::new(log)))
+    }
+
+    async fn open(&self, world: &World) -> Result<Open, Trouble> {
+        let (database_directory, log_directory) = self.directories().await?;
+        let locations = (0..self.plan.databases)
+            .map(|index| DatabaseLocation {
+                directory: Rc::clone(&database_directory),
+                file_name: file_name(index),
+            })
+            .collect();
+        let instance = Instance::open(world, log_directory, locations, self.plan.config.clone()).await?;
+        let recovery = instance.recovery();
+        {
+            let mut tally = self.tally.borrow_mut();
+            tally.openings += 1;
+            tally.recoveries += u64::from(!recovery.clean);
+            tally.pages_redone += recovery.pages_changed;
+            tally.transactions_undone += u64::from(recovery.transactions_undone);
+            tally.story.push(format!("opened: {recovery:?}"));
+        }
+        let mut databases = Vec::new();
+        for (index, database) in instance.databases().into_iter().enumerate() {
+            let table = match database.table(mail::TABLE) {
+                Some(table) => table,
+                None => {
+                    self.history.borrow().check_missing_table(index)?;
+                    database.create_table(mail::definition()).await?
+                }
+            };
+            self.history.borrow_mut().note_table(index);
+            databases.push((database, table));
+        }
+        Ok(Open { instance, databases })
+    }
+
+    async fn check(&self, open: &Open) -> Result<(), Trouble> {
+        let mut found = Rows::new();
+        for (index, (database, table)) in open.databases.iter().enumerate() {
+            found.extend(mail::scan((index, database, table), &[], |_| true).await?);
+        }
+        let mut history = self.history.borrow_mut();
+        let (required, begun, rows) = (history.required(), history.begun(), found.len());
+        let survived = history.check(found)?;
+        let mut tally = self.tally.borrow_mut();
+        tally.commits_survived += survived as u64;
+        tally.commits_begun += begun as u64;
+        tally.story.push(format!("checked: {survived} of {required}..={begun} commits, {rows} rows"));
+        Ok(())
+    }
+
+    async fn work(&self, world: &World, open: &Open) -> Result<(), Trouble> {
+        let mut sessions = Vec::new();
+        for number in 0..self.plan.sessions {
+            let random = Random::new(world.random("work").next_u64(), &format!("session {number}"));
+            let worker = Worker {
+                number,
+                databases: open.databases.clone(),
+                history: Rc::clone(&self.history),
+                plan: Rc::clone(&self.plan),
+                random,
+            };
+            let session = open.instance.session();
+            sessions.push(world.spawn("session", worker.work(world.clone(), session)));
+        }
+        let mut random = world.random("upkeep");
+        while !sessions.iter().all(world::JoinHandle::is_finished) {
+            world.sleep(Duration::from_micros(1 + random.below(500_000))).await;
+            match random.below(4) {
+                0 => open.instance.checkpoint().await?,
+                1 => self.scan_in_background(open, &mut random).await?,
+                _ => {}
+            }
+        }
+        for session in sessions {
+            session.await?;
+        }
+        Ok(())
+    }
+
+    /// Checks the checksums of a few pages on the drive while they are in use.
+    async fn scan_in_background(&self, open: &Open, random: &mut Random) -> Result<(), Trouble> {
+        let database = &open.databases[random.below(open.databases.len() as u64) as usize].0;
+        let first = PageNumber(1 + random.below(u64::from(database.page_count())) as u32);
+        let outcome = database.scan(first, 1 + random.below(64) as u32).await?;
+        match outcome.damaged.first() {
+            Some((page, problem)) if self.plan.faults.is_within_promises() => {
+                let finding = format!("page {}: {problem}", page.0);
+                Err(Violation::Damaged { file: database.name(), finding }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Shuts down cleanly, then reads the files as a stranger would.
+    async fn close_and_judge(&self, open: Open) -> Result<(), Trouble> {
+        drop(open.databases);
+        open.instance.close().await?;
+        let (databases, log) = self.directories().await?;
+        let damaged = |file: &str, count: usize, finding: String| {
+            let finding = format!("{count} findings, the first: {finding}");
+            Trouble::Violation(Violation::Damaged { file: file.to_owned(), finding })
+        };
+        for index in 0..self.plan.databases {
+            let name = file_name(index);
+            let file = databases.open(&name).await?;
+            let verdict = verify_database(Rc::clone(&file), &name, &mut |_, _| {}).await?;
+            if !verdict.is_clean() {
+                let finding =
+                    format!("{:?}, {} good headers", verdict.damaged.first(), verdict.header_copies_good);
+                return Err(damaged(&name, verdict.damaged.len(), finding));
+            }
+            let deep = verify_deep(file, self.plan.config.page_size).await?;
+            if let Some(finding) = deep.findings.first() {
+                return Err(damaged(&name, deep.findings.len(), format!("{finding:?}")));
+            }
+        }
+        let verdict = maildb::log::verify_logs(&log, &self.plan.config.base_name, &mut |_, _| {}).await?;
+        if let Some(broken) = verdict.broken {
+            return Err(damaged("the log", 1, format!("{broken:?}")));
+        }
+        let mut tally = self.tally.borrow_mut();
+        tally.judged += 1;
+        tally.story.push("closed and judged".to_owned());
+        Ok(())
+    }
+}
+
+fn file_name(index: usize) -> String {
+    format!("priv{}.edb", index + 1)
+}

@@ -1,0 +1,13 @@
+//! The mailbox database under power cuts, kills and faulty drives.
+
+pub mod history;
+pub mod incarnation;
+pub mod mail;
+pub mod plan;
+pub mod run;
+pub mod session;
+pub mod trouble;
+
+pub use plan::{Grade, RunOptions, RunPlan};
+pub use run::{Failure, RunReport, replay_command, run};
+pub use trouble::{Trouble, Violation};

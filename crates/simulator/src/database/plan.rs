@@ -1,0 +1,166 @@
+//! What a seed decides before anything happens.
+//!
+//! Settings are drawn wide (the smallest cache, the shortest log, a checkpoint that never rests), because
+//! mistakes live where settings meet that nobody would combine.
+
+use maildb::{InstanceConfig, PageSize};
+use std::time::Duration;
+use world::{
+    ByteCount, Random,
+    sim::{DriveOptions, FaultPlan, ServiceTime},
+};
+
+/// What drives may do to a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Grade {
+    /// Only what storage is allowed to do: nothing may be lost.
+    #[default]
+    Within,
+    /// Also what can be found out: rot, unreadable sectors, misdirected reads, failing writes and flushes.
+    /// The engine may refuse at any time; what it says must be right.
+    Beyond,
+}
+
+/// How runs are made, whatever the seed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunOptions {
+    /// Whether a power cut may tear a page of a database. The log is torn in any case.
+    pub torn_page_writes: bool,
+    /// What drives may do.
+    pub grade: Grade,
+    /// Whether the trace holds contents, not only places.
+    pub trace_contents: bool,
+}
+
+/// Everything a seed decides beforehand.
+#[derive(Clone, Debug)]
+pub struct RunPlan {
+    /// The group's settings.
+    pub config: InstanceConfig,
+    /// Databases of the group.
+    pub databases: usize,
+    /// Sessions at work at once.
+    pub sessions: usize,
+    /// Transactions of a session in one incarnation.
+    pub transactions: u64,
+    /// Largest body of a row.
+    pub body_bytes_max: u64,
+    /// Messages a mailbox may have: few means many replaced and deleted.
+    pub messages: u64,
+    /// Mean pause between transactions.
+    pub pause: Duration,
+    /// The drive of the databases.
+    pub database_drive: DriveOptions,
+    /// The drive of the log; none: the same.
+    pub log_drive: Option<DriveOptions>,
+    /// Incarnations that may crash, before the last one, which does not.
+    pub cycles: u64,
+    /// Faults of both drives, except in the last incarnation.
+    pub faults: FaultPlan,
+    /// Space the database drive has beyond what it needs to begin with; none: plenty.
+    pub space: Option<ByteCount>,
+}
+
+impl RunPlan {
+    /// The plan of a seed.
+    pub fn draw(random: &mut Random, options: RunOptions) -> Self {
+        let page_size = match random.below(10) {
+            0..=5 => PageSize::Kib4,
+            6..=7 => PageSize::Kib8,
+            _ => PageSize::Kib32,
+        };
+        let page_bytes = page_size.bytes() as u64;
+        let config = draw_config(random, page_size);
+        let sector = if random.percent(75.0) { 512 } else { 4096 };
+        let drive = |random: &mut Random| DriveOptions {
+            sector,
+            atomic_unit: ByteCount(u64::from(sector)),
+            queue_depth: [1, 2, 8, 32][random.below(4) as usize],
+            read: draw_time(random),
+            write: draw_time(random),
+            flush: draw_time(random),
+            trace_contents: options.trace_contents,
+            ..DriveOptions::new(ByteCount::mib(512))
+        };
+        let mut database_drive = drive(random);
+        if !options.torn_page_writes {
+            database_drive.atomic_unit = ByteCount(page_bytes);
+        }
+        let log_drive = random.percent(70.0).then(|| drive(random));
+        let bodies = [100, 400, 900, page_bytes / 5];
+        Self {
+            databases: 1 + random.below(2) as usize,
+            sessions: 1 + random.below(4) as usize,
+            transactions: 1 + random.below(40),
+            body_bytes_max: bodies[random.below(4) as usize],
+            messages: [8, 60, 1 << 20][random.below(3) as usize],
+            pause: Duration::from_micros([10, 300, 5_000, 100_000][random.below(4) as usize]),
+            database_drive,
+            log_drive,
+            cycles: 2 + random.below(3),
+            faults: match options.grade {
+                Grade::Within => draw_faults_within(random),
+                Grade::Beyond => draw_faults_beyond(random),
+            },
+            space: (options.grade == Grade::Within && random.percent(10.0))
+                .then(|| ByteCount::kib(16 + random.below(2000))),
+            config,
+        }
+    }
+}
+
+fn draw_config(random: &mut Random, page_size: PageSize) -> InstanceConfig {
+    let page_bytes = page_size.bytes() as u64;
+    // A change of several pages is one record, and a record lies in one generation.
+    let log_file_least = 16 * page_bytes;
+    let start_flush_percent = 1.0 + random.unit() * 20.0;
+    let mut config = InstanceConfig::new(page_size, ByteCount((64 + random.below(200)) * page_bytes));
+    config.start_flush_percent = start_flush_percent;
+    config.stop_flush_percent = start_flush_percent + 1.0 + random.unit() * 20.0;
+    config.checkpoint_depth = ByteCount::kib(16 << random.below(7));
+    config.coalesce = ByteCount(page_bytes << random.below(6));
+    config.preread_pages = 1 << random.below(6);
+    config.log_buffer = ByteCount::kib(16 << random.below(6));
+    config.log_file = ByteCount(log_file_least << random.below(3));
+    config.circular_logging = random.percent(80.0);
+    config.extension_pages = 8 << random.below(4);
+    config.lazy_commit_delay = Duration::from_millis(1 << random.below(8));
+    config.writes_outstanding_max = 1 << random.below(6);
+    config
+}
+
+/// From a fast flash drive to a busy disk.
+fn draw_time(random: &mut Random) -> ServiceTime {
+    let scale = [10, 100, 1_000, 5_000][random.below(4) as usize];
+    ServiceTime {
+        least: Duration::from_micros(scale),
+        mean_above: Duration::from_micros(random.below(2 * scale)),
+        per_mib: Duration::from_micros(10 * scale),
+    }
+}
+
+fn draw_faults_within(random: &mut Random) -> FaultPlan {
+    let mut faults = FaultPlan::none();
+    if random.percent(30.0) {
+        faults.slow_percent = random.unit() * 5.0;
+        faults.slow_span = Duration::from_millis(1 << random.below(13));
+    }
+    if random.percent(10.0) {
+        faults.stuck_percent = random.unit() * 0.2;
+    }
+    assert!(faults.is_within_promises());
+    faults
+}
+
+/// What checksums and error codes give away. Lost writes, stale reads and flushes that lie are not among it:
+/// an old page in its place is a good page to every checksum it carries.
+fn draw_faults_beyond(random: &mut Random) -> FaultPlan {
+    let mut faults = draw_faults_within(random);
+    let mut draw = || if random.percent(40.0) { random.unit() } else { 0.0 };
+    faults.bit_rot_percent = draw();
+    faults.unreadable_percent = draw();
+    faults.misdirected_read_percent = draw();
+    faults.failed_write_percent = draw();
+    faults.failed_flush_percent = draw();
+    faults
+}

@@ -1,0 +1,207 @@
+//! A seed's whole run: incarnations that crash, and a last one that must be perfect.
+
+use super::{
+    history::History,
+    incarnation::{Course, Ground, Tally},
+    plan::{Grade, RunOptions, RunPlan},
+    trouble::{Trouble, Violation},
+};
+use std::{
+    cell::RefCell,
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
+};
+use thiserror::Error;
+use world::{
+    Random,
+    sim::{DriveStatistics, FaultPlan, Limits, Outcome, SimDrive, Simulation, Trace},
+};
+
+/// Most polls before a crash. Recovery takes some hundred, all the work of an incarnation some thousand.
+const POLLS_MAX_LOG2: f64 = 14.0;
+
+/// What a run that broke no promise did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunReport {
+    /// Hash of everything that happened.
+    pub trace: Trace,
+    /// Counters and story.
+    pub tally: Tally,
+    /// Incarnations that were crashed.
+    pub crashes: u64,
+    /// Crashes of those before the group was open.
+    pub crashes_while_opening: u64,
+    /// Incarnations the engine ended with an error for which the drives gave the reason.
+    pub refusals: u64,
+    /// What the database drive, and the log drive if it is another, did.
+    pub drives: Vec<DriveStatistics>,
+}
+
+/// A broken promise.
+#[derive(Clone, Debug, Error)]
+#[error("seed {seed}: {what}\n{story}\nagain: {again}")]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// Which promise, or the message of a failed assertion.
+    pub what: String,
+    /// Plan and what happened until then.
+    pub story: String,
+    /// The command that does it again.
+    pub again: String,
+}
+
+/// The command that replays one seed.
+pub fn replay_command(seed: u64, options: RunOptions) -> String {
+    let torn = if options.torn_page_writes { " --torn-page-writes" } else { "" };
+    let beyond = if options.grade == Grade::Beyond { " --beyond" } else { "" };
+    format!("cargo xtask sim maildb --seeds 1 --from {seed}{torn}{beyond}")
+}
+
+/// Runs a seed. Failed assertions of the engine are failures like any other.
+pub fn run(seed: u64, options: RunOptions) -> Result<RunReport, Failure> {
+    let mut random = Random::new(seed, "plan");
+    let plan = RunPlan::draw(&mut random, options);
+    let tally = Rc::new(RefCell::new(Tally::default()));
+    let mut run = Run::new(seed, random, plan, Rc::clone(&tally));
+    let what = match catch_unwind(AssertUnwindSafe(|| run.to_the_end())) {
+        Ok(Ok(report)) => return Ok(report),
+        Ok(Err(violation)) => violation.to_string(),
+        Err(panic) => message_of(&*panic),
+    };
+    let mut story = format!("{:#?}\n", run.ground.plan);
+    for line in &tally.borrow().story {
+        story += &format!("- {line}\n");
+    }
+    Err(Failure { seed, what, story, again: replay_command(seed, options) })
+}
+
+fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("an assertion failed: {}", text.unwrap_or("without a message"))
+}
+
+struct Run {
+    simulation: Simulation,
+    random: Random,
+    ground: Ground,
+    drives: Vec<Rc<SimDrive>>,
+    crashes: u64,
+    crashes_while_opening: u64,
+    refusals: u64,
+}
+
+impl Run {
+    fn new(seed: u64, random: Random, plan: RunPlan, tally: Rc<RefCell<Tally>>) -> Self {
+        let mut simulation = Simulation::new(seed);
+        let database_drive = simulation.add_drive(plan.database_drive.clone());
+        let mut drives = vec![Rc::clone(&database_drive)];
+        if let Some(options) = &plan.log_drive {
+            drives.push(simulation.add_drive(options.clone()));
+        }
+        let log_drive = Rc::clone(drives.last().expect("at least one"));
+        let history = Rc::new(RefCell::new(History::default()));
+        let ground = Ground { database_drive, log_drive, plan: Rc::new(plan), history, tally };
+        Self { simulation, random, ground, drives, crashes: 0, crashes_while_opening: 0, refusals: 0 }
+    }
+
+    fn to_the_end(&mut self) -> Result<RunReport, Violation> {
+        let formatting = self.simulation.run(Limits::generous(), |_| self.ground.clone().format());
+        self.settle_trouble(formatting.completed(), false)?;
+        for cycle in 0..self.ground.plan.cycles {
+            self.set_faults(cycle);
+            self.cycle()?;
+        }
+        self.drives.iter().for_each(|drive| drive.set_faults(FaultPlan::none()));
+        let course = Course { judge_first: true, judge_last: true, works: true };
+        let ground = self.ground.clone();
+        let last = self.simulation.run(Limits::generous(), |world| ground.live(world, course));
+        let may_refuse = !self.ground.plan.faults.is_within_promises();
+        match last {
+            Outcome::Completed(result) => self.settle_trouble(result, may_refuse)?,
+            other => return Err(Violation::Endless(format!("{other:?}"))),
+        }
+        Ok(RunReport {
+            trace: self.simulation.trace(),
+            tally: self.ground.tally.borrow().clone(),
+            crashes: self.crashes,
+            crashes_while_opening: self.crashes_while_opening,
+            refusals: self.refusals,
+            drives: self.drives.iter().map(|drive| drive.statistics()).collect(),
+        })
+    }
+
+    fn set_faults(&self, cycle: u64) {
+        let plan = &self.ground.plan;
+        for drive in &self.drives {
+            let mut faults = plan.faults.clone();
+            if cycle > 0
+                && let Some(space) = plan.space
+            {
+                faults.space = Some(drive.space_used() + space);
+            }
+            drive.set_faults(faults);
+        }
+    }
+
+    fn cycle(&mut self) -> Result<(), Violation> {
+        let course = Course {
+            judge_first: self.random.percent(20.0),
+            judge_last: self.random.percent(20.0),
+            works: true,
+        };
+        let crashes = self.random.percent(85.0);
+        let polls = 2_f64.powf(2.0 + self.random.unit() * (POLLS_MAX_LOG2 - 2.0)) as u64;
+        let limits = Limits { polls: crashes.then_some(polls), ..Limits::generous() };
+        let openings = self.ground.tally.borrow().openings;
+        let ground = self.ground.clone();
+        let outcome = self.simulation.run(limits, |world| ground.live(world, course));
+        let polls = self.simulation.polls();
+        let may_refuse = self.ground.plan.space.is_some() || !self.ground.plan.faults.is_within_promises();
+        let may_hang = self.ground.plan.faults.stuck_percent > 0.0;
+        let how = match outcome {
+            Outcome::Completed(result) => {
+                self.settle_trouble(result, may_refuse)?;
+                "after its end"
+            }
+            Outcome::Crashed => {
+                self.crashes += 1;
+                self.crashes_while_opening += u64::from(self.ground.tally.borrow().openings == openings);
+                "while it ran"
+            }
+            Outcome::TimedOut | Outcome::Deadlocked(_) if may_hang => "while a command was stuck",
+            other => return Err(Violation::Endless(format!("{other:?}"))),
+        };
+        let what = match self.random.below(10) {
+            0..=5 => {
+                self.simulation.cut_power();
+                "power cut"
+            }
+            6..=7 => {
+                self.simulation.kill();
+                "kill"
+            }
+            _ => {
+                self.simulation.kill();
+                self.simulation.cut_power();
+                "kill and power cut"
+            }
+        };
+        self.ground.tally.borrow_mut().story.push(format!("{what} {how}, after {polls} polls"));
+        Ok(())
+    }
+
+    fn settle_trouble(&mut self, result: Result<(), Trouble>, may_refuse: bool) -> Result<(), Violation> {
+        match result {
+            Ok(()) => Ok(()),
+            Err(Trouble::Violation(violation)) => Err(violation),
+            Err(Trouble::Refused(error)) if may_refuse => {
+                self.refusals += 1;
+                self.ground.tally.borrow_mut().story.push(format!("refused: {error}"));
+                Ok(())
+            }
+            Err(Trouble::Refused(error)) => Err(Violation::Refused(error)),
+        }
+    }
+}

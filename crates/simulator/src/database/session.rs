@@ -1,0 +1,173 @@
+//! The work: sessions that change, read and scan mailboxes of their own.
+//!
+//! Sessions share tables, pages and the log, but no mailbox; so each knows what its rows must be at any
+//! moment, and every read is checked on the spot.
+
+use super::{
+    history::{Change, History},
+    mail::{self, Key, Mail},
+    plan::RunPlan,
+    trouble::{Trouble, Violation, is_no_space},
+};
+use maildb::{Database, Durability, Session, Table, Value};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use world::{Random, World};
+
+const MAILBOXES_PER_SESSION: u64 = 3;
+
+/// What a session works with.
+pub struct Worker {
+    /// Which session: decides its mailboxes and its stream.
+    pub number: usize,
+    /// The databases with their tables.
+    pub databases: Vec<(Database, Table)>,
+    /// What is told to the model.
+    pub history: Rc<RefCell<History>>,
+    /// Settings.
+    pub plan: Rc<RunPlan>,
+    /// Its stream.
+    pub random: Random,
+}
+
+/// Changes of the running transaction.
+type Pending = BTreeMap<Key, Option<Rc<Mail>>>;
+
+impl Worker {
+    /// Runs all transactions of this incarnation.
+    pub async fn work(mut self, world: World, mut session: Session) -> Result<(), Trouble> {
+        for _ in 0..self.plan.transactions {
+            let pause = self.plan.pause.mul_f64(-(1.0 - self.random.unit()).ln());
+            world.sleep(pause).await;
+            if self.random.percent(10.0) {
+                self.scan_mailbox().await?;
+            }
+            match self.transaction(&mut session).await {
+                Ok(()) => {}
+                Err(Trouble::Refused(error)) if is_no_space(&error) => session.rollback().await?,
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        Ok(())
+    }
+
+    async fn transaction(&mut self, session: &mut Session) -> Result<(), Trouble> {
+        let mut pending = Pending::new();
+        for _ in 0..=self.random.below(5) {
+            if self.random.percent(20.0) {
+                let key = self.any_key();
+                self.read(session, key, &pending).await?;
+            } else {
+                self.change(session, &mut pending).await?;
+            }
+        }
+        if self.random.percent(10.0) {
+            session.rollback().await?;
+            return Ok(());
+        }
+        let durable = self.random.percent(35.0);
+        let changes: Vec<Change> = pending.into_iter().collect();
+        if changes.is_empty() {
+            session.commit(Durability::Lazy).await?;
+            return Ok(());
+        }
+        // No await between the two: the order of the history is the order of the log.
+        let ticket = self.history.borrow_mut().begin_commit(changes);
+        match durable {
+            true => {
+                session.commit(Durability::Stable).await?;
+                self.history.borrow_mut().acknowledge(ticket);
+            }
+            false => session.commit(Durability::Lazy).await?,
+        }
+        Ok(())
+    }
+
+    fn any_mailbox(&mut self) -> i32 {
+        (self.number as u64 * MAILBOXES_PER_SESSION + self.random.below(MAILBOXES_PER_SESSION)) as i32
+    }
+
+    fn any_key(&mut self) -> Key {
+        let database = self.random.below(self.databases.len() as u64) as usize;
+        let mailbox = self.any_mailbox();
+        Key { database, mailbox, message: self.random.below(self.plan.messages) as i64 }
+    }
+
+    /// A row of this session at or behind a random place, if there is one.
+    fn existing_key(&mut self, pending: &Pending) -> Option<Key> {
+        let from = self.any_key();
+        let history = self.history.borrow();
+        let (&key, _) = history.latest().range(from..).next()?;
+        let is_own = (key.database, key.mailbox) == (from.database, from.mailbox);
+        (is_own && !matches!(pending.get(&key), Some(None))).then_some(key)
+    }
+
+    fn expected(&self, key: Key, pending: &Pending) -> Option<Rc<Mail>> {
+        match pending.get(&key) {
+            Some(changed) => changed.clone(),
+            None => self.history.borrow().latest().get(&key).cloned(),
+        }
+    }
+
+    async fn change(&mut self, session: &mut Session, pending: &mut Pending) -> Result<(), Trouble> {
+        let existing = self.existing_key(pending);
+        let deletes = self.random.percent(35.0);
+        let table_of = |key: Key| self.databases[key.database].1.clone();
+        if let Some(key) = existing
+            && deletes
+        {
+            session.delete(&table_of(key), &key.values()).await?;
+            pending.insert(key, None);
+            return Ok(());
+        }
+        let key = match existing {
+            Some(key) if self.random.percent(40.0) => key,
+            _ => self.any_key(),
+        };
+        let row = Mail::random(&mut self.random, self.plan.body_bytes_max);
+        let table = self.databases[key.database].1.clone();
+        match self.expected(key, pending) {
+            Some(_) => session.replace(&table, &key.values(), &row.values(key)).await?,
+            None => session.insert(&table, &row.values(key)).await?,
+        }
+        pending.insert(key, Some(row));
+        Ok(())
+    }
+
+    async fn read(&self, session: &Session, key: Key, pending: &Pending) -> Result<(), Trouble> {
+        let table = &self.databases[key.database].1;
+        let found = match session.read(table, &key.values()).await? {
+            Some(row) => Some(Mail::from_values(key.database, row)?),
+            None => None,
+        };
+        let expected = self.expected(key, pending).map(|row| (key, row));
+        if found != expected {
+            return Err(wrong(key, expected.map(|row| row.1), found.map(|row| row.1)));
+        }
+        Ok(())
+    }
+
+    /// All of one mailbox, between transactions.
+    async fn scan_mailbox(&mut self) -> Result<(), Trouble> {
+        let Key { database, mailbox, .. } = self.any_key();
+        let from = [Value::I32(mailbox)];
+        let (handle, table) = &self.databases[database];
+        let found = mail::scan((database, handle, table), &from, |key| key.mailbox == mailbox).await?;
+        let first = Key { database, mailbox, message: i64::MIN };
+        let history = self.history.borrow();
+        let expected = history.latest().range(first..Key { mailbox: mailbox + 1, ..first });
+        let expected: mail::Rows = expected.map(|(key, row)| (*key, Rc::clone(row))).collect();
+        let differs = |key: &&Key| expected.get(key) != found.get(key);
+        match expected.keys().chain(found.keys()).find(differs) {
+            Some(&key) => Err(wrong(key, expected.get(&key).cloned(), found.get(&key).cloned())),
+            None => Ok(()),
+        }
+    }
+}
+
+fn wrong(key: Key, expected: Option<Rc<Mail>>, found: Option<Rc<Mail>>) -> Trouble {
+    let describe = |row: Option<Rc<Mail>>| match row {
+        Some(row) => format!("{:?} with {} bytes", row.subject, row.body.len()),
+        None => "nothing".to_owned(),
+    };
+    Violation::WrongRow { key, expected: describe(expected), found: describe(found) }.into()
+}
