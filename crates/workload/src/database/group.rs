@@ -280,7 +280,7 @@ impl Group {
                     let mut keys = KeySpace::default();
                     let wanted = ByteCount(plan.database_bytes);
                     let created = create(&mail, &mut session, &mut keys, wanted, &watch).await?;
-                    let size_max = ByteCount(plan.database_bytes_max.max(mail.database.size().0));
+                    let size_max = ByteCount(plan.database_bytes_max);
                     let store = Store { mail, keys: RefCell::new(keys), size_max, is_full: Cell::new(false) };
                     Ok::<_, Error>((store, created))
                 })
@@ -424,7 +424,7 @@ impl Group {
         for store in running.load.stores.iter().filter(|store| store.became_full()) {
             let (name, size) = (store.mail.database.name(), store.mail.database.size());
             self.say(format!(
-                "{name} has grown to {size}: from now on it is inserted into and deleted from equally"
+                "{name} has {size} and may grow no further: from now on it is inserted into and deleted from equally"
             ));
         }
     }

@@ -36,6 +36,9 @@ pub struct GroupLoad {
     pub failures: FailureLog,
 }
 
+/// The engine gives a table that owns N bytes N / this many more when it has no room left.
+const GROWTH_DIVISOR: u64 = 8;
+
 /// One database under load.
 pub struct Store {
     /// The database.
@@ -49,9 +52,11 @@ pub struct Store {
 }
 
 impl Store {
-    /// Notes whether the database has reached its size; true the first time it has.
+    /// Notes whether the next extent would take the database beyond its size; true the first time.
+    /// Room there is in the last extent is left alone: the engine does not say how much it is.
     pub fn became_full(&self) -> bool {
-        self.mail.database.size() >= self.size_max && !self.is_full.replace(true)
+        let size = self.mail.database.size().0;
+        size + size / GROWTH_DIVISOR > self.size_max.0 && !self.is_full.replace(true)
     }
 }
 

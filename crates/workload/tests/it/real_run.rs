@@ -122,6 +122,7 @@ fn a_closed_loop_runs_through_all_phases_and_is_then_attached_to() {
         let share = operation.count as f64 * 100.0 / shares as f64;
         assert!((share - f64::from(percent)).abs() < 6.0, "{operation:?} of {shares}");
     }
+    assert!(first.databases.iter().all(|database| database.bytes_after <= 20 * MIB), "{:?}", first.databases);
     let database = first.in_role(Role::Database).next().unwrap();
     let log = first.in_role(Role::Log).next().unwrap();
     assert!(database.tallies.read.count > 0 && log.tallies.write.count > 0);
