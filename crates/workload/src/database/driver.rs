@@ -19,6 +19,9 @@ use world::{
 /// How often the driver looks at the boards and tells the caller.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// Time left in a phase is not guessed before this many seconds of it.
+const GUESS_AFTER_S: f64 = 2.0;
+
 /// Opens the storage of a group, given the world of the thread it will run on and its number.
 pub type OpenGroup = Arc<dyn Fn(World, u32) -> LocalFuture<IoResult<GroupStorage>> + Send + Sync>;
 
@@ -176,8 +179,9 @@ impl Watch {
         let elapsed_s = world.now().since(self.began).as_secs_f64();
         let lines = shared.lines_from(self.lines_told);
         self.lines_told += lines.len();
-        // A guess from the first percent would jump about.
-        let left_s = (board.fraction > 0.01).then(|| elapsed_s * (1.0 - board.fraction) / board.fraction);
+        // A guess from the first moments would jump about.
+        let can_guess = board.fraction > 0.01 && elapsed_s >= GUESS_AFTER_S;
+        let left_s = can_guess.then(|| elapsed_s * (1.0 - board.fraction) / board.fraction);
         Progress {
             phase: board.phase,
             fraction: board.fraction,
