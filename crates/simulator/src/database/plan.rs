@@ -16,7 +16,7 @@ pub enum Grade {
     /// Only what storage is allowed to do: nothing may be lost.
     #[default]
     Within,
-    /// Also what can be found out: rot, unreadable sectors, misdirected reads, failing writes and flushes.
+    /// Also what can be found out: rot, unreadable sectors, misdirected reads, failing writes.
     /// The engine may refuse at any time; what it says must be right.
     Beyond,
 }
@@ -152,8 +152,8 @@ fn draw_faults_within(random: &mut Random) -> FaultPlan {
     faults
 }
 
-/// What checksums and error codes give away. Lost writes, stale reads and flushes that lie are not among it:
-/// an old page in its place is a good page to every checksum it carries.
+/// What checksums and error codes give away. Lost and misdirected writes, stale reads, and flushes that lie
+/// or lose what they failed on are not among it: an old page in its place is good to every checksum it carries.
 fn draw_faults_beyond(random: &mut Random) -> FaultPlan {
     let mut faults = draw_faults_within(random);
     let mut draw = || if random.percent(40.0) { random.unit() } else { 0.0 };
@@ -161,6 +161,5 @@ fn draw_faults_beyond(random: &mut Random) -> FaultPlan {
     faults.unreadable_percent = draw();
     faults.misdirected_read_percent = draw();
     faults.failed_write_percent = draw();
-    faults.failed_flush_percent = draw();
     faults
 }

@@ -4,7 +4,7 @@ use super::{
     history::History,
     incarnation::{Course, Ground, Tally},
     plan::{Grade, RunOptions, RunPlan},
-    trouble::{Trouble, Violation},
+    trouble::{Trouble, Violation, is_no_space},
 };
 use std::{
     cell::RefCell,
@@ -90,6 +90,8 @@ struct Run {
     crashes: u64,
     crashes_while_opening: u64,
     refusals: u64,
+    /// Whether the incarnation that must be perfect has begun.
+    is_last: bool,
 }
 
 impl Run {
@@ -103,23 +105,32 @@ impl Run {
         let log_drive = Rc::clone(drives.last().expect("at least one"));
         let history = Rc::new(RefCell::new(History::default()));
         let ground = Ground { database_drive, log_drive, plan: Rc::new(plan), history, tally };
-        Self { simulation, random, ground, drives, crashes: 0, crashes_while_opening: 0, refusals: 0 }
+        Self {
+            simulation,
+            random,
+            ground,
+            drives,
+            crashes: 0,
+            crashes_while_opening: 0,
+            refusals: 0,
+            is_last: false,
+        }
     }
 
     fn to_the_end(&mut self) -> Result<RunReport, Violation> {
         let formatting = self.simulation.run(Limits::generous(), |_| self.ground.clone().format());
-        self.settle_trouble(formatting.completed(), false)?;
+        self.settle_trouble(formatting.completed())?;
         for cycle in 0..self.ground.plan.cycles {
             self.set_faults(cycle);
             self.cycle()?;
         }
         self.drives.iter().for_each(|drive| drive.set_faults(FaultPlan::none()));
+        self.is_last = true;
         let course = Course { judge_first: true, judge_last: true, works: true };
         let ground = self.ground.clone();
         let last = self.simulation.run(Limits::generous(), |world| ground.live(world, course));
-        let may_refuse = !self.ground.plan.faults.is_within_promises();
         match last {
-            Outcome::Completed(result) => self.settle_trouble(result, may_refuse)?,
+            Outcome::Completed(result) => self.settle_trouble(result)?,
             other => return Err(Violation::Endless(format!("{other:?}"))),
         }
         Ok(RunReport {
@@ -158,11 +169,10 @@ impl Run {
         let ground = self.ground.clone();
         let outcome = self.simulation.run(limits, |world| ground.live(world, course));
         let polls = self.simulation.polls();
-        let may_refuse = self.ground.plan.space.is_some() || !self.ground.plan.faults.is_within_promises();
         let may_hang = self.ground.plan.faults.stuck_percent > 0.0;
         let how = match outcome {
             Outcome::Completed(result) => {
-                self.settle_trouble(result, may_refuse)?;
+                self.settle_trouble(result)?;
                 "after its end"
             }
             Outcome::Crashed => {
@@ -192,16 +202,30 @@ impl Run {
         Ok(())
     }
 
-    fn settle_trouble(&mut self, result: Result<(), Trouble>, may_refuse: bool) -> Result<(), Violation> {
-        match result {
-            Ok(()) => Ok(()),
-            Err(Trouble::Violation(violation)) => Err(violation),
-            Err(Trouble::Refused(error)) if may_refuse => {
-                self.refusals += 1;
-                self.ground.tally.borrow_mut().story.push(format!("refused: {error}"));
-                Ok(())
+    fn settle_trouble(&mut self, result: Result<(), Trouble>) -> Result<(), Violation> {
+        let Err(trouble) = result else { return Ok(()) };
+        if !self.is_excused(&trouble) {
+            return Err(match trouble {
+                Trouble::Refused(error) => Violation::Refused(error),
+                Trouble::Violation(violation) => violation,
+            });
+        }
+        self.refusals += 1;
+        self.ground.tally.borrow_mut().story.push(format!("refused: {trouble:?}"));
+        Ok(())
+    }
+
+    /// Whether the drives gave a reason. An error has one if a drive had faults or no space; damage that the
+    /// verifier reports has one if a drive did damage. Wrong data never has.
+    fn is_excused(&self, trouble: &Trouble) -> bool {
+        let plan = &self.ground.plan;
+        let is_beyond = !plan.faults.is_within_promises();
+        match trouble {
+            Trouble::Refused(error) if plan.space.is_some() && !self.is_last => {
+                is_beyond || is_no_space(error) || matches!(error, maildb::Error::Stopped(_))
             }
-            Err(Trouble::Refused(error)) => Err(Violation::Refused(error)),
+            Trouble::Refused(_) | Trouble::Violation(Violation::Damaged { .. }) => is_beyond,
+            Trouble::Violation(_) => false,
         }
     }
 }

@@ -1,0 +1,60 @@
+use crate::{run_all, share};
+use simulator::database::{RunOptions, RunReport};
+use world::sim::Fault;
+
+/// Runs a quarter of all seeds and sees to it that they went where mistakes are.
+fn quarter(number: u64) {
+    let count = share() * 25;
+    let reports = run_all(number * count..(number + 1) * count, RunOptions::default());
+    let sum = |of: fn(&RunReport) -> u64| reports.iter().map(of).sum::<u64>();
+    let crashes = sum(|report| report.crashes);
+    println!(
+        "note: {count} seeds, {crashes} crashes ({} while opening), {} commits begun, {} survived",
+        sum(|report| report.crashes_while_opening),
+        sum(|report| report.tally.commits_begun),
+        sum(|report| report.tally.commits_survived),
+    );
+    // Each of these is a branch that a run may or may not take: over so many it must be taken.
+    let reached: [(&str, fn(&RunReport) -> u64); 12] = [
+        ("crashes while opening", |report| report.crashes_while_opening),
+        ("recoveries", |report| report.tally.recoveries),
+        ("changes repeated", |report| report.tally.pages_redone),
+        ("transactions taken back", |report| report.tally.transactions_undone),
+        ("commits lost", |report| report.tally.commits_begun - report.tally.commits_survived),
+        ("commits that survived", |report| report.tally.commits_survived),
+        ("clean shutdowns judged", |report| report.tally.judged),
+        ("splits", |report| report.tally.splits),
+        ("merges", |report| report.tally.merges),
+        ("generations", |report| report.tally.log_generations),
+        ("refusals for want of space", |report| report.refusals),
+        ("sectors lost", |report| report.drives.iter().map(|drive| drive.units_lost).sum()),
+    ];
+    for (what, of) in reached {
+        assert!(sum(of) >= count / 50, "{what} came up {} times in {count} seeds", sum(of));
+    }
+    for fault in [Fault::Slow, Fault::Stuck, Fault::NoSpace] {
+        let met =
+            reports.iter().flat_map(|report| &report.drives).any(|drive| drive.faults.contains_key(&fault));
+        assert!(met, "no seed met {fault:?}");
+    }
+}
+
+#[test]
+fn nothing_durable_is_lost_first_quarter() {
+    quarter(0);
+}
+
+#[test]
+fn nothing_durable_is_lost_second_quarter() {
+    quarter(1);
+}
+
+#[test]
+fn nothing_durable_is_lost_third_quarter() {
+    quarter(2);
+}
+
+#[test]
+fn nothing_durable_is_lost_fourth_quarter() {
+    quarter(3);
+}
