@@ -69,23 +69,23 @@ pub struct ProveArguments {
     pub logs: Vec<PathBuf>,
 
     /// Storage groups, each with a transaction log and a thread of its own
-    #[arg(long, value_name = "N", default_value = "1", value_parser = count::<GROUPS_MAX>)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "1", value_parser = count::<GROUPS_MAX>)]
     pub groups: u32,
 
     /// Databases in each group
-    #[arg(long, value_name = "N", default_value = "1", value_parser = count::<DATABASES_MAX>)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "1", value_parser = count::<DATABASES_MAX>)]
     pub databases: u32,
 
     /// Simulated threads in each group, each at work all the time [default: from the profile]
-    #[arg(long, value_name = "N", value_parser = count::<THREADS_MAX>, conflicts_with_all = ["mailboxes", "iops"])]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count::<THREADS_MAX>, conflicts_with_all = ["mailboxes", "iops"])]
     pub threads: Option<u32>,
 
     /// Mailboxes of the whole run; with --iops, a held rate of transactional I/O
-    #[arg(long, value_name = "N", value_parser = count::<MAILBOXES_MAX>, requires = "iops")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count::<MAILBOXES_MAX>, requires = "iops")]
     pub mailboxes: Option<u32>,
 
     /// I/O a second of one mailbox, such as 0.1
-    #[arg(long, value_name = "X", value_parser = rate, requires = "mailboxes")]
+    #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = rate, requires = "mailboxes")]
     pub iops: Option<f64>,
 
     /// How long to measure, such as 60s, 2h or 24h [default: 60s]
@@ -125,7 +125,7 @@ pub struct ProveArguments {
     pub dry_run: bool,
 
     /// Seed of everything random [default: of the moment; it is in the report]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
 
     /// Use the databases that are there; refuse to make new ones

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{console::Console, refusal::Refusal};
 use report::Document;
+use rustix::io::Errno;
 use std::{
     collections::BTreeMap,
     env,
@@ -116,15 +117,30 @@ async fn open_group(group: &GroupLayout, doors: &[(Door, String)]) -> IoResult<G
 
 /// A run that ended without results, in one line.
 fn refusal_of(error: Error) -> Refusal {
-    let remedy = match (&error, error.storage_kind()) {
-        (_, Some(IoErrorKind::NoSpace)) => {
+    let remedy = match &error {
+        full if is_out_of_space(full) => {
             "make room and run again, or begin anew with --fresh and a smaller --size"
         }
-        (_, Some(_)) => "check the storage; what was made stays until --fresh or --clean",
-        (Error::Plan(_) | Error::Thread(_), _) => "",
+        Error::Plan(_) | Error::Thread(_) => "",
+        Error::Storage(_) => "check the storage; what was made stays until --fresh or --clean",
         _ => "the files stay as they are for a look; --fresh replaces them, --clean removes them",
     };
     Refusal::new(error.to_string(), remedy)
+}
+
+/// True if the kernel's answer below the error was "no space" or "over quota", wherever it arose:
+/// in a database, in its log, or beside them.
+fn is_out_of_space(error: &Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let code = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+        if code.is_some_and(|code| [Errno::NOSPC, Errno::DQUOT].contains(&Errno::from_raw_os_error(code))) {
+            return true;
+        }
+        cause = error.source();
+    }
+    // A raw device runs full without the kernel: Spindle's own directory says so.
+    error.storage_kind() == Some(IoErrorKind::NoSpace)
 }
 
 #[cfg(test)]

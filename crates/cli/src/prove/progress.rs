@@ -146,7 +146,7 @@ mod tests {
     fn a_run_tells_its_rate_and_latencies() {
         let live = Live {
             database_iops: 812.4,
-            database_read_ms: Some(3.14),
+            database_read_ms: Some(3.06),
             log_write_ms: Some(0.5),
             backlog: 3,
             ..Live::default()

@@ -54,7 +54,9 @@ fn numbers_that_make_no_sense() {
     );
     check(
         &["prove", "db", "--groups", "-1"],
-        expect!["spindle: unexpected argument '-1' found; to pass '-1' as a value, use '-- -1'"],
+        expect![
+            "spindle: invalid value '-1' for '--groups <N>': a whole number is needed; see 'spindle prove --help'"
+        ],
     );
     check(
         &["prove", "db", "--databases", "11"],
@@ -364,7 +366,7 @@ fn a_filesystem_without_space() {
         return;
     }
     let bench = Bench::new();
-    let Some(device) = LoopDevice::new(&bench, "image", 40 << 20) else { return };
+    let Some(device) = LoopDevice::new(40 << 20) else { return };
     device.make_ext4();
     let _mount = device.mount(&bench, "db");
     let line = bench.refused(&["prove", "db"]);
@@ -378,14 +380,16 @@ fn a_raw_device_that_holds_something() {
         return;
     }
     let bench = Bench::new();
-    let Some(device) = LoopDevice::new(&bench, "image", 200 << 20) else { return };
+    let Some(device) = LoopDevice::new(200 << 20) else { return };
     let path = device.path().display().to_string();
     let line = |arguments: &[&str]| {
         bench.refused(&[&["prove", &path], arguments].concat()).replace(&path, "/dev/loopX")
     };
     device.make_ext4();
+    let before = device.ends();
     expect!["spindle: /dev/loopX is not empty: it holds ext4, and it has no serial number to unlock it by; empty it yourself if you are sure (wipefs --all), or choose another device"].assert_eq(&line(&[]));
     expect!["spindle: /dev/loopX is not empty: it holds ext4, and it has no serial number to unlock it by; empty it yourself if you are sure (wipefs --all), or choose another device"].assert_eq(&line(&["--unlock-signature", "12345"]));
+    assert_eq!(device.ends(), before);
     let _mount = device.mount(&bench, "mounted");
     expect!["spindle: /dev/loopX is in use: mounted at DIR/mounted; nothing unlocks a mounted device; choose another one"].assert_eq(&line(&[]));
     expect!["spindle: /dev/loopX is in use: mounted at DIR/mounted; nothing unlocks a mounted device; choose another one"].assert_eq(&line(&["--unlock-signature", "12345"]));
@@ -398,8 +402,20 @@ fn a_raw_device_with_bytes_of_an_unknown_kind() {
         return;
     }
     let bench = Bench::new();
-    let Some(device) = LoopDevice::new(&bench, "image", 200 << 20) else { return };
+    let Some(device) = LoopDevice::new(200 << 20) else { return };
     std::fs::write(device.path(), b"somebody's only copy").expect("a write");
     let path = device.path().display().to_string();
     expect!["spindle: /dev/loopX is not empty: it holds unknown data, and it has no serial number to unlock it by; empty it yourself if you are sure (wipefs --all), or choose another device"].assert_eq(&bench.refused(&["prove", &path]).replace(&path, "/dev/loopX"));
+    assert!(device.ends().0.starts_with(b"somebody's only copy"));
+}
+
+#[test]
+fn help_is_no_refusal_and_shows_an_example_for_every_verb() {
+    let bench = Bench::new();
+    for arguments in [&["--help"][..], &["prove", "--help"], &["--version"]] {
+        let said = bench.run(arguments);
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+    assert!(bench.run(&["--help"]).stdout.contains("Example:\n  spindle prove "));
+    assert!(bench.run(&["prove", "--help"]).stdout.contains("Examples:\n  spindle prove "));
 }

@@ -53,7 +53,7 @@ fn a_dry_run_shows_the_plan_and_writes_nothing() {
     let bench = Bench::new();
     let before = bench.inventory(".");
     let said = bench.run(&short(&["--dry-run"]));
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert!(said.stdout.contains("  databases  ./spindle-data  "), "{}", said.stdout);
     assert_eq!(bench.inventory("."), before);
 }
@@ -84,6 +84,31 @@ fn a_second_run_uses_the_databases_of_the_first() {
     let said = with(&["--clean"]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert_eq!((names(&bench.path("db")).len(), names(&bench.path("log")).len()), (0, 0));
+}
+
+#[test]
+fn groups_at_a_held_rate_are_spread_over_all_paths() {
+    let bench = Bench::new();
+    for name in ["a", "b", "log"] {
+        bench.make_folder(name);
+    }
+    let places = ["prove", "a", "b", "--logs", "log", "--groups", "2", "--databases", "2"];
+    let load =
+        ["--mailboxes", "200", "--iops", "0.5", "--set", "insert_percent=45", "--set", "read_percent=30"];
+    let size = ["--size", "32MiB", "--cache", "8MiB", "--duration", "3s", "--report", "result"];
+    let said = bench.run(&[&places[..], &load, &size].concat());
+    answered(&said);
+    assert!(
+        said.stdout.contains("2 groups of 2 databases, 200 mailboxes at 0.5 I/O a second"),
+        "{}",
+        said.stdout
+    );
+    assert_eq!(names(&bench.path("a")), ["sg1-db1.edb", "sg2-db1.edb", "spindle-run.json"]);
+    assert_eq!(names(&bench.path("b")), ["sg1-db2.edb", "sg2-db2.edb", "spindle-run.json"]);
+    let logs = names(&bench.path("log"));
+    assert!(["E00.log", "E01.log"].iter().all(|name| logs.iter().any(|log| log == name)), "{logs:?}");
+    assert_eq!(bench.run(&["prove", "a", "b", "--logs", "log", "--clean"]).code, Some(0));
+    assert!(["a", "b", "log"].iter().all(|name| names(&bench.path(name)).is_empty()));
 }
 
 #[test]
@@ -153,7 +178,7 @@ fn a_filesystem_that_fills_up_in_the_middle_ends_the_run_with_one_line() {
         return;
     }
     let bench = Bench::new();
-    let Some(device) = LoopDevice::new(&bench, "image", 400 << 20) else { return };
+    let Some(device) = LoopDevice::new(400 << 20) else { return };
     device.make_ext4();
     let _mount = device.mount(&bench, "db");
     let arguments =
@@ -196,7 +221,7 @@ fn a_raw_device_is_worked_on_and_blank_again_after_cleaning() {
         return;
     }
     let bench = Bench::new();
-    let Some(device) = LoopDevice::new(&bench, "image", 256 << 20) else { return };
+    let Some(device) = LoopDevice::new(256 << 20) else { return };
     let path = device.path().display().to_string();
     answered(&bench.run(&short(&[&path, "--quiet", "--report", "one"])));
     answered(&bench.run(&short(&[&path, "--quiet", "--report", "two", "--attach"])));

@@ -4,13 +4,15 @@
 use crate::spindle::Bench;
 use std::{
     fs::File,
+    io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
     process::{Command, Output},
 };
 
-/// A loop device over a file of the bench; detached when dropped.
+/// A loop device over a file in a folder of its own; detached when dropped, before the folder goes.
 pub struct LoopDevice {
     path: PathBuf,
+    _image: tempfile::TempDir,
 }
 
 /// A mounted filesystem; unmounted when dropped.
@@ -33,20 +35,32 @@ fn succeeds(command: &mut Command) -> Option<Output> {
 
 impl LoopDevice {
     /// A device of `bytes` zero bytes; none (and a line) where there are no loop devices.
-    pub fn new(bench: &Bench, name: &str, bytes: u64) -> Option<Self> {
-        let image = bench.path(name);
+    pub fn new(bytes: u64) -> Option<Self> {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+        let image = folder.path().join("image");
         File::create(&image).expect("an image").set_len(bytes).expect("a length");
         let output = succeeds(Command::new("losetup").args(["--find", "--show"]).arg(&image));
         if output.is_none() {
             eprintln!("skipped: no loop device to be had");
         }
         let path = PathBuf::from(String::from_utf8(output?.stdout).expect("UTF-8").trim());
-        Some(Self { path })
+        Some(Self { path, _image: folder })
     }
 
     /// `/dev/loopN`.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Its first and last MiB, where formats leave their marks.
+    pub fn ends(&self) -> (Vec<u8>, Vec<u8>) {
+        let mut device = File::open(&self.path).expect("the device opens");
+        let mut read = |from: SeekFrom| {
+            let mut bytes = vec![0; 1 << 20];
+            device.seek(from).and_then(|_| device.read_exact(&mut bytes)).expect("the device reads");
+            bytes
+        };
+        (read(SeekFrom::Start(0)), read(SeekFrom::End(-(1 << 20))))
     }
 
     /// Makes an ext4 filesystem on it.
