@@ -19,11 +19,7 @@ use super::{
     verify::{VerifiedFile, verify_group_logs, verify_one_database},
 };
 use maildb::{DatabaseLocation, Instance, InstanceConfig, Statistics};
-use std::{
-    cell::{Cell, RefCell},
-    rc::Rc,
-    time::Duration,
-};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 use world::{ByteCount, Directory, JoinHandle, World};
 
 /// Share of the cache that must be in use before measuring begins, in percent (seed 002, test log:
@@ -31,6 +27,8 @@ use world::{ByteCount, Directory, JoinHandle, World};
 const CACHE_FULL_PERCENT: u64 = 90;
 /// Sessions that serve a held rate: more than storage can usefully have outstanding.
 const HELD_RATE_SESSIONS: u32 = 128;
+/// Pages a database file grows by at least (open ESE source: 256).
+const EXTENSION_PAGES: u32 = 256;
 /// How often the load is looked at.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -229,6 +227,11 @@ impl Group {
         format!("E{:02}", self.number)
     }
 
+    /// What a database file grows by at least.
+    fn extension(&self) -> ByteCount {
+        ByteCount(u64::from(EXTENSION_PAGES) * self.plan.profile.page_size().bytes() as u64)
+    }
+
     async fn open(&self) -> Result<Instance, Error> {
         let profile = &self.plan.profile;
         let (start_flush_percent, stop_flush_percent) = profile.flush_thresholds_percent();
@@ -241,6 +244,7 @@ impl Group {
             log_buffer: profile.log_buffer(),
             log_file: profile.log_file(),
             lazy_commit_delay: profile.lazy_commit_delay(),
+            extension_pages: EXTENSION_PAGES,
             ..InstanceConfig::new(profile.page_size(), ByteCount(self.plan.cache_bytes_per_group))
         };
         let mut locations = Vec::new();
@@ -271,6 +275,7 @@ impl Group {
                     shared: self.shared.clone(),
                 };
                 let mut session = instance.session();
+                let extension = self.extension();
                 let plan = Rc::clone(&self.plan);
                 // Databases of a run differ in content.
                 let seed = plan.seed ^ (u64::from(self.number) << 32 | index as u64) << 8;
@@ -281,7 +286,7 @@ impl Group {
                     let wanted = ByteCount(plan.database_bytes);
                     let created = create(&mail, &mut session, &mut keys, wanted, &watch).await?;
                     let size_max = ByteCount(plan.database_bytes_max);
-                    let store = Store { mail, keys: RefCell::new(keys), size_max, is_full: Cell::new(false) };
+                    let store = Store::new(mail, keys, size_max, extension);
                     Ok::<_, Error>((store, created))
                 })
             })
@@ -518,7 +523,7 @@ impl Group {
                     bytes_before: tally.bytes_before.get(index).copied().unwrap_or(bytes_after),
                     bytes_after,
                     records: store.keys.borrow().existing(),
-                    became_full: store.is_full.get(),
+                    became_full: store.is_full(),
                 }
             })
             .collect()

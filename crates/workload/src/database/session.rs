@@ -47,16 +47,33 @@ pub struct Store {
     pub keys: RefCell<KeySpace>,
     /// Size it may not grow beyond.
     pub size_max: ByteCount,
-    /// Set once it has reached that size.
-    pub is_full: Cell<bool>,
+    /// What a file grows by at least.
+    extension: ByteCount,
+    was_full: Cell<bool>,
+    full_was_told: Cell<bool>,
 }
 
 impl Store {
-    /// Notes whether the next extent would take the database beyond its size; true the first time.
-    /// Room there is in the last extent is left alone: the engine does not say how much it is.
-    pub fn became_full(&self) -> bool {
+    /// `mail`, which holds `keys`, may not grow beyond `size_max` and grows by `extension` at least.
+    pub fn new(mail: MailDatabase, keys: KeySpace, size_max: ByteCount, extension: ByteCount) -> Self {
+        let (was_full, full_was_told) = Default::default();
+        Self { mail, keys: RefCell::new(keys), size_max, extension, was_full, full_was_told }
+    }
+
+    /// Whether the next extent would take the database beyond its size; once so, always so. Room there
+    /// is in the last extent is left alone: the engine does not say how much it is.
+    pub fn is_full(&self) -> bool {
         let size = self.mail.database.size().0;
-        size + size / GROWTH_DIVISOR > self.size_max.0 && !self.is_full.replace(true)
+        let next_extent = (size / GROWTH_DIVISOR).max(self.extension.0);
+        if size + next_extent > self.size_max.0 {
+            self.was_full.set(true);
+        }
+        self.was_full.get()
+    }
+
+    /// Whether it is full; true once only.
+    pub fn became_full(&self) -> bool {
+        self.is_full() && !self.full_was_told.replace(true)
     }
 }
 
@@ -94,7 +111,7 @@ impl<'l> Transaction<'l> {
     /// One operation, and the commit if it is the last of its transaction.
     async fn step(&mut self, intended: Moment, random: &mut Random) -> maildb::Result<()> {
         let at = random.below(self.load.stores.len() as u64) as usize;
-        let wanted = Operation::draw(self.load.mix, !self.load.stores[at].is_full.get(), random);
+        let wanted = Operation::draw(self.load.mix, !self.load.stores[at].is_full(), random);
         let (operation, claim) = self.claim(at, wanted, random);
         self.begun.push((operation, intended));
         let done = self.operate(at, operation, &claim).await;
@@ -126,7 +143,7 @@ impl<'l> Transaction<'l> {
         {
             return (wanted, claim);
         }
-        let hole = if store.is_full.get() { keys.claim_hole(random) } else { None };
+        let hole = if store.is_full() { keys.claim_hole(random) } else { None };
         (Operation::Insert, hole.unwrap_or_else(|| keys.claim_new(random)))
     }
 
