@@ -10,6 +10,7 @@
 //! 3. Everything else in the folder is foreign: never written, never removed.
 
 use crate::refusal::Refusal;
+use maildb::log::LogNames;
 use serde::{Deserialize, Serialize};
 use world::ByteCount;
 
@@ -107,14 +108,8 @@ pub fn is_harmless(name: &str) -> bool {
 
 /// True of the names the engine gives to files of the log series `series`.
 fn is_of_series(name: &str, series: &str) -> bool {
-    let Some(rest) = name.strip_prefix(series) else { return false };
-    let Some((middle, extension)) = rest.rsplit_once('.') else { return false };
-    let is_generation = middle.len() == 8 && middle.bytes().all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F'));
-    match extension {
-        "chk" => middle.is_empty(),
-        "log" => middle.is_empty() || middle == "tmp" || is_generation,
-        _ => false,
-    }
+    let names = LogNames::new(series);
+    name == names.checkpoint() || names.parse(name).is_some()
 }
 
 /// What the user asked for, to be held against the [`Shape`] of an earlier run. What was left open

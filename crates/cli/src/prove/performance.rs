@@ -7,6 +7,7 @@ use super::{
     survey::Survey,
 };
 use crate::{console::Console, refusal::Refusal};
+use maildb::log::LogError;
 use report::Document;
 use rustix::io::Errno;
 use std::{
@@ -140,7 +141,11 @@ fn is_out_of_space(error: &Error) -> bool {
         cause = error.source();
     }
     // A raw device runs full without the kernel: Spindle's own directory says so.
-    error.storage_kind() == Some(IoErrorKind::NoSpace)
+    let kind = match error {
+        Error::Database(maildb::Error::Log(LogError::Io(error))) => Some(error.kind()),
+        other => other.storage_kind(),
+    };
+    kind == Some(IoErrorKind::NoSpace)
 }
 
 #[cfg(test)]
