@@ -1,7 +1,7 @@
 //! Developer chores: everything continuous integration does, as commands a person can run.
 //!
 //! Each chore is a file: [`mod@test`] (all tests, with the outside [`judges`]), [`gate`] (format, lint,
-//! tidy, documents, and all of them in order). What *tidy* checks are ordinary tests of this
+//! tidy, documents, and all of them in order), [`sim`] (seeds of the simulator). What *tidy* checks are ordinary tests of this
 //! package, in `tests/it`.
 
 // This package drives other programs; it is no part of the product.
@@ -10,6 +10,7 @@
 mod gate;
 mod judges;
 mod links;
+mod sim;
 mod status;
 mod step;
 mod test;
@@ -35,6 +36,8 @@ enum Chore {
     Tidy,
     /// Check formatting and run clippy with warnings as errors
     Lint,
+    /// Run seeds of the simulator; a failure names its seed and the command that replays it
+    Sim(sim::Options),
     /// Build the documentation with warnings as errors and follow every relative link
     Docs,
     /// Run test, fmt, clippy, tidy and docs in this order, as `.ci/run` does; stop at the first failure
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Chore::Test(options) => test::run(&options),
         Chore::Tidy => gate::tidy(),
         Chore::Lint => gate::lint(),
+        Chore::Sim(options) => sim::run(&options),
         Chore::Docs => gate::docs(),
         Chore::Ci => gate::all(),
     };

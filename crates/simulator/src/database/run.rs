@@ -64,7 +64,7 @@ pub fn run(seed: u64, options: RunOptions) -> Result<RunReport, Failure> {
     let plan = RunPlan::draw(&mut random, options);
     let tally = Rc::new(RefCell::new(Tally::default()));
     let mut run = Run::new(seed, random, plan, Rc::clone(&tally));
-    let what = match catch_unwind(AssertUnwindSafe(|| run.to_the_end())) {
+    let what = match catch_unwind(AssertUnwindSafe(|| run.complete())) {
         Ok(Ok(report)) => return Ok(report),
         Ok(Err(violation)) => violation.to_string(),
         Err(panic) => message_of(&*panic),
@@ -117,7 +117,7 @@ impl Run {
         }
     }
 
-    fn to_the_end(&mut self) -> Result<RunReport, Violation> {
+    fn complete(&mut self) -> Result<RunReport, Violation> {
         let formatting = self.simulation.run(Limits::generous(), |_| self.ground.clone().format());
         self.settle_trouble(formatting.completed())?;
         for cycle in 0..self.ground.plan.cycles {

@@ -2,11 +2,13 @@ use crate::{run_all, share};
 use simulator::database::{RunOptions, RunReport};
 use world::sim::Fault;
 
+type Count = fn(&RunReport) -> u64;
+
 /// Runs a quarter of all seeds and sees to it that they went where mistakes are.
 fn quarter(number: u64) {
     let count = share() * 25;
     let reports = run_all(number * count..(number + 1) * count, RunOptions::default());
-    let sum = |of: fn(&RunReport) -> u64| reports.iter().map(of).sum::<u64>();
+    let sum = |of: Count| reports.iter().map(of).sum::<u64>();
     let crashes = sum(|report| report.crashes);
     println!(
         "note: {count} seeds, {crashes} crashes ({} while opening), {} commits begun, {} survived",
@@ -15,7 +17,7 @@ fn quarter(number: u64) {
         sum(|report| report.tally.commits_survived),
     );
     // Each of these is a branch that a run may or may not take: over so many it must be taken.
-    let reached: [(&str, fn(&RunReport) -> u64); 12] = [
+    let reached: [(&str, Count); 12] = [
         ("crashes while opening", |report| report.crashes_while_opening),
         ("recoveries", |report| report.tally.recoveries),
         ("changes repeated", |report| report.tally.pages_redone),

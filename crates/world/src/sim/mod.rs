@@ -16,19 +16,23 @@
 //! for each drive its service times, its losses and its faults. What the code under test asks of its
 //! world is a stream again, another one in each incarnation.
 //!
-//! Reading order: `simulation`, `executor`, `faults`, `image`, `drive`, `power`.
+//! Reading order: `simulation`, `executor`, `faults`, `image`, `medium`,
+//! `drive`, `power`.
 
 mod drive;
+mod drive_options;
 #[cfg(test)]
 mod drive_tests;
 mod executor;
 mod faults;
 mod image;
+mod medium;
 mod power;
 mod simulation;
 mod trace;
 
-pub use drive::{DriveOptions, DriveStatistics, ServiceTime, SimDrive};
+pub use drive::SimDrive;
+pub use drive_options::{DriveOptions, DriveStatistics, ServiceTime};
 pub use faults::{Fault, FaultPlan};
 pub use simulation::{Limits, Outcome, Simulation, run};
 pub use trace::Trace;

@@ -6,7 +6,10 @@
 //! version, an older one, or what was stable before. Each cut has its own inclination, from keeping nothing to
 //! keeping all.
 
-use super::drive::{DriveState, Operation, SimDrive};
+use super::{
+    drive::{Operation, SimDrive},
+    medium::DriveState,
+};
 use crate::{Buffer, Stability};
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! A seed's whole run: incarnations one after the other, over drives that outlive them.
 
 use super::{
-    drive::{DriveOptions, SimDrive},
+    drive::SimDrive,
+    drive_options::DriveOptions,
     executor::{Executor, SimClock, Step},
     trace::Trace,
 };

@@ -1,0 +1,87 @@
+//! What a drive is like, and what it counts.
+
+use super::faults::{Fault, FaultPlan};
+use crate::{ByteCount, Random};
+use std::{collections::BTreeMap, time::Duration};
+
+/// How long an operation is served: `least` + exponential with mean `mean_above` + `per_mib` by length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceTime {
+    /// What every operation takes.
+    pub least: Duration,
+    /// Mean of what comes on top at random.
+    pub mean_above: Duration,
+    /// For each MiB moved.
+    pub per_mib: Duration,
+}
+
+impl ServiceTime {
+    pub(super) fn draw(self, length: u64, random: &mut Random) -> Duration {
+        let above = -(1.0 - random.unit()).ln() * self.mean_above.as_nanos() as f64;
+        let moved = self.per_mib.as_nanos() as u64 * length / (1 << 20);
+        self.least + Duration::from_nanos(above as u64 + moved)
+    }
+}
+
+/// Shape and manners of a drive. Passive data; the default is a small flash drive with a volatile cache.
+#[derive(Clone, Debug)]
+pub struct DriveOptions {
+    /// Usable bytes, a multiple of 4096.
+    pub size: ByteCount,
+    /// Unit of addresses, and of what is written whole or not at all: 512 or 4096 bytes.
+    pub sector: u32,
+    /// Aligned unit in which a write survives a power cut whole or not at all: a multiple of `sector`, and
+    /// equal to it unless the drive promises more.
+    pub atomic_unit: ByteCount,
+    /// Operations served at once.
+    pub queue_depth: usize,
+    /// Service time of reads.
+    pub read: ServiceTime,
+    /// Service time of writes and discards; stable ones pay for a flush on top.
+    pub write: ServiceTime,
+    /// Service time of flushes.
+    pub flush: ServiceTime,
+    /// What goes wrong.
+    pub faults: FaultPlan,
+    /// Whether what is written and read goes into the trace, not only where.
+    pub trace_contents: bool,
+}
+
+impl DriveOptions {
+    /// A drive of `size` with the manners of a flash drive: 80 µs reads, 20 µs writes, 200 µs flushes.
+    pub fn new(size: ByteCount) -> Self {
+        let time = |least, mean_above| ServiceTime {
+            least: Duration::from_micros(least),
+            mean_above: Duration::from_micros(mean_above),
+            per_mib: Duration::from_micros(500),
+        };
+        Self {
+            size,
+            sector: 512,
+            atomic_unit: ByteCount(512),
+            queue_depth: 32,
+            read: time(60, 20),
+            write: time(15, 5),
+            flush: time(100, 100),
+            faults: FaultPlan::none(),
+            trace_contents: false,
+        }
+    }
+}
+
+/// What a drive has done since it was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DriveStatistics {
+    /// Reads completed.
+    pub reads: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Flushes completed.
+    pub flushes: u64,
+    /// Faults met, by kind.
+    pub faults: BTreeMap<Fault, u64>,
+    /// Atomic units of writes that a power cut or the death of the host had at its mercy, and lost.
+    pub units_lost: u64,
+    /// Those that it kept.
+    pub units_kept: u64,
+}

@@ -1,0 +1,287 @@
+//! What a drive holds, and what operations do to it.
+//!
+//! Invariants:
+//!
+//! 1. `visible` is what a read finds: every completed write in order of completion.
+//! 2. `durable` with all of `unsynced` applied in order is `visible`, faults apart.
+//! 3. `unsynced` holds completed writes in order of completion. A stable one in it waits only for older
+//!    volatile ones and survives a power cut whole.
+//! 4. While a write is under way, a read of the same sectors may find any mixture of old and new.
+
+use super::{
+    drive::{Operation, Started},
+    drive_options::{DriveOptions, DriveStatistics},
+    faults::{Access, Fault},
+    image::{BLOCK_BYTES, Image},
+};
+use crate::{Buffer, IoErrorKind, Random, Stability};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+/// A completed write that a power cut may still touch.
+pub(super) struct Unsynced {
+    pub sequence: u64,
+    pub at: u64,
+    pub from: Vec<Arc<Buffer>>,
+    pub is_stable: bool,
+}
+
+pub(super) struct DriveState {
+    pub options: DriveOptions,
+    pub visible: Image,
+    pub durable: Image,
+    /// What was there before the last write, kept only for stale reads.
+    previous: Image,
+    pub unsynced: VecDeque<Unsynced>,
+    pub completed_writes: u64,
+    /// Operations started and not completed, by number.
+    pub under_way: BTreeMap<u64, Started>,
+    /// Those that are not being served yet.
+    pub waiting: VecDeque<u64>,
+    pub in_service: usize,
+    pub operation_last: u64,
+    unreadable: BTreeSet<u64>,
+    times: Random,
+    faults: Random,
+    pub losses: Random,
+    pub statistics: DriveStatistics,
+}
+
+fn length_of(buffers: &[Arc<Buffer>]) -> u64 {
+    buffers.iter().map(|buffer| buffer.len() as u64).sum()
+}
+
+impl DriveState {
+    pub fn new(options: DriveOptions, seed: u64, number: u64) -> Self {
+        let stream = |what: &str| Random::new(seed, &format!("{what} of drive {number}"));
+        Self {
+            options,
+            visible: Image::new(),
+            durable: Image::new(),
+            previous: Image::new(),
+            unsynced: VecDeque::new(),
+            completed_writes: 0,
+            under_way: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            in_service: 0,
+            operation_last: 0,
+            unreadable: BTreeSet::new(),
+            times: stream("service times"),
+            faults: stream("faults"),
+            losses: stream("losses"),
+            statistics: DriveStatistics::default(),
+        }
+    }
+
+    pub fn count(&mut self, fault: Fault) {
+        *self.statistics.faults.entry(fault).or_default() += 1;
+    }
+
+    /// Which fault an operation will meet, and how long it is served.
+    pub fn draw_service(&mut self, number: u64) -> (Option<Fault>, Duration) {
+        let operation = &self.under_way[&number].operation;
+        let DriveOptions { read, write, flush, faults, .. } = &self.options;
+        let (access, length, time, flushes) = match operation {
+            Operation::Read { into, .. } => {
+                (Access::Read, into.iter().map(|buffer| buffer.len() as u64).sum(), *read, false)
+            }
+            Operation::Write { from, stability, .. } => {
+                (Access::Write, length_of(from), *write, *stability == Stability::Stable)
+            }
+            Operation::Flush { .. } => (Access::Flush, 0, *flush, false),
+            Operation::Discard { .. } => (Access::Write, 0, *write, false),
+        };
+        let fault = faults.draw(access, &mut self.faults);
+        let mut span = time.draw(length, &mut self.times);
+        if flushes {
+            span += flush.draw(0, &mut self.times);
+        }
+        if fault == Some(Fault::Slow) {
+            span += faults.slow_span;
+        }
+        (fault, span)
+    }
+
+    pub fn read(
+        &mut self,
+        at: u64,
+        mut into: Vec<Buffer>,
+        fault: Option<Fault>,
+    ) -> Result<Vec<Buffer>, IoErrorKind> {
+        self.statistics.reads += 1;
+        let length: u64 = into.iter().map(|buffer| buffer.len() as u64).sum();
+        let sector = u64::from(self.options.sector);
+        let mut source = at;
+        if let Some(fault) = fault {
+            self.count(fault);
+            match fault {
+                Fault::BitRot => {
+                    let byte_at = at + self.faults.below(length);
+                    let mut byte = [0];
+                    self.visible.read(byte_at, &mut byte);
+                    byte[0] ^= 1 << self.faults.below(8);
+                    self.visible.write(byte_at, &byte);
+                    self.durable.write(byte_at, &byte);
+                }
+                Fault::Unreadable => {
+                    self.unreadable.insert(at / sector + self.faults.below(length / sector));
+                }
+                Fault::MisdirectedRead => source = self.elsewhere(length),
+                _ => {}
+            }
+        }
+        let sectors = source / sector..(source + length) / sector;
+        if self.unreadable.range(sectors).next().is_some() {
+            return Err(IoErrorKind::Medium);
+        }
+        for buffer in &mut into {
+            match fault {
+                Some(Fault::StaleRead) => self.previous.read(source, buffer),
+                _ => self.visible.read(source, buffer),
+            }
+            self.mix_with_writes_under_way(source, buffer);
+            source += buffer.len() as u64;
+        }
+        Ok(into)
+    }
+
+    /// Invariant 4.
+    fn mix_with_writes_under_way(&mut self, at: u64, into: &mut [u8]) {
+        let sector = self.options.sector as usize;
+        let end = at + into.len() as u64;
+        for started in self.under_way.values() {
+            let Operation::Write { at: from_at, from, .. } = &started.operation else { continue };
+            let mut from_at = *from_at;
+            if from_at >= end || from_at + length_of(from) <= at {
+                continue;
+            }
+            for bytes in from.iter().flat_map(|buffer| buffer.chunks_exact(sector)) {
+                if (at..end).contains(&from_at) && self.losses.percent(50.0) {
+                    let within = (from_at - at) as usize;
+                    into[within..within + sector].copy_from_slice(bytes);
+                }
+                from_at += sector as u64;
+            }
+        }
+    }
+
+    /// Some place that was written, with `length` bytes behind it, and by chance the right one.
+    fn elsewhere(&mut self, length: u64) -> u64 {
+        let faults = &mut self.faults;
+        let block = self.visible.written_block(|count| faults.below(count as u64) as usize).unwrap_or(0);
+        (block * BLOCK_BYTES as u64).min(self.options.size.0 - length)
+    }
+
+    pub fn write(
+        &mut self,
+        at: u64,
+        from: Vec<Arc<Buffer>>,
+        stability: Stability,
+        fault: Option<Fault>,
+    ) -> Result<(), IoErrorKind> {
+        self.statistics.writes += 1;
+        let length = length_of(&from);
+        if let Some(space) = self.options.faults.space {
+            let missing = self.visible.blocks_missing(at, length);
+            let blocks = self.visible.blocks_written() + missing;
+            if missing > 0 && (blocks * BLOCK_BYTES) as u64 > space.0 {
+                self.count(Fault::NoSpace);
+                return Err(IoErrorKind::NoSpace);
+            }
+        }
+        if let Some(fault) = fault {
+            self.count(fault);
+        }
+        match fault {
+            Some(Fault::LostWrite) => {}
+            Some(Fault::MisdirectedWrite) => {
+                let elsewhere = self.elsewhere(length);
+                self.accept(elsewhere, from, stability == Stability::Stable);
+            }
+            Some(Fault::FailedWrite) => {
+                self.accept_in_part(at, &from, 50.0);
+                return Err(IoErrorKind::Medium);
+            }
+            _ => self.accept(at, from, stability == Stability::Stable),
+        }
+        Ok(())
+    }
+
+    /// Takes a write into the cache, and on to the medium as far as that can be told already.
+    pub fn accept(&mut self, at: u64, from: Vec<Arc<Buffer>>, is_stable: bool) {
+        let sector = u64::from(self.options.sector);
+        let keeps_previous = self.options.faults.stale_read_percent > 0.0;
+        let mut place = at;
+        for buffer in &from {
+            if keeps_previous {
+                let mut before = vec![0; buffer.len()];
+                self.visible.read(place, &mut before);
+                self.previous.write(place, &before);
+            }
+            self.visible.write(place, buffer);
+            place += buffer.len() as u64;
+        }
+        if !self.unreadable.is_empty() {
+            self.unreadable.retain(|unreadable| !(at / sector..place / sector).contains(unreadable));
+        }
+        self.completed_writes += 1;
+        self.unsynced.push_back(Unsynced { sequence: self.completed_writes, at, from, is_stable });
+        self.retire_stable();
+    }
+
+    /// Invariant 3: a stable write behind no volatile one is on the medium.
+    fn retire_stable(&mut self) {
+        while let Some(oldest) = self.unsynced.pop_front_if(|oldest| oldest.is_stable) {
+            self.make_durable(&oldest);
+        }
+    }
+
+    fn make_durable(&mut self, write: &Unsynced) {
+        let mut at = write.at;
+        for buffer in &write.from {
+            self.durable.write(at, buffer);
+            at += buffer.len() as u64;
+        }
+    }
+
+    pub fn flush(&mut self, upto: u64, fault: Option<Fault>) -> Result<(), IoErrorKind> {
+        self.statistics.flushes += 1;
+        if let Some(fault) = fault {
+            self.count(fault);
+        }
+        match fault {
+            Some(Fault::LyingFlush) => return Ok(()),
+            Some(Fault::FailedFlush) => {
+                let losses = &mut self.losses;
+                self.unsynced
+                    .retain(|write| write.is_stable || write.sequence > upto || losses.percent(50.0));
+                return Err(IoErrorKind::Medium);
+            }
+            _ => {}
+        }
+        while let Some(oldest) = self.unsynced.pop_front_if(|oldest| oldest.sequence <= upto) {
+            self.make_durable(&oldest);
+        }
+        self.retire_stable();
+        Ok(())
+    }
+
+    /// What was discarded reads as anything: here as a pattern no one writes.
+    pub fn discard(&mut self, at: u64, length: u64) {
+        if length > 0 {
+            let mut pattern = Buffer::zeroed(length as usize);
+            self.losses.fill(&mut pattern);
+            self.accept(at, vec![Arc::new(pattern)], false);
+        }
+    }
+
+    /// Takes every started operation away from its caller, oldest first.
+    pub fn take_under_way(&mut self) -> Vec<Operation> {
+        self.waiting.clear();
+        self.in_service = 0;
+        std::mem::take(&mut self.under_way).into_values().map(|started| started.operation).collect()
+    }
+}

@@ -1,0 +1,23 @@
+//! `cargo xtask sim ROOM --seeds N [--from S]`: seeds of the simulator, beyond those the tests run.
+//!
+//! The simulator is a program of its own (`crates/simulator`), because this package links none of the rooms.
+//! It says how far it is; a failure prints the seed, what happened, and the one command that does it again.
+
+use crate::step;
+use anyhow::Result;
+use std::ffi::OsString;
+
+/// What to run.
+#[derive(clap::Args)]
+pub struct Options {
+    /// The room (`maildb`) and its options; `maildb --help` lists them
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+/// Builds the simulator and runs it.
+pub fn run(options: &Options) -> Result<()> {
+    let mut command = step::cargo();
+    command.args(["run", "--quiet", "--package", "simulator", "--"]).args(&options.arguments);
+    step::run("simulator", &mut command).map(drop)
+}
