@@ -142,7 +142,9 @@ impl<'cache> ChangeSet<'cache> {
                 page: Buffer::copy_of(bytes),
                 operations: Vec::new(),
             };
-            assert!(copy.before > DbTime(0), "a page of a tree has been changed at some time");
+            if copy.before == DbTime(0) {
+                return Err(impossible(self.database, page, "a page of a tree carries no time of change"));
+            }
             self.copies.insert(page, copy);
         }
         let copy = self.copies.get_mut(&page).expect("just put there");
@@ -160,7 +162,7 @@ impl<'cache> ChangeSet<'cache> {
 
     /// The change as log record and pages, each stamped with `dbtime`. Pages that were only looked at
     /// are not among them.
-    pub fn finish(self, dbtime: DbTime) -> Finished {
+    pub fn finish(self, dbtime: DbTime) -> Step<Finished> {
         let mut changes = Vec::new();
         let mut pages = Vec::new();
         for (page, mut copy) in self.copies {
@@ -168,13 +170,31 @@ impl<'cache> ChangeSet<'cache> {
             if copy.operations.is_empty() {
                 continue;
             }
-            assert!(copy.before < dbtime, "time of change only ever grows");
+            if copy.before >= dbtime {
+                return Err(impossible(self.database, page, "its time of change lies in the future"));
+            }
             PageMut::new(&mut copy.page).set_dbtime(dbtime);
             changes.push(PageChange { page, dbtime_before: copy.before, operations: copy.operations });
             pages.push((page, copy.page));
         }
         assert!(!changes.is_empty(), "an empty change is not logged");
-        Finished { changes, pages }
+        Ok(Finished { changes, pages })
+    }
+}
+
+/// Whether an operation makes sense on a page: its nodes are there. For operations out of a log.
+pub fn is_possible(page: &[u8], operation: &PageOperation) -> bool {
+    let count = PageView::new(page).node_count();
+    match operation {
+        PageOperation::Image(_) => false,
+        PageOperation::InsertNode { slot, .. } => usize::from(*slot) <= count,
+        PageOperation::ReplaceData { slot, .. } => usize::from(*slot) < count,
+        PageOperation::RemoveNodes { slot, count: removed } => {
+            usize::from(*slot) + usize::from(*removed) <= count
+        }
+        PageOperation::SetExternalHeader(_)
+        | PageOperation::SetSiblings { .. }
+        | PageOperation::SetFlags(_) => true,
     }
 }
 

@@ -79,19 +79,23 @@ impl Shared {
         let _one_at_a_time = self.checkpointing.lock().await;
         self.flush_databases().await?;
         let position = {
-            let mut core = self.core.borrow_mut();
+            let core = self.core.borrow();
             core.check_running()?;
             let oldest_transaction = core.transactions.values().min().copied();
             let candidates = [core.cache.oldest_unstable(), oldest_transaction, Some(self.log().stable())];
-            let position = candidates.into_iter().flatten().min().expect("the log has a stable end");
-            core.statistics.checkpoints += 1;
-            position
+            candidates.into_iter().flatten().min().expect("the log has a stable end")
         };
         assert!(position <= self.log().stable(), "a checkpoint lies in the stable log");
+        if self.checkpoint_written.get() == Some((position, self.log().end().generation)) {
+            return Ok(position);
+        }
         self.write_headers(position).await?;
         let consistent = self.log().stable();
-        let checkpoint = Checkpoint { position, consistent, signature: self.signature() };
+        let databases = self.core.borrow().databases.len() as u16;
+        let checkpoint = Checkpoint { position, consistent, databases, signature: self.signature() };
         self.checkpoint_file().write(&checkpoint).await?;
+        self.checkpoint_written.set(Some((position, self.log().end().generation)));
+        self.core.borrow_mut().statistics.checkpoints += 1;
         if self.config.circular_logging {
             self.log().release_before(position.generation).await?;
         }
@@ -106,7 +110,13 @@ impl Shared {
                 core.cache.begin_flush(database);
                 Rc::clone(&core.database(database).file)
             };
-            file.flush().await?;
+            if let Err(error) = file.flush().await {
+                // What the device did with the writes before is unknown, and a second flush that succeeds
+                // would not tell: this is final.
+                let error = error.into();
+                self.fail(&error);
+                return Err(error);
+            }
             self.core.borrow_mut().cache.end_flush(database);
         }
         Ok(())

@@ -67,6 +67,15 @@ impl DatabaseState {
     }
 }
 
+/// A read of a page under way.
+#[derive(Default)]
+pub struct Arrival {
+    /// Told when it has ended.
+    pub ended: Notify,
+    /// The page was made anew meanwhile: what is being read is old.
+    pub superseded: Cell<bool>,
+}
+
 /// The state of a storage group.
 pub struct Core {
     /// Pages in memory.
@@ -82,7 +91,7 @@ pub struct Core {
     /// The highest session number given out.
     pub session_last: u16,
     /// Reads under way.
-    pub loading: BTreeMap<PageId, Rc<Notify>>,
+    pub loading: BTreeMap<PageId, Rc<Arrival>>,
     /// Counters.
     pub statistics: Statistics,
     /// What stopped the group, if anything did.
@@ -117,12 +126,16 @@ impl Core {
             return Ok(value);
         }
         let dbtime = self.databases[usize::from(database.0)].next_dbtime();
-        let Finished { changes, pages } = changes.finish(dbtime);
+        let Finished { changes, pages } = changes.finish(dbtime)?;
         let dbid = database.log_id();
         let record = LogRecord::Restructure { kind, dbid, dbtime, procid: 0, transaction: 0, changes };
         let range = log.append(&record);
         for (page, buffer) in pages {
-            self.cache.put_changed(PageId { database, page }, buffer, (range.start, range.end), now);
+            let id = PageId { database, page };
+            self.cache.put_changed(id, buffer, (range.start, range.end), now);
+            if let Some(arrival) = self.loading.get(&id) {
+                arrival.superseded.set(true);
+            }
         }
         match kind {
             RestructureKind::Split => self.statistics.splits += 1,
@@ -161,6 +174,12 @@ pub struct Shared {
     pub closed: Notify,
     /// Set when the background tasks should end.
     pub closing: Cell<bool>,
+    /// The checkpoint last written, and the log's generation then.
+    pub checkpoint_written: Cell<Option<(LogPosition, u32)>>,
+    /// Rollbacks under way in the background.
+    pub rollbacks: Cell<usize>,
+    /// Told when one of them has ended.
+    pub rollback_ended: Notify,
     /// Held by whoever takes a checkpoint.
     pub checkpointing: tokio::sync::Mutex<()>,
     log: OnceCell<OpenLog>,
@@ -200,6 +219,9 @@ impl Shared {
             writes_outstanding: Cell::new(0),
             closed: Notify::new(),
             closing: Cell::new(false),
+            checkpoint_written: Cell::new(None),
+            rollbacks: Cell::new(0),
+            rollback_ended: Notify::new(),
             checkpointing: tokio::sync::Mutex::new(()),
             log: OnceCell::new(),
         })
@@ -235,6 +257,7 @@ impl Shared {
         self.core.borrow_mut().failure.get_or_insert_with(|| error.clone());
         self.page_freed.notify_waiters();
         self.write_ended.notify_waiters();
+        self.rollback_ended.notify_waiters();
         self.cleaner_wanted.notify_one();
     }
 
@@ -254,7 +277,9 @@ impl Shared {
                 Ok(value) => return Ok(value),
                 Err(Pause::Missing(id)) => {
                     assert!(pins.len() < PINS_MAX, "a step needs a bounded number of pages");
-                    pins.push(self.fetch(id).await?);
+                    let pin =
+                        if pins.is_empty() { self.fetch(id).await? } else { self.fetch_beyond(id).await? };
+                    pins.push(pin);
                 }
                 // Boxed: growing is itself a step.
                 Err(Pause::Grow { database, pages }) => Box::pin(self.grow(database, pages)).await?,

@@ -102,7 +102,7 @@ impl Database {
             .shared
             .step(|core, log, now| {
                 core.restructure(log, now, database, RestructureKind::CreateTree, |changes| {
-                    let extent = space::take_from_database(changes, TABLE_PAGES)?;
+                    let extent = space::take_from_database(changes, TABLE_PAGES, space::TREE_PAGES)?;
                     let root = space::make_tree(changes, extent, object, PageFlags::default())?;
                     let rows = entry(root, extent.pages).rows(page_size);
                     for row in rows.map_err(|error| Error::Table(error.to_string()))? {
@@ -131,9 +131,15 @@ impl Database {
             .shared
             .step(|core, _, now| {
                 let mut pages = core.change_set(database, now);
-                let leaf = tree::rightmost_leaf(&mut pages, root)?;
-                let view = pages.view(leaf)?;
-                Ok(view.node_count().checked_sub(1).map(|slot| view.node(slot).data.to_vec()))
+                let mut leaf = Some(tree::rightmost_leaf(&mut pages, root)?);
+                while let Some(page) = leaf {
+                    let view = pages.view(page)?;
+                    if let Some(last) = view.node_count().checked_sub(1) {
+                        return Ok(Some(view.node(last).data.to_vec()));
+                    }
+                    leaf = view.previous();
+                }
+                Ok(None)
             })
             .await?;
         data.map(|data| table.decode(&data)).transpose()
@@ -176,12 +182,20 @@ impl Database {
         page: PageNumber,
     ) -> Result<Option<(PageNumber, String)>> {
         let id = super::PageId { database: self.index, page };
-        while !self.shared.core.borrow().cache.can_be_written(id)
-            && self.shared.core.borrow().cache.contains(id)
-        {
-            self.shared.any_write_ended().await;
-        }
-        let buffers = read_pages(file, page_size, page, 1).await?;
+        let is_being_written = || {
+            let core = self.shared.core.borrow();
+            core.check_running().map(|()| core.cache.contains(id) && !core.cache.can_be_written(id))
+        };
+        let buffers = loop {
+            while is_being_written()? {
+                self.shared.any_write_ended().await;
+            }
+            let writes_before = self.shared.core.borrow().statistics.page_writes;
+            let buffers = read_pages(file, page_size, page, 1).await?;
+            if !is_being_written()? && self.shared.core.borrow().statistics.page_writes == writes_before {
+                break buffers;
+            }
+        };
         Ok(match check_page(&buffers[0], page_size, page) {
             PageCheck::Good | PageCheck::Uninitialised => None,
             other => Some((page, describe(other))),
@@ -286,16 +300,23 @@ impl Shared {
         Ok(())
     }
 
-    /// Reads the catalogue of a database: its tables, its size, the last object number.
-    pub async fn load_catalog(self: &Rc<Self>, database: DatabaseIndex) -> Result<()> {
-        let page_size = self.config.page_size;
-        let (rows, owned) = self
+    /// Reads from the space trees how many pages a database has.
+    pub async fn load_size(self: &Rc<Self>, database: DatabaseIndex) -> Result<()> {
+        let pages = self
             .step(|core, _, now| {
                 let mut pages = core.change_set(database, now);
-                let owned_root = space::space_of(&mut pages, space::DATABASE_ROOT)?.owned_root;
-                let owned = space::extents(&mut pages, owned_root)?;
-                Ok((tree::all_data(&mut pages, CATALOG_ROOT)?, owned))
+                space::pages_of_database(&mut pages)
             })
+            .await?;
+        self.core.borrow_mut().database(database).pages = pages;
+        Ok(())
+    }
+
+    /// Reads the catalogue of a database: its tables, and the last object number.
+    pub async fn load_catalog(self: &Rc<Self>, database: DatabaseIndex) -> Result<()> {
+        let page_size = self.config.page_size;
+        let rows = self
+            .step(|core, _, now| tree::all_data(&mut core.change_set(database, now), CATALOG_ROOT))
             .await?;
         let name = self.core.borrow_mut().database(database).name.clone();
         let damaged = |problem: String| Error::DatabaseDamaged { database: name.clone(), problem };
@@ -303,7 +324,6 @@ impl Shared {
         let tables = tables.map_err(|error| damaged(error.to_string()))?;
         let mut core = self.core.borrow_mut();
         let state = core.database(database);
-        state.pages = owned.last().ok_or_else(|| damaged("it owns no pages".to_owned()))?.last.0;
         for definition in tables.into_iter().filter(|definition| !definition.is_system) {
             state.object_last = state.object_last.max(definition.object_id);
             let tree = Tree { database, root: definition.root, object: definition.object_id };

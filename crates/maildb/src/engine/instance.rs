@@ -22,6 +22,10 @@ use crate::{
 use std::{collections::BTreeMap, rc::Rc};
 use world::{ByteCount, Directory, File, IoErrorKind, JoinHandle, World};
 
+/// No log record describes more than this many whole pages.
+const PAGES_PER_RECORD_MAX: u64 = 8;
+const LOG_FILE_MIN: ByteCount = ByteCount::kib(64);
+const LOG_FILE_MAX: ByteCount = ByteCount::mib(64);
 /// The cache must hold every page one step may need, and then some.
 const CACHE_PAGES_MIN: u64 = 64;
 
@@ -48,11 +52,12 @@ impl Instance {
             opened.push(open_file(location, config.page_size).await?);
         }
         let group_signature = new_signature(world, "log");
-        let OpenedLog { log, checkpoint, signature, replay } =
+        let OpenedLog { log, checkpoint, signature, databases_known, replay } =
             open_log(world, &log_directory, &config, group_signature).await?;
         if replay.is_none() {
             refuse_orphans(&opened)?;
         }
+        refuse_lost(&opened, databases_known)?;
         for (index, database) in opened.iter_mut().enumerate() {
             let attach = log.end();
             database.attach_to(world, index, signature, attach, config.page_size).await?;
@@ -66,6 +71,7 @@ impl Instance {
             None => RecoverySummary { clean: true, ..RecoverySummary::default() },
         };
         for index in 0..databases.len() {
+            shared.load_size(DatabaseIndex(index as u8)).await?;
             shared.load_catalog(DatabaseIndex(index as u8)).await?;
         }
         shared.log().append(&LogRecord::Init { time: log_time(world) });
@@ -119,6 +125,9 @@ impl Instance {
     /// Shuts down cleanly: every page written, every database whole without its log. Sessions must have
     /// ended their transactions.
     pub async fn close(mut self) -> Result<()> {
+        while self.shared.rollbacks.get() > 0 {
+            self.shared.rollback_ended.notified().await;
+        }
         let running = self.shared.core.borrow().transactions.len();
         if running > 0 {
             return Err(Error::Configuration(format!("{running} transactions are still running")));
@@ -178,13 +187,30 @@ impl Drop for Instance {
 
 /// A database file on its way into a group.
 struct Opened {
-    name: String,
-    file: Rc<dyn File>,
-    /// None if the file was made just now, or was never finished.
+    location: DatabaseLocation,
+    /// None if there is no file yet.
+    file: Option<Rc<dyn File>>,
+    /// None if there is no file, or its making was cut short.
     header: Option<DatabaseHeader>,
 }
 
 impl Opened {
+    fn name(&self) -> &str {
+        &self.location.file_name
+    }
+
+    /// The file, made now if there is none.
+    async fn file(&mut self, page_size: PageSize) -> Result<Rc<dyn File>> {
+        if let Some(file) = &self.file {
+            return Ok(Rc::clone(file));
+        }
+        let size = ByteCount(2 * page_size.bytes() as u64);
+        let file = self.location.directory.create(self.name(), size).await?;
+        self.location.directory.sync().await?;
+        self.file = Some(Rc::clone(&file));
+        Ok(file)
+    }
+
     /// Makes the database if there is none yet, and marks it as in use by this log.
     async fn attach_to(
         &mut self,
@@ -195,35 +221,37 @@ impl Opened {
         page_size: PageSize,
     ) -> Result<()> {
         let database_id = index as u32 + 1;
+        let file = self.file(page_size).await?;
         let mut header = match self.header.take() {
             Some(header) if header.log_signature != log_signature => {
                 return Err(Error::DatabaseDamaged {
-                    database: self.name.clone(),
+                    database: self.name().to_owned(),
                     problem: "it belongs to another storage group's log".to_owned(),
                 });
             }
             Some(header) => header,
             None => {
-                let signature = new_signature(world, &self.name);
+                let signature = new_signature(world, self.name());
                 let mut header = DatabaseHeader::new(page_size, signature, LAST_SYSTEM_OBJECT);
                 header.log_signature = log_signature;
                 // Records before this point speak of another database of that number, or of none.
                 header.attach = end;
                 header.attach_time = log_time(world);
                 header.database_id = database_id;
-                make_database(&self.file, &header).await?;
+                make_database(&file, &header).await?;
                 header
             }
         };
         if header.database_id != database_id {
             return Err(Error::Configuration(format!(
                 "{} is database {} of its storage group, but was named as number {database_id}",
-                self.name, header.database_id
+                self.name(),
+                header.database_id
             )));
         }
         if header.state != ShutdownState::DirtyShutdown {
             header.state = ShutdownState::DirtyShutdown;
-            write_header(&self.file, &header).await?;
+            write_header(&file, &header).await?;
         }
         self.header = Some(header);
         Ok(())
@@ -232,8 +260,8 @@ impl Opened {
     fn into_state(self) -> DatabaseState {
         let header = self.header.expect("attached before");
         DatabaseState {
-            name: self.name,
-            file: self.file,
+            name: self.location.file_name,
+            file: self.file.expect("made before"),
             dbtime: header.dbtime.max(DBTIME_OF_MAKING),
             pages: 0,
             object_last: header.object_id_last,
@@ -245,24 +273,18 @@ impl Opened {
 }
 
 async fn open_file(location: &DatabaseLocation, page_size: PageSize) -> Result<Opened> {
-    let name = location.file_name.clone();
-    let file = match location.directory.open(&name).await {
+    let name = &location.file_name;
+    let nothing = Opened { location: location.clone(), file: None, header: None };
+    let file = match location.directory.open(name).await {
         Ok(file) => file,
-        Err(error) if error.kind() == IoErrorKind::NotFound => {
-            let file = location.directory.create(&name, ByteCount(2 * page_size.bytes() as u64)).await?;
-            location.directory.sync().await?;
-            return Ok(Opened { name, file, header: None });
-        }
+        Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(nothing),
         Err(error) => return Err(error.into()),
     };
-    // What a process that died had written may still be in the drive's cache. From here on it counts as
-    // stable: redo takes a page it finds new enough for written, and the checkpoint passes it.
-    file.flush().await?;
-    location.directory.sync().await?;
+    let file_only = Opened { file: Some(Rc::clone(&file)), ..nothing };
     if never_finished(&file, page_size).await? {
-        return Ok(Opened { name, file, header: None });
+        return Ok(file_only);
     }
-    let (header, _) = read_header(&file, &name).await?;
+    let (header, _) = read_header(&file, name).await?;
     if header.page_size != page_size {
         return Err(Error::Configuration(format!(
             "{name} has pages of {} bytes, not {}",
@@ -270,7 +292,7 @@ async fn open_file(location: &DatabaseLocation, page_size: PageSize) -> Result<O
             page_size.bytes()
         )));
     }
-    Ok(Opened { name, file, header: Some(header) })
+    Ok(Opened { header: Some(header), ..file_only })
 }
 
 /// Whether the making of a database was cut short: its header, written last, is all zero.
@@ -283,12 +305,28 @@ async fn never_finished(file: &Rc<dyn File>, page_size: PageSize) -> Result<bool
     Ok(buffers[0].iter().all(|&byte| byte == 0))
 }
 
+/// A database the group had must not be made anew in silence: its volume may only not be mounted.
+fn refuse_lost(opened: &[Opened], databases_known: usize) -> Result<()> {
+    if opened.len() < databases_known {
+        let problem =
+            format!("the storage group has {databases_known} databases; name them all, in their order");
+        return Err(Error::Configuration(problem));
+    }
+    match opened.iter().take(databases_known).find(|database| database.header.is_none()) {
+        None => Ok(()),
+        Some(lost) => Err(Error::DatabaseDamaged {
+            database: lost.name().to_owned(),
+            problem: "it is missing though its storage group has used it; is its volume mounted?".to_owned(),
+        }),
+    }
+}
+
 /// A database that was in use must not be opened without its log.
 fn refuse_orphans(opened: &[Opened]) -> Result<()> {
     for database in opened {
         if database.header.is_some() {
             return Err(Error::DatabaseDamaged {
-                database: database.name.clone(),
+                database: database.name().to_owned(),
                 problem: "its storage group has no log here; restore the log files it was used with"
                     .to_owned(),
             });
@@ -305,12 +343,25 @@ fn check_config(config: &InstanceConfig, databases: usize) -> Result<()> {
     if !matches!(config.page_size, PageSize::Kib4 | PageSize::Kib8 | PageSize::Kib32) {
         return refuse(format!("pages of {} bytes can be read but not worked on", config.page_size.bytes()));
     }
-    let cache_min = CACHE_PAGES_MIN * config.page_size.bytes() as u64;
+    let page_bytes = config.page_size.bytes() as u64;
+    let cache_min = CACHE_PAGES_MIN * page_bytes;
     if config.cache.0 < cache_min {
         return refuse(format!(
             "a cache of {} is too small; it must be at least {}",
             config.cache,
             ByteCount(cache_min)
+        ));
+    }
+    if config.writes_outstanding_max == 0 {
+        return refuse("at least one page write must be allowed at a time".to_owned());
+    }
+    let log_file_min = ByteCount((PAGES_PER_RECORD_MAX * page_bytes).max(LOG_FILE_MIN.0));
+    let log_file_fits =
+        (log_file_min..=LOG_FILE_MAX).contains(&config.log_file) && config.log_file.0.is_multiple_of(4096);
+    if !log_file_fits {
+        return refuse(format!(
+            "log files of {} cannot be; they are whole 4 KiB segments, {log_file_min} to {LOG_FILE_MAX}",
+            config.log_file
         ));
     }
     Ok(())

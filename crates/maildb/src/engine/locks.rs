@@ -49,7 +49,7 @@ impl Locks {
         (Some(lock.owner) != transaction).then_some(lock.committed.as_deref())
     }
 
-    /// Records of a tree from `from` on (and up to `to`, inclusive) that are being changed, each as it was
+    /// Records of a tree from `from` on and below `to` that are being changed, each as it was
     /// last committed.
     pub fn committed_between<'a>(
         &'a self,
@@ -60,7 +60,7 @@ impl Locks {
         self.held
             .range((database, root, from.to_vec())..)
             .take_while(move |((in_database, in_root, key), _)| {
-                (*in_database, *in_root) == (database, root) && to.is_none_or(|to| key.as_slice() <= to)
+                (*in_database, *in_root) == (database, root) && to.is_none_or(|to| key.as_slice() < to)
             })
             .map(|((_, _, key), lock)| (key.as_slice(), lock.committed.as_deref()))
     }

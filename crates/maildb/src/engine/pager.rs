@@ -1,6 +1,10 @@
 //! Reading pages into the cache, and making databases grow.
 
-use super::{DatabaseIndex, PageId, core::Shared, space};
+use super::{
+    DatabaseIndex, PageId,
+    core::{Arrival, Shared},
+    space,
+};
 use crate::verify::checksums::describe;
 use crate::{
     error::{Error, Result},
@@ -24,6 +28,7 @@ pub struct Pin {
 impl Drop for Pin {
     fn drop(&mut self) {
         self.shared.core.borrow_mut().cache.unpin(self.id);
+        self.shared.page_freed.notify_waiters();
     }
 }
 
@@ -40,37 +45,74 @@ impl Drop for Loading {
         if !self.arrived {
             core.cache.unreserve();
         }
-        if let Some(waiting) = core.loading.remove(&self.id) {
+        if let Some(arrival) = core.loading.remove(&self.id) {
+            arrival.ended.notify_waiters();
+        }
+        self.shared.page_freed.notify_waiters();
+    }
+}
+
+/// Tells those who wait for a database to grow, however growing ends.
+struct Growing {
+    shared: Rc<Shared>,
+    database: DatabaseIndex,
+}
+
+impl Drop for Growing {
+    fn drop(&mut self) {
+        if let Some(waiting) = self.shared.core.borrow_mut().database(self.database).growing.take() {
             waiting.notify_waiters();
         }
     }
 }
 
+/// What a read may do when the cache has no page free.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shortage {
+    /// Wait, and count it as a stall.
+    Stall,
+    /// Go beyond the bound: the step that reads holds other pages already, and if all such waited for
+    /// each other's, none would go on.
+    GoBeyond,
+    /// Give up.
+    GiveUp,
+}
+
 impl Shared {
     /// Brings a page into the cache, if it is not there, and pins it.
     pub async fn fetch(self: &Rc<Self>, id: PageId) -> Result<Pin> {
+        self.fetch_with(id, Shortage::Stall).await
+    }
+
+    /// As [`Shared::fetch`], for a step that holds other pages: never waits for a free page.
+    pub async fn fetch_beyond(self: &Rc<Self>, id: PageId) -> Result<Pin> {
+        self.fetch_with(id, Shortage::GoBeyond).await
+    }
+
+    async fn fetch_with(self: &Rc<Self>, id: PageId, shortage: Shortage) -> Result<Pin> {
         loop {
-            let waiting = {
+            let arrival = {
                 let mut core = self.core.borrow_mut();
                 if core.cache.pin(id) {
                     return Ok(Pin { shared: Rc::clone(self), id });
                 }
                 core.loading.get(&id).cloned()
             };
-            match waiting {
-                Some(waiting) => waiting.notified().await,
-                None => self.load(id).await?,
+            match arrival {
+                Some(arrival) => arrival.ended.notified().await,
+                None => self.load(id, shortage).await?,
             }
         }
     }
 
     /// Reads a page that is neither cached nor being read.
-    async fn load(self: &Rc<Self>, id: PageId) -> Result<()> {
-        if !self.reserve_frame(id).await? {
-            return Ok(());
-        }
+    async fn load(self: &Rc<Self>, id: PageId, shortage: Shortage) -> Result<()> {
+        let Some(arrival) = self.reserve_frame(id, shortage).await? else { return Ok(()) };
         let mut loading = Loading { shared: Rc::clone(self), id, arrived: false };
         let page = self.read_page(id).await?;
+        if arrival.superseded.get() {
+            return Ok(());
+        }
         let mut core = self.core.borrow_mut();
         check_read_page(&core.databases[usize::from(id.database.0)].name, core.page_size, id, &page)?;
         core.statistics.page_reads += 1;
@@ -82,20 +124,29 @@ impl Shared {
         Ok(())
     }
 
-    /// Gets a frame for a read of `id` and enters it among the reads under way; false if somebody else
-    /// has meanwhile brought or begun to bring the page.
-    async fn reserve_frame(self: &Rc<Self>, id: PageId) -> Result<bool> {
+    /// Gets a frame for a read of `id` and enters it among the reads under way; none if somebody else
+    /// has meanwhile brought or begun to bring the page, or there is no frame and the read gives up.
+    async fn reserve_frame(self: &Rc<Self>, id: PageId, shortage: Shortage) -> Result<Option<Rc<Arrival>>> {
         let mut stalled = false;
         loop {
             let freed = {
                 let mut core = self.core.borrow_mut();
                 core.check_running()?;
                 if core.cache.contains(id) || core.loading.contains_key(&id) {
-                    return Ok(false);
+                    return Ok(None);
                 }
-                if core.cache.reserve() || (core.cache.evict() && core.cache.reserve()) {
-                    core.loading.insert(id, Rc::new(Notify::new()));
-                    return Ok(true);
+                let mut reserved = core.cache.reserve() || (core.cache.evict() && core.cache.reserve());
+                if !reserved && shortage == Shortage::GoBeyond {
+                    core.cache.reserve_beyond();
+                    reserved = true;
+                }
+                if reserved {
+                    let arrival = Rc::new(Arrival::default());
+                    core.loading.insert(id, Rc::clone(&arrival));
+                    return Ok(Some(arrival));
+                }
+                if shortage == Shortage::GiveUp {
+                    return Ok(None);
                 }
                 if !stalled {
                     stalled = true;
@@ -118,19 +169,20 @@ impl Shared {
         Ok(buffers.pop().expect("a read gives its buffer back"))
     }
 
-    /// Reads pages ahead of a scan: those that are neither cached nor being read, in the background.
+    /// Reads pages ahead of a scan, in the background: those that are neither cached nor being read, and
+    /// never so many that they would drive each other out.
     pub fn preread(self: &Rc<Self>, ids: &[PageId]) {
-        for &id in ids {
+        let pages_max = self.core.borrow().cache.pages_max() / 4;
+        for &id in ids.iter().take(pages_max) {
             let mut core = self.core.borrow_mut();
-            let wanted = !core.cache.contains(id) && !core.loading.contains_key(&id);
-            if !wanted || core.cache.free() == 0 && !core.cache.evict() {
+            if core.cache.contains(id) || core.loading.contains_key(&id) {
                 continue;
             }
             core.statistics.page_prereads += 1;
             drop(core);
             let shared = Rc::clone(self);
             // An error will come again, and be told, when the page is really wanted.
-            self.world.spawn("preread", async move { drop(shared.load(id).await) });
+            self.world.spawn("preread", async move { drop(shared.load(id, Shortage::GiveUp).await) });
         }
     }
 
@@ -141,17 +193,14 @@ impl Shared {
             waiting.notified().await;
             return Ok(());
         }
-        let grown = Rc::new(Notify::new());
         let (file, before) = {
             let mut core = self.core.borrow_mut();
             let state = core.database(database);
-            state.growing = Some(Rc::clone(&grown));
+            state.growing = Some(Rc::new(Notify::new()));
             (Rc::clone(&state.file), state.pages)
         };
-        let result = self.grow_file(database, &file, before, pages).await;
-        self.core.borrow_mut().database(database).growing = None;
-        grown.notify_waiters();
-        result
+        let _growing = Growing { shared: Rc::clone(self), database };
+        self.grow_file(database, &file, before, pages).await
     }
 
     async fn grow_file(
@@ -165,7 +214,10 @@ impl Shared {
         let wanted = before.checked_add(pages.max(unit)).ok_or_else(|| too_large(before))?;
         let after = wanted.div_ceil(unit).checked_mul(unit).ok_or_else(|| too_large(before))?;
         let page_bytes = self.config.page_size.bytes() as u64;
-        file.resize(ByteCount((u64::from(after) + 2) * page_bytes)).await?;
+        let size = ByteCount((u64::from(after) + 2) * page_bytes);
+        if size > file.geometry().size {
+            file.resize(size).await?;
+        }
         self.step(|core, log, now| {
             core.restructure(log, now, database, RestructureKind::Space, |changes| {
                 space::add_file_growth(changes, before, after)

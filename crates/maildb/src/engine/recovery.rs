@@ -6,11 +6,7 @@
 //!    changes that are logged like any others and marked as compensation, so that a crash in the middle
 //!    of this is nothing special.
 
-use super::{
-    core::Shared,
-    redo::Redo,
-    rows::{Author, change_row},
-};
+use super::{DatabaseIndex, core::Shared, redo::Redo, rows::Author, transaction::undo_change};
 use crate::{
     config::InstanceConfig,
     error::{Error, Result},
@@ -54,6 +50,8 @@ pub struct OpenedLog {
     pub checkpoint: CheckpointFile,
     /// Birth mark.
     pub signature: Signature,
+    /// Databases the group is known to have.
+    pub databases_known: usize,
     /// Where redo starts and what it reads; none for a new log.
     pub replay: Option<Replay>,
 }
@@ -76,9 +74,10 @@ pub async fn open_log(
         let log = Log::create(world, Rc::clone(directory), log_config(config), new_signature).await?;
         // Only now: a checkpoint without a log would make the folder look damaged.
         let (checkpoint, _) = CheckpointFile::open(directory, &config.base_name).await?;
-        return Ok(OpenedLog { log, checkpoint, signature: new_signature, replay: None });
+        return Ok(OpenedLog { log, checkpoint, signature: new_signature, databases_known: 0, replay: None });
     }
     let (checkpoint, newest) = CheckpointFile::open(directory, &config.base_name).await?;
+    let databases_known = newest.map_or(0, |newest| usize::from(newest.databases));
     let signature = files.iter().next().map(|file| file.header.signature).unwrap_or_default();
     let from = replay_start(newest, signature)?;
     let mut reader = reader_from(files, from)?;
@@ -86,7 +85,7 @@ pub async fn open_log(
     let tail = reader.into_tail();
     let until = tail.position;
     let log = Log::continue_after(world, Rc::clone(directory), log_config(config), tail).await?;
-    Ok(OpenedLog { log, checkpoint, signature, replay: Some(Replay { from, until }) })
+    Ok(OpenedLog { log, checkpoint, signature, databases_known, replay: Some(Replay { from, until }) })
 }
 
 fn replay_start(checkpoint: Option<Checkpoint>, signature: Signature) -> Result<Option<LogPosition>> {
@@ -137,6 +136,11 @@ pub async fn recover(
         core.transaction_last = redo.transaction_last;
         core.transactions = redo.running.iter().map(|(&number, loser)| (number, loser.begin)).collect();
     }
+    // Undoing may need space, and so must know where the files end.
+    let databases = shared.core.borrow().databases.len();
+    for index in 0..databases {
+        shared.load_size(DatabaseIndex(index as u8)).await?;
+    }
     undo(shared, redo).await?;
     Ok(summary)
 }
@@ -157,7 +161,7 @@ async fn undo(shared: &Rc<Shared>, redo: Redo) -> Result<()> {
     for (transaction, loser) in redo.running {
         let author = Author { transaction, procid: loser.procid, compensates: true };
         for (tree, inverse) in loser.inverses.iter().rev() {
-            shared.step(|core, log, now| change_row(core, log, now, *tree, inverse, author)).await?;
+            undo_change(shared, *tree, inverse, author).await?;
         }
         let procid = loser.procid;
         shared.log().append(&LogRecord::Rollback { transaction, procid });

@@ -6,7 +6,7 @@
 
 use super::{
     DatabaseIndex, PageId,
-    changes::apply,
+    changes::{apply, is_possible},
     core::Shared,
     pager::Pin,
     rows::{RowChange, Tree, page_operation_of},
@@ -63,8 +63,8 @@ impl Redo {
             LogRecord::Insert { operation, .. }
             | LogRecord::Replace { operation, .. }
             | LogRecord::Delete { operation, .. } => {
-                self.note_row_change(operation, &entry.record);
                 let Some(database) = attached(shared, operation.dbid, entry.start) else { return Ok(()) };
+                self.note_row_change(operation, &entry.record);
                 let change = PageChange {
                     page: operation.page,
                     dbtime_before: operation.dbtime_before,
@@ -144,7 +144,8 @@ impl Redo {
         }
         let mut fits = true;
         core.cache.change(id, range, |page| {
-            fits = change.operations.iter().all(|operation| apply(page, operation).is_ok());
+            let mut redo = |operation| is_possible(page, operation) && apply(page, operation).is_ok();
+            fits = change.operations.iter().all(&mut redo);
             PageMut::new(page).set_dbtime(dbtime);
         });
         let problem = || "a logged change does not fit the page it was made on".to_owned();
@@ -183,6 +184,9 @@ fn made_anew(page_bytes: usize, change: &PageChange, dbtime: DbTime) -> std::res
         match operation {
             PageOperation::Image(image) => {
                 restore_image(&mut page, image).map_err(|error| error.to_string())?
+            }
+            other if !is_possible(&page, other) => {
+                return Err("a logged change does not fit its own image".to_owned());
             }
             other => apply(&mut page, other).map_err(|_| "a logged image has no room for its own change")?,
         }

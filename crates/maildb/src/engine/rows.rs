@@ -3,9 +3,15 @@
 //! A record that fits its leaf is changed in place with one log record and no copy of the page. One
 //! that does not first has pages split, each split a whole change of its own.
 
-use super::{DatabaseIndex, PageId, Step, changes::apply, core::Core, space, tree};
+use super::{
+    DatabaseIndex, PageId, Step,
+    changes::{apply, impossible},
+    core::Core,
+    space, tree,
+};
 use crate::{
     error::Error,
+    format::key::KEY_BYTES_MAX,
     format::page::{PageMut, PageView, TAG_BYTES},
     format::page_size::{ObjectId, PageNumber, PageSize},
     log::{COMPENSATES, Log, LogRecord, NodeOperation, PageOperation, RestructureKind},
@@ -89,8 +95,8 @@ pub struct Changed {
 
 /// Key and data bytes that a record may have at most: two always fit a page, so a split always helps.
 pub fn record_bytes_max(page_size: PageSize) -> usize {
-    // Space header with its tag, then two nodes with tag, prefix and suffix lengths each.
-    let overhead = 16 + TAG_BYTES + 2 * (TAG_BYTES + 4);
+    // Tag 0 with a space header or a key prefix, then two nodes with tag, prefix and suffix lengths each.
+    let overhead = KEY_BYTES_MAX + TAG_BYTES + 2 * (TAG_BYTES + 4);
     (page_size.bytes() - page_size.header_bytes() - overhead) / 2
 }
 
@@ -124,6 +130,9 @@ pub fn change_row(
         };
         if fits {
             let leaf = PageId { database: tree.database, page: path.leaf };
+            if view.dbtime() > core.databases[usize::from(tree.database.0)].dbtime {
+                return Err(impossible(tree.database, path.leaf, "its time of change lies in the future"));
+            }
             let sparse = change_node(core, log, tree, leaf, slot, change, before.clone(), author);
             return Ok(Changed { before, sparse: sparse && !path.branches.is_empty() });
         }

@@ -24,7 +24,8 @@ pub struct Cursor {
 /// Key and data of the records of one leaf.
 struct Leaf {
     records: Vec<(Vec<u8>, Vec<u8>)>,
-    next: Option<PageNumber>,
+    /// No key of the leaf is at or above this; none for the last leaf.
+    upper: Option<Vec<u8>>,
     parent: Option<(PageNumber, usize)>,
 }
 
@@ -38,15 +39,11 @@ impl Cursor {
     pub async fn next_rows(&mut self) -> Result<Vec<Row>> {
         while !self.at_end {
             let leaf = self.read_leaf().await?;
-            self.read_ahead(leaf.parent).await?;
+            // Before anything is awaited: what the leaf shows must be judged by the locks of the same moment.
             let rows = self.committed_rows(&leaf)?;
-            match leaf.records.last() {
-                // The smallest key above the last one seen.
-                Some((key, _)) => {
-                    self.from.clone_from(key);
-                    self.from.push(0);
-                    self.at_end = leaf.next.is_none();
-                }
+            self.read_ahead(leaf.parent).await?;
+            match leaf.upper {
+                Some(upper) => self.from = upper,
                 None => self.at_end = true,
             }
             if !rows.is_empty() {
@@ -62,26 +59,17 @@ impl Cursor {
             .step(|core, _, now| {
                 let mut pages = core.change_set(database, now);
                 let path = tree::descend(&mut pages, root, &self.from)?;
-                let mut page = path.leaf;
-                loop {
-                    let view = pages.view(page)?;
-                    let first = view.find(&self.from).unwrap_or_else(|slot| slot);
-                    let next = view.next();
-                    if first == view.node_count()
-                        && let Some(next) = next
-                    {
-                        page = next;
-                        continue;
-                    }
-                    let records = (first..view.node_count())
-                        .map(|slot| {
-                            let mut key = Vec::new();
-                            view.key_of(slot, &mut key);
-                            (key, view.node(slot).data.to_vec())
-                        })
-                        .collect();
-                    return Ok(Leaf { records, next, parent: path.branches.last().copied() });
-                }
+                let upper = tree::upper_bound(&mut pages, &path)?;
+                let view = pages.view(path.leaf)?;
+                let first = view.find(&self.from).unwrap_or_else(|slot| slot);
+                let records = (first..view.node_count())
+                    .map(|slot| {
+                        let mut key = Vec::new();
+                        view.key_of(slot, &mut key);
+                        (key, view.node(slot).data.to_vec())
+                    })
+                    .collect();
+                Ok(Leaf { records, upper, parent: path.branches.last().copied() })
             })
             .await
     }
@@ -122,8 +110,9 @@ impl Cursor {
         let core = self.shared.core.borrow();
         let mut records: BTreeMap<&[u8], &[u8]> =
             leaf.records.iter().map(|(key, data)| (key.as_slice(), data.as_slice())).collect();
-        let to = leaf.next.and(leaf.records.last()).map(|(key, _)| key.as_slice());
-        for (key, committed) in core.locks.committed_between((database, root), &self.from, to) {
+        for (key, committed) in
+            core.locks.committed_between((database, root), &self.from, leaf.upper.as_deref())
+        {
             match committed {
                 Some(data) => records.insert(key, data),
                 None => records.remove(key),

@@ -18,7 +18,7 @@
 //! grows with the logarithm of the size. The price is at most an eighth of free space inside a table.
 
 use super::{
-    Pause, Step,
+    DatabaseIndex, Pause, Step,
     changes::{ChangeSet, impossible},
     tree,
 };
@@ -30,6 +30,8 @@ use crate::format::{
 
 /// Root of the tree that owns the whole file.
 pub const DATABASE_ROOT: PageNumber = PageNumber(1);
+/// Pages a tree takes to begin with: root, OE and AE.
+pub const TREE_PAGES: u32 = 3;
 /// A table is given at least this many pages at a time (ESE: 16).
 const EXTENT_PAGES_MIN: u32 = 16;
 /// A table that owns N pages is given N / this many more.
@@ -44,43 +46,60 @@ pub struct TreeSpace {
     pub available_root: PageNumber,
 }
 
-/// Takes a free page of `tree`, getting the tree a new extent first if it has none left.
+/// Takes a free page of the tree at `root`, getting the tree a new extent first if it has none left.
 pub fn allocate(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<PageNumber> {
     let space = space_of(changes, root)?;
-    if let Some(extent) = take(changes, space.available_root, 1)? {
+    if let Some(extent) = take(changes, space.available_root, 1, 1)? {
         return Ok(extent.first());
     }
-    let wanted = (owned_pages(changes, space.owned_root)? / GROWTH_DIVISOR).max(EXTENT_PAGES_MIN);
-    let extent = take_from_database(changes, wanted)?;
+    let owned: u32 = extents(changes, space.owned_root)?.iter().map(|extent| extent.pages).sum();
+    let wanted = (owned / GROWTH_DIVISOR).max(EXTENT_PAGES_MIN);
+    let extent = take_from_database(changes, wanted, 1)?;
     let extent = add_owned(changes, space.owned_root, extent)?;
     let page = extent.first();
     if extent.pages > 1 {
-        let rest = ExtentNode::starting_at(PageNumber(page.0 + 1), extent.pages - 1);
-        insert_extent(changes, space.available_root, rest, &mut None)?;
+        let rest = ExtentNode { last: extent.last, pages: extent.pages - 1 };
+        insert_extent(changes, space.available_root, rest, Spare::None)?;
     }
     Ok(page)
 }
 
-/// Gives a page of the tree back.
+/// Gives a page of the tree at `root` back.
 pub fn free(changes: &mut ChangeSet<'_>, root: PageNumber, page: PageNumber) -> Step<()> {
     let available = space_of(changes, root)?.available_root;
     add_available(changes, available, ExtentNode::starting_at(page, 1))
 }
 
-/// Takes `pages` pages or as many as lie together from the database's free space.
-pub fn take_from_database(changes: &mut ChangeSet<'_>, pages: u32) -> Step<ExtentNode> {
+/// Takes `pages` pages, or as many as lie together but at least `pages_min`, from the database's free space.
+pub fn take_from_database(changes: &mut ChangeSet<'_>, pages: u32, pages_min: u32) -> Step<ExtentNode> {
     let space = space_of(changes, DATABASE_ROOT)?;
     let database = changes.database();
-    take(changes, space.available_root, pages)?.ok_or(Pause::Grow { database, pages })
+    take(changes, space.available_root, pages, pages_min)?.ok_or(Pause::Grow { database, pages })
+}
+
+/// How many pages the database owns.
+pub fn pages_of_database(changes: &mut ChangeSet<'_>) -> Step<u32> {
+    let owned_root = space_of(changes, DATABASE_ROOT)?.owned_root;
+    match extents(changes, owned_root)?.last() {
+        Some(extent) => Ok(extent.last.0),
+        None => Err(impossible(changes.database(), DATABASE_ROOT, "the database owns no pages")),
+    }
 }
 
 /// Tells the database's space trees that the file has grown from `pages_before` to `pages_now` pages.
 pub fn add_file_growth(changes: &mut ChangeSet<'_>, pages_before: u32, pages_now: u32) -> Step<()> {
     assert!(pages_now > pages_before, "growth adds pages");
+    if pages_of_database(changes)? != pages_before {
+        return Err(impossible(
+            changes.database(),
+            DATABASE_ROOT,
+            "the file grows from another size than its own",
+        ));
+    }
     let space = space_of(changes, DATABASE_ROOT)?;
     let grown = ExtentNode::starting_at(PageNumber(pages_before + 1), pages_now - pages_before);
     let joined = join_with_left(changes, space.owned_root, grown)?;
-    insert_extent(changes, space.owned_root, joined, &mut None)?;
+    insert_extent(changes, space.owned_root, joined, Spare::None)?;
     add_available(changes, space.available_root, grown)
 }
 
@@ -91,7 +110,7 @@ pub fn make_tree(
     object: ObjectId,
     flags: PageFlags,
 ) -> Step<PageNumber> {
-    assert!(extent.pages >= 3, "a tree takes three pages to begin with");
+    assert!(extent.pages >= TREE_PAGES, "a tree takes three pages to begin with");
     let root = extent.first();
     let space = TreeSpace { owned_root: PageNumber(root.0 + 1), available_root: PageNumber(root.0 + 2) };
     let header = SpaceHeader {
@@ -106,10 +125,10 @@ pub fn make_tree(
         changes.format(page, object, PageFlags::ROOT | PageFlags::LEAF | PageFlags::SPACE_TREE);
         changes.set_external_header(page, &[0; 16])?.expect("an empty page has room");
     }
-    insert_extent(changes, space.owned_root, extent, &mut None)?;
-    if extent.pages > 3 {
-        let rest = ExtentNode::starting_at(PageNumber(root.0 + 3), extent.pages - 3);
-        insert_extent(changes, space.available_root, rest, &mut None)?;
+    insert_extent(changes, space.owned_root, extent, Spare::None)?;
+    if extent.pages > TREE_PAGES {
+        let rest = ExtentNode { last: extent.last, pages: extent.pages - TREE_PAGES };
+        insert_extent(changes, space.available_root, rest, Spare::None)?;
     }
     Ok(root)
 }
@@ -130,60 +149,58 @@ pub fn space_of(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<TreeSpace
 pub fn extents(changes: &mut ChangeSet<'_>, space_root: PageNumber) -> Step<Vec<ExtentNode>> {
     let database = changes.database();
     let mut found = Vec::new();
-    let mut leaf = Some(tree::leftmost_leaf(changes, space_root)?);
-    while let Some(page) = leaf {
-        let view = changes.view(page)?;
+    let first = tree::leftmost_leaf(changes, space_root)?;
+    tree::walk_leaves(changes, first, |page, view| {
         for slot in 0..view.node_count() {
-            found.push(
-                extent_at(&view, slot).ok_or_else(|| impossible(database, page, "an extent cannot be"))?,
-            );
+            found.push(extent_at(database, page, view, slot)?);
         }
-        leaf = view.next();
-    }
+        Ok(true)
+    })?;
     Ok(found)
 }
 
-/// Takes up to `pages` pages from the first extent of an AE tree.
-fn take(changes: &mut ChangeSet<'_>, available_root: PageNumber, pages: u32) -> Step<Option<ExtentNode>> {
+/// Takes up to `pages` pages from the first extent of an AE tree that has at least `pages_min`.
+fn take(
+    changes: &mut ChangeSet<'_>,
+    available_root: PageNumber,
+    pages: u32,
+    pages_min: u32,
+) -> Step<Option<ExtentNode>> {
     let database = changes.database();
-    let mut leaf = Some(tree::leftmost_leaf(changes, available_root)?);
-    while let Some(page) = leaf {
-        let view = changes.view(page)?;
-        if view.node_count() == 0 {
-            leaf = view.next();
-            continue;
+    let mut found = None;
+    let first = tree::leftmost_leaf(changes, available_root)?;
+    tree::walk_leaves(changes, first, |page, view| {
+        for slot in 0..view.node_count() {
+            let extent = extent_at(database, page, view, slot)?;
+            if extent.pages >= pages_min {
+                found = Some((page, slot, extent));
+                return Ok(false);
+            }
         }
-        let extent = extent_at(&view, 0).ok_or_else(|| impossible(database, page, "an extent cannot be"))?;
-        if extent.pages > pages {
-            let rest = ExtentNode { last: extent.last, pages: extent.pages - pages };
-            changes.replace_data(page, 0, &rest.data())?.expect("the same length fits");
-        } else {
-            changes.remove_nodes(page, 0, 1)?;
-        }
-        return Ok(Some(ExtentNode::starting_at(extent.first(), extent.pages.min(pages))));
+        Ok(true)
+    })?;
+    let Some((page, slot, extent)) = found else { return Ok(None) };
+    if extent.pages > pages {
+        let rest = ExtentNode { last: extent.last, pages: extent.pages - pages };
+        changes.replace_data(page, slot, &rest.data())?.expect("the same length fits");
+    } else {
+        changes.remove_nodes(page, slot, 1)?;
     }
-    Ok(None)
+    Ok(Some(ExtentNode::starting_at(extent.first(), extent.pages.min(pages))))
 }
 
-fn owned_pages(changes: &mut ChangeSet<'_>, owned_root: PageNumber) -> Step<u32> {
-    Ok(extents(changes, owned_root)?.iter().map(|extent| extent.pages).sum())
-}
-
-/// Notes a new extent in a table's OE tree; returns what is left of it, should the OE need pages of it.
+/// Notes a new extent in a table's OE tree; returns what is left of it, should the OE need a page of it.
 fn add_owned(changes: &mut ChangeSet<'_>, owned_root: PageNumber, extent: ExtentNode) -> Step<ExtentNode> {
-    let mut spare = (extent.pages > 1).then_some(extent.first());
-    let lent = spare;
     let whole = join_with_left(changes, owned_root, extent)?;
-    insert_extent(changes, owned_root, whole, &mut spare)?;
-    if spare == lent {
-        return Ok(extent);
+    let spare = if extent.pages > 1 { Spare::Lent(extent.first()) } else { Spare::None };
+    match insert_extent(changes, owned_root, whole, spare)? {
+        Some(_) => Ok(ExtentNode { last: extent.last, pages: extent.pages - 1 }),
+        None => Ok(extent),
     }
-    Ok(ExtentNode::starting_at(PageNumber(extent.first().0 + 1), extent.pages - 1))
 }
 
 /// Adds an extent to an AE tree, joined with its neighbours.
 fn add_available(changes: &mut ChangeSet<'_>, available_root: PageNumber, extent: ExtentNode) -> Step<()> {
-    let first = extent.first();
     let last = extent.last;
     let extent = join_with_left(changes, available_root, extent)?;
     if let Some((page, slot, right)) = extent_after(changes, available_root, last)?
@@ -193,9 +210,7 @@ fn add_available(changes: &mut ChangeSet<'_>, available_root: PageNumber, extent
         changes.replace_data(page, slot, &joined.data())?.expect("the same length fits");
         return Ok(());
     }
-    // A page that comes back alone may serve the tree itself (invariant 3).
-    let mut spare = (extent.pages == 1).then_some(first);
-    insert_extent(changes, available_root, extent, &mut spare)
+    insert_extent(changes, available_root, extent, Spare::Freed(last)).map(drop)
 }
 
 /// If an extent ends right before this one, takes it out of the tree and returns both as one.
@@ -204,13 +219,16 @@ fn join_with_left(
     space_root: PageNumber,
     extent: ExtentNode,
 ) -> Step<ExtentNode> {
-    let Some(left_last) = extent.first().0.checked_sub(1).filter(|&page| page > 0) else { return Ok(extent) };
-    let path = tree::descend(changes, space_root, &left_last.to_be_bytes())?;
+    let left_last = PageNumber(extent.first().0 - 1);
+    if left_last.0 == 0 {
+        return Ok(extent);
+    }
+    let key = ExtentNode::key_for(left_last);
+    let path = tree::descend(changes, space_root, &key)?;
     let database = changes.database();
     let view = changes.view(path.leaf)?;
-    let Ok(slot) = view.find(&left_last.to_be_bytes()) else { return Ok(extent) };
-    let left =
-        extent_at(&view, slot).ok_or_else(|| impossible(database, path.leaf, "an extent cannot be"))?;
+    let Ok(slot) = view.find(&key) else { return Ok(extent) };
+    let left = extent_at(database, path.leaf, &view, slot)?;
     changes.remove_nodes(path.leaf, slot, 1)?;
     Ok(ExtentNode { last: extent.last, pages: left.pages + extent.pages })
 }
@@ -221,53 +239,74 @@ fn extent_after(
     space_root: PageNumber,
     page: PageNumber,
 ) -> Step<Option<(PageNumber, usize, ExtentNode)>> {
-    let key = (page.0 + 1).to_be_bytes();
+    let key = ExtentNode::key_for(PageNumber(page.0 + 1));
     let database = changes.database();
-    let mut leaf = Some(tree::descend(changes, space_root, &key)?.leaf);
-    while let Some(page) = leaf {
-        let view = changes.view(page)?;
+    let mut found = None;
+    let first = tree::descend(changes, space_root, &key)?.leaf;
+    tree::walk_leaves(changes, first, |page, view| {
         let slot = view.find(&key).unwrap_or_else(|slot| slot);
         if slot < view.node_count() {
-            let extent =
-                extent_at(&view, slot).ok_or_else(|| impossible(database, page, "an extent cannot be"))?;
-            return Ok(Some((page, slot, extent)));
+            found = Some((page, slot, extent_at(database, page, view, slot)?));
         }
-        leaf = view.next();
-    }
-    Ok(None)
+        Ok(found.is_none())
+    })?;
+    Ok(found)
 }
 
-fn extent_at(view: &PageView<'_>, slot: usize) -> Option<ExtentNode> {
+fn extent_at(
+    database: DatabaseIndex,
+    page: PageNumber,
+    view: &PageView<'_>,
+    slot: usize,
+) -> Step<ExtentNode> {
     let mut key = Vec::new();
     view.key_of(slot, &mut key);
-    ExtentNode::decode(&key, view.node(slot).data).ok()
+    ExtentNode::decode(&key, view.node(slot).data)
+        .map_err(|error| impossible(database, page, error.to_string()))
 }
 
-/// Inserts a node into a space tree. Should the tree need a page for it, `spare` is used up; a tree
-/// that needs one and has none cannot be (the callers see to it).
+/// A page that a space tree may take for itself when a node needs one.
+#[derive(Clone, Copy)]
+enum Spare {
+    /// None is needed: the tree holds few extents.
+    None,
+    /// A page of the extent noted; the table owns it all the same, so the extent stays whole.
+    Lent(PageNumber),
+    /// The page being freed, the last of the extent noted: used by the tree it is not free, and left out.
+    Freed(PageNumber),
+}
+
+/// Inserts a node into a space tree; tells which page the tree took for itself, if it did.
 fn insert_extent(
     changes: &mut ChangeSet<'_>,
     space_root: PageNumber,
-    extent: ExtentNode,
-    spare: &mut Option<PageNumber>,
-) -> Step<()> {
-    let (key, data) = (extent.key(), extent.data());
+    mut extent: ExtentNode,
+    spare: Spare,
+) -> Step<Option<PageNumber>> {
+    let mut taken = None;
     loop {
+        let key = extent.key();
         let path = tree::descend(changes, space_root, &key)?;
         let slot = match changes.view(path.leaf)?.find(&key) {
-            Ok(_) => return Err(impossible(changes.database(), path.leaf, "an extent is owned twice")),
+            Ok(_) => return Err(impossible(changes.database(), path.leaf, "an extent is noted twice")),
             Err(slot) => slot,
         };
-        if changes.insert_node(path.leaf, slot, &key, &data)?.is_ok() {
-            return Ok(());
+        if changes.insert_node(path.leaf, slot, &key, &extent.data())?.is_ok() {
+            return Ok(taken);
         }
-        let Some(page) = spare.take() else {
+        let (Spare::Lent(page) | Spare::Freed(page)) = spare else {
             return Err(impossible(changes.database(), space_root, "a space tree is full"));
         };
+        if taken.replace(page).is_some() {
+            return Err(impossible(changes.database(), space_root, "a space tree is full"));
+        }
         tree::split(changes, space_root, &path, slot, page)?;
-        if extent.pages == 1 && extent.first() == page {
-            // The page that was to be noted as free is in use now.
-            return Ok(());
+        if let Spare::Freed(page) = spare {
+            assert_eq!(page, extent.last, "the page freed ends the extent: what follows it was not free");
+            if extent.pages == 1 {
+                return Ok(taken);
+            }
+            extent = ExtentNode { last: PageNumber(page.0 - 1), pages: extent.pages - 1 };
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::{
     log::LogRecord,
 };
 use std::rc::Rc;
+use world::JoinHandle;
 
 /// When a commit may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +127,8 @@ impl Session {
     /// Ends the transaction, taking its changes back.
     pub async fn rollback(&mut self) -> Result<()> {
         let Some(running) = self.running.take() else { return Ok(()) };
-        roll_back(Rc::clone(&self.shared), self.procid, running).await
+        // In a task of its own: it goes on to its end even if the caller does not wait for it.
+        start_rollback(&self.shared, self.procid, running).await
     }
 
     /// Whether a transaction is under way.
@@ -159,15 +161,8 @@ impl Session {
         let running = self.running.as_mut().expect("begun above");
         running.done.push(Done { name, tree, inverse, took });
         if changed.sparse {
-            self.merge(tree, change.key()).await?;
+            merge_near(&self.shared, tree, change.key()).await?;
         }
-        Ok(())
-    }
-
-    /// Merges what the deletion of `key` left sparse. Not part of the transaction: it moves records, it
-    /// does not change them.
-    async fn merge(&self, tree: Tree, key: &[u8]) -> Result<()> {
-        while self.shared.step(|core, log, now| merge_row(core, log, now, tree, key)).await? {}
         Ok(())
     }
 
@@ -178,7 +173,9 @@ impl Session {
         }
         let mut core = self.shared.core.borrow_mut();
         core.check_running()?;
-        core.transaction_last += 1;
+        core.transaction_last = core.transaction_last.checked_add(1).ok_or_else(|| {
+            Error::Configuration("2^32 transactions since the group was opened; open it anew".to_owned())
+        })?;
         let transaction = core.transaction_last;
         let begin = self.shared.log().append(&LogRecord::Begin { transaction, procid: self.procid });
         core.transactions.insert(transaction, begin.start);
@@ -202,21 +199,52 @@ impl Drop for Session {
         if let Some(running) = self.running.take()
             && self.shared.core.borrow().failure.is_none()
         {
-            let shared = Rc::clone(&self.shared);
-            let procid = self.procid;
-            self.shared.world.spawn("rollback", async move {
-                if let Err(error) = roll_back(Rc::clone(&shared), procid, running).await {
-                    shared.fail(&error);
-                }
-            });
+            drop(start_rollback(&self.shared, self.procid, running));
         }
     }
+}
+
+/// Begins to take a transaction back; the handle tells when it is done. A failure stops the group: a
+/// transaction that can be neither kept nor taken back would hold its records for ever.
+fn start_rollback(shared: &Rc<Shared>, procid: u16, running: Running) -> JoinHandle<Result<()>> {
+    shared.rollbacks.set(shared.rollbacks.get() + 1);
+    let task = Rc::clone(shared);
+    shared.world.spawn("rollback", async move {
+        let result = roll_back(Rc::clone(&task), procid, running).await;
+        if let Err(error) = &result {
+            task.fail(error);
+        }
+        task.rollbacks.set(task.rollbacks.get() - 1);
+        task.rollback_ended.notify_waiters();
+        result
+    })
+}
+
+/// Makes a change that takes an earlier one back, and merges what it leaves sparse.
+pub(super) async fn undo_change(
+    shared: &Rc<Shared>,
+    tree: Tree,
+    inverse: &RowChange,
+    author: Author,
+) -> Result<()> {
+    let changed = shared.step(|core, log, now| change_row(core, log, now, tree, inverse, author)).await?;
+    if changed.sparse {
+        merge_near(shared, tree, inverse.key()).await?;
+    }
+    Ok(())
+}
+
+/// Merges what a deletion of `key` left sparse. Not part of any transaction: it moves records, it does
+/// not change them.
+async fn merge_near(shared: &Rc<Shared>, tree: Tree, key: &[u8]) -> Result<()> {
+    while shared.step(|core, log, now| merge_row(core, log, now, tree, key)).await? {}
+    Ok(())
 }
 
 async fn roll_back(shared: Rc<Shared>, procid: u16, running: Running) -> Result<()> {
     let author = Author { transaction: running.transaction, procid, compensates: true };
     for done in running.done.iter().rev() {
-        shared.step(|core, log, now| change_row(core, log, now, done.tree, &done.inverse, author)).await?;
+        undo_change(&shared, done.tree, &done.inverse, author).await?;
     }
     end_transaction(&shared, procid, running, |transaction, procid| LogRecord::Rollback {
         transaction,
@@ -235,6 +263,7 @@ fn end_transaction(
 ) -> Result<crate::format::header::LogPosition> {
     let mut core = shared.core.borrow_mut();
     core.check_running()?;
+    shared.log().check_running()?;
     let range = shared.log().append(&record(running.transaction, procid));
     for done in running.done.iter().filter(|done| done.took) {
         core.locks.release(&done.name, running.transaction);

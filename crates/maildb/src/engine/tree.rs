@@ -20,6 +20,9 @@ use crate::format::{
 
 /// Deeper than any tree can be: a branch has at least two children, and there are 2^32 pages.
 const LEVELS_MAX: usize = 32;
+/// More leaves than the trees that are read leaf by leaf within one step can have: the catalogue's and the
+/// space trees.
+const LEAVES_MAX: u32 = 1 << 20;
 /// A page is offered for merging when less than this share of it is used.
 const SPARSE_DIVISOR: usize = 4;
 /// Two pages are merged if together they fill at most this many tenths of one.
@@ -39,6 +42,19 @@ pub fn descend(changes: &mut ChangeSet<'_>, root: PageNumber, key: &[u8]) -> Ste
     walk(changes, root, |view| view.child_for(key))
 }
 
+/// The key that every key of the path's leaf is below; none for the last leaf.
+pub fn upper_bound(changes: &mut ChangeSet<'_>, path: &Path) -> Step<Option<Vec<u8>>> {
+    for &(page, slot) in path.branches.iter().rev() {
+        let view = changes.view(page)?;
+        if slot + 1 < view.node_count() {
+            let mut separator = Vec::new();
+            view.key_of(slot, &mut separator);
+            return Ok(Some(separator));
+        }
+    }
+    Ok(None)
+}
+
 /// The leaf with the smallest keys.
 pub fn leftmost_leaf(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<PageNumber> {
     walk(changes, root, |view| (0, view.child(0))).map(|path| path.leaf)
@@ -56,11 +72,15 @@ fn walk(
     choose: impl Fn(&PageView<'_>) -> (usize, PageNumber),
 ) -> Step<Path> {
     let database = changes.database();
+    let object = changes.view(root)?.object_id();
     let mut branches = Vec::with_capacity(4);
     let mut page = root;
     loop {
         let view = changes.view(page)?;
-        if view.flags().contains(PageFlags::LEAF) {
+        if view.object_id() != object {
+            return Err(impossible(database, page, "a page of another tree was reached"));
+        }
+        if view.is_leaf() {
             return Ok(Path { branches, leaf: page });
         }
         if view.node_count() == 0 || branches.len() == LEVELS_MAX {
@@ -70,6 +90,29 @@ fn walk(
         branches.push((page, slot));
         page = child;
     }
+}
+
+/// Follows the leaves of a tree from `first` on: `visit` is given each, and says whether to go on.
+pub fn walk_leaves(
+    changes: &mut ChangeSet<'_>,
+    first: PageNumber,
+    mut visit: impl FnMut(PageNumber, &PageView<'_>) -> Step<bool>,
+) -> Step<()> {
+    let database = changes.database();
+    let mut leaf = Some(first);
+    let mut leaves_left = LEAVES_MAX;
+    while let Some(page) = leaf {
+        leaves_left -= 1;
+        if leaves_left == 0 {
+            return Err(impossible(database, page, "the leaves are linked in a circle"));
+        }
+        let view = changes.view(page)?;
+        if !visit(page, &view)? {
+            return Ok(());
+        }
+        leaf = view.next();
+    }
+    Ok(())
 }
 
 /// The record with that key, if there is one.
@@ -122,7 +165,7 @@ fn raise_root(changes: &mut ChangeSet<'_>, root: PageNumber, child: PageNumber) 
     let object = view.object_id();
     let nodes = collect_nodes(&view, 0, view.node_count());
     changes.format(child, object, flags.without(PageFlags::ROOT));
-    fill(changes, child, &nodes)?;
+    fill(changes, child, &nodes, &[])?;
     changes.remove_nodes(root, 0, nodes.len())?;
     let parent_of_leaf =
         if flags.contains(PageFlags::LEAF) { PageFlags::PARENT_OF_LEAF } else { PageFlags::default() };
@@ -185,8 +228,9 @@ fn split_below(
     let next = view.next();
     let previous = view.previous();
     let count = view.node_count();
-    let is_leaf = flags.contains(PageFlags::LEAF);
-    let mut moved = collect_nodes(&view, at, count);
+    let is_leaf = view.is_leaf();
+    let prefix = view.prefix().to_vec();
+    let moved = collect_nodes(&view, at, count);
     let mut last_kept = None;
     if !is_leaf {
         last_kept = Some(view.node(at - 1).data.to_vec());
@@ -197,7 +241,7 @@ fn split_below(
         changes.set_siblings(next, Some(new_page), after)?;
     }
     changes.format(new_page, object, flags);
-    fill(changes, new_page, &moved)?;
+    fill(changes, new_page, &moved, &prefix)?;
     changes.remove_nodes(page, at, count - at)?;
     if is_leaf {
         changes.set_siblings(new_page, Some(page), next)?;
@@ -208,7 +252,6 @@ fn split_below(
         changes.remove_nodes(page, at - 1, 1)?;
         changes.insert_node(page, at - 1, &[], &child)?.expect("an empty key takes less room");
     }
-    moved.clear();
     changes.replace_data(parent, child_slot, &new_page.0.to_le_bytes())?.expect("the same length fits");
     changes.insert_node(parent, child_slot, separator, &page.0.to_le_bytes())?.expect("room was checked");
     Ok(())
@@ -227,19 +270,38 @@ fn collect_nodes(view: &PageView<'_>, from: usize, to: usize) -> Vec<OwnedNode> 
         .collect()
 }
 
-/// Fills a new page, with the keys' common prefix in tag 0 where that is allowed.
-fn fill(changes: &mut ChangeSet<'_>, page: PageNumber, nodes: &[OwnedNode]) -> Step<()> {
-    if let [(first, _), .., (last, _)] = nodes {
-        let last = if last.is_empty() { &nodes[nodes.len() - 2].0 } else { last };
-        let common = first.iter().zip(last).take_while(|(l, r)| l == r).count();
-        if common > 2 {
-            changes.set_external_header(page, &first[..common])?.expect("an empty page has room");
-        }
+/// Fills a new page with nodes that lay together on a page with `old_prefix`. Of that prefix, the one its
+/// own keys have in common, and none, the page gets the one that saves most; so it never needs more room
+/// than the nodes did before.
+fn fill(changes: &mut ChangeSet<'_>, page: PageNumber, nodes: &[OwnedNode], old_prefix: &[u8]) -> Step<()> {
+    let common = common_prefix(nodes);
+    let prefix = [common, old_prefix, &[]].into_iter().min_by_key(|prefix| bytes_with_prefix(nodes, prefix));
+    let prefix = prefix.expect("three to choose from");
+    if !prefix.is_empty() {
+        changes.set_external_header(page, prefix)?.expect("an empty page has room");
     }
     for (slot, (key, data)) in nodes.iter().enumerate() {
-        changes.insert_node(page, slot, key, data)?.expect("half of a page fits a page");
+        changes.insert_node(page, slot, key, data)?.expect("what fitted with the old prefix fits");
     }
     Ok(())
+}
+
+/// What the first and the last key have in common, the empty key of "everything else" aside.
+fn common_prefix(nodes: &[OwnedNode]) -> &[u8] {
+    let mut keys = nodes.iter().map(|(key, _)| key.as_slice()).filter(|key| !key.is_empty());
+    let (Some(first), Some(last)) = (keys.next(), keys.next_back()) else { return &[] };
+    let common = first.iter().zip(last).take_while(|(left, right)| left == right).count();
+    &first[..common]
+}
+
+/// Bytes of keys on a page with that prefix, the prefix included.
+fn bytes_with_prefix(nodes: &[OwnedNode], prefix: &[u8]) -> usize {
+    let key_bytes = |key: &[u8]| {
+        let shared = key.iter().zip(prefix).take_while(|(left, right)| left == right).count();
+        // A shared prefix costs two bytes to say so, and is used only where it pays.
+        key.len() - shared.saturating_sub(2)
+    };
+    prefix.len() + nodes.iter().map(|(key, _)| key_bytes(key)).sum::<usize>()
 }
 
 /// Whether a page uses so little of itself that merging is worth a look.
@@ -283,17 +345,27 @@ fn merge_children(
     let mut separator = Vec::new();
     parent_view.key_of(left_slot, &mut separator);
 
+    let left_view = changes.view(left)?;
+    if left_view.is_leaf() && left_view.node_count() == 0 {
+        return drop_empty_left(changes, root, (parent, left_slot), left, right).map(|()| true);
+    }
+    let left_free = left_view.free_bytes();
     let right_view = changes.view(right)?;
-    let is_leaf = right_view.flags().contains(PageFlags::LEAF);
+    let is_leaf = right_view.is_leaf();
     let right_next = right_view.next();
+    let capacity = right_view.size().bytes() - right_view.size().header_bytes();
+    let right_used = capacity - right_view.free_bytes();
+    if right_view.node_count() > 0 && (capacity - left_free + right_used) * 10 > capacity * MERGED_FILL_TENTHS
+    {
+        return Ok(false);
+    }
     let right_nodes = collect_nodes(&right_view, 0, right_view.node_count());
     let left_view = changes.view(left)?;
     let left_previous = left_view.previous();
     let left_count = left_view.node_count();
-    let capacity = left_view.size().bytes() - left_view.size().header_bytes();
     let arriving: usize = right_nodes.iter().map(|(key, data)| left_view.bytes_needed(key, data)).sum();
     let used_after = capacity - left_view.free_bytes() + arriving + separator.len();
-    if used_after * 10 > capacity * MERGED_FILL_TENTHS {
+    if !right_nodes.is_empty() && used_after * 10 > capacity * MERGED_FILL_TENTHS {
         return Ok(false);
     }
     if let Some(next) = right_next {
@@ -315,6 +387,25 @@ fn merge_children(
     changes.replace_data(parent, left_slot, &left.0.to_le_bytes())?.expect("the same length fits");
     space::free(changes, root, right)?;
     Ok(true)
+}
+
+/// Takes an empty leaf out from before its right neighbour, which takes over its keys.
+fn drop_empty_left(
+    changes: &mut ChangeSet<'_>,
+    root: PageNumber,
+    (parent, left_slot): (PageNumber, usize),
+    left: PageNumber,
+    right: PageNumber,
+) -> Step<()> {
+    let previous = changes.view(left)?.previous();
+    let next = changes.view(right)?.next();
+    if let Some(previous) = previous {
+        let before = changes.view(previous)?.previous();
+        changes.set_siblings(previous, before, Some(right))?;
+    }
+    changes.set_siblings(right, previous, next)?;
+    changes.remove_nodes(parent, left_slot, 1)?;
+    space::free(changes, root, left)
 }
 
 /// Moves the only child's nodes into the root, if they fit beside its header.
@@ -349,11 +440,10 @@ fn lower_root(changes: &mut ChangeSet<'_>, root: PageNumber, child: PageNumber) 
 /// The data of every record, in key order. For small trees: everything must be in the cache at once.
 pub fn all_data(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<Vec<Vec<u8>>> {
     let mut found = Vec::new();
-    let mut leaf = Some(leftmost_leaf(changes, root)?);
-    while let Some(page) = leaf {
-        let view = changes.view(page)?;
+    let first = leftmost_leaf(changes, root)?;
+    walk_leaves(changes, first, |_, view| {
         found.extend((0..view.node_count()).map(|slot| view.node(slot).data.to_vec()));
-        leaf = view.next();
-    }
+        Ok(true)
+    })?;
     Ok(found)
 }

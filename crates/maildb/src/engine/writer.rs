@@ -9,45 +9,73 @@
 
 use super::{PageId, cache::Victim, core::Shared};
 use crate::{
-    error::{Error, Result},
+    error::Result,
     format::{checksum::seal_page, page_size::PageNumber},
 };
 use std::{rc::Rc, sync::Arc};
 use world::{Buffer, ByteOffset, Stability};
 
 /// Pages about to be written: already sealed, and marked as being written.
-pub struct PreparedWrite {
+struct PreparedWrite {
     ids: Vec<PageId>,
     buffers: Vec<Arc<Buffer>>,
 }
 
 impl Shared {
-    /// Readies the run of pages around `id` for writing, once the log allows it. None if the page needs
-    /// no writing any more.
-    async fn prepare_write(self: &Rc<Self>, id: PageId) -> Result<Option<PreparedWrite>> {
-        loop {
-            let wanted = {
-                let core = self.core.borrow();
-                let Some(dirt) = core.cache.dirt(id).filter(|_| core.cache.can_be_written(id)) else {
-                    return Ok(None);
-                };
-                dirt.last
-            };
-            if wanted <= self.log().stable() {
-                break;
-            }
-            self.log().make_stable(wanted).await?;
+    /// Starts writing the run of pages around `id` without waiting for it, but waits for one of many
+    /// writes to end first. False if there was nothing to write.
+    ///
+    /// The page is taken as it is now, and the write waits for the log up to its last change: a page that
+    /// is changed all the time gets written all the same.
+    pub async fn start_write(self: &Rc<Self>, id: PageId) -> Result<bool> {
+        while self.writes_outstanding.get() >= self.config.writes_outstanding_max {
+            self.any_write_ended().await;
+            self.core.borrow().check_running()?;
         }
+        let (last_change, page) = {
+            let mut core = self.core.borrow_mut();
+            let Some(dirt) = core.cache.dirt(id).filter(|_| core.cache.can_be_written(id)) else {
+                return Ok(false);
+            };
+            let page_size = core.page_size;
+            (dirt.last, core.cache.begin_write(id, |page| seal_page(page, page_size, id.page)))
+        };
+        self.writes_outstanding.set(self.writes_outstanding.get() + 1);
+        let shared = Rc::clone(self);
+        self.world.spawn("page write", async move {
+            let result = match shared.log().make_stable(last_change).await {
+                Ok(()) => shared.write(shared.with_neighbours(id, page)).await,
+                Err(error) => Err(error.into()),
+            };
+            shared.writes_outstanding.set(shared.writes_outstanding.get() - 1);
+            match result {
+                Ok(()) => {
+                    shared.page_freed.notify_waiters();
+                    shared.write_ended.notify_waiters();
+                    shared.cleaner_wanted.notify_one();
+                }
+                // Whoever waits for the page learns of the failure there.
+                Err(error) => shared.fail(&error),
+            }
+        });
+        Ok(true)
+    }
+
+    /// Adds to a page on its way to the device those neighbours that may go along.
+    fn with_neighbours(&self, id: PageId, page: Arc<Buffer>) -> PreparedWrite {
         let mut core = self.core.borrow_mut();
         let page_size = core.page_size;
         let ids = self.run_around(&core.cache, id);
         let buffers = ids
             .iter()
-            .map(|&id| core.cache.begin_write(id, |page| seal_page(page, page_size, id.page)))
+            .map(|&member| match member == id {
+                true => Arc::clone(&page),
+                false => core.cache.begin_write(member, |page| seal_page(page, page_size, member.page)),
+            })
             .collect();
         core.statistics.pages_written += ids.len() as u64;
         core.statistics.page_writes += 1;
-        Ok(Some(PreparedWrite { ids, buffers }))
+        PreparedWrite { ids, buffers }
     }
 
     /// The longest run of pages around `id` that may go in one write, beginning and ending with a dirty one.
@@ -87,51 +115,19 @@ impl Shared {
         (first..=last).map(|page| PageId { page: PageNumber(page), ..id }).collect()
     }
 
-    /// Writes what was prepared. A failure stops the group.
-    async fn write(self: &Rc<Self>, prepared: PreparedWrite) -> Result<()> {
+    async fn write(&self, prepared: PreparedWrite) -> Result<()> {
         let first = prepared.ids[0];
         let (file, page_size) = {
             let core = self.core.borrow();
             (Rc::clone(&core.databases[usize::from(first.database.0)].file), core.page_size)
         };
         let at = ByteOffset(first.page.file_offset(page_size));
-        let result = file.write(at, prepared.buffers, Stability::Volatile).await;
-        self.writes_outstanding.set(self.writes_outstanding.get() - 1);
-        match result {
-            Ok(()) => {
-                let mut core = self.core.borrow_mut();
-                for id in prepared.ids {
-                    core.cache.end_write(id);
-                }
-                drop(core);
-                self.page_freed.notify_waiters();
-                self.write_ended.notify_waiters();
-                self.cleaner_wanted.notify_one();
-                Ok(())
-            }
-            Err(error) => {
-                let error = Error::Storage(error);
-                self.fail(&error);
-                Err(error)
-            }
+        file.write(at, prepared.buffers, Stability::Volatile).await?;
+        let mut core = self.core.borrow_mut();
+        for id in prepared.ids {
+            core.cache.end_write(id);
         }
-    }
-
-    /// Starts writing the run around `id` without waiting for it, but waits for one of many writes to end
-    /// first. False if there was nothing to write.
-    pub async fn start_write(self: &Rc<Self>, id: PageId) -> Result<bool> {
-        while self.writes_outstanding.get() >= self.config.writes_outstanding_max {
-            self.any_write_ended().await;
-            self.core.borrow().check_running()?;
-        }
-        let Some(prepared) = self.prepare_write(id).await? else { return Ok(false) };
-        self.writes_outstanding.set(self.writes_outstanding.get() + 1);
-        let shared = Rc::clone(self);
-        self.world.spawn("page write", async move {
-            // A failure has stopped the group; whoever waits for the page learns it there.
-            drop(shared.write(prepared).await);
-        });
-        Ok(true)
+        Ok(())
     }
 
     /// Waits until one of the page writes under way has ended; returns at once if there is none.

@@ -5,7 +5,7 @@
 //! always whole:
 //!   0 u32 OLD checksum   4 LGPOS full backup, zero   12 LGPOS checkpoint   20 SIGNATURE of the log
 //!  48 parameters, zero  647 u8 version 1   648 LGPOS database consistency   667 u32 file type 4
-//! 4080 u64 number of the write *   4088 u64 stamp *
+//! 4072 u16 databases of the group *   4080 u64 number of the write *   4088 u64 stamp *
 //! ```
 //!
 //! Fields marked * are ours, in bytes the format does not use.
@@ -30,6 +30,8 @@ pub struct Checkpoint {
     pub position: LogPosition,
     /// Every database was consistent up to here when the checkpoint was taken; all zero if not tracked.
     pub consistent: LogPosition,
+    /// How many databases the group had: one of them that is missing later is lost, not new.
+    pub databases: u16,
     /// Birth mark of the log it belongs to.
     pub signature: Signature,
 }
@@ -112,6 +114,7 @@ fn encode(number: u64, checkpoint: &Checkpoint) -> [u8; COPY_BYTES] {
     put(647, &[VERSION]);
     put(648, &checkpoint.consistent.encode());
     put(667, &FILE_TYPE_CHECKPOINT.to_le_bytes());
+    put(4072, &checkpoint.databases.to_le_bytes());
     put(4080, &number.to_le_bytes());
     let own = stamp(number, &[&bytes[8..4088]]);
     bytes[4088..].copy_from_slice(&own.to_le_bytes());
@@ -130,6 +133,7 @@ fn decode(bytes: &[u8]) -> Option<(u64, Checkpoint)> {
         let checkpoint = Checkpoint {
             position: LogPosition::decode(field(bytes, 12)),
             consistent: LogPosition::decode(field(bytes, 648)),
+            databases: u16::from_le_bytes(*field(bytes, 4072)),
             signature: Signature::decode(field(bytes, 20)),
         };
         (number, checkpoint)

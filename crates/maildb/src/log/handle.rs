@@ -178,6 +178,14 @@ impl Log {
         answer.await.unwrap_or(Err(LogError::Closed))
     }
 
+    /// Fails if the log has.
+    pub fn check_running(&self) -> Result<(), LogError> {
+        match &self.shared.state.borrow().failure {
+            None => Ok(()),
+            Some(failure) => Err(failure.clone()),
+        }
+    }
+
     /// Has everything appended so far written soon, without waiting.
     pub fn request_write(&self) {
         let mut state = self.shared.state.borrow_mut();

@@ -13,7 +13,7 @@ use crate::{
     engine::{
         DatabaseIndex, PageId, Pause, Step,
         cache::Cache,
-        changes::ChangeSet,
+        changes::{ChangeSet, impossible},
         pager::check_read_page,
         space::{DATABASE_ROOT, extents, space_of},
         tree,
@@ -87,6 +87,9 @@ struct TreeToWalk {
     object: ObjectId,
 }
 
+/// A page with the bounds its parents' separators set for its keys: from (inclusive), to (exclusive).
+type Bounded = (PageNumber, Vec<u8>, Option<Vec<u8>>);
+
 struct Space {
     owned: Vec<ExtentNode>,
     available: Vec<ExtentNode>,
@@ -114,16 +117,20 @@ struct Walk {
 }
 
 const DATABASE: DatabaseIndex = DatabaseIndex(0);
+/// Deeper and larger than any space tree.
+const SPACE_LEVELS_MAX: u32 = 8;
+const SPACE_PAGES_MAX: usize = 1 << 20;
 
 impl Walk {
     fn find(&mut self, page: PageNumber, problem: impl Into<String>) {
         self.verdict.findings.push(DeepFinding { page, problem: problem.into() });
     }
 
-    fn note_use(&mut self, page: PageNumber, purpose: &'static str) {
-        if let Some(before) = self.uses.insert(page, purpose) {
-            self.find(page, format!("used twice: {before}, and {purpose}"));
-        }
+    /// Notes what a page is used for; false, and a finding, if it is used for something already.
+    fn note_use(&mut self, page: PageNumber, purpose: &'static str) -> bool {
+        let Some(before) = self.uses.insert(page, purpose) else { return true };
+        self.find(page, format!("used twice: {before}, and {purpose}"));
+        false
     }
 
     fn note_space(&mut self, root: PageNumber, space: &Space) {
@@ -218,7 +225,7 @@ impl Walk {
             let space = space_of(pages, root)?;
             let mut own_pages = Vec::new();
             for space_root in [space.owned_root, space.available_root] {
-                collect_pages(pages, space_root, &mut own_pages)?;
+                collect_pages(pages, space_root, &mut own_pages, 0)?;
             }
             Ok(Space {
                 owned: extents(pages, space.owned_root)?,
@@ -229,19 +236,33 @@ impl Walk {
         .await
     }
 
+    /// Whether the first readable page of a level is a leaf.
+    async fn is_leaf_level(&mut self, level: &[Bounded]) -> Result<bool> {
+        for (page, _, _) in level {
+            match self.step(|pages| Ok(pages.view(*page)?.is_leaf())).await {
+                Ok(is_leaf) => return Ok(is_leaf),
+                Err(Error::PageDamaged { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
     /// Walks one tree from its root, level by level.
     async fn walk_tree(&mut self, tree: TreeToWalk) -> Result<()> {
         self.verdict.trees += 1;
-        // Pages of a level with the bounds their parents' separators set: from (inclusive), to (exclusive).
-        let mut level: Vec<(PageNumber, Vec<u8>, Option<Vec<u8>>)> = vec![(tree.root, Vec::new(), None)];
+        let mut level: Vec<Bounded> = vec![(tree.root, Vec::new(), None)];
         let mut depth = 0;
         while !level.is_empty() {
             depth += 1;
             let mut below = Vec::new();
-            let leaves = self.step(|pages| Ok(pages.view(level[0].0)?.is_leaf())).await?;
+            let leaves = self.is_leaf_level(&level).await?;
             let mut previous: Option<PageNumber> = None;
             for (index, (page, from, to)) in level.iter().enumerate() {
-                self.note_use(*page, "page of a tree");
+                if !self.note_use(*page, "page of a tree") {
+                    // Walked already, perhaps in a circle: once is enough to report.
+                    continue;
+                }
                 self.verdict.pages_in_use += 1;
                 let facts = match self.step(|pages| PageFacts::read(pages, *page)).await {
                     Ok(facts) => facts,
@@ -270,8 +291,16 @@ impl Walk {
     }
 }
 
-/// All pages of a tree.
-fn collect_pages(pages: &mut ChangeSet<'_>, page: PageNumber, into: &mut Vec<PageNumber>) -> Step<()> {
+/// All pages of a space tree.
+fn collect_pages(
+    pages: &mut ChangeSet<'_>,
+    page: PageNumber,
+    into: &mut Vec<PageNumber>,
+    depth: u32,
+) -> Step<()> {
+    if depth > SPACE_LEVELS_MAX || into.len() > SPACE_PAGES_MAX {
+        return Err(impossible(DATABASE, page, "a space tree has no end"));
+    }
     into.push(page);
     let view = pages.view(page)?;
     if view.is_leaf() {
@@ -279,7 +308,7 @@ fn collect_pages(pages: &mut ChangeSet<'_>, page: PageNumber, into: &mut Vec<Pag
     }
     let children: Vec<_> = (0..view.node_count()).map(|slot| view.child(slot)).collect();
     for child in children {
-        collect_pages(pages, child, into)?;
+        collect_pages(pages, child, into, depth + 1)?;
     }
     Ok(())
 }
@@ -352,7 +381,7 @@ impl PageFacts {
     }
 
     /// The children with their bounds.
-    fn children(&self, from: &[u8], to: &Option<Vec<u8>>) -> Vec<(PageNumber, Vec<u8>, Option<Vec<u8>>)> {
+    fn children(&self, from: &[u8], to: &Option<Vec<u8>>) -> Vec<Bounded> {
         let last = self.child_pages.len() - 1;
         let mut lower = from.to_vec();
         let mut children = Vec::with_capacity(self.child_pages.len());

@@ -286,7 +286,7 @@ async fn check_round(
         found.len(),
         instance.recovery()
     );
-    if round % 2 == 0 {
+    if round.is_multiple_of(2) {
         instance.close().await.expect("the group closes");
         model::check_whole(path, &model::file_name(0), page_size).await;
     }

@@ -4,10 +4,11 @@ use std::{
     cell::{Cell, RefCell},
     rc::Rc,
     sync::Arc,
+    time::Duration,
 };
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Directory, DirectoryEntry, File, Geometry, IoError,
-    IoErrorKind, IoResult, LocalFuture, Resizable, Stability,
+    IoErrorKind, IoResult, LocalFuture, Resizable, Stability, World,
 };
 
 /// What shall fail from now on.
@@ -17,6 +18,8 @@ pub struct Faults {
     pub writes: RefCell<Option<&'static str>>,
     /// Flushes.
     pub flushes: Cell<bool>,
+    /// Flushes of databases take this long more.
+    pub slow_flushes: RefCell<Option<(World, Duration)>>,
     /// Growth of files: no space.
     pub growth: Cell<bool>,
 }
@@ -109,7 +112,14 @@ impl BlockDevice for HostileFile {
             let error = Faults::medium(&format!("flushing {}", self.name));
             return Box::pin(async { Err(error) });
         }
-        self.inner.flush()
+        let flush = self.inner.flush();
+        match self.faults.slow_flushes.borrow().clone().filter(|_| self.name.ends_with(".edb")) {
+            None => flush,
+            Some((world, span)) => Box::pin(async move {
+                world.sleep(span).await;
+                flush.await
+            }),
+        }
     }
 
     fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
