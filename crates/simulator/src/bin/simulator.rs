@@ -46,7 +46,7 @@ fn run_maildb(arguments: &Maildb) -> ExitCode {
     let options = RunOptions {
         torn_page_writes: arguments.torn_page_writes,
         grade: if arguments.beyond { Grade::Beyond } else { Grade::Within },
-        trace_contents: false,
+        ..RunOptions::default()
     };
     let (mut crashes, mut begun) = (0, 0);
     let step = (arguments.seeds / 20).clamp(1, 500);

@@ -7,6 +7,7 @@
 //! 5. Perhaps close and judge again; otherwise just go, as a crash would have it.
 
 use super::{
+    canary::SpoiltDirectory,
     history::History,
     mail::{self, Rows},
     plan::RunPlan,
@@ -93,7 +94,7 @@ impl Ground {
         let mut open = self.open(&world).await?;
         self.check(&open).await?;
         if course.judge_first {
-            self.close_and_judge(open).await?;
+            self.close_and_judge(&world, open).await?;
             open = self.open(&world).await?;
             let recovery = open.instance.recovery();
             if !recovery.clean {
@@ -112,23 +113,30 @@ impl Ground {
             tally.log_generations += statistics.log_generations;
         }
         if course.judge_last {
-            self.close_and_judge(open).await?;
+            self.close_and_judge(&world, open).await?;
         }
         Ok(())
     }
 
-    async fn directories(&self) -> Result<(Rc<dyn Directory>, Rc<dyn Directory>), Trouble> {
-        let databases: Rc<dyn Directory> =
-            Rc::new(ExtentDirectory::open(Rc::clone(&self.database_drive) as Rc<dyn BlockDevice>).await?);
+    /// The directories of databases and log, spoilt if a bug is planted.
+    async fn directories(&self, world: &World) -> Result<(Rc<dyn Directory>, Rc<dyn Directory>), Trouble> {
+        let databases = self.directory(world, &self.database_drive).await?;
         if Rc::ptr_eq(&self.database_drive, &self.log_drive) {
             return Ok((Rc::clone(&databases), databases));
         }
-        let log = ExtentDirectory::open(Rc::clone(&self.log_drive) as Rc<dyn BlockDevice>).await?;
-        Ok((databases, Rc::new(log)))
+        Ok((databases, self.directory(world, &self.log_drive).await?))
+    }
+
+    async fn directory(&self, world: &World, drive: &Rc<SimDrive>) -> Result<Rc<dyn Directory>, Trouble> {
+        let carved = ExtentDirectory::open(Rc::clone(drive) as Rc<dyn BlockDevice>).await?;
+        Ok(match self.plan.canary {
+            Some(canary) => Rc::new(SpoiltDirectory::new(Rc::new(carved), canary, world.clone())),
+            None => Rc::new(carved),
+        })
     }
 
     async fn open(&self, world: &World) -> Result<Open, Trouble> {
-        let (database_directory, log_directory) = self.directories().await?;
+        let (database_directory, log_directory) = self.directories(world).await?;
         let locations = (0..self.plan.databases)
             .map(|index| DatabaseLocation {
                 directory: Rc::clone(&database_directory),
@@ -219,10 +227,10 @@ impl Ground {
     }
 
     /// Shuts down cleanly, then reads the files as a stranger would.
-    async fn close_and_judge(&self, open: Open) -> Result<(), Trouble> {
+    async fn close_and_judge(&self, world: &World, open: Open) -> Result<(), Trouble> {
         drop(open.databases);
         open.instance.close().await?;
-        let (databases, log) = self.directories().await?;
+        let (databases, log) = self.directories(world).await?;
         let damaged = |file: &str, count: usize, finding: String| {
             let finding = format!("{count} findings, the first: {finding}");
             Trouble::Violation(Violation::Damaged { file: file.to_owned(), finding })

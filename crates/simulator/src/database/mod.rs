@@ -1,5 +1,6 @@
 //! The mailbox database under power cuts, kills and faulty drives.
 
+pub mod canary;
 pub mod history;
 pub mod incarnation;
 pub mod mail;
@@ -8,6 +9,7 @@ pub mod run;
 pub mod session;
 pub mod trouble;
 
+pub use canary::Canary;
 pub use plan::{Grade, RunOptions, RunPlan};
 pub use run::{Failure, RunReport, replay_command, run};
 pub use trouble::{Trouble, Violation};

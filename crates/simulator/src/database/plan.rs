@@ -3,6 +3,7 @@
 //! Settings are drawn wide (the smallest cache, the shortest log, a checkpoint that never rests), because
 //! mistakes live where settings meet that nobody would combine.
 
+use super::canary::Canary;
 use maildb::{InstanceConfig, PageSize};
 use std::time::Duration;
 use world::{
@@ -30,6 +31,8 @@ pub struct RunOptions {
     pub grade: Grade,
     /// Whether the trace holds contents, not only places.
     pub trace_contents: bool,
+    /// A bug to plant.
+    pub canary: Option<Canary>,
 }
 
 /// Everything a seed decides beforehand.
@@ -59,6 +62,8 @@ pub struct RunPlan {
     pub faults: FaultPlan,
     /// Space the database drive has beyond what it needs to begin with; none: plenty.
     pub space: Option<ByteCount>,
+    /// The bug planted.
+    pub canary: Option<Canary>,
 }
 
 impl RunPlan {
@@ -104,6 +109,7 @@ impl RunPlan {
             },
             space: (options.grade == Grade::Within && random.percent(10.0))
                 .then(|| ByteCount::kib(16 + random.below(2000))),
+            canary: options.canary,
             config,
         }
     }

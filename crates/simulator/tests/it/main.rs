@@ -8,6 +8,9 @@ mod within;
 /// Beyond it, an error and never wrong data.
 mod beyond;
 
+/// Planted bugs are caught.
+mod canaries;
+
 /// One seed is one run.
 mod same_again;
 

@@ -1,0 +1,246 @@
+//! Planted bugs: is the simulator able to catch what it is there for?
+//!
+//! A canary stands between the engine and its files and spoils what the engine does there, with the effect that
+//! a mistake at a known durability point would have. The engine itself stays as it is. Each must be caught
+//! within a few seeds; one that is not means that a checker sleeps.
+
+use maildb::log::{
+    file_header::LogFileHeader,
+    segment::{SEGMENT_BYTES, SegmentState, inspect_segment},
+};
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, Directory, DirectoryEntry, File, Geometry, IoResult,
+    JoinHandle, LocalFuture, Resizable, Stability, World,
+};
+
+/// A bug to plant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Canary {
+    /// Log writes return when the drive has them in its cache: commits are acknowledged before they are stable.
+    AcknowledgeBeforeStable,
+    /// Log writes return at once and are done later: pages reach their file before their log.
+    PageBeforeItsLog,
+    /// No partial segment of the log has a shadow.
+    SkipTheShadow,
+    /// Database files are never flushed: the checkpoint passes changes that are not stable.
+    CheckpointTooFar,
+    /// Of neighbouring pages written at once the second is forgotten.
+    ForgetAPage,
+    /// Recovery does not see the last segment of the log.
+    ReplayTooLittle,
+}
+
+impl Canary {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::AcknowledgeBeforeStable,
+        Self::PageBeforeItsLog,
+        Self::SkipTheShadow,
+        Self::CheckpointTooFar,
+        Self::ForgetAPage,
+        Self::ReplayTooLittle,
+    ];
+}
+
+/// A directory whose files are spoilt.
+pub struct SpoiltDirectory {
+    inner: Rc<dyn Directory>,
+    canary: Canary,
+    world: World,
+}
+
+impl SpoiltDirectory {
+    /// `inner`, spoilt.
+    pub fn new(inner: Rc<dyn Directory>, canary: Canary, world: World) -> Self {
+        Self { inner, canary, world }
+    }
+
+    fn spoil(
+        &self,
+        name: &str,
+        opening: LocalFuture<IoResult<Rc<dyn File>>>,
+    ) -> LocalFuture<IoResult<Rc<dyn File>>> {
+        let kind = match name.rsplit('.').next() {
+            Some("log") if name.len() == "E00.log".len() => Kind::CurrentLog,
+            Some("log") => Kind::OtherLog,
+            Some("edb") => Kind::Database,
+            _ => return opening,
+        };
+        let (canary, world) = (self.canary, self.world.clone());
+        Box::pin(async move {
+            let inner = opening.await?;
+            let late = Rc::new(RefCell::new(None));
+            Ok(Rc::new(SpoiltFile { inner, kind, canary, world, late, last: RefCell::new(None) })
+                as Rc<dyn File>)
+        })
+    }
+}
+
+impl Directory for SpoiltDirectory {
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    fn list(&self) -> LocalFuture<IoResult<Vec<DirectoryEntry>>> {
+        self.inner.list()
+    }
+
+    fn open(&self, name: &str) -> LocalFuture<IoResult<Rc<dyn File>>> {
+        self.spoil(name, self.inner.open(name))
+    }
+
+    fn create(&self, name: &str, size: ByteCount) -> LocalFuture<IoResult<Rc<dyn File>>> {
+        self.spoil(name, self.inner.create(name, size))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> LocalFuture<IoResult<()>> {
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> LocalFuture<IoResult<()>> {
+        self.inner.remove(name)
+    }
+
+    fn sync(&self) -> LocalFuture<IoResult<()>> {
+        self.inner.sync()
+    }
+
+    fn free(&self) -> LocalFuture<IoResult<ByteCount>> {
+        self.inner.free()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    CurrentLog,
+    OtherLog,
+    Database,
+}
+
+impl Kind {
+    fn is_log(self) -> bool {
+        self != Self::Database
+    }
+}
+
+struct SpoiltFile {
+    inner: Rc<dyn File>,
+    kind: Kind,
+    canary: Canary,
+    world: World,
+    /// The last of the writes that are done later.
+    late: Rc<RefCell<Option<JoinHandle<()>>>>,
+    /// What was written last.
+    last: RefCell<Option<Arc<Buffer>>>,
+}
+
+impl SpoiltFile {
+    /// Whether this write is the shadow of what was just written.
+    fn is_shadow(&self, from: &[Arc<Buffer>]) -> bool {
+        let last = self.last.borrow();
+        matches!((from, &*last), ([only], Some(last)) if Arc::ptr_eq(only, last))
+    }
+
+    fn write_later(&self, at: ByteOffset, from: Vec<Arc<Buffer>>, stability: Stability) {
+        let (inner, world) = (Rc::clone(&self.inner), self.world.clone());
+        let before = self.late.borrow_mut().take();
+        let task = self.world.spawn("late log write", async move {
+            if let Some(before) = before {
+                before.await;
+            }
+            world.sleep(Duration::from_millis(30)).await;
+            // Nobody waits for the answer: that is the bug.
+            drop(inner.write(at, from, stability).await);
+        });
+        *self.late.borrow_mut() = Some(task);
+    }
+}
+
+impl BlockDevice for SpoiltFile {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
+        let read = self.inner.read(at, into);
+        if self.canary != Canary::ReplayTooLittle || self.kind != Kind::CurrentLog || at.0 > 0 {
+            return read;
+        }
+        Box::pin(async move {
+            let mut buffers = read.await?;
+            forget_last_segment(&mut buffers[0]);
+            Ok(buffers)
+        })
+    }
+
+    fn write(
+        &self,
+        at: ByteOffset,
+        mut from: Vec<Arc<Buffer>>,
+        stability: Stability,
+    ) -> LocalFuture<IoResult<()>> {
+        match self.canary {
+            Canary::AcknowledgeBeforeStable if self.kind.is_log() && at.0 > 0 => {
+                return self.inner.write(at, from, Stability::Volatile);
+            }
+            Canary::PageBeforeItsLog if self.kind.is_log() && stability == Stability::Stable && at.0 > 0 => {
+                self.write_later(at, from, stability);
+                return Box::pin(async { Ok(()) });
+            }
+            Canary::SkipTheShadow if self.kind.is_log() => {
+                if self.is_shadow(&from) {
+                    return Box::pin(async { Ok(()) });
+                }
+                if let [.., partial, shadow] = &from[..]
+                    && Arc::ptr_eq(partial, shadow)
+                {
+                    from.pop();
+                }
+                *self.last.borrow_mut() = from.last().cloned();
+            }
+            Canary::ForgetAPage if self.kind == Kind::Database && from.len() > 1 => {
+                let behind = at + ByteCount((from[0].len() + from[1].len()) as u64);
+                let rest = from.split_off(2);
+                let first = self.inner.write(at, vec![from.swap_remove(0)], stability);
+                let rest = self.inner.write(behind, rest, stability);
+                return Box::pin(async move {
+                    first.await?;
+                    rest.await
+                });
+            }
+            _ => {}
+        }
+        self.inner.write(at, from, stability)
+    }
+
+    fn flush(&self) -> LocalFuture<IoResult<()>> {
+        match (self.canary, self.kind) {
+            (Canary::CheckpointTooFar, Kind::Database) => Box::pin(async { Ok(()) }),
+            _ => self.inner.flush(),
+        }
+    }
+
+    fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
+        self.inner.discard(at, length)
+    }
+}
+
+impl Resizable for SpoiltFile {
+    fn resize(&self, size: ByteCount) -> LocalFuture<IoResult<()>> {
+        self.inner.resize(size)
+    }
+}
+
+/// Blanks the last segment that counts, and its shadow, in what was read from the start of a log file.
+fn forget_last_segment(bytes: &mut [u8]) {
+    let Some(header) = LogFileHeader::decode(&bytes[..SEGMENT_BYTES.min(bytes.len())]) else { return };
+    let is_good = |index: u16, bytes: &[u8]| {
+        matches!(inspect_segment(bytes, header.generation, index), SegmentState::Good { .. })
+    };
+    let segments = bytes.chunks_exact(SEGMENT_BYTES).enumerate().skip(1);
+    let good = segments.take_while(|(index, segment)| is_good(*index as u16, segment));
+    if let Some((last, _)) = good.last() {
+        bytes[last * SEGMENT_BYTES..].fill(0);
+    }
+}

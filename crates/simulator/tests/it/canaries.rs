@@ -1,0 +1,18 @@
+use simulator::database::{Canary, RunOptions, run};
+
+/// A bug must show within this many seeds.
+const SEEDS_MAX: u64 = 200;
+
+#[test]
+fn every_planted_bug_is_caught_within_200_seeds() {
+    let mut escaped = Vec::new();
+    for canary in Canary::ALL {
+        let options = RunOptions { canary: Some(canary), ..RunOptions::default() };
+        let caught = (0..SEEDS_MAX).find_map(|seed| run(seed, options).err());
+        match caught {
+            Some(failure) => println!("note: {canary:?} caught by seed {}: {}", failure.seed, failure.what),
+            None => escaped.push(canary),
+        }
+    }
+    assert!(escaped.is_empty(), "these bugs went unnoticed for {SEEDS_MAX} seeds: {escaped:?}");
+}
