@@ -223,16 +223,14 @@ impl Cache {
         true
     }
 
-    /// What replacement wants next: a clean page was evicted, or this dirty one must be written first.
-    pub fn evict_or_write(&mut self) -> Victim {
-        match (self.evictable.first().copied(), self.dirty_by_use.first().copied()) {
-            (Some(clean), dirty) if dirty.is_none_or(|dirty| clean < dirty) => {
-                self.evict_frame(clean.2);
-                Victim::Evicted
-            }
-            (_, Some(dirty)) => Victim::WriteFirst(self.frame(dirty.2).id),
-            (_, None) => Victim::None,
-        }
+    /// Pages free or ready to be evicted at once.
+    pub fn available(&self) -> usize {
+        self.free() + self.evictable.len()
+    }
+
+    /// The dirty page next in the order of replacement.
+    pub fn next_to_write(&self) -> Option<PageId> {
+        self.dirty_by_use.first().map(|order| self.frame(order.2).id)
     }
 
     /// The dirty page whose first change is oldest, with the start of that change's record.
@@ -443,17 +441,6 @@ impl Cache {
             );
         }
     }
-}
-
-/// What [`Cache::evict_or_write`] did or wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Victim {
-    /// A clean page has gone.
-    Evicted,
-    /// This page is next and must be written first.
-    WriteFirst(PageId),
-    /// Everything is pinned or being written.
-    None,
 }
 
 #[cfg(test)]

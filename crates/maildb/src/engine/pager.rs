@@ -245,15 +245,6 @@ impl Shared {
             freed.await;
         }
     }
-
-    /// Tells the cleaner if the cache runs short of free pages.
-    pub fn wake_cleaner(&self) {
-        let core = self.core.borrow();
-        let start = core.cache.pages_max() as f64 * self.config.start_flush_percent / 100.0;
-        if (core.cache.free() as f64) < start.max(1.0) {
-            self.cleaner_wanted.notify_one();
-        }
-    }
 }
 
 fn too_large(pages: u32) -> Error {

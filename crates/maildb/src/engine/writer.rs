@@ -5,15 +5,22 @@
 //! opportune write, up to 512 KiB).
 //!
 //! The *cleaner* keeps some cache pages free for reads: when fewer than the start threshold are, it
-//! evicts in order of replacement, writing the dirty ones, until the stop threshold is reached.
+//! evicts clean ones in order of replacement until the stop threshold is reached. So that there always
+//! are clean ones to evict, however fast the storage reads, it writes dirty pages in the same order
+//! while fewer than a tenth of the cache is free or clean: a read that finds no page to take stalls.
 
-use super::{PageId, cache::Victim, core::Shared};
+use super::{PageId, cache::Cache, core::Shared};
 use crate::{
     error::Result,
     format::{checksum::seal_page, page_size::PageNumber},
 };
 use std::{rc::Rc, sync::Arc};
 use world::{Buffer, ByteOffset, Stability};
+
+/// Dirty pages are written when less than this share of the cache is free or clean, ...
+const RESERVE_START_PERCENT: usize = 10;
+/// ... until this share is, or is on its way.
+const RESERVE_STOP_PERCENT: usize = 13;
 
 /// Pages about to be written: already sealed, and marked as being written.
 struct PreparedWrite {
@@ -79,7 +86,7 @@ impl Shared {
     }
 
     /// The longest run of pages around `id` that may go in one write, beginning and ending with a dirty one.
-    fn run_around(&self, cache: &super::cache::Cache, id: PageId) -> Vec<PageId> {
+    fn run_around(&self, cache: &Cache, id: PageId) -> Vec<PageId> {
         let stable = self.log().stable();
         let pages_max = (self.config.coalesce.0 / self.config.page_size.bytes() as u64).max(1) as u32;
         let neighbour = |page: u32| {
@@ -148,30 +155,56 @@ impl Shared {
     }
 
     async fn clean(self: &Rc<Self>) -> Result<()> {
-        let stop = {
+        self.write_ahead_of_need().await?;
+        let mut core = self.core.borrow_mut();
+        if core.cache.free() >= self.free_wanted(&core.cache, self.config.start_flush_percent) {
+            return Ok(());
+        }
+        let wanted = self.free_wanted(&core.cache, self.config.stop_flush_percent);
+        while core.cache.free() < wanted && core.cache.evict() {}
+        drop(core);
+        self.page_freed.notify_waiters();
+        Ok(())
+    }
+
+    /// Starts writing the dirty pages next in the order of replacement, so that the reserve of pages that
+    /// can go at once is kept.
+    async fn write_ahead_of_need(self: &Rc<Self>) -> Result<()> {
+        let reserve = {
             let core = self.core.borrow();
-            let percent = |percent: f64| ((core.cache.pages_max() as f64 * percent / 100.0) as usize).max(1);
-            if core.cache.free() > percent(self.config.start_flush_percent) {
+            if !self.reserve_is_short(&core.cache) {
                 return Ok(());
             }
-            percent(self.config.stop_flush_percent) + 1
+            core.cache.pages_max() * RESERVE_STOP_PERCENT / 100
         };
         loop {
-            let victim = {
-                let mut core = self.core.borrow_mut();
-                if core.cache.free() + core.cache.being_written() >= stop {
-                    // Pages being written become free when the next round evicts them.
-                    return Ok(());
+            let next = {
+                let core = self.core.borrow();
+                match core.cache.available() + core.cache.being_written() < reserve {
+                    true => core.cache.next_to_write(),
+                    false => None,
                 }
-                core.cache.evict_or_write()
             };
-            match victim {
-                Victim::Evicted => self.page_freed.notify_waiters(),
-                Victim::WriteFirst(id) => {
-                    self.start_write(id).await?;
-                }
-                Victim::None => return Ok(()),
-            }
+            let Some(id) = next else { return Ok(()) };
+            self.start_write(id).await?;
+        }
+    }
+
+    fn free_wanted(&self, cache: &Cache, percent: f64) -> usize {
+        ((cache.pages_max() as f64 * percent / 100.0) as usize).max(1)
+    }
+
+    fn reserve_is_short(&self, cache: &Cache) -> bool {
+        cache.available() < cache.pages_max() * RESERVE_START_PERCENT / 100
+    }
+
+    /// Tells the cleaner if the cache runs short of free pages, or of pages that can go at once.
+    pub fn wake_cleaner(&self) {
+        let core = self.core.borrow();
+        let free_is_short =
+            core.cache.free() < self.free_wanted(&core.cache, self.config.start_flush_percent);
+        if free_is_short || self.reserve_is_short(&core.cache) {
+            self.cleaner_wanted.notify_one();
         }
     }
 }

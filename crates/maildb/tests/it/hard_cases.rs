@@ -371,7 +371,7 @@ fn records_of_the_largest_size_fit_and_larger_ones_are_refused() {
         for number in 0..2000 {
             let body_bytes = 1 + random.below(2200) as usize;
             let values = [
-                (MAILBOX, Value::I32((number % 7) as i32)),
+                (MAILBOX, Value::I32(number % 7)),
                 (MESSAGE, Value::I64(random.below(1 << 40) as i64)),
                 (SUBJECT, Value::Text("s".to_owned())),
                 (BODY, Value::LongBinary(vec![1; body_bytes])),
