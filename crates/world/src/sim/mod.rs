@@ -24,6 +24,8 @@ mod drive_options;
 #[cfg(test)]
 mod drive_tests;
 mod executor;
+#[cfg(test)]
+mod extent_directory_tests;
 mod faults;
 mod image;
 mod medium;
