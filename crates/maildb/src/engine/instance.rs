@@ -280,6 +280,10 @@ async fn open_file(location: &DatabaseLocation, page_size: PageSize) -> Result<O
         Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(nothing),
         Err(error) => return Err(error.into()),
     };
+    // What a process that died had written may still be in the drive's cache. From here on it counts as
+    // stable: redo takes a page it finds new enough for written, and the checkpoint passes it.
+    file.flush().await?;
+    location.directory.sync().await?;
     let file_only = Opened { file: Some(Rc::clone(&file)), ..nothing };
     if never_finished(&file, page_size).await? {
         return Ok(file_only);
