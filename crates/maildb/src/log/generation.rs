@@ -50,6 +50,10 @@ impl Generation {
             repaired: false,
             recorded_end: None,
         };
+        // Read again with the segments: a read that went elsewhere must not pass for a log that ends.
+        if LogFileHeader::decode(loaded.bytes.get(0)) != Some(loaded.header) {
+            return Err(loaded.damaged(0, Damage::FileHeader));
+        }
         loaded.find_last(first_needed);
         if files.newest().is_some_and(|newest| newest > generation) {
             loaded.check_successor(&files.get(generation + 1)?.header, first_needed)?;
