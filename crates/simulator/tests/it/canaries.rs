@@ -10,7 +10,11 @@ fn every_planted_bug_is_caught_within_200_seeds() {
         let options = RunOptions { canary: Some(canary), ..RunOptions::default() };
         let caught = (0..SEEDS_MAX).find_map(|seed| run(seed, options).err());
         match caught {
-            Some(failure) => println!("note: {canary:?} caught by seed {}: {}", failure.seed, failure.what),
+            Some(failure) => {
+                let without = run(failure.seed, RunOptions::default());
+                assert!(without.is_ok(), "seed {} fails without a planted bug too", failure.seed);
+                println!("note: {canary:?} caught by seed {}: {}", failure.seed, failure.what);
+            }
             None => escaped.push(canary),
         }
     }
