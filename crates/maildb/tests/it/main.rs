@@ -11,6 +11,9 @@ mod crash;
 /// Storage that fails, fills up, forgets or lies.
 mod faults;
 
+/// Several databases in one storage group.
+mod groups;
+
 /// Cases that once went wrong, or that a careful reader thought would.
 mod hard_cases;
 
