@@ -4,6 +4,7 @@
 
 mod device;
 mod directory;
+mod fio;
 mod host;
 mod threads_and_time;
 
