@@ -5,8 +5,8 @@ use crate::{
     model::{self, BODY, MAILBOX, MESSAGE, SUBJECT},
 };
 use maildb::{
-    ColumnId, ColumnType, DatabaseLocation, Durability, Error, Instance, InstanceConfig, PageSize, Table,
-    TableDefinition, Value,
+    ColumnId, ColumnType, DatabaseLocation, Durability, Error, Instance, InstanceConfig, PageSize, Session,
+    Table, TableDefinition, Value,
     format::record::{CodePage, TableSchema},
 };
 use std::{cell::Cell, path::Path, rc::Rc, time::Duration};
@@ -28,6 +28,24 @@ fn row(key: (i32, i64), body_bytes: usize) -> Vec<(ColumnId, Value)> {
     model::row_values(key, &("s".to_owned(), vec![7; body_bytes]))
 }
 
+/// Inserts rows of one mailbox, each in a transaction of its own if `lazily`, else all in one durable one.
+async fn insert_rows(
+    session: &mut Session,
+    table: &Table,
+    mailbox: i32,
+    numbers: impl Iterator<Item = i64>,
+    body_bytes: usize,
+    lazily: bool,
+) {
+    for number in numbers {
+        session.insert(table, &row((mailbox, number), body_bytes)).await.expect("inserted");
+        if lazily {
+            session.commit(Durability::Lazy).await.expect("committed");
+        }
+    }
+    session.commit(Durability::Stable).await.expect("committed");
+}
+
 /// As a crash would: nothing is closed, rolled back or waited for.
 fn abandon<T>(what: T) {
     std::mem::forget(what);
@@ -46,19 +64,13 @@ fn undoing_a_loser_may_take_space_and_never_cuts_the_file() {
         let instance = model::open(&world, path, 1, config(8192)).await;
         let table = table_of(&instance).await;
         let mut session = instance.session();
-        for number in 0..3000 {
-            session.insert(&table, &row((1, number * 2), 900)).await.expect("inserted");
-        }
-        session.commit(Durability::Stable).await.expect("committed");
+        insert_rows(&mut session, &table, 1, (0..3000).map(|number| number * 2), 900, false).await;
         let mut loser = instance.session();
         for number in 0..3000 {
             let key = (1, number * 2);
             loser.replace(&table, &model::key_values(key), &row(key, 1)).await.expect("replaced");
         }
-        for number in 0..3000 {
-            session.insert(&table, &row((1, number * 2 + 1), 900)).await.expect("inserted");
-        }
-        session.commit(Durability::Stable).await.expect("committed");
+        insert_rows(&mut session, &table, 1, (0..3000).map(|number| number * 2 + 1), 900, false).await;
         abandon((loser, session, instance));
     });
     run(async |world| {
@@ -83,10 +95,7 @@ fn time_never_goes_back_across_a_crash() {
         let instance = model::open(&world, path, 1, config()).await;
         let table = table_of(&instance).await;
         let mut session = instance.session();
-        for number in 0..300 {
-            session.insert(&table, &row((1, number), 100)).await.expect("inserted");
-        }
-        session.commit(Durability::Stable).await.expect("committed");
+        insert_rows(&mut session, &table, 1, 0..300, 100, false).await;
         while instance.statistics().dirty_pages > 0 {
             world.sleep(Duration::from_millis(100)).await;
         }
@@ -116,10 +125,7 @@ fn a_page_changed_all_the_time_is_written_and_the_checkpoint_moves() {
         let instance = model::open(&world, path, 1, config).await;
         let table = table_of(&instance).await;
         let mut session = instance.session();
-        for number in 0..16 {
-            session.insert(&table, &row((1, number), 50)).await.expect("inserted");
-        }
-        session.commit(Durability::Stable).await.expect("committed");
+        insert_rows(&mut session, &table, 1, 0..16, 50, false).await;
         let stop = Rc::new(Cell::new(false));
         let mut writers = Vec::new();
         for number in 0..16 {
@@ -244,10 +250,7 @@ fn more_readers_than_cache_pages_all_come_back() {
         let instance = model::open(&world, path, 1, config(16384)).await;
         let table = table_of(&instance).await;
         let mut session = instance.session();
-        for number in 0..20_000 {
-            session.insert(&table, &row((1, number), 1800)).await.expect("inserted");
-            session.commit(Durability::Lazy).await.expect("committed");
-        }
+        insert_rows(&mut session, &table, 1, 0..20_000, 1800, true).await;
         drop(session);
         instance.close().await.expect("closed");
 
@@ -282,10 +285,7 @@ fn a_rollback_of_many_inserts_leaves_no_empty_leaves() {
         let database = &instance.databases()[0];
         let table = table_of(&instance).await;
         let mut session = instance.session();
-        for number in 0..20 {
-            session.insert(&table, &row((1, number), 900)).await.expect("inserted");
-        }
-        session.commit(Durability::Stable).await.expect("committed");
+        insert_rows(&mut session, &table, 1, 0..20, 900, false).await;
         for number in 0..3000 {
             session.insert(&table, &row((2, number), 900)).await.expect("inserted");
         }
@@ -310,10 +310,7 @@ fn a_scan_shows_what_is_committed() {
         let database = &instance.databases()[0];
         let table = table_of(&instance).await;
         let mut session = instance.session();
-        for number in 0..10 {
-            session.insert(&table, &row((1, number), 100)).await.expect("inserted");
-        }
-        session.commit(Durability::Stable).await.expect("committed");
+        insert_rows(&mut session, &table, 1, 0..10, 100, false).await;
         session.delete(&table, &model::key_values((1, 3))).await.expect("deleted");
         session.insert(&table, &row((1, 50), 100)).await.expect("inserted");
         session.replace(&table, &model::key_values((1, 4)), &row((1, 4), 200)).await.expect("replaced");

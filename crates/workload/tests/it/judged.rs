@@ -587,6 +587,19 @@ fn the_document_of_a_passed_run() {
         2008-09-24 10:48:51  spindle 0.1.0: testing begins
         2008-09-24 13:06:51  testing ends
 
+        Sources
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        White papers that limits and profiles are taken from; other sources are named where they are
+        used.
+
+        seed 000  HP: Replicating Microsoft Exchange 2003 using StorageWorks Continuous Access and the Enterprise
+                  Virtual Array
+        seed 001  HP: best practices for Exchange Server 2003 on the StorageWorks 8000 Enterprise Virtual Array
+        seed 002  AMI: StorTrends IP-SAN 3200i storage solution for Microsoft Exchange Server (ESRP), 2008
+        seed 003  IBM: Exchange Server 2007 with System Storage N series and SnapManager for Exchange, 2008
+        seed 004  Dell: Sizing and Best Practices for Deploying Microsoft Exchange Server 2010 on VMware vSphere and
+                  Dell EqualLogic Storage, 2010
+
         spindle 0.1.0 · seed 1
     "#]].assert_eq(&text::render(&document, TextOptions { width: 110, colour: false }));
 }

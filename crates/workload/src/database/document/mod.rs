@@ -6,6 +6,7 @@
 
 mod charts;
 mod sections;
+mod sources;
 
 use super::{
     limits::Measure,
@@ -46,6 +47,7 @@ pub fn document(results: &RunResults, verdict: &Verdict) -> Document {
     add_findings(&mut document, results, verdict);
     document.section(summary(results, verdict));
     sections::add_sections(&mut document, results);
+    document.section(sources::sources());
     document
 }
 
@@ -69,6 +71,9 @@ fn subtitle(results: &RunResults) -> String {
 fn headline(results: &RunResults, verdict: &Verdict) -> String {
     let rate = format!("{:.0} database I/O a second", results.achieved_iops());
     match verdict.answer {
+        Answer::Pass if results.transactions.records_checked == 0 => {
+            format!("{rate} within every limit, and every page intact.")
+        }
         Answer::Pass => format!("{rate} within every limit, and every page and record intact."),
         Answer::Incomplete if results.measured_s <= 0.0 => {
             "The run ended before anything was measured.".to_owned()

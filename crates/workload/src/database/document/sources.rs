@@ -1,0 +1,30 @@
+//! What the names of sources in a report stand for.
+
+use report::{KeyValues, Section};
+
+/// The papers, by the short names that limits and profiles cite them with.
+const PAPERS: [(&str, &str); 5] = [
+    (
+        "seed 000",
+        "HP: Replicating Microsoft Exchange 2003 using StorageWorks Continuous Access and the Enterprise Virtual Array",
+    ),
+    (
+        "seed 001",
+        "HP: best practices for Exchange Server 2003 on the StorageWorks 8000 Enterprise Virtual Array",
+    ),
+    ("seed 002", "AMI: StorTrends IP-SAN 3200i storage solution for Microsoft Exchange Server (ESRP), 2008"),
+    ("seed 003", "IBM: Exchange Server 2007 with System Storage N series and SnapManager for Exchange, 2008"),
+    (
+        "seed 004",
+        "Dell: Sizing and Best Practices for Deploying Microsoft Exchange Server 2010 on VMware vSphere and \
+         Dell EqualLogic Storage, 2010",
+    ),
+];
+
+/// The section that says which paper is meant by which name.
+pub fn sources() -> Section {
+    let intro =
+        "White papers that limits and profiles are taken from; other sources are named where they are used.";
+    let papers = PAPERS.iter().fold(KeyValues::default(), |rows, (name, title)| rows.row(*name, *title));
+    Section::new("Sources", intro).block(papers)
+}
