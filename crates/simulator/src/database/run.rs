@@ -18,7 +18,7 @@ use world::{
 };
 
 /// Most polls before a crash. Recovery takes some hundred, all the work of an incarnation some thousand.
-const POLLS_MAX_LOG2: f64 = 14.0;
+const POLLS_MAX_LOG2: f64 = 12.0;
 
 /// What a run that broke no promise did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,8 +163,9 @@ impl Run {
             works: true,
         };
         let crashes = self.random.percent(85.0);
-        let polls = 2_f64.powf(2.0 + self.random.unit() * (POLLS_MAX_LOG2 - 2.0)) as u64;
-        let limits = Limits { polls: crashes.then_some(polls), ..Limits::generous() };
+        let polls = 2_f64.powf(4.0 + self.random.unit() * (POLLS_MAX_LOG2 - 4.0)) as u64;
+        let in_a_stable_write = self.random.percent(50.0);
+        let limits = Limits { polls: crashes.then_some(polls), in_a_stable_write, ..Limits::generous() };
         let openings = self.ground.tally.borrow().openings;
         let ground = self.ground.clone();
         let outcome = self.simulation.run(limits, |world| ground.live(world, course));

@@ -84,6 +84,15 @@ impl SimDrive {
         ByteCount((self.shared.state.borrow().visible.blocks_written() * BLOCK_BYTES) as u64)
     }
 
+    /// Whether a stable write has begun and not ended.
+    pub fn has_stable_write_under_way(&self) -> bool {
+        let state = self.shared.state.borrow();
+        state
+            .under_way
+            .values()
+            .any(|started| matches!(started.operation, Operation::Write { stability: Stability::Stable, .. }))
+    }
+
     fn start(&self, operation: Operation) -> LocalFuture<IoResult<Vec<Buffer>>> {
         let answer = Rc::new(RefCell::new(Answer::default()));
         if self.shared.executor.is_open() {

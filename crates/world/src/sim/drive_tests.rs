@@ -81,7 +81,7 @@ fn crash(seed: u64, end: fn(&mut Simulation)) -> (Vec<u8>, Vec<Sector>) {
     let mut simulation = Simulation::new(seed);
     let drive = simulation.add_drive(options());
     let writes = Writes::new();
-    let limits = Limits { polls: Some(20 + seed % 400), span: Duration::from_secs(10) };
+    let limits = Limits { polls: Some(20 + seed % 400), span: Duration::from_secs(10), ..Limits::generous() };
     let outcome: Outcome<()> = simulation.run(limits, |world| {
         for own in [0..16, 16..40, 40..SECTORS] {
             let task = writes.clone().work(world.clone(), Rc::clone(&drive), own);

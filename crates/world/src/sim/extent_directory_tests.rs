@@ -155,7 +155,7 @@ fn run(seed: u64) {
         let (drive, model) = (Rc::clone(&drive), Rc::clone(&model));
         // Often soon after opening: what was only seen, never made stable, is lost there.
         let polls = 2_f64.powf(2.0 + 5.0 * crashes.unit()) as u64;
-        let limits = Limits { polls: Some(polls), span: Duration::from_secs(60) };
+        let limits = Limits { polls: Some(polls), span: Duration::from_secs(60), ..Limits::generous() };
         let outcome: Outcome<()> = simulation.run(limits, |world| async move {
             let directory = open(&drive).await.expect("one copy of the table is whole at any time");
             check(&directory, &model).await;

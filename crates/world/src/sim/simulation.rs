@@ -12,11 +12,17 @@ use std::{cell::RefCell, future::Future, rc::Rc, time::Duration};
 /// Polls at one moment after which a run counts as a livelock: time would never move again.
 const POLLS_AT_ONE_MOMENT_MAX: u64 = 1_000_000;
 
+/// How long a crash that should meet a stable write waits for one.
+const POLLS_TO_A_STABLE_WRITE_MAX: u64 = 300;
+
 /// What stops an incarnation that does not end by itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Stops when this many tasks have been polled: between any two awaits of any task.
     pub polls: Option<u64>,
+    /// At the poll limit, waits for a moment when a stable write is under way (up to 300 polls more): that
+    /// is when there is most to tear.
+    pub in_a_stable_write: bool,
     /// Stops when this much virtual time has passed.
     pub span: Duration,
 }
@@ -24,7 +30,7 @@ pub struct Limits {
 impl Limits {
     /// No crash, and an hour of virtual time.
     pub fn generous() -> Self {
-        Self { polls: None, span: Duration::from_secs(3600) }
+        Self { polls: None, in_a_stable_write: false, span: Duration::from_secs(3600) }
     }
 }
 
@@ -146,7 +152,7 @@ impl Simulation {
             if let Some(value) = result.borrow_mut().take() {
                 return Outcome::Completed(value);
             }
-            if limits.polls.is_some_and(|polls| self.executor.polls() >= polls) {
+            if self.is_crash_due(limits) {
                 return Outcome::Crashed;
             }
             match self.executor.step(end) {
@@ -159,6 +165,14 @@ impl Simulation {
                 return Outcome::Livelocked(self.executor.task_names());
             }
         }
+    }
+
+    fn is_crash_due(&self, limits: Limits) -> bool {
+        let polls = self.executor.polls();
+        let Some(limit) = limits.polls.filter(|&limit| polls >= limit) else { return false };
+        !limits.in_a_stable_write
+            || polls >= limit + POLLS_TO_A_STABLE_WRITE_MAX
+            || self.drives.iter().any(|drive| drive.has_stable_write_under_way())
     }
 
     /// The power goes: drives lose what was not stable, in part and torn, and come back.
@@ -236,7 +250,7 @@ mod tests {
 
     #[test]
     fn deadlock_livelock_and_limits_are_told_apart() {
-        let short = Limits { polls: None, span: Duration::from_secs(1) };
+        let short = Limits { span: Duration::from_secs(1), ..Limits::generous() };
         let forever = |_| std::future::pending::<()>();
         assert_eq!(Simulation::new(1).run(short, forever), Outcome::Deadlocked(vec!["main"]));
         let spin = |_| {
@@ -265,18 +279,17 @@ mod tests {
         let dropped = Rc::new(Cell::new(0));
         let mut simulation = Simulation::new(3);
         let counted = Rc::clone(&dropped);
-        let outcome =
-            simulation.run(Limits { polls: Some(11), span: Duration::from_secs(1) }, |world| async move {
-                for _ in 0..10 {
-                    let last = Last(world.clone(), Rc::clone(&counted));
-                    let own = world.clone();
-                    world.spawn("holder", async move {
-                        own.sleep(Duration::from_secs(5)).await;
-                        drop(last);
-                    });
-                }
-                std::future::pending::<()>().await;
-            });
+        let outcome = simulation.run(Limits { polls: Some(11), ..Limits::generous() }, |world| async move {
+            for _ in 0..10 {
+                let last = Last(world.clone(), Rc::clone(&counted));
+                let own = world.clone();
+                world.spawn("holder", async move {
+                    own.sleep(Duration::from_secs(5)).await;
+                    drop(last);
+                });
+            }
+            std::future::pending::<()>().await;
+        });
         assert_eq!((outcome, dropped.get()), (Outcome::Crashed, 10));
         simulation.cut_power();
         let second = simulation.run(Limits::generous(), |world| async move { world.now() });
