@@ -33,6 +33,7 @@ fn fio(path: &Path, arguments: &[&str]) {
             "--output-format=terse",
         ])
         .arg(format!("--filename={}", path.display()))
+        .arg("--output-format=terse")
         .args(arguments)
         .output()
         .expect("it was here");
