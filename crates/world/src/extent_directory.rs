@@ -10,9 +10,9 @@
 //!   even sequence  odd sequence
 //! ```
 //!
-//! Every create, rename, remove and resize is one stable write of the whole table to the copy that
-//! is *not* the current state; the copy with the higher sequence number wins. A write torn by power
-//! loss leaves an invalid checksum there and the previous state in the other copy. The bytes of a
+//! Every create, rename, remove and resize is a stable write of the whole table to the copy that is
+//! *not* the current state, and then to the other; the copy with the higher sequence number wins. A
+//! write torn by power loss leaves an invalid checksum there and the previous state in the other copy. The bytes of a
 //! table are described in `table.rs` and in `docs/formats/extent-directory.md`.
 //!
 //! Invariants:
@@ -75,6 +75,9 @@ impl ExtentDirectory {
 
     /// Opens the directory on `device`; `Damaged` if neither copy of its table is valid.
     pub async fn open(device: Rc<dyn BlockDevice>) -> IoResult<Self> {
+        // A table that a process which was killed left in the drive's cache must not be believed before it
+        // is stable, or a later power cut could take it away again.
+        device.flush().await?;
         match read_newest(&*device).await? {
             Some(table) => Ok(Self::with(device, table)),
             None => {

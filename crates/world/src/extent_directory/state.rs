@@ -108,18 +108,21 @@ impl Shared {
                 apply(&mut self.state.borrow_mut());
                 return Ok(());
             }
-            table.sequence += 1;
             table
         };
-        let sequence = table.sequence;
         writer.unsettled = true;
-        writer.under_way = Some(write_table(&*self.device, &table));
-        let written = writer.under_way.as_mut().expect("set on the line above").await;
-        writer.under_way = None;
-        written?;
+        let mut table = table;
+        // Both copies, one after the other: one that rots later then takes no change with it.
+        for _copy in 0..2 {
+            table.sequence += 1;
+            writer.under_way = Some(write_table(&*self.device, &table));
+            let written = writer.under_way.as_mut().expect("set on the line above").await;
+            writer.under_way = None;
+            written?;
+        }
         writer.unsettled = false;
         let mut state = self.state.borrow_mut();
-        state.sequence = sequence;
+        state.sequence = table.sequence;
         apply(&mut state);
         Ok(())
     }
