@@ -48,6 +48,10 @@ pub struct InstanceConfig {
     pub lazy_commit_delay: Duration,
     /// Outstanding page writes.
     pub writes_outstanding_max: usize,
+    /// Write every changed page to the flush journal before it is written in place, so that a power cut in
+    /// the middle of a page loses nothing. ESE does not: its database writes are single. Not done where the
+    /// device writes a whole page or nothing.
+    pub torn_page_protection: bool,
 }
 
 impl InstanceConfig {
@@ -68,6 +72,7 @@ impl InstanceConfig {
             extension_pages: 256,
             lazy_commit_delay: Duration::from_millis(100),
             writes_outstanding_max: 32,
+            torn_page_protection: true,
         }
     }
 }

@@ -7,9 +7,9 @@
 //!
 //! Invariant: the checkpoint is never after a record that recovery would need.
 
-use super::core::Shared;
+use super::{core::Shared, flush_journal::FlushJournal};
 use crate::{error::Result, format::header::LogPosition, log::Checkpoint};
-use std::{future::Future as _, rc::Rc, task::Poll, time::Duration};
+use std::{collections::BTreeSet, future::Future as _, rc::Rc, task::Poll, time::Duration};
 
 /// How often the checkpoint is looked at (ESE: about every second).
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -102,14 +102,18 @@ impl Shared {
         Ok(position)
     }
 
-    async fn flush_databases(self: &Rc<Self>) -> Result<()> {
-        let waiting = self.core.borrow().cache.databases_to_flush();
+    /// Flushes every database with writes that are not stable. One caller at a time: the one that holds
+    /// `checkpointing`.
+    pub async fn flush_databases(self: &Rc<Self>) -> Result<()> {
+        let mut waiting: BTreeSet<_> = self.core.borrow().cache.databases_to_flush().into_iter().collect();
+        waiting.extend(self.journal.iter().flat_map(FlushJournal::databases_to_flush));
         for database in waiting {
             let file = {
                 let mut core = self.core.borrow_mut();
                 core.cache.begin_flush(database);
                 Rc::clone(&core.database(database).file)
             };
+            self.journal.iter().for_each(|journal| journal.begin_flush(database));
             if let Err(error) = file.flush().await {
                 // What the device did with the writes before is unknown, and a second flush that succeeds
                 // would not tell: this is final.
@@ -118,6 +122,7 @@ impl Shared {
                 return Err(error);
             }
             self.core.borrow_mut().cache.end_flush(database);
+            self.journal.iter().for_each(|journal| journal.end_flush(database));
         }
         Ok(())
     }

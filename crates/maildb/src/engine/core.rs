@@ -14,6 +14,7 @@ use super::{
     DatabaseIndex, PageId, Pause, Step,
     cache::Cache,
     changes::{ChangeSet, Finished},
+    flush_journal::FlushJournal,
     locks::Locks,
     pager::Pin,
     table::Table,
@@ -47,6 +48,8 @@ pub struct DatabaseState {
     pub file: Rc<dyn File>,
     /// The header as last written or about to be.
     pub header: DatabaseHeader,
+    /// The time in the header on stable storage.
+    pub header_time_stable: DbTime,
     /// Time of the latest page change.
     pub dbtime: DbTime,
     /// Pages of the file that the database owns.
@@ -182,6 +185,8 @@ pub struct Shared {
     pub rollback_ended: Notify,
     /// Held by whoever takes a checkpoint.
     pub checkpointing: tokio::sync::Mutex<()>,
+    /// Protects page writes from being torn; none if that is not wanted or not needed.
+    pub journal: Option<FlushJournal>,
     log: OnceCell<OpenLog>,
 }
 
@@ -194,7 +199,12 @@ struct OpenLog {
 
 impl Shared {
     /// A group whose log is not open yet.
-    pub fn new(world: World, config: InstanceConfig, databases: Vec<DatabaseState>) -> Rc<Self> {
+    pub fn new(
+        world: World,
+        config: InstanceConfig,
+        databases: Vec<DatabaseState>,
+        journal: Option<FlushJournal>,
+    ) -> Rc<Self> {
         let page_size = config.page_size;
         let pages_max = (config.cache.0 / page_size.bytes() as u64) as usize;
         let core = Core {
@@ -223,6 +233,7 @@ impl Shared {
             rollbacks: Cell::new(0),
             rollback_ended: Notify::new(),
             checkpointing: tokio::sync::Mutex::new(()),
+            journal,
             log: OnceCell::new(),
         })
     }

@@ -295,6 +295,7 @@ impl Shared {
             };
             if changed {
                 write_header(&file, &header).await?;
+                self.core.borrow_mut().database(index).header_time_stable = header.dbtime;
             }
         }
         Ok(())

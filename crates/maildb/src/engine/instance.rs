@@ -4,6 +4,7 @@ use super::{
     DatabaseIndex,
     core::{DatabaseState, Shared},
     database::{DBTIME_OF_MAKING, Database, make_database, write_header},
+    flush_journal,
     recovery::{OpenedLog, RecoverySummary, open_log, recover},
     transaction::Session,
 };
@@ -12,7 +13,7 @@ use crate::{
     error::{Error, Result},
     format::{
         bootstrap::LAST_SYSTEM_OBJECT,
-        header::{DatabaseHeader, DatabaseState as ShutdownState, LogTime, Signature},
+        header::{DatabaseHeader, DatabaseState as ShutdownState, HeaderError, LogTime, Signature},
         page_size::PageSize,
     },
     log::LogRecord,
@@ -62,12 +63,15 @@ impl Instance {
             let attach = log.end();
             database.attach_to(world, index, signature, attach, config.page_size).await?;
         }
-        let states = opened.into_iter().map(Opened::into_state).collect();
-        let shared = Shared::new(world.clone(), config, states);
+        let states: Vec<_> = opened.into_iter().map(Opened::into_state).collect();
+        let range = replay.as_ref().map(|replay| replay.range);
+        let (journal, restored) =
+            flush_journal::open(&log_directory, &config, signature, range, &states).await?;
+        let shared = Shared::new(world.clone(), config, states, journal);
         shared.set_log(log, checkpoint, signature);
         let mut tasks = vec![world.spawn("cleaner", Rc::clone(&shared).run_cleaner())];
         let recovery = match replay {
-            Some(replay) => recover(&shared, &log_directory, replay).await?,
+            Some(replay) => recover(&shared, &log_directory, replay, restored).await?,
             None => RecoverySummary { clean: true, ..RecoverySummary::default() },
         };
         for index in 0..databases.len() {
@@ -267,6 +271,7 @@ impl Opened {
             object_last: header.object_id_last,
             tables: BTreeMap::new(),
             growing: None,
+            header_time_stable: header.dbtime,
             header,
         }
     }
@@ -299,14 +304,36 @@ async fn open_file(location: &DatabaseLocation, page_size: PageSize) -> Result<O
     Ok(Opened { header: Some(header), ..file_only })
 }
 
-/// Whether the making of a database was cut short: its header, written last, is all zero.
+/// Whether the making of a database was cut short: the second copy of its header, written last, is all
+/// zero, and so is the first or part of it.
 async fn never_finished(file: &Rc<dyn File>, page_size: PageSize) -> Result<bool> {
     let bytes = 2 * page_size.bytes();
     if file.geometry().size.0 < bytes as u64 {
         return Ok(file.geometry().size.0 == 0);
     }
     let buffers = file.read(world::ByteOffset(0), vec![world::Buffer::zeroed(bytes)]).await?;
-    Ok(buffers[0].iter().all(|&byte| byte == 0))
+    let (first, shadow) = buffers[0].split_at(page_size.bytes());
+    Ok(is_zero(shadow) && (is_zero(first) || is_part_of_header(first)))
+}
+
+/// Whether a block is a header of which a power cut kept one of the two sectors that are not zero. Anything
+/// else may be somebody's file, and is not ours to write over.
+fn is_part_of_header(block: &[u8]) -> bool {
+    const SECTOR_BYTES: usize = 512;
+    let (begin, rest) = block.split_at(SECTOR_BYTES);
+    let (middle, end) = rest.split_at(SECTOR_BYTES);
+    match DatabaseHeader::decode(block) {
+        Err(HeaderError::Checksum { .. }) => is_zero(middle) && is_zero(end),
+        Err(HeaderError::NotADatabase) => {
+            let whole = DatabaseHeader::new(PageSize::of(block), Signature::default(), LAST_SYSTEM_OBJECT);
+            is_zero(begin) && rest == &whole.encode()[SECTOR_BYTES..]
+        }
+        _ => false,
+    }
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&byte| byte == 0)
 }
 
 /// A database the group had must not be made anew in silence: its volume may only not be mounted.
@@ -379,4 +406,26 @@ fn new_signature(world: &World, name: &str) -> Signature {
 fn log_time(world: &World) -> LogTime {
     let wall = world.wall();
     LogTime::from_unix_ms(wall.seconds.max(0) as u64 * 1000 + u64::from(wall.nanos / 1_000_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_torn_in_its_first_write_is_known_and_nothing_else_is() {
+        for page_size in [PageSize::Kib4, PageSize::Kib8, PageSize::Kib32] {
+            let signature = Signature { random: 9, created: LogTime::from_unix_ms(5), computer: [0; 16] };
+            let whole = DatabaseHeader::new(page_size, signature, LAST_SYSTEM_OBJECT).encode();
+            assert!(!is_part_of_header(&whole));
+            for lost in 0..2 {
+                let mut torn = whole.clone();
+                torn[lost * 512..(lost + 1) * 512].fill(0);
+                assert!(is_part_of_header(&torn), "without sector {lost}");
+                torn[page_size.bytes() - 1] = 1;
+                assert!(!is_part_of_header(&torn), "somebody else's, without sector {lost}");
+            }
+            assert!(!is_part_of_header(&vec![7; page_size.bytes()]));
+        }
+    }
 }

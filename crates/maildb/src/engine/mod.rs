@@ -2,14 +2,15 @@
 //!
 //! Reading order: [`cache`] (which pages are in memory), [`changes`] (a change of several pages, all
 //! or nothing), [`space`] and [`tree`] (what the pages mean), [`core`] (everything one storage group
-//! owns), [`pager`] and [`writer`] (reading and writing pages), [`transaction`], [`checkpoint`],
-//! [`recovery`], [`instance`].
+//! owns), [`pager`] and [`writer`] (reading and writing pages), [`flush_journal`] (torn writes),
+//! [`transaction`], [`checkpoint`], [`recovery`], [`instance`].
 
 pub mod cache;
 pub mod changes;
 pub mod checkpoint;
 pub mod core;
 pub mod database;
+pub mod flush_journal;
 pub mod instance;
 pub mod locks;
 pub mod pager;

@@ -1,12 +1,15 @@
 //! Bringing a group back to what was committed.
 //!
 //! 1. *Read* the log from the checkpoint to its end, to know where it ends and that it is whole.
-//! 2. *Redo* it: repeat history, losers included.
-//! 3. *Undo* the losers: take back, newest first, what transactions without an end record did, with
+//! 2. *Restore* pages that a power cut has torn, from the flush journal.
+//! 3. *Redo* the log: repeat history, losers included.
+//! 4. *Undo* the losers: take back, newest first, what transactions without an end record did, with
 //!    changes that are logged like any others and marked as compensation, so that a crash in the middle
 //!    of this is nothing special.
 
-use super::{DatabaseIndex, core::Shared, redo::Redo, rows::Author, transaction::undo_change};
+use super::{
+    DatabaseIndex, core::Shared, flush_journal::Restored, redo::Redo, rows::Author, transaction::undo_change,
+};
 use crate::{
     config::InstanceConfig,
     error::{Error, Result},
@@ -29,6 +32,22 @@ pub struct RecoverySummary {
     pub generations_read: u32,
     /// Transactions taken back.
     pub transactions_undone: u32,
+    /// Pages put back from the flush journal: torn, or older than their images there.
+    pub pages_restored: u64,
+    /// Slots of the flush journal that are not whole. The last few may be: they were being written.
+    pub slots_unreadable: u32,
+    /// There was something to recover, and no flush journal though this group wants one: if the crash was
+    /// a power cut, torn pages were not put right.
+    pub unprotected: bool,
+}
+
+/// The part of a log that redo replays.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayRange {
+    /// Every record from here on is replayed.
+    pub from: LogPosition,
+    /// Where the log ended when it was opened.
+    pub until: LogPosition,
 }
 
 /// The log's settings, out of the group's.
@@ -59,7 +78,8 @@ pub struct OpenedLog {
 /// The part of a log to replay.
 pub struct Replay {
     from: Option<LogPosition>,
-    until: LogPosition,
+    /// What that comes to.
+    pub range: ReplayRange,
 }
 
 /// Opens the log of a group: reads it to its end if there is one, makes it if not.
@@ -80,12 +100,17 @@ pub async fn open_log(
     let databases_known = newest.map_or(0, |newest| usize::from(newest.databases));
     let signature = files.iter().next().map(|file| file.header.signature).unwrap_or_default();
     let from = replay_start(newest, signature)?;
+    // Without a checkpoint all that is connected to the newest generation is read, and no page is certain.
+    let oldest = files.oldest().or(files.newest()).unwrap_or(1);
     let mut reader = reader_from(files, from)?;
     while reader.next().await?.is_some() {}
     let tail = reader.into_tail();
-    let until = tail.position;
+    let range = ReplayRange {
+        from: from.unwrap_or(LogPosition { generation: oldest, segment: 0, offset: 0 }),
+        until: tail.position,
+    };
     let log = Log::continue_after(world, Rc::clone(directory), log_config(config), tail).await?;
-    Ok(OpenedLog { log, checkpoint, signature, databases_known, replay: Some(Replay { from, until }) })
+    Ok(OpenedLog { log, checkpoint, signature, databases_known, replay: Some(Replay { from, range }) })
 }
 
 fn replay_start(checkpoint: Option<Checkpoint>, signature: Signature) -> Result<Option<LogPosition>> {
@@ -111,6 +136,7 @@ pub async fn recover(
     shared: &Rc<Shared>,
     directory: &Rc<dyn Directory>,
     replay: Replay,
+    restored: Restored,
 ) -> Result<RecoverySummary> {
     // Scanned anew: going on with the log has renamed its files.
     let files = LogFiles::scan(directory, &shared.config.base_name).await?;
@@ -118,18 +144,22 @@ pub async fn recover(
     let mut redo = Redo::default();
     let mut generations = Generations::default();
     while let Some(entry) = reader.next().await? {
-        if entry.start >= replay.until {
+        if entry.start >= replay.range.until {
             break;
         }
         generations.note(entry.start.generation);
         redo.apply(shared, &entry).await?;
     }
+    let clean = redo.pages_changed == 0 && redo.running.is_empty() && restored.pages == 0;
     let summary = RecoverySummary {
-        clean: redo.pages_changed == 0 && redo.running.is_empty(),
+        clean,
         records_read: redo.records,
         pages_changed: redo.pages_changed,
         generations_read: generations.count,
         transactions_undone: redo.running.len() as u32,
+        pages_restored: restored.pages,
+        slots_unreadable: restored.slots_unreadable,
+        unprotected: restored.was_missing && !clean,
     };
     {
         let mut core = shared.core.borrow_mut();

@@ -1,4 +1,5 @@
-//! Writing dirty pages: which neighbours go along, in what order, and never before their log.
+//! Writing dirty pages: which neighbours go along, in what order, and never before their log or their
+//! images in the flush journal.
 //!
 //! A page is written with those of its neighbours that are cached: dirty ones because they must be
 //! written anyway, clean ones in the gaps because one long write is cheaper than two short ones (ESE's
@@ -9,10 +10,15 @@
 //! are clean ones to evict, however fast the storage reads, it writes dirty pages in the same order
 //! while fewer than a tenth of the cache is free or clean: a read that finds no page to take stalls.
 
-use super::{PageId, cache::Cache, core::Shared};
+use super::{
+    PageId,
+    cache::Cache,
+    core::Shared,
+    flush_journal::{FlushJournal, PageImage, run_pages_max},
+};
 use crate::{
     error::Result,
-    format::{checksum::seal_page, page_size::PageNumber},
+    format::{checksum::seal_page, header::LogPosition, page_size::PageNumber},
 };
 use std::{rc::Rc, sync::Arc};
 use world::{Buffer, ByteOffset, Stability};
@@ -26,6 +32,8 @@ const RESERVE_STOP_PERCENT: usize = 13;
 struct PreparedWrite {
     ids: Vec<PageId>,
     buffers: Vec<Arc<Buffer>>,
+    /// Those of them with changes.
+    images: Vec<PageImage>,
 }
 
 impl Shared {
@@ -51,7 +59,7 @@ impl Shared {
         let shared = Rc::clone(self);
         self.world.spawn("page write", async move {
             let result = match shared.log().make_stable(last_change).await {
-                Ok(()) => shared.write(shared.with_neighbours(id, page)).await,
+                Ok(()) => shared.write(shared.with_neighbours(id, page, last_change)).await,
                 Err(error) => Err(error.into()),
             };
             shared.writes_outstanding.set(shared.writes_outstanding.get() - 1);
@@ -69,26 +77,34 @@ impl Shared {
     }
 
     /// Adds to a page on its way to the device those neighbours that may go along.
-    fn with_neighbours(&self, id: PageId, page: Arc<Buffer>) -> PreparedWrite {
+    fn with_neighbours(&self, id: PageId, page: Arc<Buffer>, last_change: LogPosition) -> PreparedWrite {
         let mut core = self.core.borrow_mut();
         let page_size = core.page_size;
         let ids = self.run_around(&core.cache, id);
-        let buffers = ids
-            .iter()
-            .map(|&member| match member == id {
-                true => Arc::clone(&page),
-                false => core.cache.begin_write(member, |page| seal_page(page, page_size, member.page)),
-            })
-            .collect();
+        let mut buffers = Vec::with_capacity(ids.len());
+        let mut images = Vec::new();
+        for &member in &ids {
+            let (bytes, last) = match member == id {
+                true => (Arc::clone(&page), Some(last_change)),
+                false => {
+                    let last = core.cache.dirt(member).map(|dirt| dirt.last);
+                    (core.cache.begin_write(member, |page| seal_page(page, page_size, member.page)), last)
+                }
+            };
+            if let Some(last) = last {
+                images.push(PageImage { page: member.page, last, bytes: Arc::clone(&bytes) });
+            }
+            buffers.push(bytes);
+        }
         core.statistics.pages_written += ids.len() as u64;
         core.statistics.page_writes += 1;
-        PreparedWrite { ids, buffers }
+        PreparedWrite { ids, buffers, images }
     }
 
     /// The longest run of pages around `id` that may go in one write, beginning and ending with a dirty one.
     fn run_around(&self, cache: &Cache, id: PageId) -> Vec<PageId> {
         let stable = self.log().stable();
-        let pages_max = (self.config.coalesce.0 / self.config.page_size.bytes() as u64).max(1) as u32;
+        let pages_max = run_pages_max(&self.config);
         let neighbour = |page: u32| {
             let id = PageId { page: PageNumber(page), ..id };
             if !cache.can_be_written(id) {
@@ -122,8 +138,9 @@ impl Shared {
         (first..=last).map(|page| PageId { page: PageNumber(page), ..id }).collect()
     }
 
-    async fn write(&self, prepared: PreparedWrite) -> Result<()> {
+    async fn write(self: &Rc<Self>, prepared: PreparedWrite) -> Result<()> {
         let first = prepared.ids[0];
+        let protection = self.protect(first.database, prepared.images).await?;
         let (file, page_size) = {
             let core = self.core.borrow();
             (Rc::clone(&core.databases[usize::from(first.database.0)].file), core.page_size)
@@ -133,6 +150,9 @@ impl Shared {
         let mut core = self.core.borrow_mut();
         for id in prepared.ids {
             core.cache.end_write(id);
+        }
+        if let Some(protection) = protection {
+            self.journal.iter().for_each(|journal: &FlushJournal| journal.end_write(protection));
         }
         Ok(())
     }
