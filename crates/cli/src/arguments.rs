@@ -108,7 +108,7 @@ pub struct ProveArguments {
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
     pub set: Vec<(String, String)>,
 
-    /// Where reports go: PREFIX.html and PREFIX.json [default: ./spindle-report-<date>]
+    /// Where reports go: PREFIX.html and PREFIX.json [default: ./spindle-report-DATE]
     #[arg(long, value_name = "PREFIX")]
     pub report: Option<PathBuf>,
 

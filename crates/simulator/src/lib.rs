@@ -6,6 +6,6 @@
 //!
 //! [`database`] does so with the mailbox database. Reading order there: [`database::plan`] (what a seed
 //! decides), [`database::history`] (what may and must be there), [`database::session`] (the work),
-//! [`database::incarnation`] (from opening to a crash), [`database::run`] (all of it).
+//! [`database::incarnation`] (from opening to a crash), [`database::run()`] (all of it).
 
 pub mod database;

@@ -1,7 +1,7 @@
 //! Real mailbox databases under real transactions: the test that Jetstress was.
 //!
 //! A [`RunPlan`](plan::RunPlan) says what to do: a profile, groups and databases, a load, a duration.
-//! [`run`](driver::run) does it, one thread a storage group: *create* the databases (or attach to
+//! [`run`] does it, one thread a storage group: *create* the databases (or attach to
 //! them), *fill* the cache under load, *measure*, *verify* every page and log file. It gives
 //! [`RunResults`](results::RunResults); [`Verdict`](verdict::Verdict) holds those against published
 //! limits, and [`document`](mod@document) makes them a report.
