@@ -25,8 +25,10 @@ pub struct Statistics {
     pub splits: u64,
     /// Merges of pages.
     pub merges: u64,
-    /// Log bytes appended.
+    /// Bytes of log records appended.
     pub log_bytes: u64,
+    /// Bytes written to log files: records, fill, shadows and rewrites of partial segments.
+    pub log_bytes_written: u64,
     /// Log write operations.
     pub log_writes: u64,
     /// Appends that had to wait for room in the log buffer.

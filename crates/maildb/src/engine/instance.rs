@@ -107,7 +107,8 @@ impl Instance {
         let log = self.shared.log().statistics();
         let core = self.shared.core.borrow();
         Statistics {
-            log_bytes: log.bytes.0,
+            log_bytes: log.record_bytes.0,
+            log_bytes_written: log.bytes.0,
             log_writes: log.writes,
             log_record_stalls: log.record_stalls,
             log_generations: log.rolls,
