@@ -1,6 +1,7 @@
 //! Why a run could not be made, or stopped before its end.
 
 use super::{mail_record::ContentError, plan::PlanError};
+use maildb::log::LogError;
 use thiserror::Error;
 use world::{IoError, IoErrorKind};
 
@@ -42,8 +43,17 @@ impl Error {
     /// The kind of storage failure behind this, if there is one.
     pub fn storage_kind(&self) -> Option<IoErrorKind> {
         match self {
-            Self::Storage(error) | Self::Database(maildb::Error::Storage(error)) => Some(error.kind()),
+            Self::Storage(error) => Some(error.kind()),
+            Self::Database(error) => storage_cause(error).map(IoError::kind),
             _ => None,
         }
+    }
+}
+
+/// The storage failure behind an engine error, wherever in the engine it happened.
+pub fn storage_cause(error: &maildb::Error) -> Option<&IoError> {
+    match error {
+        maildb::Error::Storage(cause) | maildb::Error::Log(LogError::Io(cause)) => Some(cause),
+        _ => None,
     }
 }

@@ -54,7 +54,7 @@ pub mod verdict;
 
 pub mod document;
 
-mod error;
+pub mod error;
 
 mod turn;
 

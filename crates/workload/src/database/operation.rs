@@ -1,6 +1,7 @@
 //! The four operations, which comes next, and what they took.
 
 use super::{
+    error::storage_cause,
     mail_record::ContentError,
     meter::{IoTally, record},
     profile::OperationMix,
@@ -83,7 +84,7 @@ impl Failure {
     /// What an engine error means for the run.
     pub fn from_engine(error: &maildb::Error) -> Self {
         let kind = match error {
-            maildb::Error::Storage(_) => FailureKind::Io,
+            error if storage_cause(error).is_some() => FailureKind::Io,
             maildb::Error::PageDamaged { .. } | maildb::Error::LostWrite { .. } => FailureKind::Checksum,
             _ => FailureKind::Engine,
         };
@@ -244,9 +245,7 @@ impl FailureLog {
 
     /// Notes an engine error. Running out of space is set apart: it is no fault of the storage.
     pub fn note_engine(&self, error: &maildb::Error) {
-        if let maildb::Error::Storage(cause) = error
-            && cause.kind() == IoErrorKind::NoSpace
-        {
+        if storage_cause(error).is_some_and(|cause| cause.kind() == IoErrorKind::NoSpace) {
             self.state.borrow_mut().no_space.get_or_insert_with(|| error.clone());
             return;
         }
@@ -304,5 +303,20 @@ mod tests {
         log.note_engine(&error(IoErrorKind::Medium));
         assert_eq!(log.no_space().unwrap().to_string(), "growing priv1.edb");
         assert_eq!(log.reading().1, FailureCounts { io: 1, ..FailureCounts::default() });
+    }
+
+    #[test]
+    fn the_log_runs_out_of_space_as_the_databases_do() {
+        let error = |kind| {
+            maildb::Error::from(maildb::log::LogError::Io(world::IoError::new(kind, "making E00tmp.log")))
+        };
+        let log = FailureLog::default();
+        log.note_engine(&error(IoErrorKind::Medium));
+        assert!(log.no_space().is_none());
+        assert_eq!(log.reading().1, FailureCounts { io: 1, ..FailureCounts::default() });
+        log.note_engine(&error(IoErrorKind::NoSpace));
+        assert_eq!(log.no_space().unwrap().to_string(), "making E00tmp.log");
+        let run = crate::database::Error::from(error(IoErrorKind::NoSpace));
+        assert_eq!(run.storage_kind(), Some(IoErrorKind::NoSpace));
     }
 }
