@@ -108,8 +108,7 @@ pub fn is_harmless(name: &str) -> bool {
 
 /// True of the names the engine gives to files of the log series `series`.
 fn is_of_series(name: &str, series: &str) -> bool {
-    let names = LogNames::new(series);
-    name == names.checkpoint() || names.parse(name).is_some()
+    LogNames::new(series).owns(name)
 }
 
 /// What the user asked for, to be held against the [`Shape`] of an earlier run. What was left open

@@ -58,6 +58,7 @@ use crate::{
         header::{LogPosition, Signature},
         page_size::PageNumber,
     },
+    log::LogNames,
 };
 use ring::Ring;
 use slot::{DatabaseMark, ImageEntry, Layout, SlotHeader, digest_images};
@@ -220,7 +221,7 @@ pub async fn open(
 
 /// Name of the journal of the log series `base_name`.
 pub fn file_name(base_name: &str) -> String {
-    format!("{base_name}.fj")
+    LogNames::new(base_name).flush_journal()
 }
 
 async fn make_file(directory: &Rc<dyn Directory>, name: &str, layout: &Layout) -> IoResult<Rc<dyn File>> {

@@ -46,6 +46,16 @@ impl LogNames {
         format!("{}.chk", self.base)
     }
 
+    /// The journal of page writes that a storage group keeps beside its log.
+    pub fn flush_journal(&self) -> String {
+        format!("{}.fj", self.base)
+    }
+
+    /// Whether a file of that name belongs to the log or is kept beside it.
+    pub fn owns(&self, name: &str) -> bool {
+        name == self.checkpoint() || name == self.flush_journal() || self.parse(name).is_some()
+    }
+
     /// What `name` is; `None` if it is no log file of this base.
     pub fn parse(&self, name: &str) -> Option<LogFileName> {
         let middle = name.strip_prefix(self.base.as_str())?.strip_suffix(".log")?;
@@ -76,5 +86,7 @@ mod tests {
         {
             assert_eq!(names.parse(other), None, "{other}");
         }
+        assert!(["E00.chk", "E00.fj", "E00tmp.log"].iter().all(|name| names.owns(name)));
+        assert!(!["E01.chk", "E00.fjx", "priv1.edb"].iter().any(|name| names.owns(name)));
     }
 }
