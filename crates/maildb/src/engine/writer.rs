@@ -181,9 +181,16 @@ impl Shared {
             return Ok(());
         }
         let wanted = self.free_wanted(&core.cache, self.config.stop_flush_percent);
-        while core.cache.free() < wanted && core.cache.evict() {}
+        let mut has_evicted = false;
+        while core.cache.free() < wanted && core.cache.evict() {
+            has_evicted = true;
+        }
         drop(core);
-        self.page_freed.notify_waiters();
+        // Only then: a reader told for nothing asks the cleaner again, and so on while every page is being
+        // written.
+        if has_evicted {
+            self.page_freed.notify_waiters();
+        }
         Ok(())
     }
 

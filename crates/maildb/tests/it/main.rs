@@ -25,3 +25,6 @@ mod readers;
 
 /// Mixed operations at every page size, compared with the model, checked by the verifier.
 mod mixed;
+
+/// Power lost in the middle of page writes.
+mod torn;

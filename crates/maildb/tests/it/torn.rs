@@ -1,0 +1,431 @@
+//! Power lost in the middle of page writes: what the flush journal is for.
+//!
+//! Each seed is a group on a simulated drive, behind a directory that tears at a write of its choosing. A
+//! session commits durably until the power goes; then the group is opened on the drive below and everything
+//! acknowledged must be there, or, without a usable journal, the damage must be noticed.
+
+mod tearing;
+
+use crate::model::{self, Rows};
+use maildb::{
+    Database, DatabaseLocation, Durability, Error, Instance, InstanceConfig, PageSize,
+    verify::{verify_database, verify_deep},
+};
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
+use tearing::{Power, TearingDirectory};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, Directory, ExtentDirectory, Random, Stability, World,
+    sim::{DriveOptions, Limits, SimDrive, Simulation},
+};
+
+const DATABASE: &str = "priv1.edb";
+const JOURNAL: &str = "E00.fj";
+/// Enough for any cut to come.
+const ROUNDS_MAX: usize = 20_000;
+
+/// One group, its drive, and what must be in it.
+struct Case {
+    seed: u64,
+    simulation: Simulation,
+    drive: Rc<SimDrive>,
+    config: InstanceConfig,
+    rows: Rc<RefCell<Rows>>,
+    /// What the last transaction made of its rows; it may or may not have happened.
+    unsure: Rc<RefCell<Rows>>,
+}
+
+/// What opening after the crash came to.
+#[derive(Debug)]
+struct Found {
+    pages_restored: u64,
+    unprotected: bool,
+}
+
+impl Case {
+    fn new(seed: u64, sector: u32) -> Self {
+        let mut simulation = Simulation::new(seed);
+        let mut random = simulation.random("case");
+        let atomic_unit = ByteCount(u64::from(sector));
+        let options = DriveOptions { sector, atomic_unit, ..DriveOptions::new(ByteCount::mib(256)) };
+        let drive = simulation.add_drive(options);
+        let page_size = [PageSize::Kib4, PageSize::Kib8, PageSize::Kib32][(seed % 3) as usize];
+        let page_bytes = page_size.bytes() as u64;
+        let mut config = model::config(page_size, ByteCount(64 * page_bytes));
+        config.coalesce = ByteCount(page_bytes << random.below(4));
+        config.checkpoint_depth = ByteCount::kib(64 << random.below(4));
+        config.log_file = ByteCount(16 * page_bytes);
+        config.writes_outstanding_max = 1 + random.below(8) as usize;
+        let formatted = Rc::clone(&drive) as Rc<dyn BlockDevice>;
+        let format = |_| async move { ExtentDirectory::format(formatted).await.map(drop) };
+        simulation.run(Limits::generous(), format).completed().expect("a new drive can be formatted");
+        Self { seed, simulation, drive, config, rows: Rc::default(), unsure: Rc::default() }
+    }
+
+    /// Runs `main` over the drive's directory.
+    fn run<T: 'static, F: Future<Output = T> + 'static>(
+        &mut self,
+        main: impl FnOnce(World, Rc<dyn Directory>) -> F + 'static,
+    ) -> T {
+        let drive = Rc::clone(&self.drive) as Rc<dyn BlockDevice>;
+        let outcome = self.simulation.run(Limits::generous(), |world| async move {
+            let directory = ExtentDirectory::open(drive).await.expect("the drive has a directory");
+            main(world, Rc::new(directory)).await
+        });
+        outcome.completed()
+    }
+
+    /// Works until the power goes, and returns what the cut did.
+    fn work_until_cut(&mut self, suffix: &'static str, write: u64) -> Rc<Power> {
+        let power = Power::fails_at(suffix, write, self.simulation.random("tears"));
+        let (config, seed) = (self.config.clone(), self.seed);
+        let (rows, unsure, cut) = (Rc::clone(&self.rows), Rc::clone(&self.unsure), Rc::clone(&power));
+        self.run(move |world, inner| async move {
+            let directory: Rc<dyn Directory> = Rc::new(TearingDirectory { inner, power: Rc::clone(&cut) });
+            let worked = work(&world, &directory, config, seed, &rows, &unsure).await;
+            assert!(cut.is_off(), "seed {seed}: it ended without a cut: {worked:?}");
+            cut.settled().await;
+        });
+        power
+    }
+
+    /// Opens the group on the drive as it is now, checks all rows, closes it and checks all pages.
+    fn recover(&mut self, config: InstanceConfig) -> Result<Found, Error> {
+        let (seed, rows, unsure) = (self.seed, self.rows.borrow().clone(), self.unsure.take());
+        let rows_now = Rc::clone(&self.rows);
+        self.run(move |world, directory| async move {
+            let instance = open(&world, &directory, config.clone()).await?;
+            let summary = instance.recovery();
+            let found = read_all(&instance.databases()[0]).await?;
+            let mut with_unsure = rows.clone();
+            with_unsure.extend(unsure);
+            assert!(
+                found == rows || found == with_unsure,
+                "seed {seed}: {} rows found, {} acknowledged; {summary:?}",
+                found.len(),
+                rows.len()
+            );
+            *rows_now.borrow_mut() = found;
+            instance.close().await?;
+            let file = directory.open(DATABASE).await?;
+            let verdict = verify_database(Rc::clone(&file), DATABASE, &mut |_, _| {}).await?;
+            assert!(verdict.is_clean(), "seed {seed}: {:?}", verdict.damaged);
+            let deep = verify_deep(file, config.page_size).await?;
+            assert!(deep.findings.is_empty(), "seed {seed}: {:?}", deep.findings);
+            let again = open(&world, &directory, config).await?;
+            assert!(again.recovery().clean, "seed {seed}: {:?}", again.recovery());
+            again.close().await?;
+            Ok(Found { pages_restored: summary.pages_restored, unprotected: summary.unprotected })
+        })
+    }
+}
+
+async fn open(
+    world: &World,
+    directory: &Rc<dyn Directory>,
+    config: InstanceConfig,
+) -> Result<Instance, Error> {
+    let location = DatabaseLocation { directory: Rc::clone(directory), file_name: DATABASE.to_owned() };
+    Instance::open(world, Rc::clone(directory), vec![location], config).await
+}
+
+/// Changes rows in durable transactions until something fails.
+async fn work(
+    world: &World,
+    directory: &Rc<dyn Directory>,
+    config: InstanceConfig,
+    seed: u64,
+    rows: &Rc<RefCell<Rows>>,
+    unsure: &Rc<RefCell<Rows>>,
+) -> Result<(), Error> {
+    let body_bytes_max = config.page_size.bytes() as u64 / 6;
+    let instance = open(world, directory, config).await?;
+    let database = instance.databases().remove(0);
+    let table = match database.table("Mail") {
+        Some(table) => table,
+        None => {
+            let primary_key = vec![model::MAILBOX, model::MESSAGE];
+            let definition =
+                maildb::TableDefinition { name: "Mail".to_owned(), columns: model::columns(), primary_key };
+            database.create_table(definition).await?
+        }
+    };
+    let mut session = instance.session();
+    let mut random = Random::new(seed ^ rows.borrow().len() as u64, "rows");
+    for _ in 0..ROUNDS_MAX {
+        unsure.borrow_mut().clear();
+        // Checkpoints come by time, and write too.
+        world.sleep(Duration::from_millis(random.below(20))).await;
+        for _ in 0..1 + random.below(6) {
+            let key = (random.below(20) as i32, random.below(40) as i64);
+            let row = model::random_row(&mut random, body_bytes_max);
+            let is_there = rows.borrow().contains_key(&key) || unsure.borrow().contains_key(&key);
+            match is_there {
+                true => {
+                    session.replace(&table, &model::key_values(key), &model::row_values(key, &row)).await?;
+                }
+                false => session.insert(&table, &model::row_values(key, &row)).await?,
+            }
+            unsure.borrow_mut().insert(key, row);
+        }
+        session.commit(Durability::Stable).await?;
+        rows.borrow_mut().extend(unsure.take());
+    }
+    Ok(())
+}
+
+async fn read_all(database: &Database) -> Result<Rows, Error> {
+    let mut rows = Rows::new();
+    let Some(table) = database.table("Mail") else { return Ok(rows) };
+    let mut cursor = database.cursor(&table, &[])?;
+    loop {
+        let batch = cursor.next_rows().await?;
+        if batch.is_empty() {
+            return Ok(rows);
+        }
+        rows.extend(batch.into_iter().map(model::from_values));
+    }
+}
+
+/// Ten times as many under `cargo xtask test --full`.
+fn seeds(count: u64) -> std::ops::Range<u64> {
+    0..if std::env::var_os("SPINDLE_FULL").is_some() { count * 10 } else { count }
+}
+
+/// A number of a write of databases that comes in every case: beyond its making.
+fn some_write(seed: u64) -> u64 {
+    40 + Random::new(seed, "which write").below(160)
+}
+
+#[test]
+fn a_power_cut_in_the_middle_of_page_writes_loses_nothing_acknowledged() {
+    let (mut torn, mut restored, mut with_restored) = (0, 0, 0);
+    for seed in seeds(150) {
+        let mut case = Case::new(seed, 512);
+        let power = case.work_until_cut(".edb", some_write(seed));
+        torn += u64::from(power.sectors_lost.get() > 0);
+        let mut config = case.config.clone();
+        if seed % 5 == 0 {
+            // Settings of the journal may change from one run to the next.
+            config.coalesce = ByteCount(config.page_size.bytes() as u64 * 3);
+        }
+        let found = case.recover(config).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(!found.unprotected, "seed {seed}");
+        restored += found.pages_restored;
+        with_restored += u64::from(found.pages_restored > 0);
+    }
+    let count = seeds(150).end;
+    println!("note: {restored} pages restored in {with_restored} of {count} cuts, {torn} of them torn");
+    assert!(torn > count * 9 / 10, "cuts tear pages: {torn}");
+    assert!(with_restored > count / 2, "the cuts are such that most need the journal: {with_restored}");
+}
+
+#[test]
+fn a_power_cut_in_the_middle_of_the_journal_loses_nothing_acknowledged() {
+    for seed in seeds(60) {
+        let mut case = Case::new(seed, 512);
+        case.work_until_cut(".fj", 10 + seed);
+        let config = case.config.clone();
+        case.recover(config).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}
+
+#[test]
+fn cuts_one_after_the_other_lose_nothing_acknowledged() {
+    for seed in seeds(30) {
+        let mut case = Case::new(seed, 512);
+        for cut in 0..4 {
+            // The second and third come early: in recovery, or soon after it.
+            let suffix = if cut % 2 == 0 { ".edb" } else { ".fj" };
+            case.work_until_cut(suffix, if cut == 0 { some_write(seed) } else { 6 + seed % 20 });
+            if !case.unsure.borrow().is_empty() {
+                let config = case.config.clone();
+                let unsure = case.unsure.borrow().clone();
+                let is_there = case.run(move |world, directory| async move {
+                    let instance = open(&world, &directory, config).await.expect("the group opens");
+                    let rows = read_all(&instance.databases()[0]).await.expect("rows can be read");
+                    unsure.iter().all(|(key, row)| rows.get(key) == Some(row))
+                });
+                let unsure = case.unsure.take();
+                if is_there {
+                    case.rows.borrow_mut().extend(unsure);
+                }
+            }
+        }
+        let config = case.config.clone();
+        case.recover(config).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}
+
+/// Whether an outcome says that something is wrong, rather than getting rows wrong in silence.
+fn is_noticed(error: &Error) -> bool {
+    matches!(error, Error::PageDamaged { .. } | Error::LostWrite { .. })
+}
+
+#[test]
+fn without_protection_the_same_cuts_are_noticed_as_damaged_pages() {
+    let mut damaged = 0;
+    for seed in seeds(60) {
+        let mut case = Case::new(seed, 512);
+        case.config.torn_page_protection = false;
+        case.work_until_cut(".edb", some_write(seed));
+        let config = case.config.clone();
+        match case.recover(config) {
+            Ok(found) => assert_eq!(found.pages_restored, 0),
+            Err(error) => {
+                assert!(is_noticed(&error), "seed {seed}: {error}");
+                damaged += u64::from(matches!(error, Error::PageDamaged { .. }));
+            }
+        }
+    }
+    let count = seeds(60).end;
+    println!("note: {damaged} of {count} cuts left a damaged page");
+    assert!(damaged > count / 2, "the cuts tear pages that are needed: {damaged}");
+}
+
+#[test]
+fn a_missing_journal_protects_nothing_and_says_so() {
+    let mut opened = 0;
+    for seed in seeds(40) {
+        let mut case = Case::new(seed, 512);
+        case.work_until_cut(".edb", some_write(seed));
+        case.run(|_, directory| async move { directory.remove(JOURNAL).await }).expect("it is there");
+        let config = case.config.clone();
+        match case.recover(config) {
+            Ok(found) => {
+                assert!(found.unprotected && found.pages_restored == 0, "seed {seed}: {found:?}");
+                opened += 1;
+            }
+            Err(error) => assert!(is_noticed(&error), "seed {seed}: {error}"),
+        }
+    }
+    assert!(opened > 0, "that the journal is missing is no error by itself");
+}
+
+#[test]
+fn a_garbled_journal_restores_what_is_whole_and_nothing_else() {
+    let (mut opened, mut restored) = (0, 0);
+    for seed in seeds(60) {
+        let mut case = Case::new(seed, 512);
+        case.work_until_cut(".edb", some_write(seed));
+        let mut random = case.simulation.random("garbling");
+        case.run(move |_, directory| async move {
+            let file = directory.open(JOURNAL).await?;
+            let blocks = file.geometry().size.0 / 4096;
+            for _ in 0..blocks / 8 {
+                let at = ByteOffset(random.below(blocks) * 4096);
+                let mut block = file.read(at, vec![Buffer::zeroed(4096)]).await?.remove(0);
+                match random.below(3) {
+                    0 => random.fill(&mut block),
+                    1 => block[random.below(4096) as usize] ^= 1 << random.below(8),
+                    _ => block[512 * random.below(8) as usize..][..512].fill(0),
+                }
+                file.write(at, vec![Arc::new(block)], Stability::Stable).await?;
+            }
+            world::IoResult::Ok(())
+        })
+        .expect("the journal can be garbled");
+        let config = case.config.clone();
+        match case.recover(config) {
+            Ok(found) => {
+                opened += 1;
+                restored += found.pages_restored;
+            }
+            Err(error) => assert!(is_noticed(&error), "seed {seed}: {error}"),
+        }
+    }
+    assert!(opened > 0 && restored > 0, "{opened} groups opened, {restored} pages restored");
+}
+
+#[test]
+fn a_journal_whose_head_is_damaged_still_protects() {
+    for seed in seeds(20) {
+        let mut case = Case::new(seed, 512);
+        case.work_until_cut(".edb", some_write(seed));
+        case.run(|_, directory| async move {
+            let file = directory.open(JOURNAL).await?;
+            file.write(ByteOffset(0), vec![Arc::new(Buffer::zeroed(4096))], Stability::Stable).await
+        })
+        .expect("the head can be damaged");
+        let config = case.config.clone();
+        case.recover(config).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}
+
+#[test]
+fn switching_protection_off_restores_once_more_and_removes_the_journal() {
+    for seed in seeds(20) {
+        let mut case = Case::new(seed, 512);
+        case.work_until_cut(".edb", some_write(seed));
+        let config = InstanceConfig { torn_page_protection: false, ..case.config.clone() };
+        case.recover(config).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let names = case.run(|_, directory| async move { directory.list().await }).expect("listed");
+        assert!(names.iter().all(|entry| entry.name != JOURNAL), "seed {seed}: {names:?}");
+    }
+}
+
+#[test]
+fn a_database_made_anew_under_the_same_number_gets_no_old_page() {
+    for seed in seeds(20) {
+        let mut case = Case::new(seed, 512);
+        case.work_until_cut(".edb", some_write(seed));
+        let config = case.config.clone();
+        case.run(move |world, directory| async move {
+            // Without the checkpoint file the group does not miss the database.
+            directory.remove(DATABASE).await?;
+            directory.remove("E00.chk").await?;
+            let instance = open(&world, &directory, config).await?;
+            assert_eq!(instance.recovery().pages_restored, 0, "seed {seed}");
+            assert!(instance.databases()[0].table("Mail").is_none(), "seed {seed}");
+            instance.close().await
+        })
+        .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        case.rows.borrow_mut().clear();
+        case.unsure.borrow_mut().clear();
+        let config = case.config.clone();
+        case.recover(config).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}
+
+/// Putting back some of what a restored file lacks would hide that it lacks the rest.
+#[test]
+fn a_database_file_restored_from_a_backup_is_left_as_it_is() {
+    for seed in seeds(20) {
+        let mut case = Case::new(seed, 512);
+        case.work_until_cut(".edb", some_write(seed));
+        let config = case.config.clone();
+        case.recover(config).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let backup = case.run(|_, directory| async move {
+            let file = directory.open(DATABASE).await?;
+            let size = file.geometry().size.0 as usize;
+            file.read(ByteOffset(0), vec![Buffer::zeroed(size)]).await
+        });
+        let backup = backup.expect("a closed database can be copied").remove(0);
+        case.work_until_cut(".edb", 300);
+        let config = case.config.clone();
+        let restored = case.run(move |world, directory| async move {
+            let file = directory.open(DATABASE).await?;
+            file.write(ByteOffset(0), vec![Arc::new(backup)], Stability::Stable).await?;
+            let opened = open(&world, &directory, config).await;
+            opened.map(|instance| instance.recovery().pages_restored)
+        });
+        match restored {
+            Ok(pages) => assert_eq!(pages, 0, "seed {seed}"),
+            Err(error) => assert!(is_noticed(&error), "seed {seed}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_device_that_writes_whole_pages_needs_no_journal() {
+    for (seed, needs_journal) in [(0, false), (1, true)] {
+        let mut case = Case::new(seed, 4096);
+        let config = case.config.clone();
+        let names = case.run(|world, directory| async move {
+            let instance = open(&world, &directory, config).await?;
+            instance.close().await?;
+            Ok::<_, Error>(directory.list().await?)
+        });
+        let has_journal = names.expect("opened").iter().any(|entry| entry.name == JOURNAL);
+        assert_eq!(has_journal, needs_journal, "pages of {} bytes", case.config.page_size.bytes());
+    }
+}
