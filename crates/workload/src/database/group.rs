@@ -3,6 +3,9 @@
 //! Everything it touches comes in: the world, directories, the plan. So the same flow runs on real
 //! storage on a thread, beside other groups on one thread, and in a simulated world.
 
+mod ending;
+mod fill;
+
 use super::{
     create::{Created, Watch, create},
     error::Error,
@@ -10,21 +13,19 @@ use super::{
     mail_table::MailDatabase,
     measure::{Sample, Sampler, sample_interval},
     meter::{Meter, MeterReading, MeteredDirectory, Role},
-    operation::{Failure, FailureCounts, FailureKind, FailureLog, OperationMeter, OperationReading},
+    operation::{Failure, FailureCounts, OperationMeter, OperationReading},
     pacing::{Pacer, PacingState},
     plan::{Load, RunPlan},
     progress::{Live, Phase, Shared},
+    results::LateResults,
     scan::{BackgroundScan, ScanTotals},
     session::{GroupLoad, Store, run_session},
-    verify::{VerifiedFile, verify_group_logs, verify_one_database},
+    verify::VerifiedFile,
 };
 use maildb::{DatabaseLocation, Instance, InstanceConfig, Statistics};
 use std::{cell::RefCell, rc::Rc, time::Duration};
 use world::{ByteCount, Directory, JoinHandle, World};
 
-/// Share of the cache that must be in use before measuring begins, in percent (seed 002, test log:
-/// "Database Cache Size … lower bound: 241591900" of 256 MB).
-const CACHE_FULL_PERCENT: u64 = 90;
 /// Sessions that serve a held rate: more than storage can usefully have outstanding.
 const HELD_RATE_SESSIONS: u32 = 128;
 /// Pages a database file grows by at least (open ESE source: 256).
@@ -68,6 +69,8 @@ pub struct FillOutcome {
     pub cache_bytes: u64,
     /// Whether that was enough.
     pub reached: bool,
+    /// Whether database writes had come to their usual level.
+    pub settled: bool,
 }
 
 /// Everything one group has to tell.
@@ -91,6 +94,8 @@ pub struct GroupOutcome {
     pub meters: Vec<MeterReading>,
     /// Operations of the measured time.
     pub operations: OperationReading,
+    /// Device operations under way when it ended.
+    pub late: LateResults,
     /// Samples of the measured time.
     pub samples: Vec<Sample>,
     /// Engine counters at the beginning and the end of the measured time.
@@ -120,9 +125,11 @@ pub struct Group {
 struct Running {
     load: Rc<GroupLoad>,
     sessions: Vec<JoinHandle<()>>,
-    arrivals: JoinHandle<()>,
+    arrivals: Option<JoinHandle<()>>,
     scan: Option<BackgroundScan>,
     tally: Tally,
+    /// Whether the storage has ceased to answer: what waits for it is given up.
+    frozen: bool,
 }
 
 /// What the measured part leaves behind.
@@ -134,6 +141,7 @@ struct Tally {
     samples: Vec<Sample>,
     meters: Vec<MeterReading>,
     operations: OperationReading,
+    late: LateResults,
     statistics: (Statistics, Statistics),
     pacing: PacingState,
     scan: ScanTotals,
@@ -183,21 +191,24 @@ impl Group {
         if complete && !self.shared.ending() {
             self.measure(&instance, &mut running).await;
         }
-        let (load, tally) = self.stop_load(running).await;
-        if let Some(error) = load.failures.no_space() {
-            return Err(error.into());
-        }
-        let databases = self.database_outcomes(&load, &tally, &created);
-        let GroupLoad { stores, failures, .. } = load;
-        drop(stores);
-        if let Err(error) = instance.close().await {
-            failures.note_engine(&error);
-        }
+        self.stop_load(&mut running).await;
+        let databases = self.database_outcomes(&running.load, &running.tally, &created);
+        let failures = Rc::clone(&running.load.failures);
+        let Running { load, tally, frozen, .. } = running;
+        drop(load);
+        let frozen = frozen || !self.close(instance, &failures).await;
         if let Some(error) = failures.no_space() {
             return Err(error.into());
         }
+        let (_, counts) = failures.reading();
+        if counts.io + counts.engine > 0
+            && let Some(error) = self.meters.iter().find_map(|meter| meter.no_space())
+        {
+            // The engine tells later callers only that it has stopped; the meters saw why.
+            return Err(error.into());
+        }
+        let verified = if frozen || self.shared.ending() { Vec::new() } else { self.verify(&failures).await };
         let interrupted = self.shared.ending();
-        let verified = if interrupted { Vec::new() } else { self.verify(&failures).await };
         Ok(GroupOutcome {
             group: self.number,
             recovered,
@@ -208,6 +219,7 @@ impl Group {
             interrupted,
             meters: tally.meters,
             operations: tally.operations,
+            late: tally.late,
             samples: tally.samples,
             statistics: tally.statistics,
             pacing: tally.pacing,
@@ -349,7 +361,7 @@ impl Group {
             lazy_commit_percent: profile.lazy_commit_percent(),
             operations_per_transaction: profile.operations_per_transaction(),
             meter: OperationMeter::default(),
-            failures: FailureLog::default(),
+            failures: Rc::default(),
         });
         let sessions = (0..sessions)
             .map(|number| {
@@ -357,39 +369,8 @@ impl Group {
                 world.spawn("session", run_session(Rc::clone(&load), instance.session(), random))
             })
             .collect();
-        let arrivals = world.spawn("arrivals", async move { pacer.run_arrivals().await });
-        Running { load, sessions, arrivals, scan, tally: Tally::default() }
-    }
-
-    /// Runs the load unmeasured until the cache is nearly full, or for as long as the plan allows.
-    async fn fill_cache(&self, instance: &Instance, running: &mut Running) {
-        let began = self.world.now();
-        let page_bytes = self.plan.profile.page_size().bytes() as u64;
-        let longest = Duration::from_secs(self.plan.fill_s_max);
-        let mut sampler = self.sampler(instance);
-        loop {
-            let statistics = instance.statistics();
-            let room = statistics.cache_pages_max.min(statistics.database_pages).max(1);
-            let reached = statistics.cache_pages * 100 >= room * CACHE_FULL_PERCENT;
-            let took = self.world.now().since(began);
-            let cache_bytes = statistics.cache_pages * page_bytes;
-            running.tally.fill = FillOutcome { seconds: took.as_secs_f64(), cache_bytes, reached };
-            let share = statistics.cache_pages as f64 * 100.0 / (room * CACHE_FULL_PERCENT) as f64;
-            self.shared.board(self.number, |board| {
-                board.phase = Phase::Fill;
-                board.fraction = share.min(1.0);
-                board.bytes = None;
-            });
-            if reached || took >= longest || self.ended(running) {
-                break;
-            }
-            self.world.sleep(TICK.min(longest - took)).await;
-            let sample = self.tick(instance, running, &mut sampler);
-            self.observe(running, &sample);
-        }
-        let FillOutcome { seconds, cache_bytes, reached } = running.tally.fill;
-        let (full, cache) = (if reached { "full" } else { "not yet full" }, ByteCount(cache_bytes));
-        self.say(format!("the cache is {full}: {cache} in {seconds:.0} s"));
+        let arrivals = Some(world.spawn("arrivals", async move { pacer.run_arrivals().await }));
+        Running { load, sessions, arrivals, scan, tally: Tally::default(), frozen: false }
     }
 
     fn sampler(&self, instance: &Instance) -> Sampler {
@@ -415,7 +396,7 @@ impl Group {
             }
         }
         let io = database.read.count + database.write.count;
-        running.load.pacer.observe(io, sample.operations.count);
+        running.load.pacer.observe(io, sample.operations.count, running.load.meter.outstanding());
         let span_s = sample.span_s.max(1e-9);
         let live = Live {
             database_iops: io as f64 / span_s,
@@ -436,6 +417,10 @@ impl Group {
 
     async fn measure(&self, instance: &Instance, running: &mut Running) {
         self.say("measuring begins");
+        self.shared.board(self.number, |board| {
+            board.phase = Phase::Measure;
+            board.fraction = 0.0;
+        });
         for meter in &self.meters {
             meter.restart();
         }
@@ -479,31 +464,10 @@ impl Group {
             }
         }
         running.tally.statistics.1 = instance.statistics();
-        running.tally.meters = self.meters.iter().map(|meter| meter.reading()).collect();
-        running.tally.operations = running.load.meter.reading();
         running.tally.pacing = running.load.pacer.state();
         running.tally.scan = running.scan.as_ref().map(BackgroundScan::totals).unwrap_or_default();
         self.say(format!("measuring ends after {:.0} s", running.tally.measured_s));
-    }
-
-    /// Ends sessions, arrivals and scan; what they have begun is completed.
-    async fn stop_load(&self, running: Running) -> (GroupLoad, Tally) {
-        running.load.pacer.stop();
-        if let Some(scan) = &running.scan {
-            scan.stop();
-        }
-        let Running { load, sessions, arrivals, scan, tally } = running;
-        for session in sessions {
-            session.await;
-        }
-        arrivals.await;
-        if let Some(scan) = scan {
-            for damage in scan.join().await {
-                load.failures.note(damage);
-            }
-        }
-        let load = Rc::into_inner(load).expect("every session has ended");
-        (load, tally)
+        self.settle(running, &mut sampler).await;
     }
 
     fn database_outcomes(
@@ -527,44 +491,6 @@ impl Group {
                 }
             })
             .collect()
-    }
-
-    /// Checks every file, databases first. Storage that cannot be read is a failure of the run, not
-    /// the end of it.
-    async fn verify(&self, failures: &FailureLog) -> Vec<VerifiedFile> {
-        let total: u64 = self.storage.databases.len() as u64 + 1;
-        let mut verified = Vec::new();
-        for index in 0..total as usize {
-            let (shared, number) = (self.shared.clone(), self.number);
-            let mut on_progress = move |done: ByteCount, all: ByteCount| {
-                let within = done.0 as f64 / all.0.max(1) as f64;
-                shared.board(number, |board| {
-                    board.phase = Phase::Verify;
-                    board.fraction = (index as f64 + within) / total as f64;
-                    board.bytes = Some((done.0, all.0));
-                    board.live = None;
-                });
-            };
-            let outcome = match self.storage.databases.get(index) {
-                Some((directory, name, _)) => {
-                    verify_one_database(&self.world, directory, name, &mut on_progress).await
-                }
-                None => {
-                    let (directory, _) = &self.storage.log;
-                    verify_group_logs(&self.world, directory, &self.base_name(), &mut on_progress).await
-                }
-            };
-            match outcome {
-                Ok(file) => {
-                    file.failures().for_each(|failure| failures.note(failure));
-                    let (size, damaged) = (ByteCount(file.bytes), file.damaged.len());
-                    self.say(format!("{}: {size} verified, {damaged} damaged", file.name));
-                    verified.push(file);
-                }
-                Err(error) => failures.note(Failure { kind: FailureKind::Io, text: error.to_string() }),
-            }
-        }
-        verified
     }
 }
 

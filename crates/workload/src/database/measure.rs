@@ -106,27 +106,56 @@ impl Sampler {
         self.statistics = statistics;
         sample
     }
-}
 
-/// Samples folded into windows of `window`: those whose ends fall into the same window. A last
-/// window of less than half the length is left out, it is no average of that kind.
-pub fn windows(samples: &[Sample], window: Duration) -> Vec<Sample> {
-    let window_s = window.as_secs_f64();
-    let mut folded: Vec<(u64, Sample)> = Vec::new();
-    for sample in samples {
-        // The middle of a sample lies clearly in one window, however late its tick came.
-        let index = ((sample.at_s - sample.span_s / 2.0) / window_s) as u64;
-        match folded.last_mut() {
-            Some((last, merged)) if *last == index => *merged = std::mem::take(merged).followed_by(sample),
-            _ => folded.push((index, sample.clone())),
+    /// What the meters have counted since the last tick, though it was the last: no time passes in it.
+    pub fn late(&self, operations: &OperationMeter, pacer: &Pacer) -> Sample {
+        Sample {
+            at_s: self.last.since(self.began).as_secs_f64(),
+            volumes: self.meters.iter().map(|meter| meter.take_sample()).collect(),
+            operations: operations.take_sample(),
+            dirty_pages: self.statistics.dirty_pages,
+            backlog: pacer.state().backlog,
+            ..Sample::default()
         }
     }
-    folded.into_iter().map(|(_, merged)| merged).filter(|merged| merged.span_s >= window_s / 2.0).collect()
 }
 
-/// The longest of the averages `of` gives for each window, in milliseconds.
-pub fn worst_window_ms(windows: &[Sample], of: impl Fn(&Sample) -> IoTally) -> Option<f64> {
-    windows.iter().filter_map(|window| of(window).average_ms()).max_by(f64::total_cmp)
+/// Samples folded into windows of `window`: those whose middles fall into the same one. What is left at
+/// the end is no whole window; the last window reaches back from the end instead, over a part of the one
+/// before, so no moment escapes. A run shorter than a window is one.
+pub fn windows(samples: &[Sample], window: Duration) -> Vec<Sample> {
+    let window_s = window.as_secs_f64();
+    // The middle of a sample lies clearly in one window, however late its tick came.
+    let middle_s = |sample: &Sample| sample.at_s - sample.span_s / 2.0;
+    let Some(end_s) = samples.last().map(|sample| sample.at_s) else { return Vec::new() };
+    // A tick may come a little early or late: nine tenths and more of a window are one.
+    let whole = ((end_s / window_s + 0.1) as usize).max(1);
+    let mut starts: Vec<f64> = (0..whole).map(|index| index as f64 * window_s).collect();
+    if end_s > (whole as f64 + 0.1) * window_s {
+        starts.push(end_s - window_s);
+    }
+    let last = starts.len() - 1;
+    let within = |index: usize, sample: &Sample| {
+        middle_s(sample) >= starts[index] && (index == last || middle_s(sample) < starts[index] + window_s)
+    };
+    let folded = (0..starts.len()).filter_map(|index| {
+        let of_window = samples.iter().filter(|sample| within(index, sample)).cloned();
+        of_window.reduce(|merged, sample| merged.followed_by(&sample))
+    });
+    folded.collect()
+}
+
+/// The longest of the averages `of` gives for each window, in milliseconds, and at least the average
+/// of all `samples`: the last window overlaps, so no window need be as long as the whole.
+pub fn worst_window_ms(
+    samples: &[Sample],
+    windows: &[Sample],
+    of: impl Fn(&Sample) -> IoTally,
+) -> Option<f64> {
+    let mut whole = IoTally::default();
+    samples.iter().for_each(|sample| whole.merge(&of(sample)));
+    let averages = windows.iter().filter_map(|window| of(window).average_ms());
+    averages.chain(whole.average_ms()).max_by(f64::total_cmp)
 }
 
 #[cfg(test)]
@@ -151,17 +180,31 @@ mod tests {
         samples.push(sample(15, 860, 51));
         let windows = windows(&samples, Duration::from_secs(15));
         assert_eq!(windows.len(), 1);
-        assert_eq!(worst_window_ms(&windows, |window| window.volumes[0].read), Some(44.0));
+        assert_eq!(worst_window_ms(&samples, &windows, |window| window.volumes[0].read), Some(44.0));
     }
 
     #[test]
-    fn a_stub_at_the_end_is_not_judged() {
-        let samples: Vec<_> = (1..=37).map(|second| sample(second, 1, 1)).collect();
+    fn the_last_window_is_whole_and_reaches_to_the_end() {
+        let samples: Vec<_> =
+            (1..=37).map(|second| sample(second, 1, if second > 30 { 100 } else { 1 })).collect();
         let spans = |samples: &[Sample]| {
             windows(samples, Duration::from_secs(15)).iter().map(|window| window.span_s).collect::<Vec<_>>()
         };
-        assert_eq!(spans(&samples), [15.0, 15.0], "7 s of the third are no window");
+        assert_eq!(spans(&samples), [15.0, 15.0, 15.0], "the third begins in the second");
+        assert_eq!(spans(&samples[..30]), [15.0, 15.0]);
         assert_eq!(spans(&samples[..8]), [8.0]);
+        let windows = windows(&samples, Duration::from_secs(15));
+        let worst = worst_window_ms(&samples, &windows, |window| window.volumes[0].read).unwrap();
+        assert!((worst - (7.0 * 100.0 + 8.0) / 15.0).abs() < 1e-9, "{worst}");
+    }
+
+    #[test]
+    fn no_average_is_longer_than_the_worst_window() {
+        // The middle second dilutes both windows that hold it.
+        let samples = [sample(1, 1, 10), sample(2, 1, 0), sample(3, 1, 10)];
+        let windows = windows(&samples, Duration::from_secs(2));
+        let worst = worst_window_ms(&samples, &windows, |window| window.volumes[0].read).unwrap();
+        assert!((worst - 20.0 / 3.0).abs() < 1e-9, "{worst}");
     }
 
     #[test]

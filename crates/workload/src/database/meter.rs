@@ -10,6 +10,13 @@
 //! polled, reads that start are the scan's. Tasks of one thread never run inside each other's
 //! polls, so nothing else can be mistaken for it.
 //!
+//! An operation that is under way when measuring ends is not lost: [`Meter::close`] ends the measured
+//! time, and what was begun before it is counted when it completes, or by [`Meter::settle`] with the
+//! time it has taken so far. A drive that freezes near the end would otherwise pass.
+//!
+//! Writes that prepare the next log file (`E00tmp.log`: half a mebibyte of zeros at a time, which no
+//! transaction waits for) are a kind of their own, until the file is renamed into its place.
+//!
 //! Latency is from the call to the completion as the awaiting task sees it. It holds the time the
 //! thread was busy with something else, so it errs towards too long, never towards too short.
 
@@ -17,6 +24,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeMap,
     future::{Future, poll_fn},
     pin::pin,
     rc::Rc,
@@ -24,9 +32,12 @@ use std::{
     time::Duration,
 };
 use world::{
-    BlockDevice, Buffer, ByteCount, ByteOffset, Directory, DirectoryEntry, File, Geometry, IoResult,
-    LocalFuture, Resizable, Stability, World,
+    BlockDevice, Buffer, ByteCount, ByteOffset, Directory, DirectoryEntry, File, Geometry, IoError,
+    IoErrorKind, IoResult, LocalFuture, Moment, Resizable, Stability, World,
 };
+
+/// How the name of a log file ends that is being prepared (maildb's `log::names`).
+const PREPARED_SUFFIX: &str = "tmp.log";
 
 /// What the files behind a meter hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -52,8 +63,9 @@ pub struct IoTally {
 }
 
 impl IoTally {
-    fn add(&mut self, bytes: u64, took: Duration) {
-        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+    /// Adds one operation.
+    pub fn add(&mut self, bytes: u64, took: Duration) {
+        let took_ns = nanoseconds(took);
         self.count += 1;
         self.bytes += bytes;
         self.total_ns = self.total_ns.saturating_add(took_ns);
@@ -90,6 +102,13 @@ pub struct IoTallies {
     pub scan: IoTally,
     /// Flushes; they move no bytes.
     pub flush: IoTally,
+    /// Writes that prepare the next log file; nobody waits for them.
+    #[serde(default)]
+    pub prepare: IoTally,
+    /// Of the reads and writes, those that measuring ended before: counted, though not achieved in
+    /// the measured time.
+    #[serde(default)]
+    pub late: u64,
     /// Operations that failed, of any kind.
     pub errors: u64,
 }
@@ -101,6 +120,8 @@ impl IoTallies {
         self.write.merge(&other.write);
         self.scan.merge(&other.scan);
         self.flush.merge(&other.flush);
+        self.prepare.merge(&other.prepare);
+        self.late += other.late;
         self.errors += other.errors;
     }
 
@@ -110,7 +131,13 @@ impl IoTallies {
             Kind::Write => &mut self.write,
             Kind::Scan => &mut self.scan,
             Kind::Flush => &mut self.flush,
+            Kind::Prepare => &mut self.prepare,
         }
+    }
+
+    /// Reads and writes that transactions caused and that completed within the measured time.
+    pub fn transactional(&self) -> u64 {
+        (self.read.count + self.write.count).saturating_sub(self.late)
     }
 }
 
@@ -120,6 +147,7 @@ enum Kind {
     Write,
     Scan,
     Flush,
+    Prepare,
 }
 
 /// Latencies of reads and writes over the measured time, in nanoseconds, to within 0.1 %.
@@ -140,6 +168,11 @@ impl Default for Latencies {
 
 /// Longest latency a histogram tells from longer ones: beyond an hour nobody asks how long.
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
+
+/// A span as histograms hold it.
+pub fn nanoseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// Counts one latency.
 pub fn record(histogram: &mut Histogram<u64>, took_ns: u64) {
@@ -169,6 +202,44 @@ struct MeterState {
     sample: IoTallies,
     latencies: Latencies,
     first_error: Option<String>,
+    no_space: Option<IoError>,
+    /// Operations begun and not completed, by a number that only grows.
+    outstanding: BTreeMap<u64, Outstanding>,
+    begun: u64,
+    /// Whether the measured time is over: what begins now is not counted.
+    closed: bool,
+}
+
+/// An operation under way.
+#[derive(Clone, Copy)]
+struct Outstanding {
+    kind: Kind,
+    bytes: u64,
+    started: Moment,
+    counts: bool,
+}
+
+/// Operations under way at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// How many.
+    pub count: u64,
+    /// When the oldest of them began.
+    pub oldest: Option<Moment>,
+}
+
+impl Backlog {
+    /// This backlog and `other` as one.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let oldest = [self.oldest, other.oldest].into_iter().flatten().min();
+        Self { count: self.count + other.count, oldest }
+    }
+
+    /// How long the oldest has taken until `now`; nothing if there is none.
+    pub fn age(&self, now: Moment) -> Duration {
+        self.oldest.map(|oldest| now.since(oldest)).unwrap_or_default()
+    }
 }
 
 /// Everything a meter has seen since it was last restarted.
@@ -208,13 +279,88 @@ impl Meter {
         self.role
     }
 
-    /// Forgets everything but errors: the measured time begins now.
+    /// Forgets everything but errors and what is under way: the measured time begins now.
     pub fn restart(&self) {
         let mut state = self.state.borrow_mut();
-        let first_error = state.first_error.take();
-        let errors = state.whole.errors;
-        *state = MeterState { first_error, ..MeterState::default() };
-        state.whole.errors = errors;
+        state.whole = IoTallies { errors: state.whole.errors, ..IoTallies::default() };
+        state.sample = IoTallies::default();
+        state.latencies = Latencies::default();
+        state.closed = false;
+        for operation in state.outstanding.values_mut() {
+            operation.counts = true;
+        }
+    }
+
+    /// Ends the measured time: what begins from now on is not counted.
+    pub fn close(&self) {
+        self.state.borrow_mut().closed = true;
+    }
+
+    /// Operations under way that count.
+    pub fn unsettled(&self) -> Backlog {
+        self.backlog(|operation| operation.counts)
+    }
+
+    /// Operations under way, counted or not.
+    pub fn outstanding(&self) -> Backlog {
+        self.backlog(|_| true)
+    }
+
+    fn backlog(&self, of: impl Fn(&Outstanding) -> bool) -> Backlog {
+        let state = self.state.borrow();
+        let wanted = state.outstanding.values().filter(|operation| of(operation));
+        wanted.fold(Backlog::default(), |sum, operation| {
+            sum.and(Backlog { count: 1, oldest: Some(operation.started) })
+        })
+    }
+
+    /// Counts every operation still under way with the time it has taken until now, which is less than
+    /// it will take in the end. Its completion is not counted again.
+    pub fn settle(&self) {
+        let now = self.world.now();
+        let mut state = self.state.borrow_mut();
+        assert!(state.closed, "only what measuring has ended before is settled");
+        let numbers: Vec<u64> = state.outstanding.keys().copied().collect();
+        for number in numbers {
+            let operation = state.outstanding.get_mut(&number).expect("its number was just listed");
+            let operation = std::mem::replace(operation, Outstanding { counts: false, ..*operation });
+            if operation.counts {
+                state.count(operation, now);
+            }
+        }
+    }
+
+    /// That an operation found no space, if one did.
+    pub fn no_space(&self) -> Option<IoError> {
+        self.state.borrow().no_space.clone()
+    }
+
+    fn begin(&self, kind: Kind, bytes: u64) -> u64 {
+        let started = self.world.now();
+        let mut state = self.state.borrow_mut();
+        let (number, counts) = (state.begun, !state.closed);
+        state.begun += 1;
+        let earlier = state.outstanding.insert(number, Outstanding { kind, bytes, started, counts });
+        assert!(earlier.is_none(), "numbers only grow");
+        number
+    }
+
+    fn note_space<T>(&self, outcome: &IoResult<T>) {
+        if let Err(error) = outcome
+            && error.kind() == IoErrorKind::NoSpace
+        {
+            self.state.borrow_mut().no_space.get_or_insert_with(|| error.clone());
+        }
+    }
+
+    /// `operation`, which moves no data, looked at for want of space.
+    fn watch<T: 'static>(self: &Rc<Self>, operation: LocalFuture<IoResult<T>>) -> LocalFuture<IoResult<T>> {
+        let meter = Rc::clone(self);
+        Box::pin(async move {
+            let outcome = operation.await;
+            meter.note_space(&outcome);
+            outcome
+        })
     }
 
     /// Takes away what was counted since the last call.
@@ -250,38 +396,66 @@ impl Meter {
         if self.scanning.get() { Kind::Scan } else { Kind::Read }
     }
 
-    fn count<T>(&self, kind: Kind, bytes: u64, took: Duration, outcome: &IoResult<T>) {
+    fn complete<T>(&self, number: u64, outcome: &IoResult<T>) {
+        self.note_space(outcome);
+        let now = self.world.now();
         let mut state = self.state.borrow_mut();
-        if let Err(error) = outcome {
-            state.whole.errors += 1;
-            state.sample.errors += 1;
-            state.first_error.get_or_insert_with(|| error.to_string());
-            return;
-        }
-        state.whole.of(kind).add(bytes, took);
-        state.sample.of(kind).add(bytes, took);
-        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        match kind {
-            Kind::Read => record(&mut state.latencies.read, took_ns),
-            Kind::Write => record(&mut state.latencies.write, took_ns),
-            Kind::Scan | Kind::Flush => {}
+        let operation = state.outstanding.remove(&number).expect("an operation completes once");
+        match outcome {
+            Ok(_) if operation.counts => state.count(operation, now),
+            Ok(_) => {}
+            Err(error) => {
+                state.whole.errors += 1;
+                state.sample.errors += 1;
+                state.first_error.get_or_insert_with(|| error.to_string());
+            }
         }
     }
 
-    /// Times `operation`, which has already been started.
+    /// Times `operation`, which has just been started.
     fn time<T: 'static>(
         self: &Rc<Self>,
         kind: Kind,
         bytes: u64,
         operation: LocalFuture<IoResult<T>>,
     ) -> LocalFuture<IoResult<T>> {
-        let meter = Rc::clone(self);
-        let started = self.world.now();
+        let under_way = UnderWay { number: self.begin(kind, bytes), meter: Rc::clone(self) };
         Box::pin(async move {
             let outcome = operation.await;
-            meter.count(kind, bytes, meter.world.now().since(started), &outcome);
+            under_way.meter.complete(under_way.number, &outcome);
             outcome
         })
+    }
+}
+
+impl MeterState {
+    fn count(&mut self, operation: Outstanding, now: Moment) {
+        let Outstanding { kind, bytes, started, .. } = operation;
+        let took = now.since(started);
+        for tallies in [&mut self.whole, &mut self.sample] {
+            tallies.of(kind).add(bytes, took);
+            if self.closed && matches!(kind, Kind::Read | Kind::Write) {
+                tallies.late += 1;
+            }
+        }
+        let took_ns = nanoseconds(took);
+        match kind {
+            Kind::Read => record(&mut self.latencies.read, took_ns),
+            Kind::Write => record(&mut self.latencies.write, took_ns),
+            Kind::Scan | Kind::Flush | Kind::Prepare => {}
+        }
+    }
+}
+
+/// Takes an operation whose future is dropped before it completes off the meter's list.
+struct UnderWay {
+    meter: Rc<Meter>,
+    number: u64,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.meter.state.borrow_mut().outstanding.remove(&self.number);
     }
 }
 
@@ -289,12 +463,14 @@ impl Meter {
 pub struct MeteredFile {
     file: Rc<dyn File>,
     meter: Rc<Meter>,
+    /// Whether it is a log file that nobody waits for yet.
+    prepared: Rc<Cell<bool>>,
 }
 
 impl MeteredFile {
     /// `file`, counted by `meter`.
     pub fn new(file: Rc<dyn File>, meter: &Rc<Meter>) -> Rc<Self> {
-        Rc::new(Self { file, meter: Rc::clone(meter) })
+        Rc::new(Self { file, meter: Rc::clone(meter), prepared: Rc::default() })
     }
 }
 
@@ -315,7 +491,10 @@ impl BlockDevice for MeteredFile {
         stability: Stability,
     ) -> LocalFuture<IoResult<()>> {
         let bytes = from.iter().map(|buffer| buffer.len() as u64).sum();
-        self.meter.time(Kind::Write, bytes, self.file.write(at, from, stability))
+        // The stable write to such a file is its header, which the log waits for.
+        let waited_for = !self.prepared.get() || stability == Stability::Stable;
+        let kind = if waited_for { Kind::Write } else { Kind::Prepare };
+        self.meter.time(kind, bytes, self.file.write(at, from, stability))
     }
 
     fn flush(&self) -> LocalFuture<IoResult<()>> {
@@ -323,13 +502,13 @@ impl BlockDevice for MeteredFile {
     }
 
     fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
-        self.file.discard(at, length)
+        self.meter.watch(self.file.discard(at, length))
     }
 }
 
 impl Resizable for MeteredFile {
     fn resize(&self, size: ByteCount) -> LocalFuture<IoResult<()>> {
-        self.file.resize(size)
+        self.meter.watch(self.file.resize(size))
     }
 }
 
@@ -337,18 +516,32 @@ impl Resizable for MeteredFile {
 pub struct MeteredDirectory {
     directory: Rc<dyn Directory>,
     meter: Rc<Meter>,
+    /// The mark of each file that is being prepared, by name.
+    prepared: Rc<RefCell<BTreeMap<String, Rc<Cell<bool>>>>>,
 }
 
 impl MeteredDirectory {
     /// `directory`, its files counted by `meter`.
     pub fn new(directory: Rc<dyn Directory>, meter: &Rc<Meter>) -> Rc<Self> {
-        Rc::new(Self { directory, meter: Rc::clone(meter) })
+        Rc::new(Self { directory, meter: Rc::clone(meter), prepared: Rc::default() })
     }
 
-    fn metered(&self, opening: LocalFuture<IoResult<Rc<dyn File>>>) -> LocalFuture<IoResult<Rc<dyn File>>> {
+    fn metered(
+        &self,
+        name: &str,
+        opening: LocalFuture<IoResult<Rc<dyn File>>>,
+    ) -> LocalFuture<IoResult<Rc<dyn File>>> {
         let meter = Rc::clone(&self.meter);
+        let prepared = if name.ends_with(PREPARED_SUFFIX) {
+            let fresh = || Rc::new(Cell::new(true));
+            Rc::clone(self.prepared.borrow_mut().entry(name.to_owned()).or_insert_with(fresh))
+        } else {
+            Rc::default()
+        };
         Box::pin(async move {
-            let file: Rc<dyn File> = MeteredFile::new(opening.await?, &meter);
+            let outcome = opening.await;
+            meter.note_space(&outcome);
+            let file: Rc<dyn File> = Rc::new(MeteredFile { file: outcome?, meter, prepared });
             Ok(file)
         })
     }
@@ -364,15 +557,23 @@ impl Directory for MeteredDirectory {
     }
 
     fn open(&self, name: &str) -> LocalFuture<IoResult<Rc<dyn File>>> {
-        self.metered(self.directory.open(name))
+        self.metered(name, self.directory.open(name))
     }
 
     fn create(&self, name: &str, size: ByteCount) -> LocalFuture<IoResult<Rc<dyn File>>> {
-        self.metered(self.directory.create(name, size))
+        self.metered(name, self.directory.create(name, size))
     }
 
     fn rename(&self, from: &str, to: &str) -> LocalFuture<IoResult<()>> {
-        self.directory.rename(from, to)
+        let renaming = self.meter.watch(self.directory.rename(from, to));
+        let (marks, from) = (Rc::clone(&self.prepared), from.to_owned());
+        Box::pin(async move {
+            renaming.await?;
+            if let Some(mark) = marks.borrow_mut().remove(&from) {
+                mark.set(false);
+            }
+            Ok(())
+        })
     }
 
     fn remove(&self, name: &str) -> LocalFuture<IoResult<()>> {
@@ -380,7 +581,7 @@ impl Directory for MeteredDirectory {
     }
 
     fn sync(&self) -> LocalFuture<IoResult<()>> {
-        self.directory.sync()
+        self.meter.watch(self.directory.sync())
     }
 
     fn free(&self) -> LocalFuture<IoResult<ByteCount>> {

@@ -3,13 +3,13 @@
 use super::{
     error::storage_cause,
     mail_record::ContentError,
-    meter::{IoTally, record},
+    meter::{IoTally, nanoseconds, record},
     profile::OperationMix,
 };
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
-use std::{cell::RefCell, time::Duration};
-use world::{IoErrorKind, Random};
+use std::{cell::RefCell, collections::BTreeMap};
+use world::{IoErrorKind, Moment, Random};
 
 /// What a session does to a record (as vendor blog hmlee lists them: insert = set columns, update; replace = seek, set
 /// columns, update; delete = seek, delete; read = seek).
@@ -110,6 +110,24 @@ pub struct OperationMeter {
 struct OperationState {
     whole: OperationReading,
     sample: IoTally,
+    /// Operations begun and not ended, by a number that only grows, with their intended starts.
+    outstanding: BTreeMap<u64, Moment>,
+    begun: u64,
+}
+
+/// An operation that has begun.
+#[derive(Debug)]
+pub struct Begun {
+    number: u64,
+    operation: Operation,
+    intended: Moment,
+}
+
+impl Begun {
+    /// Which it is.
+    pub fn operation(&self) -> Operation {
+        self.operation
+    }
 }
 
 /// What a group's sessions have done.
@@ -118,6 +136,9 @@ pub struct OperationReading {
     /// Latency of each operation in nanoseconds, from its intended start to the end of its commit,
     /// in the order of [`Operation::ALL`].
     pub latencies: [Histogram<u64>; 4],
+    /// How long operations had taken that had arrived when measuring ended, and not ended some time
+    /// after: less than they took in the end.
+    pub unfinished: Histogram<u64>,
     /// Commits that waited for the log.
     pub commits_durable: u64,
     /// Commits that did not.
@@ -133,6 +154,7 @@ impl Default for OperationReading {
         let empty = || Histogram::new(3).expect("three digits are within the histogram's range");
         Self {
             latencies: [empty(), empty(), empty(), empty()],
+            unfinished: empty(),
             commits_durable: 0,
             commits_lazy: 0,
             conflicts: 0,
@@ -147,27 +169,67 @@ impl OperationReading {
         for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
             mine.add(theirs).expect("an auto-resizing histogram takes any value");
         }
+        self.unfinished.add(&other.unfinished).expect("an auto-resizing histogram takes any value");
         self.commits_durable += other.commits_durable;
         self.commits_lazy += other.commits_lazy;
         self.conflicts += other.conflicts;
         self.records_checked += other.records_checked;
     }
 
-    /// Operations in all.
+    /// Operations that ended.
     pub fn count(&self) -> u64 {
         self.latencies.iter().map(Histogram::len).sum()
+    }
+
+    /// All operations together, those that did not end with the time they had taken.
+    pub fn all(&self) -> Histogram<u64> {
+        let mut all = self.unfinished.clone();
+        for one in &self.latencies {
+            all.add(one).expect("an auto-resizing histogram takes any value");
+        }
+        all
     }
 }
 
 impl OperationMeter {
-    /// Notes one completed operation.
-    pub fn operation(&self, operation: Operation, took: Duration) {
-        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+    /// Notes that `operation` begins, which was meant to begin at `intended`.
+    pub fn begin(&self, operation: Operation, intended: Moment) -> Begun {
         let mut state = self.state.borrow_mut();
-        record(&mut state.whole.latencies[operation as usize], took_ns);
-        state.sample.count += 1;
-        state.sample.total_ns = state.sample.total_ns.saturating_add(took_ns);
-        state.sample.max_ns = state.sample.max_ns.max(took_ns);
+        let number = state.begun;
+        state.begun += 1;
+        state.outstanding.insert(number, intended);
+        Begun { number, operation, intended }
+    }
+
+    /// Notes that an operation has ended. One that was settled meanwhile is not counted again.
+    pub fn end(&self, begun: Begun, now: Moment) {
+        let mut state = self.state.borrow_mut();
+        if state.outstanding.remove(&begun.number).is_some() {
+            let took_ns = nanoseconds(now.since(begun.intended));
+            record(&mut state.whole.latencies[begun.operation as usize], took_ns);
+            state.sample.add(0, now.since(begun.intended));
+        }
+    }
+
+    /// Forgets an operation that was rolled back.
+    pub fn give_up(&self, begun: &Begun) {
+        self.state.borrow_mut().outstanding.remove(&begun.number);
+    }
+
+    /// Operations begun and not ended.
+    pub fn outstanding(&self) -> u64 {
+        self.state.borrow().outstanding.len() as u64
+    }
+
+    /// Counts what has begun and not ended, and what was `waiting` since those moments, with the time
+    /// it has taken until `now`.
+    pub fn settle(&self, waiting: &[Moment], now: Moment) {
+        let mut state = self.state.borrow_mut();
+        let begun: Vec<Moment> = std::mem::take(&mut state.outstanding).into_values().collect();
+        for intended in begun.iter().chain(waiting) {
+            record(&mut state.whole.unfinished, nanoseconds(now.since(*intended)));
+            state.sample.add(0, now.since(*intended));
+        }
     }
 
     /// Changes the counts that are not latencies.
@@ -175,9 +237,11 @@ impl OperationMeter {
         change(&mut self.state.borrow_mut().whole);
     }
 
-    /// Forgets everything: the measured time begins now.
+    /// Forgets everything but what is under way: the measured time begins now.
     pub fn restart(&self) {
-        *self.state.borrow_mut() = OperationState::default();
+        let mut state = self.state.borrow_mut();
+        state.whole = OperationReading::default();
+        state.sample = IoTally::default();
     }
 
     /// Takes away what was counted since the last call.

@@ -4,7 +4,7 @@ use super::{
     key_space::{Claim, KeySpace},
     mail_record::{ContentError, Version},
     mail_table::MailDatabase,
-    operation::{Failure, FailureLog, Operation, OperationMeter},
+    operation::{Begun, Failure, FailureLog, Operation, OperationMeter},
     pacing::Pacer,
     profile::OperationMix,
     turn::give_turn,
@@ -33,7 +33,7 @@ pub struct GroupLoad {
     /// What was done.
     pub meter: OperationMeter,
     /// What went wrong.
-    pub failures: FailureLog,
+    pub failures: Rc<FailureLog>,
 }
 
 /// The engine gives a table that owns N bytes N / this many more when it has no room left.
@@ -100,7 +100,7 @@ struct Transaction<'l> {
     session: &'l mut Session,
     /// Records changed or read, each with the version it has if this transaction commits.
     claims: Vec<(usize, Claim, Option<Version>)>,
-    begun: Vec<(Operation, Moment)>,
+    begun: Vec<Begun>,
 }
 
 impl<'l> Transaction<'l> {
@@ -113,7 +113,7 @@ impl<'l> Transaction<'l> {
         let at = random.below(self.load.stores.len() as u64) as usize;
         let wanted = Operation::draw(self.load.mix, !self.load.stores[at].is_full(), random);
         let (operation, claim) = self.claim(at, wanted, random);
-        self.begun.push((operation, intended));
+        self.begun.push(self.load.meter.begin(operation, intended));
         let done = self.operate(at, operation, &claim).await;
         let after = done.as_ref().map_or(claim.version, |after| *after);
         self.claims.push((at, claim, after));
@@ -193,7 +193,7 @@ impl<'l> Transaction<'l> {
 
     async fn commit(&mut self, lazily: bool) -> maildb::Result<()> {
         // What only read has nothing to make stable, and begins no transaction.
-        let changed = self.begun.iter().any(|(operation, _)| *operation != Operation::Read);
+        let changed = self.begun.iter().any(|begun| begun.operation() != Operation::Read);
         if changed {
             let durability = if lazily { Durability::Lazy } else { Durability::Stable };
             if let Err(error) = self.session.commit(durability).await {
@@ -206,8 +206,8 @@ impl<'l> Transaction<'l> {
             });
         }
         let now = self.load.world.now();
-        for (operation, intended) in self.begun.drain(..) {
-            self.load.meter.operation(operation, now.since(intended));
+        for begun in self.begun.drain(..) {
+            self.load.meter.end(begun, now);
         }
         self.settle(true);
         Ok(())
@@ -221,7 +221,9 @@ impl<'l> Transaction<'l> {
 
     /// Gives the claims back, as they are after a commit or as they were.
     fn settle(&mut self, committed: bool) {
-        self.begun.clear();
+        for begun in self.begun.drain(..) {
+            self.load.meter.give_up(&begun);
+        }
         for (at, claim, after) in self.claims.drain(..) {
             let version = if committed { after } else { claim.version };
             self.load.stores[at].keys.borrow_mut().settle(claim, version);

@@ -62,7 +62,8 @@ impl Verdict {
         let failed = rows.iter().any(|row| row.passed == Some(false)) || results.failure_counts.engine > 0;
         // Shorter than asked for by more than a tick: something ended it.
         let cut_short = results.measured_s + 1.5 < results.plan.duration_s as f64;
-        let answer = match (failed, results.interrupted || cut_short || results.verified.is_empty()) {
+        let unfinished = results.interrupted || cut_short || results.verified.is_empty();
+        let answer = match (failed, unfinished || generator_missed_target(results)) {
             (true, _) => Answer::Fail,
             (false, true) => Answer::Incomplete,
             (false, false) => Answer::Pass,
@@ -74,6 +75,21 @@ impl Verdict {
     pub fn broken(&self) -> impl Iterator<Item = &VerdictRow> {
         self.rows.iter().filter(|row| row.passed == Some(false))
     }
+}
+
+/// A held rate that comes out too low by less than this, in percent of the target, while everything that
+/// arrived was served at once, was not asked for.
+const GENERATOR_MISS_PERCENT_MAX: f64 = 3.0;
+
+/// Whether the target was missed because too little was asked of the storage, rather than because the
+/// storage did not keep up.
+pub fn generator_missed_target(results: &RunResults) -> bool {
+    let (Some(target), Some(pacing)) = (results.plan.load.target_iops(), results.pacing) else {
+        return false;
+    };
+    let percent = results.achieved_iops() / target * 100.0;
+    let missed = (100.0 - GENERATOR_MISS_PERCENT_MAX..100.0).contains(&percent);
+    results.measured_s > 0.0 && missed && !pacing.fell_behind() && results.unfinished_operations == 0
 }
 
 /// None if the limit does not concern this run.
@@ -109,12 +125,14 @@ fn judge(results: &RunResults, limit: &Limit, class: RunClass) -> Option<Verdict
     };
     let bound = limit.value(class);
     let keeps = |value: f64| if limit.measure.is_floor() { value >= bound } else { value <= bound };
+    let passed = measured.map(keeps);
+    let missed = limit.measure == Measure::AchievedPercentOfTarget && generator_missed_target(results);
     Some(VerdictRow {
         measure: limit.measure,
         place,
         measured,
         limit: bound,
-        passed: measured.map(keeps),
+        passed: if missed { None } else { passed },
         source: limit.source.clone(),
     })
 }

@@ -14,7 +14,7 @@ use super::{
     operation::FailureKind,
     plan::{Load, Span},
     results::RunResults,
-    verdict::{Answer, Verdict, VerdictRow},
+    verdict::{Answer, Verdict, VerdictRow, generator_missed_target},
 };
 use report::{Cell, Document, LimitCheck, LimitTable, Meta, Outcome, Relation, Section, Severity, Unit};
 use time::{OffsetDateTime, format_description::StaticFormatDescription, macros::format_description};
@@ -22,6 +22,9 @@ use world::ByteCount;
 
 const DAY_AND_TIME: StaticFormatDescription =
     format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
+
+/// Device operations that took this long after measuring ended, in seconds, are worth a warning.
+const LATE_WARNED_S: f64 = 1.0;
 
 /// The report of `results`, judged by `verdict`.
 pub fn document(results: &RunResults, verdict: &Verdict) -> Document {
@@ -78,13 +81,26 @@ fn headline(results: &RunResults, verdict: &Verdict) -> String {
         Answer::Incomplete if results.measured_s <= 0.0 => {
             "The run ended before anything was measured.".to_owned()
         }
+        Answer::Incomplete if generator_missed_target(results) && !results.verified.is_empty() => {
+            format!("{rate} within every limit, but the load generator missed the target.")
+        }
         Answer::Incomplete => {
-            format!("The run ended early: {rate} within every limit until then; the files were not verified.")
+            format!("The run ended early: {rate} within every limit until then; {}.", not_verified(results))
         }
         Answer::Fail => match verdict.broken().next() {
             Some(row) => format!("{rate}, but beyond a limit: {}.", broken(row)),
             None => "The database engine failed.".to_owned(),
         },
+    }
+}
+
+/// What an early end left out of verification.
+fn not_verified(results: &RunResults) -> String {
+    let groups = results.plan.groups as usize;
+    match (results.verified.len(), results.databases.len() + groups) {
+        (0, _) => "the files were not verified".to_owned(),
+        (done, total) if done < total => format!("only {done} of {total} files were verified"),
+        _ => "the files were verified".to_owned(),
     }
 }
 
@@ -129,6 +145,9 @@ fn limit_check(row: &VerdictRow) -> LimitCheck {
 }
 
 fn add_highlights(document: &mut Document, results: &RunResults) {
+    if results.measured_s <= 0.0 {
+        return;
+    }
     let target = results.plan.load.target_iops();
     let note = target.map(|target| format!("target {target:.0}")).unwrap_or_default();
     document.highlight("Database I/O", Cell::number(results.achieved_iops(), Unit::IoPerSecond, 0), note);
@@ -148,11 +167,14 @@ fn add_highlights(document: &mut Document, results: &RunResults) {
             document.highlight(what, Cell::number(slowest.average_ms, Unit::Milliseconds, 2), note);
         }
     }
-    document.highlight(
-        "Records checked",
-        Cell::count(results.transactions.records_checked),
-        "read back and right",
-    );
+    if results.pacing.is_some() {
+        let p99 = Cell::number(results.all_operations.p99_ms, Unit::Milliseconds, 2);
+        document.highlight("Operation, from intended start: p99", p99, "waiting to begin is in it");
+    }
+    let checked = results.transactions.records_checked;
+    if checked > 0 {
+        document.highlight("Records checked", Cell::count(checked), "read back and right");
+    }
 }
 
 fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict) {
@@ -169,7 +191,28 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
         document.finding(Severity::Error, format!("{what}: {}", failure.text), "");
     }
     if results.interrupted {
-        let text = "The run was ended early: what follows is partial, and the files were not verified.";
+        let text =
+            format!("The run was ended early: what follows is partial, and {}.", not_verified(results));
+        document.finding(Severity::Warning, text, "");
+    }
+    let late = results.late;
+    if late.longest_s() > LATE_WARNED_S {
+        let after = match late.unanswered {
+            0 => format!("all were answered {:.1} s later", late.waited_s),
+            unanswered => format!("{unanswered} were not answered in the {:.0} s after", late.waited_s),
+        };
+        let text = format!(
+            "{} device operations were outstanding when measuring ended, the oldest for {:.1} s; {after}.",
+            late.count, late.oldest_s
+        );
+        document.finding(Severity::Warning, text, "");
+    }
+    if results.unfinished_operations > 0 {
+        let text = format!(
+            "{} operations that had arrived in the measured time did not end in it, nor soon after; they are \
+             counted with the time they had waited.",
+            results.unfinished_operations
+        );
         document.finding(Severity::Warning, text, "");
     }
     if !results.fill.reached && results.measured_s > 0.0 {
@@ -178,6 +221,14 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
             ByteCount(results.fill.cache_bytes)
         );
         document.finding(Severity::Warning, text, "seed 002, test log: cache size, lower bound");
+    }
+    if !results.fill.settled && results.measured_s > 0.0 {
+        let text = format!(
+            "Measuring began after {:.0} s of load, before database writes had come to their usual level: \
+             their rate is flattered.",
+            results.fill.seconds
+        );
+        document.finding(Severity::Warning, text, "");
     }
     for weakness in results.plan.weaknesses() {
         let severity = if weakness.is_note() { Severity::Note } else { Severity::Warning };
@@ -189,6 +240,25 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
             database.name
         );
         document.finding(Severity::Note, text, "");
+    }
+    if generator_missed_target(results) {
+        let text = format!(
+            "The load generator missed the target: {:.1} I/O a second of {:.1}, though nothing waited. This \
+             says nothing about the storage; run it again, or longer.",
+            results.achieved_iops(),
+            results.plan.load.target_iops().unwrap_or(f64::NAN)
+        );
+        document.finding(Severity::Warning, text, "");
+    }
+    if let Some(pacing) = results.pacing
+        && pacing.backlog_max as f64 > pacing.operations_per_second
+    {
+        let text = format!(
+            "Up to {} operations waited to begin, more than a second's arrivals ({:.0}): the storage did not \
+             keep up at all times.",
+            pacing.backlog_max, pacing.operations_per_second
+        );
+        document.finding(Severity::Warning, text, "");
     }
     if let Some(pacing) = results.pacing
         && pacing.shed > 0

@@ -1,0 +1,211 @@
+//! How a group's run ends: what measuring ended before is counted, the load stops, files are checked.
+//!
+//! Storage that does not answer any more must neither pass nor hang the run. Whoever waits for it here
+//! waits for [`ANSWER_MAX`] at most; then what waits is given up and the run has failed.
+
+use super::{
+    super::{
+        measure::Sampler,
+        meter::{Backlog, Meter},
+        operation::{Failure, FailureKind, FailureLog},
+        results::LateResults,
+        verify::{VerifiedFile, verify_group_logs, verify_one_database},
+    },
+    Group, Running,
+};
+use maildb::Instance;
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    rc::Rc,
+    task::Poll,
+    time::Duration,
+};
+use world::ByteCount;
+
+/// Longest time one device operation is waited for: twice the 30 s after which Linux's SCSI layer
+/// takes a command for lost.
+pub const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// How often it is looked whether all have been answered.
+const ANSWER_POLL: Duration = Duration::from_millis(10);
+/// How often it is looked whether to go on waiting.
+const PATIENCE_POLL: Duration = Duration::from_millis(200);
+/// Operations that took this long to answer are worth a line in the test log.
+const LINE_AFTER: Duration = Duration::from_secs(1);
+
+impl Group {
+    fn backlog(&self, of: impl Fn(&Meter) -> Backlog) -> Backlog {
+        self.meters.iter().map(|meter| of(meter)).fold(Backlog::default(), Backlog::and)
+    }
+
+    /// Waits for what is under way when measuring ends, and counts it: with its full latency, or what
+    /// of that there is when patience ends. Operations of the sessions likewise.
+    pub(super) async fn settle(&self, running: &mut Running, sampler: &mut Sampler) {
+        let ended = self.world.now();
+        for meter in &self.meters {
+            meter.close();
+        }
+        let pacer = &running.load.pacer;
+        // What still waits to begin will not; it has waited until now.
+        let waiting = pacer.waiting();
+        pacer.stop();
+        let at_end = self.backlog(Meter::unsettled);
+        loop {
+            let waited = self.world.now().since(ended);
+            let unanswered = self.backlog(Meter::unsettled).count;
+            running.tally.late = LateResults {
+                count: at_end.count,
+                oldest_s: at_end.age(ended).as_secs_f64(),
+                unanswered,
+                waited_s: waited.as_secs_f64(),
+            };
+            if unanswered == 0 || waited >= ANSWER_MAX {
+                break;
+            }
+            self.world.sleep(ANSWER_POLL).await;
+        }
+        for meter in &self.meters {
+            meter.settle();
+        }
+        running.load.meter.settle(&waiting, self.world.now());
+        // What was begun in the measured time belongs to its last sample.
+        let late = sampler.late(&running.load.meter, &running.load.pacer);
+        if let Some(last) = running.tally.samples.pop() {
+            running.tally.samples.push(last.followed_by(&late));
+        }
+        running.tally.meters = self.meters.iter().map(|meter| meter.reading()).collect();
+        running.tally.operations = running.load.meter.reading();
+        let late = running.tally.late;
+        if late.longest_s() >= LINE_AFTER.as_secs_f64() {
+            self.say(format!(
+                "{} device operations were under way when measuring ended, the oldest for {:.1} s; {:.1} s \
+                 later {} were not answered",
+                late.count, late.oldest_s, late.waited_s, late.unanswered
+            ));
+        }
+    }
+
+    /// Ends sessions, arrivals and scan; what they have begun is completed, if the storage answers.
+    pub(super) async fn stop_load(&self, running: &mut Running) {
+        running.load.pacer.stop();
+        if let Some(scan) = &running.scan {
+            scan.stop();
+        }
+        let sessions = std::mem::take(&mut running.sessions);
+        let (arrivals, scan) = (running.arrivals.take(), running.scan.take());
+        let load = Rc::clone(&running.load);
+        let ending = async {
+            for session in sessions {
+                session.await;
+            }
+            if let Some(arrivals) = arrivals {
+                arrivals.await;
+            }
+            if let Some(scan) = scan {
+                for damage in scan.join().await {
+                    load.failures.note(damage);
+                }
+            }
+        };
+        running.frozen = self.patiently(ending).await.is_none();
+        if running.frozen {
+            self.note_frozen(&running.load.failures);
+        }
+    }
+
+    /// Writes everything back and closes the files; false if the storage does not answer.
+    pub(super) async fn close(&self, instance: Instance, failures: &FailureLog) -> bool {
+        match self.patiently(instance.close()).await {
+            Some(Ok(())) => true,
+            Some(Err(error)) => {
+                failures.note_engine(&error);
+                true
+            }
+            None => {
+                self.note_frozen(failures);
+                false
+            }
+        }
+    }
+
+    fn note_frozen(&self, failures: &FailureLog) {
+        let waiting = self.backlog(Meter::outstanding);
+        let age = waiting.age(self.world.now()).as_secs_f64();
+        let text = format!(
+            "{} device operations were not answered, the oldest in {age:.0} s; the run ends without them",
+            waiting.count
+        );
+        self.say(text.clone());
+        failures.note(Failure { kind: FailureKind::Io, text });
+    }
+
+    /// The result of `work`; none if a device operation has waited for its answer too long.
+    async fn patiently<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        self.unless(work, || self.backlog(Meter::outstanding).age(self.world.now()) > ANSWER_MAX).await
+    }
+
+    /// The result of `work`; none, and it is dropped, once `given_up` says so.
+    async fn unless<T>(&self, work: impl Future<Output = T>, given_up: impl Fn() -> bool) -> Option<T> {
+        let mut work = pin!(work);
+        let mut nap = self.world.sleep(PATIENCE_POLL);
+        poll_fn(|context| {
+            if let Poll::Ready(value) = work.as_mut().poll(context) {
+                return Poll::Ready(Some(value));
+            }
+            if given_up() {
+                return Poll::Ready(None);
+            }
+            while nap.as_mut().poll(context).is_ready() {
+                nap = self.world.sleep(PATIENCE_POLL);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Checks every file, databases first, until the run is to end. Storage that cannot be read is a
+    /// failure of the run, not the end of it.
+    pub(super) async fn verify(&self, failures: &FailureLog) -> Vec<VerifiedFile> {
+        let total: u64 = self.storage.databases.len() as u64 + 1;
+        let mut verified = Vec::new();
+        for index in 0..total as usize {
+            let (shared, number) = (self.shared.clone(), self.number);
+            let mut on_progress = move |done: ByteCount, all: ByteCount| {
+                let within = done.0 as f64 / all.0.max(1) as f64;
+                shared.board(number, |board| {
+                    board.phase = super::Phase::Verify;
+                    board.fraction = (index as f64 + within) / total as f64;
+                    board.bytes = Some((done.0, all.0));
+                    board.live = None;
+                });
+            };
+            let checking = async {
+                match self.storage.databases.get(index) {
+                    Some((directory, name, _)) => {
+                        verify_one_database(&self.world, directory, name, &mut on_progress).await
+                    }
+                    None => {
+                        let (directory, _) = &self.storage.log;
+                        verify_group_logs(&self.world, directory, &self.base_name(), &mut on_progress).await
+                    }
+                }
+            };
+            match self.unless(checking, || self.shared.ending()).await {
+                Some(Ok(file)) => {
+                    file.failures().for_each(|failure| failures.note(failure));
+                    let (size, damaged) = (ByteCount(file.bytes), file.damaged.len());
+                    self.say(format!("{}: {size} verified, {damaged} damaged", file.name));
+                    verified.push(file);
+                }
+                Some(Err(error)) => {
+                    failures.note(Failure { kind: FailureKind::Io, text: error.to_string() });
+                }
+                None => {
+                    self.say(format!("verification ends after {index} of {total} files"));
+                    break;
+                }
+            }
+        }
+        verified
+    }
+}

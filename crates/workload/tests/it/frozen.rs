@@ -1,0 +1,274 @@
+//! Storage that freezes while it is measured, in a simulated world.
+
+use std::{
+    cell::Cell,
+    future::pending,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use workload::database::{
+    document::document,
+    group::{Group, GroupOutcome, GroupStorage},
+    meter::Role,
+    plan::{Load, RunPlan},
+    profile::Profile,
+    progress::{Phase, Shared},
+    results::{HostFacts, RunFrame, RunResults},
+    verdict::{Answer, Verdict},
+};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, Directory, DirectoryEntry, ExtentDirectory, File, Geometry,
+    IoResult, LocalFuture, Moment, Resizable, Stability, World,
+    sim::{DriveOptions, Limits, Simulation},
+};
+
+/// When writes freeze, and when they go on; never, if that is none.
+#[derive(Clone)]
+struct Frost {
+    world: World,
+    from: Rc<Cell<Option<Moment>>>,
+    until: Rc<Cell<Option<Moment>>>,
+}
+
+impl Frost {
+    async fn melt(&self) {
+        if self.from.get().is_none_or(|from| self.world.now() < from) {
+            return;
+        }
+        match self.until.get() {
+            Some(until) => self.world.sleep_until(until).await,
+            None => pending().await,
+        }
+    }
+}
+
+/// A directory whose writes freeze.
+struct FreezingDirectory(Rc<dyn Directory>, Frost);
+
+struct FreezingFile(Rc<dyn File>, Frost);
+
+impl BlockDevice for FreezingFile {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
+        self.0.read(at, into)
+    }
+
+    fn write(
+        &self,
+        at: ByteOffset,
+        from: Vec<Arc<Buffer>>,
+        stability: Stability,
+    ) -> LocalFuture<IoResult<()>> {
+        let (file, frost) = (Rc::clone(&self.0), self.1.clone());
+        Box::pin(async move {
+            frost.melt().await;
+            file.write(at, from, stability).await
+        })
+    }
+
+    fn flush(&self) -> LocalFuture<IoResult<()>> {
+        self.0.flush()
+    }
+
+    fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
+        self.0.discard(at, length)
+    }
+}
+
+impl Resizable for FreezingFile {
+    fn resize(&self, size: ByteCount) -> LocalFuture<IoResult<()>> {
+        self.0.resize(size)
+    }
+}
+
+impl FreezingDirectory {
+    fn freezing(&self, opening: LocalFuture<IoResult<Rc<dyn File>>>) -> LocalFuture<IoResult<Rc<dyn File>>> {
+        let frost = self.1.clone();
+        Box::pin(async move {
+            let file: Rc<dyn File> = Rc::new(FreezingFile(opening.await?, frost));
+            Ok(file)
+        })
+    }
+}
+
+impl Directory for FreezingDirectory {
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+
+    fn list(&self) -> LocalFuture<IoResult<Vec<DirectoryEntry>>> {
+        self.0.list()
+    }
+
+    fn open(&self, name: &str) -> LocalFuture<IoResult<Rc<dyn File>>> {
+        self.freezing(self.0.open(name))
+    }
+
+    fn create(&self, name: &str, size: ByteCount) -> LocalFuture<IoResult<Rc<dyn File>>> {
+        self.freezing(self.0.create(name, size))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> LocalFuture<IoResult<()>> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> LocalFuture<IoResult<()>> {
+        self.0.remove(name)
+    }
+
+    fn sync(&self) -> LocalFuture<IoResult<()>> {
+        self.0.sync()
+    }
+
+    fn free(&self) -> LocalFuture<IoResult<ByteCount>> {
+        self.0.free()
+    }
+}
+
+fn plan(load: Load, duration_s: u64) -> RunPlan {
+    RunPlan {
+        profile: Profile::load("exchange-2007").unwrap(),
+        groups: 1,
+        databases_per_group: 1,
+        database_bytes: 8 << 20,
+        database_bytes_max: 16 << 20,
+        cache_bytes_per_group: 4 << 20,
+        load,
+        duration_s,
+        fill_s_max: 4,
+        seed: 7,
+        volumes: Vec::new(),
+        storage_cache_bytes: None,
+    }
+}
+
+/// What happens to a run, counted from the moment measuring or verification begins.
+#[derive(Clone, Copy, Default)]
+struct Course {
+    frozen_after: Option<Duration>,
+    thawed_after: Option<Duration>,
+    stopped_in_verify: bool,
+}
+
+/// Runs one group on a simulated drive and judges it.
+fn run(plan: RunPlan, course: Course) -> (RunResults, Verdict) {
+    let mut simulation = Simulation::new(plan.seed);
+    let drive = simulation.add_drive(DriveOptions::new(ByteCount::mib(256)));
+    let main = move |world: World| async move {
+        let frost = Frost { world: world.clone(), from: Rc::default(), until: Rc::default() };
+        let directory: Rc<dyn Directory> = Rc::new(ExtentDirectory::format(drive).await.unwrap());
+        let directory: Rc<dyn Directory> = Rc::new(FreezingDirectory(directory, frost.clone()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let shared = Shared::new(1, Arc::clone(&stop));
+        let storage = GroupStorage {
+            databases: vec![(Rc::clone(&directory), "priv1.edb".to_owned(), "drive".to_owned())],
+            log: (directory, "drive".to_owned()),
+        };
+        let group = Group::new(&world, plan.clone(), 0, shared.clone(), storage);
+        let running = world.spawn("group", group.run());
+        while !running.is_finished() {
+            world.sleep(Duration::from_millis(1)).await;
+            let phase = shared.boards()[0].phase;
+            if phase == Phase::Measure && frost.from.get().is_none() {
+                frost.from.set(course.frozen_after.map(|after| world.now() + after));
+                frost.until.set(course.thawed_after.map(|after| world.now() + after));
+            }
+            if phase == Phase::Verify && course.stopped_in_verify {
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+        let outcome: GroupOutcome = running.await.unwrap();
+        let frame = RunFrame {
+            plan,
+            generator: "spindle test".to_owned(),
+            host: HostFacts::default(),
+            unix_s: (0, 0),
+            host_samples: Vec::new(),
+            log: shared.lines_from(0),
+        };
+        RunResults::assemble(frame, &[outcome])
+    };
+    let results = simulation.run(Limits::generous(), main).completed();
+    let verdict = Verdict::of(&results).unwrap();
+    (results, verdict)
+}
+
+fn findings(results: &RunResults, verdict: &Verdict) -> String {
+    let texts: Vec<_> = document(results, verdict).findings.into_iter().map(|finding| finding.text).collect();
+    texts.join("\n")
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_freeze_that_outlasts_measuring_is_counted_with_its_full_latency() {
+    let course =
+        Course { frozen_after: Some(17 * SECOND), thawed_after: Some(25 * SECOND), ..Course::default() };
+    let (results, verdict) = run(plan(Load::Threads { per_group: 4 }, 20), course);
+    assert_eq!(results.failures, []);
+    let log = results.in_role(Role::Log).next().unwrap();
+    assert!(log.tallies.late >= 1, "{:?}", log.tallies);
+    let longest_ms = log.write.max_ms.unwrap();
+    assert!((7_500.0..8_500.0).contains(&longest_ms), "frozen for 8 s: {longest_ms} ms");
+    let sampled: u64 = results.samples.iter().map(|sample| sample.volumes[1].write.max_ns).max().unwrap();
+    assert_eq!(sampled as f64 / 1e6, longest_ms, "windows hold it, too");
+    assert!(results.late.count > 0 && results.late.unanswered == 0, "{:?}", results.late);
+    assert!((2.5..3.5).contains(&results.late.oldest_s), "{:?}", results.late);
+    assert!(results.all_operations.max_ms.unwrap() > 7_500.0);
+    let said = findings(&results, &verdict);
+    assert!(said.contains("outstanding when measuring ended, the oldest for 3.0 s"), "{said}");
+    assert_eq!(results.verified.len(), 2, "it goes on when the storage does");
+}
+
+#[test]
+fn storage_that_never_answers_again_fails_and_does_not_hang_the_run() {
+    let course = Course { frozen_after: Some(8 * SECOND), ..Course::default() };
+    let (results, verdict) = run(plan(Load::Mailboxes { count: 200, iops_each: 1.0 }, 10), course);
+    assert_eq!(verdict.answer, Answer::Fail);
+    assert!(results.failure_counts.io > 0, "{:?}", results.failures);
+    assert!(results.late.unanswered > 0, "{:?}", results.late);
+    assert!(results.unfinished_operations > 50, "what had arrived and not ended is counted");
+    assert!(results.in_role(Role::Log).next().unwrap().write.max_ms.unwrap() > 60_000.0);
+    assert_eq!(results.verified, []);
+    let said = findings(&results, &verdict);
+    assert!(said.contains("were not answered in the 60 s after"), "{said}");
+}
+
+#[test]
+fn healthy_storage_leaves_nothing_to_warn_of() {
+    let (results, verdict) = run(plan(Load::Threads { per_group: 4 }, 10), Course::default());
+    assert_eq!(results.failures, []);
+    assert_eq!((results.late.unanswered, results.unfinished_operations), (0, 0));
+    let said = findings(&results, &verdict);
+    assert!(!said.contains("outstanding"), "{said}");
+    assert_eq!(verdict.answer, Answer::Pass, "{:?}", verdict.rows);
+}
+
+#[test]
+fn a_run_ended_while_it_verifies_keeps_what_was_measured_and_verified() {
+    let course = Course { stopped_in_verify: true, ..Course::default() };
+    let (results, verdict) = run(plan(Load::Threads { per_group: 4 }, 5), course);
+    assert!(results.interrupted && results.measured_s >= 5.0);
+    assert!(results.verified.len() < 2, "{:?}", results.verified);
+    assert_eq!(verdict.answer, Answer::Incomplete);
+    assert!(results.achieved_iops() > 0.0);
+}
+
+#[test]
+fn fast_storage_is_never_asked_for_less_than_the_held_rate() {
+    for (count, duration_s) in [(100, 30), (600, 20)] {
+        let mut plan = plan(Load::Mailboxes { count, iops_each: 1.0 }, duration_s);
+        plan.fill_s_max = 10;
+        let (results, verdict) = run(plan, Course::default());
+        let percent = results.achieved_iops() / count as f64 * 100.0;
+        assert!((100.0..106.0).contains(&percent), "{percent} % of {count}");
+        assert_eq!(verdict.answer, Answer::Pass, "{:?}", verdict.rows);
+    }
+}
