@@ -4,6 +4,7 @@
 //! session commits durably until the power goes; then the group is opened on the drive below and everything
 //! acknowledged must be there, or, without a usable journal, the damage must be noticed.
 
+mod cost;
 mod tearing;
 
 use crate::model::{self, Rows};
