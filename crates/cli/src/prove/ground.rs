@@ -4,7 +4,7 @@ use super::{
     manifest::{MANIFEST_NAME, MANIFEST_NEXT, Manifest},
     place::Ground,
 };
-use std::{path::Path, rc::Rc, sync::Arc};
+use std::{collections::BTreeMap, path::Path, rc::Rc, sync::Arc};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Directory, IoErrorKind, IoResult, Stability,
     extent_directory::ExtentDirectory,
@@ -89,6 +89,12 @@ impl Door {
         file.write(ByteOffset(0), vec![Arc::new(Buffer::copy_of(&bytes))], Stability::Stable).await?;
         directory.rename(MANIFEST_NEXT, MANIFEST_NAME).await?;
         directory.sync().await
+    }
+
+    /// The files there that `manifest` owns, and their sizes.
+    pub async fn files_of(&self, manifest: &Manifest) -> IoResult<BTreeMap<String, ByteCount>> {
+        let entries = self.open().await?.list().await?.into_iter();
+        Ok(entries.filter(|entry| manifest.owns(&entry.name)).map(|entry| (entry.name, entry.size)).collect())
     }
 
     /// The record stored there; None if there is none, an error text if it cannot be read.

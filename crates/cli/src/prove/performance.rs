@@ -1,6 +1,7 @@
 //! The run itself: the workload driven on the places, shown as it goes, and made a document.
 
 use super::{
+    allowance::Allowance,
     ground::Door,
     layout::{GroupLayout, Spot},
     progress::{ProgressView, Standing},
@@ -28,15 +29,26 @@ use world::{
     real::{RealOptions, signals::interrupted},
 };
 
-/// Runs `plan` to its end, or to the user's Ctrl-C.
+/// What is run, and where.
+pub struct Run<'a> {
+    /// What is to be done.
+    pub plan: RunPlan,
+    /// Where each file lies.
+    pub layout: &'a [GroupLayout],
+    /// The places.
+    pub survey: &'a Survey,
+    /// How files are reached.
+    pub options: RealOptions,
+}
+
+/// Runs a plan to its end, to the user's Ctrl-C, or until `allowance` is spent.
 pub async fn run(
     world: &World,
-    plan: RunPlan,
-    layout: &[GroupLayout],
-    survey: &Survey,
-    options: RealOptions,
+    run: Run<'_>,
+    mut allowance: Allowance,
     console: &Console,
 ) -> Result<Document, Refusal> {
+    let Run { plan, layout, survey, options } = run;
     let stop = Arc::new(AtomicBool::new(false));
     let mut view = ProgressView::new(console);
     world.spawn("interruption", {
@@ -50,7 +62,7 @@ pub async fn run(
     let surroundings = Surroundings {
         open: opener(layout, survey),
         place: database::Place::Threads(options),
-        stop,
+        stop: Arc::clone(&stop),
         generator: concat!("spindle ", env!("CARGO_PKG_VERSION")).to_owned(),
         host: survey.host.clone(),
         read_host: Some(Box::new(super::machine::read_host)),
@@ -63,12 +75,20 @@ pub async fn run(
         if progress.phase != Phase::Done {
             view.show(world.now().since(began), &Standing::of(progress));
         }
+        if allowance.is_met() {
+            stop.store(true, Ordering::Relaxed);
+            view.say("As much is written as may be. Ending, with a partial report.");
+        }
     })
     .await;
     drop(view);
     let results = outcome.map_err(refusal_of)?;
     let verdict = Verdict::of(&results).map_err(|error| Refusal::new(error.to_string(), ""))?;
     let mut document = document(&results, &verdict);
+    if let Some(finding) = allowance.finding() {
+        let errors = document.findings.iter().take_while(|other| other.severity < finding.severity).count();
+        document.findings.insert(errors, finding);
+    }
     document.meta.command = Some(command_line(env::args()));
     Ok(document)
 }

@@ -9,7 +9,10 @@
 
 use super::{manifest::Manifest, sizing::Volume};
 use crate::refusal::Refusal;
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 use world::ByteCount;
 
 /// Below this much free space on a raw device a run makes no sense.
@@ -99,8 +102,8 @@ pub struct FolderFacts {
     pub manifest: Option<Manifest>,
     /// Why that record could not be read.
     pub manifest_damage: Option<String>,
-    /// Bytes of the files Spindle made there before.
-    pub ours: ByteCount,
+    /// Files Spindle made there before, and their sizes.
+    pub made: BTreeMap<String, ByteCount>,
     /// The drive below.
     pub drive: DriveFacts,
 }
@@ -118,6 +121,8 @@ pub struct DeviceFacts {
     pub signature: Option<String>,
     /// Its first bytes are Spindle's own, and this record lies on it if a run got that far.
     pub ours: Option<Option<Manifest>>,
+    /// Files Spindle made there before, and their sizes.
+    pub made: BTreeMap<String, ByteCount>,
     /// The device cannot be written.
     pub read_only: bool,
     /// Why it could not be opened alone (O_EXCL).
@@ -182,11 +187,20 @@ impl Place {
         matches!(self.ground, Ground::Device(_))
     }
 
-    /// Bytes of files that Spindle made there before.
+    /// Bytes of a filesystem that Spindle took before, and a new run may take again.
     pub fn ours(&self) -> ByteCount {
         match &self.ground {
-            Ground::Folder(folder) => folder.ours,
+            Ground::Folder(_) => self.made().values().fold(ByteCount(0), |sum, &size| sum + size),
+            // A raw device is counted as free in whole.
             Ground::Device(_) => ByteCount(0),
+        }
+    }
+
+    /// Files that Spindle made there before, and their sizes.
+    pub fn made(&self) -> &BTreeMap<String, ByteCount> {
+        match &self.ground {
+            Ground::Folder(folder) => &folder.made,
+            Ground::Device(device) => &device.made,
         }
     }
 
@@ -196,7 +210,7 @@ impl Place {
         let (name, total, free, is_filesystem) = match &self.ground {
             Ground::Folder(folder) => {
                 let name = format!("{given} ({} at {})", folder.filesystem, folder.mount_point.display());
-                (name, folder.total, folder.free + folder.ours, true)
+                (name, folder.total, folder.free + self.ours(), true)
             }
             Ground::Device(device) => (given.to_string(), device.size, device.size, false),
         };
@@ -430,7 +444,7 @@ pub(super) mod tests {
             foreign: Vec::new(),
             manifest: None,
             manifest_damage: None,
-            ours: ByteCount(0),
+            made: BTreeMap::new(),
             drive: DriveFacts { name: Some("sda".to_owned()), ..DriveFacts::default() },
         }
     }
@@ -443,6 +457,7 @@ pub(super) mod tests {
             mounted: None,
             signature: None,
             ours: None,
+            made: BTreeMap::new(),
             read_only: false,
             held: None,
             drive: DriveFacts { serial: Some("WD-1234".to_owned()), ..DriveFacts::default() },

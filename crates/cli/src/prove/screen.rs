@@ -58,7 +58,10 @@ pub fn lines(console: &Console, intent: &Intent<'_>, databases: &[&Place], logs:
         format!("at most {}: databases of {} together, room to grow, logs", needs.space, needs.size),
     );
     row("memory", format!("about {}, of it {} of cache for each group", needs.memory, needs.cache));
-    row("writes", format!("about {}", about(needs.writes)));
+    row(
+        "writes",
+        format!("about {}; at {} the run ends, with a partial report", about(needs.writes), needs.writes_max),
+    );
     row("time", format!("{}, of it {} measured", show_estimate(needs.time), show_duration(plan.duration())));
     lines
 }
@@ -116,7 +119,9 @@ mod tests {
             cache: ByteCount::mib(51),
             space: ByteCount::mib(1_330),
             memory: ByteCount::mib(120),
+            missing: ByteCount(0),
             writes: ByteCount::mib(7_400),
+            writes_max: ByteCount(1_000_000_000_000),
             time: Duration::from_secs(89),
         };
         let mut facts = folder("/mnt/db");
@@ -133,7 +138,7 @@ mod tests {
               begins     new databases
               space      at most 1.30 GiB: databases of 1.00 GiB together, room to grow, logs
               memory     about 120 MiB, of it 51.0 MiB of cache for each group
-              writes     about 8.00 GiB
+              writes     about 8.00 GiB; at 931 GiB the run ends, with a partial report
               time       about 1 min 30 s, of it 1 min measured"#]]
         .assert_eq(&lines(&console, &intent, &[&place], &[]).join("\n"));
     }

@@ -33,6 +33,8 @@ const OVERRUN_PERCENT: u64 = 15;
 const CACHE_PAGES_MIN: u64 = 64;
 /// The least cache of a group that the workload accepts.
 const CACHE_MIN: ByteCount = ByteCount::mib(4);
+/// A database that has this much of its size is not filled further (as the workload does it).
+const NEAR_ENOUGH_PERCENT: u64 = 97;
 
 /// What is asked for, as far as it was said.
 #[derive(Clone, Debug)]
@@ -45,8 +47,9 @@ pub struct Wanted {
     pub cache: Option<ByteCount>,
     /// What `--allow-writes` said.
     pub allow_writes: Option<ByteCount>,
-    /// The databases are there already.
-    pub attach: bool,
+    /// Sizes of the databases that are there already, if they are to be used. Those of a creation
+    /// that was cut short are too small, and the run completes them.
+    pub there: Option<Vec<ByteCount>>,
     /// How fast the storage is taken to be.
     pub guess: SpeedGuess,
 }
@@ -90,8 +93,12 @@ pub struct Needs {
     pub space: ByteCount,
     /// Memory of the process.
     pub memory: ByteCount,
+    /// What is still to be made of databases that are there; zero if all are new.
+    pub missing: ByteCount,
     /// Bytes written, about.
     pub writes: ByteCount,
+    /// Bytes written at which the run ends.
+    pub writes_max: ByteCount,
     /// Time of all phases, about.
     pub time: Duration,
 }
@@ -248,30 +255,62 @@ fn cache(wanted: &Wanted, database: ByteCount, memory: Memory) -> Result<ByteCou
 
 fn needs(wanted: &Wanted, plan: &RunPlan, volumes: &[Volume]) -> Needs {
     let mut estimate = plan.estimate(wanted.guess);
-    if wanted.attach {
-        estimate.create_s = 0;
-        estimate.written_by_creation = ByteCount(0);
+    let all = ByteCount(plan.database_bytes) * plan.database_count();
+    let mut missing = ByteCount(0);
+    if let Some(there) = &wanted.there {
+        missing = still_missing(there, plan.database_bytes);
+        // What is there is read and checked from end to end; what is missing is written as at first.
+        let read: u64 = there.iter().map(|size| size.0).sum();
+        let share = missing.0 as f64 / all.0 as f64;
+        estimate.written_by_creation = ByteCount((estimate.written_by_creation.0 as f64 * share) as u64);
+        let moved = estimate.written_by_creation.0.saturating_add(read);
+        estimate.create_s = moved / wanted.guess.sequential_bytes_per_second.max(1) + 1;
     }
     let rooms = volumes.iter().map(|volume| room(wanted, volume, ByteCount(plan.database_bytes)).0);
     Needs {
-        size: ByteCount(plan.database_bytes) * plan.database_count(),
+        size: all,
         cache: ByteCount(plan.cache_bytes_per_group),
         space: ByteCount(rooms.sum()),
         memory: estimate.memory,
+        missing,
         writes: ByteCount(estimate.written_by_creation.0.saturating_add(estimate.written_by_run.0)),
+        writes_max: writes_max(wanted),
         time: Duration::from_secs(estimate.total_s()),
     }
 }
 
+/// What is missing of databases that should have `database_bytes` each.
+fn still_missing(there: &[ByteCount], database_bytes: u64) -> ByteCount {
+    let near_enough = database_bytes / 100 * NEAR_ENOUGH_PERCENT;
+    let short = there.iter().filter(|size| size.0 < near_enough);
+    ByteCount(short.map(|size| database_bytes - size.0).sum())
+}
+
+fn writes_max(wanted: &Wanted) -> ByteCount {
+    wanted.allow_writes.unwrap_or(WRITES_MAX)
+}
+
 fn check_writes(writes: ByteCount, wanted: &Wanted) -> Result<(), Refusal> {
-    if writes <= wanted.allow_writes.unwrap_or(WRITES_MAX) {
+    if writes <= writes_max(wanted) {
         return Ok(());
     }
-    let terabytes = (writes.0 as f64 / 1e12 * 10.0).ceil() / 10.0;
+    let (number, unit) = decimal(writes);
     Err(Refusal::new(
-        format!("about {terabytes} TB would be written in {}", show_duration(wanted.plan.duration())),
-        format!("if the storage may wear by that much, say --allow-writes {terabytes}TB"),
+        format!("about {number} {unit} would be written in {}", show_duration(wanted.plan.duration())),
+        format!("if the storage may wear by that much, say --allow-writes {number}{unit}"),
     ))
+}
+
+/// Bytes rounded up to a tenth of the decimal unit that fits, as drives state their endurance.
+fn decimal(bytes: ByteCount) -> (String, &'static str) {
+    const UNITS: [(u64, &str); 3] = [(1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB")];
+    let (factor, unit) = UNITS.into_iter().find(|(factor, _)| bytes.0 >= *factor).unwrap_or(UNITS[2]);
+    let tenths = bytes.0.div_ceil(factor / 10);
+    let number = match tenths % 10 {
+        0 => (tenths / 10).to_string(),
+        tenth => format!("{}.{tenth}", tenths / 10),
+    };
+    (number, unit)
 }
 
 #[cfg(test)]
@@ -299,7 +338,7 @@ pub(super) mod tests {
             size: None,
             cache: None,
             allow_writes: None,
-            attach: false,
+            there: None,
             guess: SpeedGuess { sequential_bytes_per_second: 100_000_000, random_iops: 1_000 },
         }
     }
@@ -415,6 +454,41 @@ pub(super) mod tests {
         long(&mut allowed);
         allowed.allow_writes = Some(ByteCount(1_600_000_000_000));
         assert!(settle(&allowed, &[roomy()], MEMORY).is_ok());
+    }
+
+    #[test]
+    fn the_flag_that_is_asked_for_is_enough() {
+        for bytes in (1..400).map(|n: u64| n * n * n * n * n * 7_919) {
+            let (number, unit) = decimal(ByteCount(bytes));
+            let given = crate::quantity::parse_size(&format!("{number}{unit}")).expect("a size");
+            assert!(given.0 >= bytes, "{bytes}: {number}{unit}");
+            assert!(given.0 - bytes <= bytes / 10 + 100_000, "{bytes}: {number}{unit}");
+        }
+        refused(
+            |w| w.allow_writes = Some(ByteCount(5)),
+            roomy(),
+            "about 3.3 GB would be written in 1 min; if the storage may wear by that much, say --allow-writes 3.3GB",
+        );
+    }
+
+    #[test]
+    fn a_creation_that_was_cut_short_counts_what_is_left_to_write() {
+        let large = Volume { total: ByteCount(1 << 50), free: ByteCount(1 << 50), ..roomy() };
+        let settled = |there: Option<Vec<ByteCount>>| {
+            let wanted = Wanted { size: Some(ByteCount(4 << 40)), there, ..wanted() };
+            settle(&wanted, std::slice::from_ref(&large), MEMORY)
+        };
+        let gib = ByteCount::gib;
+        assert!(settled(None).is_err(), "8.8 TB, logs included");
+        assert!(settled(Some(vec![gib(1)])).is_err(), "nearly all is left to write");
+        let (_, half) = settled(Some(vec![gib(3_800)])).expect("0.6 TB are left");
+        assert_eq!(half.missing, gib(296));
+        assert!(half.writes > gib(592), "{half:?}");
+        let (_, whole) = settled(Some(vec![gib(4_090)])).expect("nothing is left");
+        assert_eq!(whole.missing, ByteCount(0));
+        assert!(whole.writes < gib(4), "{whole:?}");
+        // 4 TiB at 100 MB/s, read once to attach and once to verify.
+        assert!(whole.time > Duration::from_secs(2 * 43_000), "{whole:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::{
     ground::Door,
     layout::Places,
     machine,
-    manifest::{Manifest, is_harmless},
+    manifest::is_harmless,
     place::{
         DeviceFacts, FolderFacts, Ground, Place, Resolved, Role, Sight, accept, accept_sight, accept_together,
     },
@@ -17,7 +17,7 @@ use super::{
 use crate::{arguments::ProveArguments, refusal::Refusal};
 use rustix::fs::{Access, access};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 use workload::database::results::HostFacts;
@@ -220,7 +220,7 @@ async fn folder_facts(path: &Resolved, exists: bool) -> Result<FolderFacts, IoEr
         foreign: Vec::new(),
         manifest: None,
         manifest_damage: None,
-        ours: ByteCount(0),
+        made: BTreeMap::new(),
         drive: drive.unwrap_or_default(),
     };
     if exists && facts.writable {
@@ -241,9 +241,7 @@ async fn look_inside(facts: &mut FolderFacts) -> Result<(), IoError> {
     let foreign = host_files::list(&facts.canonical)?;
     let foreign = foreign.into_iter().filter(|name| !owns(name) && !is_harmless(name)).collect();
     if let Some(manifest) = &facts.manifest {
-        for entry in door.open().await?.list().await? {
-            facts.ours += if manifest.owns(&entry.name) { entry.size } else { ByteCount(0) };
-        }
+        facts.made = door.files_of(manifest).await?;
     }
     facts.foreign = foreign;
     Ok(())
@@ -257,6 +255,7 @@ async fn device_facts(path: &Resolved) -> Result<DeviceFacts, IoError> {
         mounted: machine::usage_words(&host::usage_of_device(&path.canonical)?),
         signature: None,
         ours: None,
+        made: BTreeMap::new(),
         read_only: drive.read_only,
         held: None,
         drive: machine::drive_facts(drive),
@@ -279,15 +278,15 @@ async fn device_facts(path: &Resolved) -> Result<DeviceFacts, IoError> {
     }
     drop(device);
     if facts.ours.is_some() && !facts.read_only {
-        facts.ours = Some(device_manifest(&path.canonical).await?);
+        let door = Door { path: path.canonical.as_path().into(), is_device: true };
+        // A record that cannot be read is as good as none: the device is ours.
+        let manifest = door.read_manifest().await?.and_then(Result::ok);
+        if let Some(manifest) = &manifest {
+            facts.made = door.files_of(manifest).await?;
+        }
+        facts.ours = Some(manifest);
     }
     Ok(facts)
-}
-
-/// The record on a device of ours; one that cannot be read is as good as none, the device is ours.
-async fn device_manifest(path: &Path) -> Result<Option<Manifest>, IoError> {
-    let door = Door { path: path.into(), is_device: true };
-    Ok(door.read_manifest().await?.and_then(Result::ok))
 }
 
 /// Adds how busy each drive is with the work of others.

@@ -285,3 +285,63 @@ fn fill_up(folder: &Path) {
         at += 4096;
     }
 }
+
+/// Durable commits of 4 KiB pages write more to the log than an estimate allows for.
+const WRITING_MORE_THAN_ESTIMATED: [&str; 14] = [
+    "prove",
+    "--profile",
+    "exchange-2003",
+    "--set",
+    "lazy_commit_percent=0",
+    "--size",
+    "16MiB",
+    "--cache",
+    "4MiB",
+    "--mailboxes",
+    "400",
+    "--iops",
+    "0.5",
+    "--duration=8s",
+];
+
+#[test]
+fn a_run_ends_with_a_partial_report_when_it_has_written_what_it_may() {
+    if !may_mount() {
+        return;
+    }
+    let bench = Bench::new();
+    let Some(device) = LoopDevice::new(400 << 20) else { return };
+    device.make_ext4();
+    let _mount = device.mount(&bench, "db");
+    let with = |more: &[&str]| bench.run(&[&WRITING_MORE_THAN_ESTIMATED[..], &["db"], more].concat());
+    let said = with(&["--allow-writes", "40MB", "--report", "result"]);
+    assert!(said.stdout.contains("; at 38.1 MiB the run ends, with a partial report"), "{}", said.stdout);
+    assert!(said.stderr.contains("As much is written as may be."), "{}", said.stderr);
+    assert!(matches!(said.code, Some(1 | 2)), "no pass without an end: {}", said.stdout);
+    let json = json_of(&fs::read_to_string(bench.path("result.json")).expect("a partial report"));
+    let findings = json["document"]["findings"].to_string();
+    assert!(findings.contains("and 38.1 MiB was the most it may"), "{findings}");
+}
+
+#[test]
+fn a_creation_that_was_cut_short_is_announced_with_what_is_left_to_write() {
+    let bench = Bench::new();
+    let shape = ["prove", "--size", "512MiB", "--cache", "4MiB", "--duration", "1s", "--mailboxes", "1"];
+    let with = |more: &[&'static str]| [&shape[..], &["--iops", "0.1"], more].concat();
+    let mut command = bench.command(&with(&["--report", "result"]));
+    let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("starts");
+    let watch = Watchdog::over(&child);
+    wait_for_line(&mut child, "create");
+    signal(&child, "INT");
+    assert_eq!(child.wait().expect("ends").code(), Some(2), "nothing was measured");
+    watch.call_off();
+    let said = bench.run(&with(&["--dry-run"]));
+    assert!(said.stdout.contains(" of them are still to be made"), "{}", said.stdout);
+    let made = fs::metadata(bench.path("spindle-data/sg1-db1.edb")).expect("a database").len();
+    let left_mb = ((512 << 20) - made) / 1_000_000;
+    assert!(left_mb > 20, "{left_mb} MB are left");
+    // What is left is written to the database and to the log.
+    let allowed = format!("{}MB", left_mb * 3 / 2);
+    let refused = bench.refused(&[&with(&["--dry-run", "--allow-writes"])[..], &[allowed.as_str()]].concat());
+    assert!(refused.contains("B would be written in 1 s; if the storage may wear"), "{refused}");
+}
