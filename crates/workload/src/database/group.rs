@@ -253,6 +253,7 @@ impl Group {
             stop_flush_percent,
             checkpoint_depth: profile.checkpoint_depth(),
             coalesce: profile.coalesce(),
+            torn_page_protection: profile.torn_page_protection(),
             log_buffer: profile.log_buffer(),
             log_file: profile.log_file(),
             lazy_commit_delay: profile.lazy_commit_delay(),

@@ -281,6 +281,11 @@ impl Profile {
         (rate.0 > 0).then(|| (rate, ByteCount(self.value("scan_batch_bytes"))))
     }
 
+    /// Whether changed pages go to a journal before they are written in place.
+    pub fn torn_page_protection(&self) -> bool {
+        self.value("torn_page_protection") == 1
+    }
+
     /// Longest write of neighbouring pages.
     pub fn coalesce(&self) -> ByteCount {
         ByteCount(self.value("coalesce_bytes"))

@@ -507,6 +507,10 @@ fn the_document_of_a_passed_run() {
                                                                              2010
         scan_batch_bytes            256 KiB  one read of the background      unused while the scan rate is  assumed
                                              scan                            0
+        torn_page_protection        0        1: changed pages go to a        open ESE source: pages are     vendor
+                                             journal before their place      written in place, with no
+                                                                             second write; a torn one is
+                                                                             found by its checksum
         coalesce_bytes              512 KiB  longest write of neighbouring   open ESE source, jetapi.cxx:   vendor
                                              pages                           512 KiB by default
         lazy_commit_delay_ms        100 ms   longest wait of a lazy commit   no paper says; a lazy commit   assumed
