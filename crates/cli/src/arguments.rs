@@ -89,15 +89,15 @@ pub struct ProveArguments {
     pub iops: Option<f64>,
 
     /// How long to measure, such as 60s, 2h or 24h [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = duration)]
     pub duration: Option<Duration>,
 
     /// Size of all databases together [default: what is safe, at most 4 GiB]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = parse_size)]
     pub size: Option<ByteCount>,
 
     /// Cache of each group [default: a twentieth of its databases, within the profile's bounds]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = parse_size)]
     pub cache: Option<ByteCount>,
 
     /// Kind of mail server: exchange-2003, exchange-2007, exchange-2010, or a file
@@ -120,8 +120,8 @@ pub struct ProveArguments {
     #[arg(long, short)]
     pub quiet: bool,
 
-    /// Show what would be done, and stop before the first byte is written
-    #[arg(long, conflicts_with = "clean")]
+    /// Show what would be done, or removed by --clean, and stop before the first byte is written
+    #[arg(long)]
     pub dry_run: bool,
 
     /// Seed of everything random [default: of the moment; it is in the report]
@@ -141,7 +141,7 @@ pub struct ProveArguments {
     pub clean: bool,
 
     /// Allow more writes than 1 TB: at most this much
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = parse_size)]
     pub allow_writes: Option<ByteCount>,
 
     /// Overwrite the raw device that has a signature and this serial number

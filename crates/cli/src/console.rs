@@ -5,8 +5,10 @@
 
 use rustix::termios;
 use std::{
+    cell::OnceCell,
     env,
     io::{self, IsTerminal, Write},
+    rc::Rc,
 };
 
 /// Width taken when the terminal does not tell its own.
@@ -25,6 +27,10 @@ pub struct Console {
     pub live: bool,
     /// Columns of that terminal.
     pub width: usize,
+    /// Lines longer than that are to be wrapped: a terminal would break them anywhere.
+    pub wraps: bool,
+    /// Why words to people were lost, if they were.
+    lost: Rc<OnceCell<io::ErrorKind>>,
 }
 
 impl Console {
@@ -39,13 +45,23 @@ impl Console {
             colour: is_terminal && !dumb && !set("NO_COLOR"),
             live: io::stderr().is_terminal() && !dumb,
             width: width().unwrap_or(WIDTH_DEFAULT),
+            wraps: is_terminal,
+            lost: Rc::default(),
         }
     }
 
     /// A console without a terminal, for tests.
     #[cfg(test)]
     pub fn plain() -> Self {
-        Self { to_stderr: false, quiet: false, colour: false, live: false, width: WIDTH_DEFAULT }
+        Self {
+            to_stderr: false,
+            quiet: false,
+            colour: false,
+            live: false,
+            width: WIDTH_DEFAULT,
+            wraps: false,
+            lost: Rc::default(),
+        }
     }
 
     /// Says something to people, unless they asked for quiet.
@@ -57,11 +73,21 @@ impl Console {
 
     /// Says something to people even when they asked for quiet.
     pub fn say_always(&self, text: &str) {
-        // A reader that went away (`| head`) is not our failure.
-        let _ = match self.to_stderr {
+        let said = match self.to_stderr {
             true => writeln!(io::stderr(), "{text}"),
             false => writeln!(io::stdout(), "{text}"),
         };
+        // A reader that went away (`| head`) is not our failure; a full disk is.
+        if let Err(error) = said
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            let _ = self.lost.set(error.kind());
+        }
+    }
+
+    /// Why words to people were lost, if they were.
+    pub fn lost(&self) -> Option<io::ErrorKind> {
+        self.lost.get().copied()
     }
 
     /// A line of progress where no bar can move, on standard error.

@@ -32,7 +32,7 @@ use std::{path::Path, time::Duration};
 use survey::Survey;
 use workload::database::{
     plan::{Load, RunPlan, SpeedGuess, VolumeFacts},
-    profile::Profile,
+    profile::{Profile, ProfileError},
 };
 use world::{
     ByteCount, World,
@@ -63,7 +63,11 @@ struct Settled {
 pub fn prove(arguments: &ProveArguments) -> Result<Ending, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
     let options = RealOptions { force_plain: arguments.plain_io };
-    real::run(0, options, async |world| prove_in(&world, arguments, &console, options).await)
+    let ending = real::run(0, options, async |world| prove_in(&world, arguments, &console, options).await)?;
+    match console.lost() {
+        Some(error) => Err(Refusal::new(format!("the answer could not be told: {error}"), "")),
+        None => Ok(ending),
+    }
 }
 
 async fn prove_in(
@@ -73,7 +77,11 @@ async fn prove_in(
     options: RealOptions,
 ) -> Result<Ending, Refusal> {
     if arguments.clean {
-        return clean::clean_all(&Survey::for_cleaning(world, arguments).await?, console).await;
+        let survey = Survey::for_cleaning(world, arguments).await?;
+        return match arguments.dry_run {
+            true => Ok(clean::show_all(&survey, console)),
+            false => clean::clean_all(&survey, console).await,
+        };
     }
     let profile = profile(arguments)?;
     let survey = Survey::for_proving(world, arguments).await?;
@@ -100,7 +108,12 @@ async fn prove_in(
 fn profile(arguments: &ProveArguments) -> Result<Profile, Refusal> {
     let name = &arguments.profile;
     let is_file = name.contains('/') || name.ends_with(".toml");
-    let refuse = |error: workload::database::profile::ProfileError| Refusal::new(error.to_string(), "");
+    let refuse = |error: ProfileError| match &error {
+        ProfileError::Unknown { name, nearest: Some(nearest) } => {
+            Refusal::new(format!("no profile is called {name:?}"), format!("did you mean {nearest:?}?"))
+        }
+        _ => Refusal::new(error.to_string(), ""),
+    };
     let mut profile = if is_file {
         let text = host_files::read_to_string(Path::new(name)).map_err(|error| {
             let known = Profile::names().join(", ");

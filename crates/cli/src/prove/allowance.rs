@@ -4,6 +4,7 @@
 //! estimate before the first byte cannot hold the limit by itself. The kernel counts what this
 //! process has sent to storage (`write_bytes` of /proc/self/io, proc(5)): growth, logs and all.
 
+use super::sizing::show_decimal;
 use report::{Finding, Severity};
 use std::path::Path;
 use world::{ByteCount, real::host_files};
@@ -59,12 +60,13 @@ impl Allowance {
         let text = match self.state {
             State::Within => return None,
             State::Spent(written) => format!(
-                "The run was ended early: it had written {written}, and {} was the most it may. A longer run needs a larger --allow-writes.",
-                self.most
+                "The run was ended early: it had written {}, and {} was the most it may. A longer run needs a larger --allow-writes.",
+                show_decimal(written),
+                show_decimal(self.most)
             ),
             State::Uncounted => format!(
                 "This system does not count what a process writes: the limit of {} was not watched.",
-                self.most
+                show_decimal(self.most)
             ),
         };
         Some(Finding { severity: Severity::Warning, text, source: String::new() })
@@ -91,7 +93,7 @@ mod tests {
         let finding = allowance.finding().expect("told");
         assert_eq!(
             finding.text,
-            "The run was ended early: it had written 11.0 MiB, and 10.0 MiB was the most it may. A longer run needs a larger --allow-writes."
+            "The run was ended early: it had written 11.6 MB, and 10.5 MB was the most it may. A longer run needs a larger --allow-writes."
         );
     }
 

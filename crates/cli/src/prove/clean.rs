@@ -6,6 +6,7 @@
 use super::{
     ground::Door,
     manifest::{MANIFEST_NAME, Manifest, is_harmless},
+    screen::plural,
     survey::Survey,
 };
 use crate::{console::Console, ending::Ending, refusal::Refusal};
@@ -25,6 +26,26 @@ pub async fn clean_all(survey: &Survey, console: &Console) -> Result<Ending, Ref
         console.say_always(&cleaned.line(&place.given, place.is_device()));
     }
     Ok(Ending::Pass)
+}
+
+/// Says what cleaning would remove, and removes nothing.
+pub fn show_all(survey: &Survey, console: &Console) -> Ending {
+    for place in &survey.places.all {
+        let given = place.given.display();
+        if place.manifest().is_none() {
+            console.say_always(&format!("{given}: nothing of Spindle's is there"));
+            continue;
+        }
+        let made = place.made();
+        let bytes = made.values().fold(ByteCount(0), |sum, &size| sum + size);
+        console
+            .say_always(&format!("{given}: would remove {} ({bytes}):", plural(made.len() as u32, "file")));
+        for (name, size) in made {
+            console.say_always(&format!("  {name}  {size}"));
+        }
+    }
+    console.say("Nothing was removed: this was a dry run.");
+    Ending::Pass
 }
 
 /// What became of one place.

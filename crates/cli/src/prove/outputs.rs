@@ -1,6 +1,6 @@
 //! Where reports go: checked before the run, written after it.
 
-use super::{manifest::is_harmless, place::Place};
+use super::{manifest::is_harmless, place::Place, survey::dangling_link};
 use crate::refusal::Refusal;
 use report::{Document, html, json};
 use rustix::fs::{Access, access};
@@ -29,6 +29,14 @@ impl Outputs {
     /// Settles where the report goes and checks that it can: its folder is there and writable, and
     /// nothing is written over.
     pub fn settle(prefix: Option<&Path>, now: WallTime, places: &[Place]) -> Result<Self, Refusal> {
+        if let Some(prefix) = prefix
+            && (prefix.file_name().is_none() || prefix.as_os_str().as_encoded_bytes().ends_with(b"/"))
+        {
+            return Err(Refusal::new(
+                format!("--report {:?} names no file", prefix.display().to_string()),
+                "give the beginning of a file name, such as --report ./result",
+            ));
+        }
         let outputs = Self::named(prefix, now);
         let folder = match outputs.html.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -38,6 +46,16 @@ impl Outputs {
         match host_files::kind(folder) {
             Ok(PathKind::Folder) => {}
             Ok(PathKind::Missing) => {
+                if let Some((link, target)) = dangling_link(folder) {
+                    return Err(Refusal::new(
+                        format!(
+                            "--report: {} is a link to {}, which does not exist",
+                            link.display(),
+                            target.display()
+                        ),
+                        "give another prefix",
+                    ));
+                }
                 return Err(Refusal::new(
                     format!("--report: {shown} does not exist"),
                     format!("make it first: mkdir -p {shown}"),

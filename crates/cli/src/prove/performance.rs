@@ -69,12 +69,9 @@ pub async fn run(
     };
     let began = world.now();
     let outcome = database::run(world, plan, surroundings, |progress| {
-        for line in &progress.lines {
-            view.say(&line.text);
-        }
-        if progress.phase != Phase::Done {
-            view.show(world.now().since(began), &Standing::of(progress));
-        }
+        let standing = (progress.phase != Phase::Done).then(|| Standing::of(progress));
+        let lines: Vec<&str> = progress.lines.iter().map(|line| line.text.as_str()).collect();
+        view.tell(world.now().since(began), standing.as_ref(), &lines);
         if allowance.is_met() {
             stop.store(true, Ordering::Relaxed);
             view.say("As much is written as may be. Ending, with a partial report.");

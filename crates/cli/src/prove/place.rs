@@ -13,7 +13,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
-use world::ByteCount;
+use world::{ByteCount, IoError, IoErrorKind};
 
 /// Below this much free space on a raw device a run makes no sense.
 pub const DEVICE_SIZE_MIN: ByteCount = ByteCount::mib(64);
@@ -38,6 +38,13 @@ pub enum Sight {
     Missing {
         /// The closest parent that exists.
         nearest: PathBuf,
+    },
+    /// The path, or a part of it, is a link to nothing.
+    DanglingLink {
+        /// The link.
+        link: PathBuf,
+        /// Where it leads.
+        target: PathBuf,
     },
     /// Something is there that can hold no database: what it is, with its article.
     NotStorage(&'static str),
@@ -119,6 +126,8 @@ pub struct DeviceFacts {
     pub mounted: Option<String>,
     /// What its first bytes say it holds.
     pub signature: Option<String>,
+    /// That has no mark of a known format, so `wipefs` finds nothing to remove.
+    pub is_unmarked: bool,
     /// Its first bytes are Spindle's own, and this record lies on it if a run got that far.
     pub ours: Option<Option<Manifest>>,
     /// Files Spindle made there before, and their sizes.
@@ -126,7 +135,7 @@ pub struct DeviceFacts {
     /// The device cannot be written.
     pub read_only: bool,
     /// Why it could not be opened alone (O_EXCL).
-    pub held: Option<String>,
+    pub held: Option<IoError>,
     /// The drive itself.
     pub drive: DriveFacts,
 }
@@ -299,6 +308,10 @@ pub fn accept_sight(given: &Path, role: Role, sight: Sight) -> Result<bool, Refu
             format!("{shown} does not exist (the nearest folder that does: {})", nearest.display()),
             format!("make it first: mkdir -p {shown}"),
         )),
+        Sight::DanglingLink { link, target } => Err(Refusal::new(
+            format!("{} is a link to {}, which does not exist", link.display(), target.display()),
+            "make what it leads to, or remove the link",
+        )),
         Sight::NotStorage(what) => Err(Refusal::new(
             format!("{shown} is {what}"),
             format!("give a folder or a raw block device for {purpose}"),
@@ -360,10 +373,12 @@ fn accept_device(given: &Path, device: &DeviceFacts, unlock: &[String]) -> Resul
         ));
     }
     if let Some(held) = &device.held {
-        return Err(Refusal::new(
-            format!("{shown} cannot be opened: {held}"),
-            "stop what uses it, or choose another device",
-        ));
+        let remedy = match held.kind() {
+            IoErrorKind::PermissionDenied => "run as a user who may open it, or choose another device",
+            IoErrorKind::Busy => "stop what uses it, or choose another device",
+            _ => "check it, or choose another device",
+        };
+        return Err(Refusal::new(format!("{shown} cannot be opened: {held}"), remedy));
     }
     if device.read_only {
         return Err(Refusal::new(format!("{shown} is a read-only device"), "choose another device"));
@@ -394,7 +409,14 @@ fn accept_device(given: &Path, device: &DeviceFacts, unlock: &[String]) -> Resul
             format!(
                 "{shown} is not empty: it holds {signature}, and it has no serial number to unlock it by"
             ),
-            "empty it yourself if you are sure (wipefs --all), or choose another device",
+            match device.is_unmarked {
+                true => format!(
+                    "empty it yourself if you are sure (blkdiscard --zeroout {shown}, or zeroes over its first and last MiB), or choose another device"
+                ),
+                false => format!(
+                    "empty it yourself if you are sure (wipefs --all {shown}), or choose another device"
+                ),
+            },
         )),
     }
 }
@@ -456,6 +478,7 @@ pub(super) mod tests {
             size: ByteCount::gib(500),
             mounted: None,
             signature: None,
+            is_unmarked: false,
             ours: None,
             made: BTreeMap::new(),
             read_only: false,
@@ -567,8 +590,36 @@ pub(super) mod tests {
             },
             &["WD-1234"],
             Err(
-                "/dev/sdb is not empty: it holds an ext4 filesystem, and it has no serial number to unlock it by; empty it yourself if you are sure (wipefs --all), or choose another device",
+                "/dev/sdb is not empty: it holds an ext4 filesystem, and it has no serial number to unlock it by; empty it yourself if you are sure (wipefs --all /dev/sdb), or choose another device",
             ),
+        );
+        check_device(
+            |d| {
+                d.signature = Some("unknown data".to_owned());
+                d.is_unmarked = true;
+                d.drive.serial = None;
+            },
+            &[],
+            Err(
+                "/dev/sdb is not empty: it holds unknown data, and it has no serial number to unlock it by; empty it yourself if you are sure (blkdiscard --zeroout /dev/sdb, or zeroes over its first and last MiB), or choose another device",
+            ),
+        );
+    }
+
+    #[test]
+    fn a_device_that_cannot_be_opened_is_advised_on_by_the_reason() {
+        let held = |kind| move |d: &mut DeviceFacts| d.held = Some(IoError::new(kind, "opening it"));
+        check_device(
+            held(IoErrorKind::PermissionDenied),
+            &[],
+            Err(
+                "/dev/sdb cannot be opened: opening it; run as a user who may open it, or choose another device",
+            ),
+        );
+        check_device(
+            held(IoErrorKind::Busy),
+            &[],
+            Err("/dev/sdb cannot be opened: opening it; stop what uses it, or choose another device"),
         );
     }
 

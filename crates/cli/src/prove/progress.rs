@@ -3,7 +3,7 @@
 use crate::{console::Console, quantity::show_duration};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::Duration;
-use workload::database::progress::{Live, Progress};
+use workload::database::progress::{Live, Phase, Progress};
 use world::ByteCount;
 
 /// Between two lines where no bar can move.
@@ -34,7 +34,8 @@ impl Standing {
                 figures.push(format!("{}/s", ByteCount((done as f64 / progress.elapsed_s) as u64)));
             }
         }
-        if let Some(live) = &progress.live {
+        // What the load last did is no news of the verification that follows it.
+        if let Some(live) = progress.live.as_ref().filter(|_| progress.phase < Phase::Verify) {
             figures.extend(live_figures(live));
         }
         Self {
@@ -81,13 +82,39 @@ impl ProgressView {
         Self { console: console.clone(), bar, phase: String::new(), said_at: None }
     }
 
-    /// Shows `standing`; `elapsed` is the time since the run began.
-    pub fn show(&mut self, elapsed: Duration, standing: &Standing) {
+    /// Tells how the run stands (nothing more, once it is done) and the `lines` that came since the
+    /// last call; `elapsed` is the time since the run began.
+    ///
+    /// Above a bar, lines are said when it shows what they lead to, or it would be drawn again as it
+    /// was. In plain text the order is that of events: a phase's first standing comes after the lines
+    /// that begin it, any other before the lines that may end it.
+    pub fn tell(&mut self, elapsed: Duration, standing: Option<&Standing>, lines: &[&str]) {
+        let begins = standing.is_some_and(|standing| standing.phase != self.phase);
+        let lines_first = self.bar.is_none() && begins;
+        if lines_first {
+            lines.iter().for_each(|line| self.say(line));
+        }
+        match (standing, &self.bar) {
+            (Some(standing), _) => self.show(elapsed, standing),
+            (None, Some(bar)) => bar.finish_and_clear(),
+            (None, None) => {}
+        }
+        if !lines_first {
+            lines.iter().for_each(|line| self.say(line));
+        }
+    }
+
+    fn show(&mut self, elapsed: Duration, standing: &Standing) {
         let is_new = self.phase != standing.phase;
+        // A phase that was seen for the first time cannot be done: the share is still the last one's.
+        let stale = is_new && standing.fraction >= 1.0;
+        let standing =
+            &Standing { fraction: if stale { 0.0 } else { standing.fraction }, ..standing.clone() };
         self.phase.clone_from(&standing.phase);
         if let Some(bar) = &self.bar {
-            bar.set_prefix(standing.phase.clone());
+            // The share first: each call draws, and no phase should be seen with the share before it.
             bar.set_position((standing.fraction.clamp(0.0, 1.0) * STEPS as f64) as u64);
+            bar.set_prefix(standing.phase.clone());
             bar.set_message(figures(standing));
             return;
         }

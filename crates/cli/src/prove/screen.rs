@@ -2,7 +2,7 @@
 
 use super::{
     place::{Ground, Place},
-    sizing::Needs,
+    sizing::{Needs, show_decimal},
 };
 use crate::{
     console::Console,
@@ -10,6 +10,13 @@ use crate::{
 };
 use workload::database::plan::{Load, RunPlan};
 use world::ByteCount;
+
+/// What is being done, at the head of the screen.
+const TITLE: &str = "spindle prove";
+/// Where the text of a row begins, after its indented name.
+const TEXT_COLUMN: usize = 13;
+/// Text is not wrapped narrower than this.
+const TEXT_WIDTH_MIN: usize = 20;
 
 /// What the screen says beside the places.
 pub struct Intent<'a> {
@@ -30,18 +37,31 @@ pub fn lines(console: &Console, intent: &Intent<'_>, databases: &[&Place], logs:
             format!("{count} mailboxes at {iops_each} I/O a second")
         }
     };
-    let mut lines = vec![
-        format!(
-            "{}: profile {}, {} of {}, {load}, seed {}",
-            console.paint("spindle prove", "1"),
-            plan.profile.name,
-            plural(plan.groups, "group"),
-            plural(plan.databases_per_group, "database"),
-            plan.seed,
-        ),
-        String::new(),
-    ];
-    let mut row = |name: &str, text: String| lines.push(format!("  {name:<10} {text}").trim_end().to_owned());
+    let width_after = |column: usize| match console.wraps {
+        true => console.width.saturating_sub(column),
+        false => usize::MAX,
+    };
+    let title = format!(
+        "profile {}, {} of {}, {load}, seed {}",
+        plan.profile.name,
+        plural(plan.groups, "group"),
+        plural(plan.databases_per_group, "database"),
+        plan.seed,
+    );
+    let mut lines = Vec::new();
+    for (index, part) in wrapped(&title, width_after(TITLE.len() + 2)).into_iter().enumerate() {
+        lines.push(match index {
+            0 => format!("{}: {part}", console.paint(TITLE, "1")),
+            _ => format!("{:1$}{part}", "", TITLE.len() + 2),
+        });
+    }
+    lines.push(String::new());
+    let mut row = |name: &str, text: String| {
+        for (index, part) in wrapped(&text, width_after(TEXT_COLUMN)).into_iter().enumerate() {
+            let name = if index == 0 { name } else { "" };
+            lines.push(format!("  {name:<10} {part}").trim_end().to_owned());
+        }
+    };
     for (index, place) in databases.iter().enumerate() {
         row(if index == 0 { "databases" } else { "" }, describe(place));
     }
@@ -60,9 +80,36 @@ pub fn lines(console: &Console, intent: &Intent<'_>, databases: &[&Place], logs:
     row("memory", format!("about {}, of it {} of cache for each group", needs.memory, needs.cache));
     row(
         "writes",
-        format!("about {}; at {} the run ends, with a partial report", about(needs.writes), needs.writes_max),
+        format!(
+            "about {}; at {} the run ends, with a partial report",
+            about(needs.writes),
+            show_decimal(needs.writes_max)
+        ),
     );
     row("time", format!("{}, of it {} measured", show_estimate(needs.time), show_duration(plan.duration())));
+    lines
+}
+
+/// `text` in lines of at most `width` columns, broken between words; a longer word stays whole.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let width = width.max(TEXT_WIDTH_MIN);
+    let mut lines = vec![String::new()];
+    // Double blanks within a line are kept.
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is always a line");
+        let fits = line.chars().count() + 1 + word.chars().count() <= width;
+        match (line.is_empty(), fits) {
+            (true, _) => line.push_str(word),
+            (false, true) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            (false, false) => {
+                line.truncate(line.trim_end().len());
+                lines.push(word.to_owned());
+            }
+        }
+    }
     lines
 }
 
@@ -112,6 +159,20 @@ mod tests {
     use std::time::Duration;
 
     #[test]
+    fn a_narrow_terminal_breaks_rows_between_words() {
+        let text = "/mnt/db  ext4 on /dev/sda1 (WDC WD40, spinning disk), 80.0 GiB free of 100 GiB";
+        assert_eq!(wrapped(text, usize::MAX), [text]);
+        assert_eq!(
+            wrapped(text, 47),
+            ["/mnt/db  ext4 on /dev/sda1 (WDC WD40, spinning", "disk), 80.0 GiB free of 100 GiB"]
+        );
+        assert_eq!(
+            wrapped("/a/path/longer/than/the/terminal x", 3),
+            ["/a/path/longer/than/the/terminal", "x"]
+        );
+    }
+
+    #[test]
     fn the_screen_names_path_device_space_memory_writes_and_minutes() {
         let console = Console::plain();
         let needs = Needs {
@@ -138,7 +199,7 @@ mod tests {
               begins     new databases
               space      at most 1.30 GiB: databases of 1.00 GiB together, room to grow, logs
               memory     about 120 MiB, of it 51.0 MiB of cache for each group
-              writes     about 8.00 GiB; at 931 GiB the run ends, with a partial report
+              writes     about 8.00 GiB; at 1 TB the run ends, with a partial report
               time       about 1 min 30 s, of it 1 min measured"#]]
         .assert_eq(&lines(&console, &intent, &[&place], &[]).join("\n"));
     }

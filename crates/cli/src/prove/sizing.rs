@@ -190,8 +190,9 @@ fn safe_size(wanted: &Wanted, volumes: &[Volume]) -> Result<ByteCount, Refusal> 
     }
     Err(Refusal::new(
         format!(
-            "{} do not fit the safe default of 4 GiB and 10 % of the free space",
-            plural(count as u32, "database")
+            "{} {} not fit the safe default of 4 GiB and 10 % of the free space",
+            plural(count as u32, "database"),
+            if count == 1 { "does" } else { "do" }
         ),
         format!(
             "say how large they shall be, such as --size {}",
@@ -301,7 +302,13 @@ fn check_writes(writes: ByteCount, wanted: &Wanted) -> Result<(), Refusal> {
     ))
 }
 
-/// Bytes rounded up to a tenth of the decimal unit that fits, as drives state their endurance.
+/// Bytes as drives state their endurance: `1.6 TB`, rounded up.
+pub fn show_decimal(bytes: ByteCount) -> String {
+    let (number, unit) = decimal(bytes);
+    format!("{number} {unit}")
+}
+
+/// Bytes rounded up to a tenth of the decimal unit that fits.
 fn decimal(bytes: ByteCount) -> (String, &'static str) {
     const UNITS: [(u64, &str); 3] = [(1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB")];
     let (factor, unit) = UNITS.into_iter().find(|(factor, _)| bytes.0 >= *factor).unwrap_or(UNITS[2]);

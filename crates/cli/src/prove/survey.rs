@@ -15,9 +15,11 @@ use super::{
     sizing::Memory,
 };
 use crate::{arguments::ProveArguments, refusal::Refusal};
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, access, readlink};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 use workload::database::results::HostFacts;
@@ -159,9 +161,22 @@ fn sight(path: &Path) -> Sight {
         Ok(PathKind::BlockDevice) => Sight::Device,
         Ok(PathKind::File) => Sight::NotStorage("a file"),
         Ok(PathKind::Other) => Sight::NotStorage("neither a folder nor a block device"),
-        Ok(PathKind::Missing) => Sight::Missing { nearest: nearest_folder(path) },
+        Ok(PathKind::Missing) => match dangling_link(path) {
+            Some((link, target)) => Sight::DanglingLink { link, target },
+            None => Sight::Missing { nearest: nearest_folder(path) },
+        },
         Err(error) => Sight::Unreachable(error.to_string()),
     }
+}
+
+/// The part of a missing path that is a link to nothing, and where it leads.
+pub fn dangling_link(path: &Path) -> Option<(PathBuf, PathBuf)> {
+    let is_missing = |path: &Path| matches!(host_files::kind(path), Ok(PathKind::Missing));
+    let mut missing = path.ancestors().take_while(|part| !part.as_os_str().is_empty() && is_missing(part));
+    missing.find_map(|part| {
+        let target = readlink(part, Vec::new()).ok()?;
+        Some((part.to_owned(), OsStr::from_bytes(target.as_bytes()).into()))
+    })
 }
 
 /// The closest parent that exists.
@@ -254,6 +269,7 @@ async fn device_facts(path: &Resolved) -> Result<DeviceFacts, IoError> {
         size: ByteCount(0),
         mounted: machine::usage_words(&host::usage_of_device(&path.canonical)?),
         signature: None,
+        is_unmarked: false,
         ours: None,
         made: BTreeMap::new(),
         read_only: drive.read_only,
@@ -266,7 +282,7 @@ async fn device_facts(path: &Resolved) -> Result<DeviceFacts, IoError> {
     let device = match FileDevice::open(&path.canonical, world::real::Access::Read) {
         Ok(device) => device,
         Err(error) => {
-            facts.held = Some(error.to_string());
+            facts.held = Some(error);
             return Ok(facts);
         }
     };
@@ -274,7 +290,10 @@ async fn device_facts(path: &Resolved) -> Result<DeviceFacts, IoError> {
     match host::signature_of(&device).await? {
         Signature::Spindle => facts.ours = Some(None),
         Signature::Blank => {}
-        other => facts.signature = Some(other.to_string()),
+        other => {
+            facts.signature = Some(other.to_string());
+            facts.is_unmarked = other == Signature::Unknown;
+        }
     }
     drop(device);
     if facts.ours.is_some() && !facts.read_only {

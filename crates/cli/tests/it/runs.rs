@@ -1,14 +1,14 @@
 //! Runs that do something: they answer, report, can be cleaned away, and end cleanly.
 
 use crate::{
-    spindle::{Bench, Said, Watchdog, names},
+    spindle::{Bench, PROGRAM, Said, Watchdog, names},
     storage::{LoopDevice, Mount, may_mount},
 };
 use std::{
     fs,
     io::{BufRead, BufReader},
     path::Path,
-    process::Stdio,
+    process::{Command, Stdio},
     time::Duration,
 };
 
@@ -56,6 +56,69 @@ fn a_dry_run_shows_the_plan_and_writes_nothing() {
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert!(said.stdout.contains("  databases  ./spindle-data  "), "{}", said.stdout);
     assert_eq!(bench.inventory("."), before);
+}
+
+#[test]
+fn words_that_cannot_be_stored_are_no_answer_but_the_report_is_written() {
+    let bench = Bench::new();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let mut command = bench.command(&short(&["--report", "result"]));
+    let child = command.stdout(full).stderr(Stdio::piped()).spawn().expect("starts");
+    let watch = Watchdog::over(&child);
+    let said = bench.said(child.wait_with_output().expect("ends"));
+    watch.call_off();
+    assert_eq!(said.code, Some(2), "{}", said.stderr);
+    assert_eq!(said.stderr.lines().last(), Some("spindle: the answer could not be told: no storage space"));
+    json_of(&fs::read_to_string(bench.path("result.json")).expect("a report"));
+}
+
+#[test]
+fn plain_progress_is_in_the_order_of_events() {
+    let bench = Bench::new();
+    let said = bench.run(&short(&["--report", "result"]));
+    answered(&said);
+    let at = |what: &str| said.stderr.lines().position(|line| line.contains(what));
+    let (begins, ends) = (at("measuring begins"), at("measuring ends"));
+    assert!(begins.is_some() && begins < ends, "{}", said.stderr);
+    for (number, line) in said.stderr.lines().enumerate() {
+        assert!(!line.contains("  fill  ") || Some(number) < begins, "{}", said.stderr);
+        assert!(!line.contains("  measure  ") || Some(number) > begins, "{}", said.stderr);
+        assert!(!line.contains("  measure  100 %") || number > begins.unwrap_or(0) + 2, "{}", said.stderr);
+        assert!(!line.contains("  verify  ") || !line.contains("I/O/s"), "{}", said.stderr);
+    }
+}
+
+#[test]
+fn a_narrow_terminal_gets_rows_it_can_hold() {
+    let bench = Bench::new();
+    let program = format!("stty cols 60; {PROGRAM} prove --dry-run");
+    let mut command = Command::new("script");
+    command.args(["-qec", &program, "/dev/null"]).current_dir(bench.path(".")).stdin(Stdio::null());
+    let Ok(output) = command.env("NO_COLOR", "1").output() else {
+        eprintln!("skipped: no script(1) to make a terminal");
+        return;
+    };
+    let said = bench.said(output);
+    assert!(said.stdout.contains("  databases  ./spindle-data"), "{}", said.stdout);
+    for line in said.stdout.lines().filter(|line| !line.starts_with("warning:")) {
+        assert!(line.trim_end().chars().count() <= 60, "{line}");
+    }
+}
+
+#[test]
+fn a_dry_run_of_cleaning_lists_what_would_go() {
+    let bench = Bench::new();
+    answered(&bench.run(&short(&["--quiet", "--report", "result"])));
+    bench.make_file("spindle-data/letters.mbox", b"From: somebody");
+    let before = bench.inventory(".");
+    let said = bench.run(&["prove", "--clean", "--dry-run"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert_eq!(bench.inventory("."), before);
+    for name in names(&bench.path("spindle-data")) {
+        let is_named = said.stdout.lines().any(|line| line.starts_with(&format!("  {name}  ")));
+        assert_eq!(is_named, name != "letters.mbox", "{name}: {}", said.stdout);
+    }
+    assert!(said.stdout.ends_with("Nothing was removed: this was a dry run.\n"), "{}", said.stdout);
 }
 
 #[test]
@@ -264,7 +327,7 @@ fn wait_for_line(child: &mut std::process::Child, word: &str) -> BufReader<std::
 }
 
 fn signal(child: &std::process::Child, name: &str) {
-    let sent = std::process::Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
+    let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
     assert!(sent.expect("kill runs").success());
 }
 
@@ -315,12 +378,12 @@ fn a_run_ends_with_a_partial_report_when_it_has_written_what_it_may() {
     let _mount = device.mount(&bench, "db");
     let with = |more: &[&str]| bench.run(&[&WRITING_MORE_THAN_ESTIMATED[..], &["db"], more].concat());
     let said = with(&["--allow-writes", "40MB", "--report", "result"]);
-    assert!(said.stdout.contains("; at 38.1 MiB the run ends, with a partial report"), "{}", said.stdout);
+    assert!(said.stdout.contains("; at 40 MB the run ends, with a partial report"), "{}", said.stdout);
     assert!(said.stderr.contains("As much is written as may be."), "{}", said.stderr);
     assert!(matches!(said.code, Some(1 | 2)), "no pass without an end: {}", said.stdout);
     let json = json_of(&fs::read_to_string(bench.path("result.json")).expect("a partial report"));
     let findings = json["document"]["findings"].to_string();
-    assert!(findings.contains("and 38.1 MiB was the most it may"), "{findings}");
+    assert!(findings.contains("and 40 MB was the most it may"), "{findings}");
 }
 
 #[test]
