@@ -138,15 +138,11 @@ impl LimitCheck {
         }
     }
 
-    /// How much of the limit is used, 1 being all of it; above 1 the limit is broken, whichever side
-    /// it bounds. None without a measured value or with nothing to divide by.
-    pub(crate) fn used(&self) -> Option<f64> {
-        let (measured, limit) = (self.measured.get()?, self.limit.get()?);
-        let used = match self.relation {
-            Relation::AtMost => measured / limit,
-            Relation::AtLeast => limit / measured,
-        };
-        (used.is_finite() && used >= 0.0).then_some(used)
+    /// The measured value as a share of the limit, 1 being all of it: a ceiling is broken above 1, a
+    /// floor below. None without a measured value or with nothing to divide by.
+    pub(crate) fn share(&self) -> Option<f64> {
+        let share = self.measured.get()? / self.limit.get()?;
+        (share.is_finite() && share >= 0.0).then_some(share)
     }
 
     /// The limit with the side it bounds: `≤ 20 ms`; empty if there is none.
@@ -195,11 +191,11 @@ mod tests {
     }
 
     #[test]
-    fn more_than_all_of_a_limit_is_a_broken_limit_on_either_side() {
-        assert_eq!(check(30.0, Relation::AtMost, 20.0).used(), Some(1.5));
-        assert_eq!(check(20.0, Relation::AtLeast, 30.0).used(), Some(1.5));
-        assert_eq!(check(0.0, Relation::AtMost, 0.0).used(), None);
-        assert_eq!(check(f64::NAN, Relation::AtMost, 20.0).used(), None);
+    fn the_share_of_a_limit_is_what_was_measured_of_it_on_either_side() {
+        assert_eq!(check(30.0, Relation::AtMost, 20.0).share(), Some(1.5));
+        assert_eq!(check(15.0, Relation::AtLeast, 30.0).share(), Some(0.5));
+        assert_eq!(check(0.0, Relation::AtMost, 0.0).share(), None);
+        assert_eq!(check(f64::NAN, Relation::AtMost, 20.0).share(), None);
     }
 
     #[test]

@@ -148,7 +148,7 @@ const GAUGE_WIDTH: f64 = 90.0;
 
 /// A bar that fills towards a tick at the limit, and the share in figures.
 fn gauge(check: &LimitCheck, out: &mut String) {
-    let Some(used) = check.used() else { return };
+    let Some(used) = check.share() else { return };
     let class = match check.mark() {
         Mark::Pass => "pass",
         Mark::Fail => "fail",

@@ -385,7 +385,7 @@ fn the_document_of_a_passed_run() {
     expect![[r#"
         Spindle performance test
         exchange-2007, 1 database of 129 GiB, 600 mailboxes at 0.45 IOPS
-        HANUMAN · 2008-09-24 13:06:51
+        HANUMAN · 2008-09-24 13:06:51 UTC
 
         ▌ PASS  Performance test, 2 h measured
         ▌ 331 database I/O a second within every limit, and every page and record intact.

@@ -30,7 +30,7 @@ const LATE_WARNED_S: f64 = 1.0;
 pub fn document(results: &RunResults, verdict: &Verdict) -> Document {
     let meta = Meta {
         generator: results.generator.clone(),
-        created_utc: utc(results.ended_unix_s),
+        created_utc: format!("{} UTC", utc(results.ended_unix_s)),
         machine: results.host.name.clone(),
         seed: Some(results.plan.seed.to_string()),
         command: None,
