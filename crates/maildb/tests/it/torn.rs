@@ -403,15 +403,23 @@ fn a_database_file_restored_from_a_backup_is_left_as_it_is() {
         let backup = backup.expect("a closed database can be copied").remove(0);
         case.work_until_cut(".edb", 300);
         let config = case.config.clone();
-        let restored = case.run(move |world, directory| async move {
-            let file = directory.open(DATABASE).await?;
-            file.write(ByteOffset(0), vec![Arc::new(backup)], Stability::Stable).await?;
-            let opened = open(&world, &directory, config).await;
-            opened.map(|instance| instance.recovery().pages_restored)
+        let pages_at = 2 * config.page_size.bytes();
+        let (opened, before, after) = case.run(move |world, directory| async move {
+            let file = directory.open(DATABASE).await.expect("it is there");
+            let (start, before) = (ByteOffset(0), Arc::new(backup));
+            let copied = file.write(start, vec![Arc::clone(&before)], Stability::Stable).await;
+            copied.expect("the backup can be put back");
+            let opened = open(&world, &directory, config).await.map(|instance| instance.recovery());
+            let after = file.read(start, vec![Buffer::zeroed(before.len())]).await.expect("readable");
+            (opened, before, after)
         });
-        match restored {
-            Ok(pages) => assert_eq!(pages, 0, "seed {seed}"),
-            Err(error) => assert!(is_noticed(&error), "seed {seed}: {error}"),
+        match opened {
+            Ok(summary) => assert_eq!(summary.pages_restored, 0, "seed {seed}"),
+            // Before redo had written anything: what is there is what was put there.
+            Err(error) => {
+                assert!(is_noticed(&error), "seed {seed}: {error}");
+                assert!(before[pages_at..] == after[0][pages_at..], "seed {seed}: pages were put over it");
+            }
         }
     }
 }

@@ -205,3 +205,122 @@ async fn read(file: &Rc<dyn File>, at: ByteOffset, length: usize) -> IoResult<Bu
     let mut buffers = file.read(at, vec![Buffer::zeroed(length)]).await?;
     Ok(buffers.pop().expect("a read gives its buffer back"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        config::DATABASES_MAX,
+        engine::{DatabaseIndex, flush_journal::slot::DatabaseMark},
+        format::{
+            header::{DatabaseHeader, LogPosition, LogTime, Signature},
+            page_size::{ObjectId, PageNumber},
+        },
+    };
+    use world::{BlockDevice, Geometry, LocalFuture, Resizable};
+
+    /// A file of which only the size matters.
+    struct Sized(ByteCount);
+
+    impl BlockDevice for Sized {
+        fn geometry(&self) -> Geometry {
+            Geometry { size: self.0, sector: 512 }
+        }
+
+        fn read(&self, _: ByteOffset, _: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
+            unreachable!("only the size matters")
+        }
+
+        fn write(&self, _: ByteOffset, _: Vec<Arc<Buffer>>, _: Stability) -> LocalFuture<IoResult<()>> {
+            unreachable!("only the size matters")
+        }
+
+        fn flush(&self) -> LocalFuture<IoResult<()>> {
+            unreachable!("only the size matters")
+        }
+
+        fn discard(&self, _: ByteOffset, _: ByteCount) -> LocalFuture<IoResult<()>> {
+            unreachable!("only the size matters")
+        }
+    }
+
+    impl Resizable for Sized {
+        fn resize(&self, _: ByteCount) -> LocalFuture<IoResult<()>> {
+            unreachable!("only the size matters")
+        }
+    }
+
+    fn signature(random: u32) -> Signature {
+        Signature { random, created: LogTime::from_unix_ms(1_000), computer: [0; 16] }
+    }
+
+    fn at(offset: u16) -> LogPosition {
+        LogPosition { generation: 2, segment: 3, offset }
+    }
+
+    type Spoil = fn(&mut Judged);
+
+    /// Everything an image is judged by.
+    struct Judged {
+        header: SlotHeader,
+        entry: ImageEntry,
+        range: ReplayRange,
+        state: DatabaseState,
+    }
+
+    impl Judged {
+        /// One that is of use.
+        fn new() -> Self {
+            let mut header = DatabaseHeader::new(PageSize::Kib8, signature(1), ObjectId(1));
+            header.log_signature = signature(2);
+            header.attach = at(50);
+            let state = DatabaseState {
+                name: "priv1.edb".to_owned(),
+                file: Rc::new(Sized(ByteCount::kib(8 * 12))),
+                header,
+                header_time_stable: DbTime(7),
+                dbtime: DbTime(7),
+                pages: 10,
+                object_last: ObjectId(1),
+                tables: BTreeMap::new(),
+                growing: None,
+            };
+            let entry = ImageEntry { database: DatabaseIndex(0), page: PageNumber(10), last: at(101) };
+            let mut databases = [DatabaseMark::default(); DATABASES_MAX];
+            databases[0] = DatabaseMark { signature: signature(1), header_time: DbTime(7) };
+            let header = SlotHeader {
+                sequence: 1,
+                log_signature: signature(2),
+                databases,
+                images: vec![entry],
+                images_digest: 0,
+            };
+            Self { header, entry, range: ReplayRange { from: at(100), until: at(101) }, state }
+        }
+
+        fn verdict(self) -> bool {
+            is_of_use(&self.header, &self.entry, self.range, &[self.state])
+        }
+    }
+
+    #[test]
+    fn an_image_is_of_use_only_if_every_rule_is_kept() {
+        assert!(Judged::new().verdict());
+        let broken: [(&str, Spoil); 9] = [
+            ("another log", |judged| judged.header.log_signature = signature(3)),
+            ("another database", |judged| judged.header.databases[0].signature = signature(3)),
+            ("a file from a backup", |judged| judged.state.header_time_stable = DbTime(6)),
+            ("stable at the checkpoint", |judged| judged.range.from = at(101)),
+            ("older than the database", |judged| judged.state.header.attach = at(101)),
+            ("not in the log", |judged| judged.range.until = at(100)),
+            ("beyond the file", |judged| judged.entry.page = PageNumber(11)),
+            ("no page", |judged| judged.entry.page = PageNumber(0)),
+            ("no database of the group", |judged| judged.entry.database = DatabaseIndex(1)),
+        ];
+        for (what, spoil) in broken {
+            let mut judged = Judged::new();
+            spoil(&mut judged);
+            assert!(!judged.verdict(), "{what}");
+        }
+    }
+}
