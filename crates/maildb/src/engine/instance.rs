@@ -171,10 +171,14 @@ impl Instance {
         Ok(())
     }
 
-    async fn stop_tasks(&mut self) {
+    fn tell_tasks_to_end(&self) {
         self.shared.closing.set(true);
         self.shared.cleaner_wanted.notify_one();
         self.shared.closed.notify_waiters();
+    }
+
+    async fn stop_tasks(&mut self) {
+        self.tell_tasks_to_end();
         for task in self.tasks.drain(..) {
             task.await;
         }
@@ -184,9 +188,7 @@ impl Instance {
 impl Drop for Instance {
     /// Without a clean shutdown the background tasks end too, as in a crash.
     fn drop(&mut self) {
-        self.shared.closing.set(true);
-        self.shared.cleaner_wanted.notify_one();
-        self.shared.closed.notify_waiters();
+        self.tell_tasks_to_end();
     }
 }
 

@@ -110,7 +110,9 @@ impl Session {
     /// Ends the transaction, keeping its changes. Without a change there is nothing to do.
     pub async fn commit(&mut self, durability: Durability) -> Result<()> {
         let Some(running) = self.running.take() else { return Ok(()) };
-        let end = self.end(running, |transaction, procid| LogRecord::Commit { transaction, procid })?;
+        let end = end_transaction(&self.shared, self.procid, running, |transaction, procid| {
+            LogRecord::Commit { transaction, procid }
+        })?;
         {
             let statistics = &mut self.shared.core.borrow_mut().statistics;
             match durability {
@@ -182,14 +184,6 @@ impl Session {
         drop(core);
         self.running = Some(Running { transaction, done: Vec::new() });
         Ok(transaction)
-    }
-
-    fn end(
-        &self,
-        running: Running,
-        record: impl FnOnce(u32, u16) -> LogRecord,
-    ) -> Result<crate::format::header::LogPosition> {
-        end_transaction(&self.shared, self.procid, running, record)
     }
 }
 
