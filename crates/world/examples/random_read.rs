@@ -1,48 +1,56 @@
-//! Random 4 KiB reads of one file or block device at a fixed depth, to set beside
-//! `fio --ioengine=io_uring --direct=1 --rw=randread --bs=4k --iodepth=N`.
+//! Random reads of one file or block device at a fixed depth, to set beside
+//! `fio --ioengine=io_uring --direct=1 --rw=randread --bs=BYTES --iodepth=DEPTH`.
 //!
-//! `random_read PATH DEPTH SECONDS [plain]` prints reads per second and the sleep precision.
+//! `random_read PATH BYTES DEPTH SECONDS [plain] [sleep]` prints one line of JSON: reads, seconds, processor
+//! seconds. With `sleep` it also says how late sleeps end.
 
 use std::{env, path::Path, process::ExitCode, rc::Rc, time::Duration};
 use world::{
     BlockDevice, Buffer, ByteOffset, World,
-    real::{Access, FileDevice, RealOptions, run},
+    real::{Access, FileDevice, RealOptions, host::process_use, run},
 };
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let [path, depth, seconds, mode @ ..] = &arguments[..] else {
-        eprintln!("usage: random_read PATH DEPTH SECONDS [plain]");
+    let [path, bytes, depth, seconds, words @ ..] = &arguments[..] else {
+        eprintln!("usage: random_read PATH BYTES DEPTH SECONDS [plain] [sleep]");
         return ExitCode::from(2);
     };
-    let (Ok(depth), Ok(seconds)) = (depth.parse(), seconds.parse()) else {
-        eprintln!("DEPTH and SECONDS are numbers");
+    let (Ok(bytes), Ok(depth), Ok(seconds)) = (bytes.parse(), depth.parse(), seconds.parse()) else {
+        eprintln!("BYTES, DEPTH and SECONDS are numbers");
         return ExitCode::from(2);
     };
-    let options = RealOptions { force_plain: mode.iter().any(|word| word == "plain") };
-    run(1, options, async |world| measure(world, path, depth, Duration::from_secs(seconds)).await)
+    let has = |wanted: &str| words.iter().any(|word| word == wanted);
+    let options = RealOptions { force_plain: has("plain") };
+    run(1, options, async |world| {
+        let device = match FileDevice::open(Path::new(path), Access::Read) {
+            Ok(device) => Rc::new(device),
+            Err(error) => {
+                eprintln!("{error}");
+                return ExitCode::from(2);
+            }
+        };
+        measure(&world, &device, bytes, depth, Duration::from_secs_f64(seconds)).await;
+        if has("sleep") {
+            sleep_precision(&world).await;
+        }
+        ExitCode::SUCCESS
+    })
 }
 
-async fn measure(world: World, path: &str, depth: u64, span: Duration) -> ExitCode {
-    let device = match FileDevice::open(Path::new(path), Access::Read) {
-        Ok(device) => Rc::new(device),
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(2);
-        }
-    };
-    let pages = device.geometry().size.0 / 4096;
-    let start = world.now();
+async fn measure(world: &World, device: &Rc<FileDevice>, bytes: usize, depth: u64, span: Duration) {
+    let places = device.geometry().size.0 / bytes as u64;
+    let (start, used) = (world.now(), process_use());
     let end = start + span;
     let lanes: Vec<_> = (0..depth)
         .map(|lane| {
-            let (device, clock) = (Rc::clone(&device), world.clone());
+            let (device, clock) = (Rc::clone(device), world.clone());
             let mut random = world.random(&format!("lane {lane}"));
             world.spawn("lane", async move {
-                let mut buffers = vec![Buffer::zeroed(4096)];
+                let mut buffers = vec![Buffer::zeroed(bytes)];
                 let mut reads = 0_u64;
                 while clock.now() < end {
-                    let at = ByteOffset(4096 * random.below(pages));
+                    let at = ByteOffset(bytes as u64 * random.below(places));
                     buffers = device.read(at, buffers).await.expect("the device reads");
                     reads += 1;
                 }
@@ -54,8 +62,16 @@ async fn measure(world: World, path: &str, depth: u64, span: Duration) -> ExitCo
     for lane in lanes {
         reads += lane.await;
     }
-    let rate = reads as f64 / world.now().since(start).as_secs_f64();
-    println!("{}: depth {depth}: {rate:.0} reads/s", device.io_kind());
+    let seconds = world.now().since(start).as_secs_f64();
+    let cpu_seconds = process_use().cpu().saturating_sub(used.cpu()).as_secs_f64();
+    println!(
+        "{{\"way\": \"{}\", \"depth\": {depth}, \"bytes\": {bytes}, \"reads\": {reads}, \"seconds\": {seconds}, \
+         \"cpu_seconds\": {cpu_seconds}}}",
+        device.io_kind()
+    );
+}
+
+async fn sleep_precision(world: &World) {
     let mut late: Vec<Duration> = Vec::new();
     for _ in 0..500 {
         let until = world.now() + Duration::from_micros(400);
@@ -63,10 +79,6 @@ async fn measure(world: World, path: &str, depth: u64, span: Duration) -> ExitCo
         late.push(world.now().since(until));
     }
     late.sort();
-    println!(
-        "sleeps end late by {:?} (median), {:?} (p99)",
-        late[late.len() / 2],
-        late[late.len() * 99 / 100]
-    );
-    ExitCode::SUCCESS
+    let at = |percent: usize| late[late.len() * percent / 100];
+    println!("sleeps end late by {:?} (median), {:?} (p99)", at(50), at(99));
 }

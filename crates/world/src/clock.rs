@@ -41,4 +41,9 @@ pub trait Clock {
 
     /// Completes at `moment` or as soon after as the world can.
     fn sleep_until(&self, moment: Moment) -> LocalFuture<()>;
+
+    /// Processor time this thread has used; none where time is not a processor's.
+    fn thread_cpu(&self) -> Option<Duration> {
+        None
+    }
 }

@@ -25,7 +25,6 @@
 //! 4. Added bytes are zero on stable storage before a table names them.
 //! 5. At most one table write is under way, also if the future that started it was dropped.
 
-mod crc32c;
 mod extent_file;
 mod space;
 mod state;

@@ -27,6 +27,8 @@ pub mod random;
 
 pub mod world;
 
+pub mod crc32c;
+
 mod plain_name;
 
 pub mod real;
@@ -36,6 +38,7 @@ pub mod sim;
 pub use block_device::{BlockDevice, Geometry, Resizable, Stability};
 pub use buffer::Buffer;
 pub use clock::{Clock, Moment, WallTime};
+pub use crc32c::Crc32c;
 pub use directory::{Directory, DirectoryEntry, File};
 pub use error::{IoError, IoErrorKind, IoResult};
 pub use extent_directory::{ExtentDirectory, Probe};

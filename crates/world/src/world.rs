@@ -40,6 +40,11 @@ impl World {
         self.clock.wall()
     }
 
+    /// Processor time this thread has used; none in a world without processors.
+    pub fn thread_cpu(&self) -> Option<Duration> {
+        self.clock.thread_cpu()
+    }
+
     /// Completes `span` from now.
     pub fn sleep(&self, span: Duration) -> LocalFuture<()> {
         self.clock.sleep_until(self.now() + span)

@@ -25,7 +25,7 @@
 //! 3. a file's extents hold its size, rounded up to 64 KiB, and no more;
 //! 4. extents lie on the device and no two of any files overlap.
 
-use super::crc32c::crc32c;
+use crate::crc32c::crc32c;
 use crate::plain_name::{NAME_BYTES_MAX, check_plain_name};
 use std::collections::BTreeMap;
 

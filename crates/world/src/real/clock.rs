@@ -20,6 +20,7 @@ use std::{
     rc::Rc,
     sync::{Arc, OnceLock},
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 /// Nanoseconds of CLOCK_MONOTONIC at which the world began: the same on all threads.
@@ -73,6 +74,10 @@ impl Clock for RealClock {
         let time = clock_gettime(ClockId::Realtime);
         let nanos = u32::try_from(time.tv_nsec).expect("nanoseconds are a fraction");
         WallTime { seconds: time.tv_sec, nanos }
+    }
+
+    fn thread_cpu(&self) -> Option<Duration> {
+        Some(Duration::from_nanos(nanos(clock_gettime(ClockId::ThreadCPUTime))))
     }
 
     fn sleep_until(&self, moment: Moment) -> LocalFuture<()> {

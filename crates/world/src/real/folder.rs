@@ -13,7 +13,10 @@ use crate::{
     plain_name::check_plain_name,
 };
 use rustix::{
-    fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstatvfs, fsync, openat, renameat, statat, unlinkat},
+    fs::{
+        AtFlags, CWD, Dir, FileType, Mode, OFlags, fstatvfs, fsync, ioctl_ficlone, openat, renameat, statat,
+        unlinkat,
+    },
     io::Errno,
 };
 use std::{
@@ -69,6 +72,31 @@ impl FolderDirectory {
             }
             _ => Err(IoError::new(IoErrorKind::WrongType, format!("opening {display}: not a regular file"))),
         }
+    }
+
+    /// Makes `to` a file that shares its blocks with `from`, if the filesystem can (FICLONE: btrfs, xfs);
+    /// false, and nothing is made, if it cannot. `AlreadyExists` if there is a file called `to`.
+    pub fn clone_file(&self, from: &str, to: &str) -> LocalFuture<IoResult<bool>> {
+        if let Err(error) = check_plain_name(from).and_then(|()| check_plain_name(to)) {
+            return Box::pin(async { Err(error) });
+        }
+        let context = format!("cloning {} to {to}", self.display(from));
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.blocking(context, move |folder| {
+            let source =
+                openat(folder, &from, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?;
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+            let target = openat(folder, &to, flags, Mode::RUSR | Mode::WUSR)?;
+            match ioctl_ficlone(&target, &source) {
+                Ok(()) => Ok(true),
+                Err(error) => {
+                    unlinkat(folder, &to, AtFlags::empty())?;
+                    // What filesystems say that cannot, or not between these two (ioctl_ficlone(2)).
+                    let cannot = [Errno::OPNOTSUPP, Errno::NOTTY, Errno::XDEV, Errno::INVAL, Errno::NOSYS];
+                    if cannot.contains(&error) { Ok(false) } else { Err(error) }
+                }
+            }
+        })
     }
 
     fn display(&self, name: &str) -> String {

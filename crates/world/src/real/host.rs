@@ -4,11 +4,13 @@
 //! tell is None, never a guess.
 
 pub mod drive;
+pub mod kernel_log;
 pub mod machine;
 pub mod mount;
 pub mod signature;
 
 pub use drive::{Drive, DriveActivity, drive_activity, drive_of_device, drive_of_path};
+pub use kernel_log::{DeviceNames, KernelLog, KernelNews, KernelTrouble};
 pub use machine::{Machine, ProcessUse, machine, process_use};
 pub use mount::{Filesystem, Usage, filesystem_of, usage_of_device};
 pub use signature::{Signature, signature_of};

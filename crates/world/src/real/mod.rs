@@ -7,12 +7,15 @@
 //!
 //! Reading order: [`runtime`], [`engine`] (io_uring or threads, and which of them it is), `ring`
 //! and `plain` (the two ways), [`file`](mod@file), [`folder`]; then [`clock`], [`signals`],
-//! [`host`] (facts about this machine) and [`host_files`] (ordinary small files).
+//! [`host`] (facts about this machine), [`host_files`] (ordinary small files) and [`append_file`] (those
+//! that grow line by line).
 
 // The one place where the outside may be touched.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod clock;
+
+pub mod append_file;
 
 pub mod engine;
 
@@ -33,6 +36,7 @@ mod edge;
 mod plain;
 mod ring;
 
+pub use append_file::{AppendFile, LineFile};
 pub use engine::{Engine, RealIoKind};
 pub use file::{Access, FileDevice};
 pub use folder::FolderDirectory;

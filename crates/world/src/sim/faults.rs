@@ -100,6 +100,12 @@ impl FaultPlan {
         beyond.iter().all(|&percent| percent == 0.0)
     }
 
+    /// The part of the plan that a correct user must survive.
+    pub fn within_promises(&self) -> Self {
+        let Self { slow_percent, slow_span, stuck_percent, space, .. } = *self;
+        Self { slow_percent, slow_span, stuck_percent, space, ..Self::none() }
+    }
+
     /// The fault one operation meets, if any. Draws as often for one plan as for another.
     pub(super) fn draw(&self, access: Access, random: &mut Random) -> Option<Fault> {
         let own: &[(Fault, f64)] = match access {
@@ -153,6 +159,8 @@ mod tests {
             ..FaultPlan::none()
         };
         assert!(slow.is_within_promises());
-        assert!(!FaultPlan { lying_flush_percent: 0.1, ..slow }.is_within_promises());
+        let lying = FaultPlan { lying_flush_percent: 0.1, ..slow.clone() };
+        assert!(!lying.is_within_promises());
+        assert_eq!(lying.within_promises(), slow);
     }
 }

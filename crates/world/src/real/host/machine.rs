@@ -84,6 +84,13 @@ pub struct ProcessUse {
     pub memory_now: ByteCount,
 }
 
+impl ProcessUse {
+    /// Processor time in its own code and in the kernel.
+    pub fn cpu(&self) -> Duration {
+        self.cpu_user + self.cpu_system
+    }
+}
+
 /// Asks for this process's use as of now.
 pub fn process_use() -> ProcessUse {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
