@@ -52,6 +52,10 @@ pub struct InstanceConfig {
     /// the middle of a page loses nothing. ESE does not: its database writes are single. Not done where the
     /// device writes a whole page or nothing.
     pub torn_page_protection: bool,
+    /// Keep a stamp of every page beside its database (time of change and keyed hash, 16 bytes a page, also in
+    /// memory), and take no page that is not the one last written there: finds lost, torn and misdirected
+    /// writes that checksums pass. ESE does not. See `docs/formats/page-stamps.md`.
+    pub page_stamps: bool,
 }
 
 impl InstanceConfig {
@@ -73,6 +77,7 @@ impl InstanceConfig {
             lazy_commit_delay: Duration::from_millis(100),
             writes_outstanding_max: 32,
             torn_page_protection: true,
+            page_stamps: true,
         }
     }
 }

@@ -11,6 +11,34 @@ use crate::{
 use thiserror::Error;
 use world::IoError;
 
+/// How a page differs from what was written in its place last. What lies there was written elsewhere (a
+/// misdirected write) only if it carries another page's number, and that its checksum gives away already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum StampFinding {
+    /// It is an earlier version of the page.
+    #[error("it was last changed at {}, not at {}: a write was lost, or an old version read", found.0, expected.0)]
+    LostWrite {
+        /// Time of change found.
+        found: DbTime,
+        /// Time it must have at least.
+        expected: DbTime,
+    },
+    /// It has a right time of change and other contents.
+    #[error("it was changed at {} and holds something else: torn, rotten, or written by another program", found.0)]
+    Mixed {
+        /// Time of change found.
+        found: DbTime,
+    },
+    /// It is later than anything written there.
+    #[error("it was last changed at {}, after the last known change at {}", found.0, expected.0)]
+    Newer {
+        /// Time of change found.
+        found: DbTime,
+        /// Time it can have at most.
+        expected: DbTime,
+    },
+}
+
 /// Result of an engine operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -45,6 +73,26 @@ pub enum Error {
         found: DbTime,
         /// Time of change the log record was made on.
         expected: DbTime,
+    },
+    /// A page is whole by its checksum, and is not what was written there last.
+    #[error("{database}: page {} is not what was written there last: {finding}", page.0)]
+    NotAsWritten {
+        /// File name.
+        database: String,
+        /// Which page.
+        page: PageNumber,
+        /// What was found instead.
+        finding: StampFinding,
+    },
+    /// The page stamps of a database are missing, damaged, or not those of the database as it is.
+    #[error("{database}: its page stamps in {file} cannot be used: {problem}")]
+    StampsUnusable {
+        /// File name of the database.
+        database: String,
+        /// File name of the stamps.
+        file: String,
+        /// What is wrong, and what to do.
+        problem: String,
     },
     /// Neither header copy of a database verifies, or it is not one of ours.
     #[error("{database}: {problem}")]

@@ -23,6 +23,11 @@ pub mod log;
 pub mod statistics;
 pub mod verify;
 
+/// What the page stamps of a database take beside it.
+pub mod stamps {
+    pub use crate::engine::page_stamps::{BYTES_A_PAGE, file_name, space_max};
+}
+
 pub use config::{DatabaseLocation, InstanceConfig};
 pub use engine::{
     database::Database,
@@ -30,7 +35,7 @@ pub use engine::{
     table::{Table, TableDefinition},
     transaction::{Durability, Session},
 };
-pub use error::{Error, Result};
+pub use error::{Error, Result, StampFinding};
 pub use format::{
     key::Value,
     page_size::{PageNumber, PageSize},

@@ -2,7 +2,7 @@
 //!
 //! About once a second: pages whose oldest change lies further back in the log than the checkpoint
 //! depth are written; the database files are flushed; and the checkpoint file is told the position
-//! before which no record is needed any more. That is the oldest of: the first change of a page not
+//! before which no record is needed any more. The stamps of what is stable go to their sidecars in between. That is the oldest of: the first change of a page not
 //! yet stable, the beginning of a transaction still running, and the end of the stable log.
 //!
 //! Invariant: the checkpoint is never after a record that recovery would need.
@@ -90,9 +90,11 @@ impl Shared {
             return Ok(position);
         }
         self.write_headers(position).await?;
+        self.settle_stamps(position).await?;
         let consistent = self.log().stable();
         let databases = self.core.borrow().databases.len() as u16;
-        let checkpoint = Checkpoint { position, consistent, databases, signature: self.signature() };
+        let (signature, stamps) = (self.signature(), self.stamps_settled());
+        let checkpoint = Checkpoint { position, consistent, databases, signature, stamps };
         self.checkpoint_file().write(&checkpoint).await?;
         self.checkpoint_written.set(Some((position, self.log().end().generation)));
         self.core.borrow_mut().statistics.checkpoints += 1;
@@ -111,7 +113,9 @@ impl Shared {
             let file = {
                 let mut core = self.core.borrow_mut();
                 core.cache.begin_flush(database);
-                Rc::clone(&core.database(database).file)
+                let state = core.database(database);
+                state.stamps.iter_mut().for_each(|stamps| stamps.table.begin_flush());
+                Rc::clone(&state.file)
             };
             self.journal.iter().for_each(|journal| journal.begin_flush(database));
             if let Err(error) = file.flush().await {
@@ -121,7 +125,11 @@ impl Shared {
                 self.fail(&error);
                 return Err(error);
             }
-            self.core.borrow_mut().cache.end_flush(database);
+            {
+                let mut core = self.core.borrow_mut();
+                core.cache.end_flush(database);
+                core.database(database).stamps.iter_mut().for_each(|stamps| stamps.table.end_flush());
+            }
             self.journal.iter().for_each(|journal| journal.end_flush(database));
         }
         Ok(())

@@ -16,6 +16,7 @@ use super::{
     changes::{ChangeSet, Finished},
     flush_journal::FlushJournal,
     locks::Locks,
+    page_stamps::PageStamps,
     pager::Pin,
     table::Table,
 };
@@ -58,6 +59,8 @@ pub struct DatabaseState {
     pub object_last: ObjectId,
     /// Tables by name.
     pub tables: BTreeMap<String, Table>,
+    /// What every page must read as; none if that is not wanted.
+    pub stamps: Option<PageStamps>,
     /// Set while the file grows; told when it has.
     pub growing: Option<Rc<Notify>>,
 }
@@ -171,6 +174,8 @@ pub struct Shared {
     pub cleaner_wanted: Notify,
     /// Told when a page write has ended.
     pub write_ended: Notify,
+    /// Tasks that wait for pages to be written: then their stamps do not wait for company.
+    pub waiting_for_writes: Cell<usize>,
     /// Page writes under way.
     pub writes_outstanding: Cell<usize>,
     /// Told when the group closes.
@@ -226,6 +231,7 @@ impl Shared {
             page_freed: Notify::new(),
             cleaner_wanted: Notify::new(),
             write_ended: Notify::new(),
+            waiting_for_writes: Cell::new(0),
             writes_outstanding: Cell::new(0),
             closed: Notify::new(),
             closing: Cell::new(false),

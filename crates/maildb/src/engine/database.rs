@@ -10,7 +10,7 @@ use super::{
     tree,
 };
 use crate::{
-    error::{Error, Result},
+    error::{Error, Result, StampFinding},
     format::{
         bootstrap::{
             CATALOG_NAME_ROOT, CATALOG_ROOT, CATALOG_ROOT_OBJECTS_ROOT, CATALOG_SHADOW_ROOT, INITIAL_PAGES,
@@ -164,13 +164,24 @@ impl Database {
         for (index, page) in chunk.chunks_exact(page_size.bytes()).enumerate() {
             let number = PageNumber(first.0 + index as u32);
             match check_page(page, page_size, number) {
-                PageCheck::Good => {}
-                PageCheck::Uninitialised => outcome.pages_empty += 1,
+                PageCheck::Good if self.is_as_written(number, page).is_ok() => {}
+                PageCheck::Uninitialised if self.is_as_written(number, page).is_ok() => {
+                    outcome.pages_empty += 1
+                }
                 _ => outcome.damaged.extend(self.look_again(&file, page_size, number).await?),
             }
         }
         outcome.next = (first.0 + pages <= count).then(|| PageNumber(first.0 + pages));
         Ok(outcome)
+    }
+
+    /// Whether what was read is what was written last, as far as is known.
+    fn is_as_written(&self, page: PageNumber, bytes: &[u8]) -> std::result::Result<(), StampFinding> {
+        let mut core = self.shared.core.borrow_mut();
+        match &mut core.database(self.index).stamps {
+            Some(stamps) if stamps.table.current(page).is_known() => stamps.table.judge(page, bytes),
+            _ => Ok(()),
+        }
     }
 
     /// A page that was being written while it was read is not damaged: it is once a second reading, with no
@@ -197,7 +208,9 @@ impl Database {
             }
         };
         Ok(match check_page(&buffers[0], page_size, page) {
-            PageCheck::Good | PageCheck::Uninitialised => None,
+            PageCheck::Good | PageCheck::Uninitialised => {
+                self.is_as_written(page, &buffers[0]).err().map(|finding| (page, finding.to_string()))
+            }
             other => Some((page, describe(other))),
         })
     }

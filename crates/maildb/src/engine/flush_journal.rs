@@ -367,6 +367,7 @@ impl Shared {
                 continue;
             }
             // Every slot protects a write that is under way.
+            let _impatience = self.hurry_writes();
             self.write_ended.notified().await;
             self.core.borrow().check_running()?;
         }

@@ -2,26 +2,22 @@
 
 use super::{
     DatabaseIndex,
-    core::{DatabaseState, Shared},
-    database::{DBTIME_OF_MAKING, Database, make_database, write_header},
+    core::Shared,
+    database::{Database, write_header},
     flush_journal,
+    opening::{StampsWanted, attach, log_time, new_signature, open_file, refuse_lost, refuse_orphans},
     recovery::{OpenedLog, RecoverySummary, open_log, recover},
     transaction::Session,
 };
 use crate::{
     config::{DATABASES_MAX, DatabaseLocation, InstanceConfig},
     error::{Error, Result},
-    format::{
-        bootstrap::LAST_SYSTEM_OBJECT,
-        header::{DatabaseHeader, DatabaseState as ShutdownState, HeaderError, LogTime, Signature},
-        page_size::PageSize,
-    },
+    format::{header::DatabaseState as ShutdownState, page_size::PageSize},
     log::LogRecord,
     statistics::Statistics,
-    verify::checksums::read_header,
 };
-use std::{collections::BTreeMap, rc::Rc};
-use world::{ByteCount, Directory, File, IoErrorKind, JoinHandle, World};
+use std::rc::Rc;
+use world::{ByteCount, Directory, JoinHandle, World};
 
 /// No log record describes more than this many whole pages.
 const PAGES_PER_RECORD_MAX: u64 = 8;
@@ -53,18 +49,23 @@ impl Instance {
             opened.push(open_file(location, config.page_size).await?);
         }
         let group_signature = new_signature(world, "log");
-        let OpenedLog { log, checkpoint, signature, databases_known, replay } =
+        let OpenedLog { log, checkpoint, signature, databases_known, newest, replay, stamps: logged } =
             open_log(world, &log_directory, &config, group_signature).await?;
         if replay.is_none() {
             refuse_orphans(&opened)?;
         }
         refuse_lost(&opened, databases_known)?;
-        for (index, database) in opened.iter_mut().enumerate() {
-            let attach = log.end();
-            database.attach_to(world, index, signature, attach, config.page_size).await?;
-        }
-        let states: Vec<_> = opened.into_iter().map(Opened::into_state).collect();
         let range = replay.as_ref().map(|replay| replay.range);
+        let wanted = StampsWanted {
+            is_on: config.page_stamps,
+            checkpoint: newest,
+            logged,
+            log_end: log.end(),
+            log_found_until: range.map(|range| range.until),
+        };
+        wanted.let_go(&checkpoint).await?;
+        let (states, stamps_begun) = attach(world, opened, &wanted, signature, config.page_size).await?;
+        drop(wanted);
         let (journal, restored) =
             flush_journal::open(&log_directory, &config, signature, range, &states).await?;
         let shared = Shared::new(world.clone(), config, states, journal);
@@ -74,6 +75,7 @@ impl Instance {
             Some(replay) => recover(&shared, &log_directory, replay, restored).await?,
             None => RecoverySummary { clean: true, ..RecoverySummary::default() },
         };
+        let recovery = RecoverySummary { stamps_begun, ..recovery };
         for index in 0..databases.len() {
             shared.load_size(DatabaseIndex(index as u8)).await?;
             shared.load_catalog(DatabaseIndex(index as u8)).await?;
@@ -192,183 +194,6 @@ impl Drop for Instance {
     }
 }
 
-/// A database file on its way into a group.
-struct Opened {
-    location: DatabaseLocation,
-    /// None if there is no file yet.
-    file: Option<Rc<dyn File>>,
-    /// None if there is no file, or its making was cut short.
-    header: Option<DatabaseHeader>,
-}
-
-impl Opened {
-    fn name(&self) -> &str {
-        &self.location.file_name
-    }
-
-    /// The file, made now if there is none.
-    async fn file(&mut self, page_size: PageSize) -> Result<Rc<dyn File>> {
-        if let Some(file) = &self.file {
-            return Ok(Rc::clone(file));
-        }
-        let size = ByteCount(2 * page_size.bytes() as u64);
-        let file = self.location.directory.create(self.name(), size).await?;
-        self.location.directory.sync().await?;
-        self.file = Some(Rc::clone(&file));
-        Ok(file)
-    }
-
-    /// Makes the database if there is none yet, and marks it as in use by this log.
-    async fn attach_to(
-        &mut self,
-        world: &World,
-        index: usize,
-        log_signature: Signature,
-        end: crate::format::header::LogPosition,
-        page_size: PageSize,
-    ) -> Result<()> {
-        let database_id = index as u32 + 1;
-        let file = self.file(page_size).await?;
-        let mut header = match self.header.take() {
-            Some(header) if header.log_signature != log_signature => {
-                return Err(Error::DatabaseDamaged {
-                    database: self.name().to_owned(),
-                    problem: "it belongs to another storage group's log".to_owned(),
-                });
-            }
-            Some(header) => header,
-            None => {
-                let signature = new_signature(world, self.name());
-                let mut header = DatabaseHeader::new(page_size, signature, LAST_SYSTEM_OBJECT);
-                header.log_signature = log_signature;
-                // Records before this point speak of another database of that number, or of none.
-                header.attach = end;
-                header.attach_time = log_time(world);
-                header.database_id = database_id;
-                make_database(&file, &header).await?;
-                header
-            }
-        };
-        if header.database_id != database_id {
-            return Err(Error::Configuration(format!(
-                "{} is database {} of its storage group, but was named as number {database_id}",
-                self.name(),
-                header.database_id
-            )));
-        }
-        if header.state != ShutdownState::DirtyShutdown {
-            header.state = ShutdownState::DirtyShutdown;
-            write_header(&file, &header).await?;
-        }
-        self.header = Some(header);
-        Ok(())
-    }
-
-    fn into_state(self) -> DatabaseState {
-        let header = self.header.expect("attached before");
-        DatabaseState {
-            name: self.location.file_name,
-            file: self.file.expect("made before"),
-            dbtime: header.dbtime.max(DBTIME_OF_MAKING),
-            pages: 0,
-            object_last: header.object_id_last,
-            tables: BTreeMap::new(),
-            growing: None,
-            header_time_stable: header.dbtime,
-            header,
-        }
-    }
-}
-
-async fn open_file(location: &DatabaseLocation, page_size: PageSize) -> Result<Opened> {
-    let name = &location.file_name;
-    let nothing = Opened { location: location.clone(), file: None, header: None };
-    let file = match location.directory.open(name).await {
-        Ok(file) => file,
-        Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(nothing),
-        Err(error) => return Err(error.into()),
-    };
-    // What a process that died had written may still be in the drive's cache. From here on it counts as
-    // stable: redo takes a page it finds new enough for written, and the checkpoint passes it.
-    file.flush().await?;
-    location.directory.sync().await?;
-    let file_only = Opened { file: Some(Rc::clone(&file)), ..nothing };
-    if never_finished(&file, page_size).await? {
-        return Ok(file_only);
-    }
-    let (header, _) = read_header(&file, name).await?;
-    if header.page_size != page_size {
-        return Err(Error::Configuration(format!(
-            "{name} has pages of {} bytes, not {}",
-            header.page_size.bytes(),
-            page_size.bytes()
-        )));
-    }
-    Ok(Opened { header: Some(header), ..file_only })
-}
-
-/// Whether the making of a database was cut short: the second copy of its header, written last, is all
-/// zero, and so is the first or part of it.
-async fn never_finished(file: &Rc<dyn File>, page_size: PageSize) -> Result<bool> {
-    let bytes = 2 * page_size.bytes();
-    if file.geometry().size.0 < bytes as u64 {
-        return Ok(file.geometry().size.0 == 0);
-    }
-    let buffers = file.read(world::ByteOffset(0), vec![world::Buffer::zeroed(bytes)]).await?;
-    let (first, shadow) = buffers[0].split_at(page_size.bytes());
-    Ok(is_zero(shadow) && (is_zero(first) || is_part_of_header(first)))
-}
-
-/// Whether a block is a header of which a power cut kept one of the two sectors that are not zero. Anything
-/// else may be somebody's file, and is not ours to write over.
-fn is_part_of_header(block: &[u8]) -> bool {
-    const SECTOR_BYTES: usize = 512;
-    let (begin, rest) = block.split_at(SECTOR_BYTES);
-    let (middle, end) = rest.split_at(SECTOR_BYTES);
-    match DatabaseHeader::decode(block) {
-        Err(HeaderError::Checksum { .. }) => is_zero(middle) && is_zero(end),
-        Err(HeaderError::NotADatabase) => {
-            let whole = DatabaseHeader::new(PageSize::of(block), Signature::default(), LAST_SYSTEM_OBJECT);
-            is_zero(begin) && rest == &whole.encode()[SECTOR_BYTES..]
-        }
-        _ => false,
-    }
-}
-
-fn is_zero(bytes: &[u8]) -> bool {
-    bytes.iter().all(|&byte| byte == 0)
-}
-
-/// A database the group had must not be made anew in silence: its volume may only not be mounted.
-fn refuse_lost(opened: &[Opened], databases_known: usize) -> Result<()> {
-    if opened.len() < databases_known {
-        let problem =
-            format!("the storage group has {databases_known} databases; name them all, in their order");
-        return Err(Error::Configuration(problem));
-    }
-    match opened.iter().take(databases_known).find(|database| database.header.is_none()) {
-        None => Ok(()),
-        Some(lost) => Err(Error::DatabaseDamaged {
-            database: lost.name().to_owned(),
-            problem: "it is missing though its storage group has used it; is its volume mounted?".to_owned(),
-        }),
-    }
-}
-
-/// A database that was in use must not be opened without its log.
-fn refuse_orphans(opened: &[Opened]) -> Result<()> {
-    for database in opened {
-        if database.header.is_some() {
-            return Err(Error::DatabaseDamaged {
-                database: database.name().to_owned(),
-                problem: "its storage group has no log here; restore the log files it was used with"
-                    .to_owned(),
-            });
-        }
-    }
-    Ok(())
-}
-
 fn check_config(config: &InstanceConfig, databases: usize) -> Result<()> {
     let refuse = |problem: String| Err(Error::Configuration(problem));
     if !(1..=DATABASES_MAX).contains(&databases) {
@@ -399,36 +224,4 @@ fn check_config(config: &InstanceConfig, databases: usize) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-fn new_signature(world: &World, name: &str) -> Signature {
-    let random = world.random(&format!("signature of {name} at {}", world.wall().seconds)).next_u64() as u32;
-    Signature { random, created: log_time(world), computer: [0; 16] }
-}
-
-fn log_time(world: &World) -> LogTime {
-    let wall = world.wall();
-    LogTime::from_unix_ms(wall.seconds.max(0) as u64 * 1000 + u64::from(wall.nanos / 1_000_000))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_header_torn_in_its_first_write_is_known_and_nothing_else_is() {
-        for page_size in [PageSize::Kib4, PageSize::Kib8, PageSize::Kib32] {
-            let signature = Signature { random: 9, created: LogTime::from_unix_ms(5), computer: [0; 16] };
-            let whole = DatabaseHeader::new(page_size, signature, LAST_SYSTEM_OBJECT).encode();
-            assert!(!is_part_of_header(&whole));
-            for lost in 0..2 {
-                let mut torn = whole.clone();
-                torn[lost * 512..(lost + 1) * 512].fill(0);
-                assert!(is_part_of_header(&torn), "without sector {lost}");
-                torn[page_size.bytes() - 1] = 1;
-                assert!(!is_part_of_header(&torn), "somebody else's, without sector {lost}");
-            }
-            assert!(!is_part_of_header(&vec![7; page_size.bytes()]));
-        }
-    }
 }

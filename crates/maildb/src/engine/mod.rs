@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`cache`] (which pages are in memory), [`changes`] (a change of several pages, all
 //! or nothing), [`space`] and [`tree`] (what the pages mean), [`core`] (everything one storage group
-//! owns), [`pager`] and [`writer`] (reading and writing pages), [`flush_journal`] (torn writes),
+//! owns), [`pager`] and [`writer`] (reading and writing pages), [`flush_journal`] (torn writes), [`page_stamps`] (lost writes),
 //! [`transaction`], [`checkpoint`], [`recovery`], [`instance`].
 
 pub mod cache;
@@ -13,6 +13,8 @@ pub mod database;
 pub mod flush_journal;
 pub mod instance;
 pub mod locks;
+pub mod opening;
+pub mod page_stamps;
 pub mod pager;
 pub mod recovery;
 pub mod redo;

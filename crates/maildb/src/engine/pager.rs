@@ -2,7 +2,7 @@
 
 use super::{
     DatabaseIndex, PageId,
-    core::{Arrival, Shared},
+    core::{Arrival, DatabaseState, Shared},
     space,
 };
 use crate::verify::checksums::describe;
@@ -11,7 +11,7 @@ use crate::{
     format::{
         checksum::{PageCheck, check_page},
         page::PageView,
-        page_size::PageSize,
+        page_size::{PageNumber, PageSize},
     },
     log::{LogRecord, RestructureKind},
 };
@@ -114,7 +114,10 @@ impl Shared {
             return Ok(());
         }
         let mut core = self.core.borrow_mut();
-        check_read_page(&core.databases[usize::from(id.database.0)].name, core.page_size, id, &page)?;
+        let page_size = core.page_size;
+        let state = core.database(id.database);
+        check_read_page(&state.name, page_size, id, &page)?;
+        state.check_stamp(id.page, &page)?;
         core.statistics.page_reads += 1;
         core.cache.put_read(id, page, self.world.now());
         loading.arrived = true;
@@ -155,6 +158,7 @@ impl Shared {
                 self.page_freed.notified()
             };
             self.cleaner_wanted.notify_one();
+            let _impatience = self.hurry_writes();
             freed.await;
         }
     }
@@ -242,8 +246,18 @@ impl Shared {
                 self.page_freed.notified()
             };
             self.cleaner_wanted.notify_one();
+            let _impatience = self.hurry_writes();
             freed.await;
         }
+    }
+}
+
+impl DatabaseState {
+    /// Refuses a page that is not what was written there last.
+    fn check_stamp(&mut self, page: PageNumber, bytes: &[u8]) -> Result<()> {
+        let Some(stamps) = &mut self.stamps else { return Ok(()) };
+        let refusal = |finding| Error::NotAsWritten { database: self.name.clone(), page, finding };
+        stamps.table.judge(page, bytes).map_err(refusal)
     }
 }
 

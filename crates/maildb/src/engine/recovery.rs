@@ -8,7 +8,8 @@
 //!    of this is nothing special.
 
 use super::{
-    DatabaseIndex, core::Shared, flush_journal::Restored, redo::Redo, rows::Author, transaction::undo_change,
+    DatabaseIndex, core::Shared, flush_journal::Restored, page_stamps::LoggedStamps, redo::Redo,
+    rows::Author, transaction::undo_change,
 };
 use crate::{
     config::InstanceConfig,
@@ -39,6 +40,8 @@ pub struct RecoverySummary {
     /// There was something to recover, and no flush journal though this group wants one: if the crash was
     /// a power cut, torn pages were not put right.
     pub unprotected: bool,
+    /// Databases whose page stamps begin anew: nothing is known of a page until it is written or read.
+    pub stamps_begun: u32,
 }
 
 /// The part of a log that redo replays.
@@ -71,8 +74,12 @@ pub struct OpenedLog {
     pub signature: Signature,
     /// Databases the group is known to have.
     pub databases_known: usize,
+    /// The checkpoint found.
+    pub newest: Option<Checkpoint>,
     /// Where redo starts and what it reads; none for a new log.
     pub replay: Option<Replay>,
+    /// Stamps of page writes that a crash may have cut short.
+    pub stamps: LoggedStamps,
 }
 
 /// The part of a log to replay.
@@ -94,7 +101,15 @@ pub async fn open_log(
         let log = Log::create(world, Rc::clone(directory), log_config(config), new_signature).await?;
         // Only now: a checkpoint without a log would make the folder look damaged.
         let (checkpoint, _) = CheckpointFile::open(directory, &config.base_name).await?;
-        return Ok(OpenedLog { log, checkpoint, signature: new_signature, databases_known: 0, replay: None });
+        return Ok(OpenedLog {
+            log,
+            checkpoint,
+            signature: new_signature,
+            databases_known: 0,
+            newest: None,
+            replay: None,
+            stamps: LoggedStamps::default(),
+        });
     }
     let (checkpoint, newest) = CheckpointFile::open(directory, &config.base_name).await?;
     let databases_known = newest.map_or(0, |newest| usize::from(newest.databases));
@@ -103,14 +118,18 @@ pub async fn open_log(
     // Without a checkpoint all that is connected to the newest generation is read, and no page is certain.
     let oldest = files.oldest().or(files.newest()).unwrap_or(1);
     let mut reader = reader_from(files, from)?;
-    while reader.next().await?.is_some() {}
+    let mut stamps = LoggedStamps::default();
+    while let Some(entry) = reader.next().await? {
+        stamps.note(entry.start, entry.record);
+    }
     let tail = reader.into_tail();
     let range = ReplayRange {
         from: from.unwrap_or(LogPosition { generation: oldest, segment: 0, offset: 0 }),
         until: tail.position,
     };
     let log = Log::continue_after(world, Rc::clone(directory), log_config(config), tail).await?;
-    Ok(OpenedLog { log, checkpoint, signature, databases_known, replay: Some(Replay { from, range }) })
+    let replay = Some(Replay { from, range });
+    Ok(OpenedLog { log, checkpoint, signature, databases_known, newest, replay, stamps })
 }
 
 fn replay_start(checkpoint: Option<Checkpoint>, signature: Signature) -> Result<Option<LogPosition>> {
@@ -150,6 +169,8 @@ pub async fn recover(
         generations.note(entry.start.generation);
         redo.apply(shared, &entry).await?;
     }
+    redo.check_times(shared)?;
+    shared.settle_uncertain_pages().await?;
     let clean = redo.pages_changed == 0 && redo.running.is_empty() && restored.pages == 0;
     let summary = RecoverySummary {
         clean,
@@ -160,6 +181,7 @@ pub async fn recover(
         pages_restored: restored.pages,
         slots_unreadable: restored.slots_unreadable,
         unprotected: restored.was_missing && !clean,
+        stamps_begun: 0,
     };
     {
         let mut core = shared.core.borrow_mut();

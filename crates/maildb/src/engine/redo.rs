@@ -16,7 +16,7 @@ use crate::{
     format::{
         header::LogPosition,
         page::{PageMut, PageView, restore_image},
-        page_size::DbTime,
+        page_size::{DbTime, PageNumber},
     },
     log::{COMPENSATES, LogEntry, LogRecord, NodeOperation, PageChange, PageOperation},
 };
@@ -44,6 +44,8 @@ pub struct Redo {
     pub records: u64,
     /// Page changes that were not in the page yet.
     pub pages_changed: u64,
+    /// The newest page met of each database.
+    newest: BTreeMap<DatabaseIndex, (DbTime, PageNumber)>,
 }
 
 impl Redo {
@@ -84,7 +86,25 @@ impl Redo {
             | LogRecord::AttachDatabase { .. }
             | LogRecord::DetachDatabase { .. }
             | LogRecord::ExtendDatabase { .. }
-            | LogRecord::Backup { .. } => {}
+            | LogRecord::Backup { .. }
+            // Taken in before redo began.
+            | LogRecord::PageStamps { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Refuses pages that are newer than the log: its end must have been lost with what made them so.
+    pub fn check_times(&self, shared: &Shared) -> Result<()> {
+        let mut core = shared.core.borrow_mut();
+        for (&index, &(found, page)) in &self.newest {
+            let state = core.database(index);
+            if found > state.dbtime {
+                let problem = format!(
+                    "it was last changed at {}, the log ends at {}: log was lost",
+                    found.0, state.dbtime.0
+                );
+                return Err(Error::PageDamaged { database: state.name.clone(), page, problem });
+            }
         }
         Ok(())
     }
@@ -122,6 +142,8 @@ impl Redo {
         let id = PageId { database, page: change.page };
         let is_image = matches!(change.operations.first(), Some(PageOperation::Image(_)));
         let (found, _pin) = page_time(shared, id, is_image).await?;
+        let newest = self.newest.entry(database).or_default();
+        *newest = (*newest).max((found, change.page));
         let mut core = shared.core.borrow_mut();
         let state = core.database(database);
         state.dbtime = state.dbtime.max(dbtime);
@@ -164,7 +186,8 @@ fn attached(shared: &Shared, dbid: u8, at: LogPosition) -> Option<DatabaseIndex>
     (at >= state.header.attach).then_some(database)
 }
 
-/// The time of a page. One that is about to be made anew may be damaged or never written: time zero.
+/// The time of a page. One that is about to be made anew may be damaged, lost or never written:
+/// time zero.
 async fn page_time(shared: &Rc<Shared>, id: PageId, is_image: bool) -> Result<(DbTime, Option<Pin>)> {
     match shared.fetch(id).await {
         Ok(pin) => {
@@ -172,7 +195,7 @@ async fn page_time(shared: &Rc<Shared>, id: PageId, is_image: bool) -> Result<(D
             let page = core.cache.peek(id).expect("a pinned page is cached");
             Ok((PageView::new(page).dbtime(), Some(pin)))
         }
-        Err(Error::PageDamaged { .. }) if is_image => Ok((DbTime(0), None)),
+        Err(Error::PageDamaged { .. } | Error::NotAsWritten { .. }) if is_image => Ok((DbTime(0), None)),
         Err(error) => Err(error),
     }
 }

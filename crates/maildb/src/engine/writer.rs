@@ -1,5 +1,5 @@
-//! Writing dirty pages: which neighbours go along, in what order, and never before their log or their
-//! images in the flush journal.
+//! Writing dirty pages: which neighbours go along, in what order, and never before their log, their stamps
+//! in the log, or their images in the flush journal.
 //!
 //! A page is written with those of its neighbours that are cached: dirty ones because they must be
 //! written anyway, clean ones in the gaps because one long write is cheaper than two short ones (ESE's
@@ -140,6 +140,7 @@ impl Shared {
 
     async fn write(self: &Rc<Self>, prepared: PreparedWrite) -> Result<()> {
         let first = prepared.ids[0];
+        let stamps = self.stamp_images(first.database, &prepared.images).await?;
         let protection = self.protect(first.database, prepared.images).await?;
         let (file, page_size) = {
             let core = self.core.borrow();
@@ -151,15 +152,29 @@ impl Shared {
         for id in prepared.ids {
             core.cache.end_write(id);
         }
+        if let Some(known) = &mut core.database(first.database).stamps {
+            stamps.into_iter().for_each(|(page, stamp)| known.table.end_write(page, stamp));
+        }
         if let Some(protection) = protection {
             self.journal.iter().for_each(|journal: &FlushJournal| journal.end_write(protection));
         }
         Ok(())
     }
 
+    /// Has page writes hurry as long as the answer lives: somebody waits for them.
+    pub fn hurry_writes(&self) -> Impatience<'_> {
+        self.waiting_for_writes.set(self.waiting_for_writes.get() + 1);
+        if self.config.page_stamps {
+            // Those that wait for the log in company.
+            self.log().request_write();
+        }
+        Impatience { shared: self }
+    }
+
     /// Waits until one of the page writes under way has ended; returns at once if there is none.
     pub async fn any_write_ended(&self) {
         if self.writes_outstanding.get() > 0 {
+            let _impatience = self.hurry_writes();
             self.write_ended.notified().await;
         }
     }
@@ -233,6 +248,17 @@ impl Shared {
         if free_is_short || self.reserve_is_short(&core.cache) {
             self.cleaner_wanted.notify_one();
         }
+    }
+}
+
+/// Somebody waits for page writes.
+pub struct Impatience<'a> {
+    shared: &'a Shared,
+}
+
+impl Drop for Impatience<'_> {
+    fn drop(&mut self) {
+        self.shared.waiting_for_writes.set(self.shared.waiting_for_writes.get() - 1);
     }
 }
 

@@ -5,15 +5,19 @@
 //! always whole:
 //!   0 u32 OLD checksum   4 LGPOS full backup, zero   12 LGPOS checkpoint   20 SIGNATURE of the log
 //!  48 parameters, zero  647 u8 version 1   648 LGPOS database consistency   667 u32 file type 4
+//! 3984 10 x u64 numbers of the page stamps relied on, 0 for none *
 //! 4072 u16 databases of the group *   4080 u64 number of the write *   4088 u64 stamp *
 //! ```
 //!
 //! Fields marked * are ours, in bytes the format does not use.
 
 use super::{LogNames, stamp::stamp};
-use crate::format::{
-    checksum::old_xor,
-    header::{LogPosition, Signature},
+use crate::{
+    config::DATABASES_MAX,
+    format::{
+        checksum::old_xor,
+        header::{LogPosition, Signature},
+    },
 };
 use std::{cell::Cell, rc::Rc, sync::Arc};
 use world::{Buffer, ByteCount, ByteOffset, Directory, File, IoError, IoErrorKind, IoResult, Stability};
@@ -22,6 +26,9 @@ const COPY_BYTES: usize = 4096;
 const COPIES: u64 = 2;
 const FILE_TYPE_CHECKPOINT: u32 = 4;
 const VERSION: u8 = 1;
+const STAMPS_AT: usize = 3984;
+
+const _: () = assert!(STAMPS_AT + DATABASES_MAX * 8 <= 4072);
 
 /// What the checkpoint file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +41,9 @@ pub struct Checkpoint {
     pub databases: u16,
     /// Birth mark of the log it belongs to.
     pub signature: Signature,
+    /// By database: the settling of its page stamps that was stable before this checkpoint was taken; 0 if
+    /// it has none. Stamps that do not reach so far are not those of this database as it is.
+    pub stamps: [u64; DATABASES_MAX],
 }
 
 /// The open checkpoint file. One write at a time.
@@ -114,6 +124,9 @@ fn encode(number: u64, checkpoint: &Checkpoint) -> [u8; COPY_BYTES] {
     put(647, &[VERSION]);
     put(648, &checkpoint.consistent.encode());
     put(667, &FILE_TYPE_CHECKPOINT.to_le_bytes());
+    for (index, number) in checkpoint.stamps.iter().enumerate() {
+        put(STAMPS_AT + index * 8, &number.to_le_bytes());
+    }
     put(4072, &checkpoint.databases.to_le_bytes());
     put(4080, &number.to_le_bytes());
     let own = stamp(number, &[&bytes[8..4088]]);
@@ -135,6 +148,7 @@ fn decode(bytes: &[u8]) -> Option<(u64, Checkpoint)> {
             consistent: LogPosition::decode(field(bytes, 648)),
             databases: u16::from_le_bytes(*field(bytes, 4072)),
             signature: Signature::decode(field(bytes, 20)),
+            stamps: std::array::from_fn(|index| u64::from_le_bytes(*field(bytes, STAMPS_AT + index * 8))),
         };
         (number, checkpoint)
     })

@@ -323,8 +323,13 @@ fn a_checkpoint_survives_power_cuts_as_the_last_one_written_or_the_one_before() 
                 for generation in found + 1..found + 10 {
                     let position = first_position(generation);
                     written.set(generation);
-                    let checkpoint =
-                        Checkpoint { position, consistent: position, databases: 1, signature: SIGNATURE };
+                    let checkpoint = Checkpoint {
+                        position,
+                        consistent: position,
+                        databases: 1,
+                        signature: SIGNATURE,
+                        stamps: [3; 10],
+                    };
                     file.write(&checkpoint).await.expect("written");
                     confirmed.set(generation);
                 }

@@ -52,6 +52,13 @@ pub struct LogStatistics {
     pub recycled: u64,
 }
 
+/// Whether a wait for stable log asks for a write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Urgency {
+    Now,
+    InCompany,
+}
+
 /// A handle to an open log; clones share it.
 #[derive(Clone)]
 pub struct Log {
@@ -160,6 +167,15 @@ impl Log {
 
     /// Returns when everything below `upto` survives power loss. Whoever waits shares the write.
     pub async fn make_stable(&self, upto: LogPosition) -> Result<(), LogError> {
+        self.wait_until_stable(upto, Urgency::Now).await
+    }
+
+    /// As [`Log::make_stable`], but asks for no write: it waits for the next one that somebody else asks for.
+    pub async fn become_stable(&self, upto: LogPosition) -> Result<(), LogError> {
+        self.wait_until_stable(upto, Urgency::InCompany).await
+    }
+
+    async fn wait_until_stable(&self, upto: LogPosition, urgency: Urgency) -> Result<(), LogError> {
         let answer = {
             let mut state = self.shared.state.borrow_mut();
             if let Some(failure) = &state.failure {
@@ -171,8 +187,10 @@ impl Log {
             }
             let (tell, answer) = oneshot::channel();
             state.waiters.entry(upto).or_default().push(tell);
-            let end = state.buffer.end();
-            self.shared.request(&mut state, end);
+            if urgency == Urgency::Now {
+                let end = state.buffer.end();
+                self.shared.request(&mut state, end);
+            }
             answer
         };
         answer.await.unwrap_or(Err(LogError::Closed))

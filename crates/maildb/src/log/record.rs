@@ -14,6 +14,7 @@ use super::{
     fields::{Fields, length_u16, length_u32},
     node_operation::NodeOperation,
     page_change::{PageChange, decode_changes, encode_changes},
+    page_stamp::{PageStamp, decode_stamps, encode_stamps},
 };
 use crate::format::{
     header::{LogTime, Signature},
@@ -40,6 +41,8 @@ mod kind {
     pub const EXTEND_DATABASE: u8 = 68;
     /// Not an ESE type: changes of space trees, which ESE logs as node operations.
     pub const SPACE: u8 = 200;
+    /// Not an ESE type: stamps of pages that are about to be written.
+    pub const PAGE_STAMPS: u8 = 201;
 }
 
 /// Instance parameters carried by ESE's Init record; zero in ours.
@@ -196,6 +199,13 @@ pub enum LogRecord {
         /// What happened.
         text: String,
     },
+    /// Pages are about to be written in place: stable before the write begins.
+    PageStamps {
+        /// Database of the group.
+        dbid: u8,
+        /// What the images are known by.
+        stamps: Vec<PageStamp>,
+    },
 }
 
 impl LogRecord {
@@ -263,6 +273,10 @@ impl LogRecord {
                 into.extend_from_slice(&[0; BACKUP_PAD_BYTES]);
                 into.extend_from_slice(&length_u16(text.as_bytes()));
                 into.extend_from_slice(text.as_bytes());
+            }
+            Self::PageStamps { dbid, stamps } => {
+                into.push(kind::PAGE_STAMPS);
+                encode_stamps(*dbid, stamps, into);
             }
         }
     }
@@ -339,6 +353,10 @@ fn decode_body(record_type: u8, fields: &mut Fields<'_>) -> Result<LogRecord, Re
             fields.take(BACKUP_PAD_BYTES)?;
             let length = fields.u16()?;
             LogRecord::Backup { text: decode_text(record_type, fields.take(length.into())?)? }
+        }
+        kind::PAGE_STAMPS => {
+            let (dbid, stamps) = decode_stamps(fields)?;
+            LogRecord::PageStamps { dbid, stamps }
         }
         unknown => return Err(RecordError::UnknownType(unknown)),
     })

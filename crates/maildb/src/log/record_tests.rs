@@ -1,6 +1,6 @@
 //! Log records: every record survives a round trip; no bytes make decoding panic.
 
-use super::{LogRecord, NodeOperation, PageChange, PageOperation, RecordError, RestructureKind};
+use super::{LogRecord, NodeOperation, PageChange, PageOperation, PageStamp, RecordError, RestructureKind};
 use crate::format::{
     header::{LogTime, Signature},
     page_size::{DbTime, ObjectId, PageNumber},
@@ -109,6 +109,11 @@ fn record() -> impl Strategy<Value = LogRecord> {
             }
         ),
         any::<String>().prop_map(|text| LogRecord::Backup { text }),
+        (any::<u8>(), vec(any::<(u32, u64, u64)>(), 0..200)).prop_map(|(dbid, stamps)| {
+            let stamp =
+                |(page, dbtime, hash)| PageStamp { page: PageNumber(page), dbtime: DbTime(dbtime), hash };
+            LogRecord::PageStamps { dbid, stamps: stamps.into_iter().map(stamp).collect() }
+        }),
     ]
 }
 

@@ -3,6 +3,7 @@
 //! Pages past the last one the database owns are slack, whatever is in them; pages that were never
 //! written are all zero. Both are counted and neither is damage.
 
+use super::stamps::{StampsBeside, StampsVerdict};
 use crate::{
     error::{Error, Result},
     format::{
@@ -11,11 +12,13 @@ use crate::{
         page_size::{PageNumber, PageSize},
     },
 };
-use std::rc::Rc;
-use world::{Buffer, ByteCount, ByteOffset, File};
+use std::{collections::VecDeque, rc::Rc};
+use world::{Buffer, ByteCount, ByteOffset, Directory, File};
 
-/// Read at a time; two such reads are under way at once.
+/// Read at a time.
 const CHUNK_BYTES: u64 = 1024 * 1024;
+/// Such reads under way at once, while a chunk read before is looked at.
+const READS_AHEAD: usize = 2;
 
 /// A page that is not what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +42,8 @@ pub struct DatabaseVerdict {
     pub pages_good: u32,
     /// Pages never written.
     pub pages_empty: u32,
+    /// What the stamps beside the database came to.
+    pub stamps: StampsVerdict,
     /// Pages that are damaged.
     pub damaged: Vec<PageDamage>,
     /// Bytes read.
@@ -48,7 +53,8 @@ pub struct DatabaseVerdict {
 impl DatabaseVerdict {
     /// Whether nothing at all is damaged.
     pub fn is_clean(&self) -> bool {
-        self.damaged.is_empty() && self.header_copies_good == 2
+        let are_stamps_usable = !matches!(self.stamps, StampsVerdict::Unusable(_));
+        self.damaged.is_empty() && self.header_copies_good == 2 && are_stamps_usable
     }
 }
 
@@ -59,6 +65,30 @@ pub async fn verify_database(
     on_progress: &mut dyn FnMut(ByteCount, ByteCount),
 ) -> Result<DatabaseVerdict> {
     let (header, header_copies_good) = read_header(&file, name).await?;
+    verify_pages(file, (header, header_copies_good), None, on_progress).await
+}
+
+/// Checks the database `name` as [`verify_database`] does, and its pages against the stamps beside it.
+pub async fn verify_database_beside(
+    directory: &Rc<dyn Directory>,
+    name: &str,
+    on_progress: &mut dyn FnMut(ByteCount, ByteCount),
+) -> Result<DatabaseVerdict> {
+    let file = directory.open(name).await?;
+    let (header, header_copies_good) = read_header(&file, name).await?;
+    let pages_max = (file.geometry().size.0 / header.page_size.bytes() as u64).saturating_sub(2);
+    let pages_max = u32::try_from(pages_max).unwrap_or(u32::MAX);
+    let (beside, stamps) = StampsBeside::read(directory, name, &header, pages_max).await?;
+    let verdict = verify_pages(file, (header, header_copies_good), beside.as_ref(), on_progress).await?;
+    Ok(DatabaseVerdict { stamps, ..verdict })
+}
+
+async fn verify_pages(
+    file: Rc<dyn File>,
+    (header, header_copies_good): (DatabaseHeader, u8),
+    stamps: Option<&StampsBeside>,
+    on_progress: &mut dyn FnMut(ByteCount, ByteCount),
+) -> Result<DatabaseVerdict> {
     let page_size = header.page_size;
     let page_bytes = page_size.bytes() as u64;
     let size = file.geometry().size;
@@ -68,37 +98,85 @@ pub async fn verify_database(
         header_copies_good,
         pages_good: 0,
         pages_empty: 0,
+        stamps: StampsVerdict::NotKept,
         damaged: Vec::new(),
         bytes: ByteCount(2 * page_bytes),
     };
     let end = size.0 - size.0 % page_bytes;
-    let mut at = 2 * page_bytes;
-    let mut ahead = read_chunk(&file, at, end);
-    while at < end {
-        let length = CHUNK_BYTES.min(end - at);
-        let current = ahead;
-        ahead = read_chunk(&file, at + length, end);
-        let chunk = current.expect("there is more to read").await?;
-        check_chunk(&chunk[0], page_size, PageNumber((at / page_bytes - 1) as u32), &mut verdict);
-        at += length;
-        verdict.bytes = ByteCount(at);
+    let mut chunks = Chunks::new(file, 2 * page_bytes, end);
+    while let Some((at, chunk)) = chunks.next().await? {
+        check_chunk(&chunk, stamps, PageNumber((at / page_bytes - 1) as u32), &mut verdict);
+        verdict.bytes = ByteCount(at + chunk.len() as u64);
         on_progress(verdict.bytes, size);
+        chunks.give_back(chunk);
     }
     Ok(verdict)
 }
 
 type ChunkRead = world::LocalFuture<world::IoResult<Vec<Buffer>>>;
 
-fn read_chunk(file: &Rc<dyn File>, at: u64, end: u64) -> Option<ChunkRead> {
-    let length = CHUNK_BYTES.min(end.saturating_sub(at));
-    (length > 0).then(|| file.read(ByteOffset(at), vec![Buffer::zeroed(length as usize)]))
+/// The chunks of a file in their order, read ahead. Their buffers go round: memory fresh from the kernel has to
+/// be cleared first, which takes longer than the check.
+struct Chunks {
+    file: Rc<dyn File>,
+    /// Where the next read begins, and where the last ends.
+    at: u64,
+    end: u64,
+    under_way: VecDeque<(u64, ChunkRead)>,
+    spare: Vec<Buffer>,
+}
+
+impl Chunks {
+    fn new(file: Rc<dyn File>, at: u64, end: u64) -> Self {
+        let mut chunks = Self { file, at, end, under_way: VecDeque::new(), spare: Vec::new() };
+        for _ in 0..READS_AHEAD {
+            chunks.read_next();
+        }
+        chunks
+    }
+
+    fn read_next(&mut self) {
+        let length = CHUNK_BYTES.min(self.end.saturating_sub(self.at)) as usize;
+        if length == 0 {
+            return;
+        }
+        let buffer = self.spare.pop().filter(|spare| spare.len() == length);
+        let buffer = buffer.unwrap_or_else(|| Buffer::zeroed(length));
+        self.under_way.push_back((self.at, self.file.read(ByteOffset(self.at), vec![buffer])));
+        self.at += length as u64;
+    }
+
+    /// The next chunk and where it lies; none at the end.
+    async fn next(&mut self) -> Result<Option<(u64, Buffer)>> {
+        let Some((at, read)) = self.under_way.pop_front() else { return Ok(None) };
+        let mut buffers = read.await?;
+        self.read_next();
+        Ok(Some((at, buffers.pop().expect("a read gives its buffer back"))))
+    }
+
+    fn give_back(&mut self, chunk: Buffer) {
+        self.spare.push(chunk);
+    }
 }
 
 /// Checks the pages of `bytes`, of which the first is `first`.
-fn check_chunk(bytes: &[u8], page_size: PageSize, first: PageNumber, verdict: &mut DatabaseVerdict) {
+fn check_chunk(
+    bytes: &[u8],
+    stamps: Option<&StampsBeside>,
+    first: PageNumber,
+    verdict: &mut DatabaseVerdict,
+) {
+    let page_size = verdict.page_size;
     for (index, page) in bytes.chunks_exact(page_size.bytes()).enumerate() {
         let number = PageNumber(first.0 + index as u32);
-        match check_page(page, page_size, number) {
+        let check = check_page(page, page_size, number);
+        if matches!(check, PageCheck::Good | PageCheck::Uninitialised)
+            && let Some(problem) = stamps.and_then(|stamps| stamps.problem(number, page))
+        {
+            verdict.damaged.push(PageDamage { page: number, problem });
+            continue;
+        }
+        match check {
             PageCheck::Good => verdict.pages_good += 1,
             PageCheck::Uninitialised => verdict.pages_empty += 1,
             other => verdict.damaged.push(PageDamage { page: number, problem: describe(other) }),

@@ -2,10 +2,13 @@
 //!
 //! [`checksums`] reads a whole file in order and checks every page's own checksum: what `eseutil /k`
 //! does. [`deep`] walks the trees: links, key order, separators, and that the space trees partition
-//! the file. Neither writes a byte.
+//! the file. [`stamps`] holds pages against the stamps kept beside the database, if there are any. None
+//! writes a byte.
 
 pub mod checksums;
 pub mod deep;
+pub mod stamps;
 
-pub use checksums::{DatabaseVerdict, PageDamage, verify_database};
+pub use checksums::{DatabaseVerdict, PageDamage, verify_database, verify_database_beside};
 pub use deep::{DeepFinding, DeepVerdict, verify_deep};
+pub use stamps::StampsVerdict;

@@ -242,7 +242,10 @@ fn a_lost_write_is_found_when_the_log_is_replayed() {
         }
         std::fs::write(&file, after).expect("writable");
         let error = model::try_open(&world, &path, 1, config()).await.err().expect("the loss is noticed");
-        assert!(matches!(error, Error::LostWrite { .. }), "{error:?}");
+        assert!(matches!(error, Error::NotAsWritten { .. }), "by its stamp: {error:?}");
+        let without = InstanceConfig { page_stamps: false, ..config() };
+        let error = model::try_open(&world, &path, 1, without).await.err().expect("the loss is noticed");
+        assert!(matches!(error, Error::LostWrite { .. }), "by the log: {error:?}");
     });
 }
 

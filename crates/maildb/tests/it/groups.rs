@@ -68,5 +68,6 @@ fn databases_of_one_group_share_its_log_and_are_recovered_together() {
         });
     }
     let in_folder = |name: &str| std::fs::read_dir(path.join(name)).expect("readable").count();
-    assert_eq!((in_folder("one"), in_folder("two")), (2, 2), "databases and logs lie where they were put");
+    let counts = (in_folder("one"), in_folder("two"));
+    assert_eq!(counts, (4, 4), "databases with their stamps, and logs, lie where they were put");
 }

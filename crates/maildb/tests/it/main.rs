@@ -26,5 +26,8 @@ mod readers;
 /// Mixed operations at every page size, compared with the model, checked by the verifier.
 mod mixed;
 
+/// Pages that are not what was written there last, and how that is found out.
+mod stamps;
+
 /// Power lost in the middle of page writes.
 mod torn;

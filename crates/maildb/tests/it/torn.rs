@@ -259,7 +259,7 @@ fn cuts_one_after_the_other_lose_nothing_acknowledged() {
 
 /// Whether an outcome says that something is wrong, rather than getting rows wrong in silence.
 fn is_noticed(error: &Error) -> bool {
-    matches!(error, Error::PageDamaged { .. } | Error::LostWrite { .. })
+    matches!(error, Error::PageDamaged { .. } | Error::LostWrite { .. } | Error::NotAsWritten { .. })
 }
 
 #[test]

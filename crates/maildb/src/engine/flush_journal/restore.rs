@@ -80,8 +80,7 @@ pub async fn restore(
                 continue;
             }
             let id = PageId { database: entry.database, page: entry.page };
-            let name = &databases[usize::from(id.database.0)].name;
-            if check_read_page(name, layout.page_size, id, &bytes).is_err() {
+            if !is_possible(&databases[usize::from(id.database.0)], layout.page_size, id, &bytes) {
                 // It was never fit to be in the database either.
                 continue;
             }
@@ -176,6 +175,12 @@ async fn put_in_place(
     Ok(pages)
 }
 
+/// Whether an image is whole and, if that is known, one that the page may hold.
+fn is_possible(state: &DatabaseState, page_size: PageSize, id: PageId, image: &[u8]) -> bool {
+    check_read_page(&state.name, page_size, id, image).is_ok()
+        && state.stamps.as_ref().is_none_or(|stamps| stamps.table.could_be(id.page, image))
+}
+
 /// Whether the page in place needs no image.
 async fn is_as_good(
     state: &DatabaseState,
@@ -193,7 +198,7 @@ async fn is_as_good(
     if found[..] == image.bytes[..] {
         return Ok(true);
     }
-    let is_whole = check_read_page(&state.name, page_size, id, &found).is_ok();
+    let is_whole = is_possible(state, page_size, id, &found);
     Ok(is_whole && PageView::new(&found).dbtime() > image.dbtime)
 }
 
@@ -283,6 +288,7 @@ mod tests {
                 pages: 10,
                 object_last: ObjectId(1),
                 tables: BTreeMap::new(),
+                stamps: None,
                 growing: None,
             };
             let entry = ImageEntry { database: DatabaseIndex(0), page: PageNumber(10), last: at(101) };

@@ -1,4 +1,5 @@
-//! What protection costs: a closed loop with and without it, in turns, on the real files of this machine.
+//! What protection costs, the flush journal's and the page stamps': a closed loop with and without it, in turns,
+//! on the real files of this machine.
 //!
 //! `cargo test --release -p maildb --test it torn::cost -- --ignored --nocapture`; the folder is that of
 //! temporary files (`TMPDIR`).
@@ -13,8 +14,12 @@ const ROWS: i64 = 100_000;
 const SPAN: Duration = Duration::from_secs(8);
 const TURNS: usize = 5;
 
-fn config(page_size: PageSize, torn_page_protection: bool) -> InstanceConfig {
-    InstanceConfig { torn_page_protection, ..InstanceConfig::new(page_size, ByteCount::mib(16)) }
+fn plain(page_size: PageSize) -> InstanceConfig {
+    InstanceConfig {
+        torn_page_protection: false,
+        page_stamps: false,
+        ..InstanceConfig::new(page_size, ByteCount::mib(16))
+    }
 }
 
 fn row(random: &mut Random) -> (String, Vec<u8>) {
@@ -24,7 +29,7 @@ fn row(random: &mut Random) -> (String, Vec<u8>) {
 }
 
 async fn fill(world: &World, path: &Path, page_size: PageSize) {
-    let instance = model::open(world, path, 1, config(page_size, false)).await;
+    let instance = model::open(world, path, 1, plain(page_size)).await;
     let table = model::mail_table(&instance.databases()[0]).await;
     let (mut session, mut random) = (instance.session(), Random::new(1, "rows"));
     for number in 0..ROWS {
@@ -78,28 +83,44 @@ fn median(mut figures: Vec<f64>) -> f64 {
 #[test]
 #[ignore = "a measurement of some minutes"]
 fn cost_of_protection() {
+    compare("protected", |config| config.torn_page_protection = true);
+}
+
+#[test]
+#[ignore = "a measurement of some minutes"]
+fn cost_of_stamps() {
+    compare("stamped", |config| config.page_stamps = true);
+}
+
+fn compare(what: &str, change: fn(&mut InstanceConfig)) {
     for page_size in [PageSize::Kib4, PageSize::Kib8, PageSize::Kib32] {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().to_owned();
         real::run(1, real::RealOptions::default(), async |world| fill(&world, &path, page_size).await);
-        let (mut plain, mut protected) = (Vec::new(), Vec::new());
+        let mut turns = [Vec::new(), Vec::new()];
         for number in 0..TURNS {
-            for (is_protected, into) in [(false, &mut plain), (true, &mut protected)] {
-                let config = config(page_size, is_protected);
+            for (is_changed, into) in [false, true].into_iter().zip(&mut turns) {
+                let mut config = plain(page_size);
+                if is_changed {
+                    change(&mut config);
+                }
                 let work = async |world: World| turn(&world, &path, config, number).await;
                 into.push(real::run(1, real::RealOptions::default(), work));
             }
         }
-        for (what, turns) in [("plain", plain), ("protected", protected)] {
+        for (what, turns) in ["plain", what].into_iter().zip(turns) {
             let rate = |of: fn(&Statistics) -> u64| {
                 median(turns.iter().map(|one| of(one) as f64 / SPAN.as_secs_f64()).collect())
             };
             println!(
-                "note: pages of {} bytes, {what}: {:.0} transactions/s, {:.0} page writes/s, {:.1} stalls/s",
+                "note: pages of {} bytes, {what}: {:.0} transactions/s, {:.0} page writes/s, {:.1} stalls/s, \
+                 {:.0} log writes/s, {:.0} log bytes/s",
                 page_size.bytes(),
                 rate(|one| one.commits_durable + one.commits_lazy),
                 rate(|one| one.page_writes),
                 rate(|one| one.page_fault_stalls),
+                rate(|one| one.log_writes),
+                rate(|one| one.log_bytes_written),
             );
         }
     }

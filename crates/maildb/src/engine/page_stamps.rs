@@ -1,0 +1,357 @@
+//! Page stamps: finding writes that were lost, torn or went astray, though every checksum is right.
+//!
+//! An old page in its place is good to every checksum it carries, and so may be a mixture of two versions of
+//! a page (the format's checksums are linear). So what a page must read as is kept elsewhere: its *stamp*, time
+//! of change and keyed hash ([`hash`]), 16 bytes a page in memory ([`table`]) and in a file beside the database
+//! ([`sidecar`], `priv1.stamps` for `priv1.edb`). No page is taken from the device unless it is the one that was
+//! written there last; if not, that is [`Error::NotAsWritten`], with what was expected and what was found.
+//!
+//! # Telling a lost write from a crash
+//!
+//! After a crash a page may rightly be older than the last write of it. Which images it may be is known
+//! exactly, because the stamps are ordered with the log:
+//!
+//! 1. Before pages are written in place, a log record with their stamps is stable.
+//! 2. Before a checkpoint is taken, the stamps of all pages that are stable by then are in the sidecar, and
+//!    stable (they are *settled*). The checkpoint names the settling that it relies on.
+//!
+//! A page whose image is not stable yet holds the checkpoint back to before its changes, and so before the
+//! record of its stamp. Hence after a crash a page is its settled image, or one of those whose stamps are in
+//! the log from the checkpoint on. Redo fetches every such page, for its changes are in that log too, and with
+//! that its stamp is certain again. Anything else is not the work of a crash: refused, unless redo makes the
+//! page anew, or the flush journal has an image of it that is one of those.
+//!
+//! # What if the sidecar is not what it should be
+//!
+//! - *Damaged, older than the checkpoint relies on, or missing*: the group does not open
+//!   ([`Error::StampsUnusable`]). Opening it once with `page_stamps` off gives them up.
+//! - *Newer than the log's end*: a part of the log was lost, or is from a backup: likewise.
+//! - *Not relied on by the checkpoint*: the database is new, or was last open without stamps, or the checkpoint
+//!   file is gone. Stamps begin anew: nothing is known of a page until it is written or read.
+//! - *A foreign file of that name*: refused, and not touched.
+//! - *A run without stamps* first makes the checkpoint rely on none, then removes the sidecar.
+
+mod blocks;
+#[cfg(test)]
+mod blocks_tests;
+mod hash;
+mod sidecar;
+mod table;
+
+use super::{DatabaseIndex, PageId, core::Shared, flush_journal::PageImage};
+use crate::{
+    error::{Error, Result},
+    format::{
+        header::{DatabaseHeader, LogPosition},
+        page_size::{DbTime, PageNumber},
+    },
+    log::{LogRecord, PageStamp},
+};
+use blocks::{Head, Settling};
+use hash::StampKey;
+use sidecar::{Found, Plan, Sidecar};
+use std::rc::Rc;
+use world::{Directory, File, IoErrorKind, World};
+
+pub use sidecar::space_max;
+pub use table::StampTable;
+
+/// Memory the stamps of a page take.
+pub const BYTES_A_PAGE: u64 = size_of::<Stamp>() as u64;
+
+/// What one image of a page is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Its time of change; 0 if nothing is known of the page.
+    pub dbtime: DbTime,
+    /// Keyed hash of its number and all its bytes.
+    pub hash: u64,
+}
+
+impl Stamp {
+    /// Of a page of which nothing is known.
+    pub const UNKNOWN: Self = Self { dbtime: DbTime(0), hash: 0 };
+
+    /// Whether it says anything.
+    pub fn is_known(self) -> bool {
+        self.dbtime > DbTime(0)
+    }
+}
+
+/// The stamps of one open database.
+pub struct PageStamps {
+    /// In memory.
+    pub table: StampTable,
+    /// On disk.
+    sidecar: Sidecar,
+}
+
+/// Stamps met in the part of the log that is to be replayed.
+#[derive(Default)]
+pub struct LoggedStamps(Vec<(LogPosition, u8, Vec<PageStamp>)>);
+
+impl LoggedStamps {
+    /// Takes note of a record, if it is one of stamps.
+    pub fn note(&mut self, start: LogPosition, record: LogRecord) {
+        if let LogRecord::PageStamps { dbid, stamps } = record {
+            self.0.push((start, dbid, stamps));
+        }
+    }
+
+    fn of(&self, database: DatabaseIndex, from: LogPosition) -> impl Iterator<Item = &PageStamp> {
+        let is_wanted = move |(start, dbid, _): &&(LogPosition, u8, Vec<PageStamp>)| {
+            *start >= from && *dbid == database.log_id()
+        };
+        self.0.iter().filter(is_wanted).flat_map(|(_, _, stamps)| stamps)
+    }
+}
+
+/// What is known of a database when its stamps are opened.
+pub struct Opening<'a> {
+    /// Where the database lies.
+    pub directory: &'a Rc<dyn Directory>,
+    /// Its file name.
+    pub database: &'a str,
+    /// Its place in the group.
+    pub index: DatabaseIndex,
+    /// Its header.
+    pub header: &'a DatabaseHeader,
+    /// Pages its file has room for.
+    pub pages_max: u32,
+    /// The settling that the checkpoint relies on; 0 if on none.
+    pub relied_on: u64,
+    /// Where the log goes on.
+    pub log_end: LogPosition,
+    /// Where the log that was found ends, if there is one.
+    pub log_found_until: Option<LogPosition>,
+}
+
+/// Name of the sidecar of a database file: `priv1.stamps` for `priv1.edb`.
+pub fn file_name(database: &str) -> String {
+    format!("{}.stamps", database.strip_suffix(".edb").unwrap_or(database))
+}
+
+impl Opening<'_> {
+    /// Opens the stamps, or begins them anew; the second part tells whether it did. Nothing may have been
+    /// written to a page since the crash.
+    pub async fn open(&self, world: &World, logged: &LoggedStamps) -> Result<(PageStamps, bool)> {
+        match (open_file(self.directory, &file_name(self.database)).await?, self.relied_on) {
+            (Some(file), 0) => {
+                if matches!(Sidecar::read(file, 0).await?, Found::Foreign) {
+                    return Err(self.unusable("it is something else; move it away"));
+                }
+                self.directory.remove(&file_name(self.database)).await?;
+            }
+            (None, 0) => {}
+            (Some(file), _) => return Ok((self.take_up(file, logged).await?, false)),
+            (None, _) => return Err(self.unusable(&format!("it is missing; {GIVE_UP}"))),
+        }
+        let name = format!("page stamps of {} at {}", self.database, world.wall().seconds);
+        let mut random = world.random(&name);
+        let head = Head {
+            page_size: self.header.page_size,
+            signature: self.header.signature,
+            key: StampKey::new([random.next_u64(), random.next_u64()]),
+            begin: self.log_end,
+            snapshot: 1,
+            settling: Settling { number: 1, position: self.log_end, dbtime: self.header.dbtime },
+            area_at: 0,
+            table_pages: 0,
+            journal_blocks: 0,
+        };
+        let table = StampTable::new(head.key);
+        let sidecar = Sidecar::make(self.directory, &file_name(self.database), head, &table).await?;
+        Ok((PageStamps { table, sidecar }, true))
+    }
+
+    async fn take_up(&self, file: Rc<dyn File>, logged: &LoggedStamps) -> Result<PageStamps> {
+        let (sidecar, mut table) = match Sidecar::read(file, self.pages_max).await? {
+            Found::Whole(found) => *found,
+            Found::Damaged(problem) => return Err(self.unusable(&format!("{problem}; {GIVE_UP}"))),
+            Found::Foreign => return Err(self.unusable("it is something else; move it away")),
+        };
+        let (head, settling) = (*sidecar.head(), sidecar.settling());
+        let problem = if head.signature != self.header.signature || head.page_size != self.header.page_size {
+            Some("it belongs to another database".to_owned())
+        } else if settling.number < self.relied_on {
+            let Settling { number, .. } = settling;
+            Some(format!("it ends with settling {number} of {}: older, or cut short", self.relied_on))
+        } else if self.log_found_until.is_some_and(|until| settling.position > until) {
+            Some("it is newer than the end of the log: a part of the log is lost, or older".to_owned())
+        } else {
+            None
+        };
+        if let Some(problem) = problem {
+            return Err(self.unusable(&format!("{problem}; {GIVE_UP}")));
+        }
+        for stamp in logged.of(self.index, head.begin).filter(|stamp| stamp.page.0 <= self.pages_max) {
+            table.add_candidate(stamp);
+        }
+        Ok(PageStamps { table, sidecar })
+    }
+
+    fn unusable(&self, problem: &str) -> Error {
+        let (database, file) = (self.database.to_owned(), file_name(self.database));
+        Error::StampsUnusable { database, file, problem: problem.to_owned() }
+    }
+}
+
+/// What to do about stamps that cannot be used.
+const GIVE_UP: &str = "verify the database, and open it once without page stamps to give them up";
+
+async fn open_file(directory: &Rc<dyn Directory>, name: &str) -> Result<Option<Rc<dyn File>>> {
+    match directory.open(name).await {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == IoErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What the sidecar of a database of at most so many pages says, and the checkpoint it was last settled for; none if there is none.
+pub async fn read_beside(
+    directory: &Rc<dyn Directory>,
+    database: &str,
+    header: &DatabaseHeader,
+    pages_max: u32,
+) -> Result<Option<(StampTable, LogPosition)>> {
+    let name = file_name(database);
+    let Some(file) = open_file(directory, &name).await? else { return Ok(None) };
+    let unusable = |problem: &str| Error::StampsUnusable {
+        database: database.to_owned(),
+        file: name.clone(),
+        problem: problem.to_owned(),
+    };
+    match Sidecar::read(file, pages_max).await? {
+        Found::Foreign => Ok(None),
+        Found::Damaged(problem) => Err(unusable(&problem)),
+        Found::Whole(found) => {
+            let (sidecar, table) = *found;
+            match sidecar.head().signature == header.signature {
+                true => Ok(Some((table, sidecar.settling().position))),
+                false => Err(unusable("it belongs to another database")),
+            }
+        }
+    }
+}
+
+/// Removes the sidecar of a database, on which no checkpoint relies. A foreign file of its name stays.
+pub async fn give_up(directory: &Rc<dyn Directory>, database: &str) -> Result<()> {
+    let name = file_name(database);
+    let Some(file) = open_file(directory, &name).await? else { return Ok(()) };
+    if matches!(Sidecar::read(file, 0).await?, Found::Foreign) {
+        return Ok(());
+    }
+    directory.remove(&name).await?;
+    directory.sync().await?;
+    Ok(())
+}
+
+impl PageStamps {
+    /// The last settling that is stable.
+    pub fn settling(&self) -> Settling {
+        self.sidecar.settling()
+    }
+
+    fn plan(&mut self, position: LogPosition, dbtime: DbTime) -> Plan {
+        let number = self.sidecar.settling().number + 1;
+        let stamps = self.table.take_unwritten();
+        self.sidecar.plan(Settling { number, position, dbtime }, &stamps, self.table.pages())
+    }
+}
+
+impl Shared {
+    /// Stamps images that are about to be written in place. The write may begin when this returns;
+    /// [`StampTable::end_write`] must be told of its end.
+    ///
+    /// The stamps go with the next write of the log that somebody else needs, unless somebody waits for pages.
+    pub async fn stamp_images(
+        &self,
+        database: DatabaseIndex,
+        images: &[PageImage],
+    ) -> Result<Vec<(PageNumber, Stamp)>> {
+        let stamps: Vec<(PageNumber, Stamp)> = {
+            let mut core = self.core.borrow_mut();
+            let Some(stamps) = &core.database(database).stamps else { return Ok(Vec::new()) };
+            images.iter().map(|image| (image.page, stamps.table.stamp(image.page, &image.bytes))).collect()
+        };
+        let listed =
+            stamps.iter().map(|&(page, Stamp { dbtime, hash })| PageStamp { page, dbtime, hash }).collect();
+        let record = LogRecord::PageStamps { dbid: database.log_id(), stamps: listed };
+        let logged = self.log().append(&record);
+        match self.waiting_for_writes.get() > 0 {
+            true => self.log().make_stable(logged.end).await?,
+            false => self.log().become_stable(logged.end).await?,
+        }
+        Ok(stamps)
+    }
+
+    /// Brings the sidecars up to date with what the databases' files are known to hold. For the holder of
+    /// `checkpointing`, between the databases' flush and the checkpoint at `position`.
+    pub async fn settle_stamps(&self, position: LogPosition) -> Result<()> {
+        let count = self.core.borrow().databases.len();
+        for index in (0..count).map(|index| DatabaseIndex(index as u8)) {
+            let plan = {
+                let mut core = self.core.borrow_mut();
+                let state = core.database(index);
+                let dbtime = state.dbtime;
+                state.stamps.as_mut().map(|stamps| stamps.plan(position, dbtime))
+            };
+            match plan {
+                None => {}
+                Some(Plan::Append { file, at, blocks, settling }) => {
+                    file.write(at, vec![std::sync::Arc::clone(&blocks)], world::Stability::Stable).await?;
+                    self.with_sidecar(index, |sidecar| sidecar.appended(&blocks, settling));
+                }
+                Some(Plan::Snapshot { file, head }) => {
+                    sidecar::make_room(&file, &head).await?;
+                    for first in sidecar::chunks(&head) {
+                        let bytes = {
+                            let mut core = self.core.borrow_mut();
+                            let stamps = core.database(index).stamps.as_ref().expect("it has just planned");
+                            sidecar::encode_chunk(&head, first, &stamps.table)
+                        };
+                        sidecar::write_chunk(&file, &head, first, bytes).await?;
+                    }
+                    sidecar::turn_to(&file, &head).await?;
+                    self.with_sidecar(index, |sidecar| sidecar.turned_to(head));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn with_sidecar(&self, database: DatabaseIndex, then: impl FnOnce(&mut Sidecar)) {
+        let mut core = self.core.borrow_mut();
+        then(&mut core.database(database).stamps.as_mut().expect("it has just planned").sidecar);
+    }
+
+    /// By database: the settling that is stable.
+    pub fn stamps_settled(&self) -> [u64; crate::config::DATABASES_MAX] {
+        let core = self.core.borrow();
+        let mut numbers = [0; crate::config::DATABASES_MAX];
+        for (number, state) in numbers.iter_mut().zip(&core.databases) {
+            *number = state.stamps.as_ref().map_or(0, |stamps| stamps.settling().number);
+        }
+        numbers
+    }
+
+    /// Reads every page that a crash has left uncertain and redo had no reason to read: their stamps will no
+    /// longer be in the log when the checkpoint has moved.
+    pub async fn settle_uncertain_pages(self: &Rc<Self>) -> Result<()> {
+        let count = self.core.borrow().databases.len();
+        for database in (0..count).map(|index| DatabaseIndex(index as u8)) {
+            while let Some(page) = self.uncertain_page(database) {
+                drop(self.fetch(PageId { database, page }).await?);
+                // A page made anew in the cache is not what its file holds; it will be written.
+                let mut core = self.core.borrow_mut();
+                let stamps = core.database(database).stamps.as_mut().expect("it has uncertain pages");
+                stamps.table.forget_candidates(page);
+            }
+        }
+        Ok(())
+    }
+
+    fn uncertain_page(&self, database: DatabaseIndex) -> Option<PageNumber> {
+        self.core.borrow_mut().database(database).stamps.as_ref()?.table.uncertain()
+    }
+}

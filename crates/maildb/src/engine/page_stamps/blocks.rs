@@ -1,0 +1,281 @@
+//! The bytes of a sidecar: its head, blocks of its table, blocks of its journal.
+//!
+//! ```text
+//! file = head copy 0, 4096 B | head copy 1, 4096 B | ... areas, of which the newer head names the one in use
+//! area = blocks of the table, 4096 B each | blocks of the journal, 4096 B each
+//! head =
+//!    0 magic SPNDLPSH    8 u32 version 1    12 u32 page bytes    16 SIGNATURE of the database
+//!   44 u32 zero         48 2 x u64 key      64 LGPOS from which on stamps in the log count
+//!   72 u64 number of the snapshot           80 settling, 24 B    104 u64 where the area begins
+//!  112 u32 pages in the table    116 u32 blocks of the journal   120 zero   4088 u64 digest
+//! block of the table =
+//!    0 magic SPNDLPST    8 u64 number of the snapshot    16 u32 which block    20 u32 zero
+//!   24 stamps of 253 pages, 16 B each: u64 dbtime | u64 hash    4072 zero    4088 u64 digest
+//! block of the journal =
+//!    0 magic SPNDLPSJ    8 u64 number of the snapshot    16 u32 which block    20 u16 stamps
+//!   22 u8 1 in the last block of a settling   23 zero    24 settling, 24 B
+//!   48 stamps, 20 B each: u32 page | u64 dbtime | u64 hash    4088 u64 digest
+//! settling = u64 number | LGPOS | u64 the database's dbtime
+//! ```
+//!
+//! Numbers are little-endian. A digest is the page hash of the block as page 0 with these bytes as zero, under
+//! a key of zeroes. A block that is not where and what it says it is does not count. A stamp of dbtime 0 says
+//! that nothing is known.
+
+use super::{Stamp, hash::StampKey};
+use crate::{
+    format::{
+        header::{LogPosition, Signature},
+        page_size::{DbTime, PageNumber, PageSize},
+    },
+    log::PageStamp,
+};
+use world::Buffer;
+
+/// Unit of everything in the file.
+pub const BLOCK_BYTES: usize = 4096;
+/// Where the first area may begin.
+pub const HEADS_BYTES: u64 = 2 * BLOCK_BYTES as u64;
+/// Stamps in a block of the table.
+pub const TABLE_STAMPS: usize = 253;
+/// Stamps in a block of the journal.
+pub const JOURNAL_STAMPS: usize = 202;
+const HEAD_MAGIC: &[u8; 8] = b"SPNDLPSH";
+const TABLE_MAGIC: &[u8; 8] = b"SPNDLPST";
+const JOURNAL_MAGIC: &[u8; 8] = b"SPNDLPSJ";
+const VERSION: u32 = 1;
+const DIGEST_AT: usize = BLOCK_BYTES - 8;
+const TABLE_AT: usize = 24;
+const JOURNAL_AT: usize = 48;
+const STAMP_BYTES: usize = 16;
+const ENTRY_BYTES: usize = 20;
+
+const _: () = assert!(TABLE_AT + TABLE_STAMPS * STAMP_BYTES <= DIGEST_AT);
+const _: () = assert!(JOURNAL_AT + JOURNAL_STAMPS * ENTRY_BYTES <= DIGEST_AT);
+
+/// A moment at which all the stamps of a database were brought up to date with its file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settling {
+    /// Counted up from 1 over the life of a sidecar.
+    pub number: u64,
+    /// The checkpoint that was about to be taken.
+    pub position: LogPosition,
+    /// Time of the database's latest change.
+    pub dbtime: DbTime,
+}
+
+/// What the head says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Of the database.
+    pub page_size: PageSize,
+    /// Birth mark of the database.
+    pub signature: Signature,
+    /// Of the hash.
+    pub key: StampKey,
+    /// Stamps in the log before this position are of an earlier sidecar, or of another database.
+    pub begin: LogPosition,
+    /// Counted up with every area written.
+    pub snapshot: u64,
+    /// When the table was written.
+    pub settling: Settling,
+    /// Where the area begins.
+    pub area_at: u64,
+    /// Pages that have a place in the table: those from 1 on.
+    pub table_pages: u32,
+    /// Blocks of the journal behind it.
+    pub journal_blocks: u32,
+}
+
+impl Head {
+    /// Blocks of the table.
+    pub fn table_blocks(&self) -> u32 {
+        self.table_pages.div_ceil(TABLE_STAMPS as u32)
+    }
+
+    /// Where the journal begins.
+    pub fn journal_at(&self) -> u64 {
+        self.area_at + u64::from(self.table_blocks()) * BLOCK_BYTES as u64
+    }
+
+    /// Where the area ends.
+    pub fn area_end(&self) -> u64 {
+        self.journal_at() + u64::from(self.journal_blocks) * BLOCK_BYTES as u64
+    }
+
+    /// Which of the two copies holds it.
+    pub fn copy(&self) -> u64 {
+        self.snapshot % 2
+    }
+
+    /// The head's bytes.
+    pub fn encode(&self) -> Buffer {
+        let mut block = Buffer::zeroed(BLOCK_BYTES);
+        put(&mut block, 0, HEAD_MAGIC);
+        put(&mut block, 8, &VERSION.to_le_bytes());
+        put(&mut block, 12, &(self.page_size.bytes() as u32).to_le_bytes());
+        put(&mut block, 16, &self.signature.encode());
+        let [first, second] = self.key.words();
+        put(&mut block, 48, &first.to_le_bytes());
+        put(&mut block, 56, &second.to_le_bytes());
+        put(&mut block, 64, &self.begin.encode());
+        put(&mut block, 72, &self.snapshot.to_le_bytes());
+        put_settling(&mut block, 80, &self.settling);
+        put(&mut block, 104, &self.area_at.to_le_bytes());
+        put(&mut block, 112, &self.table_pages.to_le_bytes());
+        put(&mut block, 116, &self.journal_blocks.to_le_bytes());
+        seal(&mut block);
+        block
+    }
+
+    /// What `encode` wrote as this copy; none for anything else. `file_bytes` is the size of the file.
+    pub fn decode(block: &[u8], copy: u64, file_bytes: u64) -> Option<Self> {
+        if !is_sealed(block, HEAD_MAGIC) || u32_at(block, 8) != VERSION {
+            return None;
+        }
+        let head = Self {
+            page_size: PageSize::from_bytes(u32_at(block, 12))?,
+            signature: Signature::decode(field(block, 16)),
+            key: StampKey::new([u64_at(block, 48), u64_at(block, 56)]),
+            begin: LogPosition::decode(field(block, 64)),
+            snapshot: u64_at(block, 72),
+            settling: settling_at(block, 80),
+            area_at: u64_at(block, 104),
+            table_pages: u32_at(block, 112),
+            journal_blocks: u32_at(block, 116),
+        };
+        let blocks_bytes =
+            (u64::from(head.table_blocks()) + u64::from(head.journal_blocks)) * BLOCK_BYTES as u64;
+        let fits = head.area_at >= HEADS_BYTES
+            && head.area_at.is_multiple_of(BLOCK_BYTES as u64)
+            && head.area_at.checked_add(blocks_bytes).is_some_and(|end| end <= file_bytes);
+        (fits && head.copy() == copy).then_some(head)
+    }
+}
+
+/// Whether bytes from the beginning of a file are a sidecar's or of one whose making was cut short.
+pub fn is_ours(start: &[u8]) -> bool {
+    let is_head = |block: &[u8]| block.starts_with(HEAD_MAGIC) || block.iter().all(|&byte| byte == 0);
+    start.chunks(BLOCK_BYTES).all(is_head)
+}
+
+/// Writes a block of the table into zeroes.
+pub fn encode_table_block(block: &mut [u8], snapshot: u64, index: u32, stamps: impl Iterator<Item = Stamp>) {
+    put(block, 0, TABLE_MAGIC);
+    put(block, 8, &snapshot.to_le_bytes());
+    put(block, 16, &index.to_le_bytes());
+    for (place, stamp) in stamps.take(TABLE_STAMPS).enumerate() {
+        let at = TABLE_AT + place * STAMP_BYTES;
+        put(block, at, &stamp.dbtime.0.to_le_bytes());
+        put(block, at + 8, &stamp.hash.to_le_bytes());
+    }
+    seal(block);
+}
+
+/// The stamps of a block of the table; none if it is not that block.
+pub fn decode_table_block(
+    block: &[u8],
+    snapshot: u64,
+    index: u32,
+) -> Option<impl Iterator<Item = Stamp> + '_> {
+    let is_right =
+        is_sealed(block, TABLE_MAGIC) && u64_at(block, 8) == snapshot && u32_at(block, 16) == index;
+    let stamp = |place: usize| {
+        let at = TABLE_AT + place * STAMP_BYTES;
+        Stamp { dbtime: DbTime(u64_at(block, at)), hash: u64_at(block, at + 8) }
+    };
+    is_right.then(|| (0..TABLE_STAMPS).map(stamp))
+}
+
+/// A block of the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalBlock {
+    /// Which settling it belongs to.
+    pub settling: Settling,
+    /// Whether it is the last of that settling.
+    pub is_last: bool,
+    /// At most [`JOURNAL_STAMPS`].
+    pub stamps: Vec<PageStamp>,
+}
+
+impl JournalBlock {
+    /// Writes the block into zeroes.
+    pub fn encode(&self, block: &mut [u8], snapshot: u64, index: u32) {
+        assert!(self.stamps.len() <= JOURNAL_STAMPS, "a block holds what fits");
+        put(block, 0, JOURNAL_MAGIC);
+        put(block, 8, &snapshot.to_le_bytes());
+        put(block, 16, &index.to_le_bytes());
+        put(block, 20, &(self.stamps.len() as u16).to_le_bytes());
+        put(block, 22, &[u8::from(self.is_last)]);
+        put_settling(block, 24, &self.settling);
+        for (place, stamp) in self.stamps.iter().enumerate() {
+            let at = JOURNAL_AT + place * ENTRY_BYTES;
+            put(block, at, &stamp.page.0.to_le_bytes());
+            put(block, at + 4, &stamp.dbtime.0.to_le_bytes());
+            put(block, at + 12, &stamp.hash.to_le_bytes());
+        }
+        seal(block);
+    }
+
+    /// What `encode` wrote there; none for anything else.
+    pub fn decode(block: &[u8], snapshot: u64, index: u32) -> Option<Self> {
+        let is_right =
+            is_sealed(block, JOURNAL_MAGIC) && u64_at(block, 8) == snapshot && u32_at(block, 16) == index;
+        let count = usize::from(u16::from_le_bytes(*field(block, 20)));
+        if !is_right || count > JOURNAL_STAMPS {
+            return None;
+        }
+        let stamp = |place: usize| {
+            let at = JOURNAL_AT + place * ENTRY_BYTES;
+            let dbtime = DbTime(u64_at(block, at + 4));
+            PageStamp { page: PageNumber(u32_at(block, at)), dbtime, hash: u64_at(block, at + 12) }
+        };
+        let stamps = (0..count).map(stamp).collect();
+        Some(Self { settling: settling_at(block, 24), is_last: block[22] == 1, stamps })
+    }
+}
+
+fn put_settling(block: &mut [u8], at: usize, settling: &Settling) {
+    put(block, at, &settling.number.to_le_bytes());
+    put(block, at + 8, &settling.position.encode());
+    put(block, at + 16, &settling.dbtime.0.to_le_bytes());
+}
+
+fn settling_at(block: &[u8], at: usize) -> Settling {
+    Settling {
+        number: u64_at(block, at),
+        position: LogPosition::decode(field(block, at + 8)),
+        dbtime: DbTime(u64_at(block, at + 16)),
+    }
+}
+
+fn digest(block: &[u8]) -> u64 {
+    let mut copy = [0; BLOCK_BYTES];
+    copy[..DIGEST_AT].copy_from_slice(&block[..DIGEST_AT]);
+    StampKey::new([0, 0]).hash(PageNumber(0), &copy)
+}
+
+fn seal(block: &mut [u8]) {
+    let digest = digest(block);
+    put(block, DIGEST_AT, &digest.to_le_bytes());
+}
+
+fn is_sealed(block: &[u8], magic: &[u8; 8]) -> bool {
+    block.len() == BLOCK_BYTES && block.starts_with(magic) && u64_at(block, DIGEST_AT) == digest(block)
+}
+
+fn put(block: &mut [u8], at: usize, bytes: &[u8]) {
+    block[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+fn field<const N: usize>(block: &[u8], at: usize) -> &[u8; N] {
+    block[at..].first_chunk().expect("the field lies in the block")
+}
+
+fn u32_at(block: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*field(block, at))
+}
+
+fn u64_at(block: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*field(block, at))
+}

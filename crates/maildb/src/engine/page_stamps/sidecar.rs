@@ -1,0 +1,269 @@
+//! The file that keeps a database's stamps: made, read, and brought up to date.
+//!
+//! The stamps of all pages lie in a *table*; what changed since the table was written is appended to a *journal*
+//! behind it, one *settling* a checkpoint. When the journal is full the whole table is written anew, to a place
+//! where the one in use is not, and the head is turned to it. So a checkpoint costs one small write, and a write
+//! torn by a power cut is at the end of the journal or not in use yet: whatever comes, the last settling that was
+//! stable can be read.
+
+use super::{
+    Stamp,
+    blocks::{
+        BLOCK_BYTES, HEADS_BYTES, Head, JOURNAL_STAMPS, JournalBlock, Settling, TABLE_STAMPS,
+        decode_table_block, encode_table_block, is_ours,
+    },
+    table::StampTable,
+};
+use crate::{format::page_size::PageNumber, log::PageStamp};
+use std::{rc::Rc, sync::Arc};
+use world::{Buffer, ByteCount, ByteOffset, Directory, File, IoResult, Stability};
+
+/// Read or written at a time.
+const CHUNK_BLOCKS: u32 = 256;
+/// Least room of a journal: more than a minute of checkpoints.
+const JOURNAL_BLOCKS_MIN: u32 = 64;
+
+/// An open sidecar.
+pub struct Sidecar {
+    file: Rc<dyn File>,
+    head: Head,
+    /// Blocks of the journal in use.
+    journal_used: u32,
+    /// The last that is stable.
+    settling: Settling,
+}
+
+/// What a file turned out to be.
+pub enum Found {
+    /// A sidecar, and what it says.
+    Whole(Box<(Sidecar, StampTable)>),
+    /// Not to be relied on, and why.
+    Damaged(String),
+    /// Something else, which must not be overwritten.
+    Foreign,
+}
+
+/// What a settling has to write.
+pub enum Plan {
+    /// These blocks, there, in one stable write.
+    Append {
+        /// The sidecar.
+        file: Rc<dyn File>,
+        /// Where.
+        at: ByteOffset,
+        /// What.
+        blocks: Arc<Buffer>,
+        /// What they bring about.
+        settling: Settling,
+    },
+    /// The whole table, at the place this head tells, and then the head.
+    Snapshot {
+        /// The sidecar.
+        file: Rc<dyn File>,
+        /// What to turn to.
+        head: Head,
+    },
+}
+
+impl Sidecar {
+    /// Makes the file; `head` says for what. Its name is stable when this returns.
+    pub async fn make(
+        directory: &Rc<dyn Directory>,
+        name: &str,
+        head: Head,
+        table: &StampTable,
+    ) -> IoResult<Self> {
+        let head = place_area(head, HEADS_BYTES..HEADS_BYTES, table.pages());
+        let file = directory.create(name, ByteCount(head.area_end())).await?;
+        for first in chunks(&head) {
+            write_chunk(&file, &head, first, encode_chunk(&head, first, table)).await?;
+        }
+        let sidecar = Self { file, head, journal_used: 0, settling: head.settling };
+        turn_to(&sidecar.file, &head).await?;
+        directory.sync().await?;
+        Ok(sidecar)
+    }
+
+    /// Reads a file. Errors are of the storage.
+    pub async fn read(file: Rc<dyn File>, pages_max: u32) -> IoResult<Found> {
+        let size = file.geometry().size.0;
+        if size < HEADS_BYTES {
+            return Ok(Found::Foreign);
+        }
+        let heads = file.read(ByteOffset(0), vec![Buffer::zeroed(HEADS_BYTES as usize)]).await?;
+        let copies = heads[0].chunks(BLOCK_BYTES).enumerate();
+        let whole = copies.filter_map(|(copy, block)| Head::decode(block, copy as u64, size));
+        let Some(head) = whole.max_by_key(|head| head.snapshot) else {
+            let damaged = || Found::Damaged("its head is damaged".to_owned());
+            return Ok(if is_ours(&heads[0]) { damaged() } else { Found::Foreign });
+        };
+        let mut table = StampTable::new(head.key);
+        let mut sidecar = Self { file, head, journal_used: 0, settling: head.settling };
+        for first in chunks(&head) {
+            if let Err(block) = sidecar.load_table(first, pages_max, &mut table).await? {
+                return Ok(Found::Damaged(format!("block {block} of its table is damaged")));
+            }
+        }
+        sidecar.load_journal(pages_max, &mut table).await?;
+        Ok(Found::Whole(Box::new((sidecar, table))))
+    }
+
+    /// Loads some blocks of the table; the number of the first that is damaged otherwise.
+    async fn load_table(
+        &self,
+        first: u32,
+        pages_max: u32,
+        table: &mut StampTable,
+    ) -> IoResult<Result<(), u32>> {
+        let count = CHUNK_BLOCKS.min(self.head.table_blocks() - first);
+        let at = self.head.area_at + u64::from(first) * BLOCK_BYTES as u64;
+        let bytes =
+            self.file.read(ByteOffset(at), vec![Buffer::zeroed(count as usize * BLOCK_BYTES)]).await?;
+        for (index, block) in (first..).zip(bytes[0].chunks(BLOCK_BYTES)) {
+            let Some(stamps) = decode_table_block(block, self.head.snapshot, index) else {
+                return Ok(Err(index));
+            };
+            let pages = first_page(index)..=self.head.table_pages.min(pages_max);
+            for (page, stamp) in pages.zip(stamps).filter(|(_, stamp)| stamp.is_known()) {
+                table.load(PageNumber(page), stamp);
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Loads all settlings that are whole. What comes behind was being written when the power went.
+    async fn load_journal(&mut self, pages_max: u32, table: &mut StampTable) -> IoResult<()> {
+        let mut stamps: Vec<PageStamp> = Vec::new();
+        let mut index = 0;
+        while index < self.head.journal_blocks {
+            let count = CHUNK_BLOCKS.min(self.head.journal_blocks - index);
+            let at = self.head.journal_at() + u64::from(index) * BLOCK_BYTES as u64;
+            let bytes =
+                self.file.read(ByteOffset(at), vec![Buffer::zeroed(count as usize * BLOCK_BYTES)]).await?;
+            for block in bytes[0].chunks(BLOCK_BYTES) {
+                let Some(block) = JournalBlock::decode(block, self.head.snapshot, index)
+                    .filter(|block| block.settling.number == self.settling.number + 1)
+                else {
+                    return Ok(());
+                };
+                index += 1;
+                stamps.extend(block.stamps);
+                if block.is_last {
+                    let within = |stamp: &PageStamp| (1..=pages_max).contains(&stamp.page.0);
+                    for PageStamp { page, dbtime, hash } in stamps.drain(..).filter(within) {
+                        table.load(page, Stamp { dbtime, hash });
+                    }
+                    self.settling = block.settling;
+                    self.journal_used = index;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the head says.
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// The last settling that is stable.
+    pub fn settling(&self) -> Settling {
+        self.settling
+    }
+
+    /// What to write so that the sidecar holds these stamps too. One plan at a time.
+    pub fn plan(&self, settling: Settling, stamps: &[PageStamp], pages: u32) -> Plan {
+        assert_eq!(settling.number, self.settling.number + 1, "settlings are counted");
+        let file = Rc::clone(&self.file);
+        // One without a stamp still tells its position.
+        let blocks_wanted = stamps.len().div_ceil(JOURNAL_STAMPS).max(1);
+        if blocks_wanted > (self.head.journal_blocks - self.journal_used) as usize {
+            let head = Head { snapshot: self.head.snapshot + 1, settling, ..self.head };
+            let head = place_area(head, self.head.area_at..self.head.area_end(), pages);
+            return Plan::Snapshot { file, head };
+        }
+        let mut blocks = Buffer::zeroed(blocks_wanted * BLOCK_BYTES);
+        let mut chunks = stamps.chunks(JOURNAL_STAMPS);
+        for (place, block) in blocks.chunks_mut(BLOCK_BYTES).enumerate() {
+            let stamps = chunks.next().unwrap_or_default().to_vec();
+            let is_last = place + 1 == blocks_wanted;
+            let index = self.journal_used + place as u32;
+            JournalBlock { settling, is_last, stamps }.encode(block, self.head.snapshot, index);
+        }
+        let at = self.head.journal_at() + u64::from(self.journal_used) * BLOCK_BYTES as u64;
+        Plan::Append { file, at: ByteOffset(at), blocks: Arc::new(blocks), settling }
+    }
+
+    /// The blocks of a plan are stable.
+    pub fn appended(&mut self, blocks: &Buffer, settling: Settling) {
+        self.journal_used += (blocks.len() / BLOCK_BYTES) as u32;
+        self.settling = settling;
+    }
+
+    /// The head of a plan is stable.
+    pub fn turned_to(&mut self, head: Head) {
+        self.head = head;
+        self.journal_used = 0;
+        self.settling = head.settling;
+    }
+}
+
+/// Gives a head an area for so many pages, apart from the one in use.
+fn place_area(mut head: Head, in_use: std::ops::Range<u64>, pages: u32) -> Head {
+    head.table_pages = pages;
+    head.journal_blocks = (head.table_blocks() / 2).max(JOURNAL_BLOCKS_MIN);
+    head.area_at = HEADS_BYTES;
+    if head.area_end() > in_use.start {
+        head.area_at = in_use.end;
+    }
+    head
+}
+
+/// Most space the file of a database of so many pages takes: an area in use, one that is being written, and
+/// what is left of smaller ones between them.
+pub fn space_max(pages: u64) -> ByteCount {
+    let table_blocks = pages.div_ceil(TABLE_STAMPS as u64);
+    let area_blocks = table_blocks + (table_blocks / 2).max(u64::from(JOURNAL_BLOCKS_MIN));
+    ByteCount(HEADS_BYTES + 3 * area_blocks * BLOCK_BYTES as u64)
+}
+
+fn first_page(block: u32) -> u32 {
+    1 + block * TABLE_STAMPS as u32
+}
+
+/// Blocks of the table from `first` on, as many as go in one write, with what is settled now.
+pub fn encode_chunk(head: &Head, first: u32, table: &StampTable) -> Buffer {
+    let count = CHUNK_BLOCKS.min(head.table_blocks() - first);
+    let mut bytes = Buffer::zeroed(count as usize * BLOCK_BYTES);
+    for (index, block) in (first..).zip(bytes.chunks_mut(BLOCK_BYTES)) {
+        let pages = first_page(index)..=head.table_pages;
+        encode_table_block(block, head.snapshot, index, pages.map(|page| table.settled(PageNumber(page))));
+    }
+    bytes
+}
+
+/// Where the chunks of a table begin.
+pub fn chunks(head: &Head) -> impl Iterator<Item = u32> + use<> {
+    (0..head.table_blocks()).step_by(CHUNK_BLOCKS as usize)
+}
+
+/// Writes what `encode_chunk` made.
+pub async fn write_chunk(file: &Rc<dyn File>, head: &Head, first: u32, bytes: Buffer) -> IoResult<()> {
+    let at = ByteOffset(head.area_at + u64::from(first) * BLOCK_BYTES as u64);
+    file.write(at, vec![Arc::new(bytes)], Stability::Volatile).await
+}
+
+/// Makes room for an area.
+pub async fn make_room(file: &Rc<dyn File>, head: &Head) -> IoResult<()> {
+    match file.geometry().size.0 < head.area_end() {
+        true => file.resize(ByteCount(head.area_end())).await,
+        false => Ok(()),
+    }
+}
+
+/// Makes an area that was written the one in use; stable when this returns.
+pub async fn turn_to(file: &Rc<dyn File>, head: &Head) -> IoResult<()> {
+    file.flush().await?;
+    let at = ByteOffset(head.copy() * BLOCK_BYTES as u64);
+    file.write(at, vec![Arc::new(head.encode())], Stability::Stable).await
+}
