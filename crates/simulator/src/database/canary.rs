@@ -4,11 +4,17 @@
 //! a mistake at a known durability point would have. The engine itself stays as it is. Each must be caught
 //! within a few seeds; one that is not means that a checker sleeps.
 
+use super::plan::Grade;
 use maildb::log::{
     file_header::LogFileHeader,
     segment::{SEGMENT_BYTES, SegmentState, inspect_segment},
 };
-use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Directory, DirectoryEntry, File, Geometry, IoResult,
     JoinHandle, LocalFuture, Resizable, Stability, World,
@@ -29,18 +35,35 @@ pub enum Canary {
     ForgetAPage,
     /// Recovery does not see the last segment of the log.
     ReplayTooLittle,
+    /// Sidecars of page stamps are never stable: the checkpoint relies on stamps that a power cut takes.
+    RelyOnUnstableStamps,
+    /// One write of a database in forty is acknowledged and never done.
+    LoseAWrite,
+    /// Pages are believed without their stamps, on drives that do what only stamps find out.
+    BelieveThePages,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::AcknowledgeBeforeStable,
         Self::PageBeforeItsLog,
         Self::SkipTheShadow,
         Self::CheckpointTooFar,
         Self::ForgetAPage,
         Self::ReplayTooLittle,
+        Self::RelyOnUnstableStamps,
+        Self::LoseAWrite,
+        Self::BelieveThePages,
     ];
+
+    /// What drives may do where it is planted.
+    pub fn grade(self) -> Grade {
+        match self {
+            Self::BelieveThePages => Grade::Beyond,
+            _ => Grade::Within,
+        }
+    }
 }
 
 /// A directory whose files are spoilt.
@@ -65,14 +88,15 @@ impl SpoiltDirectory {
             Some("log") if name.len() == "E00.log".len() => Kind::CurrentLog,
             Some("log") => Kind::OtherLog,
             Some("edb") => Kind::Database,
+            Some("stamps") => Kind::Stamps,
             _ => return opening,
         };
         let (canary, world) = (self.canary, self.world.clone());
         Box::pin(async move {
             let inner = opening.await?;
             let late = Rc::new(RefCell::new(None));
-            Ok(Rc::new(SpoiltFile { inner, kind, canary, world, late, last: RefCell::new(None) })
-                as Rc<dyn File>)
+            let (last, writes) = (RefCell::new(None), Cell::new(0));
+            Ok(Rc::new(SpoiltFile { inner, kind, canary, world, late, last, writes }) as Rc<dyn File>)
         })
     }
 }
@@ -116,11 +140,12 @@ enum Kind {
     CurrentLog,
     OtherLog,
     Database,
+    Stamps,
 }
 
 impl Kind {
     fn is_log(self) -> bool {
-        self != Self::Database
+        matches!(self, Self::CurrentLog | Self::OtherLog)
     }
 }
 
@@ -133,6 +158,8 @@ struct SpoiltFile {
     late: Rc<RefCell<Option<JoinHandle<()>>>>,
     /// What was written last.
     last: RefCell<Option<Arc<Buffer>>>,
+    /// How many there were.
+    writes: Cell<u64>,
 }
 
 impl SpoiltFile {
@@ -209,6 +236,15 @@ impl BlockDevice for SpoiltFile {
                     rest.await
                 });
             }
+            Canary::RelyOnUnstableStamps if self.kind == Kind::Stamps => {
+                return self.inner.write(at, from, Stability::Volatile);
+            }
+            Canary::LoseAWrite if self.kind == Kind::Database && stability == Stability::Volatile => {
+                self.writes.set(self.writes.get() + 1);
+                if self.writes.get().is_multiple_of(40) {
+                    return Box::pin(async { Ok(()) });
+                }
+            }
             _ => {}
         }
         self.inner.write(at, from, stability)
@@ -216,7 +252,9 @@ impl BlockDevice for SpoiltFile {
 
     fn flush(&self) -> LocalFuture<IoResult<()>> {
         match (self.canary, self.kind) {
-            (Canary::CheckpointTooFar, Kind::Database) => Box::pin(async { Ok(()) }),
+            (Canary::CheckpointTooFar, Kind::Database) | (Canary::RelyOnUnstableStamps, Kind::Stamps) => {
+                Box::pin(async { Ok(()) })
+            }
             _ => self.inner.flush(),
         }
     }

@@ -4,9 +4,12 @@
 //! survives must be the state after some prefix of the list: nothing uncommitted, nothing half, no commit
 //! without all before it. The prefix must reach to the last durable commit that was acknowledged.
 //!
+//! A drive that loses the end of a log, beyond what storage promises, takes acknowledged commits with it, also
+//! some that were found before. Then any prefix of all commits will do ([`History::check_older`]).
+//!
 //! Invariants:
 //!
-//! 1. `latest` is `base` with all of `commits` applied.
+//! 1. `latest` is `base` with all of `commits` applied; `base` is nothing with all of `past` applied.
 //! 2. `required <= commits.len()`.
 
 use super::{
@@ -22,6 +25,8 @@ pub type Change = (Key, Option<Rc<Mail>>);
 #[derive(Default)]
 pub struct History {
     base: Rows,
+    /// Commits that were found, since the beginning.
+    past: Vec<Vec<Change>>,
     commits: Vec<Vec<Change>>,
     required: usize,
     latest: Rows,
@@ -104,11 +109,39 @@ impl History {
             );
             return Err(Violation::NoPrefix { required: self.required, begun: self.commits.len(), nearest });
         };
+        let survivors = self.commits.drain(..survived);
+        self.past.extend(survivors);
+        self.begin_with(found);
+        Ok(survived)
+    }
+
+    /// As [`History::check`], but the end of the log may have been lost: the state after any prefix of all
+    /// commits will do. The number given is of those begun since the last check.
+    pub fn check_older(&mut self, found: Rows) -> Result<usize, Violation> {
+        let before = self.past.len();
+        let mut state = Rows::new();
+        let mut longest = found.is_empty().then_some(0);
+        for (index, changes) in self.past.iter().chain(&self.commits).enumerate() {
+            changes.iter().for_each(|change| apply(&mut state, change));
+            if state == found {
+                longest = Some(index + 1);
+            }
+        }
+        let Some(longest) = longest else {
+            let nearest = format!("{} rows found, {} after all commits", found.len(), state.len());
+            return Err(Violation::NoPrefix { required: 0, begun: before + self.commits.len(), nearest });
+        };
+        self.past.append(&mut self.commits);
+        self.past.truncate(longest);
+        self.begin_with(found);
+        Ok(longest.saturating_sub(before))
+    }
+
+    fn begin_with(&mut self, found: Rows) {
         self.base = found.clone();
         self.latest = found;
         self.commits.clear();
         self.required = 0;
-        Ok(survived)
     }
 }
 
@@ -151,6 +184,20 @@ mod tests {
         assert_eq!(check(&[(1, "c"), (2, "b"), (3, "d")]), None, "half a commit");
         assert_eq!(check(&[(1, "a"), (2, "b")]), None, "a commit without the rest of it");
         assert_eq!(check(&[(1, "c"), (2, "b"), (9, "x")]), None, "a row nobody committed");
+    }
+
+    #[test]
+    fn a_log_that_lost_its_end_may_go_back_to_any_state_there_was_and_to_no_other() {
+        let rows = |rows: &[(i64, &str)]| rows.iter().map(|(at, text)| (key(*at), mail(text))).collect();
+        let mut history = three();
+        assert_eq!(history.check(rows(&[(2, "b"), (3, "d")])).unwrap(), 3);
+        history.begin_commit(vec![(key(4), Some(mail("e")))]);
+        for found in [&[(1, "a"), (2, "b")][..], &[(1, "c"), (2, "b"), (4, "e")]] {
+            assert!(history.check_older(rows(found)).is_err(), "{found:?}");
+        }
+        assert_eq!(history.check_older(rows(&[(1, "a")])).unwrap(), 0);
+        assert!(history.check_older(rows(&[(2, "b"), (3, "d")])).is_err(), "what is lost does not come back");
+        assert_eq!(history.check_older(Rows::new()).unwrap(), 0);
     }
 
     #[test]

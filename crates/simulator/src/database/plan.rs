@@ -17,8 +17,14 @@ pub enum Grade {
     /// Only what storage is allowed to do: nothing may be lost.
     #[default]
     Within,
-    /// Also what can be found out: rot, unreadable sectors, misdirected reads, failing writes.
-    /// The engine may refuse at any time; what it says must be right.
+    /// Also what can be found out: rot, unreadable sectors, misdirected reads, failing writes; and, of groups
+    /// with page stamps, lost and misdirected writes, stale reads, flushes that fail or lie.
+    ///
+    /// The engine may refuse at any time. Rows that it gives must be right: in one incarnation those that were
+    /// written there, and after opening the state after some prefix of all commits ever begun, in their order.
+    /// With all durable commits in it, unless the log's drive did something that may take away the end of a log
+    /// ([`FaultPlan`]'s lost and misdirected writes, stale reads, lying and failing flushes): nobody can know of
+    /// writes that never happened. Never a mixture of two states, never a row nobody wrote.
     Beyond,
 }
 
@@ -60,6 +66,8 @@ pub struct RunPlan {
     pub cycles: u64,
     /// Faults of both drives, except in the last incarnation.
     pub faults: FaultPlan,
+    /// Whether the drive of the log, if it is another, has none of those beyond what storage promises.
+    pub spares_log: bool,
     /// Space the database drive has beyond what it needs to begin with; none: plenty.
     pub space: Option<ByteCount>,
     /// The bug planted.
@@ -93,7 +101,7 @@ impl RunPlan {
         }
         let log_drive = random.percent(70.0).then(|| drive(random));
         let bodies = [100, 400, 900, page_bytes / 5];
-        Self {
+        let mut plan = Self {
             databases: 1 + random.below(2) as usize,
             sessions: 1 + random.below(4) as usize,
             transactions: 1 + random.below(40),
@@ -109,9 +117,18 @@ impl RunPlan {
             },
             space: (options.grade == Grade::Within && random.percent(10.0))
                 .then(|| ByteCount::kib(16 + random.below(2000))),
+            spares_log: false,
             canary: options.canary,
             config,
+        };
+        plan.config.page_stamps = random.percent(60.0);
+        let believes_pages = options.canary == Some(Canary::BelieveThePages);
+        if options.grade == Grade::Beyond && (plan.config.page_stamps || believes_pages) {
+            draw_faults_beyond_checksums(&mut plan.faults, random);
+            plan.spares_log = random.percent(60.0);
         }
+        plan.config.page_stamps &= !believes_pages;
+        plan
     }
 }
 
@@ -158,8 +175,7 @@ fn draw_faults_within(random: &mut Random) -> FaultPlan {
     faults
 }
 
-/// What checksums and error codes give away. Lost and misdirected writes, stale reads, and flushes that lie
-/// or lose what they failed on are not among it: an old page in its place is good to every checksum it carries.
+/// What checksums and error codes give away.
 fn draw_faults_beyond(random: &mut Random) -> FaultPlan {
     let mut faults = draw_faults_within(random);
     let mut draw = || if random.percent(40.0) { random.unit() } else { 0.0 };
@@ -168,4 +184,28 @@ fn draw_faults_beyond(random: &mut Random) -> FaultPlan {
     faults.misdirected_read_percent = draw();
     faults.failed_write_percent = draw();
     faults
+}
+
+/// What only page stamps give away: an old page in its place is good to every checksum it carries.
+///
+/// Half the time one kind only and often: among many kinds the run ends with an error of another before a lost
+/// page is ever read again.
+fn draw_faults_beyond_checksums(faults: &mut FaultPlan, random: &mut Random) {
+    if random.percent(50.0) {
+        *faults = draw_faults_within(random);
+        match random.below(5) {
+            0 => faults.lost_write_percent = 10.0 * random.unit(),
+            1 => faults.misdirected_write_percent = 5.0 * random.unit(),
+            2 => faults.stale_read_percent = 10.0 * random.unit(),
+            3 => faults.lying_flush_percent = 100.0 * random.unit(),
+            _ => faults.failed_flush_percent = 20.0 * random.unit(),
+        }
+        return;
+    }
+    let mut draw = |percent_max: f64| if random.percent(40.0) { random.unit() * percent_max } else { 0.0 };
+    faults.lost_write_percent = draw(1.0);
+    faults.misdirected_write_percent = draw(1.0);
+    faults.stale_read_percent = draw(3.0);
+    faults.lying_flush_percent = draw(50.0);
+    faults.failed_flush_percent = draw(10.0);
 }

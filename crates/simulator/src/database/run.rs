@@ -146,7 +146,11 @@ impl Run {
     fn set_faults(&self, cycle: u64) {
         let plan = &self.ground.plan;
         for drive in &self.drives {
-            let mut faults = plan.faults.clone();
+            let is_of_log = !Rc::ptr_eq(drive, &self.ground.database_drive);
+            let mut faults = match plan.spares_log && is_of_log {
+                true => plan.faults.within_promises(),
+                false => plan.faults.clone(),
+            };
             if cycle > 0
                 && let Some(space) = plan.space
             {
@@ -226,6 +230,8 @@ impl Run {
                 is_beyond || is_no_space(error) || matches!(error, maildb::Error::Stopped(_))
             }
             Trouble::Refused(_) | Trouble::Violation(Violation::Damaged { .. }) => is_beyond,
+            // The checkpoint that says so may be what was lost.
+            Trouble::Violation(Violation::NotClean { .. }) => self.ground.may_lose_log(),
             Trouble::Violation(_) => false,
         }
     }

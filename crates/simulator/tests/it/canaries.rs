@@ -7,11 +7,12 @@ const SEEDS_MAX: u64 = 200;
 fn every_planted_bug_is_caught_within_200_seeds() {
     let mut escaped = Vec::new();
     for canary in Canary::ALL {
-        let options = RunOptions { canary: Some(canary), ..RunOptions::default() };
+        let grade = canary.grade();
+        let options = RunOptions { canary: Some(canary), grade, ..RunOptions::default() };
         let caught = (0..SEEDS_MAX).find_map(|seed| run(seed, options).err());
         match caught {
             Some(failure) => {
-                let without = run(failure.seed, RunOptions::default());
+                let without = run(failure.seed, RunOptions { grade, ..RunOptions::default() });
                 assert!(without.is_ok(), "seed {} fails without a planted bug too", failure.seed);
                 println!("note: {canary:?} caught by seed {}: {}", failure.seed, failure.what);
             }
