@@ -1,5 +1,6 @@
 //! Where an axis ends, where its ticks lie and what they say.
 
+use crate::chart::Axis;
 use crate::quantity;
 use crate::unit::Unit;
 
@@ -64,6 +65,19 @@ fn round_step(raw: f64) -> f64 {
     let power = 10f64.powf(raw.log10().floor());
     let times = [1.0, 2.0, 5.0, 10.0].into_iter().find(|times| raw <= times * power * (1.0 + 1e-9));
     times.unwrap_or(10.0) * power
+}
+
+/// Ticks of a horizontal axis within `low..=high`, about `tick_count` of them, and what it is called: time
+/// if it is not said to be anything else.
+pub(crate) fn horizontal(x: Option<&Axis>, low: f64, high: f64, tick_count: usize) -> (Vec<Tick>, String) {
+    let Some(x) = x else {
+        let (ticks, form) = time_ticks(low, high, tick_count);
+        return (ticks, form.to_owned());
+    };
+    let axis = ValueAxis::covering(&x.unit, low, high, tick_count);
+    let ticks = axis.ticks.into_iter().filter(|tick| (low..=high).contains(&tick.at)).collect();
+    let name = [x.label.as_str(), axis.symbol.as_str()].join(", ");
+    (ticks, name.trim_end_matches([',', ' ']).to_owned())
 }
 
 /// Steps of a time axis in seconds: those a clock face would choose.

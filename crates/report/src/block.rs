@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cell::{Cell, Mark};
 use crate::chart::{Distribution, LineChart};
+use crate::curve::Curve;
 use crate::reading::Reading;
 use crate::table::Table;
 use crate::unit::Unit;
@@ -22,6 +23,8 @@ pub enum Block {
     Limits(LimitTable),
     /// Values over time.
     LineChart(LineChart),
+    /// Values against what was varied.
+    Curve(Curve),
     /// Values by size.
     Distribution(Distribution),
     /// Lines with their times.

@@ -1,4 +1,4 @@
-//! What a chart shows, as data: series over time, and distributions.
+//! What a chart shows, as data: series over time or another value, and distributions.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,13 +15,16 @@ pub struct Axis {
     pub unit: Unit,
 }
 
-/// Values over the time of a run. The vertical axis always holds zero.
+/// Values over the time of a run, or against something else. The vertical axis always holds zero.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LineChart {
     /// What it shows.
     pub title: String,
-    /// The vertical axis; the horizontal one is time in seconds since the start of the run.
+    /// The vertical axis.
     pub y: Axis,
+    /// The horizontal axis; if there is none, it is time in seconds since the start of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub x: Option<Axis>,
     /// One line each.
     pub series: Vec<TimeSeries>,
     /// Horizontal lines at published limits.
@@ -101,7 +104,15 @@ impl Axis {
 impl LineChart {
     /// A chart without lines.
     pub fn new(title: impl Into<String>, y: Axis) -> Self {
-        Self { title: title.into(), y, series: Vec::new(), limits: Vec::new(), events: Vec::new() }
+        let (series, limits, events) = Default::default();
+        Self { title: title.into(), y, x: None, series, limits, events }
+    }
+
+    /// The same chart against `x` rather than time: the first of each pair of a series is a value of it.
+    #[must_use]
+    pub fn against(mut self, x: Axis) -> Self {
+        self.x = Some(x);
+        self
     }
 
     /// The same chart with one more line.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::block::{Block, KeyValue, KeyValues, LimitTable, Log, Paragraph};
 use crate::cell::Cell;
 use crate::chart::{Distribution, LineChart};
+use crate::curve::Curve;
 use crate::table::Table;
 
 /// A report: what was asked, what was found, and everything needed to believe it.
@@ -187,6 +188,7 @@ block_from!(
     Table(Table),
     Limits(LimitTable),
     LineChart(LineChart),
+    Curve(Curve),
     Distribution(Distribution),
     Log(Log),
 );

@@ -10,7 +10,8 @@
 //! 1. A number that was not measured is absent, never NaN or infinite ([`Reading`]).
 //! 2. Every row of a [`Table`] has exactly one cell per column.
 //! 3. The points of a [`TimeSeries`] lie in time order, at finite times.
-//! 4. The buckets of a [`Histogram`] ascend, do not overlap and are not empty ranges.
+//! 4. The stations of a [`Curve`] ascend, and every line has one value for each.
+//! 5. The buckets of a [`Histogram`] ascend, do not overlap and are not empty ranges.
 //!
 //! They hold for documents read back from JSON too: each type checks itself on the way in.
 
@@ -18,6 +19,7 @@ mod axis;
 mod block;
 mod cell;
 mod chart;
+mod curve;
 mod document;
 mod histogram;
 pub mod html;
@@ -36,6 +38,7 @@ pub use cell::{Cell, Mark};
 pub use chart::{
     Axis, ChartEvent, Distribution, DistributionView, LimitLine, LineChart, TimePoint, TimeSeries,
 };
+pub use curve::{Curve, CurveError, CurveLine, Station};
 pub use document::{Document, Finding, Meta, Outcome, Section, Severity, Verdict};
 pub use histogram::{Bucket, Histogram, HistogramError};
 pub use reading::Reading;

@@ -19,6 +19,7 @@ pub(super) fn block(block: &Block, id: &str, section: &str, out: &mut String) {
         Block::Table(content) => table(content, section, out),
         Block::Limits(limits) => limit_table(limits, section, out),
         Block::LineChart(chart) => charts::line_chart(chart, id, out),
+        Block::Curve(chart) => charts::curve(chart, id, out),
         Block::Distribution(chart) => charts::distribution(chart, id, out),
         Block::Log(lines) => log(lines, section, out),
     }

@@ -2,6 +2,7 @@
 
 use crate::axis::with_unit;
 use crate::chart::{Distribution, LineChart, known};
+use crate::curve::Curve;
 use crate::markup::{escaped, put};
 use crate::quantity::{self, ABSENT};
 use crate::sampling::{self, Summary};
@@ -28,6 +29,25 @@ pub(super) fn line_chart(chart: &LineChart, id: &str, out: &mut String) {
     for (label, at) in known(&chart.limits) {
         let place = if svg::is_within_reach(chart, at) { "" } else { ", above this chart" };
         limit_row(label, &format!("{}{place}", shown(&chart.y.unit, Some(at))), 4, out);
+    }
+    close_legend(out);
+}
+
+/// Writes a curve; `id` is unique on the page.
+pub(super) fn curve(chart: &Curve, id: &str, out: &mut String) {
+    put!(out, "<figure>\n<figcaption>{}</figcaption>\n", escaped(&chart.title));
+    svg::curve(chart, id, out);
+    let labels: Vec<String> =
+        chart.stations().iter().map(|station| escaped(&station.label).to_string()).collect();
+    open_legend(&labels.iter().map(String::as_str).collect::<Vec<_>>(), out);
+    for (index, line) in chart.lines().iter().enumerate() {
+        let figures: Vec<String> =
+            line.values.iter().map(|value| shown(&chart.y.unit, value.get())).collect();
+        legend_row(index, &line.name, &figures, out);
+    }
+    let columns = chart.stations().len().max(1);
+    for (label, at) in known(&chart.limits) {
+        limit_row(label, &shown(&chart.y.unit, Some(at)), columns, out);
     }
     close_legend(out);
 }

@@ -4,7 +4,7 @@ use super::{
     Plot, TEXT_HEIGHT, WIDTH, axis_names, grid_row, limit_rows, nothing_to_draw, open, series_class,
     tick_below,
 };
-use crate::axis::{ValueAxis, time_ticks, with_unit};
+use crate::axis::{ValueAxis, horizontal, with_unit};
 use crate::chart::{LineChart, TimePoint, TimeSeries, known};
 use crate::markup::escaped;
 use crate::markup::put;
@@ -14,7 +14,7 @@ const PLOT: Plot = Plot { left: 52.0, top: 28.0, width: WIDTH - 110.0, height: 1
 const HEIGHT: f64 = 244.0;
 
 /// A limit this many times above all values would press them flat; it is named instead of drawn.
-const LIMIT_REACH: f64 = 4.0;
+pub(super) const LIMIT_REACH: f64 = 4.0;
 
 /// Writes the picture; `id` is unique on its page.
 pub(crate) fn line_chart(chart: &LineChart, id: &str, out: &mut String) {
@@ -29,10 +29,11 @@ pub(crate) fn line_chart(chart: &LineChart, id: &str, out: &mut String) {
     }
     let vertical = [chart.y.label.as_str(), axis.symbol.as_str()].join(", ");
     let (ticks, form) = match times {
-        Some((from_s, to_s)) => time_ticks(from_s, to_s, 9),
-        None => (Vec::new(), "h:min"),
+        Some((from_s, to_s)) => horizontal(chart.x.as_ref(), from_s, to_s, 9),
+        None => (Vec::new(), "h:min".to_owned()),
     };
-    axis_names(out, PLOT, vertical.trim_end_matches(", "), &format!("time since the start, {form}"));
+    let name = if chart.x.is_some() { form } else { format!("time since the start, {form}") };
+    axis_names(out, PLOT, vertical.trim_end_matches(", "), &name);
 
     let (from_s, to_s) = times.unwrap_or_else(|| around_the_only_sample(chart));
     let place_x = |time_s: f64| ((time_s - from_s) / (to_s - from_s)).clamp(0.0, 1.0);

@@ -3,12 +3,14 @@
 //! Nothing in a picture names a colour. Lines carry a class (`s0` to `s7`), so the page's style
 //! sheet decides for light, dark and paper alike.
 
+mod curve;
 mod distribution;
 mod line_chart;
 
 use crate::markup::escaped;
 use crate::markup::put;
 
+pub(crate) use curve::curve;
 pub(crate) use distribution::{distribution, occupied};
 pub(crate) use line_chart::{is_within_reach, line_chart};
 

@@ -4,7 +4,7 @@
 use super::paint::{Ink, Paint};
 use super::table::{self, Side, TextColumn};
 use super::wrap::{display_width, wrapped};
-use crate::axis::{LogAxis, Tick, ValueAxis, time_ticks, with_unit};
+use crate::axis::{LogAxis, Tick, ValueAxis, horizontal, with_unit};
 use crate::chart::{Distribution, LineChart, TimeSeries, known};
 use crate::quantity::{self, ABSENT};
 use crate::sampling;
@@ -57,9 +57,10 @@ fn plot(
     );
     let label_width = axis.ticks.iter().map(|tick| display_width(&tick.label)).max().unwrap_or(1);
     let columns = width - label_width - 2;
-    let (ticks, form) = time_ticks(from_s, to_s, (columns / 10).clamp(2, 9));
+    let (ticks, form) = horizontal(chart.x.as_ref(), from_s, to_s, (columns / 10).clamp(2, 9));
+    let form = if chart.x.is_some() { form } else { format!("time in {form}") };
     let name = [chart.y.label.as_str(), axis.symbol.as_str()].join(", ");
-    let name = format!("{} · time in {form}", name.trim_matches([',', ' ']));
+    let name = format!("{} · {form}", name.trim_matches([',', ' ']));
     lines.extend(wrapped(&name, width).iter().map(|line| paint.ink(Ink::Soft, line)));
     let mut dots = Dots::new(columns);
     for (index, series) in chart.series.iter().enumerate() {
@@ -195,7 +196,7 @@ fn figures(
 }
 
 /// Blocks as high as the shares (0 to 1) they stand for; a dot for a break.
-fn strip(heights: impl Iterator<Item = Option<f64>>) -> String {
+pub(super) fn strip(heights: impl Iterator<Item = Option<f64>>) -> String {
     let block = |height: f64| BLOCKS[((height.clamp(0.0, 1.0) * 8.0).ceil() as usize).clamp(1, 8) - 1];
     heights
         .map(|height| height.map_or('·', |height| if height.is_nan() { BLOCKS[0] } else { block(height) }))
@@ -236,6 +237,6 @@ pub(super) fn distribution(chart: &Distribution, width: usize, paint: Paint, lin
     }
 }
 
-fn shown(unit: &Unit, value: Option<f64>) -> String {
+pub(super) fn shown(unit: &Unit, value: Option<f64>) -> String {
     value.map_or(ABSENT.to_owned(), |value| with_unit(unit, value).replace(' ', "\u{a0}"))
 }

@@ -1,6 +1,7 @@
 //! The report for a terminal: aligned, wrapped to a width, coloured only if asked.
 
 mod chart;
+mod curve;
 mod paint;
 mod table;
 mod wrap;
@@ -142,6 +143,7 @@ impl Page {
                 Block::Table(content) => table::document_table(content, self.width, self.paint, lines),
                 Block::Limits(limits) => self.limits(limits, lines),
                 Block::LineChart(content) => chart::line_chart(content, self.width, self.paint, lines),
+                Block::Curve(content) => curve::curve(content, self.width, self.paint, lines),
                 Block::Distribution(content) => chart::distribution(content, self.width, self.paint, lines),
                 Block::Log(log) => self.log(log, lines),
             }

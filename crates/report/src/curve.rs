@@ -1,0 +1,222 @@
+//! Values against a setting that was varied: the curves papers draw.
+//!
+//! Invariants: stations ascend, and every line has one value for each of them.
+
+use std::{error, fmt};
+
+use serde::{Deserialize, Serialize};
+
+use crate::chart::{Axis, LimitLine};
+use crate::reading::Reading;
+
+/// Values at each of a few stations. The vertical axis always holds zero.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "UncheckedCurve")]
+pub struct Curve {
+    /// What it shows.
+    pub title: String,
+    /// What was varied.
+    pub x: String,
+    /// The vertical axis.
+    pub y: Axis,
+    stations: Vec<Station>,
+    lines: Vec<CurveLine>,
+    /// Horizontal lines at published limits.
+    pub limits: Vec<LimitLine>,
+    /// A station worth marking, by its index, and why.
+    pub mark: Option<(usize, String)>,
+}
+
+/// One value of what was varied.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Station {
+    /// Where it lies on the horizontal axis.
+    pub at: f64,
+    /// What stands below it.
+    pub label: String,
+}
+
+/// One line of a curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CurveLine {
+    /// What it shows.
+    pub name: String,
+    /// One value for each station, in the unit of the vertical axis.
+    pub values: Vec<Reading>,
+}
+
+/// Why stored lines and stations are no curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CurveError {
+    /// The station at `index` does not lie beyond the one before.
+    Order {
+        /// Place among the stations, from 0.
+        index: usize,
+    },
+    /// The line at `index` has not one value for each station, or the mark is at none.
+    Ragged {
+        /// Place among the lines, from 0.
+        index: usize,
+    },
+}
+
+impl Curve {
+    /// A chart of `y` over stations `(at, label)`, ascending, without lines.
+    ///
+    /// # Panics
+    /// If the stations do not ascend: the room that builds the chart is wrong.
+    pub fn new(
+        title: impl Into<String>,
+        x: impl Into<String>,
+        y: Axis,
+        stations: impl IntoIterator<Item = (f64, String)>,
+    ) -> Self {
+        let stations: Vec<Station> = stations.into_iter().map(|(at, label)| Station { at, label }).collect();
+        assert_eq!(misplaced(&stations), None, "stations ascend");
+        Self {
+            title: title.into(),
+            x: x.into(),
+            y,
+            stations,
+            lines: Vec::new(),
+            limits: Vec::new(),
+            mark: None,
+        }
+    }
+
+    /// The same chart with one more line.
+    ///
+    /// # Panics
+    /// If it has not one value for each station.
+    #[must_use]
+    pub fn line(mut self, name: impl Into<String>, values: impl IntoIterator<Item = Option<f64>>) -> Self {
+        let values: Vec<Reading> = values.into_iter().map(Reading::from).collect();
+        assert_eq!(values.len(), self.stations.len(), "one value for each station");
+        self.lines.push(CurveLine { name: name.into(), values });
+        self
+    }
+
+    /// The same chart with one more limit, at `at` on the vertical axis.
+    #[must_use]
+    pub fn limit(mut self, label: impl Into<String>, at: impl Into<Reading>) -> Self {
+        self.limits.push(LimitLine { label: label.into(), at: at.into() });
+        self
+    }
+
+    /// The same chart with the station at `index` marked.
+    ///
+    /// # Panics
+    /// If there is no such station.
+    #[must_use]
+    pub fn mark(mut self, index: usize, label: impl Into<String>) -> Self {
+        assert!(index < self.stations.len(), "a station is marked");
+        self.mark = Some((index, label.into()));
+        self
+    }
+
+    /// The stations, ascending.
+    pub fn stations(&self) -> &[Station] {
+        &self.stations
+    }
+
+    /// The lines.
+    pub fn lines(&self) -> &[CurveLine] {
+        &self.lines
+    }
+
+    /// Every value that is there.
+    pub(crate) fn values(&self) -> impl Iterator<Item = f64> {
+        self.lines.iter().flat_map(|line| &line.values).filter_map(|value| value.get())
+    }
+
+    /// Where a station lies between the first and the last, 0 to 1; the only one lies in the middle.
+    pub(crate) fn place(&self, index: usize) -> f64 {
+        let (Some(first), Some(last)) = (self.stations.first(), self.stations.last()) else { return 0.5 };
+        // Halves: the difference of two huge values may not be finite.
+        let span = last.at / 2.0 - first.at / 2.0;
+        if span > 0.0 { (self.stations[index].at / 2.0 - first.at / 2.0) / span } else { 0.5 }
+    }
+
+    /// The limits that are drawn: one far above all values would press them flat.
+    pub(crate) fn limits_within(&self, reach: f64) -> impl Iterator<Item = f64> {
+        let highest = self.values().fold(0.0, f64::max);
+        let near = move |at: &f64| highest <= 0.0 || *at <= highest * reach;
+        self.limits.iter().filter_map(|limit| limit.at.get()).filter(near)
+    }
+}
+
+/// The first station that is not a finite number beyond the one before.
+fn misplaced(stations: &[Station]) -> Option<usize> {
+    let ascends = |index: usize| index == 0 || stations[index - 1].at < stations[index].at;
+    (0..stations.len()).find(|&index| !stations[index].at.is_finite() || !ascends(index))
+}
+
+#[derive(Deserialize)]
+struct UncheckedCurve {
+    title: String,
+    x: String,
+    y: Axis,
+    stations: Vec<Station>,
+    lines: Vec<CurveLine>,
+    limits: Vec<LimitLine>,
+    mark: Option<(usize, String)>,
+}
+
+impl TryFrom<UncheckedCurve> for Curve {
+    type Error = CurveError;
+
+    fn try_from(stored: UncheckedCurve) -> Result<Self, CurveError> {
+        let UncheckedCurve { title, x, y, stations, lines, limits, mark } = stored;
+        if let Some(index) = misplaced(&stations) {
+            return Err(CurveError::Order { index });
+        }
+        if let Some(index) = lines.iter().position(|line| line.values.len() != stations.len()) {
+            return Err(CurveError::Ragged { index });
+        }
+        if mark.as_ref().is_some_and(|(index, _)| *index >= stations.len()) {
+            return Err(CurveError::Ragged { index: lines.len() });
+        }
+        Ok(Self { title, x, y, stations, lines, limits, mark })
+    }
+}
+
+impl fmt::Display for CurveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Order { index } => write!(f, "station {index} does not lie beyond the one before"),
+            Self::Ragged { index } => write!(f, "line {index} has not one value for each station"),
+        }
+    }
+}
+
+impl error::Error for CurveError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unit::Unit;
+
+    fn curve(at: &[f64]) -> Curve {
+        let stations = at.iter().map(|at| (*at, at.to_string()));
+        Curve::new("I/O", "threads", Axis::new("rate", Unit::IoPerSecond), stations)
+    }
+
+    #[test]
+    fn stations_lie_as_far_apart_as_their_values() {
+        let places = |at: &[f64]| (0..at.len()).map(|index| curve(at).place(index)).collect::<Vec<_>>();
+        assert_eq!(places(&[0.0, 5.0, 20.0]), [0.0, 0.25, 1.0]);
+        assert_eq!(places(&[7.0]), [0.5]);
+        assert_eq!(places(&[-1e308, 0.0, 1e308]), [0.0, 0.5, 1.0]);
+    }
+
+    #[test]
+    fn a_stored_curve_that_is_none_is_refused() {
+        let good = serde_json::to_string(&curve(&[1.0, 5.0]).line("a", [Some(1.0), None]).mark(1, "best"));
+        let good = good.expect("JSON");
+        let read = |text: &str| serde_json::from_str::<Curve>(text).map_err(|error| error.to_string());
+        assert!(read(&good).is_ok());
+        assert!(read(&good.replace("\"at\":5.0", "\"at\":1.0")).unwrap_err().contains("station 1"));
+        assert!(read(&good.replace("[1.0,null]", "[1.0]")).unwrap_err().contains("line 0"));
+        assert!(read(&good.replace("[1,\"best\"]", "[2,\"best\"]")).is_err());
+    }
+}
