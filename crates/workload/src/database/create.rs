@@ -13,6 +13,7 @@ use super::{
     turn::give_turn,
 };
 use maildb::{Durability, Session};
+use serde::{Deserialize, Serialize};
 use world::ByteCount;
 
 /// Messages a mailbox is made with: about 1 MiB of mail at the usual record size.
@@ -32,7 +33,7 @@ pub trait Watch {
 }
 
 /// What was done to one database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Created {
     /// Records that were there.
     pub found: u64,

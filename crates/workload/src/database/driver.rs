@@ -2,10 +2,14 @@
 
 use super::{
     error::Error,
-    group::{Group, GroupOutcome, GroupStorage},
+    group::{Group, GroupStorage},
+    kernel::{KernelWatch, LookAtKernel},
     plan::RunPlan,
+    profile::ProfileError,
     progress::{Phase, Progress, Shared, merge_boards},
+    record::{News, Recorder, interval_s},
     results::{HostFacts, HostSample, RunFrame, RunResults},
+    seek::Seeker,
 };
 use std::{
     sync::{Arc, atomic::AtomicBool},
@@ -48,6 +52,11 @@ pub struct Surroundings {
     pub host: HostFacts,
     /// Reads the host's counters; called about once a second. None if there is nothing to read.
     pub read_host: Option<Box<dyn Fn() -> HostSample>>,
+    /// Hears what is to be recorded of the run; see [`record`](super::record).
+    pub recorder: Option<Recorder>,
+    /// Looks at the kernel log, or says why it cannot; called about twice a second. None where there is no
+    /// kernel below.
+    pub kernel: Option<Result<LookAtKernel, String>>,
 }
 
 /// Runs `plan` and gives its results. `on_progress` is called about twice a second, and once at the
@@ -63,23 +72,45 @@ pub async fn run(
     mut on_progress: impl FnMut(&Progress),
 ) -> Result<RunResults, Error> {
     plan.check()?;
-    let Surroundings { open, place, stop, generator, host, read_host } = surroundings;
-    let shared = Shared::new(plan.groups, stop);
+    let Surroundings { open, place, stop, generator, host, read_host, recorder, kernel } = surroundings;
+    let mut kernel = kernel.map(KernelWatch::new);
+    let shared = Shared::new(plan.groups, stop, recorder);
     let began_unix_s = world.wall().seconds;
     shared.line(world.wall(), format!("{generator}: testing begins"));
+    let mut seeker = Seeker::new(&plan).map_err(|error| Error::Plan(ProfileError::from(error).into()))?;
     let mut groups = Vec::new();
     for number in 0..plan.groups {
-        groups.push(start_group(world, place, &plan, number, &shared, &open)?);
+        groups.push(start_group(world, place, &plan, number, &shared, &open, |group| Box::pin(group.run()))?);
     }
-    let mut watch = Watch::new(world);
-    let mut host_samples = Vec::new();
+    let mut watch = Watch::new(world, interval_s(plan.duration()));
+    let mut host_samples: Vec<HostSample> = Vec::new();
     while !groups.iter().all(Started::is_finished) {
         world.sleep(LOOK).await;
-        let progress = watch.look(world, &shared);
+        kernel.iter_mut().for_each(|kernel| kernel.look(world, &shared));
+        if let Some(seeker) = &mut seeker {
+            seeker.look(world, &shared);
+        }
+        let mut progress = watch.look(world, &shared);
+        if let Some(search) =
+            seeker.as_ref().and_then(Seeker::progress).filter(|_| progress.phase == Phase::Search)
+        {
+            (progress.fraction, progress.left_s) = (search.fraction, Some(search.left_s));
+            progress.search = Some(search);
+        }
+        if host_samples.last().is_some_and(|last| last.at_s > progress.elapsed_s)
+            && progress.phase == Phase::Measure
+        {
+            // Another hold: what was read during the one before is not of the run any more.
+            host_samples.clear();
+        }
         if progress.phase == Phase::Measure
             && let Some(read_host) = &read_host
         {
-            host_samples.push(HostSample { at_s: progress.elapsed_s, ..read_host() });
+            let sample = HostSample { at_s: progress.elapsed_s, ..read_host() };
+            host_samples.push(sample);
+            if watch.is_recorded(sample.at_s) {
+                shared.record(|| News::Host(sample));
+            }
         }
         on_progress(&progress);
     }
@@ -94,6 +125,7 @@ pub async fn run(
     if let Some(error) = failed {
         return Err(error);
     }
+    kernel.iter_mut().for_each(|kernel| kernel.look(world, &shared));
     shared.line(world.wall(), "testing ends");
     on_progress(&watch.look(world, &shared));
     let frame = RunFrame {
@@ -102,18 +134,57 @@ pub async fn run(
         host,
         unix_s: (began_unix_s, world.wall().seconds),
         host_samples,
+        kernel: kernel.map(KernelWatch::into_results),
         log: shared.lines_from(0),
+        cut_off: None,
+        search: seeker.map(Seeker::results),
     };
     Ok(RunResults::assemble(frame, &outcomes))
 }
 
-/// A group at work.
-enum Started {
-    Thread(ThreadHandle<Result<GroupOutcome, Error>>),
-    Task(JoinHandle<Result<GroupOutcome, Error>>),
+/// Makes, or completes, the databases of `plan` and shuts them down cleanly, and no more; false if the
+/// run was ended before all were whole. Nothing is recorded. `on_progress` is called as [`run`] does.
+///
+/// # Errors
+/// As [`run`].
+pub async fn prepare(
+    world: &World,
+    plan: &RunPlan,
+    surroundings: Surroundings,
+    mut on_progress: impl FnMut(&Progress),
+) -> Result<bool, Error> {
+    plan.check()?;
+    let Surroundings { open, place, stop, .. } = surroundings;
+    let shared = Shared::new(plan.groups, stop, None);
+    let mut groups = Vec::new();
+    for number in 0..plan.groups {
+        groups.push(start_group(world, place, plan, number, &shared, &open, |group| {
+            Box::pin(group.prepare())
+        })?);
+    }
+    let mut watch = Watch::new(world, interval_s(plan.duration()));
+    while !groups.iter().all(Started::is_finished) {
+        world.sleep(LOOK).await;
+        on_progress(&watch.look(world, &shared));
+    }
+    let mut complete = Ok(true);
+    for group in groups {
+        complete = match (complete, group.join().await) {
+            (Ok(all), Ok(one)) => Ok(all && one),
+            (Err(first), _) | (Ok(_), Err(first)) => Err(first),
+        };
+    }
+    on_progress(&watch.look(world, &shared));
+    complete
 }
 
-impl Started {
+/// A group at work.
+enum Started<T> {
+    Thread(ThreadHandle<Result<T, Error>>),
+    Task(JoinHandle<Result<T, Error>>),
+}
+
+impl<T: Send + 'static> Started<T> {
     fn is_finished(&self) -> bool {
         match self {
             Self::Thread(handle) => handle.is_finished(),
@@ -121,7 +192,7 @@ impl Started {
         }
     }
 
-    async fn join(self) -> Result<GroupOutcome, Error> {
+    async fn join(self) -> Result<T, Error> {
         match self {
             Self::Thread(handle) => handle.join().await,
             Self::Task(handle) => handle.await,
@@ -129,20 +200,24 @@ impl Started {
     }
 }
 
-fn start_group(
+/// What a group does.
+type Work<T> = fn(Group) -> LocalFuture<Result<T, Error>>;
+
+fn start_group<T: Send + 'static>(
     world: &World,
     place: Place,
     plan: &RunPlan,
     number: u32,
     shared: &Shared,
     open: &OpenGroup,
-) -> Result<Started, Error> {
+    work: Work<T>,
+) -> Result<Started<T>, Error> {
     let (plan, shared, open) = (plan.clone(), shared.clone(), Arc::clone(open));
     let seed = plan.seed;
-    let work = move |world: World| -> LocalFuture<Result<GroupOutcome, Error>> {
+    let work = move |world: World| -> LocalFuture<Result<T, Error>> {
         Box::pin(async move {
             match open(world.clone(), number).await {
-                Ok(storage) => Group::new(&world, plan, number, shared, storage).run().await,
+                Ok(storage) => work(Group::new(&world, plan, number, shared, storage)).await,
                 Err(error) => {
                     shared.abort();
                     Err(error.into())
@@ -163,11 +238,22 @@ struct Watch {
     phase: Phase,
     began: Moment,
     lines_told: usize,
+    /// Between two readings of the host that are recorded, in seconds.
+    record_interval_s: u64,
+    /// Those recorded.
+    recorded: u64,
 }
 
 impl Watch {
-    fn new(world: &World) -> Self {
-        Self { phase: Phase::Create, began: world.now(), lines_told: 0 }
+    fn new(world: &World, record_interval_s: u64) -> Self {
+        Self { phase: Phase::Create, began: world.now(), lines_told: 0, record_interval_s, recorded: 0 }
+    }
+
+    /// Whether a reading of the host at this time of measuring is one to be recorded.
+    fn is_recorded(&mut self, measured_s: f64) -> bool {
+        let is_due = measured_s >= (self.recorded * self.record_interval_s) as f64;
+        self.recorded += u64::from(is_due);
+        is_due
     }
 
     fn look(&mut self, world: &World, shared: &Shared) -> Progress {
@@ -175,6 +261,7 @@ impl Watch {
         if board.phase != self.phase {
             self.phase = board.phase;
             self.began = world.now();
+            shared.record(|| News::Phase(board.phase));
         }
         let elapsed_s = world.now().since(self.began).as_secs_f64();
         let lines = shared.lines_from(self.lines_told);
@@ -189,6 +276,7 @@ impl Watch {
             elapsed_s,
             left_s,
             live: board.live,
+            search: None,
             lines,
         }
     }

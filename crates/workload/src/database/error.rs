@@ -34,6 +34,9 @@ pub enum Error {
         /// Which record, and what is wrong.
         error: ContentError,
     },
+    /// The storage ceased to answer before anything was measured.
+    #[error("the storage does not answer: {0}")]
+    Unanswered(String),
     /// The operating system gave no thread for a storage group.
     #[error("no thread for a storage group: {0}")]
     Thread(String),

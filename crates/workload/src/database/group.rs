@@ -5,26 +5,38 @@
 
 mod ending;
 mod fill;
+mod measuring;
+mod recording;
+mod seek;
+mod vigil;
 
 use super::{
     create::{Created, Watch, create},
     error::Error,
     key_space::KeySpace,
+    limits::{LimitSet, WatchLimits},
     mail_table::MailDatabase,
-    measure::{Sample, Sampler, sample_interval},
-    meter::{Meter, MeterReading, MeteredDirectory, Role},
+    measure::Sample,
+    meter::{Meter, MeterReading, MeteredDirectory, Role, SlowTally},
     operation::{Failure, FailureCounts, OperationMeter, OperationReading},
     pacing::{Pacer, PacingState},
     plan::{Load, RunPlan},
-    progress::{Live, Phase, Shared},
-    results::LateResults,
+    progress::{Phase, Shared},
+    results::{EngineCounters, LateResults},
     scan::{BackgroundScan, ScanTotals},
+    seek::SEARCHED_SESSIONS,
     session::{GroupLoad, Store, run_session},
     verify::VerifiedFile,
 };
 use maildb::{DatabaseLocation, Instance, InstanceConfig, Statistics};
-use std::{cell::RefCell, rc::Rc, time::Duration};
-use world::{ByteCount, Directory, JoinHandle, World};
+use recording::Recording;
+use serde::{Deserialize, Serialize};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
+use world::{ByteCount, Directory, JoinHandle, Moment, World};
 
 /// Sessions that serve a held rate: more than storage can usefully have outstanding.
 const HELD_RATE_SESSIONS: u32 = 128;
@@ -42,7 +54,7 @@ pub struct GroupStorage {
 }
 
 /// One database of a group, before and after.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DatabaseOutcome {
     /// File name.
     pub name: String,
@@ -61,7 +73,7 @@ pub struct DatabaseOutcome {
 }
 
 /// How filling the cache ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FillOutcome {
     /// Time it took, in seconds.
     pub seconds: f64,
@@ -86,23 +98,29 @@ pub struct GroupOutcome {
     pub create_s: f64,
     /// How filling the cache went.
     pub fill: FillOutcome,
-    /// Seconds measured; 0 if the run ended before.
+    /// Seconds of what is judged; 0 if the run ended before.
     pub measured_s: f64,
+    /// Seconds under load since the cache was full; 0 if the run ended before.
+    pub load_s: f64,
     /// Whether the user ended the run early.
     pub interrupted: bool,
-    /// Device operations of the measured time.
+    /// Device operations of what is judged.
     pub meters: Vec<MeterReading>,
-    /// Operations of the measured time.
+    /// Operations of what is judged.
     pub operations: OperationReading,
     /// Device operations under way when it ended.
     pub late: LateResults,
-    /// Samples of the measured time.
+    /// Device operations that took too long, at any time of the run.
+    pub slow: SlowTally,
+    /// Samples of the time under load.
     pub samples: Vec<Sample>,
-    /// Engine counters at the beginning and the end of the measured time.
-    pub statistics: (Statistics, Statistics),
+    /// What the engine counted in what is judged.
+    pub engine: EngineCounters,
+    /// Processor time of the group's thread in that time, in seconds, where it is known.
+    pub thread_cpu_s: Option<f64>,
     /// How pacing stood at the end.
     pub pacing: PacingState,
-    /// What the background scan did in the measured time.
+    /// What the background scan did in what is judged.
     pub scan: ScanTotals,
     /// What went wrong, in words and by kind.
     pub failures: (Vec<Failure>, FailureCounts),
@@ -117,6 +135,10 @@ pub struct Group {
     number: u32,
     shared: Shared,
     storage: GroupStorage,
+    /// What is watched for.
+    limits: WatchLimits,
+    /// Lines about slow operations so far.
+    slow_lines: Cell<u32>,
     /// The meter of the log, then those of the volumes with databases.
     meters: Vec<Rc<Meter>>,
 }
@@ -128,42 +150,122 @@ struct Running {
     arrivals: Option<JoinHandle<()>>,
     scan: Option<BackgroundScan>,
     tally: Tally,
+    /// What it did of late.
+    recent: Cell<Recent>,
     /// Whether the storage has ceased to answer: what waits for it is given up.
     frozen: bool,
+}
+
+/// Whether what happens is judged.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Judging {
+    /// Not yet.
+    #[default]
+    Before,
+    /// Since then.
+    Since(Moment),
+    /// No more.
+    Over,
+}
+
+/// What the load did in the last seconds, those before counting ever less.
+#[derive(Clone, Copy, Default)]
+struct Recent {
+    io: u64,
+    operations: u64,
+    span_s: f64,
+}
+
+impl Recent {
+    fn followed_by(self, io: u64, operations: u64, span_s: f64) -> Self {
+        Self {
+            io: self.io / 2 + io,
+            operations: self.operations / 2 + operations,
+            span_s: self.span_s / 2.0 + span_s,
+        }
+    }
+
+    /// Database reads and writes a second.
+    fn iops(self) -> f64 {
+        if self.span_s > 0.0 { self.io as f64 / self.span_s } else { 0.0 }
+    }
 }
 
 /// What the measured part leaves behind.
 #[derive(Default)]
 struct Tally {
     fill: FillOutcome,
+    judging: Judging,
     measured_s: f64,
+    load_s: f64,
     bytes_before: Vec<u64>,
     samples: Vec<Sample>,
     meters: Vec<MeterReading>,
     operations: OperationReading,
     late: LateResults,
     statistics: (Statistics, Statistics),
+    thread_cpu: (Option<Duration>, Option<Duration>),
     pacing: PacingState,
     scan: ScanTotals,
+    recording: Recording,
+}
+
+impl Tally {
+    /// Processor time used between the two readings, in seconds.
+    fn thread_cpu_s(&self) -> Option<f64> {
+        let (before, after) = (self.thread_cpu.0?, self.thread_cpu.1?);
+        Some(after.saturating_sub(before).as_secs_f64())
+    }
 }
 
 impl Group {
-    /// Group `number` of a run by `plan`, on `storage`.
+    /// Group `number` of a run by `plan`, which was checked, on `storage`.
     pub fn new(world: &World, plan: RunPlan, number: u32, shared: Shared, storage: GroupStorage) -> Self {
         assert_eq!(storage.databases.len(), plan.databases_per_group as usize, "storage as planned");
-        let mut meters = vec![Meter::new(world, storage.log.1.clone(), Role::Log)];
+        let limits =
+            LimitSet::load(&plan.profile.limits).expect("a plan that was checked names known limits");
+        let limits = limits.watch().clone();
+        let mut meters = vec![Meter::new(world, storage.log.1.clone(), Role::Log, &limits)];
         for (_, _, volume) in &storage.databases {
             let known = meters.iter().any(|meter| meter.role() == Role::Database && meter.volume() == volume);
             if !known {
-                meters.push(Meter::new(world, volume.clone(), Role::Database));
+                meters.push(Meter::new(world, volume.clone(), Role::Database, &limits));
             }
         }
-        Self { world: world.clone(), plan: Rc::new(plan), number, shared, storage, meters }
+        Self {
+            world: world.clone(),
+            plan: Rc::new(plan),
+            number,
+            shared,
+            storage,
+            limits,
+            slow_lines: Cell::new(0),
+            meters,
+        }
+    }
+
+    /// Creates, or completes, the databases and shuts them down cleanly; false if the run was ended before
+    /// that. An error ends the other groups, too.
+    pub async fn prepare(self) -> Result<bool, Error> {
+        let outcome = self.under_watch(self.create_only()).await;
+        if outcome.is_err() {
+            self.shared.abort();
+        }
+        self.shared.board(self.number, |board| board.phase = Phase::Done);
+        outcome
+    }
+
+    async fn create_only(&self) -> Result<bool, Error> {
+        let instance = self.or_unanswered(self.open()).await?;
+        let (stores, created) = self.or_unanswered(self.create(&instance)).await?;
+        drop(stores);
+        self.or_unanswered(async { Ok(instance.close().await?) }).await?;
+        Ok(created.iter().all(|created| created.complete))
     }
 
     /// Creates, fills, measures and verifies. An error ends the other groups, too.
     pub async fn run(self) -> Result<GroupOutcome, Error> {
-        let outcome = self.phases().await;
+        let outcome = self.under_watch(self.phases()).await;
         if outcome.is_err() {
             self.shared.abort();
         }
@@ -173,23 +275,34 @@ impl Group {
 
     async fn phases(&self) -> Result<GroupOutcome, Error> {
         let began = self.world.now();
-        let instance = self.open().await?;
+        let instance = self.or_unanswered(self.open()).await?;
         let recovered = !instance.recovery().clean;
         if recovered {
             self.say("a run that was cut short was recovered from its log");
         }
-        let (stores, created) = self.create(&instance).await?;
+        let (stores, created) = self.or_unanswered(self.create(&instance)).await?;
         let complete = created.iter().all(|created| created.complete);
         let create_s = self.world.now().since(began).as_secs_f64();
         self.shared.meet(&self.world, 1).await;
 
         let mut running = self.start_load(&instance, stores);
+        self.record_made(
+            recovered,
+            create_s,
+            self.database_outcomes(&running.load, &running.tally, &created),
+        );
         if complete && !self.shared.ending() {
             self.fill_cache(&instance, &mut running).await;
             self.shared.meet(&self.world, 2).await;
         }
         if complete && !self.shared.ending() {
-            self.measure(&instance, &mut running).await;
+            if self.plan.load.probe().is_some() {
+                self.seek(&instance, &mut running).await;
+            } else {
+                let mut sampler = self.measure(&instance, &mut running).await;
+                self.settle(&mut running, &mut sampler).await;
+                self.record_last(&mut running);
+            }
         }
         self.stop_load(&mut running).await;
         let databases = self.database_outcomes(&running.load, &running.tally, &created);
@@ -208,7 +321,9 @@ impl Group {
             return Err(error.into());
         }
         let verified = if frozen || self.shared.ending() { Vec::new() } else { self.verify(&failures).await };
+        self.look();
         let interrupted = self.shared.ending();
+        let thread_cpu_s = tally.thread_cpu_s();
         Ok(GroupOutcome {
             group: self.number,
             recovered,
@@ -216,12 +331,15 @@ impl Group {
             create_s,
             fill: tally.fill,
             measured_s: tally.measured_s,
+            load_s: tally.load_s,
             interrupted,
             meters: tally.meters,
             operations: tally.operations,
             late: tally.late,
+            slow: self.slow(),
             samples: tally.samples,
-            statistics: tally.statistics,
+            engine: EngineCounters::between(&tally.statistics.0, &tally.statistics.1),
+            thread_cpu_s,
             pacing: tally.pacing,
             scan: tally.scan,
             failures: failures.reading(),
@@ -254,6 +372,7 @@ impl Group {
             checkpoint_depth: profile.checkpoint_depth(),
             coalesce: profile.coalesce(),
             torn_page_protection: profile.torn_page_protection(),
+            page_stamps: profile.page_stamps(),
             log_buffer: profile.log_buffer(),
             log_file: profile.log_file(),
             lazy_commit_delay: profile.lazy_commit_delay(),
@@ -262,14 +381,23 @@ impl Group {
         };
         let mut locations = Vec::new();
         for (directory, file_name, volume) in &self.storage.databases {
-            let meter =
-                self.meters.iter().find(|meter| meter.role() == Role::Database && meter.volume() == volume);
-            let meter = meter.expect("every volume got its meter");
-            let directory: Rc<dyn Directory> = MeteredDirectory::new(Rc::clone(directory), meter);
+            let directory = self.metered_databases(directory, volume);
             locations.push(DatabaseLocation { directory, file_name: file_name.clone() });
         }
-        let log: Rc<dyn Directory> = MeteredDirectory::new(Rc::clone(&self.storage.log.0), &self.meters[0]);
-        Ok(Instance::open(&self.world, log, locations, config).await?)
+        Ok(Instance::open(&self.world, self.metered_log(), locations, config).await?)
+    }
+
+    fn database_meter(&self, volume: &str) -> &Rc<Meter> {
+        let on = |meter: &&Rc<Meter>| meter.role() == Role::Database && meter.volume() == volume;
+        self.meters.iter().find(on).expect("every volume got its meter")
+    }
+
+    fn metered_databases(&self, directory: &Rc<dyn Directory>, volume: &str) -> Rc<dyn Directory> {
+        MeteredDirectory::new(Rc::clone(directory), self.database_meter(volume))
+    }
+
+    fn metered_log(&self) -> Rc<dyn Directory> {
+        MeteredDirectory::new(Rc::clone(&self.storage.log.0), &self.meters[0])
     }
 
     /// Fills all databases side by side.
@@ -293,9 +421,9 @@ impl Group {
                 // Databases of a run differ in content.
                 let seed = plan.seed ^ (u64::from(self.number) << 32 | index as u64) << 8;
                 self.world.spawn("create", async move {
-                    let record_bytes = plan.profile.record_bytes();
-                    let mail = MailDatabase::attach(database, &mut session, seed, record_bytes).await?;
-                    let mut keys = KeySpace::default();
+                    let form = plan.profile.record_form();
+                    let mail = MailDatabase::attach(database, &mut session, seed, form).await?;
+                    let mut keys = KeySpace::new(plan.profile.skew());
                     let wanted = ByteCount(plan.database_bytes);
                     let created = create(&mail, &mut session, &mut keys, wanted, &watch).await?;
                     let size_max = ByteCount(plan.database_bytes_max);
@@ -345,12 +473,15 @@ impl Group {
                 let random = world.random(&format!("arrivals of group {}", self.number));
                 (Pacer::held(world, target / f64::from(self.plan.groups), random), HELD_RATE_SESSIONS)
             }
+            Load::Maximum { .. } | Load::TunedThreads { .. } => {
+                let pacer = Pacer::closed(world);
+                pacer.let_work(profile.threads_per_group());
+                (pacer, SEARCHED_SESSIONS)
+            }
         };
         let scan = profile.scan().map(|(rate, batch)| {
             let targets = stores.iter().zip(&self.storage.databases).map(|(store, (_, _, volume))| {
-                let on = |meter: &&Rc<Meter>| meter.role() == Role::Database && meter.volume() == volume;
-                let meter = self.meters.iter().find(on).expect("every volume got its meter");
-                (store.mail.database.clone(), Rc::clone(meter))
+                (store.mail.database.clone(), Rc::clone(self.database_meter(volume)))
             });
             BackgroundScan::start(world, targets.collect(), rate, batch, profile.page_size())
         });
@@ -367,108 +498,13 @@ impl Group {
         let sessions = (0..sessions)
             .map(|number| {
                 let random = world.random(&format!("session {number} of group {}", self.number));
-                world.spawn("session", run_session(Rc::clone(&load), instance.session(), random))
+                world.spawn("session", run_session(Rc::clone(&load), number, instance.session(), random))
             })
             .collect();
-        let arrivals = Some(world.spawn("arrivals", async move { pacer.run_arrivals().await }));
-        Running { load, sessions, arrivals, scan, tally: Tally::default(), frozen: false }
-    }
-
-    fn sampler(&self, instance: &Instance) -> Sampler {
-        Sampler::new(self.meters.clone(), self.world.now(), instance.statistics())
-    }
-
-    fn ended(&self, running: &Running) -> bool {
-        self.shared.ending() || running.load.pacer.is_stopped()
-    }
-
-    fn tick(&self, instance: &Instance, running: &Running, sampler: &mut Sampler) -> Sample {
-        sampler.tick(self.world.now(), instance.statistics(), &running.load.meter, &running.load.pacer)
-    }
-
-    /// Steers the pace by what was measured, tells the board, and looks whether databases are full.
-    fn observe(&self, running: &Running, sample: &Sample) {
-        let (mut database, mut log) =
-            (super::meter::IoTallies::default(), super::meter::IoTallies::default());
-        for (meter, tallies) in self.meters.iter().zip(&sample.volumes) {
-            match meter.role() {
-                Role::Database => database.merge(tallies),
-                Role::Log => log.merge(tallies),
-            }
-        }
-        let io = database.read.count + database.write.count;
-        running.load.pacer.observe(io, sample.operations.count, running.load.meter.outstanding());
-        let span_s = sample.span_s.max(1e-9);
-        let live = Live {
-            database_iops: io as f64 / span_s,
-            database_read_ms: database.read.average_ms(),
-            database_write_ms: database.write.average_ms(),
-            log_write_ms: log.write.average_ms(),
-            operations_per_second: sample.operations.count as f64 / span_s,
-            backlog: sample.backlog,
-        };
-        self.shared.board(self.number, |board| board.live = Some(live));
-        for store in running.load.stores.iter().filter(|store| store.became_full()) {
-            let (name, size) = (store.mail.database.name(), store.mail.database.size());
-            self.say(format!(
-                "{name} has {size} and may grow no further: from now on it is inserted into and deleted from equally"
-            ));
-        }
-    }
-
-    async fn measure(&self, instance: &Instance, running: &mut Running) {
-        self.say("measuring begins");
-        self.shared.board(self.number, |board| {
-            board.phase = Phase::Measure;
-            board.fraction = 0.0;
-        });
-        for meter in &self.meters {
-            meter.restart();
-        }
-        running.load.meter.restart();
-        running.load.pacer.restart();
-        if let Some(scan) = &running.scan {
-            scan.restart();
-        }
-        let sizes = running.load.stores.iter().map(|store| store.mail.database.size().0);
-        running.tally.bytes_before = sizes.collect();
-        let mut sampler = self.sampler(instance);
-        running.tally.statistics.0 = instance.statistics();
-        let (began, duration) = (self.world.now(), self.plan.duration());
-        let keep_every = sample_interval(duration);
-        let mut pending: Option<Sample> = None;
-        let mut ticks = 0;
-        loop {
-            ticks += 1;
-            self.world.sleep_until(began + (TICK * ticks).min(duration)).await;
-            let sample = self.tick(instance, running, &mut sampler);
-            self.observe(running, &sample);
-            let measured = self.world.now().since(began);
-            let at_end = measured >= duration || self.ended(running);
-            let kept = match pending.take() {
-                Some(earlier) => earlier.followed_by(&sample),
-                None => sample,
-            };
-            if at_end || u64::from(ticks).is_multiple_of(keep_every.as_secs()) {
-                running.tally.samples.push(kept);
-            } else {
-                pending = Some(kept);
-            }
-            let fraction = measured.as_secs_f64() / duration.as_secs_f64();
-            self.shared.board(self.number, |board| {
-                board.phase = Phase::Measure;
-                board.fraction = fraction.min(1.0);
-            });
-            if at_end {
-                running.tally.measured_s = measured.as_secs_f64();
-                break;
-            }
-        }
-        running.tally.statistics.1 = instance.statistics();
-        running.tally.pacing = running.load.pacer.state();
-        running.tally.scan = running.scan.as_ref().map(BackgroundScan::totals).unwrap_or_default();
-        self.say(format!("measuring ends after {:.0} s", running.tally.measured_s));
-        self.settle(running, &mut sampler).await;
+        let is_held = self.plan.load.target_iops().is_some();
+        let arrivals = is_held.then(|| world.spawn("arrivals", async move { pacer.run_arrivals().await }));
+        let (tally, recent) = Default::default();
+        Running { load, sessions, arrivals, scan, tally, recent, frozen: false }
     }
 
     fn database_outcomes(

@@ -13,6 +13,10 @@
 //! three quarters as many deleted: Jetstress appended, too.) Only a database that has grown as far
 //! as its plan allows is filled from its holes.
 //!
+//! Mailboxes may be hot and cold: then a share of them, the first ones, gets most of the picks and of the
+//! new messages. They are the ones with the lowest keys, so what is hot lies together on disk, as a tiering
+//! array wants it. A pick stays as cheap as it was.
+//!
 //! Invariants:
 //!
 //! 1. A record in the table has a version other than 0 here once its transaction has settled.
@@ -27,9 +31,43 @@ use world::Random;
 /// chance of needing more is 2·10⁻⁸.
 const PICKS_MAX: u32 = 128;
 
+/// Which mailboxes get most of the operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skew {
+    /// Share of mailboxes that are hot, in percent; at least one is.
+    pub mailbox_percent: u64,
+    /// Share of operations that go to them, in percent.
+    pub access_percent: u64,
+}
+
+impl Default for Skew {
+    /// All alike.
+    fn default() -> Self {
+        Self { mailbox_percent: 100, access_percent: 100 }
+    }
+}
+
+impl Skew {
+    /// One of `count` mailboxes.
+    fn mailbox(self, count: usize, random: &mut Random) -> usize {
+        assert!(count > 0, "there is a mailbox to draw");
+        let count = count as u64;
+        let hot = (count * self.mailbox_percent).div_ceil(100).clamp(1, count);
+        let drawn = if hot == count {
+            random.below(count)
+        } else if random.below(100) < self.access_percent {
+            random.below(hot)
+        } else {
+            hot + random.below(count - hot)
+        };
+        drawn as usize
+    }
+}
+
 /// Which records of one database exist.
 #[derive(Debug, Default)]
 pub struct KeySpace {
+    skew: Skew,
     /// Version of each message of each mailbox; both numbers count from 0 without gaps.
     mailboxes: Vec<Vec<u8>>,
     claimed: BTreeSet<MailKey>,
@@ -47,6 +85,11 @@ pub struct Claim {
 }
 
 impl KeySpace {
+    /// An empty one, of whose mailboxes some are preferred.
+    pub fn new(skew: Skew) -> Self {
+        Self { skew, ..Self::default() }
+    }
+
     /// Notes that the table holds `key` in `version`: while it is filled or scanned.
     pub fn note(&mut self, key: MailKey, version: Version) {
         let slot = self.slot(key);
@@ -69,8 +112,8 @@ impl KeySpace {
         self.mailboxes.iter().map(|slots| slots.capacity() as u64 + 24).sum()
     }
 
-    /// Claims an existing record, each as likely as the next (as far as mailboxes are of one
-    /// length); none if there are hardly any, or all are claimed.
+    /// Claims an existing record, each of a hot or a cold mailbox as likely as the next (as far as
+    /// mailboxes are of one length); none if there are hardly any, or all are claimed.
     pub fn claim_existing(&mut self, random: &mut Random) -> Option<Claim> {
         let key = self.pick(random, |version| version != 0)?;
         let version = Version::from_byte(*self.slot(key));
@@ -82,7 +125,7 @@ impl KeySpace {
             return None;
         }
         for _ in 0..PICKS_MAX {
-            let mailbox = random.below(self.mailboxes.len() as u64) as usize;
+            let mailbox = self.skew.mailbox(self.mailboxes.len(), random);
             let slots = &self.mailboxes[mailbox];
             if slots.is_empty() {
                 continue;
@@ -101,7 +144,7 @@ impl KeySpace {
         if self.mailboxes.is_empty() {
             self.mailboxes.push(Vec::new());
         }
-        let mailbox = random.below(self.mailboxes.len() as u64) as usize;
+        let mailbox = self.skew.mailbox(self.mailboxes.len(), random);
         let slots = &mut self.mailboxes[mailbox];
         let key = MailKey { mailbox: mailbox as i32, message: slots.len() as i64 };
         slots.push(0);
@@ -164,6 +207,45 @@ mod tests {
         }
         assert_eq!(hits.len(), 80, "every record is picked, no hole is");
         assert!(hits.values().all(|&count| (50..=160).contains(&count)), "{hits:?}");
+    }
+
+    #[test]
+    fn a_fifth_of_the_mailboxes_gets_four_fifths_of_picks_and_inserts() {
+        let mut space = KeySpace::new(Skew { mailbox_percent: 20, access_percent: 80 });
+        for mailbox in 0..50 {
+            for message in 0..20 {
+                space.note(key(mailbox, message), Version::FIRST);
+            }
+        }
+        let mut random = Random::new(1, "test");
+        let mut of_mailbox = [0_u32; 50];
+        for _ in 0..50_000 {
+            let claim = space.claim_existing(&mut random).unwrap();
+            of_mailbox[claim.key.mailbox as usize] += 1;
+            let version = claim.version;
+            space.settle(claim, version);
+        }
+        // 4000 for each hot one, 250 for each cold one; 6 standard deviations of chance.
+        assert!(of_mailbox[..10].iter().all(|count| (3_620..4_380).contains(count)), "{of_mailbox:?}");
+        assert!(of_mailbox[10..].iter().all(|count| (155..345).contains(count)), "{of_mailbox:?}");
+        let mut inserts_of_hot = 0;
+        for _ in 0..5_000 {
+            let claim = space.claim_new(&mut random);
+            inserts_of_hot += u32::from(claim.key.mailbox < 10);
+            space.settle(claim, None);
+        }
+        assert!((3_830..4_170).contains(&inserts_of_hot), "{inserts_of_hot}");
+    }
+
+    #[test]
+    fn a_skewed_key_space_of_one_mailbox_works_and_an_even_one_draws_as_it_always_did() {
+        let mut one = KeySpace::new(Skew { mailbox_percent: 1, access_percent: 99 });
+        one.note(key(0, 0), Version::FIRST);
+        let claim = one.claim_existing(&mut Random::new(1, "test")).unwrap();
+        one.settle(claim, None);
+        let (mut even, mut plain) = (Random::new(1, "test"), Random::new(1, "test"));
+        let drawn: Vec<_> = (0..100).map(|_| Skew::default().mailbox(7, &mut even)).collect();
+        assert_eq!(drawn, (0..100).map(|_| plain.below(7) as usize).collect::<Vec<_>>());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use thiserror::Error;
 const LIMITS: &str = include_str!("limits.toml");
 
 /// Names of the sets in the file, for suggestions; a test keeps them equal.
-const NAMES: [&str; 1] = ["jetstress"];
+const NAMES: [&str; 6] = ["jetstress", "eva5000", "eva8000", "snapmanager", "equallogic", "jetstress-2013"];
 
 /// Something measured that has a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -32,8 +32,12 @@ pub enum Measure {
     ChecksumErrors,
     /// Records that came back other than they were written, or not at all.
     ContentErrors,
-    /// I/O operations that failed.
+    /// I/O operations that failed, and those the kernel says failed.
     IoErrors,
+    /// Device operations that took longer than a long one may, and were not hung.
+    LongOperations,
+    /// Device operations that took longer still, answered or not.
+    HungOperations,
 }
 
 impl Measure {
@@ -50,6 +54,8 @@ impl Measure {
             Self::ChecksumErrors => "Checksum errors",
             Self::ContentErrors => "Wrong or missing records",
             Self::IoErrors => "I/O errors",
+            Self::LongOperations => "Long device operations",
+            Self::HungOperations => "Hung device operations",
         }
     }
 
@@ -91,13 +97,54 @@ pub struct LimitSet {
     pub name: String,
     /// Whose limits, in a line.
     pub summary: String,
-    /// The limits, in the order a verdict lists them.
+    /// The limits, in the order a verdict lists them; first the set's own, then those of every set.
     #[serde(rename = "limit")]
     pub limits: Vec<Limit>,
+    /// What is watched for; none of its own in the file means that of every set.
+    #[serde(default)]
+    watch: Option<WatchLimits>,
+}
+
+/// What is watched for beside the averages.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WatchLimits {
+    /// What is a slow operation.
+    pub slow: SlowLimits,
+    /// What is a spike.
+    pub spike: SpikeRule,
+}
+
+/// From when on one operation is an event.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlowLimits {
+    /// Longer than this is long, in seconds.
+    pub long_s: f64,
+    /// Longer than this is hung, in seconds.
+    pub hung_s: f64,
+    /// Who says so, and where.
+    pub source: String,
+}
+
+/// From when on an operation is part of a spike: it took longer than both.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpikeRule {
+    /// So many times the running median of its kind on its volume.
+    pub times_median: f64,
+    /// This, in milliseconds.
+    pub floor_ms: f64,
+    /// Who says so, and why.
+    pub source: String,
 }
 
 #[derive(Deserialize)]
 struct LimitFile {
+    /// Of sets that have none of their own.
+    watch: WatchLimits,
+    /// Limits of every set.
+    every: Vec<Limit>,
     set: Vec<LimitSet>,
 }
 
@@ -105,7 +152,7 @@ struct LimitFile {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LimitsError {
     /// No set has this name.
-    #[error("no limit set is called {name:?}{}", .nearest.map(|n| format!("; did you mean {n:?}?")).unwrap_or_default())]
+    #[error("no limit set is called {name:?}{}; there are {}", .nearest.map(|n| format!("; did you mean {n:?}?")).unwrap_or_default(), NAMES.join(", "))]
     Unknown {
         /// What was asked for.
         name: String,
@@ -115,13 +162,27 @@ pub enum LimitsError {
 }
 
 impl LimitSet {
+    /// Names of the built-in sets.
+    pub fn names() -> [&'static str; NAMES.len()] {
+        NAMES
+    }
+
     /// The built-in set `name`.
     pub fn load(name: &str) -> Result<Self, LimitsError> {
         let file: LimitFile = toml::from_str(LIMITS).expect("the built-in limits parse; a test sees to it");
-        file.set.into_iter().find(|set| set.name == name).ok_or_else(|| LimitsError::Unknown {
+        let found = file.set.into_iter().find(|set| set.name == name).ok_or_else(|| LimitsError::Unknown {
             name: name.to_owned(),
             nearest: nearest(name, NAMES.into_iter()),
-        })
+        });
+        let mut set = found?;
+        set.limits.extend(file.every);
+        set.watch.get_or_insert(file.watch);
+        Ok(set)
+    }
+
+    /// What is watched for.
+    pub fn watch(&self) -> &WatchLimits {
+        self.watch.as_ref().expect("a loaded set has what it was not given")
     }
 }
 
@@ -134,6 +195,39 @@ mod tests {
         let file: LimitFile = toml::from_str(LIMITS).unwrap();
         assert_eq!(file.set.iter().map(|set| set.name.as_str()).collect::<Vec<_>>(), NAMES);
         assert!(file.set.iter().flat_map(|set| &set.limits).all(|limit| !limit.source.is_empty()));
+    }
+
+    #[test]
+    fn every_set_fails_a_server_that_would_be_restarted() {
+        for name in NAMES {
+            let set = LimitSet::load(name).unwrap();
+            for measure in [Measure::LongOperations, Measure::HungOperations] {
+                let limits: Vec<_> = set.limits.iter().filter(|limit| limit.measure == measure).collect();
+                assert_eq!(limits.len(), 1, "{name}");
+                assert_eq!(limits[0].value(RunClass::Stress), 0.0, "{name}");
+            }
+            let slow = &set.watch().slow;
+            assert_eq!((slow.long_s, slow.hung_s), (41.0, 240.0), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_papers_judged_by_what_they_print() {
+        let limit = |set: &str, measure| {
+            let set = LimitSet::load(set).unwrap();
+            let found = set.limits.iter().find(|limit| limit.measure == measure);
+            found.map(|limit| limit.value(RunClass::Performance))
+        };
+        assert_eq!(limit("eva8000", Measure::DatabaseWriteAverageMs), Some(10.0), "seed 001");
+        assert_eq!(limit("eva5000", Measure::LogWriteAverageMs), Some(20.0), "seed 000");
+        assert_eq!(limit("eva5000", Measure::DatabaseReadWindowMaximumMs), Some(40.0), "seed 000");
+        assert_eq!(limit("equallogic", Measure::DatabaseReadWindowMaximumMs), Some(100.0), "seed 004");
+        assert_eq!(limit("jetstress-2013", Measure::DatabaseReadWindowMaximumMs), None, "averages only");
+        assert_eq!(
+            LimitSet::load("eva800").unwrap_err().to_string(),
+            "no limit set is called \"eva800\"; did you mean \"eva8000\"?; there are jetstress, eva5000, \
+             eva8000, snapmanager, equallogic, jetstress-2013"
+        );
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! What a mail record holds, and how it is told from any other.
 //!
 //! A record's content follows from the database's seed, its key and its version. So no two records
-//! are alike and none can be compressed (storage that removes duplicates or compresses gains
-//! nothing), nothing has to be remembered to check a record read back, and a record that is another
-//! one, an older one, or half of each, is found out.
+//! are alike (storage that removes duplicates gains nothing), nothing has to be remembered to check a
+//! record read back, and a record that is another one, an older one, or half of each, is found out.
+//!
+//! A body is random bytes, which no storage compresses; the share of it that is to be compressible, at its
+//! end, is blanks. Its first bytes are random always, so that a body is never another record's.
 
 use std::{fmt, num::NonZeroU8};
 use thiserror::Error;
@@ -67,6 +69,11 @@ pub struct MailRecord {
 /// Bytes of the columns of fixed size: mailbox, message, received, flags.
 const FIXED_BYTES: usize = 4 + 8 + 8 + 4;
 
+/// What the compressible part of a body consists of. Not zeros: those some storage does not even store.
+const FILLER: u8 = b' ';
+/// Bytes of every body that are random.
+const UNIQUE_BYTES: usize = 16;
+
 /// 1 January 2026 in units of 100 ns since 1601; messages arrive one a second from then on.
 const FIRST_RECEIVED: i64 = 134_116_992_000_000_000;
 
@@ -98,27 +105,39 @@ pub enum ContentError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordMaker {
     seed: u64,
-    record_bytes: usize,
+    form: RecordForm,
+}
+
+/// What the records of a database are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordForm {
+    /// Bytes of each, all columns together.
+    pub record_bytes: usize,
+    /// Bytes of its body that a compressor can drop, in percent.
+    pub compressible_percent: u64,
 }
 
 impl RecordMaker {
-    /// Records of about `record_bytes` each (all columns together), told apart by `seed`.
-    pub fn new(seed: u64, record_bytes: usize) -> Self {
-        assert!(record_bytes >= 256, "a record has room for its fixed columns and subject");
-        Self { seed, record_bytes }
+    /// Records of `form`, told apart by `seed`.
+    pub fn new(seed: u64, form: RecordForm) -> Self {
+        assert!(form.record_bytes >= 256, "a record has room for its fixed columns and subject");
+        assert!(form.compressible_percent <= 100, "no more than all of a body can be dropped");
+        Self { seed, form }
     }
 
     /// Bytes of each record, all columns together.
     pub fn record_bytes(&self) -> usize {
-        self.record_bytes
+        self.form.record_bytes
     }
 
     /// The content of `key` in `version`.
     pub fn make(&self, key: MailKey, version: Version) -> MailRecord {
         let mut content = self.stream(key, version);
         let subject = format!("{} {:016x}", key, content.next_u64());
-        let mut body = vec![0; self.record_bytes - FIXED_BYTES - subject.len()];
-        content.fill(&mut body);
+        let mut body = vec![FILLER; self.form.record_bytes - FIXED_BYTES - subject.len()];
+        let droppable = body.len() * self.form.compressible_percent as usize / 100;
+        let random = (body.len() - droppable).max(UNIQUE_BYTES.min(body.len()));
+        content.fill(&mut body[..random]);
         let received = FIRST_RECEIVED + key.message * 10_000_000;
         MailRecord { key, received, flags: i32::from(version.get()), subject, body }
     }
@@ -159,10 +178,11 @@ mod tests {
     use super::*;
 
     const KEY: MailKey = MailKey { mailbox: 3, message: 14 };
+    const PLAIN: RecordForm = RecordForm { record_bytes: 1000, compressible_percent: 0 };
 
     #[test]
     fn a_record_has_the_size_asked_for_and_is_unlike_its_neighbours() {
-        let maker = RecordMaker::new(7, 1000);
+        let maker = RecordMaker::new(7, PLAIN);
         let record = maker.make(KEY, Version::FIRST);
         assert_eq!(FIXED_BYTES + record.subject.len() + record.body.len(), 1000);
         let neighbour = maker.make(MailKey { message: 15, ..KEY }, Version::FIRST);
@@ -171,8 +191,23 @@ mod tests {
     }
 
     #[test]
+    fn a_compressible_body_is_random_first_and_blank_then_and_still_its_own() {
+        for (percent, random) in [(0, 1.0), (50, 0.5), (90, 0.1), (100, 0.0)] {
+            let maker = RecordMaker::new(7, RecordForm { compressible_percent: percent, ..PLAIN });
+            let record = maker.make(KEY, Version::FIRST);
+            let blank = record.body.iter().rev().take_while(|&&byte| byte == FILLER).count();
+            let wanted = (record.body.len() as f64 * random).max(16.0);
+            assert!((record.body.len() - blank) as f64 - wanted < 4.0, "{percent} %: {blank} blanks");
+            let other = maker.make(MailKey { message: 15, ..KEY }, Version::FIRST);
+            assert_ne!(record.body, other.body, "{percent} %");
+            let mixed = MailRecord { body: other.body, ..record };
+            assert_eq!(maker.check(KEY, None, &mixed), Err(ContentError::Garbled(KEY)), "{percent} %");
+        }
+    }
+
+    #[test]
     fn stale_foreign_and_damaged_records_are_told_from_the_right_one() {
-        let maker = RecordMaker::new(7, 1000);
+        let maker = RecordMaker::new(7, PLAIN);
         let second = Version::FIRST.next();
         let old = maker.make(KEY, Version::FIRST);
         let new = maker.make(KEY, second);
@@ -184,7 +219,7 @@ mod tests {
         );
         let torn = MailRecord { body: old.body.clone(), ..new.clone() };
         assert_eq!(maker.check(KEY, Some(second), &torn), Err(ContentError::Garbled(KEY)));
-        let foreign = RecordMaker::new(8, 1000).make(KEY, second);
+        let foreign = RecordMaker::new(8, PLAIN).make(KEY, second);
         assert_eq!(maker.check(KEY, Some(second), &foreign), Err(ContentError::Garbled(KEY)));
     }
 

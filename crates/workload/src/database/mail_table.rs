@@ -2,7 +2,7 @@
 
 use super::{
     error::Error,
-    mail_record::{ContentError, MailKey, MailRecord, RecordMaker, Version},
+    mail_record::{ContentError, MailKey, MailRecord, RecordForm, RecordMaker, Version},
     turn::give_turn,
 };
 use maildb::{
@@ -41,28 +41,34 @@ pub struct MailDatabase {
 pub type Checked = Result<Version, ContentError>;
 
 impl MailDatabase {
-    /// Takes `database` as it is if it was made for records of `record_bytes`, or makes its tables
+    /// Takes `database` as it is if it was made for records of `form`, or makes its tables
     /// if it has none. Its content follows from the seed it was made with, `seed` if it is new.
     pub async fn attach(
         database: Database,
         session: &mut Session,
         seed: u64,
-        record_bytes: usize,
+        form: RecordForm,
     ) -> Result<Self, Error> {
         let label = match database.table(LABEL_TABLE) {
             Some(table) => read_label(&database, session, &table).await?,
             None => None,
         };
         let seed = match label {
-            Some(label) if label.record_bytes == record_bytes => label.seed,
+            Some(label) if label.form == form => label.seed,
             Some(label) => {
-                return Err(Error::Mismatch {
-                    database: database.name(),
-                    problem: format!(
-                        "made for records of {} bytes, not {record_bytes}; use --set record_bytes={0} or another folder",
-                        label.record_bytes
+                let (theirs, asked) = (label.form, form);
+                let problem = match theirs.record_bytes == asked.record_bytes {
+                    false => format!(
+                        "made for records of {} bytes, not {}; use --set record_bytes={0} or another folder",
+                        theirs.record_bytes, asked.record_bytes
                     ),
-                });
+                    true => format!(
+                        "made of records that are compressible by {} %, not {} %; use --set \
+                         compressible_percent={0} or another folder",
+                        theirs.compressible_percent, asked.compressible_percent
+                    ),
+                };
+                return Err(Error::Mismatch { database: database.name(), problem });
             }
             None => seed,
         };
@@ -71,9 +77,9 @@ impl MailDatabase {
             None => database.create_table(mail_definition()).await?,
         };
         if label.is_none() {
-            write_label(&database, session, Label { seed, record_bytes }).await?;
+            write_label(&database, session, Label { seed, form }).await?;
         }
-        Ok(Self { database, table, maker: RecordMaker::new(seed, record_bytes) })
+        Ok(Self { database, table, maker: RecordMaker::new(seed, form) })
     }
 
     /// Inserts `key` in its first version.
@@ -178,22 +184,34 @@ fn from_values(values: Vec<(ColumnId, Value)>) -> Option<MailRecord> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Label {
     seed: u64,
-    record_bytes: usize,
+    form: RecordForm,
 }
 
 impl Label {
-    /// First word of every label; a change of what records hold changes the number.
-    const FORM: &str = "spindle-mail-1";
+    /// First word of a label of records that cannot be compressed; a change of what records hold changes
+    /// the number.
+    const PLAIN: &str = "spindle-mail-1";
+    /// First word of one that has a third figure: how far they can.
+    const COMPRESSIBLE: &str = "spindle-mail-2";
 
     fn to_text(self) -> String {
-        format!("{} {} {}", Self::FORM, self.seed, self.record_bytes)
+        let RecordForm { record_bytes, compressible_percent } = self.form;
+        match compressible_percent {
+            0 => format!("{} {} {record_bytes}", Self::PLAIN, self.seed),
+            percent => format!("{} {} {record_bytes} {percent}", Self::COMPRESSIBLE, self.seed),
+        }
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let mut words = text.split(' ');
-        (words.next()? == Self::FORM).then_some(())?;
-        let label = Self { seed: words.next()?.parse().ok()?, record_bytes: words.next()?.parse().ok()? };
-        words.next().is_none().then_some(label)
+        let words: Vec<&str> = text.split(' ').collect();
+        let (seed, record_bytes, compressible_percent) = match words.as_slice() {
+            [Self::PLAIN, seed, record_bytes] => (seed, record_bytes, 0),
+            [Self::COMPRESSIBLE, seed, record_bytes, percent] => (seed, record_bytes, percent.parse().ok()?),
+            _ => return None,
+        };
+        let (seed, record_bytes) = (seed.parse().ok()?, record_bytes.parse().ok()?);
+        let form = RecordForm { record_bytes, compressible_percent };
+        (compressible_percent <= 100).then_some(Self { seed, form })
     }
 }
 
@@ -236,9 +254,11 @@ async fn write_label(database: &Database, session: &mut Session, label: Label) -
 mod tests {
     use super::*;
 
+    const FORM: RecordForm = RecordForm { record_bytes: 1000, compressible_percent: 0 };
+
     #[test]
     fn records_go_to_columns_and_back_unchanged() {
-        let record = RecordMaker::new(1, 1000).make(MailKey { mailbox: 5, message: 6 }, Version::FIRST);
+        let record = RecordMaker::new(1, FORM).make(MailKey { mailbox: 5, message: 6 }, Version::FIRST);
         assert_eq!(from_values(to_values(record.clone())), Some(record.clone()));
         let mut short = to_values(record);
         short.pop();
@@ -247,8 +267,14 @@ mod tests {
 
     #[test]
     fn labels_are_read_as_written_and_others_refused() {
-        let label = Label { seed: u64::MAX, record_bytes: 1000 };
-        assert_eq!(Label::parse(&label.to_text()), Some(label));
+        for compressible_percent in [0, 1, 100] {
+            let label = Label { seed: u64::MAX, form: RecordForm { compressible_percent, ..FORM } };
+            assert_eq!(Label::parse(&label.to_text()), Some(label));
+        }
+        let plain = Label { seed: 7, form: FORM };
+        assert_eq!(plain.to_text(), "spindle-mail-1 7 1000", "as it always was");
+        assert_eq!(Label::parse("spindle-mail-2 1 1000 101"), None);
+        assert_eq!(Label::parse("spindle-mail-1 1 1000 50"), None);
         assert_eq!(Label::parse("spindle-mail-2 1 1000"), None);
         assert_eq!(Label::parse(""), None);
     }

@@ -8,6 +8,7 @@ use super::{
     meter::{IoTallies, IoTally, Meter},
     operation::OperationMeter,
     pacing::Pacer,
+    plan::RunPlan,
 };
 use maildb::Statistics;
 use serde::{Deserialize, Serialize};
@@ -25,7 +26,7 @@ pub fn sample_interval(duration: Duration) -> Duration {
 /// What one group, or all of them, did between two ticks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// End of the sample, in seconds since measuring began.
+    /// End of the sample, in seconds since the cache was full.
     pub at_s: f64,
     /// Its length, in seconds.
     pub span_s: f64,
@@ -118,6 +119,19 @@ impl Sampler {
             ..Sample::default()
         }
     }
+}
+
+/// Those of `samples` whose middles lie in the part of the run that `plan` judges.
+pub fn judged_samples<'s>(samples: &'s [Sample], plan: &RunPlan) -> &'s [Sample] {
+    let part = plan.judged_part();
+    let middle_s = |sample: &Sample| sample.at_s - sample.span_s / 2.0;
+    let from = samples.partition_point(|sample| middle_s(sample) < part.from_s as f64);
+    // The last sample may come late; a part that ends with the run ends with it.
+    let to = match part.to_s {
+        to_s if to_s >= plan.duration_s => samples.len(),
+        to_s => samples.partition_point(|sample| middle_s(sample) < to_s as f64),
+    };
+    &samples[from..to.max(from)]
 }
 
 /// Samples folded into windows of `window`: those whose middles fall into the same one. What is left at

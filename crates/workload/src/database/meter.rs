@@ -14,209 +14,86 @@
 //! time, and what was begun before it is counted when it completes, or by [`Meter::settle`] with the
 //! time it has taken so far. A drive that freezes near the end would otherwise pass.
 //!
-//! Writes that prepare the next log file (`E00tmp.log`: half a mebibyte of zeros at a time, which no
-//! transaction waits for) are a kind of their own, until the file is renamed into its place.
+//! Whatever takes longer than a mail server would stand is an event of its own, seen also while it is under
+//! way ([`Meter::look`]), from creation to verification; spells of slow reads and writes within the
+//! measured time are counted as spikes.
 //!
 //! Latency is from the call to the completion as the awaiting task sees it. It holds the time the
 //! thread was busy with something else, so it errs towards too long, never towards too short.
 
-use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
+mod metered;
+mod slow;
+mod spikes;
+mod tally;
+
+pub use metered::{MeteredDirectory, MeteredFile};
+pub use slow::{SlowNews, SlowOperation, SlowTally, Slowness};
+pub use spikes::{Spell, SpikeLog, Spikes};
+pub use tally::{IoTallies, IoTally, Kind, Latencies, Role, nanoseconds, record};
+
+use super::limits::WatchLimits;
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
     future::{Future, poll_fn},
     pin::pin,
     rc::Rc,
-    sync::Arc,
     time::Duration,
 };
-use world::{
-    BlockDevice, Buffer, ByteCount, ByteOffset, Directory, DirectoryEntry, File, Geometry, IoError,
-    IoErrorKind, IoResult, LocalFuture, Moment, Resizable, Stability, World,
-};
-
-/// How the name of a log file ends that is being prepared (maildb's `log::names`).
-const PREPARED_SUFFIX: &str = "tmp.log";
-
-/// What the files behind a meter hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// Databases.
-    Database,
-    /// Transaction logs and their checkpoint file.
-    Log,
-}
-
-/// Operations of one kind, over some time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IoTally {
-    /// Completed operations.
-    pub count: u64,
-    /// Bytes they moved.
-    pub bytes: u64,
-    /// Sum of their latencies, in nanoseconds.
-    pub total_ns: u64,
-    /// The longest of them, in nanoseconds.
-    pub max_ns: u64,
-}
-
-impl IoTally {
-    /// Adds one operation.
-    pub fn add(&mut self, bytes: u64, took: Duration) {
-        let took_ns = nanoseconds(took);
-        self.count += 1;
-        self.bytes += bytes;
-        self.total_ns = self.total_ns.saturating_add(took_ns);
-        self.max_ns = self.max_ns.max(took_ns);
-    }
-
-    /// Adds the operations of `other`.
-    pub fn merge(&mut self, other: &Self) {
-        self.count += other.count;
-        self.bytes += other.bytes;
-        self.total_ns = self.total_ns.saturating_add(other.total_ns);
-        self.max_ns = self.max_ns.max(other.max_ns);
-    }
-
-    /// Average latency in milliseconds; none if nothing was done.
-    pub fn average_ms(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.total_ns as f64 / self.count as f64 / 1e6)
-    }
-
-    /// Average size in bytes; none if nothing was done.
-    pub fn average_bytes(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.bytes as f64 / self.count as f64)
-    }
-}
-
-/// One tally for each kind of operation a meter tells apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IoTallies {
-    /// Reads, those of a background scan excepted.
-    pub read: IoTally,
-    /// Writes.
-    pub write: IoTally,
-    /// Reads of a background scan.
-    pub scan: IoTally,
-    /// Flushes; they move no bytes.
-    pub flush: IoTally,
-    /// Writes that prepare the next log file; nobody waits for them.
-    #[serde(default)]
-    pub prepare: IoTally,
-    /// Of the reads and writes, those that measuring ended before: counted, though not achieved in
-    /// the measured time.
-    #[serde(default)]
-    pub late: u64,
-    /// Operations that failed, of any kind.
-    pub errors: u64,
-}
-
-impl IoTallies {
-    /// Adds the operations of `other`.
-    pub fn merge(&mut self, other: &Self) {
-        self.read.merge(&other.read);
-        self.write.merge(&other.write);
-        self.scan.merge(&other.scan);
-        self.flush.merge(&other.flush);
-        self.prepare.merge(&other.prepare);
-        self.late += other.late;
-        self.errors += other.errors;
-    }
-
-    fn of(&mut self, kind: Kind) -> &mut IoTally {
-        match kind {
-            Kind::Read => &mut self.read,
-            Kind::Write => &mut self.write,
-            Kind::Scan => &mut self.scan,
-            Kind::Flush => &mut self.flush,
-            Kind::Prepare => &mut self.prepare,
-        }
-    }
-
-    /// Reads and writes that transactions caused and that completed within the measured time.
-    pub fn transactional(&self) -> u64 {
-        (self.read.count + self.write.count).saturating_sub(self.late)
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Read,
-    Write,
-    Scan,
-    Flush,
-    Prepare,
-}
-
-/// Latencies of reads and writes over the measured time, in nanoseconds, to within 0.1 %.
-#[derive(Clone, Debug)]
-pub struct Latencies {
-    /// Reads, those of a background scan excepted.
-    pub read: Histogram<u64>,
-    /// Writes.
-    pub write: Histogram<u64>,
-}
-
-impl Default for Latencies {
-    fn default() -> Self {
-        let empty = || Histogram::new(3).expect("three digits are within the histogram's range");
-        Self { read: empty(), write: empty() }
-    }
-}
-
-/// Longest latency a histogram tells from longer ones: beyond an hour nobody asks how long.
-const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
-
-/// A span as histograms hold it.
-pub fn nanoseconds(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Counts one latency.
-pub fn record(histogram: &mut Histogram<u64>, took_ns: u64) {
-    histogram.record(took_ns.min(LATENCY_NS_MAX)).expect("the histogram resizes itself to an hour");
-}
-
-impl Latencies {
-    /// Adds the operations of `other`.
-    pub fn merge(&mut self, other: &Self) {
-        self.read.add(&other.read).expect("an auto-resizing histogram takes any value");
-        self.write.add(&other.write).expect("an auto-resizing histogram takes any value");
-    }
-}
+use world::{IoError, IoErrorKind, IoResult, LocalFuture, Moment, World};
 
 /// Counts one volume in one role. One thread's.
 pub struct Meter {
     volume: String,
     role: Role,
     world: World,
+    limits: WatchLimits,
     scanning: Cell<bool>,
     state: RefCell<MeterState>,
 }
 
 #[derive(Default)]
 struct MeterState {
+    /// When the measured time began; none before.
+    measured_from: Option<Moment>,
+    spikes: Spikes,
+    /// Slow operations that have ended are kept in it; those under way are counted only.
+    slow: SlowTally,
+    slow_news: SlowNews,
     whole: IoTallies,
     sample: IoTallies,
     latencies: Latencies,
+    overdue: IoTallies,
     first_error: Option<String>,
     no_space: Option<IoError>,
     /// Operations begun and not completed, by a number that only grows.
     outstanding: BTreeMap<u64, Outstanding>,
     begun: u64,
+    /// Whether the judged part is over: what begins now is in samples only.
+    judged_over: bool,
     /// Whether the measured time is over: what begins now is not counted.
     closed: bool,
 }
 
-/// An operation under way.
-#[derive(Clone, Copy)]
-struct Outstanding {
+/// What an operation is and what it is for.
+#[derive(Clone)]
+struct Target {
     kind: Kind,
+    file: Rc<str>,
+    offset: u64,
     bytes: u64,
+}
+
+/// An operation under way.
+struct Outstanding {
+    target: Target,
     started: Moment,
+    /// Whether it belongs to the time under load.
     counts: bool,
+    /// Whether it belongs to the part of that which is judged.
+    judged: bool,
+    /// As what it has been counted.
+    slowness: Option<Slowness>,
 }
 
 /// Operations under way at one moment.
@@ -253,17 +130,22 @@ pub struct MeterReading {
     pub tallies: IoTallies,
     /// Latencies of reads and writes.
     pub latencies: Latencies,
+    /// Of the operations, those that ended after the judged part did.
+    pub overdue: IoTallies,
     /// The first failed operation, in words.
     pub first_error: Option<String>,
+    /// Spells of slow reads and writes.
+    pub spikes: Spikes,
 }
 
 impl Meter {
-    /// A meter for `volume` in `role`, with nothing counted.
-    pub fn new(world: &World, volume: impl Into<String>, role: Role) -> Rc<Self> {
+    /// A meter for `volume` in `role`, with nothing counted, that watches by `limits`.
+    pub fn new(world: &World, volume: impl Into<String>, role: Role, limits: &WatchLimits) -> Rc<Self> {
         Rc::new(Self {
             volume: volume.into(),
             role,
             world: world.clone(),
+            limits: limits.clone(),
             scanning: Cell::new(false),
             state: RefCell::default(),
         })
@@ -279,16 +161,30 @@ impl Meter {
         self.role
     }
 
-    /// Forgets everything but errors and what is under way: the measured time begins now.
+    /// Forgets everything but errors, what was slow and what is under way: the measured time begins now, and
+    /// is judged from now on.
     pub fn restart(&self) {
+        self.state.borrow_mut().measured_from = Some(self.world.now());
+        self.restart_judged();
+    }
+
+    /// Forgets the same, though measuring goes on: the judged part begins now.
+    pub fn restart_judged(&self) {
         let mut state = self.state.borrow_mut();
+        state.spikes = Spikes::default();
         state.whole = IoTallies { errors: state.whole.errors, ..IoTallies::default() };
         state.sample = IoTallies::default();
         state.latencies = Latencies::default();
-        state.closed = false;
+        state.overdue = IoTallies::default();
+        (state.judged_over, state.closed) = (false, false);
         for operation in state.outstanding.values_mut() {
-            operation.counts = true;
+            (operation.counts, operation.judged) = (true, true);
         }
+    }
+
+    /// Ends the judged part: what begins from now on is in samples only.
+    pub fn end_judged(&self) {
+        self.state.borrow_mut().judged_over = true;
     }
 
     /// Ends the measured time: what begins from now on is not counted.
@@ -323,9 +219,10 @@ impl Meter {
         let numbers: Vec<u64> = state.outstanding.keys().copied().collect();
         for number in numbers {
             let operation = state.outstanding.get_mut(&number).expect("its number was just listed");
-            let operation = std::mem::replace(operation, Outstanding { counts: false, ..*operation });
-            if operation.counts {
-                state.count(operation, now);
+            if std::mem::take(&mut operation.counts) {
+                let (target, started, judged) =
+                    (operation.target.clone(), operation.started, operation.judged);
+                state.count(&target, started, judged, now);
             }
         }
     }
@@ -335,12 +232,13 @@ impl Meter {
         self.state.borrow().no_space.clone()
     }
 
-    fn begin(&self, kind: Kind, bytes: u64) -> u64 {
+    fn begin(&self, target: Target) -> u64 {
         let started = self.world.now();
         let mut state = self.state.borrow_mut();
-        let (number, counts) = (state.begun, !state.closed);
+        let (number, counts, judged) = (state.begun, !state.closed, !state.closed && !state.judged_over);
         state.begun += 1;
-        let earlier = state.outstanding.insert(number, Outstanding { kind, bytes, started, counts });
+        let operation = Outstanding { target, started, counts, judged, slowness: None };
+        let earlier = state.outstanding.insert(number, operation);
         assert!(earlier.is_none(), "numbers only grow");
         number
     }
@@ -363,9 +261,14 @@ impl Meter {
         })
     }
 
-    /// Takes away what was counted since the last call.
+    /// Takes away what was counted since the last call. What is a spike from now on follows from what
+    /// was counted until now.
     pub fn take_sample(&self) -> IoTallies {
-        std::mem::take(&mut self.state.borrow_mut().sample)
+        let mut state = self.state.borrow_mut();
+        let MeterState { spikes, latencies, .. } = &mut *state;
+        spikes.read.set_threshold(&latencies.read, &self.limits.spike);
+        spikes.write.set_threshold(&latencies.write, &self.limits.spike);
+        std::mem::take(&mut state.sample)
     }
 
     /// Everything since the last restart.
@@ -376,8 +279,95 @@ impl Meter {
             role: self.role,
             tallies: state.whole,
             latencies: state.latencies.clone(),
+            overdue: state.overdue,
             first_error: state.first_error.clone(),
+            spikes: state.spikes.clone(),
         }
+    }
+
+    /// Looks for operations under way that have become slow, and takes away what has become known since
+    /// the last look.
+    pub fn look(&self) -> SlowNews {
+        let now = self.world.now();
+        let mut state = self.state.borrow_mut();
+        let MeterState { outstanding, slow, slow_news, measured_from, .. } = &mut *state;
+        let mut news = std::mem::take(slow_news);
+        // They are listed as they began: the first that is not slow ends the search.
+        for operation in outstanding.values_mut() {
+            let Some(slowness) = Slowness::of(now.since(operation.started), &self.limits.slow) else { break };
+            if operation.slowness < Some(slowness) {
+                slow.become_slow(operation.slowness, slowness);
+                news.slow += u64::from(operation.slowness.is_none());
+                news.hung += u64::from(slowness == Slowness::Hung);
+                operation.slowness = Some(slowness);
+            }
+            if news.oldest.is_none() {
+                news.oldest = Some(self.particulars(operation, slowness, *measured_from, false));
+            }
+        }
+        news
+    }
+
+    /// All slow operations so far, with those still under way.
+    pub fn slow(&self) -> SlowTally {
+        let state = self.state.borrow();
+        let mut tally = state.slow.clone();
+        for operation in state.outstanding.values() {
+            if let Some(slowness) = operation.slowness {
+                tally.keep(self.particulars(operation, slowness, state.measured_from, false));
+            }
+        }
+        tally
+    }
+
+    fn particulars(
+        &self,
+        operation: &Outstanding,
+        slowness: Slowness,
+        measured_from: Option<Moment>,
+        answered: bool,
+    ) -> SlowOperation {
+        let took = self.world.now().since(operation.started);
+        let in_time = measured_from.filter(|&from| operation.started >= from);
+        SlowOperation {
+            slowness,
+            kind: operation.target.kind,
+            volume: self.volume.clone(),
+            role: self.role,
+            file: operation.target.file.to_string(),
+            offset: operation.target.offset,
+            bytes: operation.target.bytes,
+            began_unix_s: self.world.wall().seconds - took.as_secs() as i64,
+            at_s: in_time.map(|from| operation.started.since(from).as_secs_f64()),
+            took_s: took.as_secs_f64(),
+            answered,
+        }
+    }
+
+    /// Counts an operation that is no longer under way if it was slow.
+    fn note_slow(&self, state: &mut MeterState, operation: &Outstanding, answered: bool) {
+        let took = self.world.now().since(operation.started);
+        let Some(slowness) = Slowness::of(took, &self.limits.slow) else { return };
+        if operation.slowness < Some(slowness) {
+            state.slow.become_slow(operation.slowness, slowness);
+            state.slow_news.slow += u64::from(operation.slowness.is_none());
+            state.slow_news.hung += u64::from(slowness == Slowness::Hung);
+        }
+        let particulars = self.particulars(operation, slowness, state.measured_from, answered);
+        if answered {
+            state.slow_news.answer(particulars.clone());
+        }
+        state.slow.keep(particulars);
+    }
+
+    /// Spells of slow operations since the last restart.
+    pub fn spikes(&self) -> Spikes {
+        self.state.borrow().spikes.clone()
+    }
+
+    /// Operations since the last restart.
+    pub fn tallies(&self) -> IoTallies {
+        self.state.borrow().whole
     }
 
     /// Runs `scan`; reads it starts are counted as the background scan's.
@@ -401,8 +391,11 @@ impl Meter {
         let now = self.world.now();
         let mut state = self.state.borrow_mut();
         let operation = state.outstanding.remove(&number).expect("an operation completes once");
+        self.note_slow(&mut state, &operation, true);
         match outcome {
-            Ok(_) if operation.counts => state.count(operation, now),
+            Ok(_) if operation.counts => {
+                state.count(&operation.target, operation.started, operation.judged, now);
+            }
             Ok(_) => {}
             Err(error) => {
                 state.whole.errors += 1;
@@ -415,11 +408,10 @@ impl Meter {
     /// Times `operation`, which has just been started.
     fn time<T: 'static>(
         self: &Rc<Self>,
-        kind: Kind,
-        bytes: u64,
+        target: Target,
         operation: LocalFuture<IoResult<T>>,
     ) -> LocalFuture<IoResult<T>> {
-        let under_way = UnderWay { number: self.begin(kind, bytes), meter: Rc::clone(self) };
+        let under_way = UnderWay { number: self.begin(target), meter: Rc::clone(self) };
         Box::pin(async move {
             let outcome = operation.await;
             under_way.meter.complete(under_way.number, &outcome);
@@ -429,25 +421,42 @@ impl Meter {
 }
 
 impl MeterState {
-    fn count(&mut self, operation: Outstanding, now: Moment) {
-        let Outstanding { kind, bytes, started, .. } = operation;
+    fn count(&mut self, target: &Target, started: Moment, judged: bool, now: Moment) {
+        let &Target { kind, bytes, .. } = target;
         let took = now.since(started);
-        for tallies in [&mut self.whole, &mut self.sample] {
+        let is_transactional = matches!(kind, Kind::Read | Kind::Write);
+        let add = |tallies: &mut IoTallies, is_late: bool| {
             tallies.of(kind).add(bytes, took);
-            if self.closed && matches!(kind, Kind::Read | Kind::Write) {
-                tallies.late += 1;
-            }
+            tallies.late += u64::from(is_late && is_transactional);
+        };
+        add(&mut self.sample, self.closed);
+        if !judged {
+            return;
+        }
+        add(&mut self.whole, self.closed || self.judged_over);
+        if self.judged_over {
+            add(&mut self.overdue, true);
         }
         let took_ns = nanoseconds(took);
+        // What began before the measured time takes all the same as long as it takes.
+        let to_ns = nanoseconds(self.measured_from.map(|from| now.since(from)).unwrap_or_default());
+        let from_ns = to_ns.saturating_sub(took_ns);
         match kind {
-            Kind::Read => record(&mut self.latencies.read, took_ns),
-            Kind::Write => record(&mut self.latencies.write, took_ns),
+            Kind::Read => {
+                record(&mut self.latencies.read, took_ns);
+                self.spikes.read.see(from_ns, to_ns);
+            }
+            Kind::Write => {
+                record(&mut self.latencies.write, took_ns);
+                self.spikes.write.see(from_ns, to_ns);
+            }
             Kind::Scan | Kind::Flush | Kind::Prepare => {}
         }
     }
 }
 
-/// Takes an operation whose future is dropped before it completes off the meter's list.
+/// Takes an operation whose future is dropped before it completes off the meter's list; if it was slow,
+/// it stays unanswered.
 struct UnderWay {
     meter: Rc<Meter>,
     number: u64,
@@ -455,136 +464,9 @@ struct UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.meter.state.borrow_mut().outstanding.remove(&self.number);
-    }
-}
-
-/// A file whose operations are counted.
-pub struct MeteredFile {
-    file: Rc<dyn File>,
-    meter: Rc<Meter>,
-    /// Whether it is a log file that nobody waits for yet.
-    prepared: Rc<Cell<bool>>,
-}
-
-impl MeteredFile {
-    /// `file`, counted by `meter`.
-    pub fn new(file: Rc<dyn File>, meter: &Rc<Meter>) -> Rc<Self> {
-        Rc::new(Self { file, meter: Rc::clone(meter), prepared: Rc::default() })
-    }
-}
-
-impl BlockDevice for MeteredFile {
-    fn geometry(&self) -> Geometry {
-        self.file.geometry()
-    }
-
-    fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
-        let bytes = into.iter().map(|buffer| buffer.len() as u64).sum();
-        self.meter.time(self.meter.kind_of_read(), bytes, self.file.read(at, into))
-    }
-
-    fn write(
-        &self,
-        at: ByteOffset,
-        from: Vec<Arc<Buffer>>,
-        stability: Stability,
-    ) -> LocalFuture<IoResult<()>> {
-        let bytes = from.iter().map(|buffer| buffer.len() as u64).sum();
-        // The stable write to such a file is its header, which the log waits for.
-        let waited_for = !self.prepared.get() || stability == Stability::Stable;
-        let kind = if waited_for { Kind::Write } else { Kind::Prepare };
-        self.meter.time(kind, bytes, self.file.write(at, from, stability))
-    }
-
-    fn flush(&self) -> LocalFuture<IoResult<()>> {
-        self.meter.time(Kind::Flush, 0, self.file.flush())
-    }
-
-    fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
-        self.meter.watch(self.file.discard(at, length))
-    }
-}
-
-impl Resizable for MeteredFile {
-    fn resize(&self, size: ByteCount) -> LocalFuture<IoResult<()>> {
-        self.meter.watch(self.file.resize(size))
-    }
-}
-
-/// A directory whose files are counted.
-pub struct MeteredDirectory {
-    directory: Rc<dyn Directory>,
-    meter: Rc<Meter>,
-    /// The mark of each file that is being prepared, by name.
-    prepared: Rc<RefCell<BTreeMap<String, Rc<Cell<bool>>>>>,
-}
-
-impl MeteredDirectory {
-    /// `directory`, its files counted by `meter`.
-    pub fn new(directory: Rc<dyn Directory>, meter: &Rc<Meter>) -> Rc<Self> {
-        Rc::new(Self { directory, meter: Rc::clone(meter), prepared: Rc::default() })
-    }
-
-    fn metered(
-        &self,
-        name: &str,
-        opening: LocalFuture<IoResult<Rc<dyn File>>>,
-    ) -> LocalFuture<IoResult<Rc<dyn File>>> {
-        let meter = Rc::clone(&self.meter);
-        let prepared = if name.ends_with(PREPARED_SUFFIX) {
-            let fresh = || Rc::new(Cell::new(true));
-            Rc::clone(self.prepared.borrow_mut().entry(name.to_owned()).or_insert_with(fresh))
-        } else {
-            Rc::default()
-        };
-        Box::pin(async move {
-            let outcome = opening.await;
-            meter.note_space(&outcome);
-            let file: Rc<dyn File> = Rc::new(MeteredFile { file: outcome?, meter, prepared });
-            Ok(file)
-        })
-    }
-}
-
-impl Directory for MeteredDirectory {
-    fn describe(&self) -> String {
-        self.directory.describe()
-    }
-
-    fn list(&self) -> LocalFuture<IoResult<Vec<DirectoryEntry>>> {
-        self.directory.list()
-    }
-
-    fn open(&self, name: &str) -> LocalFuture<IoResult<Rc<dyn File>>> {
-        self.metered(name, self.directory.open(name))
-    }
-
-    fn create(&self, name: &str, size: ByteCount) -> LocalFuture<IoResult<Rc<dyn File>>> {
-        self.metered(name, self.directory.create(name, size))
-    }
-
-    fn rename(&self, from: &str, to: &str) -> LocalFuture<IoResult<()>> {
-        let renaming = self.meter.watch(self.directory.rename(from, to));
-        let (marks, from) = (Rc::clone(&self.prepared), from.to_owned());
-        Box::pin(async move {
-            renaming.await?;
-            if let Some(mark) = marks.borrow_mut().remove(&from) {
-                mark.set(false);
-            }
-            Ok(())
-        })
-    }
-
-    fn remove(&self, name: &str) -> LocalFuture<IoResult<()>> {
-        self.directory.remove(name)
-    }
-
-    fn sync(&self) -> LocalFuture<IoResult<()>> {
-        self.meter.watch(self.directory.sync())
-    }
-
-    fn free(&self) -> LocalFuture<IoResult<ByteCount>> {
-        self.directory.free()
+        let mut state = self.meter.state.borrow_mut();
+        if let Some(operation) = state.outstanding.remove(&self.number) {
+            self.meter.note_slow(&mut state, &operation, false);
+        }
     }
 }

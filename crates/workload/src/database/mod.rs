@@ -6,11 +6,12 @@
 //! [`RunResults`](results::RunResults); [`Verdict`](verdict::Verdict) holds those against published
 //! limits, and [`document`](mod@document) makes them a report.
 //!
-//! Reading order: [`setting`], [`profile`], [`limits`], [`plan`] (what is asked for);
+//! Reading order: [`setting`], [`profile`], [`limits`], [`judged`], [`setup`], [`plan`] (what is asked
+//! for), [`weakness`], [`estimate`] (what it is worth and costs);
 //! [`mail_record`], [`mail_table`], [`key_space`], [`create`](mod@create) (the databases);
 //! [`operation`], [`pacing`], [`session`], [`scan`] (the load); [`meter`], [`measure`], [`verify`]
-//! (what is seen of it); [`group`], [`progress`], [`driver`] (the run); [`results`], [`verdict`],
-//! [`document`](mod@document) (the answer).
+//! (what is seen of it); [`group`], [`progress`], [`kernel`], [`search`], [`record`], [`driver`] (the run);
+//! [`results`], [`verdict`], [`mailboxes`], [`document`](mod@document) (the answer).
 
 pub mod setting;
 
@@ -18,7 +19,17 @@ pub mod profile;
 
 pub mod limits;
 
+pub mod load;
+
+pub mod judged;
+
+pub mod setup;
+
 pub mod plan;
+
+pub mod weakness;
+
+pub mod estimate;
 
 pub mod mail_record;
 
@@ -46,17 +57,35 @@ pub mod group;
 
 pub mod progress;
 
+pub mod search;
+
+pub mod kernel;
+
+pub mod record;
+
+pub mod trial;
+
+pub mod seek;
+
 pub mod driver;
 
 pub mod results;
 
+mod assemble;
+
 pub mod verdict;
+
+pub mod mailboxes;
 
 pub mod document;
 
+pub mod comparison;
+
 pub mod error;
+
+pub mod span;
 
 mod turn;
 
-pub use driver::{OpenGroup, Place, Surroundings, run};
+pub use driver::{OpenGroup, Place, Surroundings, prepare, run};
 pub use error::Error;

@@ -5,6 +5,7 @@ use super::{
     mail_record::ContentError,
     meter::{IoTally, nanoseconds, record},
     profile::OperationMix,
+    results::TransactionResults,
 };
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -113,6 +114,14 @@ struct OperationState {
     /// Operations begun and not ended, by a number that only grows, with their intended starts.
     outstanding: BTreeMap<u64, Moment>,
     begun: u64,
+    /// What was meant to begin from then on is in samples only.
+    judged_until: Option<Moment>,
+}
+
+impl OperationState {
+    fn is_judged(&self, intended: Moment) -> bool {
+        self.judged_until.is_none_or(|until| intended < until)
+    }
 }
 
 /// An operation that has begun.
@@ -206,7 +215,9 @@ impl OperationMeter {
         let mut state = self.state.borrow_mut();
         if state.outstanding.remove(&begun.number).is_some() {
             let took_ns = nanoseconds(now.since(begun.intended));
-            record(&mut state.whole.latencies[begun.operation as usize], took_ns);
+            if state.is_judged(begun.intended) {
+                record(&mut state.whole.latencies[begun.operation as usize], took_ns);
+            }
             state.sample.add(0, now.since(begun.intended));
         }
     }
@@ -227,26 +238,48 @@ impl OperationMeter {
         let mut state = self.state.borrow_mut();
         let begun: Vec<Moment> = std::mem::take(&mut state.outstanding).into_values().collect();
         for intended in begun.iter().chain(waiting) {
-            record(&mut state.whole.unfinished, nanoseconds(now.since(*intended)));
+            if state.is_judged(*intended) {
+                record(&mut state.whole.unfinished, nanoseconds(now.since(*intended)));
+            }
             state.sample.add(0, now.since(*intended));
         }
     }
 
-    /// Changes the counts that are not latencies.
+    /// Changes the counts that are not latencies, if they are judged.
     pub fn count(&self, change: impl FnOnce(&mut OperationReading)) {
-        change(&mut self.state.borrow_mut().whole);
+        let mut state = self.state.borrow_mut();
+        if state.judged_until.is_none() {
+            change(&mut state.whole);
+        }
     }
 
-    /// Forgets everything but what is under way: the measured time begins now.
+    /// Forgets everything but what is under way: the judged part begins now.
     pub fn restart(&self) {
         let mut state = self.state.borrow_mut();
         state.whole = OperationReading::default();
         state.sample = IoTally::default();
+        state.judged_until = None;
+    }
+
+    /// Ends the judged part: what is meant to begin from `now` on is in samples only.
+    pub fn end_judged(&self, now: Moment) {
+        self.state.borrow_mut().judged_until = Some(now);
     }
 
     /// Takes away what was counted since the last call.
     pub fn take_sample(&self) -> IoTally {
         std::mem::take(&mut self.state.borrow_mut().sample)
+    }
+
+    /// Counts since the last restart that are not latencies.
+    pub fn transactions(&self) -> TransactionResults {
+        let whole = &self.state.borrow().whole;
+        TransactionResults {
+            commits_durable: whole.commits_durable,
+            commits_lazy: whole.commits_lazy,
+            conflicts: whole.conflicts,
+            records_checked: whole.records_checked,
+        }
     }
 
     /// Everything since the last restart.

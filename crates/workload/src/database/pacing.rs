@@ -18,6 +18,7 @@
 //! that wait, are under way or were given up count as if they had been served. So storage that cannot
 //! keep up makes the queue grow, not the arrivals slow down or speed up.
 
+use serde::{Deserialize, Serialize};
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
 use tokio::sync::Notify;
 use world::{Moment, Random, World};
@@ -52,12 +53,16 @@ pub struct Pacer {
 
 struct PacerState {
     stopped: bool,
+    /// Whether no operation may begin for now.
+    paused: bool,
+    /// Sessions that may work in a closed loop; the others are parked.
+    working: u32,
     /// None in a closed loop.
     arrivals: Option<Arrivals>,
 }
 
 /// What pacing has to tell a report.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PacingState {
     /// Arrivals a second now; none in a closed loop.
     pub operations_per_second: Option<f64>,
@@ -83,21 +88,58 @@ impl Pacer {
     }
 
     fn new(world: &World, arrivals: Option<Arrivals>) -> Rc<Self> {
-        let state = PacerState { stopped: false, arrivals };
+        let state = PacerState { stopped: false, paused: false, working: u32::MAX, arrivals };
         Rc::new(Self { world: world.clone(), state: RefCell::new(state), arrived: Notify::new() })
     }
 
-    /// Waits for the next operation of the calling session; gives the moment it was meant to begin.
-    /// None once stopped.
-    pub async fn next(&self) -> Option<Moment> {
+    /// Has the first `count` sessions work in a closed loop, from now on.
+    pub fn let_work(&self, count: u32) {
+        let mut state = self.state.borrow_mut();
+        assert!(state.arrivals.is_none(), "a held rate needs every session");
+        (state.paused, state.working) = (false, count);
+        drop(state);
+        self.arrived.notify_waiters();
+    }
+
+    /// Has operations arrive such that `target_iops` result, from now on; nothing of what was before is
+    /// made up for. `recent` is the I/O of late and the operations it was for: where the loop was closed,
+    /// pacing begins with that. The caller must drive [`Pacer::run_arrivals`] as a task.
+    pub fn hold(&self, target_iops: f64, recent: (u64, u64), random: Random) {
+        let now = self.world.now();
+        let mut state = self.state.borrow_mut();
+        state.paused = false;
+        match &mut state.arrivals {
+            Some(arrivals) => arrivals.aim_at(target_iops, now),
+            None => {
+                let mut arrivals = Arrivals::new(target_iops, random, now);
+                arrivals.observed.push_back(recent);
+                state.arrivals = Some(arrivals);
+            }
+        }
+        drop(state);
+        self.arrived.notify_waiters();
+    }
+
+    /// Has no operation begin nor arrive until [`Pacer::let_work`] or [`Pacer::hold`]. What waits to begin
+    /// goes on waiting.
+    pub fn pause(&self) {
+        self.state.borrow_mut().paused = true;
+    }
+
+    /// Waits for the next operation of the calling session, which has `number`; gives the moment it was
+    /// meant to begin. None once stopped.
+    pub async fn next(&self, number: u32) -> Option<Moment> {
         loop {
             {
                 let mut state = self.state.borrow_mut();
                 if state.stopped {
                     return None;
                 }
+                let (paused, may_work) = (state.paused, number < state.working);
                 match &mut state.arrivals {
-                    None => return Some(self.world.now()),
+                    _ if paused => {}
+                    None if may_work => return Some(self.world.now()),
+                    None => {}
                     Some(arrivals) => {
                         if let Some(intended) = arrivals.queue.pop_front() {
                             return Some(intended);
@@ -128,10 +170,12 @@ impl Pacer {
                 if state.stopped {
                     return;
                 }
+                let paused = state.paused;
                 let Some(arrivals) = &mut state.arrivals else { return };
                 let now = self.world.now();
-                let released = arrivals.release(now);
-                (released, arrivals.next.min(now + NAP_MAX))
+                let released = if paused { 0 } else { arrivals.release(now) };
+                let wake_at = if paused { now + NAP_MAX } else { arrivals.next.min(now + NAP_MAX) };
+                (released, wake_at)
             };
             for _ in 0..released {
                 self.arrived.notify_one();
@@ -209,6 +253,15 @@ impl Arrivals {
             backlog_max: 0,
             shed: 0,
         }
+    }
+
+    /// Another target, and none of the past but what an operation costs.
+    fn aim_at(&mut self, target_iops: f64, now: Moment) {
+        self.target_iops = target_iops;
+        self.wanted_iops = AIM * target_iops;
+        self.next = now;
+        self.queue.clear();
+        self.restart(now);
     }
 
     fn restart(&mut self, now: Moment) {

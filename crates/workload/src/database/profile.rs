@@ -1,6 +1,6 @@
 //! What one kind of mailbox server does to its storage: named figures, each with its source.
 //!
-//! A profile is data (`profiles/*.toml`). Three are built in; a text of the same form can be loaded
+//! A profile is data (`profiles/*.toml`). Four are built in; a text of the same form can be loaded
 //! in their place, and single figures can be set over it. Invariants of a [`Profile`], kept by
 //! every way of making or changing one:
 //!
@@ -10,7 +10,9 @@
 //! 3. Page size, record size, cache bounds and flush thresholds fit each other (also `check`).
 
 use super::{
+    key_space::Skew,
     limits::{LimitSet, LimitsError},
+    mail_record::RecordForm,
     setting::{Confidence, KEYS, KeySpec, Setting, SettingError, find_key, nearest},
 };
 use maildb::PageSize;
@@ -19,10 +21,11 @@ use std::{collections::BTreeMap, time::Duration};
 use thiserror::Error;
 use world::ByteCount;
 
-const BUILT_IN: [(&str, &str); 3] = [
+const BUILT_IN: [(&str, &str); 4] = [
     ("exchange-2003", include_str!("profiles/exchange-2003.toml")),
     ("exchange-2007", include_str!("profiles/exchange-2007.toml")),
     ("exchange-2010", include_str!("profiles/exchange-2010.toml")),
+    ("exchange-2013", include_str!("profiles/exchange-2013.toml")),
 ];
 
 /// Bytes of one log buffer, the unit the seeds count the log buffer in (open ESE source: 512 bytes).
@@ -117,7 +120,7 @@ fn names_listed() -> String {
 
 impl Profile {
     /// Names of the built-in profiles.
-    pub fn names() -> [&'static str; 3] {
+    pub fn names() -> [&'static str; BUILT_IN.len()] {
         BUILT_IN.map(|(name, _)| name)
     }
 
@@ -159,6 +162,19 @@ impl Profile {
         Ok(())
     }
 
+    /// Makes a profile that was stored whole again: every figure is held against its bounds, and those
+    /// that were not thought of when it was stored are as in the built-in profile it comes from.
+    pub fn complete(&mut self) -> Result<(), ProfileError> {
+        for (name, setting) in &self.figures {
+            find_key(name)?.check(setting.value)?;
+        }
+        let model = Self::load(&self.name).or_else(|_| Self::load(BUILT_IN[BUILT_IN.len() - 1].0))?;
+        for (name, setting) in model.figures {
+            self.figures.entry(name).or_insert(setting);
+        }
+        self.check()
+    }
+
     /// Checks that the figures fit each other.
     pub fn check(&self) -> Result<(), ProfileError> {
         let mix = self.mix();
@@ -183,6 +199,12 @@ impl Profile {
             "stop_flush_percent",
             "eviction stops above where it starts",
             |a, b| a < b,
+        )?;
+        self.fits(
+            "hot_mailbox_percent",
+            "hot_access_percent",
+            "what is hot gets at least its share of the operations",
+            |m, a| m <= a,
         )?;
         self.fits("coalesce_bytes", "page_bytes", "a write holds at least one page", |c, p| c >= p)?;
         self.fits("scan_batch_bytes", "page_bytes", "a scan reads whole pages", |s, p| s % p == 0)?;
@@ -233,6 +255,22 @@ impl Profile {
     /// Bytes of one mail record, all columns together.
     pub fn record_bytes(&self) -> usize {
         self.value("record_bytes") as usize
+    }
+
+    /// What its mail records are like.
+    pub fn record_form(&self) -> RecordForm {
+        RecordForm {
+            record_bytes: self.record_bytes(),
+            compressible_percent: self.value("compressible_percent"),
+        }
+    }
+
+    /// Which mailboxes get most of the operations.
+    pub fn skew(&self) -> Skew {
+        Skew {
+            mailbox_percent: self.value("hot_mailbox_percent"),
+            access_percent: self.value("hot_access_percent"),
+        }
     }
 
     /// Commits that do not wait for the log, in percent.
@@ -286,6 +324,11 @@ impl Profile {
         self.value("torn_page_protection") == 1
     }
 
+    /// Whether each page is known by a stamp beside its database.
+    pub fn page_stamps(&self) -> bool {
+        self.value("page_stamps") == 1
+    }
+
     /// Longest write of neighbouring pages.
     pub fn coalesce(&self) -> ByteCount {
         ByteCount(self.value("coalesce_bytes"))
@@ -327,7 +370,7 @@ mod tests {
         assert_eq!(
             Profile::load("exchange-2077").unwrap_err().to_string(),
             "no profile is called \"exchange-2077\"; did you mean \"exchange-2007\"?; there are \
-             exchange-2003, exchange-2007, exchange-2010"
+             exchange-2003, exchange-2007, exchange-2010, exchange-2013"
         );
     }
 
@@ -351,6 +394,20 @@ mod tests {
         assert_eq!(
             profile.check().unwrap_err().to_string(),
             "record_bytes (4096) does not fit page_bytes (4096): a record takes at most half a page"
+        );
+    }
+
+    #[test]
+    fn what_is_hot_gets_its_share_at_least() {
+        let mut profile = Profile::load("exchange-2010").unwrap();
+        profile.set("hot_mailbox_percent", "20%").unwrap();
+        profile.set("hot_access_percent", "80%").unwrap();
+        profile.check().unwrap();
+        profile.set("hot_access_percent", "10%").unwrap();
+        assert_eq!(
+            profile.check().unwrap_err().to_string(),
+            "hot_mailbox_percent (20) does not fit hot_access_percent (10): what is hot gets at least its \
+             share of the operations"
         );
     }
 

@@ -3,6 +3,11 @@
 //! Groups run on threads of their own and share nothing but this: a board each (overwritten as they
 //! go), one list of lines for the test log, and the places where all of them wait for each other.
 
+use super::{
+    record::{News, Recorder},
+    seek::SearchProgress,
+    trial::Trials,
+};
 use serde::{Deserialize, Serialize};
 use std::{
     sync::{
@@ -25,6 +30,8 @@ pub enum Phase {
     Create,
     /// The load runs until the cache is full.
     Fill,
+    /// The most within limits is searched for.
+    Search,
     /// The load runs and is measured.
     Measure,
     /// Every page and log file is checked.
@@ -39,6 +46,7 @@ impl Phase {
         match self {
             Self::Create => "create",
             Self::Fill => "fill",
+            Self::Search => "search",
             Self::Measure => "measure",
             Self::Verify => "verify",
             Self::Done => "done",
@@ -78,6 +86,8 @@ pub struct Progress {
     pub left_s: Option<f64>,
     /// The last second of the load; none before it runs.
     pub live: Option<Live>,
+    /// What is being tried, while the most within limits is searched for.
+    pub search: Option<SearchProgress>,
     /// Lines added to the test log since the last call.
     pub lines: Vec<LogLine>,
 }
@@ -112,6 +122,9 @@ pub struct Shared {
     arrived: Arc<AtomicU32>,
     stop: Arc<AtomicBool>,
     abort: Arc<AtomicBool>,
+    recorder: Option<Recorder>,
+    /// What the groups are to try.
+    pub trials: Trials,
 }
 
 /// A panic elsewhere leaves plain numbers behind a lock, nothing half-changed.
@@ -120,14 +133,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// For `groups` groups that end when `stop` is set.
-    pub fn new(groups: u32, stop: Arc<AtomicBool>) -> Self {
+    /// For `groups` groups that end when `stop` is set, and tell `recorder` what is to be recorded.
+    pub fn new(groups: u32, stop: Arc<AtomicBool>, recorder: Option<Recorder>) -> Self {
         Self {
             boards: Arc::new((0..groups).map(|_| Mutex::default()).collect()),
             lines: Arc::default(),
             arrived: Arc::default(),
             stop,
             abort: Arc::default(),
+            recorder,
+            trials: Trials::new(groups),
         }
     }
 
@@ -143,7 +158,17 @@ impl Shared {
 
     /// Adds a line to the test log.
     pub fn line(&self, wall: WallTime, text: impl Into<String>) {
-        lock(&self.lines).push(LogLine { unix_s: wall.seconds, text: text.into() });
+        let line = LogLine { unix_s: wall.seconds, text: text.into() };
+        let mut lines = lock(&self.lines);
+        self.record(|| News::Line(line.clone()));
+        lines.push(line);
+    }
+
+    /// Tells the recorder, if there is one.
+    pub fn record(&self, news: impl FnOnce() -> News) {
+        if let Some(recorder) = &self.recorder {
+            recorder.tell(news());
+        }
     }
 
     /// The lines from number `from` on.
@@ -166,11 +191,12 @@ impl Shared {
         self.abort.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until every group has come to its meeting number `meeting` (from 1), or the run ends.
+    /// Waits until every group has come to its meeting number `meeting` (from 1), the run ends, or a search is over.
     pub async fn meet(&self, world: &World, meeting: u32) {
         let wanted = meeting * self.boards.len() as u32;
         self.arrived.fetch_add(1, Ordering::AcqRel);
-        while self.arrived.load(Ordering::Acquire) < wanted && !self.ending() {
+        let over = || self.ending() || self.trials.are_over();
+        while self.arrived.load(Ordering::Acquire) < wanted && !over() {
             world.sleep(RENDEZVOUS_POLL).await;
         }
     }

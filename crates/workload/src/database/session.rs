@@ -77,10 +77,10 @@ impl Store {
     }
 }
 
-/// Operates until the pacer ends it or the engine fails.
-pub async fn run_session(load: Rc<GroupLoad>, mut session: Session, mut random: Random) {
+/// Operates as session `number` of its group until the pacer ends it or the engine fails.
+pub async fn run_session(load: Rc<GroupLoad>, number: u32, mut session: Session, mut random: Random) {
     let mut transaction = Transaction::new(&load, &mut session);
-    while let Some(intended) = load.pacer.next().await {
+    while let Some(intended) = load.pacer.next(number).await {
         give_turn().await;
         let outcome = transaction.step(intended, &mut random).await;
         if let Err(error) = outcome {

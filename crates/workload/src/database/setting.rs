@@ -41,6 +41,14 @@ const GIB: u64 = 1 << 30;
 pub const KEYS: &[KeySpec] = &[
     key("page_bytes", Kind::Bytes, (4096, 32768), "database page: 4, 8 or 32 KiB"),
     key("record_bytes", Kind::Bytes, (256, 16384), "one mail record, all columns together"),
+    key(
+        "compressible_percent",
+        Kind::Percent,
+        (0, 100),
+        "bytes of a record's body that a compressor can drop",
+    ),
+    key("hot_mailbox_percent", Kind::Percent, (1, 100), "mailboxes that are hot; 100 % is all alike"),
+    key("hot_access_percent", Kind::Percent, (1, 100), "operations that go to hot mailboxes"),
     key("insert_percent", Kind::Percent, (0, 100), "operations that insert a record"),
     key("replace_percent", Kind::Percent, (0, 100), "operations that seek a record and change it"),
     key("delete_percent", Kind::Percent, (0, 100), "operations that seek a record and delete it"),
@@ -58,6 +66,7 @@ pub const KEYS: &[KeySpec] = &[
     key("scan_bytes_per_second", Kind::Bytes, (0, 10 * GIB), "background scan of one database; 0 is off"),
     key("scan_batch_bytes", Kind::Bytes, (64 * 1024, MIB / 2), "one read of the background scan"),
     key("torn_page_protection", Kind::Count, (0, 1), "1: changed pages go to a journal before their place"),
+    key("page_stamps", Kind::Count, (0, 1), "1: pages are known by a stamp kept beside their database"),
     key("coalesce_bytes", Kind::Bytes, (4096, 10 * MIB), "longest write of neighbouring pages"),
     key(
         "lazy_commit_delay_ms",

@@ -61,7 +61,7 @@ impl Verdict {
             limits.limits.iter().filter_map(|limit| judge(results, limit, class)).collect();
         let failed = rows.iter().any(|row| row.passed == Some(false)) || results.failure_counts.engine > 0;
         // Shorter than asked for by more than a tick: something ended it.
-        let cut_short = results.measured_s + 1.5 < results.plan.duration_s as f64;
+        let cut_short = results.measured_s + 1.5 < results.plan.judged_part().length_s() as f64;
         let unfinished = results.interrupted || cut_short || results.verified.is_empty();
         let answer = match (failed, unfinished || generator_missed_target(results)) {
             (true, _) => Answer::Fail,
@@ -84,7 +84,7 @@ const GENERATOR_MISS_PERCENT_MAX: f64 = 3.0;
 /// Whether the target was missed because too little was asked of the storage, rather than because the
 /// storage did not keep up.
 pub fn generator_missed_target(results: &RunResults) -> bool {
-    let (Some(target), Some(pacing)) = (results.plan.load.target_iops(), results.pacing) else {
+    let (Some(target), Some(pacing)) = (results.target_iops(), results.pacing) else {
         return false;
     };
     let percent = results.achieved_iops() / target * 100.0;
@@ -107,7 +107,7 @@ fn judge(results: &RunResults, limit: &Limit, class: RunClass) -> Option<Verdict
             ((results.measured_s > 0.0).then_some(per_second), None)
         }
         Measure::AchievedPercentOfTarget => {
-            let target = results.plan.load.target_iops()?;
+            let target = results.target_iops()?;
             ((results.measured_s > 0.0).then(|| results.achieved_iops() / target * 100.0), None)
         }
         Measure::ChecksumErrors => {
@@ -120,8 +120,12 @@ fn judge(results: &RunResults, limit: &Limit, class: RunClass) -> Option<Verdict
         }
         Measure::IoErrors => {
             let by_meters: u64 = results.volumes.iter().map(|volume| volume.tallies.errors).sum();
-            (Some(by_meters.max(results.failure_counts.io) as f64), None)
+            // The largest, not the sum: mostly they tell of the same failures.
+            let by_kernel = results.kernel.as_ref().map_or(0, |kernel| kernel.count);
+            (Some(by_meters.max(results.failure_counts.io).max(by_kernel) as f64), None)
         }
+        Measure::LongOperations => (Some(results.slow.long as f64), None),
+        Measure::HungOperations => (Some(results.slow.hung as f64), None),
     };
     let bound = limit.value(class);
     let keeps = |value: f64| if limit.measure.is_floor() { value >= bound } else { value <= bound };

@@ -6,7 +6,7 @@ use super::{
 };
 use maildb::{
     log::verify::{SegmentVerdict, verify_logs},
-    verify::verify_database,
+    verify::{StampsVerdict, verify_database_beside},
 };
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -48,11 +48,17 @@ pub async fn verify_one_database(
     let began = world.now();
     let file = directory.open(name).await?;
     let bytes = file.geometry().size.0;
-    let verdict = verify_database(file, name, on_progress).await?;
+    let verdict = verify_database_beside(directory, name, on_progress).await?;
     let mut damaged: Vec<String> =
         verdict.damaged.iter().map(|damage| format!("page {}: {}", damage.page.0, damage.problem)).collect();
     if verdict.header_copies_good < 2 {
         damaged.push("one of its two header copies is damaged".to_owned());
+    }
+    if let StampsVerdict::Unusable(problem) = verdict.stamps {
+        damaged.push(format!(
+            "its page stamps in {} cannot be used: {problem}",
+            maildb::stamps::file_name(name)
+        ));
     }
     Ok(VerifiedFile {
         name: name.to_owned(),

@@ -1,5 +1,11 @@
 //! The workload's integration tests: one binary, a module for each subject.
 
+mod compared;
+mod compressed;
 mod frozen;
 mod judged;
+mod judged_part;
+mod maximum;
 mod real_run;
+mod record;
+mod seed_002;

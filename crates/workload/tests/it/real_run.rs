@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use workload::database::{
     Error, OpenGroup, Place, Surroundings,
     group::GroupStorage,
+    judged::Judged,
     meter::Role,
     plan::{Load, RunPlan, VolumeFacts},
     profile::Profile,
@@ -27,7 +28,7 @@ use world::{
 
 const MIB: u64 = 1 << 20;
 
-fn plan(profile: &str, load: Load) -> RunPlan {
+pub fn plan(profile: &str, load: Load) -> RunPlan {
     RunPlan {
         profile: Profile::load(profile).unwrap(),
         groups: 1,
@@ -37,6 +38,7 @@ fn plan(profile: &str, load: Load) -> RunPlan {
         cache_bytes_per_group: 6 * MIB,
         load,
         duration_s: 3,
+        judged: Judged::All,
         fill_s_max: 20,
         seed: 42,
         volumes: vec![VolumeFacts {
@@ -48,6 +50,8 @@ fn plan(profile: &str, load: Load) -> RunPlan {
             description: "a temporary folder".to_owned(),
         }],
         storage_cache_bytes: None,
+        setup: None,
+        layout: None,
     }
 }
 
@@ -68,7 +72,7 @@ fn open_in(folder: &Path) -> OpenGroup {
     })
 }
 
-fn folders(groups: u32) -> TempDir {
+pub fn folders(groups: u32) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for group in 0..groups {
         host_files::create_dir_all(&folder.path().join(group.to_string())).unwrap();
@@ -91,6 +95,8 @@ fn run_until(
         generator: "spindle test".to_owned(),
         host: HostFacts::default(),
         read_host: None,
+        kernel: None,
+        recorder: None,
     };
     real::run(plan.seed, RealOptions::default(), async |world| {
         run(&world, plan, surroundings, |progress| {
@@ -102,7 +108,7 @@ fn run_until(
     })
 }
 
-fn run_here(plan: RunPlan, folder: &Path) -> RunResults {
+pub fn run_here(plan: RunPlan, folder: &Path) -> RunResults {
     run_until(plan, folder, Place::Here, |_| false).unwrap()
 }
 
@@ -156,6 +162,23 @@ fn groups_on_threads_hold_a_rate_beside_a_background_scan() {
         database.tallies.scan.average_bytes().unwrap() as u64 / 1024,
         256,
         "scans read 256 KiB at a time"
+    );
+}
+
+#[test]
+fn a_database_of_other_content_is_refused_and_named() {
+    let folder = folders(1);
+    let plan = plan("exchange-2007", Load::Threads { per_group: 2 });
+    run_until(plan.clone(), folder.path(), Place::Here, |phase| phase == Phase::Fill).unwrap();
+    let mut other = plan;
+    other.profile.set("compressible_percent", "50%").unwrap();
+    let error = run_until(other, folder.path(), Place::Here, |_| false).unwrap_err().to_string();
+    assert!(
+        error.ends_with(
+            "made of records that are compressible by 0 %, not 50 %; use --set compressible_percent=0 or \
+             another folder"
+        ),
+        "{error}"
     );
 }
 

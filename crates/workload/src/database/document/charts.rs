@@ -1,10 +1,13 @@
 //! The charts of a report: rate and latency over time, and latencies by size.
 
-use super::super::{
-    limits::{LimitSet, Measure},
-    measure::Sample,
-    meter::{IoTallies, Role},
-    results::{LatencyBucket, RunResults},
+use super::{
+    super::{
+        limits::{LimitSet, Measure},
+        measure::Sample,
+        meter::{IoTallies, Role},
+        results::{LatencyBucket, RunResults},
+    },
+    trouble::with_marks,
 };
 use report::{Axis, Bucket, Distribution, DistributionView, Histogram, LineChart, TimeSeries, Unit};
 use std::collections::BTreeMap;
@@ -26,7 +29,7 @@ fn series(results: &RunResults, name: &str, of: impl Fn(&Sample) -> Option<f64>)
 }
 
 /// The limit of `measure` in the profile's set, for the class of this run.
-fn limit(results: &RunResults, measure: Measure) -> Option<f64> {
+pub(super) fn limit(results: &RunResults, measure: Measure) -> Option<f64> {
     let set = LimitSet::load(&results.plan.profile.limits).ok()?;
     set.limits.iter().find(|limit| limit.measure == measure).map(|limit| limit.value(results.class()))
 }
@@ -48,7 +51,7 @@ pub fn rates(results: &RunResults) -> LineChart {
         .series(series(results, "both", |sample| {
             rate(database(sample).read.count + database(sample).write.count, sample)
         }));
-    with_limit(chart, "target", results.plan.load.target_iops())
+    with_limit(chart, "target", results.target_iops())
 }
 
 /// Average latency of database reads and writes.
@@ -57,7 +60,9 @@ pub fn latencies(results: &RunResults) -> LineChart {
     let chart = LineChart::new("Database latency", Axis::new("average latency", Unit::Milliseconds))
         .series(series(results, "reads", |sample| database(sample).read.average_ms()))
         .series(series(results, "writes", |sample| database(sample).write.average_ms()));
-    with_limit(chart, "limit of the average read", limit(results, Measure::DatabaseReadAverageMs))
+    let chart =
+        with_limit(chart, "limit of the average read", limit(results, Measure::DatabaseReadAverageMs));
+    with_marks(chart, results, Role::Database)
 }
 
 /// Average latency of log writes.
@@ -65,7 +70,8 @@ pub fn log(results: &RunResults) -> LineChart {
     let chart = LineChart::new("Log write latency", Axis::new("average latency", Unit::Milliseconds)).series(
         series(results, "log writes", |sample| in_role(results, sample, Role::Log).write.average_ms()),
     );
-    with_limit(chart, "limit of the average", limit(results, Measure::LogWriteAverageMs))
+    let chart = with_limit(chart, "limit of the average", limit(results, Measure::LogWriteAverageMs));
+    with_marks(chart, results, Role::Log)
 }
 
 /// Latencies of database reads, database writes and log writes by percentile.

@@ -5,15 +5,21 @@
 //! Only what was measured is said: a value that is not there stays a dash. Nothing is judged here.
 
 mod charts;
+mod mailboxes;
+mod search;
 mod sections;
 mod sources;
+mod trouble;
 
 use super::{
+    judged::{Judged, Part},
     limits::Measure,
+    mailboxes::Mailboxes,
     meter::Role,
     operation::FailureKind,
-    plan::{Load, Span},
-    results::RunResults,
+    plan::Load,
+    results::{CutOff, RunResults},
+    span::Span,
     verdict::{Answer, Verdict, VerdictRow, generator_missed_target},
 };
 use report::{Cell, Document, LimitCheck, LimitTable, Meta, Outcome, Relation, Section, Severity, Unit};
@@ -36,6 +42,7 @@ pub fn document(results: &RunResults, verdict: &Verdict) -> Document {
         command: None,
     };
     let class = verdict.class.title();
+    let mailboxes = Mailboxes::of(results, verdict);
     let mut document = Document::new(format!("Spindle {}", class.to_lowercase()), subtitle(results), meta);
     document.verdict = Some(report::Verdict {
         outcome: match verdict.answer {
@@ -43,15 +50,31 @@ pub fn document(results: &RunResults, verdict: &Verdict) -> Document {
             Answer::Fail => Outcome::Fail,
             Answer::Incomplete => Outcome::Incomplete,
         },
-        class: format!("{class}, {} measured", Span(results.measured_s.round() as u64)),
-        headline: headline(results, verdict),
+        class: format!("{class}, {}", measured(results)),
+        headline: headline(results, verdict, mailboxes.as_ref()),
     });
+    if let Some(mailboxes) = &mailboxes {
+        mailboxes::add_highlight(&mut document, mailboxes);
+    }
     add_highlights(&mut document, results);
     add_findings(&mut document, results, verdict);
     document.section(summary(results, verdict));
+    document.section(mailboxes::section(results, mailboxes.as_ref()));
+    if let Some(found) = &results.search {
+        document.section(search::section(results, found));
+    }
     sections::add_sections(&mut document, results);
     document.section(sources::sources());
     document
+}
+
+/// `2 h measured`, or `4 h judged of 8 h measured`.
+fn measured(results: &RunResults) -> String {
+    let span = |seconds: f64| Span(seconds.round() as u64);
+    match results.plan.judged {
+        Judged::All => format!("{} measured", span(results.measured_s)),
+        _ => format!("{} judged of {} measured", span(results.measured_s), span(results.load_s)),
+    }
 }
 
 /// `2026-01-31 12:00:00` of seconds since 1970.
@@ -67,12 +90,18 @@ fn subtitle(results: &RunResults) -> String {
     let load = match plan.load {
         Load::Threads { per_group } => format!("{per_group} threads a group"),
         Load::Mailboxes { count, iops_each } => format!("{count} mailboxes at {iops_each} IOPS"),
+        Load::Maximum { .. } => "the highest rate within limits".to_owned(),
+        Load::TunedThreads { .. } => "the best number of threads".to_owned(),
     };
     format!("{}, {databases} database{s} of {size}, {load}", plan.profile.name)
 }
 
-fn headline(results: &RunResults, verdict: &Verdict) -> String {
+fn headline(results: &RunResults, verdict: &Verdict, mailboxes: Option<&Mailboxes>) -> String {
     let rate = format!("{:.0} database I/O a second", results.achieved_iops());
+    let rate = match mailboxes {
+        Some(mailboxes) => format!("{}: {rate}", capitalised(&mailboxes.headline())),
+        None => rate,
+    };
     match verdict.answer {
         Answer::Pass if results.transactions.records_checked == 0 => {
             format!("{rate} within every limit, and every page intact.")
@@ -84,6 +113,12 @@ fn headline(results: &RunResults, verdict: &Verdict) -> String {
         Answer::Incomplete if generator_missed_target(results) && !results.verified.is_empty() => {
             format!("{rate} within every limit, but the load generator missed the target.")
         }
+        Answer::Incomplete if let Some(cut_off) = &results.cut_off => {
+            let phase = cut_off.during.title();
+            let how =
+                if cut_off.cause.is_some() { "The run failed in phase" } else { "The record ends in phase" };
+            format!("{how} {phase}: {rate} within every limit until then; {}.", not_verified(results))
+        }
         Answer::Incomplete => {
             format!("The run ended early: {rate} within every limit until then; {}.", not_verified(results))
         }
@@ -91,6 +126,31 @@ fn headline(results: &RunResults, verdict: &Verdict) -> String {
             Some(row) => format!("{rate}, but beyond a limit: {}.", broken(row)),
             None => "The database engine failed.".to_owned(),
         },
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// Why there is only a record, and what that means for the figures.
+fn cut_off_in_words(results: &RunResults, cut_off: &CutOff) -> (Severity, String) {
+    let (after, phase) = (Span(cut_off.after_s.round() as u64), cut_off.during.title());
+    let known = format!("What follows is what was recorded until then, and {}", not_verified(results));
+    match &cut_off.cause {
+        Some(cause) => (
+            Severity::Error,
+            format!("The run ended without results after {after}, in phase {phase}: {cause}. {known}."),
+        ),
+        None => (
+            Severity::Warning,
+            format!(
+                "The record ends without the end of the run, {after} after it began, in phase {phase}: \
+                 Spindle or the machine died, or the run goes on. {known}; percentiles are up to 1.6 % \
+                 too long."
+            ),
+        ),
     }
 }
 
@@ -125,7 +185,11 @@ fn unit_of(measure: Measure) -> (Unit, u8) {
         | Measure::LogWriteWindowMaximumMs => (Unit::Milliseconds, 2),
         Measure::PageFaultStallsPerSecond => (Unit::PerSecond, 2),
         Measure::AchievedPercentOfTarget => (Unit::Percent, 1),
-        Measure::ChecksumErrors | Measure::ContentErrors | Measure::IoErrors => (Unit::One, 0),
+        Measure::ChecksumErrors
+        | Measure::ContentErrors
+        | Measure::IoErrors
+        | Measure::LongOperations
+        | Measure::HungOperations => (Unit::One, 0),
     }
 }
 
@@ -148,7 +212,7 @@ fn add_highlights(document: &mut Document, results: &RunResults) {
     if results.measured_s <= 0.0 {
         return;
     }
-    let target = results.plan.load.target_iops();
+    let target = results.target_iops();
     let note = target.map(|target| format!("target {target:.0}")).unwrap_or_default();
     document.highlight("Database I/O", Cell::number(results.achieved_iops(), Unit::IoPerSecond, 0), note);
     for (role, what) in [(Role::Database, "Database read"), (Role::Log, "Log write")] {
@@ -190,11 +254,15 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
         };
         document.finding(Severity::Error, format!("{what}: {}", failure.text), "");
     }
-    if results.interrupted {
+    if let Some(cut_off) = &results.cut_off {
+        let (severity, text) = cut_off_in_words(results, cut_off);
+        document.finding(severity, text, "");
+    } else if results.interrupted {
         let text =
             format!("The run was ended early: what follows is partial, and {}.", not_verified(results));
         document.finding(Severity::Warning, text, "");
     }
+    trouble::add_findings(document, results);
     let late = results.late;
     if late.longest_s() > LATE_WARNED_S {
         let after = match late.unanswered {
@@ -230,6 +298,7 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
         );
         document.finding(Severity::Warning, text, "");
     }
+    add_setup(document, results);
     for weakness in results.plan.weaknesses() {
         let severity = if weakness.is_note() { Severity::Note } else { Severity::Warning };
         document.finding(severity, weakness.to_string(), weakness.source());
@@ -246,7 +315,7 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
             "The load generator missed the target: {:.1} I/O a second of {:.1}, though nothing waited. This \
              says nothing about the storage; run it again, or longer.",
             results.achieved_iops(),
-            results.plan.load.target_iops().unwrap_or(f64::NAN)
+            results.target_iops().unwrap_or(f64::NAN)
         );
         document.finding(Severity::Warning, text, "");
     }
@@ -266,24 +335,58 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
         let text = format!("{} operations were given up after a minute's backlog.", pacing.shed);
         document.finding(Severity::Warning, text, "");
     }
-    let stalls = results.samples.iter().filter(|sample| sample.page_fault_stalls > 0).count();
+    let judged = results.judged_samples();
+    let stalls = judged.iter().filter(|sample| sample.page_fault_stalls > 0).count();
     if stalls > 0 {
-        let all = results.samples.len();
+        let all = judged.len();
         let text = format!("Page faults found no free cache page in {stalls} of {all} samples.");
         document.finding(Severity::Note, text, "seed 002 counts samples higher than 0");
     }
 }
 
+/// Says which published test the run goes by, and where it does otherwise.
+fn add_setup(document: &mut Document, results: &RunResults) {
+    let Some(setup) = &results.plan.setup else { return };
+    let differences = setup.differences(&results.plan);
+    let text = match differences.as_slice() {
+        [] => format!("Run as set-up {} says: {}.", setup.name, setup.summary),
+        differences => format!(
+            "Set-up {} ({}), but not as published: {}.",
+            setup.name,
+            setup.summary,
+            differences.join("; ")
+        ),
+    };
+    document.finding(Severity::Note, text, setup.source.as_str());
+}
+
 fn summary(results: &RunResults, verdict: &Verdict) -> Section {
-    let rows = report::KeyValues::default()
+    let mut rows = report::KeyValues::default()
         .row("Overall result", Cell::text(document_word(verdict.answer)))
         .row("Machine", results.host.name.as_str())
         .row("Operating system", results.host.operating_system.as_str())
         .row("Began (UTC)", utc(results.began_unix_s))
         .row("Ended (UTC)", utc(results.ended_unix_s))
-        .row("Measured", Cell::seconds(results.measured_s))
-        .row("Program", results.generator.as_str())
-        .row_with_note("Profile", results.plan.profile.name.as_str(), results.plan.profile.summary.as_str());
+        .row("Measured", Cell::seconds(results.load_s.max(results.measured_s)));
+    if results.plan.judged != Judged::All {
+        let Part { from_s, to_s } = results.plan.judged_part();
+        rows = rows.row_with_note(
+            "Judged of it",
+            Cell::seconds(results.measured_s),
+            format!(
+                "{}: from {} to {}; rates, averages and worst windows are of this part, charts, I/O errors and \
+                 verification of all",
+                results.plan.judged,
+                Span(from_s),
+                Span(to_s)
+            ),
+        );
+    }
+    let rows = rows.row("Program", results.generator.as_str()).row_with_note(
+        "Profile",
+        results.plan.profile.name.as_str(),
+        results.plan.profile.summary.as_str(),
+    );
     Section::new("Test summary", "")
         .block(rows)
         .block(LimitTable { checks: verdict.rows.iter().map(limit_check).collect() })

@@ -6,13 +6,17 @@ use super::{
         plan::Load,
         results::{HostSample, LatencySummary, RunResults, VolumeResults},
         setting::{Confidence, Shown},
+        setup::Setup,
     },
-    charts, utc,
+    charts, trouble, utc,
 };
 use report::{Cell, Column, Document, KeyValues, Log, Mark, Section, Table, Unit};
 
 /// Adds every section after the summary.
 pub fn add_sections(document: &mut Document, results: &RunResults) {
+    if let Some(setup) = &results.plan.setup {
+        document.section(set_up(setup, results));
+    }
     document.section(sizing(results));
     document.section(parameters(results));
     document.section(configuration(results));
@@ -21,9 +25,37 @@ pub fn add_sections(document: &mut Document, results: &RunResults) {
     document.section(background_scan(results));
     document.section(log_io(results));
     document.section(total_io(results));
+    document.section(trouble::trouble(results));
     document.section(host(results));
     document.section(verification(results));
     document.section(test_log(results));
+}
+
+/// The published test beside what was run.
+fn set_up(setup: &Setup, results: &RunResults) -> Section {
+    let columns = [
+        Column::text("Figure"),
+        Column::text("As published"),
+        Column::text("This run"),
+        Column::text("Source"),
+        Column::text("Known from"),
+    ];
+    let mut table = Table::new(format!("Set-up {}", setup.name), columns);
+    for row in setup.compare(&results.plan) {
+        table.push([
+            Cell::text(row.what),
+            Cell::text(row.published.as_str()),
+            Cell::text(if row.is_same() { "the same" } else { &row.here }),
+            Cell::text(row.source.as_str()),
+            Cell::text(confidence(row.confidence)),
+        ]);
+    }
+    let mut section = Section::new("Set-up", format!("{} ({}).", setup.summary, setup.source)).block(table);
+    for sweep in &setup.sweeps {
+        section = section
+            .paragraph(format!("The paper varied {}: {} ({}).", sweep.sweep, sweep.shows, sweep.source));
+    }
+    section
 }
 
 fn sizing(results: &RunResults) -> Section {
@@ -35,7 +67,7 @@ fn sizing(results: &RunResults) -> Section {
             Cell::number(results.achieved_iops(), Unit::IoPerSecond, 1),
             "reads and writes of databases; log and background scan not counted",
         )
-        .row("Target database I/O", Cell::number(results.plan.load.target_iops(), Unit::IoPerSecond, 1));
+        .row("Target database I/O", Cell::number(results.target_iops(), Unit::IoPerSecond, 1));
     if let Load::Mailboxes { count, iops_each } = results.plan.load {
         let note = format!("{iops_each} I/O a second each");
         rows = rows.row_with_note("Mailboxes", Cell::count(count), note);
@@ -68,6 +100,11 @@ fn parameters(results: &RunResults) -> Section {
     let threads = match plan.load {
         Load::Threads { per_group } => Cell::text(format!("{per_group} for each storage group, closed loop")),
         Load::Mailboxes { .. } => Cell::text("held rate, open loop"),
+        Load::Maximum { .. } => Cell::text("held rate, open loop; the rate was searched for"),
+        Load::TunedThreads { .. } => Cell::text(match results.search.as_ref().and_then(|found| found.held) {
+            Some(threads) => format!("{threads:.0} for each storage group, closed loop; searched for"),
+            None => "closed loop; the number was searched for".to_owned(),
+        }),
     };
     let rows = KeyValues::default()
         .row("Sessions", threads)
@@ -93,7 +130,7 @@ fn parameters(results: &RunResults) -> Section {
     Section::new("System parameters", "").block(rows).block(figures)
 }
 
-fn confidence(confidence: Confidence) -> &'static str {
+pub(super) fn confidence(confidence: Confidence) -> &'static str {
     match confidence {
         Confidence::Seed => "seed paper",
         Confidence::Documented => "vendor",

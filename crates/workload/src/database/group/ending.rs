@@ -1,17 +1,19 @@
 //! How a group's run ends: what measuring ended before is counted, the load stops, files are checked.
 //!
 //! Storage that does not answer any more must neither pass nor hang the run. Whoever waits for it here
-//! waits for [`ANSWER_MAX`] at most; then what waits is given up and the run has failed.
+//! waits until an operation is hung by the limits of the run, or for [`INTERRUPTED_MAX`] if the user ended
+//! it; then what waits is given up and the run has failed.
 
 use super::{
     super::{
+        error::Error,
         measure::Sampler,
         meter::{Backlog, Meter},
         operation::{Failure, FailureKind, FailureLog},
         results::LateResults,
         verify::{VerifiedFile, verify_group_logs, verify_one_database},
     },
-    Group, Running,
+    Group, Judging, Running,
 };
 use maildb::Instance;
 use std::{
@@ -23,9 +25,9 @@ use std::{
 };
 use world::ByteCount;
 
-/// Longest time one device operation is waited for: twice the 30 s after which Linux's SCSI layer
-/// takes a command for lost.
-pub const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// Longest time one device operation is waited for after the user ended the run: twice the 30 s after
+/// which Linux's SCSI layer takes a command for lost.
+pub const INTERRUPTED_MAX: Duration = Duration::from_secs(60);
 /// How often it is looked whether all have been answered.
 const ANSWER_POLL: Duration = Duration::from_millis(10);
 /// How often it is looked whether to go on waiting.
@@ -59,7 +61,7 @@ impl Group {
                 unanswered,
                 waited_s: waited.as_secs_f64(),
             };
-            if unanswered == 0 || waited >= ANSWER_MAX {
+            if unanswered == 0 || self.backlog(Meter::unsettled).age(self.world.now()) > self.patience() {
                 break;
             }
             self.world.sleep(ANSWER_POLL).await;
@@ -73,8 +75,11 @@ impl Group {
         if let Some(last) = running.tally.samples.pop() {
             running.tally.samples.push(last.followed_by(&late));
         }
-        running.tally.meters = self.meters.iter().map(|meter| meter.reading()).collect();
-        running.tally.operations = running.load.meter.reading();
+        // A run that ended before what is judged began has counted none of it.
+        if running.tally.judging != Judging::Before {
+            running.tally.meters = self.meters.iter().map(|meter| meter.reading()).collect();
+            running.tally.operations = running.load.meter.reading();
+        }
         let late = running.tally.late;
         if late.longest_s() >= LINE_AFTER.as_secs_f64() {
             self.say(format!(
@@ -141,7 +146,40 @@ impl Group {
 
     /// The result of `work`; none if a device operation has waited for its answer too long.
     async fn patiently<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        self.unless(work, || self.backlog(Meter::outstanding).age(self.world.now()) > ANSWER_MAX).await
+        self.unless(work, || self.is_given_up()).await
+    }
+
+    /// How long a device operation may take before it is given up.
+    fn patience(&self) -> Duration {
+        let hung = Duration::from_secs_f64(self.limits.slow.hung_s);
+        if self.shared.interrupted() { hung.min(INTERRUPTED_MAX) } else { hung }
+    }
+
+    /// Whether a device operation has waited for its answer too long.
+    fn is_given_up(&self) -> bool {
+        self.backlog(Meter::outstanding).age(self.world.now()) > self.patience()
+    }
+
+    /// The result of `work`; an error if a device operation has waited for its answer too long: before
+    /// anything was measured there is nothing to report.
+    pub(super) async fn or_unanswered<T>(
+        &self,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        match self.patiently(work).await {
+            Some(outcome) => outcome,
+            None => {
+                self.look();
+                let oldest = self.slow().operations.into_iter().find(|operation| !operation.answered);
+                Err(Error::Unanswered(match oldest {
+                    Some(oldest) => format!("{oldest} was not answered in {:.0} s", oldest.took_s),
+                    None => format!(
+                        "a device operation was not answered in {:.0} s",
+                        self.patience().as_secs_f64()
+                    ),
+                }))
+            }
+        }
     }
 
     /// The result of `work`; none, and it is dropped, once `given_up` says so.
@@ -181,26 +219,31 @@ impl Group {
             };
             let checking = async {
                 match self.storage.databases.get(index) {
-                    Some((directory, name, _)) => {
-                        verify_one_database(&self.world, directory, name, &mut on_progress).await
+                    Some((directory, name, volume)) => {
+                        let directory = self.metered_databases(directory, volume);
+                        verify_one_database(&self.world, &directory, name, &mut on_progress).await
                     }
                     None => {
-                        let (directory, _) = &self.storage.log;
-                        verify_group_logs(&self.world, directory, &self.base_name(), &mut on_progress).await
+                        let (log, base_name) = (self.metered_log(), self.base_name());
+                        verify_group_logs(&self.world, &log, &base_name, &mut on_progress).await
                     }
                 }
             };
-            match self.unless(checking, || self.shared.ending()).await {
+            match self.unless(checking, || self.shared.ending() || self.is_given_up()).await {
                 Some(Ok(file)) => {
                     file.failures().for_each(|failure| failures.note(failure));
                     let (size, damaged) = (ByteCount(file.bytes), file.damaged.len());
                     self.say(format!("{}: {size} verified, {damaged} damaged", file.name));
+                    self.record_verified(&file);
                     verified.push(file);
                 }
                 Some(Err(error)) => {
                     failures.note(Failure { kind: FailureKind::Io, text: error.to_string() });
                 }
                 None => {
+                    if self.is_given_up() {
+                        self.note_frozen(failures);
+                    }
                     self.say(format!("verification ends after {index} of {total} files"));
                     break;
                 }

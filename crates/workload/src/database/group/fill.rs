@@ -93,6 +93,7 @@ impl Group {
         let FillOutcome { seconds, cache_bytes, reached, settled } = running.tally.fill;
         let (full, cache) = (if reached { "full" } else { "not yet full" }, ByteCount(cache_bytes));
         let level = if settled { "" } else { "; database writes have not yet come to their level" };
+        self.record_filled(running.tally.fill);
         self.say(format!("the cache is {full}: {cache} after {seconds:.0} s of load{level}"));
     }
 }

@@ -1,0 +1,323 @@
+//! A comparison as a report: what saturated first, the figures side by side, the curves, the verdicts.
+
+use super::{
+    super::{
+        limits::{LimitSet, Measure},
+        results::LatencySummary,
+        verdict::Answer,
+    },
+    Comparison,
+    figures::Figures,
+    saturation::{Sign, in_words, signs},
+    settings::{Value, differences},
+};
+use report::{Axis, Cell, Column, Curve, Document, Mark, Meta, Section, Severity, Table, Unit};
+
+/// The report of a comparison. `meta` is that of the program that compares.
+pub fn document(comparison: &Comparison, meta: Meta) -> Document {
+    let signs = signs(comparison);
+    let mut document = Document::new("Spindle comparison", subtitle(comparison), meta);
+    highlights(&mut document, comparison, &signs);
+    findings(&mut document, comparison);
+    document.section(saturated(comparison, &signs));
+    document.section(curves(comparison));
+    document.section(side_by_side(comparison));
+    document.section(verdicts(comparison));
+    document.section(settings_that_differ(comparison));
+    document
+}
+
+fn subtitle(comparison: &Comparison) -> String {
+    let labels = comparison.varied.labels.join(", ");
+    match comparison.varied.setting {
+        Some(setting) => format!("{} runs: {} {labels}", comparison.runs.len(), lower(setting)),
+        None => format!("{} runs: {labels}", comparison.runs.len()),
+    }
+}
+
+fn lower(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// What the best run reached, and which it was.
+pub fn knee(comparison: &Comparison) -> String {
+    match comparison.best() {
+        Some(best) => format!(
+            "{:.0} I/O/s within every limit at {}; no run that keeps them reaches 5 % more.",
+            comparison.figures[best].iops.unwrap_or(0.0),
+            comparison.title(best),
+        ),
+        None => "No run came to its end within every limit.".to_owned(),
+    }
+}
+
+fn highlights(document: &mut Document, comparison: &Comparison, signs: &[Sign]) {
+    if let Some(best) = comparison.best() {
+        let figures = &comparison.figures[best];
+        document.highlight("Best within limits", Cell::text(comparison.title(best)), "");
+        document.highlight("Its database I/O", Cell::number(figures.iops, Unit::IoPerSecond, 0), "");
+        document.highlight("Its database reads", milliseconds(figures.read.average_ms), "average");
+    }
+    let (first, note) = match signs.first() {
+        Some(sign) => (sign.resource.title(), format!("at {}", comparison.title(sign.run))),
+        None => ("nothing yet".to_owned(), String::new()),
+    };
+    document.highlight("Saturated first", Cell::text(first), note);
+}
+
+fn findings(document: &mut Document, comparison: &Comparison) {
+    for (index, run) in comparison.runs.iter().enumerate() {
+        let title = comparison.title(index);
+        if run.results.cut_off.is_some() {
+            let text = format!("{title}: only what its record knew, the run did not come to its end.");
+            document.finding(Severity::Warning, text, "");
+        } else if run.results.interrupted {
+            document.finding(Severity::Warning, format!("{title}: the run was ended early."), "");
+        }
+        let counts = run.results.failure_counts;
+        if counts.io + counts.checksum + counts.content + counts.engine > 0 {
+            let text = format!("{title}: I/O errors, damage or failures; see the run's own report.");
+            document.finding(Severity::Error, text, "");
+        }
+    }
+    let durations = comparison.runs.iter().map(|run| run.results.measured_s);
+    let (shortest, longest) =
+        durations.fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), one| (low.min(one), high.max(one)));
+    if longest > 1.5 * shortest {
+        let text =
+            format!("The runs were measured for {shortest:.0} to {longest:.0} s: the short ones say less.");
+        document.finding(Severity::Warning, text, "");
+    }
+    let hosts = comparison.runs.iter().map(|run| &run.results.host.name);
+    if hosts.clone().any(|host| host != &comparison.runs[0].results.host.name) {
+        document.finding(Severity::Warning, "The runs are of different machines.", "");
+    }
+    if comparison.varied.setting.is_some() {
+        let also: Vec<String> = differences(&comparison.runs)
+            .into_iter()
+            .map(|(name, _)| name)
+            .filter(|name| {
+                Some(name.as_str()) != comparison.varied.setting && !FOLLOWS.contains(&name.as_str())
+            })
+            .collect();
+        if !also.is_empty() {
+            let text = format!("The runs differ in more than what was varied: {}.", also.join(", "));
+            document.finding(Severity::Note, text, "");
+        }
+    }
+}
+
+/// Settings that follow from what was varied.
+const FOLLOWS: [&str; 6] =
+    ["Size of a database", "Cache of a group", "Databases on", "Logs on", "Database volumes", "Layout"];
+
+fn saturated(comparison: &Comparison, signs: &[Sign]) -> Section {
+    let mut section = Section::new("What saturated first", "")
+        .paragraph(in_words(comparison, signs))
+        .paragraph(knee(comparison));
+    if signs.len() > 1 {
+        let columns = [Column::text("Run"), Column::text("Short"), Column::text("How it shows")];
+        let mut table = Table::new("Every sign, from the lightest load on", columns);
+        for sign in signs {
+            table.push([
+                Cell::text(comparison.title(sign.run)),
+                Cell::text(sign.resource.title()),
+                Cell::text(sign.evidence.as_str()),
+            ]);
+        }
+        section = section.block(table);
+    }
+    section.paragraph(
+        "Signs, as they are believed where several come together: 90 % of all processors, or of one by the \
+         thread of a group; a latency beyond its limit; I/O that grows by less than 5 % for 25 % more load \
+         while a volume's queue grows; page faults that find no free page; more than 10 log appends a second \
+         that find no room.",
+    )
+}
+
+fn milliseconds(value: Option<f64>) -> Cell {
+    Cell::number(value, Unit::Milliseconds, 2)
+}
+
+/// One row of the table: its title and the cell of a run.
+type Row = (&'static str, fn(&Figures) -> Cell);
+
+const ROWS: [Row; 23] = [
+    ("Database I/O", |f| Cell::number(f.iops, Unit::IoPerSecond, 0)),
+    ("of it reads", |f| Cell::number(f.reads, Unit::IoPerSecond, 0)),
+    ("of it writes", |f| Cell::number(f.writes, Unit::IoPerSecond, 0)),
+    ("for each thread", |f| Cell::number(f.iops_per_thread, Unit::IoPerSecond, 1)),
+    ("Operations", |f| Cell::number(f.operations, Unit::PerSecond, 0)),
+    ("Database read, average", |f| milliseconds(f.read.average_ms)),
+    ("99 % within", |f| milliseconds(f.read.p99_ms)),
+    ("longest", |f| milliseconds(f.read.max_ms)),
+    ("Database write, average", |f| milliseconds(f.write.average_ms)),
+    ("99 % within", |f| milliseconds(f.write.p99_ms)),
+    ("longest", |f| milliseconds(f.write.max_ms)),
+    ("Log write, average", |f| milliseconds(f.log.average_ms)),
+    ("99 % within", |f| milliseconds(f.log.p99_ms)),
+    ("longest", |f| milliseconds(f.log.max_ms)),
+    ("Operation, average", |f| milliseconds(f.operation.average_ms)),
+    ("99 % within", |f| milliseconds(f.operation.p99_ms)),
+    ("longest", |f| milliseconds(f.operation.max_ms)),
+    ("Log of a transaction", |f| match f.log_bytes_per_transaction {
+        Some(bytes) => Cell::bytes(bytes.round() as u64),
+        None => Cell::number(None, Unit::Bytes, 0),
+    }),
+    ("Operations under way on databases", |f| Cell::number(queue(f), Unit::One, 1)),
+    ("Processors Spindle used", |f| Cell::number(f.processors, Unit::One, 2)),
+    ("Busiest group's thread", |f| {
+        Cell::number(f.busiest_thread.map(|(share, _)| share * 100.0), Unit::Percent, 0)
+    }),
+    ("Page-fault stalls", |f| Cell::number(f.page_fault_stalls, Unit::PerSecond, 2)),
+    ("Log record stalls", |f| Cell::number(f.log_record_stalls, Unit::PerSecond, 2)),
+];
+
+fn queue(figures: &Figures) -> Option<f64> {
+    figures.iops?;
+    let of_databases =
+        figures.volumes.iter().filter(|volume| volume.role == super::super::meter::Role::Database);
+    Some(of_databases.map(|volume| volume.queue).sum())
+}
+
+/// A column for each run.
+fn columns(comparison: &Comparison, first: &str) -> Vec<Column> {
+    let labels = comparison.varied.labels.iter().map(|label| Column::number(label.as_str(), Unit::One));
+    [Column::text(first)].into_iter().chain(labels).collect()
+}
+
+fn side_by_side(comparison: &Comparison) -> Section {
+    let first = comparison.varied.setting.unwrap_or("Run");
+    let mut table = Table::new("", columns(comparison, first));
+    table.push([Cell::text("Verdict")].into_iter().chain(comparison.runs.iter().map(|run| {
+        Cell::mark(match run.verdict.answer {
+            Answer::Pass => Mark::Pass,
+            Answer::Fail => Mark::Fail,
+            Answer::Incomplete => Mark::NotJudged,
+        })
+    })));
+    for (title, cell) in ROWS {
+        let indented = if title.chars().next().is_some_and(char::is_lowercase) || title == "99 % within" {
+            format!("\u{2007}{title}")
+        } else {
+            title.to_owned()
+        };
+        table.push([Cell::text(indented)].into_iter().chain(comparison.figures.iter().map(cell)));
+    }
+    let intro = "Latencies are those of the slowest volume of their kind. Database I/O is reads and writes of \
+                 transactions; log and background scan are not counted.";
+    Section::new("Side by side", intro).block(table)
+}
+
+/// Where each run stands on the horizontal axis.
+fn stations(comparison: &Comparison) -> Vec<(f64, String)> {
+    let labels = comparison.varied.labels.iter().cloned();
+    match &comparison.varied.places {
+        Some(places) => places.iter().copied().zip(labels).collect(),
+        None => labels.enumerate().map(|(index, label)| (index as f64, label)).collect(),
+    }
+}
+
+fn curves(comparison: &Comparison) -> Section {
+    let x = comparison.varied.setting.unwrap_or("Run");
+    let all = |of: fn(&Figures) -> Option<f64>| comparison.figures.iter().map(of).collect::<Vec<_>>();
+    let chart = |title: &str, y: Axis| {
+        let curve = Curve::new(title, lower(x), y, stations(comparison));
+        match comparison.best() {
+            Some(best) => curve.mark(best, "best within limits"),
+            None => curve,
+        }
+    };
+    let set = LimitSet::load(&comparison.runs[0].results.plan.profile.limits).ok();
+    let class = comparison.runs[0].results.class();
+    let limit = |measure: Measure| {
+        let limits = set.iter().flat_map(|set| &set.limits);
+        limits.filter(|limit| limit.measure == measure).map(|limit| limit.value(class)).next()
+    };
+    let rates = chart("Database I/O", Axis::new("rate", Unit::IoPerSecond))
+        .line("both", all(|f| f.iops))
+        .line("reads", all(|f| f.reads))
+        .line("writes", all(|f| f.writes));
+    let latencies = chart("Latency", Axis::new("average latency", Unit::Milliseconds))
+        .line("database reads", all(|f| f.read.average_ms))
+        .line("database writes", all(|f| f.write.average_ms))
+        .line("log writes", all(|f| f.log.average_ms))
+        .limit("limit of database reads", limit(Measure::DatabaseReadAverageMs))
+        .limit("limit of log writes", limit(Measure::LogWriteAverageMs));
+    let rare = chart("99 % within", Axis::new("latency", Unit::Milliseconds))
+        .line("database reads", all(|f| f.read.p99_ms))
+        .line("database writes", all(|f| f.write.p99_ms))
+        .line("log writes", all(|f| f.log.p99_ms));
+    let section = Section::new("Curves", "").block(rates).block(latencies).block(rare);
+    match against_rate(comparison) {
+        Some(curve) => section.block(curve),
+        None => section,
+    }
+}
+
+/// Latency against the rate that was reached, as far as it grew from run to run: what a load of so much
+/// costs. None unless it grew.
+fn against_rate(comparison: &Comparison) -> Option<Curve> {
+    let mut points: Vec<(f64, &LatencySummary, &LatencySummary)> =
+        comparison.figures.iter().filter_map(|f| Some((f.iops?, &f.read, &f.log))).collect();
+    // Beyond its peak the rate falls back, and the line would run over itself.
+    let mut most = 0.0;
+    points.retain(|(iops, ..)| {
+        let grew = *iops > most;
+        most = iops.max(most);
+        grew
+    });
+    if points.len() < 2 {
+        return None;
+    }
+    let stations = points.iter().map(|(iops, ..)| (*iops, format!("{iops:.0}")));
+    let curve = Curve::new(
+        "Latency against I/O, as far as it grew",
+        "database I/O a second",
+        Axis::new("average latency", Unit::Milliseconds),
+        stations,
+    );
+    let reads = points.iter().map(|(_, read, _)| read.average_ms).collect::<Vec<_>>();
+    let logs = points.iter().map(|(_, _, log)| log.average_ms).collect::<Vec<_>>();
+    Some(curve.line("database reads", reads).line("log writes", logs))
+}
+
+fn verdicts(comparison: &Comparison) -> Section {
+    let columns = [Column::text("Run"), Column::text("Verdict"), Column::text("Why"), Column::text("Record")];
+    let mut table = Table::new("", columns);
+    for (index, run) in comparison.runs.iter().enumerate() {
+        let (mark, why) = match run.verdict.answer {
+            Answer::Pass => (Mark::Pass, "within every limit".to_owned()),
+            Answer::Fail => {
+                let broken: Vec<&str> = run.verdict.broken().map(|row| row.measure.title()).collect();
+                (
+                    Mark::Fail,
+                    if broken.is_empty() { "the engine failed".to_owned() } else { broken.join("; ") },
+                )
+            }
+            Answer::Incomplete => (Mark::NotJudged, "it came to no answer".to_owned()),
+        };
+        table.push([
+            Cell::text(comparison.title(index)),
+            Cell::mark(mark),
+            Cell::text(why),
+            Cell::text(run.name.as_str()),
+        ]);
+    }
+    Section::new("Verdict of each run", "").block(table)
+}
+
+fn settings_that_differ(comparison: &Comparison) -> Section {
+    let section = Section::new("Settings that differ", "");
+    let differences = differences(&comparison.runs);
+    if differences.is_empty() {
+        return section.paragraph("None: the runs were asked for the same.");
+    }
+    let mut table = Table::new("", columns(comparison, "Setting"));
+    for (name, values) in differences {
+        let cells = values.into_iter().map(|Value { text, .. }| Cell::text(text));
+        table.push([Cell::text(name)].into_iter().chain(cells));
+    }
+    section.block(table)
+}

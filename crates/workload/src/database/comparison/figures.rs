@@ -1,0 +1,133 @@
+//! What is compared of a run: the figures the papers drew, and those that show what was short.
+
+use super::super::{
+    meter::{IoTally, Role},
+    results::{LatencySummary, RunResults, VolumeResults},
+};
+
+/// The figures of one run. None where nothing was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    /// Database reads and writes a second.
+    pub iops: Option<f64>,
+    /// Database reads a second.
+    pub reads: Option<f64>,
+    /// Database writes a second.
+    pub writes: Option<f64>,
+    /// The same for each thread of a closed loop.
+    pub iops_per_thread: Option<f64>,
+    /// Operations of the sessions a second.
+    pub operations: Option<f64>,
+    /// Database reads, where they are slowest.
+    pub read: LatencySummary,
+    /// Database writes, where they are slowest.
+    pub write: LatencySummary,
+    /// Log writes, where they are slowest.
+    pub log: LatencySummary,
+    /// Operations of the sessions, from their intended start.
+    pub operation: LatencySummary,
+    /// Log bytes appended for each transaction.
+    pub log_bytes_per_transaction: Option<f64>,
+    /// Processors in use by Spindle.
+    pub processors: Option<f64>,
+    /// Processors there are; 0 if nobody said.
+    pub processor_count: u32,
+    /// Processor time of the busiest group's thread, as a share of the measured time, and that group.
+    pub busiest_thread: Option<(f64, u32)>,
+    /// Page-fault stalls a second.
+    pub page_fault_stalls: Option<f64>,
+    /// Log record stalls a second.
+    pub log_record_stalls: Option<f64>,
+    /// Each volume in each role.
+    pub volumes: Vec<VolumeFigures>,
+}
+
+/// One volume in one role.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VolumeFigures {
+    /// Its name.
+    pub name: String,
+    /// What it holds.
+    pub role: Role,
+    /// Reads and writes a second.
+    pub iops: f64,
+    /// Average latency of what transactions wait for there: reads of databases, writes of logs.
+    pub waited_ms: Option<f64>,
+    /// Operations under way on average: rate times latency (Little's law).
+    pub queue: f64,
+}
+
+impl Figures {
+    /// Those of `results`.
+    pub fn of(results: &RunResults) -> Self {
+        let a_second = |count: f64| (results.measured_s > 0.0).then(|| count / results.measured_s);
+        let in_databases = |of: fn(&VolumeResults) -> u64| {
+            a_second(results.in_role(Role::Database).map(of).sum::<u64>() as f64)
+        };
+        let iops = (results.measured_s > 0.0).then(|| results.achieved_iops());
+        let threads = results.threads_per_group().map(|per_group| per_group * f64::from(results.plan.groups));
+        let operations: u64 = results.operations.iter().map(|operation| operation.count).sum();
+        let transactions = results.transactions.commits_durable + results.transactions.commits_lazy;
+        Self {
+            iops,
+            reads: in_databases(|volume| volume.tallies.read.count),
+            writes: in_databases(|volume| volume.tallies.write.count),
+            iops_per_thread: iops.zip(threads).map(|(iops, threads)| iops / threads),
+            operations: a_second(operations as f64),
+            read: slowest(results, Role::Database, |volume| volume.read),
+            write: slowest(results, Role::Database, |volume| volume.write),
+            log: slowest(results, Role::Log, |volume| volume.write),
+            operation: results.all_operations,
+            log_bytes_per_transaction: (transactions > 0)
+                .then(|| results.engine.log_bytes as f64 / transactions as f64),
+            processors: processors_used(results),
+            processor_count: results.host.processor_count,
+            busiest_thread: busiest_thread(results),
+            page_fault_stalls: a_second(results.engine.page_fault_stalls as f64),
+            log_record_stalls: a_second(results.engine.log_record_stalls as f64),
+            volumes: results.volumes.iter().map(|volume| volume_figures(results, volume)).collect(),
+        }
+    }
+}
+
+fn slowest(
+    results: &RunResults,
+    role: Role,
+    of: impl Fn(&VolumeResults) -> LatencySummary,
+) -> LatencySummary {
+    let summaries = results.in_role(role).map(of);
+    let average = |summary: &LatencySummary| summary.average_ms.unwrap_or(-1.0);
+    summaries.max_by(|one, other| average(one).total_cmp(&average(other))).unwrap_or_default()
+}
+
+fn volume_figures(results: &RunResults, volume: &VolumeResults) -> VolumeFigures {
+    let tallies = &volume.tallies;
+    let a_second = |sum: f64| if results.measured_s > 0.0 { sum / results.measured_s } else { 0.0 };
+    let kinds = [tallies.read, tallies.write, tallies.scan, tallies.flush, tallies.prepare];
+    let waited: IoTally = match volume.role {
+        Role::Database => tallies.read,
+        Role::Log => tallies.write,
+    };
+    VolumeFigures {
+        name: volume.volume.clone(),
+        role: volume.role,
+        iops: a_second((tallies.read.count + tallies.write.count) as f64),
+        waited_ms: waited.average_ms(),
+        queue: a_second(kinds.iter().map(|kind| kind.total_ns as f64 / 1e9).sum()),
+    }
+}
+
+/// Processors in use by Spindle while it measured.
+fn processors_used(results: &RunResults) -> Option<f64> {
+    let [first, .., last] = results.host_samples.as_slice() else { return None };
+    let span_s = last.at_s - first.at_s;
+    (span_s > 0.0).then(|| (last.process_cpu_s - first.process_cpu_s) / span_s)
+}
+
+fn busiest_thread(results: &RunResults) -> Option<(f64, u32)> {
+    let shares = (1..).zip(&results.thread_cpu_s).filter_map(|(group, cpu_s)| {
+        (results.measured_s > 0.0).then_some(())?;
+        Some(((*cpu_s)? / results.measured_s, group))
+    });
+    shares.max_by(|one, other| one.0.total_cmp(&other.0))
+}

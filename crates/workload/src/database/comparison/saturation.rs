@@ -1,0 +1,283 @@
+//! What saturated first: the resource that was short at the lightest load that shows it.
+//!
+//! Runs are looked at from the lightest load to the heaviest. Signs, in the order they are believed where
+//! several come in the same run:
+//!
+//! 1. **Processor**: Spindle uses 90 % of all processors, or one group's thread 90 % of one. It comes
+//!    first because a busy thread makes every latency look longer than the storage's.
+//! 2. **A volume beyond its limit**: the verdict's latencies name it.
+//! 3. **A volume that gives no more**: load grows by 25 %, I/O by less than 5 %, and the operations under
+//!    way on the volume grow; where several do, the one whose queue grew most.
+//! 4. **Page cache**: page faults that found no free page, beyond their limit.
+//! 5. **Log buffer**: more than 10 log appends a second that found no room (Dell BP1013 p. 23).
+//!
+//! Only a run that asked for more than the one before can show the third.
+
+use super::{
+    super::{limits::Measure, meter::Role, verdict::VerdictRow},
+    Comparison,
+    figures::VolumeFigures,
+    settings::{is_same_kind_of_load, load},
+};
+
+/// A processor, or all of them, is busy from here on.
+const BUSY_SHARE: f64 = 0.9;
+/// Load must have grown by this before growth of I/O is expected.
+const LOAD_GROWTH: f64 = 1.25;
+/// I/O that grew by less has stopped growing.
+const IO_GROWTH: f64 = 1.05;
+/// A queue that grew by less has not.
+const QUEUE_GROWTH: f64 = 1.1;
+/// More log appends a second that found no room are too many (Dell BP1013 p. 23: below 10).
+const LOG_STALLS_MAX: f64 = 10.0;
+
+/// What may be short.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// The machine's processors, or one group's thread.
+    Processor,
+    /// A volume with databases.
+    DatabaseVolume(String),
+    /// A volume with logs.
+    LogVolume(String),
+    /// The engine's page cache.
+    PageCache,
+    /// The engine's log buffer.
+    LogBuffer,
+    /// I/O stopped growing, and nothing that is measured shows why.
+    Unknown,
+}
+
+impl Resource {
+    /// In a few words.
+    pub fn title(&self) -> String {
+        match self {
+            Self::Processor => "the processor".to_owned(),
+            Self::DatabaseVolume(name) => format!("database volume {name}"),
+            Self::LogVolume(name) => format!("log volume {name}"),
+            Self::PageCache => "the page cache".to_owned(),
+            Self::LogBuffer => "the log buffer".to_owned(),
+            Self::Unknown => "nothing that is measured".to_owned(),
+        }
+    }
+}
+
+/// One sign that something was short.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sign {
+    /// What.
+    pub resource: Resource,
+    /// In which run.
+    pub run: usize,
+    /// How it shows, in a clause: `its reads took 24.1 ms on average, limit 20 ms`.
+    pub evidence: String,
+}
+
+/// Every sign, the first one first.
+pub fn signs(comparison: &Comparison) -> Vec<Sign> {
+    by_load(comparison).into_iter().flat_map(|run| signs_of(comparison, run)).collect()
+}
+
+/// Runs from the lightest load to the heaviest, those of one load in their order.
+fn by_load(comparison: &Comparison) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..comparison.runs.len()).collect();
+    let of = |index: usize| load(&comparison.runs[index].results);
+    let comparable =
+        comparison.runs.iter().all(|run| is_same_kind_of_load(&run.results, &comparison.runs[0].results));
+    if comparable && comparison.varied.is_load() {
+        order.sort_by(|one, other| of(*one).total_cmp(&of(*other)));
+    }
+    order
+}
+
+fn signs_of(comparison: &Comparison, run: usize) -> Vec<Sign> {
+    let found = [
+        processor(comparison, run),
+        beyond_limit(comparison, run),
+        no_more(comparison, run),
+        page_cache(comparison, run),
+        log_buffer(comparison, run),
+    ];
+    let mut signs: Vec<Sign> = Vec::new();
+    for (resource, evidence) in found.into_iter().flatten() {
+        if signs.iter().all(|sign| sign.resource != resource) {
+            signs.push(Sign { resource, run, evidence });
+        }
+    }
+    signs
+}
+
+type Found = Option<(Resource, String)>;
+
+fn processor(comparison: &Comparison, run: usize) -> Found {
+    let figures = &comparison.figures[run];
+    if let (Some(used), count) = (figures.processors, f64::from(figures.processor_count))
+        && count > 0.0
+        && used >= BUSY_SHARE * count
+    {
+        return Some((Resource::Processor, format!("Spindle used {used:.1} of {count} processors")));
+    }
+    let (share, group) = figures.busiest_thread.filter(|(share, _)| *share >= BUSY_SHARE)?;
+    let percent = share * 100.0;
+    Some((
+        Resource::Processor,
+        format!("the thread of group {group} was busy for {percent:.0} % of the time"),
+    ))
+}
+
+fn beyond_limit(comparison: &Comparison, run: usize) -> Found {
+    let run = &comparison.runs[run];
+    let row = run.verdict.broken().find(|row| role_of(row.measure).is_some())?;
+    let role = role_of(row.measure).expect("it was looked for");
+    let only = run.results.in_role(role).next().map(|volume| volume.volume.clone());
+    let volume = row.place.clone().or(only)?;
+    let is_shared = run.results.in_role(other(role)).any(|other| other.volume == volume);
+    let shared = if is_shared { "; databases and logs share it" } else { "" };
+    Some((volume_in(role, volume), format!("{}{shared}", beyond(row))))
+}
+
+fn other(role: Role) -> Role {
+    match role {
+        Role::Database => Role::Log,
+        Role::Log => Role::Database,
+    }
+}
+
+/// Which volumes a latency is of.
+fn role_of(measure: Measure) -> Option<Role> {
+    match measure {
+        Measure::DatabaseReadAverageMs
+        | Measure::DatabaseReadWindowMaximumMs
+        | Measure::DatabaseWriteAverageMs => Some(Role::Database),
+        Measure::LogWriteAverageMs | Measure::LogWriteWindowMaximumMs => Some(Role::Log),
+        _ => None,
+    }
+}
+
+fn volume_in(role: Role, name: String) -> Resource {
+    match role {
+        Role::Database => Resource::DatabaseVolume(name),
+        Role::Log => Resource::LogVolume(name),
+    }
+}
+
+fn beyond(row: &VerdictRow) -> String {
+    let title = row.measure.title();
+    let measured = row.measured.unwrap_or(f64::NAN);
+    let lower = title.chars().next().map(|first| first.to_lowercase().chain(title.chars().skip(1)));
+    let title: String = lower.into_iter().flatten().collect();
+    format!("{title} {measured:.1} ms, limit {} ms", row.limit)
+}
+
+/// The run before by load, if it asked for so much less that I/O should have grown since.
+fn before(comparison: &Comparison, run: usize) -> Option<usize> {
+    if !comparison.varied.is_load() {
+        return None;
+    }
+    let order = by_load(comparison);
+    let place = order.iter().position(|&index| index == run)?;
+    let earlier = *order.get(place.checked_sub(1)?)?;
+    let of = |index: usize| &comparison.runs[index].results;
+    let asked = load(of(run)) >= load(of(earlier)) * LOAD_GROWTH;
+    (asked && is_same_kind_of_load(of(run), of(earlier))).then_some(earlier)
+}
+
+fn no_more(comparison: &Comparison, run: usize) -> Found {
+    let earlier = before(comparison, run)?;
+    let (was, is) = (&comparison.figures[earlier], &comparison.figures[run]);
+    let growth = is.iops? / was.iops.filter(|iops| *iops > 0.0)?;
+    if growth >= IO_GROWTH {
+        return None;
+    }
+    let grown = format!(
+        "from {} to {} I/O {}",
+        comparison.varied.labels[earlier],
+        comparison.varied.labels[run],
+        in_percent(growth)
+    );
+    let queues = is.volumes.iter().filter_map(|volume| {
+        let earlier = was.volumes.iter().find(|other| is_same(volume, other))?;
+        let waits_longer = volume.waited_ms? > earlier.waited_ms?;
+        (waits_longer && volume.queue > earlier.queue * QUEUE_GROWTH).then_some((volume, earlier))
+    });
+    let longest =
+        queues.max_by(|one, other| (one.0.queue - one.1.queue).total_cmp(&(other.0.queue - other.1.queue)));
+    Some(match longest {
+        Some((volume, earlier)) => (
+            volume_in(volume.role, volume.name.clone()),
+            format!(
+                "{grown}, while {:.1} operations were under way there, after {:.1}, and {} took {:.2} ms, \
+                 after {:.2} ms",
+                volume.queue,
+                earlier.queue,
+                if volume.role == Role::Database { "reads" } else { "writes" },
+                volume.waited_ms.unwrap_or(f64::NAN),
+                earlier.waited_ms.unwrap_or(f64::NAN),
+            ),
+        ),
+        None => (Resource::Unknown, format!("{grown}, and no volume's queue did")),
+    })
+}
+
+fn is_same(one: &VolumeFigures, other: &VolumeFigures) -> bool {
+    one.name == other.name && one.role == other.role
+}
+
+/// `grew by 2 %`, `fell by 3 %`.
+fn in_percent(growth: f64) -> String {
+    let percent = (growth - 1.0) * 100.0;
+    match percent {
+        percent if percent >= 0.5 => format!("grew by {percent:.0} %"),
+        percent if percent <= -0.5 => format!("fell by {:.0} %", -percent),
+        _ => "did not grow".to_owned(),
+    }
+}
+
+fn page_cache(comparison: &Comparison, run: usize) -> Found {
+    let mut broken = comparison.runs[run].verdict.broken();
+    let row = broken.find(|row| row.measure == Measure::PageFaultStallsPerSecond)?;
+    let stalls = row.measured.unwrap_or(f64::NAN);
+    Some((
+        Resource::PageCache,
+        format!("{stalls:.1} page faults a second found no free page, limit {}", row.limit),
+    ))
+}
+
+fn log_buffer(comparison: &Comparison, run: usize) -> Found {
+    let stalls = comparison.figures[run].log_record_stalls.filter(|stalls| *stalls > LOG_STALLS_MAX)?;
+    Some((
+        Resource::LogBuffer,
+        format!("{stalls:.0} log appends a second found no room in the buffer, above {LOG_STALLS_MAX}"),
+    ))
+}
+
+/// The answer in a sentence.
+pub fn in_words(comparison: &Comparison, signs: &[Sign]) -> String {
+    let Some(first) = signs.first() else {
+        let heaviest = *by_load(comparison).last().expect("there is a run");
+        let growth = before(comparison, heaviest).and_then(|earlier| {
+            let iops = |index: usize| comparison.figures[index].iops;
+            Some((earlier, iops(heaviest)? / iops(earlier).filter(|iops| *iops > 0.0)?))
+        });
+        return match growth {
+            Some((earlier, growth)) => format!(
+                "Nothing saturated yet: from {} to {} I/O {}, with no resource at its end.",
+                comparison.varied.labels[earlier],
+                comparison.varied.labels[heaviest],
+                in_percent(growth)
+            ),
+            None => "Nothing saturated: no run shows a resource that was short.".to_owned(),
+        };
+    };
+    let title = first.resource.title();
+    let what = match first.resource {
+        Resource::Unknown => "I/O stopped growing first".to_owned(),
+        _ => format!("{} saturated first", capitalised(&title)),
+    };
+    format!("{what}, at {}: {}.", comparison.title(first.run), first.evidence)
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}

@@ -1,0 +1,71 @@
+//! The number of mailboxes, and how it was worked out.
+
+use super::{
+    super::{
+        mailboxes::{MESSAGES_PER_DAY, Mailboxes},
+        results::RunResults,
+    },
+    sections::confidence,
+};
+use report::{Cell, Column, Document, Section, Table, Unit};
+
+/// The number the report leads with.
+pub fn add_highlight(document: &mut Document, mailboxes: &Mailboxes) {
+    let what = format!("Mailboxes of {} messages a day", mailboxes.figure.messages_per_day);
+    let note = format!("within {} ms; {}", mailboxes.within_ms, mailboxes.claim.words());
+    document.highlight(what, Cell::text(format!("≈ {}", mailboxes.number())), note);
+}
+
+/// The section that derives it, or says why there is none.
+pub fn section(results: &RunResults, mailboxes: Option<&Mailboxes>) -> Section {
+    let section = Section::new(
+        "Mailboxes",
+        "How many mailboxes the storage carries, and where each figure comes from.",
+    );
+    let Some(mailboxes) = mailboxes else {
+        return section.paragraph(match results.measured_s > 0.0 {
+            true => format!(
+                "No number is given: the run did not pass, or nobody says what a mailbox of {MESSAGES_PER_DAY} \
+                 messages a day asks of storage under profile {}.",
+                results.plan.profile.name
+            ),
+            false => "Nothing was measured.".to_owned(),
+        });
+    };
+    let (figure, headroom) = (&mailboxes.figure, &mailboxes.headroom);
+    let columns =
+        [Column::text("Figure"), Column::text("Value"), Column::text("Source"), Column::text("Known from")];
+    let mut table = Table::new("", columns);
+    let mut row = |what: String, value: String, source: &str, known_from: &str| {
+        table.push([Cell::text(what), Cell::text(value), Cell::text(source), Cell::text(known_from)]);
+    };
+    row(
+        "Database I/O within every limit".to_owned(),
+        format!("{:.1} {}", mailboxes.achieved_iops, Unit::IoPerSecond),
+        "this run; log and background scan not counted",
+        "measured",
+    );
+    row(
+        format!("I/O of one mailbox of {} messages a day, {}", figure.messages_per_day, figure.server),
+        format!("{:.3} {}", figure.iops, Unit::IoPerSecond),
+        &figure.source,
+        confidence(figure.confidence),
+    );
+    row(
+        "Headroom".to_owned(),
+        format!("{} %", headroom.percent),
+        &headroom.source,
+        confidence(headroom.confidence),
+    );
+    row(
+        "Mailboxes".to_owned(),
+        format!("≈ {}", mailboxes.number()),
+        "I/O within limits / (I/O of one mailbox × (1 + headroom)), its first two digits, rounded down",
+        "computed",
+    );
+    section.block(table).paragraph(format!(
+        "So: {}. It speaks of the database I/O of mailboxes; capacity, processors, memory and the log's \
+         volume are planned by themselves.",
+        mailboxes.headline()
+    ))
+}

@@ -1,0 +1,118 @@
+//! How the load was found: every trial, and latency against load.
+
+use super::{
+    super::{
+        limits::Measure,
+        results::RunResults,
+        search::{Axis, Bound, Judgement},
+        seek::{SearchResults, TrialResults, words},
+    },
+    charts,
+};
+use report::{Cell, Column, LineChart, Section, Table, TimeSeries, Unit};
+
+/// The section of the search.
+pub fn section(results: &RunResults, found: &SearchResults) -> Section {
+    let intro = "Loads that were tried for a short while, and those that were then held. A load has failed when \
+                 it failed twice; what waited to begin when a trial ended was not carried into the next.";
+    Section::new("Search for the most within limits", intro)
+        .paragraph(outcome(found))
+        .block(trials(found))
+        .block(against_load(results, found))
+}
+
+fn outcome(found: &SearchResults) -> String {
+    let Some(held) = found.held else {
+        return "The run ended before the search did: nothing was held.".to_owned();
+    };
+    let why = match found.bound {
+        Bound::Unfinished => "the search ended before it met a limit",
+        Bound::Limit => "more broke a limit",
+        Bound::Generator => {
+            "more could not be asked for: this machine's processors and sessions ended before the storage did, \
+             which may carry more"
+        }
+        Bound::Plateau => "twice as many did no more",
+        Bound::Most => "more is never tried",
+    };
+    format!("{} were held; {why}.", words(found.axis, held))
+}
+
+fn trials(found: &SearchResults) -> Table {
+    let level = match found.axis {
+        Axis::Rate => Column::number("Asked for", Unit::IoPerSecond),
+        Axis::Threads => Column::number("Threads a group", Unit::One),
+    };
+    let columns = [
+        Column::number("No.", Unit::One),
+        Column::text("Trial"),
+        level,
+        Column::number("Measured", Unit::Seconds),
+        Column::number("Achieved", Unit::IoPerSecond),
+        Column::number("Read", Unit::Milliseconds),
+        Column::number("Write", Unit::Milliseconds),
+        Column::number("Log write", Unit::Milliseconds),
+        Column::number("Worst read", Unit::Milliseconds),
+        Column::number("Worst log write", Unit::Milliseconds),
+        Column::number("Stalls", Unit::PerSecond),
+        Column::number("Waiting", Unit::One),
+        Column::text("Verdict"),
+    ];
+    let mut table = Table::new("", columns);
+    let level_unit = |axis| if axis == Axis::Rate { Unit::IoPerSecond } else { Unit::One };
+    for trial in &found.trials {
+        table.push([
+            Cell::count(trial.number.into()),
+            Cell::text(if trial.holds { "hold" } else { "probe" }),
+            Cell::number(trial.level, level_unit(found.axis), 0),
+            Cell::number(trial.measured_s, Unit::Seconds, 0),
+            Cell::number(trial.achieved_iops, Unit::IoPerSecond, 0),
+            Cell::number(trial.read_ms, Unit::Milliseconds, 2),
+            Cell::number(trial.write_ms, Unit::Milliseconds, 2),
+            Cell::number(trial.log_ms, Unit::Milliseconds, 2),
+            Cell::number(trial.read_worst_ms, Unit::Milliseconds, 2),
+            Cell::number(trial.log_worst_ms, Unit::Milliseconds, 2),
+            Cell::number(trial.stalls_per_second, Unit::PerSecond, 2),
+            Cell::count(trial.backlog),
+            Cell::text(verdict(trial)),
+        ]);
+    }
+    table
+}
+
+fn verdict(trial: &TrialResults) -> String {
+    match trial.judgement {
+        Judgement::Within => "within limits".to_owned(),
+        Judgement::Generator => "not generated".to_owned(),
+        Judgement::Beyond => {
+            let titles: Vec<&str> = trial.broken.iter().map(|measure| measure.title()).collect();
+            format!("beyond: {}", titles.join("; "))
+        }
+    }
+}
+
+/// Latency by what was achieved.
+fn against_load(results: &RunResults, found: &SearchResults) -> LineChart {
+    let x = match found.axis {
+        Axis::Rate => report::Axis::new("rate achieved", Unit::IoPerSecond),
+        Axis::Threads => report::Axis::new("threads a group", Unit::One),
+    };
+    let place = |trial: &TrialResults| match found.axis {
+        Axis::Rate => trial.achieved_iops,
+        Axis::Threads => trial.level,
+    };
+    let series = |name: &str, of: fn(&TrialResults) -> Option<f64>| {
+        let points = found.trials.iter().map(|trial| (place(trial), of(trial).unwrap_or(f64::NAN)));
+        TimeSeries::new(name, points)
+    };
+    let y = report::Axis::new("average latency", Unit::Milliseconds);
+    let chart = LineChart::new("Latency against load", y)
+        .against(x)
+        .series(series("database reads", |trial| trial.read_ms))
+        .series(series("database writes", |trial| trial.write_ms))
+        .series(series("log writes", |trial| trial.log_ms));
+    match charts::limit(results, Measure::DatabaseReadAverageMs) {
+        Some(at) => chart.limit("limit of the average read", at),
+        None => chart,
+    }
+}

@@ -1,0 +1,256 @@
+//! What went wrong on the way to the devices: slow operations, spikes, and what the kernel said.
+
+use super::{
+    super::{
+        kernel::KernelResults,
+        limits::LimitSet,
+        meter::{Role, SlowOperation, Spell, SpikeLog},
+        results::{RunResults, VolumeResults},
+    },
+    utc,
+};
+use report::{Cell, Column, Document, LineChart, Section, Severity, Table, Unit};
+
+/// Spikes of one volume that are listed one by one.
+const LISTED: usize = 10;
+
+/// Slow operations that a chart marks: more would hide it.
+const MARKED: usize = 8;
+
+/// What was slow, in a line for each volume with spikes, and one for the slowest operation.
+pub fn add_findings(document: &mut Document, results: &RunResults) {
+    if let Some(kernel) = &results.kernel {
+        add_kernel_findings(document, kernel);
+    }
+    let slowest = results.slow.operations.iter().max_by(|one, other| one.took_s.total_cmp(&other.took_s));
+    if let Some(slowest) = slowest {
+        let end = match slowest.answered {
+            true => format!("was answered after {:.1} s", slowest.took_s),
+            false => format!("was not answered in {:.0} s", slowest.took_s),
+        };
+        let text = format!(
+            "{} device operations were long and {} hung; the longest, a {slowest}, {end}.",
+            results.slow.long, results.slow.hung
+        );
+        document.finding(Severity::Warning, text, "");
+    }
+    for (volume, kind, log) in logs(results).filter(|(_, _, log)| log.count() > 0) {
+        let (s, over_ms) = (if log.count() == 1 { "" } else { "s" }, log.over_ns.unwrap_or(0) as f64 / 1e6);
+        let longest_s = log.longest().map_or(0.0, |spell| spell.span_ns() as f64 / 1e9);
+        let text = format!(
+            "{} spike{s} of {} over {over_ms:.0} ms on {}: {:.1} s together, the longest {longest_s:.2} s.",
+            log.count(),
+            what(volume, kind),
+            volume.volume,
+            log.total_s(),
+        );
+        document.finding(Severity::Note, text, "");
+    }
+}
+
+/// What the kernel said, or that it could not be asked.
+fn add_kernel_findings(document: &mut Document, kernel: &KernelResults) {
+    if let Some(first) = kernel.events.first() {
+        let text = format!(
+            "{} messages in the kernel log tell of trouble with the devices under test; the first, of {} ({}): {}",
+            kernel.count, first.device, first.what, first.text
+        );
+        document.finding(Severity::Error, text, format!("the kernel's {}", first.source));
+    }
+    if kernel.lost {
+        let text = "The kernel log was overwritten faster than it could be read; some of it was not seen.";
+        document.finding(Severity::Warning, text, "");
+    }
+    if let Some(why) = &kernel.unreadable {
+        let text =
+            format!("The kernel log could not be read ({why}): what only the kernel saw is not counted.");
+        document.finding(Severity::Note, text, "");
+    }
+}
+
+fn kernel_messages(kernel: &KernelResults) -> Table {
+    let (kept, all) = (kernel.events.len() as u64, kernel.count);
+    let title = match kept < all {
+        true => format!("In the kernel log, the first {kept} of {all}"),
+        false => "In the kernel log".to_owned(),
+    };
+    let columns = [
+        Column::text("Seen (UTC)"),
+        Column::text("Device"),
+        Column::text("What"),
+        Column::text("Message"),
+        Column::text("From"),
+    ];
+    let mut table = Table::new(title, columns);
+    for event in &kernel.events {
+        table.push([
+            Cell::text(utc(event.unix_s)),
+            Cell::text(event.device.as_str()),
+            Cell::text(event.what.as_str()),
+            Cell::text(event.text.as_str()),
+            Cell::text(event.source.as_str()),
+        ]);
+    }
+    table
+}
+
+/// `chart`, with the first slow operations of the measured time marked.
+pub fn with_marks(chart: LineChart, results: &RunResults, role: Role) -> LineChart {
+    let of_role = results.slow.operations.iter().filter(|operation| operation.role == role);
+    let marked = of_role.filter_map(|operation| Some((operation.slowness.title(), operation.at_s?)));
+    marked.take(MARKED).fold(chart, |chart, (label, at_s)| chart.event(label, at_s))
+}
+
+/// The section: each slow operation, and the spikes of each volume.
+pub fn trouble(results: &RunResults) -> Section {
+    let mut section = Section::new("Slow operations, spikes and the kernel log", intro(results));
+    section = match results.slow.count() {
+        0 => section.paragraph("No device operation was long or hung."),
+        _ => section.block(slow_operations(results)),
+    };
+    section = match &results.kernel {
+        Some(kernel) if kernel.count > 0 => section.block(kernel_messages(kernel)),
+        Some(KernelResults { unreadable: None, .. }) => {
+            section.paragraph("The kernel log holds no trouble with the devices under test.")
+        }
+        _ => section,
+    };
+    if results.measured_s > 0.0 {
+        section = section.block(spikes(results));
+        let longest = longest_spikes(results);
+        if !longest.rows().is_empty() {
+            section = section.block(longest);
+        }
+    }
+    section
+}
+
+fn intro(results: &RunResults) -> String {
+    let Ok(set) = LimitSet::load(&results.plan.profile.limits) else { return String::new() };
+    let watch = set.watch();
+    format!(
+        "A device operation of more than {} s is long, of more than {} s hung, at any time of the run ({}). A \
+         spike is a spell of reads or writes that took more than {} times the median of their volume, and more \
+         than {} ms ({}); those within a second of each other are one.",
+        watch.slow.long_s,
+        watch.slow.hung_s,
+        watch.slow.source,
+        watch.spike.times_median,
+        watch.spike.floor_ms,
+        watch.spike.source
+    )
+}
+
+fn slow_operations(results: &RunResults) -> Table {
+    let (kept, all) = (results.slow.operations.len() as u64, results.slow.count());
+    let title = match kept < all {
+        true => format!("Slow operations, the longest {kept} of {all}"),
+        false => "Slow operations".to_owned(),
+    };
+    let columns = [
+        Column::text("Began (UTC)"),
+        Column::text("Volume"),
+        Column::text("File"),
+        Column::text("Operation"),
+        Column::number("Offset", Unit::One),
+        Column::number("Size", Unit::One),
+        Column::text("Slowness"),
+        Column::number("Took", Unit::Seconds),
+        Column::text("Answered"),
+    ];
+    let mut table = Table::new(title, columns);
+    for operation in &results.slow.operations {
+        let SlowOperation {
+            slowness, kind, volume, file, offset, bytes, began_unix_s, took_s, answered, ..
+        } = operation;
+        table.push([
+            Cell::text(utc(*began_unix_s)),
+            Cell::text(volume.as_str()),
+            Cell::text(file.as_str()),
+            Cell::text(kind.title()),
+            Cell::bytes(*offset),
+            Cell::bytes(*bytes),
+            Cell::text(slowness.title()),
+            Cell::number(*took_s, Unit::Seconds, 1),
+            Cell::text(if *answered { "yes" } else { "no" }),
+        ]);
+    }
+    table
+}
+
+/// Volumes with each kind of operation that matters for what they hold.
+fn logs(results: &RunResults) -> impl Iterator<Item = (&VolumeResults, &'static str, &SpikeLog)> {
+    results.volumes.iter().flat_map(|volume| {
+        let kinds = volume.spikes.of(volume.role);
+        kinds.into_iter().map(move |(kind, log)| (volume, kind, log))
+    })
+}
+
+fn what(volume: &VolumeResults, kind: &str) -> String {
+    match volume.role {
+        Role::Database => format!("database {kind}"),
+        Role::Log => format!("log {kind}"),
+    }
+}
+
+fn spikes(results: &RunResults) -> Table {
+    let columns = [
+        Column::text("Volume"),
+        Column::text("Operations"),
+        Column::number("Spikes", Unit::One),
+        Column::number("Over", Unit::Milliseconds),
+        Column::number("Time in them", Unit::Seconds),
+        Column::number("Longest", Unit::Seconds),
+        Column::number("Slow operations", Unit::One),
+        Column::number("p99", Unit::Milliseconds),
+        Column::number("p99.9", Unit::Milliseconds),
+    ];
+    let mut table = Table::new("Spikes by volume", columns);
+    for (volume, kind, log) in logs(results) {
+        let latency = if kind == "reads" { &volume.read } else { &volume.write };
+        let longest_s = log.longest().map(|spell| spell.span_ns() as f64 / 1e9);
+        table.push([
+            Cell::text(volume.volume.as_str()),
+            Cell::text(what(volume, kind)),
+            Cell::count(log.count()),
+            Cell::number(log.over_ns.map(|over_ns| over_ns as f64 / 1e6), Unit::Milliseconds, 1),
+            Cell::number(log.total_s(), Unit::Seconds, 2),
+            Cell::number(longest_s, Unit::Seconds, 2),
+            Cell::count(log.operations()),
+            Cell::number(latency.p99_ms, Unit::Milliseconds, 2),
+            Cell::number(latency.p99_9_ms, Unit::Milliseconds, 2),
+        ]);
+    }
+    table
+}
+
+/// The longest spikes of each volume and kind, in the order of time.
+fn longest_spikes(results: &RunResults) -> Table {
+    let columns = [
+        Column::number("At", Unit::Seconds),
+        Column::text("Volume"),
+        Column::text("Operations"),
+        Column::number("Lasted", Unit::Seconds),
+        Column::number("Slow operations", Unit::One),
+        Column::number("Slowest", Unit::Milliseconds),
+    ];
+    let mut table = Table::new("Longest spikes, from the beginning of measuring", columns);
+    let mut all: Vec<(Spell, &VolumeResults, &'static str)> = Vec::new();
+    for (volume, kind, log) in logs(results) {
+        let mut spells = log.spells();
+        spells.sort_by_key(|spell| std::cmp::Reverse(spell.span_ns()));
+        all.extend(spells.into_iter().take(LISTED).map(|spell| (spell, volume, kind)));
+    }
+    all.sort_by_key(|(spell, ..)| spell.from_ns);
+    for (spell, volume, kind) in all {
+        table.push([
+            Cell::number(spell.from_ns as f64 / 1e9, Unit::Seconds, 1),
+            Cell::text(volume.volume.as_str()),
+            Cell::text(what(volume, kind)),
+            Cell::number(spell.span_ns() as f64 / 1e9, Unit::Seconds, 2),
+            Cell::count(spell.operations),
+            Cell::number(spell.slowest_ns as f64 / 1e6, Unit::Milliseconds, 1),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,98 @@
+//! What a run will cost, before it is begun.
+
+use super::{load::ProbePlan, plan::RunPlan};
+use world::ByteCount;
+
+/// What the storage is guessed to do, for estimates before anything was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpeedGuess {
+    /// Bytes a second written or read in long runs, all volumes together.
+    pub sequential_bytes_per_second: u64,
+    /// Random reads and writes of pages a second, all volumes together.
+    pub random_iops: u64,
+}
+
+/// What a run will cost. An estimate: space and memory are bounds, the rest is as good as the guess.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Estimate {
+    /// Space the databases may take in the end, growth and the stamps of their pages included.
+    pub database_space: ByteCount,
+    /// Space the logs may take.
+    pub log_space: ByteCount,
+    /// Memory: caches, log buffers, one byte a record, 16 a page if stamps are kept, and 64 MiB for the rest.
+    pub memory: ByteCount,
+    /// Bytes written to make the databases, logs included.
+    pub written_by_creation: ByteCount,
+    /// Bytes written by the measured run, logs included.
+    pub written_by_run: ByteCount,
+    /// Time to make the databases, in seconds.
+    pub create_s: u64,
+    /// Time to fill the cache, in seconds.
+    pub fill_s: u64,
+    /// Time to search for the most within limits, at most, in seconds.
+    pub search_s: u64,
+    /// Measured time, in seconds.
+    pub measure_s: u64,
+    /// Time to verify every page, in seconds.
+    pub verify_s: u64,
+}
+
+impl Estimate {
+    /// All phases together, in seconds.
+    pub fn total_s(&self) -> u64 {
+        self.create_s + self.fill_s + self.search_s + self.measure_s + self.verify_s
+    }
+}
+
+impl RunPlan {
+    /// What this plan will cost on storage as fast as `guess`.
+    pub fn estimate(&self, guess: SpeedGuess) -> Estimate {
+        let databases = self.database_count();
+        let groups = u64::from(self.groups);
+        let all_bytes = databases * self.database_bytes;
+        let page = self.profile.page_size().bytes() as u64;
+        let record = self.profile.record_bytes() as u64;
+        let logged_at_creation = all_bytes;
+        let written_by_creation = all_bytes + logged_at_creation;
+        let run_iops = self.load.target_iops().map_or(guess.random_iops, |target| target.ceil() as u64);
+        // An I/O stands for about one operation: half of them write a page, most log a record.
+        let run_bytes_per_second = run_iops * (page / 2 + record + 512);
+        let search_s = self.load.probe().map_or(0, ProbePlan::seconds_max);
+        let cache = groups * self.cache_bytes_per_group;
+        let sequential = guess.sequential_bytes_per_second.max(1);
+        let log_space_per_group = 2 * self.profile.checkpoint_depth().0 + 10 * self.profile.log_file().0;
+        let kept = u64::from(self.profile.page_stamps()) * databases;
+        let pages_max = self.database_bytes_max / page;
+        let stamps_space = kept * maildb::stamps::space_max(pages_max).0;
+        let stamps_memory = kept * pages_max * maildb::stamps::BYTES_A_PAGE;
+        let log_buffers = groups * self.profile.log_buffer().0;
+        Estimate {
+            database_space: ByteCount(databases * self.database_bytes_max + stamps_space),
+            log_space: ByteCount(groups * log_space_per_group),
+            memory: ByteCount(cache + log_buffers + all_bytes / record + stamps_memory + (64 << 20)),
+            written_by_creation: ByteCount(written_by_creation),
+            written_by_run: ByteCount(run_bytes_per_second * (search_s + self.duration_s)),
+            create_s: written_by_creation / sequential + 1,
+            fill_s: (cache / page / run_iops.max(1) + 1).min(self.fill_s_max),
+            search_s,
+            measure_s: self.duration_s,
+            verify_s: all_bytes / sequential + 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::plan::tests::sample_plan, *};
+
+    #[test]
+    fn an_estimate_bounds_space_and_memory() {
+        let plan = sample_plan();
+        let guess = SpeedGuess { sequential_bytes_per_second: 100_000_000, random_iops: 300 };
+        let estimate = plan.estimate(guess);
+        assert_eq!(estimate.database_space.0, plan.database_bytes_max);
+        assert!(estimate.memory.0 > 256 << 20 && estimate.memory.0 < 600 << 20, "{}", estimate.memory);
+        assert_eq!(estimate.measure_s, 7200);
+        assert!(estimate.create_s > 2700, "277 GB at 100 MB/s: {}", estimate.create_s);
+    }
+}

@@ -1,0 +1,166 @@
+//! Measuring: the load is sampled for the time the plan says, and a part of it is judged.
+
+use super::{
+    super::{
+        measure::{Sample, Sampler, sample_interval},
+        meter::{IoTallies, Role},
+        progress::{Live, Phase},
+        record::interval_s,
+        scan::BackgroundScan,
+    },
+    Group, Judging, Running, TICK,
+};
+use maildb::Instance;
+
+impl Group {
+    pub(super) fn sampler(&self, instance: &Instance) -> Sampler {
+        Sampler::new(self.meters.clone(), self.world.now(), instance.statistics())
+    }
+
+    pub(super) fn ended(&self, running: &Running) -> bool {
+        self.shared.ending() || running.load.pacer.is_stopped()
+    }
+
+    pub(super) fn tick(&self, instance: &Instance, running: &Running, sampler: &mut Sampler) -> Sample {
+        sampler.tick(self.world.now(), instance.statistics(), &running.load.meter, &running.load.pacer)
+    }
+
+    /// Steers the pace by what was measured, tells the board, and looks whether databases are full.
+    pub(super) fn observe(&self, running: &Running, sample: &Sample) {
+        let (mut database, mut log) = (IoTallies::default(), IoTallies::default());
+        for (meter, tallies) in self.meters.iter().zip(&sample.volumes) {
+            match meter.role() {
+                Role::Database => database.merge(tallies),
+                Role::Log => log.merge(tallies),
+            }
+        }
+        let io = database.read.count + database.write.count;
+        running.load.pacer.observe(io, sample.operations.count, running.load.meter.outstanding());
+        let recent = running.recent.get();
+        running.recent.set(recent.followed_by(io, sample.operations.count, sample.span_s));
+        let span_s = sample.span_s.max(1e-9);
+        let live = Live {
+            database_iops: io as f64 / span_s,
+            database_read_ms: database.read.average_ms(),
+            database_write_ms: database.write.average_ms(),
+            log_write_ms: log.write.average_ms(),
+            operations_per_second: sample.operations.count as f64 / span_s,
+            backlog: sample.backlog,
+        };
+        self.shared.board(self.number, |board| board.live = Some(live));
+        for store in running.load.stores.iter().filter(|store| store.became_full()) {
+            let (name, size) = (store.mail.database.name(), store.mail.database.size());
+            self.say(format!(
+                "{name} has {size} and may grow no further: from now on it is inserted into and deleted from equally"
+            ));
+        }
+    }
+
+    /// Samples the load to the end of its time. What is judged is counted from the beginning of that
+    /// part to its end, and the samples are of all of it. Gives the sampler, for what is still under way.
+    pub(super) async fn measure(&self, instance: &Instance, running: &mut Running) -> Sampler {
+        self.say("measuring begins");
+        self.shared.board(self.number, |board| {
+            board.phase = Phase::Measure;
+            board.fraction = 0.0;
+        });
+        let part = self.plan.judged_part();
+        for meter in &self.meters {
+            meter.restart();
+        }
+        if part.from_s == 0 {
+            self.begin_judged(instance, running);
+        }
+        let sizes = running.load.stores.iter().map(|store| store.mail.database.size().0);
+        running.tally.bytes_before = sizes.collect();
+        let mut sampler = self.sampler(instance);
+        self.record_measuring(running);
+        let (began, duration) = (self.world.now(), self.plan.duration());
+        let keep_every = sample_interval(duration);
+        let mut pending: Option<Sample> = None;
+        let mut ticks = 0;
+        loop {
+            ticks += 1;
+            self.world.sleep_until(began + (TICK * ticks).min(duration)).await;
+            let sample = self.tick(instance, running, &mut sampler);
+            self.observe(running, &sample);
+            let measured = self.world.now().since(began);
+            let cut = self.plan.load.probe().is_some() && self.shared.trials.is_cut();
+            let at_end = measured >= duration || cut || self.ended(running);
+            let kept = match pending.take() {
+                Some(earlier) => earlier.followed_by(&sample),
+                None => sample,
+            };
+            let second = u64::from(ticks);
+            let (begins, ends) = (second == part.from_s, second == part.to_s);
+            if at_end || begins || ends || second.is_multiple_of(keep_every.as_secs()) {
+                if self.plan.load.probe().is_some() {
+                    self.shared.trials.push(self.number, kept.clone());
+                }
+                running.tally.samples.push(kept);
+            } else {
+                pending = Some(kept);
+            }
+            let fraction = measured.as_secs_f64() / duration.as_secs_f64();
+            self.shared.board(self.number, |board| {
+                board.phase = Phase::Measure;
+                board.fraction = fraction.min(1.0);
+            });
+            running.tally.load_s = measured.as_secs_f64();
+            if at_end {
+                break;
+            }
+            if begins {
+                self.say(format!("what is judged begins: {}", self.plan.judged));
+                self.begin_judged(instance, running);
+            }
+            if ends {
+                self.end_judged(instance, running);
+            }
+            if second.is_multiple_of(interval_s(duration)) {
+                self.take_readings(instance, running);
+                self.record_measured(running, pending.as_ref(), second);
+            }
+        }
+        self.take_readings(instance, running);
+        self.say(format!("measuring ends after {:.0} s", running.tally.load_s));
+        sampler
+    }
+
+    /// What was counted so far is not judged; what is counted now is.
+    fn begin_judged(&self, instance: &Instance, running: &mut Running) {
+        for meter in &self.meters {
+            meter.restart_judged();
+        }
+        running.load.meter.restart();
+        running.load.pacer.restart();
+        if let Some(scan) = &running.scan {
+            scan.restart();
+        }
+        running.tally.judging = Judging::Since(self.world.now());
+        let statistics = instance.statistics();
+        running.tally.statistics = (statistics, statistics);
+        running.tally.thread_cpu.0 = self.world.thread_cpu();
+    }
+
+    /// What begins from now on is in samples only.
+    fn end_judged(&self, instance: &Instance, running: &mut Running) {
+        self.take_readings(instance, running);
+        running.tally.judging = Judging::Over;
+        for meter in &self.meters {
+            meter.end_judged();
+        }
+        running.load.meter.end_judged(self.world.now());
+        self.say(format!("what is judged ends after {:.0} s", running.tally.measured_s));
+    }
+
+    /// How everything that is judged stands now, but the meters.
+    fn take_readings(&self, instance: &Instance, running: &mut Running) {
+        let Judging::Since(since) = running.tally.judging else { return };
+        running.tally.measured_s = self.world.now().since(since).as_secs_f64();
+        running.tally.statistics.1 = instance.statistics();
+        running.tally.thread_cpu.1 = self.world.thread_cpu();
+        running.tally.pacing = running.load.pacer.state();
+        running.tally.scan = running.scan.as_ref().map(BackgroundScan::totals).unwrap_or_default();
+    }
+}

@@ -1,0 +1,109 @@
+//! What a group tells the run's record: a little at each step, and how it stands every few seconds.
+
+use super::{
+    super::{
+        measure::Sample,
+        meter::{IoTallies, Meter},
+        record::{Made, Measured, Measuring, News, Readings, latency_interval_s},
+        results::EngineCounters,
+        verify::VerifiedFile,
+    },
+    DatabaseOutcome, FillOutcome, Group, Judging, Running,
+};
+use std::rc::Rc;
+
+/// What was recorded of a group's measured time.
+#[derive(Default)]
+pub struct Recording {
+    /// Samples that are recorded.
+    samples: usize,
+}
+
+impl Group {
+    pub(super) fn record_made(&self, recovered: bool, create_s: f64, databases: Vec<DatabaseOutcome>) {
+        let made = Made { group: self.number, recovered, create_s, databases };
+        self.shared.record(|| News::Made(made));
+    }
+
+    pub(super) fn record_filled(&self, fill: FillOutcome) {
+        self.shared.record(|| News::Filled { group: self.number, fill });
+    }
+
+    pub(super) fn record_measuring(&self, running: &mut Running) {
+        running.tally.recording = Recording::default();
+        self.shared.record(|| {
+            let meters = self.meters.iter().map(|meter| (meter.role(), meter.volume().to_owned()));
+            News::Measuring(Measuring {
+                group: self.number,
+                meters: meters.collect(),
+                bytes_before: running.tally.bytes_before.clone(),
+            })
+        });
+    }
+
+    /// Records how the group stands after `ticks` seconds, with the sample it is taking.
+    pub(super) fn record_measured(&self, running: &mut Running, pending: Option<&Sample>, ticks: u64) {
+        let with_latencies = ticks.is_multiple_of(latency_interval_s(self.plan.duration()));
+        self.record(running, pending, with_latencies);
+    }
+
+    /// Records how the group stands when its measured time is over and settled.
+    pub(super) fn record_last(&self, running: &mut Running) {
+        // What came late was added to the last sample, which may be recorded without it.
+        running.tally.recording.samples =
+            running.tally.recording.samples.min(running.tally.samples.len().saturating_sub(1));
+        self.record(running, None, true);
+    }
+
+    fn record(&self, running: &mut Running, pending: Option<&Sample>, with_latencies: bool) {
+        let (tally, load) = (&running.tally, &running.load);
+        // Until what is judged begins, meters and counters hold what will be forgotten.
+        let is_judged = tally.judging != Judging::Before;
+        let tallies = |meter: &Rc<Meter>| match (meter.tallies(), is_judged) {
+            (tallies, true) => tallies,
+            (IoTallies { errors, .. }, false) => IoTallies { errors, ..IoTallies::default() },
+        };
+        self.shared.record(|| {
+            let (failures, failure_counts) = load.failures.reading();
+            News::Measured(Box::new(Measured {
+                group: self.number,
+                measured_s: tally.measured_s,
+                load_s: tally.load_s,
+                first_sample: tally.recording.samples,
+                samples: tally.samples[tally.recording.samples..].to_vec(),
+                pending: pending.cloned(),
+                meters: self.meters.iter().map(tallies).collect(),
+                transactions: if is_judged { load.meter.transactions() } else { Default::default() },
+                engine: EngineCounters::between(&tally.statistics.0, &tally.statistics.1),
+                thread_cpu_s: tally.thread_cpu_s(),
+                pacing: tally.pacing,
+                scan: tally.scan,
+                late: tally.late,
+                slow: self.slow(),
+                spikes: self.meters.iter().filter(|_| is_judged).map(|meter| meter.spikes()).collect(),
+                bytes_now: load.stores.iter().map(|store| store.mail.database.size().0).collect(),
+                failures,
+                failure_counts,
+                latencies: (with_latencies && is_judged).then(|| self.latencies(running)),
+            }))
+        });
+        running.tally.recording.samples = running.tally.samples.len();
+    }
+
+    fn latencies(&self, running: &Running) -> Readings {
+        let mut histograms = Vec::with_capacity(Readings::count_of(self.meters.len()));
+        for meter in &self.meters {
+            let latencies = meter.reading().latencies;
+            histograms.extend([latencies.read, latencies.write]);
+        }
+        let operations = running.load.meter.reading();
+        histograms.extend(operations.latencies);
+        histograms.push(operations.unfinished);
+        assert_eq!(histograms.len(), Readings::count_of(self.meters.len()), "as many as a reader expects");
+        Readings(histograms)
+    }
+
+    pub(super) fn record_verified(&self, file: &VerifiedFile) {
+        self.shared.record(|| News::Verified { group: self.number, file: file.clone() });
+    }
+}

@@ -1,0 +1,149 @@
+//! A group's side of a search: takes up the trials that are ordered, one after the other.
+//!
+//! Between two of them no operation begins, what waits to begin is forgotten, and what is under way ends:
+//! nothing of an overloaded trial is counted into the next.
+
+use super::{
+    super::{
+        measure::Sampler,
+        progress::Phase,
+        trial::{Arrived, Trial, TrialLoad},
+    },
+    Group, Running, TICK,
+};
+use maildb::Instance;
+use std::{rc::Rc, time::Duration};
+
+/// How often it is looked for an order, and whether all has ended.
+const POLL: Duration = Duration::from_millis(20);
+/// Operations under way when a trial ends are waited for so long at most.
+const DRAIN_MAX: Duration = Duration::from_secs(30);
+
+impl Group {
+    /// Takes up trials until there are no more; the last is the run proper.
+    pub(super) async fn seek(&self, instance: &Instance, running: &mut Running) {
+        let volumes = self.meters.iter().map(|meter| (meter.role(), meter.volume().to_owned())).collect();
+        let iops = running.recent.get().iops();
+        running.load.pacer.pause();
+        self.shared.trials.arrive(self.number, Arrived { volumes, iops });
+        let mut last = 0;
+        let mut measured: Option<Sampler> = None;
+        while let Some(trial) = self.next_trial(running, last).await {
+            last = trial.number;
+            measured = self.attempt(instance, running, &trial).await;
+            running.load.pacer.pause();
+            if trial.holds {
+                self.meters.iter().for_each(|meter| meter.close());
+            }
+            if running.load.pacer.is_stopped() {
+                // The engine has failed: for the others, too, there is nothing more to find.
+                self.shared.trials.end();
+            }
+            self.shared.trials.done(self.number);
+        }
+        if let Some(mut sampler) = measured {
+            self.settle(running, &mut sampler).await;
+            self.record_last(running);
+        }
+    }
+
+    /// The trial after number `last`; none if the search is over or the run ends.
+    async fn next_trial(&self, running: &Running, last: u32) -> Option<Trial> {
+        loop {
+            if self.ended(running) || self.shared.trials.are_over() {
+                return None;
+            }
+            if let Some(trial) = self.shared.trials.after(last) {
+                return Some(trial);
+            }
+            self.world.sleep(POLL).await;
+        }
+    }
+
+    /// Gives the sampler of the run proper, if it came to that.
+    async fn attempt(&self, instance: &Instance, running: &mut Running, trial: &Trial) -> Option<Sampler> {
+        self.shared.board(self.number, |board| {
+            board.phase = Phase::Search;
+            board.fraction = 0.0;
+        });
+        self.drain(running).await;
+        self.shared.meet(&self.world, 2 + trial.number).await;
+        // After a hold they were closed; pacing would take uncounted I/O for none at all.
+        self.meters.iter().for_each(|meter| meter.restart());
+        self.steer(running, trial.load);
+        let mut sampler = self.sampler(instance);
+        if !self.pass(instance, running, &mut sampler, trial.settle, false).await {
+            return None;
+        }
+        if trial.holds {
+            running.tally.samples.clear();
+            return Some(self.measure(instance, running).await);
+        }
+        running.load.pacer.restart();
+        let mut sampler = self.sampler(instance);
+        self.pass(instance, running, &mut sampler, trial.measure, true).await;
+        None
+    }
+
+    /// Lets what is under way end.
+    async fn drain(&self, running: &Running) {
+        let began = self.world.now();
+        let load = &running.load;
+        // Between the operations of a longer transaction, those before are not ended.
+        let may_rest = load.operations_per_transaction > 1;
+        let mut before = u64::MAX;
+        while self.world.now().since(began) < DRAIN_MAX && !self.ended(running) {
+            let under_way = load.meter.outstanding();
+            if under_way == 0 || (may_rest && under_way == before) {
+                break;
+            }
+            before = under_way;
+            self.world.sleep(if may_rest { TICK } else { POLL }).await;
+        }
+    }
+
+    /// Has the load be what the trial asks for.
+    fn steer(&self, running: &mut Running, load: TrialLoad) {
+        let pacer = &running.load.pacer;
+        match load {
+            TrialLoad::Threads(threads) => pacer.let_work(threads),
+            TrialLoad::Rate(rate) => {
+                let random = self.world.random(&format!("arrivals of group {}", self.number));
+                let recent = running.recent.get();
+                pacer.hold(rate / f64::from(self.plan.groups), (recent.io, recent.operations), random);
+                if running.arrivals.is_none() {
+                    let pacer = Rc::clone(pacer);
+                    running.arrivals =
+                        Some(self.world.spawn("arrivals", async move { pacer.run_arrivals().await }));
+                }
+            }
+        }
+    }
+
+    /// Runs the load for `span`, tick by tick; false if it ended before. What it does is told to the
+    /// driver if that is `measured`.
+    async fn pass(
+        &self,
+        instance: &Instance,
+        running: &Running,
+        sampler: &mut Sampler,
+        span: Duration,
+        measured: bool,
+    ) -> bool {
+        let began = self.world.now();
+        let mut ticks = 0;
+        while self.world.now().since(began) < span {
+            ticks += 1;
+            self.world.sleep_until(began + (TICK * ticks).min(span)).await;
+            let sample = self.tick(instance, running, sampler);
+            self.observe(running, &sample);
+            if measured {
+                self.shared.trials.push(self.number, sample);
+            }
+            if self.ended(running) || self.shared.trials.is_cut() {
+                return false;
+            }
+        }
+        true
+    }
+}

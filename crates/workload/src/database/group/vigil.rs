@@ -1,0 +1,99 @@
+//! The watch a group keeps over its devices from beginning to end: operations that take longer than a
+//! mail server would stand are told while they last, and one that hangs ends the run.
+
+use super::{
+    super::{
+        limits::SlowLimits,
+        meter::{Meter, SlowNews, SlowTally},
+    },
+    Group,
+};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    rc::Rc,
+    task::Poll,
+    time::Duration,
+};
+
+/// How often it is looked for slow operations.
+const LOOK: Duration = Duration::from_secs(1);
+/// Lines of slow operations a test log takes of one group; storage may be slow for a day.
+const LINES_MAX: u32 = 100;
+
+impl Group {
+    /// The result of `work`, while slow operations are looked for.
+    pub(super) async fn under_watch<T>(&self, work: impl Future<Output = T>) -> T {
+        let (mut work, mut watch) = (pin!(work), pin!(self.watch()));
+        poll_fn(|context| {
+            if let Poll::Ready(value) = work.as_mut().poll(context) {
+                return Poll::Ready(value);
+            }
+            assert!(watch.as_mut().poll(context).is_pending(), "the watch never ends");
+            Poll::Pending
+        })
+        .await
+    }
+
+    async fn watch(&self) {
+        loop {
+            self.world.sleep(LOOK).await;
+            self.look();
+        }
+    }
+
+    /// Tells what has become known of slow operations since the last look.
+    pub(super) fn look(&self) {
+        let mut news = SlowNews::default();
+        self.meters.iter().for_each(|meter| news.merge(meter.look()));
+        for line in tell(&news, &self.limits.slow) {
+            let told = self.slow_lines.replace(self.slow_lines.get().saturating_add(1));
+            match told {
+                ..LINES_MAX => self.say(line),
+                LINES_MAX => self.say("slow operations are counted from now on, and no longer told"),
+                _ => {}
+            }
+        }
+        if news.hung > 0 && !self.shared.ending() {
+            self.say("the run ends here: a mail server would be restarted");
+            self.shared.abort();
+        }
+    }
+
+    /// Slow operations of all volumes.
+    pub(super) fn slow(&self) -> SlowTally {
+        self.meters.iter().map(Rc::as_ref).map(Meter::slow).fold(SlowTally::default(), |mut sum, slow| {
+            sum.merge(&slow);
+            sum
+        })
+    }
+}
+
+/// Lines for the test log: one for each kind of news, however many operations it is about.
+fn tell(news: &SlowNews, limits: &SlowLimits) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(oldest) = &news.oldest {
+        let (long_s, hung_s) = (limits.long_s, limits.hung_s);
+        let now_slow = [
+            (news.hung, format!("hung, {hung_s} s without an answer")),
+            (news.slow, format!("long, {long_s} s without an answer")),
+        ];
+        if let Some((count, what)) = now_slow.into_iter().find(|(count, _)| *count > 0) {
+            let s = if count == 1 { "" } else { "s" };
+            lines.push(format!(
+                "{count} device operation{s} {what}; the oldest: {oldest}, {:.0} s",
+                oldest.took_s
+            ));
+        }
+    }
+    if let Some(longest) = &news.longest {
+        let s = if news.answered == 1 { "" } else { "s" };
+        lines.push(format!(
+            "{} {} device operation{s} answered; the longest: {longest}, after {:.1} s",
+            news.answered,
+            longest.slowness.title(),
+            longest.took_s
+        ));
+    }
+    lines
+}

@@ -1,0 +1,117 @@
+//! Which part of the time under load is judged.
+//!
+//! Some papers ran for long and judged a part: seed 000 the middle four hours of eight, seed 003 the last
+//! four of ten. What lies outside the part is run, sampled and drawn like the rest, and read back and
+//! verified; but averages, worst windows and rates are those of the part alone.
+
+use super::span::Span;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What is judged of the time under load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Judged {
+    /// All of it.
+    #[default]
+    All,
+    /// So many seconds in the middle.
+    Middle {
+        /// Length of the part, in seconds.
+        seconds: u64,
+    },
+    /// So many seconds at the end.
+    Last {
+        /// Length of the part, in seconds.
+        seconds: u64,
+    },
+}
+
+/// The part that is judged, in whole seconds since the cache was full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Where it begins.
+    pub from_s: u64,
+    /// Where it ends.
+    pub to_s: u64,
+}
+
+impl Part {
+    /// Its length, in seconds.
+    pub fn length_s(self) -> u64 {
+        self.to_s - self.from_s
+    }
+}
+
+impl Judged {
+    /// Length of the part, in seconds; none for all.
+    pub fn seconds(self) -> Option<u64> {
+        match self {
+            Self::All => None,
+            Self::Middle { seconds } | Self::Last { seconds } => Some(seconds),
+        }
+    }
+
+    /// The part of a run of `duration_s`, which must be at least as long.
+    pub fn part(self, duration_s: u64) -> Part {
+        let length_s = self.seconds().unwrap_or(duration_s);
+        assert!(length_s <= duration_s, "the plan was checked: the part is within the run");
+        let from_s = match self {
+            Self::All => 0,
+            Self::Middle { .. } => (duration_s - length_s) / 2,
+            Self::Last { .. } => duration_s - length_s,
+        };
+        Part { from_s, to_s: from_s + length_s }
+    }
+
+    /// The same share of a run of `duration_s` as this is of one of `planned_s`, and at least a second.
+    #[must_use]
+    pub fn scaled(self, planned_s: u64, duration_s: u64) -> Self {
+        let scale = |seconds: u64| (seconds * duration_s / planned_s.max(1)).clamp(1, duration_s.max(1));
+        match self {
+            Self::All => Self::All,
+            Self::Middle { seconds } => Self::Middle { seconds: scale(seconds) },
+            Self::Last { seconds } => Self::Last { seconds: scale(seconds) },
+        }
+    }
+}
+
+impl fmt::Display for Judged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Middle { seconds } => write!(f, "the middle {}", Span(*seconds)),
+            Self::Last { seconds } => write!(f, "the last {}", Span(*seconds)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u64 = 3600;
+
+    #[test]
+    fn the_papers_parts_lie_where_they_say() {
+        let part = |judged: Judged, hours| {
+            let Part { from_s, to_s } = judged.part(hours * HOUR);
+            (from_s / HOUR, to_s / HOUR)
+        };
+        let four = 4 * HOUR;
+        assert_eq!(part(Judged::Middle { seconds: four }, 8), (2, 6), "seed 000");
+        assert_eq!(part(Judged::Last { seconds: four }, 10), (6, 10), "seed 003");
+        assert_eq!(part(Judged::All, 2), (0, 2));
+        assert_eq!(part(Judged::Middle { seconds: four }, 4), (0, 4));
+    }
+
+    #[test]
+    fn a_shorter_run_judges_the_same_share() {
+        let scaled = |judged: Judged, planned, duration| judged.scaled(planned, duration).to_string();
+        let four = 4 * HOUR;
+        assert_eq!(scaled(Judged::Middle { seconds: four }, 8 * HOUR, 60), "the middle 30 s");
+        assert_eq!(scaled(Judged::Last { seconds: four }, 10 * HOUR, 60), "the last 24 s");
+        assert_eq!(scaled(Judged::Last { seconds: four }, 10 * HOUR, 1), "the last 1 s");
+        assert_eq!(scaled(Judged::All, 8 * HOUR, 60), "all");
+    }
+}

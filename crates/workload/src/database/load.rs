@@ -1,0 +1,123 @@
+//! What drives the storage: so many threads, a rate that is held, or the most of either within limits.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What drives the storage.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Load {
+    /// Closed loop: sessions of each group, every one beginning anew when it has ended.
+    Threads {
+        /// Sessions of one storage group.
+        per_group: u32,
+    },
+    /// Open loop: a held rate of database reads and writes.
+    Mailboxes {
+        /// Mailboxes on all groups together.
+        count: u64,
+        /// Database reads and writes a second of one mailbox.
+        iops_each: f64,
+    },
+    /// Open loop: the highest rate within limits is searched for, then held.
+    Maximum {
+        /// How it is searched for.
+        probe: ProbePlan,
+    },
+    /// Closed loop: the number of sessions that does most within limits is searched for, then held.
+    TunedThreads {
+        /// How it is searched for.
+        probe: ProbePlan,
+    },
+}
+
+impl Load {
+    /// Database reads and writes a second that are asked for from the beginning; none in a closed loop,
+    /// and none where they are searched for.
+    pub fn target_iops(&self) -> Option<f64> {
+        match self {
+            Self::Mailboxes { count, iops_each } => Some(*count as f64 * iops_each),
+            Self::Threads { .. } | Self::Maximum { .. } | Self::TunedThreads { .. } => None,
+        }
+    }
+
+    /// Whether operations arrive at a rate while it is measured, rather than when sessions are ready.
+    pub fn is_open(&self) -> bool {
+        matches!(self, Self::Mailboxes { .. } | Self::Maximum { .. })
+    }
+
+    /// How the load is searched for; none if it is given.
+    pub fn probe(&self) -> Option<&ProbePlan> {
+        match self {
+            Self::Maximum { probe } | Self::TunedThreads { probe } => Some(probe),
+            Self::Threads { .. } | Self::Mailboxes { .. } => None,
+        }
+    }
+}
+
+/// How the most within limits is searched for: probe by probe, then holds of the run's duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbePlan {
+    /// Time a new load is left to settle before it is looked at, in seconds.
+    pub settle_s: u64,
+    /// Time it is then measured, in seconds.
+    pub measure_s: u64,
+    /// Probes at most.
+    pub probes_max: u32,
+    /// Holds at most: one that breaks a limit is followed by one of less.
+    pub holds_max: u32,
+}
+
+/// A probe is measured over one window of the maxima, if the run is long enough.
+const MEASURE_S: (u64, u64) = (5, super::plan::WINDOW.as_secs());
+/// Two seconds are not enough for pacing to learn what an operation costs (it looks at ten).
+const SETTLE_S: (u64, u64) = (3, 6);
+/// What the search needs from a guess that is off by a factor of hundred, with a third of the probes tried
+/// twice.
+const PROBES_MAX: u32 = 25;
+/// The first, and two that step back.
+const HOLDS_MAX: u32 = 3;
+/// A probe may take this much longer, for what is under way to end and groups to meet.
+const BETWEEN_S: u64 = 1;
+
+impl ProbePlan {
+    /// What suits a run of `duration`, unless told how long a probe is measured.
+    pub fn fitting(duration: Duration, measure: Option<Duration>) -> Self {
+        let share = |part: u64, (least, most): (u64, u64)| (duration.as_secs() / part).clamp(least, most);
+        let measure_s = measure.map_or_else(|| share(8, MEASURE_S), |span| span.as_secs().max(1));
+        Self {
+            settle_s: share(15, SETTLE_S).min(measure_s),
+            measure_s,
+            probes_max: PROBES_MAX,
+            holds_max: HOLDS_MAX,
+        }
+    }
+
+    /// One probe, in seconds.
+    pub fn probe_s(&self) -> u64 {
+        self.settle_s + self.measure_s + BETWEEN_S
+    }
+
+    /// All probes, in seconds, if every one that is allowed is needed.
+    pub fn seconds_max(&self) -> u64 {
+        u64::from(self.probes_max) * self.probe_s()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_suit_the_length_of_the_run() {
+        let of = |seconds| {
+            let plan = ProbePlan::fitting(Duration::from_secs(seconds), None);
+            (plan.settle_s, plan.measure_s, plan.seconds_max())
+        };
+        assert_eq!(of(10), (3, 5, 225));
+        assert_eq!(of(60), (4, 7, 300));
+        assert_eq!(of(7200), (6, 15, 550), "one window of the maxima");
+        let told = ProbePlan::fitting(Duration::from_secs(60), Some(Duration::from_secs(30)));
+        assert_eq!(told.measure_s, 30);
+    }
+}

@@ -1,0 +1,265 @@
+//! I/O a second said in mailboxes: how many of 150 messages a day the storage carries.
+//!
+//! The figures are data with sources (`mailboxes.toml`). A number is only given where every limit was kept:
+//! what storage does while it is too slow carries nobody.
+
+use super::{
+    limits::{LimitSet, Measure},
+    plan::Load,
+    profile::Profile,
+    results::RunResults,
+    search::Bound,
+    setting::Confidence,
+    verdict::{Answer, Verdict},
+};
+use serde::Deserialize;
+
+const FIGURES: &str = include_str!("mailboxes.toml");
+
+/// The mailbox the headline counts: a day's messages, sent and received (seed 004's example user).
+pub const MESSAGES_PER_DAY: u32 = 150;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FigureFile {
+    headroom: Headroom,
+    set: Vec<FigureSet>,
+}
+
+/// What is planned beyond the mailboxes' own I/O.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Headroom {
+    /// In percent of it.
+    pub percent: f64,
+    /// Who says so.
+    pub source: String,
+    /// How far it can be trusted.
+    pub confidence: Confidence,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FigureSet {
+    name: String,
+    profiles: Vec<String>,
+    page_bytes: Option<usize>,
+    points: Vec<Point>,
+    source: String,
+    confidence: Confidence,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Point {
+    messages_per_day: f64,
+    iops: f64,
+}
+
+/// What one mailbox asks of storage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MailboxFigure {
+    /// Of which mail server.
+    pub server: String,
+    /// Messages sent and received a day.
+    pub messages_per_day: u32,
+    /// Database reads and writes a second.
+    pub iops: f64,
+    /// Who says so, and how it was worked out if nobody says exactly this.
+    pub source: String,
+    /// How far it can be trusted.
+    pub confidence: Confidence,
+}
+
+impl MailboxFigure {
+    /// The figure for mailboxes of `messages_per_day` on the server that `profile` imitates.
+    pub fn of(profile: &Profile, messages_per_day: u32) -> Option<Self> {
+        let page_bytes = profile.page_size().bytes();
+        let file = figures();
+        let named = |set: &&FigureSet| set.profiles.iter().any(|name| profile.name.starts_with(name));
+        let by_pages = |set: &&FigureSet| set.page_bytes == Some(page_bytes);
+        let set = file.set.iter().find(named).or_else(|| file.set.iter().find(by_pages))?;
+        let (iops, how) = interpolated(&set.points, messages_per_day.into());
+        let confidence = match (how, set.confidence) {
+            ("", confidence) | (_, confidence @ Confidence::Recalled) => confidence,
+            _ => Confidence::Computed,
+        };
+        let source = format!("{}{how}", set.source);
+        Some(Self { server: set.name.clone(), messages_per_day, iops, source, confidence })
+    }
+}
+
+/// The headroom that is planned with.
+pub fn headroom() -> Headroom {
+    figures().headroom
+}
+
+fn figures() -> FigureFile {
+    toml::from_str(FIGURES).expect("the built-in figures parse; a test sees to it")
+}
+
+/// I/O a second at `messages`, and how it came from `points`, which ascend.
+fn interpolated(points: &[Point], messages: f64) -> (f64, &'static str) {
+    let above = points.iter().position(|point| point.messages_per_day >= messages);
+    match above {
+        Some(index) if points[index].messages_per_day == messages => (points[index].iops, ""),
+        Some(index) if index > 0 => {
+            let (low, high) = (&points[index - 1], &points[index]);
+            let share = (messages - low.messages_per_day) / (high.messages_per_day - low.messages_per_day);
+            (low.iops + share * (high.iops - low.iops), "; on the line between two of them")
+        }
+        _ => {
+            let nearest = if above.is_some() { &points[0] } else { &points[points.len() - 1] };
+            (nearest.iops * messages / nearest.messages_per_day, "; in proportion to messages")
+        }
+    }
+}
+
+/// How the number of mailboxes is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// The highest rate within limits was searched for: no more than these.
+    Highest,
+    /// A rate was held: the storage may carry more.
+    AtLeast,
+    /// The search ended before the storage did: it may carry more.
+    Generated,
+    /// So many threads did so much: the storage may carry more, or slower.
+    AtThisLoad,
+}
+
+impl Claim {
+    /// In words after the number.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Highest => "the highest rate within limits",
+            Self::AtLeast => "at least: more was not asked for",
+            Self::Generated => "at least: more could not be asked for",
+            Self::AtThisLoad => "at this load; --max finds the highest",
+        }
+    }
+}
+
+/// How many mailboxes, and how that was worked out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mailboxes {
+    /// How many, rounded down to two digits.
+    pub count: u64,
+    /// How they are meant.
+    pub claim: Claim,
+    /// Database reads and writes a second that were done within limits.
+    pub achieved_iops: f64,
+    /// What one of them asks for.
+    pub figure: MailboxFigure,
+    /// What is planned beyond that.
+    pub headroom: Headroom,
+    /// The limit of the average database read, in milliseconds.
+    pub within_ms: f64,
+}
+
+impl Mailboxes {
+    /// What `results` carry, if `verdict` is that they passed and the figures are there.
+    pub fn of(results: &RunResults, verdict: &Verdict) -> Option<Self> {
+        if verdict.answer != Answer::Pass || results.measured_s <= 0.0 {
+            return None;
+        }
+        let limits = LimitSet::load(&results.plan.profile.limits).ok()?;
+        let read = limits.limits.iter().find(|limit| limit.measure == Measure::DatabaseReadAverageMs)?;
+        let figure = MailboxFigure::of(&results.plan.profile, MESSAGES_PER_DAY)?;
+        let headroom = headroom();
+        let achieved_iops = results.achieved_iops();
+        let each = figure.iops * (1.0 + headroom.percent / 100.0);
+        let count = two_digits((achieved_iops / each) as u64);
+        let claim = match results.plan.load {
+            Load::Threads { .. } | Load::TunedThreads { .. } => Claim::AtThisLoad,
+            Load::Mailboxes { .. } => Claim::AtLeast,
+            Load::Maximum { .. }
+                if results.search.as_ref().is_some_and(|found| found.bound == Bound::Limit) =>
+            {
+                Claim::Highest
+            }
+            Load::Maximum { .. } => Claim::Generated,
+        };
+        let within_ms = read.value(results.class());
+        (count > 0).then_some(Self { count, claim, achieved_iops, figure, headroom, within_ms })
+    }
+
+    /// `≈ 57,000 mailboxes of 150 messages a day within 20 ms`.
+    pub fn headline(&self) -> String {
+        let number = self.number();
+        let at_least = if matches!(self.claim, Claim::AtLeast | Claim::Generated) { "at least " } else { "" };
+        let at_this_load = if self.claim == Claim::AtThisLoad { " at this load" } else { "" };
+        let noun = if self.count == 1 { "mailbox" } else { "mailboxes" };
+        format!(
+            "{at_least}≈ {number} {noun} of {} messages a day within {} ms{at_this_load}",
+            self.figure.messages_per_day, self.within_ms
+        )
+    }
+
+    /// The number as it is written: `57,000`.
+    pub fn number(&self) -> String {
+        let digits = self.count.to_string();
+        let groups: Vec<&str> = digits
+            .as_bytes()
+            .rchunks(3)
+            .rev()
+            .map(|part| std::str::from_utf8(part).expect("digits"))
+            .collect();
+        groups.join(",")
+    }
+}
+
+/// `count` with its first two digits only: the figures it rests on have no more.
+fn two_digits(count: u64) -> u64 {
+    let step = 10_u64.pow(count.checked_ilog10().unwrap_or(0).saturating_sub(1));
+    count / step * step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(profile: &str, messages: u32) -> MailboxFigure {
+        MailboxFigure::of(&Profile::load(profile).unwrap(), messages).unwrap()
+    }
+
+    #[test]
+    fn the_figures_parse_ascend_and_name_their_source() {
+        let file = figures();
+        assert!(file.set.iter().all(|set| !set.source.is_empty() && !set.points.is_empty()));
+        for set in &file.set {
+            let ascends = |pair: &[Point]| {
+                pair[0].messages_per_day < pair[1].messages_per_day && pair[0].iops < pair[1].iops
+            };
+            assert!(set.points.windows(2).all(ascends), "{}", set.name);
+        }
+    }
+
+    #[test]
+    fn every_built_in_profile_has_its_figure() {
+        for name in Profile::names() {
+            let figure = figure(name, MESSAGES_PER_DAY);
+            assert!((0.1..1.1).contains(&figure.iops), "{name}: {figure:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_papers_say_comes_out_as_they_say_it() {
+        let of_2010 = figure("exchange-2010", 150);
+        assert_eq!((of_2010.iops, of_2010.confidence), (0.18, Confidence::Seed));
+        // Dell BP1026: 50 messages 0.06, 300 messages 0.36.
+        assert!((figure("exchange-2010", 50).iops - 0.06).abs() < 1e-12);
+        assert!((figure("exchange-2010", 300).iops - 0.36).abs() < 1e-12);
+        let of_2003 = figure("exchange-2003", 150);
+        assert!((of_2003.iops - (1.0 + 0.5 / 7.0)).abs() < 1e-12, "between heavy and large: {of_2003:?}");
+        assert_eq!(of_2003.confidence, Confidence::Computed);
+        assert_eq!(figure("exchange-2007", 150).confidence, Confidence::Recalled);
+        assert_eq!(headroom().percent, 20.0);
+    }
+
+    #[test]
+    fn a_number_has_two_digits_and_is_never_rounded_up() {
+        let two = |count| two_digits(count);
+        assert_eq!([two(0), two(7), two(99), two(101), two(57_999)], [0, 7, 99, 100, 57_000]);
+    }
+}

@@ -1,0 +1,255 @@
+//! Spikes: spells in which a volume answered far later than it usually does.
+//!
+//! What is far later is data ([`SpikeRule`]): a multiple of the volume's own median, but no less than a
+//! floor. Operations that are under way together, or nearly so, are one spell. Invariants:
+//!
+//! 1. No two spells of a log touch: they lie more than [`GAP`] apart.
+//! 2. At most [`KEPT`] spells are kept with their times, the longest; the rest are counted only.
+
+use super::{
+    super::limits::SpikeRule,
+    tally::{Role, nanoseconds},
+};
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Spells that a log keeps with their times.
+pub const KEPT: usize = 100;
+/// Slow operations with less than this between them are one spell: a stall of the storage releases what
+/// waited for it in bursts.
+const GAP: Duration = Duration::from_secs(1);
+/// A median of fewer operations says little: until then nothing is a spike.
+const MEDIAN_OF_MIN: u64 = 100;
+
+/// One spell of slow operations, in nanoseconds since measuring began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spell {
+    /// When the first of them began.
+    pub from_ns: u64,
+    /// When the last of them ended.
+    pub to_ns: u64,
+    /// How many there were.
+    pub operations: u64,
+    /// The longest of them.
+    pub slowest_ns: u64,
+}
+
+impl Spell {
+    /// How long it lasted.
+    pub fn span_ns(&self) -> u64 {
+        self.to_ns - self.from_ns
+    }
+
+    fn touches(&self, other: &Self) -> bool {
+        let gap_ns = nanoseconds(GAP);
+        self.from_ns <= other.to_ns.saturating_add(gap_ns)
+            && other.from_ns <= self.to_ns.saturating_add(gap_ns)
+    }
+
+    fn and(self, other: &Self) -> Self {
+        Self {
+            from_ns: self.from_ns.min(other.from_ns),
+            to_ns: self.to_ns.max(other.to_ns),
+            operations: self.operations + other.operations,
+            slowest_ns: self.slowest_ns.max(other.slowest_ns),
+        }
+    }
+}
+
+/// The spikes of one kind of operation on one volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpikeLog {
+    /// An operation longer than this is part of a spike; none until the median is known.
+    pub over_ns: Option<u64>,
+    /// Spells that are kept.
+    spells: Vec<Spell>,
+    /// Spells that are not: how many, their time together, their operations.
+    forgotten: (u64, u64, u64),
+}
+
+impl SpikeLog {
+    /// Sets what is a spike from now on, by the operations seen so far.
+    pub(super) fn set_threshold(&mut self, seen: &Histogram<u64>, rule: &SpikeRule) {
+        if seen.len() >= MEDIAN_OF_MIN {
+            let median_ns = seen.value_at_quantile(0.5) as f64;
+            self.over_ns = Some((median_ns * rule.times_median).max(rule.floor_ms * 1e6) as u64);
+        }
+    }
+
+    /// Looks at an operation that took from `from_ns` to `to_ns`.
+    pub(super) fn see(&mut self, from_ns: u64, to_ns: u64) {
+        let slowest_ns = to_ns.saturating_sub(from_ns);
+        if self.over_ns.is_some_and(|over_ns| slowest_ns > over_ns) {
+            self.add(Spell { from_ns, to_ns, operations: 1, slowest_ns });
+        }
+    }
+
+    fn add(&mut self, mut spell: Spell) {
+        self.spells.retain(|known| {
+            let apart = !known.touches(&spell);
+            if !apart {
+                spell = spell.and(known);
+            }
+            apart
+        });
+        // What it has grown to may touch one that was passed over; every round takes one away.
+        while let Some(index) = self.spells.iter().position(|known| known.touches(&spell)) {
+            spell = spell.and(&self.spells.remove(index));
+        }
+        self.spells.push(spell);
+        if self.spells.len() > KEPT {
+            let spans = self.spells.iter().enumerate().map(|(index, spell)| (spell.span_ns(), index));
+            let (_, shortest) = spans.min().expect("there are some");
+            let forgotten = self.spells.remove(shortest);
+            self.forgotten.0 += 1;
+            self.forgotten.1 += forgotten.span_ns();
+            self.forgotten.2 += forgotten.operations;
+        }
+    }
+
+    /// Adds those another group's operations saw on the same volume.
+    pub fn merge(&mut self, other: &Self) {
+        // Groups have medians of their own; the report names the lower.
+        self.over_ns = [self.over_ns, other.over_ns].into_iter().flatten().min();
+        other.spells.iter().for_each(|spell| self.add(*spell));
+        self.forgotten.0 += other.forgotten.0;
+        self.forgotten.1 += other.forgotten.1;
+        self.forgotten.2 += other.forgotten.2;
+    }
+
+    /// Whether a log that comes from a file can have been kept: few spells that end after they begin, and
+    /// no figure above `most`.
+    fn is_possible(&self, most: u64) -> bool {
+        let (spells, time_ns, operations) = self.forgotten;
+        let in_bounds =
+            |spell: &Spell| spell.from_ns <= spell.to_ns && spell.to_ns <= most && spell.operations <= most;
+        self.spells.len() <= KEPT
+            && self.spells.iter().all(in_bounds)
+            && [spells, time_ns, operations].iter().all(|&figure| figure <= most)
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.spells.len() as u64 + self.forgotten.0
+    }
+
+    /// How long they were together, in seconds.
+    pub fn total_s(&self) -> f64 {
+        (self.spells.iter().map(Spell::span_ns).sum::<u64>() + self.forgotten.1) as f64 / 1e9
+    }
+
+    /// Slow operations in them.
+    pub fn operations(&self) -> u64 {
+        self.spells.iter().map(|spell| spell.operations).sum::<u64>() + self.forgotten.2
+    }
+
+    /// The one that lasted longest.
+    pub fn longest(&self) -> Option<Spell> {
+        self.spells.iter().copied().max_by_key(Spell::span_ns)
+    }
+
+    /// The longest ones, in the order of time.
+    pub fn spells(&self) -> Vec<Spell> {
+        let mut spells = self.spells.clone();
+        spells.sort_by_key(|spell| spell.from_ns);
+        spells
+    }
+}
+
+/// Spikes of the reads and writes of one volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spikes {
+    /// Of reads, those of a background scan excepted.
+    pub read: SpikeLog,
+    /// Of writes.
+    pub write: SpikeLog,
+}
+
+impl Spikes {
+    /// Adds those another group saw on the same volume.
+    pub fn merge(&mut self, other: &Self) {
+        self.read.merge(&other.read);
+        self.write.merge(&other.write);
+    }
+
+    /// Whether spikes that come from a file can have been kept, with no figure above `most`.
+    pub fn is_possible(&self, most: u64) -> bool {
+        self.read.is_possible(most) && self.write.is_possible(most)
+    }
+
+    /// The kinds that matter for what a volume holds, with their names.
+    pub fn of(&self, role: Role) -> Vec<(&'static str, &SpikeLog)> {
+        match role {
+            Role::Database => vec![("reads", &self.read), ("writes", &self.write)],
+            Role::Log => vec![("writes", &self.write)],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn log() -> SpikeLog {
+        SpikeLog { over_ns: Some(50 * MS), ..SpikeLog::default() }
+    }
+
+    #[test]
+    fn a_spike_is_far_over_the_median_and_over_the_floor() {
+        let rule = SpikeRule { times_median: 10.0, floor_ms: 50.0, source: String::new() };
+        let threshold = |count: u64, median_ms: u64| {
+            let mut seen = Histogram::<u64>::new(3).unwrap();
+            seen.record_n(median_ms * MS, count).unwrap();
+            let mut log = SpikeLog::default();
+            log.set_threshold(&seen, &rule);
+            log.over_ns.map(|over_ns| over_ns / MS)
+        };
+        assert_eq!(threshold(99, 1), None, "a median of few says little");
+        assert_eq!(threshold(100, 1), Some(50));
+        assert_eq!(threshold(100, 8), Some(80));
+    }
+
+    #[test]
+    fn operations_that_wait_together_are_one_spike() {
+        let mut log = log();
+        for operation in 0..40 {
+            log.see((1_000 + operation) * MS, (3_000 + operation) * MS);
+        }
+        log.see(3_900 * MS, 3_960 * MS);
+        log.see(10_000 * MS, 10_060 * MS);
+        log.see(10_000 * MS, 10_040 * MS);
+        assert_eq!((log.count(), log.operations()), (2, 42));
+        assert_eq!(
+            log.longest().unwrap(),
+            Spell { from_ns: 1_000 * MS, to_ns: 3_960 * MS, operations: 41, slowest_ns: 2_000 * MS }
+        );
+        assert!((log.total_s() - 3.02).abs() < 1e-9);
+    }
+
+    #[test]
+    fn one_that_began_long_ago_swallows_what_came_after_it() {
+        let mut log = log();
+        for second in [10, 20, 30] {
+            log.see(second * 1_000 * MS, (second * 1_000 + 100) * MS);
+        }
+        assert_eq!(log.count(), 3);
+        log.see(9_000 * MS, 25_000 * MS);
+        assert_eq!(log.spells().iter().map(|spell| spell.operations).collect::<Vec<_>>(), [3, 1]);
+    }
+
+    #[test]
+    fn many_spikes_take_no_more_memory_and_are_all_counted() {
+        let mut log = log();
+        for number in 0..10_000 {
+            log.see(number * 5_000 * MS, (number * 5_000 + 60 + number % 7) * MS);
+        }
+        assert_eq!((log.count(), log.operations(), log.spells().len()), (10_000, 10_000, KEPT));
+        assert_eq!(log.longest().unwrap().span_ns(), 66 * MS);
+        let mut both = log.clone();
+        both.merge(&log);
+        assert_eq!(both.operations(), 20_000, "nothing is lost where groups share a volume");
+    }
+}

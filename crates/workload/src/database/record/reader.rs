@@ -1,0 +1,134 @@
+//! Lines of a record turned back into what they tell.
+//!
+//! 1. Lines are taken in order; the first one says what the file is.
+//! 2. From the first damaged line on everything is the tail a crash left, and dropped, unless a right
+//!    line follows: then the file was damaged later, and is refused.
+//! 3. Nothing comes after the end of the run.
+
+use super::recovered::Recovery;
+use super::{Entry, FORMAT, Header, LineDamage, Recovered, VERSION, entry::Differences, line, sense};
+use serde::Deserialize;
+use thiserror::Error;
+
+/// The most one bucket of latencies holds.
+pub const COUNT_MAX: u64 = 1 << 44;
+
+/// Why a file gives no report.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RecordError {
+    /// Its first line is not that of a record.
+    #[error("it is no run record")]
+    NotARecord,
+    /// It is of a form this program does not know.
+    #[error("it is a run record of version {found}, this program knows version {VERSION}")]
+    OtherVersion {
+        /// The version it has.
+        found: u64,
+    },
+    /// A line within it is damaged, or says what cannot be.
+    #[error("line {number} is damaged: {what}")]
+    Damaged {
+        /// Its number, from 1, as editors count.
+        number: u64,
+        /// What is wrong with it.
+        what: LineDamage,
+    },
+}
+
+/// Takes the lines of a record, one after the other.
+#[derive(Default)]
+pub struct Reader {
+    /// Lines taken, right or not.
+    lines: u64,
+    at_s: f64,
+    recovery: Option<Recovery>,
+    /// Number, from 1, and fault of the first damaged line.
+    damage: Option<(u64, LineDamage)>,
+    dropped_bytes: u64,
+}
+
+/// As much of a header as tells whether the rest is understood.
+#[derive(Deserialize)]
+struct Opening {
+    header: OpeningHeader,
+}
+
+#[derive(Deserialize)]
+struct OpeningHeader {
+    format: String,
+    version: u64,
+}
+
+impl Reader {
+    /// A reader that has read nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next line, without its break.
+    pub fn line(&mut self, bytes: &[u8]) -> Result<(), RecordError> {
+        self.lines += 1;
+        if self.lines == 1 {
+            let header = opening(bytes)?;
+            self.recovery = Some(Recovery::new(header));
+            return Ok(());
+        }
+        if let Some((number, what)) = &self.damage {
+            self.dropped_bytes += bytes.len() as u64 + 1;
+            return match line::is_whole(bytes) {
+                true => Err(RecordError::Damaged { number: *number, what: what.clone() }),
+                false => Ok(()),
+            };
+        }
+        match self.next(bytes) {
+            Ok(()) => Ok(()),
+            Err(what) if line::is_whole(bytes) => Err(RecordError::Damaged { number: self.lines, what }),
+            Err(what) => {
+                self.dropped_bytes += bytes.len() as u64;
+                self.damage = Some((self.lines, what));
+                Ok(())
+            }
+        }
+    }
+
+    fn next(&mut self, bytes: &[u8]) -> Result<(), LineDamage> {
+        let line: line::Line<Entry<Differences>> = line::decode(bytes)?;
+        let expected = self.lines - 1;
+        if line.line != expected {
+            return Err(LineDamage::OutOfOrder { found: line.line, expected });
+        }
+        let later = self.at_s..=sense::SPAN_S_MAX;
+        if !later.contains(&line.at_s) {
+            return Err(LineDamage::Unknown(format!("its time, {} s, cannot be", line.at_s)));
+        }
+        self.at_s = line.at_s;
+        let recovery = self.recovery.as_mut().expect("the first line made it");
+        recovery.take(line.at_s, line.entry).map_err(LineDamage::Unknown)
+    }
+
+    /// What the record tells; an error if it was empty.
+    pub fn finish(self) -> Result<Recovered, RecordError> {
+        let recovery = self.recovery.ok_or(RecordError::NotARecord)?;
+        Ok(recovery.finish(self.dropped_bytes))
+    }
+}
+
+fn opening(bytes: &[u8]) -> Result<Header, RecordError> {
+    let opening: line::Line<Opening> = line::decode(bytes).map_err(|_| RecordError::NotARecord)?;
+    let OpeningHeader { format, version } = opening.entry.header;
+    if format != FORMAT {
+        return Err(RecordError::NotARecord);
+    }
+    if version != u64::from(VERSION) {
+        return Err(RecordError::OtherVersion { found: version });
+    }
+    let damaged = |what| RecordError::Damaged { number: 1, what };
+    let line: line::Line<Entry<Differences>> = line::decode(bytes).map_err(damaged)?;
+    match line.entry {
+        Entry::Header(mut header) if line.line == 0 => {
+            sense::header(&mut header).map_err(|what| damaged(LineDamage::Unknown(what)))?;
+            Ok(*header)
+        }
+        _ => Err(RecordError::NotARecord),
+    }
+}

@@ -1,0 +1,270 @@
+//! Results out of a record: the run's own if it ended, else those of the part that is known.
+//!
+//! A run that did not end is put together from its groups' last words exactly as the driver would have
+//! done it, with everything that is missing missing: nothing verified, nothing settled.
+
+use super::{
+    super::{
+        group::{FillOutcome, GroupOutcome},
+        measure::Sample,
+        meter::{IoTallies, Latencies, MeterReading, Role},
+        operation::OperationReading,
+        progress::{LogLine, Phase},
+        results::{CutOff, HostSample, RunFrame, RunResults},
+        verify::VerifiedFile,
+    },
+    Ended, Entry, Header, Made, Measured, Measuring, Readings, buckets,
+    entry::Differences,
+    sense,
+};
+use hdrhistogram::Histogram;
+use report::Finding;
+
+/// What a record tells.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recovered {
+    /// What was known before the run began.
+    pub header: Header,
+    /// The results; cut off if the run did not end.
+    pub results: RunResults,
+    /// What the report says beside them.
+    pub remarks: Vec<Finding>,
+    /// Bytes at the end that a crash left half-written.
+    pub dropped_bytes: u64,
+}
+
+/// What is known so far.
+pub struct Recovery {
+    header: Header,
+    at_s: f64,
+    phase: Phase,
+    log: Vec<LogLine>,
+    host_samples: Vec<HostSample>,
+    groups: Vec<GroupKnown>,
+    failed: Option<String>,
+    ended: Option<Ended>,
+}
+
+/// What is known of one group.
+#[derive(Default)]
+struct GroupKnown {
+    made: Option<Made>,
+    fill: FillOutcome,
+    measuring: Option<Measuring>,
+    /// Measured until the last time but one…
+    measured: Option<Measured<Differences>>,
+    samples: Vec<Sample>,
+    latencies: Vec<Histogram<u64>>,
+    /// … and since: taken only if every group has come that far.
+    newest: Option<Measured<Differences>>,
+    verified: Vec<VerifiedFile>,
+}
+
+/// Groups that measured the same seconds are this near to each other.
+const SAME_MOMENT_S: f64 = 0.5;
+
+impl Recovery {
+    /// Nothing but the header is known.
+    pub fn new(header: Header) -> Self {
+        let groups = (0..header.plan.groups).map(|_| GroupKnown::default()).collect();
+        Self {
+            header,
+            at_s: 0.0,
+            phase: Phase::Create,
+            log: Vec::new(),
+            host_samples: Vec::new(),
+            groups,
+            failed: None,
+            ended: None,
+        }
+    }
+
+    fn group(&mut self, number: u32) -> Result<&mut GroupKnown, String> {
+        self.groups.get_mut(number as usize).ok_or_else(|| format!("there is no group {number}"))
+    }
+
+    /// Takes one entry, written `at_s` seconds after the record began; an error if it makes no sense.
+    pub fn take(&mut self, at_s: f64, entry: Entry<Differences>) -> Result<(), String> {
+        if self.ended.is_some() {
+            return Err("it comes after the end of the run".to_owned());
+        }
+        self.at_s = at_s;
+        match entry {
+            Entry::Header(_) => return Err("it is a second header".to_owned()),
+            Entry::Phase(phase) => self.phase = phase,
+            Entry::Line(line) => self.log.push(line),
+            Entry::Host(sample) => self.host_samples.push(sample),
+            Entry::Made(made) => {
+                let databases = self.header.plan.databases_per_group as usize;
+                if made.databases.len() != databases {
+                    return Err(format!("{} databases of a group, not {databases}", made.databases.len()));
+                }
+                sense::made(&made)?;
+                let group = self.group(made.group)?;
+                group.made = Some(made);
+            }
+            Entry::Filled { group, fill } => self.group(group)?.fill = fill,
+            Entry::Measuring(measuring) => self.group(measuring.group)?.begin(measuring)?,
+            Entry::Measured(measured) => self.group(measured.group)?.take(*measured)?,
+            Entry::Verified { group, file } => self.group(group)?.verified.push(file),
+            Entry::Failed(text) => self.failed = Some(text),
+            Entry::Ended(mut ended) => {
+                sense::results(&mut ended.results)?;
+                self.ended = Some(*ended);
+            }
+        }
+        Ok(())
+    }
+
+    /// The results.
+    pub fn finish(self, dropped_bytes: u64) -> Recovered {
+        if let Some(Ended { results, remarks }) = self.ended {
+            return Recovered { header: self.header, results, remarks, dropped_bytes };
+        }
+        let together_s = self.groups.iter().filter_map(GroupKnown::load_s).fold(f64::INFINITY, f64::min);
+        let outcomes: Vec<GroupOutcome> =
+            (0..).zip(self.groups).map(|(number, group)| group.outcome(number, together_s)).collect();
+        let header = self.header;
+        let frame = RunFrame {
+            plan: header.plan.clone(),
+            generator: header.generator.clone(),
+            host: header.host.clone(),
+            unix_s: (header.began_unix_s, header.began_unix_s.saturating_add(self.at_s as i64)),
+            host_samples: self.host_samples,
+            // What it said is in the test log.
+            kernel: None,
+            log: self.log,
+            search: None,
+            cut_off: Some(CutOff { after_s: self.at_s, during: self.phase, cause: self.failed }),
+        };
+        let results = RunResults::assemble(frame, &outcomes);
+        Recovered { header, results, remarks: Vec::new(), dropped_bytes }
+    }
+}
+
+impl GroupKnown {
+    fn begin(&mut self, measuring: Measuring) -> Result<(), String> {
+        sense::measuring(&measuring)?;
+        let histograms = Readings::count_of(measuring.meters.len());
+        self.latencies = (0..histograms).map(|_| empty()).collect();
+        self.samples.clear();
+        (self.measured, self.newest) = (None, None);
+        self.measuring = Some(measuring);
+        Ok(())
+    }
+
+    fn take(&mut self, measured: Measured<Differences>) -> Result<(), String> {
+        self.apply_newest()?;
+        let measuring = self.measuring.as_ref().ok_or("a group measures that has not begun to")?;
+        let (meters, databases) = (measuring.meters.len(), measuring.bytes_before.len());
+        sense::measured(&measured, meters, databases, self.samples.len())?;
+        self.newest = Some(measured);
+        Ok(())
+    }
+
+    /// Adds what is newest to what is measured.
+    fn apply_newest(&mut self) -> Result<(), String> {
+        let Some(mut newest) = self.newest.take() else { return Ok(()) };
+        self.samples.truncate(newest.first_sample);
+        self.samples.append(&mut newest.samples);
+        for (histogram, pairs) in self.latencies.iter_mut().zip(newest.latencies.take().into_iter().flatten())
+        {
+            buckets::add(&pairs, histogram)?;
+        }
+        self.measured = Some(newest);
+        Ok(())
+    }
+
+    /// Seconds under load that are known; none if measuring had not begun.
+    fn load_s(&self) -> Option<f64> {
+        let last = self.newest.as_ref().or(self.measured.as_ref());
+        self.measuring.as_ref().map(|_| last.map_or(0.0, load_s))
+    }
+
+    /// The group's part of the results, as far as all groups have come: `together_s` seconds.
+    fn outcome(mut self, number: u32, together_s: f64) -> GroupOutcome {
+        let is_ahead = self.newest.as_ref().is_some_and(|newest| load_s(newest) > together_s + SAME_MOMENT_S);
+        if !is_ahead {
+            // Its latencies were in order, or it would not have been taken; a bad bucket ends them.
+            let _ = self.apply_newest();
+        }
+        let made = self.made.take();
+        let measuring = self.measuring.take();
+        let measured = self.measured.take();
+        if let Some(pending) = measured.as_ref().and_then(|measured| measured.pending.clone()) {
+            self.samples.push(pending);
+        }
+        let known = measured.as_ref();
+        let mut databases = made.as_ref().map(|made| made.databases.clone()).unwrap_or_default();
+        for (index, database) in databases.iter_mut().enumerate() {
+            let size = |sizes: Option<&Vec<u64>>| sizes.and_then(|sizes| sizes.get(index).copied());
+            let before = size(measuring.as_ref().map(|measuring| &measuring.bytes_before));
+            database.bytes_before = before.unwrap_or(database.bytes_before);
+            database.bytes_after = size(known.map(|known| &known.bytes_now)).unwrap_or(database.bytes_before);
+        }
+        let meters = measuring.map(|measuring| measuring.meters).unwrap_or_default();
+        let of_operations = self.latencies.get(2 * meters.len()..).unwrap_or_default();
+        let operations = operations(known, of_operations);
+        GroupOutcome {
+            group: number,
+            recovered: made.as_ref().is_some_and(|made| made.recovered),
+            databases,
+            create_s: made.as_ref().map_or(0.0, |made| made.create_s),
+            fill: self.fill,
+            measured_s: known.map_or(0.0, |known| known.measured_s),
+            load_s: known.map_or(0.0, load_s),
+            interrupted: true,
+            meters: readings(meters, known, &self.latencies),
+            operations,
+            late: known.map(|known| known.late).unwrap_or_default(),
+            slow: known.map(|known| known.slow.clone()).unwrap_or_default(),
+            samples: self.samples,
+            engine: known.map(|known| known.engine).unwrap_or_default(),
+            thread_cpu_s: known.and_then(|known| known.thread_cpu_s),
+            pacing: known.map(|known| known.pacing).unwrap_or_default(),
+            scan: known.map(|known| known.scan).unwrap_or_default(),
+            failures: known.map(|known| (known.failures.clone(), known.failure_counts)).unwrap_or_default(),
+            verified: self.verified,
+        }
+    }
+}
+
+/// Seconds under load: all that is judged is.
+fn load_s(measured: &Measured<Differences>) -> f64 {
+    measured.load_s.max(measured.measured_s)
+}
+
+fn empty() -> Histogram<u64> {
+    Histogram::new(3).expect("three digits are within the histogram's range")
+}
+
+fn readings(
+    meters: Vec<(Role, String)>,
+    known: Option<&Measured<Differences>>,
+    latencies: &[Histogram<u64>],
+) -> Vec<MeterReading> {
+    let readings = meters.into_iter().enumerate().map(|(index, (role, volume))| MeterReading {
+        volume,
+        role,
+        tallies: known.map_or_else(IoTallies::default, |known| known.meters[index]),
+        latencies: Latencies { read: latencies[2 * index].clone(), write: latencies[2 * index + 1].clone() },
+        overdue: IoTallies::default(),
+        first_error: None,
+        spikes: known.and_then(|known| known.spikes.get(index).cloned()).unwrap_or_default(),
+    });
+    readings.collect()
+}
+
+/// `latencies` are those of operations: each kind, then those that did not end.
+fn operations(known: Option<&Measured<Differences>>, latencies: &[Histogram<u64>]) -> OperationReading {
+    let transactions = known.map(|known| known.transactions).unwrap_or_default();
+    let at = |index: usize| latencies.get(index).cloned().unwrap_or_else(empty);
+    OperationReading {
+        latencies: [at(0), at(1), at(2), at(3)],
+        unfinished: at(4),
+        commits_durable: transactions.commits_durable,
+        commits_lazy: transactions.commits_lazy,
+        conflicts: transactions.conflicts,
+        records_checked: transactions.records_checked,
+    }
+}

@@ -1,0 +1,182 @@
+//! Whether what a record says can be: bounds that keep sums from overflowing and spans from being none.
+//!
+//! A line whose checksum is right was written so; still the file comes from outside, and whatever it
+//! holds must end in a report or in one line of error.
+
+use super::{
+    super::{
+        measure::Sample,
+        meter::{IoTallies, SlowTally, Spikes},
+        plan::RunPlan,
+        results::{LatencyBucket, RunResults},
+    },
+    Header, Made, Measured, Measuring, Readings,
+    entry::Differences,
+};
+
+/// The most that is counted or moved by one volume in a run: 64 PiB.
+const RUN_MAX: u64 = 1 << 56;
+/// The most within one sample: 16 TiB.
+const SAMPLE_MAX: u64 = 1 << 44;
+/// The most records of one database: 16 TiB of the smallest.
+const RECORDS_MAX: u64 = 1 << 38;
+/// The longest any span can be, in seconds: 31 years.
+pub const SPAN_S_MAX: f64 = 1e9;
+
+fn span(what: &str, seconds: f64) -> Result<(), String> {
+    let is_span = (0.0..=SPAN_S_MAX).contains(&seconds);
+    if is_span { Ok(()) } else { Err(format!("{what} of {seconds} s is none")) }
+}
+
+fn count(what: &str, count: u64, most: u64) -> Result<(), String> {
+    if count <= most { Ok(()) } else { Err(format!("{what}: {count} is more than any run has")) }
+}
+
+fn tallies(tallies: &IoTallies, most: u64) -> Result<(), String> {
+    for tally in [tallies.read, tallies.write, tallies.scan, tallies.flush, tallies.prepare] {
+        count("operations", tally.count, most)?;
+        count("bytes", tally.bytes, most)?;
+    }
+    count("late operations", tallies.late, most)?;
+    count("errors", tallies.errors, most)
+}
+
+fn sample(sample: &Sample, volumes: usize) -> Result<(), String> {
+    span("a sample's end", sample.at_s)?;
+    span("a sample", sample.span_s)?;
+    if sample.volumes.len() != volumes {
+        return Err(format!("a sample of {} volumes, not {volumes}", sample.volumes.len()));
+    }
+    sample.volumes.iter().try_for_each(|volume| tallies(volume, SAMPLE_MAX))?;
+    count("operations", sample.operations.count, SAMPLE_MAX)?;
+    count("stalls", sample.page_fault_stalls, SAMPLE_MAX)?;
+    count("stalls", sample.log_record_stalls, SAMPLE_MAX)?;
+    count("dirty pages", sample.dirty_pages, SAMPLE_MAX)?;
+    count("backlog", sample.backlog, SAMPLE_MAX)
+}
+
+/// A plan that a run can have had; figures its profile lacks are added.
+fn plan(plan: &mut RunPlan) -> Result<(), String> {
+    plan.profile.complete().map_err(|error| error.to_string())?;
+    plan.check().map_err(|error| error.to_string())
+}
+
+/// A header that a run can have had.
+pub fn header(header: &mut Header) -> Result<(), String> {
+    plan(&mut header.plan)
+}
+
+fn spikes<'s>(mut spikes: impl Iterator<Item = &'s Spikes>) -> Result<(), String> {
+    let is_possible = spikes.all(|spikes| spikes.is_possible(RUN_MAX));
+    if is_possible { Ok(()) } else { Err("its spikes cannot be".to_owned()) }
+}
+
+fn slow(slow: &SlowTally) -> Result<(), String> {
+    count("slow operations", slow.long, RUN_MAX)?;
+    count("slow operations", slow.hung, RUN_MAX)
+}
+
+/// What a group can have made.
+pub fn made(made: &Made) -> Result<(), String> {
+    span("making databases", made.create_s)?;
+    for database in &made.databases {
+        count("records", database.created.found, RECORDS_MAX)?;
+        count("records", database.created.inserted, RECORDS_MAX)?;
+        count("bytes", database.bytes_before, RUN_MAX)?;
+    }
+    Ok(())
+}
+
+/// How a group can begin to measure.
+pub fn measuring(measuring: &Measuring) -> Result<(), String> {
+    if measuring.meters.len() > 1_000 || measuring.bytes_before.len() > 1_000 {
+        return Err("more volumes or databases than a group has".to_owned());
+    }
+    measuring.bytes_before.iter().try_for_each(|&bytes| count("bytes", bytes, RUN_MAX))
+}
+
+/// What a group can have measured with `meters` meters and `databases` databases.
+pub fn measured(
+    measured: &Measured<Differences>,
+    meters: usize,
+    databases: usize,
+    samples_before: usize,
+) -> Result<(), String> {
+    span("measuring", measured.measured_s)?;
+    span("the load", measured.load_s)?;
+    if measured.first_sample > samples_before {
+        return Err(format!("sample {} comes after {samples_before}", measured.first_sample));
+    }
+    if measured.meters.len() != meters || measured.bytes_now.len() != databases {
+        return Err("it has other volumes or databases than the group".to_owned());
+    }
+    measured.samples.iter().chain(&measured.pending).try_for_each(|one| sample(one, meters))?;
+    measured.meters.iter().try_for_each(|one| tallies(one, RUN_MAX))?;
+    measured.bytes_now.iter().try_for_each(|&bytes| count("bytes", bytes, RUN_MAX))?;
+    spikes(measured.spikes.iter())?;
+    slow(&measured.slow)?;
+    let (transactions, engine) = (&measured.transactions, &measured.engine);
+    let counts = [
+        transactions.commits_durable,
+        transactions.commits_lazy,
+        transactions.conflicts,
+        transactions.records_checked,
+        engine.page_requests,
+        engine.page_reads,
+        engine.pages_written,
+        engine.page_writes,
+        engine.page_fault_stalls,
+        engine.log_record_stalls,
+        engine.log_bytes,
+        engine.log_generations,
+        engine.splits,
+        engine.merges,
+        engine.checkpoints,
+        measured.pacing.backlog_max,
+        measured.pacing.shed,
+        measured.scan.pages,
+        measured.scan.empty,
+        measured.scan.damaged,
+        measured.scan.passes,
+        measured.late.count,
+        measured.late.unanswered,
+        measured.failure_counts.io,
+        measured.failure_counts.checksum,
+        measured.failure_counts.content,
+        measured.failure_counts.engine,
+    ];
+    counts.into_iter().try_for_each(|one| count("a counter", one, RUN_MAX))?;
+    match &measured.latencies {
+        Some(latencies) if latencies.len() != Readings::count_of(meters) => {
+            Err("it has latencies of other volumes than the group".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Results that a run can have had.
+pub fn results(results: &mut RunResults) -> Result<(), String> {
+    plan(&mut results.plan)?;
+    span("measuring", results.measured_s)?;
+    span("the load", results.load_s)?;
+    let volumes = results.volumes.len();
+    results.samples.iter().try_for_each(|one| sample(one, volumes))?;
+    let of_buckets = |buckets: &[LatencyBucket]| {
+        buckets.iter().try_for_each(|bucket| count("latencies", bucket.count, RUN_MAX))
+    };
+    for volume in &results.volumes {
+        tallies(&volume.tallies, RUN_MAX)?;
+        of_buckets(&volume.read_buckets)?;
+        of_buckets(&volume.write_buckets)?;
+    }
+    spikes(results.volumes.iter().map(|volume| &volume.spikes))?;
+    slow(&results.slow)?;
+    for database in &results.databases {
+        count("bytes", database.bytes_before, RUN_MAX)?;
+        count("bytes", database.bytes_after, RUN_MAX)?;
+    }
+    count("operations", results.unfinished_operations, RUN_MAX)?;
+    count("failures", results.failure_counts.io, RUN_MAX)?;
+    count("failures", results.failure_counts.engine, RUN_MAX)?;
+    results.operations.iter().try_for_each(|one| count("operations", one.count, RUN_MAX))
+}

@@ -1,0 +1,423 @@
+//! A published test as data: what was run, on what, for how long, and by which limits it was judged.
+//!
+//! A set-up (`setups/*.toml`) holds what a paper says of one of its tests, each figure with its source. It
+//! fills in what the user of a run leaves open; what the user says stands. The run keeps its set-up, and
+//! its report says where the two differ: a minute on a laptop is not the paper's two hours on its array.
+
+use super::{
+    judged::Judged,
+    limits::{LimitSet, LimitsError},
+    plan::{Load, RunPlan},
+    profile::{Profile, ProfileError},
+    setting::{Confidence, Shown, nearest},
+    span::Span,
+};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use world::ByteCount;
+
+const BUILT_IN: [(&str, &str); 9] = [
+    ("eva5000", include_str!("setups/eva5000.toml")),
+    ("eva5000-throughput", include_str!("setups/eva5000-throughput.toml")),
+    ("continuous-access", include_str!("setups/continuous-access.toml")),
+    ("eva8000", include_str!("setups/eva8000.toml")),
+    ("stortrends", include_str!("setups/stortrends.toml")),
+    ("stortrends-stress", include_str!("setups/stortrends-stress.toml")),
+    ("snapmanager", include_str!("setups/snapmanager.toml")),
+    ("equallogic", include_str!("setups/equallogic.toml")),
+    ("equallogic-light", include_str!("setups/equallogic-light.toml")),
+];
+
+/// Databases are sized in whole pages: as near as this to the published size is the published size.
+const SAME_SIZE_PERCENT: u64 = 1;
+
+/// One figure of a set-up with its origin.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure<T> {
+    /// The figure, in the unit its name says.
+    pub value: T,
+    /// Where it comes from.
+    pub source: String,
+    /// How far it can be trusted.
+    pub confidence: Confidence,
+}
+
+/// Which of its two loads a set-up runs unless told otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadKind {
+    /// A closed loop of threads.
+    Threads,
+    /// A held rate of mailboxes.
+    Mailboxes,
+}
+
+/// A series that the paper ran, and drew.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sweep {
+    /// What was varied, over which values: `threads=1,5,10`.
+    pub sweep: String,
+    /// What it shows.
+    pub shows: String,
+    /// Where it comes from.
+    pub source: String,
+}
+
+/// One way the paper laid databases and logs out on volumes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Layout {
+    /// Its name in the paper.
+    pub name: String,
+    /// Volumes with databases.
+    pub database_volumes: usize,
+    /// Volumes with nothing but logs; with none, each log lies beside its databases.
+    pub log_volumes: usize,
+    /// Where it comes from.
+    pub source: String,
+}
+
+/// A published test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setup {
+    /// Short name, as in `--setup eva8000`.
+    pub name: String,
+    /// What it was, in a line.
+    pub summary: String,
+    /// Which paper, which part of it.
+    pub source: String,
+    /// Which load is run.
+    pub load: LoadKind,
+    /// Name of the profile, or path of a profile file.
+    pub profile: Figure<String>,
+    /// Name of the limit set it was judged by.
+    pub limits: Figure<String>,
+    /// Storage groups of all servers together.
+    pub groups: Figure<u32>,
+    /// Databases of each.
+    pub databases_per_group: Figure<u32>,
+    /// First size of all databases together, in bytes.
+    pub size_bytes: Figure<u64>,
+    /// Threads of each group.
+    pub threads_per_group: Figure<u32>,
+    /// Mailboxes of all databases together.
+    pub mailboxes: Figure<u32>,
+    /// Database reads and writes a second of one mailbox.
+    pub iops_each: Figure<f64>,
+    /// How long was measured, in seconds.
+    pub duration_s: Figure<u64>,
+    /// Seconds in the middle that were judged; none if all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judged_middle_s: Option<Figure<u64>>,
+    /// Seconds at the end that were judged; none if all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judged_last_s: Option<Figure<u64>>,
+    /// Series the paper ran.
+    #[serde(default, rename = "sweep")]
+    pub sweeps: Vec<Sweep>,
+    /// Layouts the paper compared, or the one it used.
+    #[serde(default, rename = "layout")]
+    pub layouts: Vec<Layout>,
+}
+
+/// One figure of a set-up beside the same of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    /// What it is.
+    pub what: &'static str,
+    /// As published.
+    pub published: String,
+    /// As run.
+    pub here: String,
+    /// Where the published figure comes from.
+    pub source: String,
+    /// How far it can be trusted.
+    pub confidence: Confidence,
+}
+
+impl Comparison {
+    /// Whether the run does as published.
+    pub fn is_same(&self) -> bool {
+        self.published == self.here
+    }
+}
+
+/// Why a set-up was refused. Every message is one line.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum SetupError {
+    /// No built-in set-up has this name.
+    #[error("no set-up is called {name:?}{}; there are {}", .nearest.map(|n| format!("; did you mean {n:?}?")).unwrap_or_default(), Setup::names().join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The name it may have meant.
+        nearest: Option<&'static str>,
+    },
+    /// The text is not a set-up.
+    #[error("this is not a set-up: {problem}")]
+    Syntax {
+        /// What the parser met, and where.
+        problem: String,
+    },
+    /// A figure makes no sense.
+    #[error("set-up {setup:?}: {what}: {given} makes no sense")]
+    Nonsense {
+        /// Which set-up.
+        setup: String,
+        /// Which figure.
+        what: &'static str,
+        /// What it says.
+        given: String,
+    },
+    /// The profile it names is not there.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The limit set it names is not there.
+    #[error(transparent)]
+    Limits(#[from] LimitsError),
+}
+
+impl Setup {
+    /// Names of the built-in set-ups, in the order of the papers.
+    pub fn names() -> [&'static str; BUILT_IN.len()] {
+        BUILT_IN.map(|(name, _)| name)
+    }
+
+    /// The built-in set-up `name`.
+    pub fn load(name: &str) -> Result<Self, SetupError> {
+        match BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
+            Some((_, text)) => Self::parse(text),
+            None => Err(SetupError::Unknown {
+                name: name.to_owned(),
+                nearest: nearest(name, Self::names().into_iter()),
+            }),
+        }
+    }
+
+    /// A set-up from the text of a set-up file.
+    pub fn parse(text: &str) -> Result<Self, SetupError> {
+        let setup: Self = toml::from_str(text).map_err(|error| SetupError::Syntax {
+            problem: error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" "),
+        })?;
+        setup.check()?;
+        Ok(setup)
+    }
+
+    /// What a plan checks again is only looked at here so far that the figures can be compared.
+    fn check(&self) -> Result<(), SetupError> {
+        let sense = |what, holds: bool, given: String| match holds {
+            true => Ok(()),
+            false => Err(SetupError::Nonsense { setup: self.name.clone(), what, given }),
+        };
+        let duration_s = self.duration_s.value;
+        sense("duration_s", duration_s > 0, duration_s.to_string())?;
+        sense("groups", self.groups.value > 0, self.groups.value.to_string())?;
+        sense(
+            "databases_per_group",
+            self.databases_per_group.value > 0,
+            self.databases_per_group.value.to_string(),
+        )?;
+        sense("iops_each", self.iops_each.value.is_finite(), self.iops_each.value.to_string())?;
+        let both = self.judged_middle_s.is_some() && self.judged_last_s.is_some();
+        sense("judged_last_s", !both, "beside judged_middle_s".to_owned())?;
+        if let Some(seconds) = self.judged().seconds() {
+            sense("judged part", (1..=duration_s).contains(&seconds), Span(seconds).to_string())?;
+        }
+        LimitSet::load(&self.limits.value)?;
+        if Profile::names().contains(&self.profile.value.as_str()) || self.profile.value.contains('/') {
+            return Ok(());
+        }
+        Ok(Profile::load(&self.profile.value).map(drop)?)
+    }
+
+    /// Which part of the published duration was judged.
+    pub fn judged(&self) -> Judged {
+        match (&self.judged_middle_s, &self.judged_last_s) {
+            (Some(middle), _) => Judged::Middle { seconds: middle.value },
+            (None, Some(last)) => Judged::Last { seconds: last.value },
+            (None, None) => Judged::All,
+        }
+    }
+
+    /// The load it runs.
+    pub fn load_of(&self) -> Load {
+        match self.load {
+            LoadKind::Threads => Load::Threads { per_group: self.threads_per_group.value },
+            LoadKind::Mailboxes => {
+                Load::Mailboxes { count: self.mailboxes.value.into(), iops_each: self.iops_each.value }
+            }
+        }
+    }
+
+    /// Its figures beside those of `plan`.
+    pub fn compare(&self, plan: &RunPlan) -> Vec<Comparison> {
+        let mut rows = Vec::new();
+        let mut row = |what, published: String, here: String, source: &str, confidence| {
+            rows.push(Comparison { what, published, here, source: source.to_owned(), confidence });
+        };
+        let of = &self.profile;
+        row("Profile", of.value.clone(), plan.profile.name.clone(), &of.source, of.confidence);
+        let of = &self.limits;
+        row("Limits", of.value.clone(), plan.profile.limits.clone(), &of.source, of.confidence);
+        let of = &self.groups;
+        row("Storage groups", of.value.to_string(), plan.groups.to_string(), &of.source, of.confidence);
+        let of = &self.databases_per_group;
+        let here = plan.databases_per_group.to_string();
+        row("Databases of each", of.value.to_string(), here, &of.source, of.confidence);
+        let of = &self.size_bytes;
+        let size = plan.database_bytes * plan.database_count();
+        let is_same = size.abs_diff(of.value) <= of.value / 100 * SAME_SIZE_PERCENT;
+        let published = ByteCount(of.value).to_string();
+        let here = if is_same { published.clone() } else { ByteCount(size).to_string() };
+        row("All databases", published, here, &of.source, of.confidence);
+        let (source, confidence) = match self.load {
+            LoadKind::Threads => (&self.threads_per_group.source, self.threads_per_group.confidence),
+            LoadKind::Mailboxes => (&self.iops_each.source, self.iops_each.confidence),
+        };
+        row("Load", shown_load(self.load_of()), shown_load(plan.load), source, confidence);
+        let of = &self.duration_s;
+        let here = Span(plan.duration_s).to_string();
+        row("Measured", Span(of.value).to_string(), here, &of.source, of.confidence);
+        if let Some(of) = self.judged_middle_s.as_ref().or(self.judged_last_s.as_ref()) {
+            let (published, here) = (self.judged().to_string(), plan.judged.to_string());
+            row("Judged", published, here, &of.source, of.confidence);
+        } else if plan.judged != Judged::All {
+            row("Judged", Judged::All.to_string(), plan.judged.to_string(), "", Confidence::User);
+        }
+        if let Some((layout, here)) = self.compare_layout(plan) {
+            row("Volumes", layout.shown(), here, &layout.source, Confidence::Seed);
+        }
+        if let Ok(published) = Profile::load(&self.profile.value) {
+            for ((spec, as_published), (_, here)) in published.figures().zip(plan.profile.figures()) {
+                if as_published.value != here.value {
+                    let (published, here) =
+                        (Shown(spec.kind, as_published.value), Shown(spec.kind, here.value));
+                    let source = &as_published.source;
+                    row(spec.name, published.to_string(), here.to_string(), source, as_published.confidence);
+                }
+            }
+        }
+        rows
+    }
+
+    /// The published layout that `plan` uses, or else the first, and what `plan` does.
+    fn compare_layout(&self, plan: &RunPlan) -> Option<(&Layout, String)> {
+        let databases = plan.volumes.iter().filter(|volume| volume.databases).count();
+        let logs = plan.volumes.iter().filter(|volume| volume.logs && !volume.databases).count();
+        let used = self
+            .layouts
+            .iter()
+            .find(|layout| (layout.database_volumes, layout.log_volumes) == (databases, logs));
+        match used {
+            Some(layout) => Some((layout, layout.shown())),
+            None => self.layouts.first().map(|layout| (layout, shown_volumes(databases, logs))),
+        }
+    }
+
+    /// Where `plan` does otherwise than published, in words.
+    pub fn differences(&self, plan: &RunPlan) -> Vec<String> {
+        let rows = self.compare(plan).into_iter().filter(|row| !row.is_same());
+        rows.map(|row| format!("{}: {} instead of {}", row.what, row.here, row.published)).collect()
+    }
+}
+
+impl Layout {
+    fn shown(&self) -> String {
+        format!("{} ({})", shown_volumes(self.database_volumes, self.log_volumes), self.name)
+    }
+}
+
+fn shown_volumes(databases: usize, logs: usize) -> String {
+    let s = |count| if count == 1 { "" } else { "s" };
+    match logs {
+        0 => format!("{databases} volume{} for databases and logs", s(databases)),
+        logs => format!("{databases} volume{} for databases, {logs} for logs", s(databases)),
+    }
+}
+
+fn shown_load(load: Load) -> String {
+    match load {
+        Load::Threads { per_group: 1 } => "1 thread a group".to_owned(),
+        Load::Threads { per_group } => format!("{per_group} threads a group"),
+        Load::Mailboxes { count, iops_each } => format!("{count} mailboxes at {iops_each} IOPS"),
+        Load::Maximum { .. } => "the highest rate within limits".to_owned(),
+        Load::TunedThreads { .. } => "the best number of threads".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::plan::tests::sample_plan, *};
+
+    #[test]
+    fn every_built_in_set_up_is_whole_and_sourced() {
+        for name in Setup::names() {
+            let setup = Setup::load(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(setup.name, name);
+            let rows = setup.compare(&sample_plan());
+            assert!(rows.iter().all(|row| !row.source.is_empty()), "{name}");
+            assert!(setup.sweeps.iter().all(|sweep| !sweep.source.is_empty()), "{name}");
+            let of_profile = Profile::load(&setup.profile.value).unwrap();
+            of_profile.check().unwrap();
+        }
+    }
+
+    #[test]
+    fn the_papers_figures_are_as_printed() {
+        let eva8000 = Setup::load("eva8000").unwrap();
+        assert_eq!((eva8000.groups.value, eva8000.databases_per_group.value), (4, 5), "seed 001");
+        assert_eq!(eva8000.size_bytes.value, 375_000_000_000, "seed 001: 75 % of 5000 x 100 MB");
+        let of = |name: &str| {
+            let setup = Setup::load(name).unwrap();
+            setup.iops_each.value * f64::from(setup.mailboxes.value)
+        };
+        assert_eq!(of("stortrends"), 270.0, "seed 002: target 270");
+        assert_eq!(of("equallogic"), 1750.0, "seed 004: 5000 x 0.35");
+        assert_eq!(Setup::load("eva5000").unwrap().load_of(), Load::Threads { per_group: 10 });
+        let judged = |name: &str| Setup::load(name).unwrap().judged().to_string();
+        assert_eq!(judged("continuous-access"), "the middle 4 h", "seed 000");
+        assert_eq!(judged("snapmanager"), "the last 4 h", "seed 003");
+    }
+
+    #[test]
+    fn a_run_as_published_differs_in_nothing_and_a_small_one_says_where() {
+        let setup = Setup::load("stortrends").unwrap();
+        let mut plan = sample_plan();
+        assert_eq!(setup.differences(&plan), Vec::<String>::new());
+        plan.database_bytes = 4 << 30;
+        plan.duration_s = 60;
+        plan.load = Load::Threads { per_group: 8 };
+        plan.volumes.truncate(1);
+        plan.profile.set("lazy_commit_percent", "0").unwrap();
+        assert_eq!(
+            setup.differences(&plan),
+            [
+                "All databases: 4.00 GiB instead of 129 GiB",
+                "Load: 8 threads a group instead of 600 mailboxes at 0.45 IOPS",
+                "Measured: 1 min instead of 2 h",
+                "Volumes: 1 volume for databases and logs instead of 1 volume for databases, 1 for logs (as tested)",
+                "lazy_commit_percent: 0 % instead of 55 %",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_misspelt_or_impossible_set_up_is_refused_in_one_line() {
+        let said = Setup::load("eva800").unwrap_err().to_string();
+        assert!(said.starts_with("no set-up is called \"eva800\"; did you mean \"eva8000\"?"), "{said}");
+        let text = BUILT_IN.iter().find(|(name, _)| *name == "snapmanager").unwrap().1;
+        let changed = |from: &str, to: &str| {
+            assert!(text.contains(from), "{from}");
+            Setup::parse(&text.replace(from, to)).unwrap_err().to_string()
+        };
+        assert_eq!(
+            changed("value = 36000", "value = 3600"),
+            "set-up \"snapmanager\": judged part: 4 h makes no sense"
+        );
+        assert!(changed("[groups]", "[gruops]").contains("gruops"));
+        assert!(changed("value = \"exchange-2007\"", "value = \"exchange-2077\"").contains("did you mean"));
+    }
+}

@@ -1,0 +1,25 @@
+//! A span of time in words.
+
+use std::fmt;
+
+/// A span of seconds as a person says it: `2 min`, `1 h 30 min`.
+pub struct Span(
+    /// Seconds.
+    pub u64,
+);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (hours, minutes, seconds) = (self.0 / 3600, self.0 / 60 % 60, self.0 % 60);
+        let mut parts = Vec::new();
+        for (count, unit) in [(hours, "h"), (minutes, "min"), (seconds, "s")] {
+            if count > 0 {
+                parts.push(format!("{count} {unit}"));
+            }
+        }
+        if parts.is_empty() {
+            parts.push("0 s".to_owned());
+        }
+        f.write_str(&parts.join(" "))
+    }
+}

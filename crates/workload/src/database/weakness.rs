@@ -1,0 +1,187 @@
+//! What makes a verdict worth less than it seems.
+
+use super::{
+    plan::{CACHE_RATIO_WANTED, RunClass, RunPlan},
+    setting::Confidence,
+    span::Span,
+};
+use std::fmt;
+
+/// Something that makes the verdict worth less.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Weakness {
+    /// The run is a smoke test.
+    Short {
+        /// What is to be measured, in seconds.
+        seconds: u64,
+    },
+    /// The databases are small against the engine's page cache.
+    SmallAgainstCache {
+        /// Database bytes per cache byte.
+        ratio: f64,
+    },
+    /// The databases are small against the storage's own cache.
+    SmallAgainstStorageCache {
+        /// Database bytes per cache byte.
+        ratio: f64,
+    },
+    /// Nobody said how large the storage's own cache is.
+    StorageCacheUnknown,
+    /// A volume is reached through the operating system's page cache.
+    NotDirect {
+        /// Which volume.
+        volume: String,
+        /// How it is reached.
+        io: String,
+    },
+    /// Databases and logs share a volume.
+    SharedVolume {
+        /// Which volume.
+        volume: String,
+    },
+    /// Figures of the profile nobody vouches for.
+    UnverifiedFigures {
+        /// Their names.
+        keys: Vec<&'static str>,
+    },
+}
+
+impl fmt::Display for Weakness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short { seconds } => {
+                write!(f, "It measures {} only; two hours make a performance test.", Span(*seconds))
+            }
+            Self::SmallAgainstCache { ratio } => {
+                write!(
+                    f,
+                    "The databases are {ratio:.1} times the page cache, not {CACHE_RATIO_WANTED}: reads are flattered."
+                )
+            }
+            Self::SmallAgainstStorageCache { ratio } => {
+                write!(
+                    f,
+                    "The databases are {ratio:.1} times the storage's own cache, not {CACHE_RATIO_WANTED}: it may hide the drives."
+                )
+            }
+            Self::StorageCacheUnknown => {
+                write!(f, "The size of the storage's own cache is not known: it may hide the drives.")
+            }
+            Self::NotDirect { volume, io } => {
+                write!(
+                    f,
+                    "{volume} is reached by {io}: the operating system's memory may answer for the storage."
+                )
+            }
+            Self::SharedVolume { volume } => {
+                write!(f, "{volume} holds databases and logs: they disturb each other, and fail together.")
+            }
+            Self::UnverifiedFigures { keys } => {
+                write!(
+                    f,
+                    "The profile's figures for {} are recalled or assumed, not read in a source.",
+                    keys.join(", ")
+                )
+            }
+        }
+    }
+}
+
+impl Weakness {
+    /// What it rests on; empty where it speaks for itself.
+    pub fn source(&self) -> &'static str {
+        match self {
+            Self::Short { .. } => "seeds 000, 001, 002, 004: two hours; seed 002: 24 for stress",
+            Self::SmallAgainstCache { .. }
+            | Self::SmallAgainstStorageCache { .. }
+            | Self::StorageCacheUnknown => {
+                "seed 001, \"Microsoft Jetstress 2004\": at least 20 times the storage cache"
+            }
+            Self::SharedVolume { .. } => "seeds 000-002 put logs on spindles of their own; seed 004 compares",
+            Self::NotDirect { .. } | Self::UnverifiedFigures { .. } => "",
+        }
+    }
+
+    /// Whether it is only good to know, rather than a reason to doubt.
+    pub fn is_note(&self) -> bool {
+        matches!(self, Self::StorageCacheUnknown | Self::UnverifiedFigures { .. } | Self::SharedVolume { .. })
+    }
+}
+
+impl RunPlan {
+    /// Everything that makes the verdict of this plan worth less, the gravest first.
+    pub fn weaknesses(&self) -> Vec<Weakness> {
+        let mut found = Vec::new();
+        for volume in self.volumes.iter().filter(|volume| !volume.direct) {
+            found.push(Weakness::NotDirect { volume: volume.name.clone(), io: volume.io.clone() });
+        }
+        if RunClass::of(self.duration()) == RunClass::Smoke {
+            found.push(Weakness::Short { seconds: self.duration_s });
+        }
+        let group_bytes = u64::from(self.databases_per_group) * self.database_bytes;
+        let ratio = group_bytes as f64 / self.cache_bytes_per_group as f64;
+        // A database can only be sized in whole pages: 19.9 times is 20 times.
+        if ratio < CACHE_RATIO_WANTED * 0.995 {
+            found.push(Weakness::SmallAgainstCache { ratio });
+        }
+        let all_bytes = self.database_count() * self.database_bytes;
+        match self.storage_cache_bytes {
+            None => found.push(Weakness::StorageCacheUnknown),
+            Some(cache) if (all_bytes as f64) < CACHE_RATIO_WANTED * cache as f64 => {
+                found.push(Weakness::SmallAgainstStorageCache { ratio: all_bytes as f64 / cache as f64 });
+            }
+            Some(_) => {}
+        }
+        for volume in self.volumes.iter().filter(|volume| volume.databases && volume.logs) {
+            found.push(Weakness::SharedVolume { volume: volume.name.clone() });
+        }
+        let unverified = [Confidence::Recalled, Confidence::Assumed];
+        let keys: Vec<_> = self
+            .profile
+            .figures()
+            .filter(|(_, setting)| unverified.contains(&setting.confidence))
+            .map(|(spec, _)| spec.name)
+            .collect();
+        if !keys.is_empty() {
+            found.push(Weakness::UnverifiedFigures { keys });
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::plan::tests::sample_plan, *};
+
+    fn said(plan: &RunPlan) -> Vec<String> {
+        let real = plan.weaknesses().into_iter().filter(|weakness| !weakness.is_note());
+        real.map(|weakness| weakness.to_string()).collect()
+    }
+
+    #[test]
+    fn the_run_of_seed_002_has_no_weakness() {
+        let plan = sample_plan();
+        plan.check().unwrap();
+        assert_eq!(said(&plan), Vec::<String>::new());
+        assert_eq!(plan.load.target_iops(), Some(270.0), "seed 002 report: target 270");
+    }
+
+    #[test]
+    fn a_small_short_buffered_run_says_so() {
+        let mut plan = sample_plan();
+        plan.database_bytes = 1 << 30;
+        plan.database_bytes_max = 2 << 30;
+        plan.duration_s = 90;
+        plan.volumes[0].direct = false;
+        plan.volumes[0].io = "plain files".to_owned();
+        assert_eq!(
+            said(&plan),
+            [
+                "/mnt/databases is reached by plain files: the operating system's memory may answer for the storage.",
+                "It measures 1 min 30 s only; two hours make a performance test.",
+                "The databases are 4.0 times the page cache, not 20: reads are flattered.",
+                "The databases are 1.0 times the storage's own cache, not 20: it may hide the drives.",
+            ]
+        );
+    }
+}

@@ -1,0 +1,333 @@
+//! Comparisons of made-up runs: what saturated first, and the report.
+
+use crate::seed_002::seed_002;
+use expect_test::{Expect, expect};
+use report::text::{self, TextOptions};
+use workload::database::{
+    comparison::{
+        ComparedRun, Comparison,
+        document::document,
+        saturation::{in_words, signs},
+        settings,
+    },
+    meter::{IoTally, Role},
+    plan::Load,
+    results::{HostSample, LatencySummary, RunResults},
+    verdict::Verdict,
+};
+
+/// A tally of `a_second` operations of 8 KiB for the measured two hours, of `ms` each.
+fn tally(a_second: f64, ms: f64) -> IoTally {
+    let count = (a_second * 7200.0) as u64;
+    IoTally { count, bytes: count * 8192, total_ns: (count as f64 * ms * 1e6) as u64, max_ns: 1 << 30 }
+}
+
+/// Seed 002's run with `threads`, reads and writes of `iops` in equal parts, and these average latencies.
+fn run(threads: u32, iops: f64, read_ms: f64, log_ms: f64) -> RunResults {
+    let mut results = seed_002();
+    results.plan.load = Load::Threads { per_group: threads };
+    results.pacing = None;
+    for volume in &mut results.volumes {
+        let average =
+            |ms: f64| LatencySummary { average_ms: Some(ms), p99_ms: Some(ms * 3.0), ..volume.read };
+        match volume.role {
+            Role::Database => {
+                volume.read = average(read_ms);
+                volume.tallies.read = tally(iops / 2.0, read_ms);
+                volume.tallies.write = tally(iops / 2.0, 1.0);
+            }
+            Role::Log => {
+                volume.write = average(log_ms);
+                volume.tallies.write = tally(iops / 3.0, log_ms);
+            }
+        }
+        volume.read_worst_window_ms = Some(1.0);
+        volume.write_worst_window_ms = Some(1.0);
+    }
+    results
+}
+
+fn compared(runs: Vec<RunResults>) -> Comparison {
+    let runs = runs.into_iter().enumerate().map(|(index, results)| {
+        let verdict = Verdict::of(&results).unwrap();
+        ComparedRun { name: format!("night-{index}"), results, verdict }
+    });
+    Comparison::of(runs.collect())
+}
+
+#[track_caller]
+fn check(runs: Vec<RunResults>, expected: Expect) {
+    let comparison = compared(runs);
+    expected.assert_eq(&in_words(&comparison, &signs(&comparison)));
+}
+
+#[test]
+fn a_volume_beyond_its_limit_is_named_with_its_latency() {
+    check(
+        vec![run(5, 500.0, 9.0, 1.0), run(10, 900.0, 14.0, 2.0), run(20, 1100.0, 24.1, 4.0)],
+        expect![[
+            r#"Database volume /mnt/databases saturated first, at 20 threads a group: database read latency, average 24.1 ms, limit 20 ms."#
+        ]],
+    );
+    check(
+        vec![run(5, 500.0, 9.0, 1.0), run(10, 900.0, 14.0, 12.5), run(20, 1100.0, 24.1, 14.0)],
+        expect![[
+            r#"Log volume /mnt/logs saturated first, at 10 threads a group: log write latency, average 12.5 ms, limit 10 ms."#
+        ]],
+    );
+}
+
+#[test]
+fn a_volume_that_gives_no_more_is_found_before_it_breaks_a_limit() {
+    check(
+        vec![
+            run(5, 500.0, 9.0, 1.0),
+            run(10, 900.0, 9.5, 1.0),
+            run(20, 910.0, 18.0, 1.1),
+            run(40, 915.0, 36.0, 1.2),
+        ],
+        expect![[
+            r#"Database volume /mnt/databases saturated first, at 20 threads a group: from 10 to 20 I/O grew by 1 %, while 8.6 operations were under way there, after 4.7, and reads took 18.00 ms, after 9.50 ms."#
+        ]],
+    );
+    check(
+        vec![run(5, 500.0, 9.0, 1.0), run(20, 505.0, 9.0, 7.0)],
+        expect![[
+            r#"Log volume /mnt/logs saturated first, at 20 threads a group: from 5 to 20 I/O grew by 1 %, while 1.2 operations were under way there, after 0.2, and writes took 7.00 ms, after 1.00 ms."#
+        ]],
+    );
+    // Twenty per cent more load may well give less than five per cent more I/O.
+    check(
+        vec![run(10, 900.0, 9.0, 1.0), run(12, 910.0, 11.0, 1.0)],
+        expect![[r#"Nothing saturated: no run shows a resource that was short."#]],
+    );
+    check(
+        vec![run(5, 500.0, 9.0, 1.0), run(20, 490.0, 9.0, 1.0)],
+        expect![[
+            r#"I/O stopped growing first, at 20 threads a group: from 5 to 20 I/O fell by 2 %, and no volume's queue did."#
+        ]],
+    );
+}
+
+#[test]
+fn a_busy_processor_is_believed_before_the_latencies_it_lengthens() {
+    let mut busy = run(20, 1100.0, 24.1, 4.0);
+    busy.thread_cpu_s = vec![Some(6900.0)];
+    check(
+        vec![run(5, 500.0, 9.0, 1.0), busy],
+        expect![[
+            r#"The processor saturated first, at 20 threads a group: the thread of group 1 was busy for 96 % of the time."#
+        ]],
+    );
+    let mut busy = run(20, 1100.0, 24.1, 4.0);
+    let sample = |at_s, process_cpu_s| HostSample { at_s, process_cpu_s, ..HostSample::default() };
+    busy.host_samples = vec![sample(0.0, 10.0), sample(100.0, 385.0)];
+    busy.host.processor_count = 4;
+    check(
+        vec![run(5, 500.0, 9.0, 1.0), busy],
+        expect![[
+            r#"The processor saturated first, at 20 threads a group: Spindle used 3.8 of 4 processors."#
+        ]],
+    );
+}
+
+#[test]
+fn stalls_name_the_cache_and_the_log_buffer() {
+    let mut short = run(20, 1100.0, 9.0, 1.0);
+    short.engine.page_fault_stalls = 7200 * 3;
+    check(
+        vec![run(5, 500.0, 9.0, 1.0), short],
+        expect![[
+            r#"The page cache saturated first, at 20 threads a group: 3.0 page faults a second found no free page, limit 1."#
+        ]],
+    );
+    let mut short = run(20, 1100.0, 9.0, 1.0);
+    short.engine.log_record_stalls = 7200 * 30;
+    check(
+        vec![run(5, 500.0, 9.0, 1.0), short],
+        expect![[
+            r#"The log buffer saturated first, at 20 threads a group: 30 log appends a second found no room in the buffer, above 10."#
+        ]],
+    );
+}
+
+#[test]
+fn nothing_is_named_where_nothing_was_short() {
+    check(
+        vec![run(5, 500.0, 9.0, 1.0), run(10, 900.0, 9.5, 1.0)],
+        expect![[r#"Nothing saturated yet: from 5 to 10 I/O grew by 80 %, with no resource at its end."#]],
+    );
+    check(
+        vec![run(5, 500.0, 9.0, 1.0)],
+        expect![[r#"Nothing saturated: no run shows a resource that was short."#]],
+    );
+}
+
+#[test]
+fn what_was_varied_is_found_and_orders_the_runs() {
+    let comparison = compared(vec![run(40, 1.0, 1.0, 1.0), run(5, 1.0, 1.0, 1.0), run(10, 1.0, 1.0, 1.0)]);
+    assert_eq!(comparison.varied.labels, ["5", "10", "40"]);
+    assert_eq!(comparison.title(0), "5 threads a group");
+    assert_eq!(comparison.runs[0].name, "night-1");
+    let layouts = ["together", "one-volume"].map(|layout| {
+        let mut results = run(5, 1.0, 1.0, 1.0);
+        results.plan.layout = Some(layout.to_owned());
+        results
+    });
+    let comparison = compared(layouts.to_vec());
+    assert_eq!(
+        (comparison.title(0), comparison.title(1)),
+        ("layout together".into(), "layout one-volume".into())
+    );
+    // What a layout brings with it is not what was varied, and no load.
+    let mut layouts = layouts;
+    layouts[1].plan.load = Load::Threads { per_group: 50 };
+    let comparison = compared(layouts.to_vec());
+    assert_eq!(comparison.title(1), "layout one-volume");
+    assert_eq!(
+        in_words(&comparison, &signs(&comparison)),
+        "Nothing saturated: no run shows a resource that was short."
+    );
+    // Two runs of one value are told by their names.
+    let comparison = compared(vec![run(5, 1.0, 1.0, 1.0), run(5, 1.0, 1.0, 1.0), run(10, 1.0, 1.0, 1.0)]);
+    assert_eq!(comparison.title(2), "night-2");
+    assert_eq!(settings::differences(&comparison.runs).len(), 1);
+}
+
+#[test]
+fn the_lightest_load_near_the_best_is_the_one_to_choose() {
+    let best = |runs: Vec<RunResults>| compared(runs).best();
+    let five = run(5, 500.0, 9.0, 1.0);
+    assert_eq!(best(vec![five.clone(), run(10, 900.0, 14.0, 1.0), run(20, 930.0, 19.0, 1.0)]), Some(1));
+    assert_eq!(best(vec![five.clone(), run(10, 900.0, 14.0, 1.0), run(20, 990.0, 19.0, 1.0)]), Some(2));
+    assert_eq!(best(vec![five, run(10, 900.0, 34.0, 1.0)]), Some(0), "beyond a limit is not within");
+    assert_eq!(best(vec![run(5, 500.0, 90.0, 1.0)]), None);
+}
+
+#[test]
+fn the_document_of_a_comparison() {
+    let mut cut = run(40, 915.0, 36.0, 1.2);
+    cut.interrupted = true;
+    let runs = vec![run(5, 500.0, 9.0, 1.0), run(10, 900.0, 9.5, 1.0), run(20, 1000.0, 22.0, 1.1), cut];
+    let document = document(&compared(runs), report::Meta::default());
+    report::html::render(&document);
+    let json = report::json::render(&document);
+    assert_eq!(report::json::parse(&json).unwrap(), document);
+    expect![[r#"
+        Spindle comparison
+        4 runs: threads a group 5, 10, 20, 40
+
+        Best within limits  10 threads a group
+        Its database I/O    900 I/O/s
+        Its database reads  9.50 ms  (average)
+        Saturated first     database volume /mnt/databases  (at 20 threads a group)
+
+        Findings
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        warning  40 threads a group: the run was ended early.
+
+        What saturated first
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Database volume /mnt/databases saturated first, at 20 threads a group: database read latency,
+        average 22.0 ms, limit 20 ms.
+
+        900 I/O/s within every limit at 10 threads a group; no run that keeps them reaches 5 % more.
+
+        Every sign, from the lightest load on
+        Run                 Short                           How it shows
+        ──────────────────  ──────────────────────────────  ────────────────────────────────────────────────
+        20 threads a group  database volume /mnt/databases  database read latency, average 22.0 ms, limit 20
+                                                            ms
+        40 threads a group  database volume /mnt/databases  database read latency, average 36.0 ms, limit 20
+                                                            ms
+
+        Signs, as they are believed where several come together: 90 % of all processors, or of one by
+        the thread of a group; a latency beyond its limit; I/O that grows by less than 5 % for 25 % more
+        load while a volume's queue grows; page faults that find no free page; more than 10 log appends
+        a second that find no room.
+
+        Curves
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Database I/O
+        threads a
+        group                   5         10         20         40    From 0
+        ──────────────  ─────────  ─────────  ─────────  ─────────  ────────
+        both            500 I/O/s  900 I/O/s  1 k I/O/s  915 I/O/s  ▄▄██████
+        reads           250 I/O/s  450 I/O/s  500 I/O/s  458 I/O/s  ▄▄██████
+        writes          250 I/O/s  450 I/O/s  500 I/O/s  458 I/O/s  ▄▄██████
+        ┆ best within limits: 10
+
+        Latency
+        threads a group     5       10       20       40    From 0
+        ───────────────  ────  ───────  ───────  ───────  ────────
+        database reads   9 ms  9.50 ms    22 ms    36 ms  ▂▂▃▃▅▅██
+        database writes  2 ms     2 ms     2 ms     2 ms  ████████
+        log writes       1 ms     1 ms  1.10 ms  1.20 ms  ▇▇▇▇████
+        ┄ limit of database reads: 20 ms
+        ┄ limit of log writes: 10 ms
+        ┆ best within limits: 10
+
+        99 % within
+        threads a group      5       10       20       40    From 0
+        ───────────────  ─────  ───────  ───────  ───────  ────────
+        database reads   27 ms  28.5 ms    66 ms   108 ms  ▂▂▃▃▅▅██
+        database writes   6 ms     6 ms     6 ms     6 ms  ████████
+        log writes        3 ms     3 ms  3.30 ms  3.60 ms  ▇▇▇▇████
+        ┆ best within limits: 10
+
+        Latency against I/O, as far as it grew
+        database I/O a
+        second           500      900     1000  From 0
+        ──────────────  ────  ───────  ───────  ──────
+        database reads  9 ms  9.50 ms    22 ms  ▄▄▄▄██
+        log writes      1 ms     1 ms  1.10 ms  ██████
+
+        Side by side
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Latencies are those of the slowest volume of their kind. Database I/O is reads and writes of
+        transactions; log and background scan are not counted.
+
+        Threads a group                              5          10           20          40
+        ─────────────────────────────────  ───────────  ──────────  ───────────  ──────────
+        Verdict                                   pass        pass         fail        fail
+        Database I/O                         500 I/O/s   900 I/O/s  1,000 I/O/s   915 I/O/s
+         of it reads                         250 I/O/s   450 I/O/s    500 I/O/s   458 I/O/s
+         of it writes                        250 I/O/s   450 I/O/s    500 I/O/s   458 I/O/s
+         for each thread                   100.0 I/O/s  90.0 I/O/s   50.0 I/O/s  22.9 I/O/s
+        Operations                              306 /s      306 /s       306 /s      306 /s
+        Database read, average                 9.00 ms     9.50 ms     22.00 ms    36.00 ms
+         99 % within                          27.00 ms    28.50 ms     66.00 ms   108.00 ms
+         longest                             146.40 ms   146.40 ms    146.40 ms   146.40 ms
+        Database write, average                2.00 ms     2.00 ms      2.00 ms     2.00 ms
+         99 % within                           6.00 ms     6.00 ms      6.00 ms     6.00 ms
+         longest                              16.00 ms    16.00 ms     16.00 ms    16.00 ms
+        Log write, average                     1.00 ms     1.00 ms      1.10 ms     1.20 ms
+         99 % within                           3.00 ms     3.00 ms      3.30 ms     3.60 ms
+         longest                                     –           –            –           –
+        Operation, average                    12.00 ms    12.00 ms     12.00 ms    12.00 ms
+         99 % within                          36.00 ms    36.00 ms     36.00 ms    36.00 ms
+         longest                              96.00 ms    96.00 ms     96.00 ms    96.00 ms
+        Log of a transaction                   1.9 KiB     1.9 KiB      1.9 KiB     1.9 KiB
+        Operations under way on databases          2.5         4.7         11.5        16.9
+        Processors Spindle used                   0.01        0.01         0.01        0.01
+        Busiest group's thread                       –           –            –           –
+        Page-fault stalls                      0.00 /s     0.00 /s      0.00 /s     0.00 /s
+        Log record stalls                      0.00 /s     0.00 /s      0.00 /s     0.00 /s
+
+        Verdict of each run
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Run                 Verdict  Why                             Record
+        ──────────────────  ───────  ──────────────────────────────  ───────
+        5 threads a group   pass     within every limit              night-0
+        10 threads a group  pass     within every limit              night-1
+        20 threads a group  fail     Database read latency, average  night-2
+        40 threads a group  fail     Database read latency, average  night-3
+
+        Settings that differ
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Setting          5  10  20  40
+        ───────────────  ─  ──  ──  ──
+        Threads a group  5  10  20  40
+    "#]]
+    .assert_eq(&text::render(&document, TextOptions { width: 100, colour: false }));
+}

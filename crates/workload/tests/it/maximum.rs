@@ -1,0 +1,217 @@
+//! Whole searches in a simulated world, held against queueing theory: minutes of storage in seconds.
+
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+use workload::database::{
+    Place, Surroundings,
+    document::document,
+    group::GroupStorage,
+    judged::Judged,
+    meter::Role,
+    plan::{Load, ProbePlan, RunPlan},
+    profile::Profile,
+    progress::Phase,
+    results::{HostFacts, RunResults},
+    run,
+    search::{Axis, Bound, Judgement},
+    verdict::{Answer, Verdict},
+};
+use world::{
+    ByteCount, Directory, ExtentDirectory, World,
+    sim::{DriveOptions, Limits, ServiceTime, Simulation},
+};
+
+/// Where databases lie, and where logs.
+type Directories = (Rc<dyn Directory>, Rc<dyn Directory>);
+
+thread_local! {
+    /// Those of the one group. A simulation is one thread.
+    static DIRECTORIES: RefCell<Option<Directories>> = const { RefCell::new(None) };
+}
+
+/// Storage of a test: reads of one mean length, so many at once. Writes cost next to nothing, as where a
+/// controller caches them: they come in bursts, of which queueing theory has no closed form.
+#[derive(Clone, Copy, Debug)]
+struct Drive {
+    mean: Duration,
+    servers: usize,
+}
+
+fn probe() -> ProbePlan {
+    ProbePlan { settle_s: 6, measure_s: 20, probes_max: 30, holds_max: 3 }
+}
+
+fn plan(load: Load, duration_s: u64) -> RunPlan {
+    let mut profile = Profile::load("exchange-2007").unwrap();
+    // One page an I/O: as a queue has it.
+    profile.set("coalesce_bytes", "8192").unwrap();
+    RunPlan {
+        profile,
+        groups: 1,
+        databases_per_group: 1,
+        database_bytes: 24 << 20,
+        database_bytes_max: 48 << 20,
+        cache_bytes_per_group: 4 << 20,
+        load,
+        duration_s,
+        judged: Judged::All,
+        fill_s_max: 20,
+        seed: 11,
+        volumes: Vec::new(),
+        storage_cache_bytes: None,
+        setup: None,
+        layout: None,
+    }
+}
+
+/// Runs `plan` with its database on `drive` and its log on a fast one; stops it after `stop_after` trials.
+fn run_on(drive: Drive, plan: RunPlan, stop_after: Option<u32>) -> RunResults {
+    let mut simulation = Simulation::new(plan.seed);
+    let random = ServiceTime { least: Duration::ZERO, mean_above: drive.mean, per_mib: Duration::ZERO };
+    let cached = ServiceTime { least: Duration::from_micros(5), mean_above: Duration::ZERO, ..random };
+    let slow = DriveOptions {
+        queue_depth: drive.servers,
+        read: random,
+        write: cached,
+        flush: cached,
+        ..DriveOptions::new(ByteCount::mib(256))
+    };
+    let database = simulation.add_drive(slow);
+    let log = simulation.add_drive(DriveOptions::new(ByteCount::mib(256)));
+    let main = move |world: World| async move {
+        let database: Rc<dyn Directory> = Rc::new(ExtentDirectory::format(database).await.unwrap());
+        let log: Rc<dyn Directory> = Rc::new(ExtentDirectory::format(log).await.unwrap());
+        DIRECTORIES.set(Some((database, log)));
+        let stop = Arc::new(AtomicBool::new(false));
+        let surroundings = Surroundings {
+            open: Arc::new(|_, _| {
+                let (database, log) = DIRECTORIES.with_borrow(|all| all.clone().expect("set above"));
+                let databases = vec![(database, "priv1.edb".to_owned(), "databases".to_owned())];
+                Box::pin(async move { Ok(GroupStorage { databases, log: (log, "logs".to_owned()) }) })
+            }),
+            place: Place::Here,
+            stop: Arc::clone(&stop),
+            generator: "spindle test".to_owned(),
+            host: HostFacts::default(),
+            read_host: None,
+            recorder: None,
+            kernel: None,
+        };
+        let results = run(&world, plan, surroundings, |progress| {
+            let trials = progress.search.map_or(0, |search| search.probe);
+            if progress.phase == Phase::Search && stop_after.is_some_and(|after| trials > after) {
+                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            }
+        });
+        results.await.unwrap()
+    };
+    let results = simulation.run(Limits::generous(), main).completed();
+    DIRECTORIES.set(None);
+    results
+}
+
+/// The rate at which a queue with exponential times answers in `limit` on average (Erlang's C).
+fn capacity(drive: Drive, limit: Duration) -> f64 {
+    let (mean_s, servers) = (drive.mean.as_secs_f64(), drive.servers as f64);
+    let response_s = |rate: f64| {
+        let offered = rate * mean_s;
+        let blocking =
+            (1..=drive.servers).fold(1.0, |blocked, n| offered * blocked / (n as f64 + offered * blocked));
+        let waits = blocking / (1.0 - offered / servers * (1.0 - blocking));
+        mean_s + waits * mean_s / (servers - offered)
+    };
+    let (mut low, mut high) = (0.0, servers / mean_s * 0.999_999);
+    for _ in 0..100 {
+        let middle = f64::midpoint(low, high);
+        if response_s(middle) <= limit.as_secs_f64() { low = middle } else { high = middle }
+    }
+    low
+}
+
+fn describe(results: &RunResults) -> String {
+    let lines: Vec<&str> = results.log.iter().map(|line| line.text.as_str()).collect();
+    lines.join("\n")
+}
+
+/// The rate that is found and held on `drive` is where its queue, in theory, answers in 20 ms on average.
+#[track_caller]
+fn check(mean_ms: u64, servers: usize) {
+    let drive = Drive { mean: Duration::from_millis(mean_ms), servers };
+    // Where more is done in a second, fewer of them show as much.
+    let duration_s = if servers == 1 { 120 } else { 40 };
+    let results = run_on(drive, plan(Load::Maximum { probe: probe() }, duration_s), None);
+    let (said, found) = (describe(&results), results.search.as_ref().unwrap());
+    assert_eq!(results.failures, [], "{said}");
+    let reads = results.in_role(Role::Database).map(|volume| volume.tallies.read.count).sum::<u64>() as f64;
+    let share = reads / results.measured_s / capacity(drive, Duration::from_millis(20));
+    assert!((0.90..=1.10).contains(&share), "{share} of {drive:?}\n{said}");
+    assert_eq!(Verdict::of(&results).unwrap().answer, Answer::Pass, "{said}");
+    assert_eq!(found.bound, Bound::Limit);
+}
+
+#[test]
+fn one_slow_server_is_loaded_to_its_queues_limit() {
+    check(10, 1);
+}
+
+#[test]
+fn one_faster_server_is_loaded_to_its_queues_limit() {
+    check(5, 1);
+}
+
+#[test]
+fn four_slow_servers_are_loaded_to_their_queues_limit() {
+    check(10, 4);
+}
+
+#[test]
+fn four_faster_servers_are_loaded_to_their_queues_limit() {
+    check(5, 4);
+}
+
+#[test]
+fn an_interrupted_search_keeps_its_steps() {
+    let drive = Drive { mean: Duration::from_millis(2), servers: 1 };
+    let results = run_on(drive, plan(Load::Maximum { probe: probe() }, 120), Some(3));
+    let verdict = Verdict::of(&results).unwrap();
+    assert_eq!((verdict.answer, results.measured_s), (Answer::Incomplete, 0.0));
+    let found = results.search.as_ref().unwrap();
+    assert_eq!((found.trials.len(), found.held), (3, None));
+    let report = report::text::render(
+        &document(&results, &verdict),
+        report::text::TextOptions { width: 100, colour: false },
+    );
+    assert!(report.contains("The run ended before the search did: nothing was held."), "{report}");
+    assert!(!report.contains("mailboxes of 150"), "nothing was measured, so nobody is counted");
+}
+
+#[test]
+fn storage_no_generator_can_overload_is_no_failure() {
+    let drive = Drive { mean: Duration::from_millis(10), servers: 1 << 10 };
+    // A few probes: a simulated processor is never busy, so only their number ends the search.
+    let probe = ProbePlan { settle_s: 3, measure_s: 3, probes_max: 3, holds_max: 2 };
+    let results = run_on(drive, plan(Load::Maximum { probe }, 10), None);
+    let verdict = Verdict::of(&results).unwrap();
+    assert_eq!(verdict.answer, Answer::Pass, "{}", describe(&results));
+    let found = results.search.as_ref().unwrap();
+    assert!(found.trials.iter().all(|trial| trial.judgement == Judgement::Within), "{found:?}");
+    let claim = workload::database::mailboxes::Mailboxes::of(&results, &verdict).unwrap().headline();
+    assert!(claim.starts_with("at least ≈ "), "more was not asked for: {claim}");
+}
+
+#[test]
+fn threads_are_tuned_to_what_keeps_every_limit() {
+    // A closed loop on one server of 4 ms: each thread adds its turn, so few are within 20 ms.
+    let drive = Drive { mean: Duration::from_millis(4), servers: 1 };
+    let results = run_on(drive, plan(Load::TunedThreads { probe: probe() }, 60), None);
+    let (said, found) = (describe(&results), results.search.as_ref().unwrap());
+    assert_eq!(found.axis, Axis::Threads);
+    let held = found.held.unwrap();
+    assert_eq!(Verdict::of(&results).unwrap().answer, Answer::Pass, "{said}");
+    assert!((1.0..=16.0).contains(&held), "{said}");
+    assert!(results.target_iops().is_none() && results.pacing.is_none(), "a closed loop");
+}
