@@ -3,12 +3,15 @@
 //! Only the form is checked in this file (a number is a number, within bounds that no machine
 //! exceeds). Whether the storage suits is the business of each verb.
 
+pub use crate::verb_arguments::{CompareArguments, ReportArguments};
 use crate::{
+    prove::{layout::LayoutKind, sweep::Sweep},
     quantity::{parse_duration, parse_size, show_duration},
     refusal::Refusal,
 };
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use std::{path::PathBuf, time::Duration};
+use workload::database::judged::Judged;
 use world::ByteCount;
 
 /// Storage groups in one run: their log prefixes are E00 to E3F.
@@ -44,7 +47,26 @@ pub struct Arguments {
 pub enum Verb {
     /// Run real mailbox databases on storage, measure it, and say pass or fail
     Prove(Box<ProveArguments>),
+    /// Make the report of a run again from its record, also of a run that died
+    Report(ReportArguments),
+    /// Put runs side by side: their curves, and what saturated first
+    Compare(CompareArguments),
 }
+
+const SWEEP_HELP: &str = "\
+One run for each value, one after the other, and their comparison:
+
+  threads=1,5,10,20   sessions of each group, on the same databases
+  groups=1,2,4        storage groups
+  databases=1,2,5     databases of each group
+  volumes=1,2,4       so many of the PATHs, in their order
+  layouts=together,one-volume   see --layout
+
+Except for threads each run makes its databases anew, all together of the same size, and removes those of \
+the run before. Each run leaves its report and record as PREFIX-WHAT-VALUE, the comparison goes to PREFIX.
+
+Ends with 0 if a value passed, 1 if none did or if any run found damage or I/O errors, 2 if the sweep did \
+not come to its end.";
 
 /// `spindle prove`.
 #[derive(Clone, Debug, Args)]
@@ -53,7 +75,12 @@ pub enum Verb {
   spindle prove                                     this folder's storage, at most 4 GiB, about 2 minutes
   spindle prove /mnt/db1 /mnt/db2 --logs /mnt/log --groups 2 --databases 4 --duration 2h
   spindle prove /mnt/db1 --mailboxes 4000 --iops 0.1 --size 2TiB --duration 24h --allow-writes 20TB
+  spindle prove /mnt/db1 --max --duration 2h        how much mail it carries: the highest rate, found and held
   spindle prove --set lazy_commit_percent=0         one figure of the profile changed
+  spindle prove --setup eva8000 --size 4GiB --duration 60s     a published test, made small
+  spindle prove /mnt/db1 --fresh --keep-pristine    new databases, and a copy of them as they were made
+  spindle prove /mnt/db1 --restore                  the same databases again, as they were made
+  spindle prove /mnt/db1 --sweep threads=1,5,10,20  one run for each value, and their comparison
   spindle prove /mnt/db1 --clean                    remove what Spindle made there
 
 Ends with 0 for pass, 1 for fail, 2 if it could not run.",
@@ -68,17 +95,24 @@ pub struct ProveArguments {
     #[arg(long, value_name = "PATH")]
     pub logs: Vec<PathBuf>,
 
-    /// Storage groups, each with a transaction log and a thread of its own
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "1", value_parser = count::<GROUPS_MAX>)]
-    pub groups: u32,
+    /// A published test as defaults; what you say beside it stands: eva5000, eva5000-throughput,
+    /// continuous-access, eva8000, stortrends, stortrends-stress, snapmanager, equallogic,
+    /// equallogic-light, or a file
+    #[arg(long, value_name = "NAME")]
+    pub setup: Option<String>,
 
-    /// Databases in each group
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "1", value_parser = count::<DATABASES_MAX>)]
-    pub databases: u32,
+    /// Storage groups, each with a transaction log and a thread of its own [default: 1]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count::<GROUPS_MAX>)]
+    pub groups: Option<u32>,
 
-    /// Simulated threads in each group, each at work all the time [default: from the profile]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count::<THREADS_MAX>, conflicts_with_all = ["mailboxes", "iops"])]
-    pub threads: Option<u32>,
+    /// Databases in each group [default: 1]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count::<DATABASES_MAX>)]
+    pub databases: Option<u32>,
+
+    /// Simulated threads in each group, each at work all the time, or 'auto' for the number that does
+    /// most within limits [default: from the profile]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = threads, conflicts_with_all = ["mailboxes", "iops"])]
+    pub threads: Option<Threads>,
 
     /// Mailboxes of the whole run; with --iops, a held rate of transactional I/O
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count::<MAILBOXES_MAX>, requires = "iops")]
@@ -88,9 +122,21 @@ pub struct ProveArguments {
     #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = rate, requires = "mailboxes")]
     pub iops: Option<f64>,
 
+    /// Search for the highest rate of transactional I/O within limits, then hold it
+    #[arg(long, conflicts_with_all = ["mailboxes", "iops", "threads"])]
+    pub max: bool,
+
+    /// How long each load of a search (--max, --threads auto) is measured [default: 5 to 15 s]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = duration)]
+    pub probe: Option<Duration>,
+
     /// How long to measure, such as 60s, 2h or 24h [default: 60s]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = duration)]
     pub duration: Option<Duration>,
+
+    /// Which part of that is judged: all, middle:TIME or last:TIME [default: all]
+    #[arg(long, value_name = "PART", value_parser = judged)]
+    pub judge: Option<Judged>,
 
     /// Size of all databases together [default: what is safe, at most 4 GiB]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = parse_size)]
@@ -100,17 +146,43 @@ pub struct ProveArguments {
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = parse_size)]
     pub cache: Option<ByteCount>,
 
-    /// Kind of mail server: exchange-2003, exchange-2007, exchange-2010, or a file
-    #[arg(long, value_name = "NAME", default_value = "exchange-2010")]
-    pub profile: String,
+    /// Kind of mail server: exchange-2003, exchange-2007, exchange-2010, exchange-2013, or a file
+    /// [default: exchange-2010]
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+
+    /// Limits of the verdict: jetstress, jetstress-2013, eva5000, eva8000, snapmanager, equallogic
+    /// [default: the profile's]
+    #[arg(long, value_name = "NAME")]
+    pub limits: Option<String>,
 
     /// Change one figure of the profile; repeat for more
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
     pub set: Vec<(String, String)>,
 
-    /// Where reports go: PREFIX.html and PREFIX.json [default: ./spindle-report-DATE]
+    /// Where reports go: PREFIX.html, PREFIX.json and the record PREFIX.run [default: ./spindle-report-DATE]
     #[arg(long, value_name = "PREFIX")]
     pub report: Option<PathBuf>,
+
+    /// One run for each value, one after the other, and their comparison: threads=, groups=, databases=,
+    /// volumes= (so many of the PATHs) or layouts=, values with commas
+    #[arg(
+        long,
+        value_name = "WHAT=VALUES",
+        value_parser = Sweep::parse,
+        conflicts_with_all = ["clean", "keep_pristine", "restore"],
+        long_help = SWEEP_HELP
+    )]
+    pub sweep: Option<Sweep>,
+
+    /// How databases and logs are spread over the paths: volume-per-database, together,
+    /// half-the-volumes, one-volume [default: round-robin]
+    #[arg(long, value_name = "NAME", value_parser = LayoutKind::parse)]
+    pub layout: Option<LayoutKind>,
+
+    /// Of the paths for databases only so many are used; set by a sweep.
+    #[arg(skip)]
+    pub volumes: Option<u32>,
 
     /// Print the results as JSON on standard output; all else goes to standard error
     #[arg(long)]
@@ -136,8 +208,16 @@ pub struct ProveArguments {
     #[arg(long)]
     pub fresh: bool,
 
+    /// Keep a copy of the new databases as they were made, for --restore
+    #[arg(long)]
+    pub keep_pristine: bool,
+
+    /// Begin from the databases as --keep-pristine kept them
+    #[arg(long, conflicts_with_all = ["fresh", "keep_pristine"])]
+    pub restore: bool,
+
     /// Remove what Spindle made at these paths, only that, and stop
-    #[arg(long, conflicts_with_all = ["attach", "fresh"])]
+    #[arg(long, conflicts_with_all = ["attach", "fresh", "keep_pristine", "restore"])]
     pub clean: bool,
 
     /// Allow more writes than 1 TB: at most this much
@@ -197,6 +277,22 @@ fn count<const MAX: u32>(text: &str) -> Result<u32, String> {
     }
 }
 
+/// What `--threads` may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// So many.
+    Count(u32),
+    /// As many as do most within limits.
+    Auto,
+}
+
+fn threads(text: &str) -> Result<Threads, String> {
+    if text.eq_ignore_ascii_case("auto") {
+        return Ok(Threads::Auto);
+    }
+    count::<THREADS_MAX>(text).map(Threads::Count)
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     let span = parse_duration(text)?;
     if span < DURATION_MIN {
@@ -206,6 +302,17 @@ fn duration(text: &str) -> Result<Duration, String> {
         return Err(format!("at most {} are possible", show_duration(DURATION_MAX)));
     }
     Ok(span)
+}
+
+fn judged(text: &str) -> Result<Judged, String> {
+    let (part, span) = text.split_once(':').unwrap_or((text, ""));
+    let seconds = || duration(span).map(|span| span.as_secs());
+    match part {
+        "all" if span.is_empty() => Ok(Judged::All),
+        "middle" if !span.is_empty() => Ok(Judged::Middle { seconds: seconds()? }),
+        "last" if !span.is_empty() => Ok(Judged::Last { seconds: seconds()? }),
+        _ => Err("write all, middle:4h or last:4h".to_owned()),
+    }
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -252,6 +359,10 @@ mod tests {
         assert_eq!(
             line(&["spindle", "prove", "--mailboxes", "100"]),
             "the following required arguments were not provided: --iops <X>; see 'spindle prove --help'"
+        );
+        assert_eq!(
+            line(&["spindle", "prove", "--judge", "first:1h"]),
+            "invalid value 'first:1h' for '--judge <PART>': write all, middle:4h or last:4h; see 'spindle prove --help'"
         );
     }
 }

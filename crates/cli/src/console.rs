@@ -3,6 +3,7 @@
 //! The people's side (plan, progress, verdict) and the machine's side (`--json`) never mix: with
 //! `--json` standard output holds the JSON alone, and people's words go to standard error.
 
+use crate::{ending::Ending, refusal::Refusal};
 use rustix::termios;
 use std::{
     cell::OnceCell,
@@ -85,9 +86,12 @@ impl Console {
         }
     }
 
-    /// Why words to people were lost, if they were.
-    pub fn lost(&self) -> Option<io::ErrorKind> {
-        self.lost.get().copied()
+    /// The `ending`, if all that was said reached those it was for.
+    pub fn told(&self, ending: Ending) -> Result<Ending, Refusal> {
+        match self.lost.get() {
+            Some(error) => Err(Refusal::new(format!("the answer could not be told: {error}"), "")),
+            None => Ok(ending),
+        }
     }
 
     /// A line of progress where no bar can move, on standard error.

@@ -1,11 +1,17 @@
 //! The `spindle` program: storage under a mail system. One file a verb.
 
+mod answer;
 mod arguments;
+mod compare;
 mod console;
 mod ending;
+mod outputs;
 mod prove;
 mod quantity;
+mod rebuild;
+mod records;
 mod refusal;
+mod verb_arguments;
 
 use arguments::Verb;
 use ending::Ending;
@@ -30,5 +36,7 @@ fn run() -> Result<Ending, Refusal> {
     let Some(arguments) = arguments::parse()? else { return Ok(Ending::Pass) };
     match arguments.verb {
         Verb::Prove(arguments) => prove::prove(&arguments),
+        Verb::Compare(arguments) => compare::compare(&arguments),
+        Verb::Report(arguments) => rebuild::report(&arguments),
     }
 }

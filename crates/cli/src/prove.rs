@@ -2,37 +2,56 @@
 //!
 //! Everything is looked at and settled before the first byte is written ([`survey`](mod@survey),
 //! [`place`], [`layout`], [`manifest`], [`sizing`]), said on one [`screen`], then made, run and
-//! reported ([`stage`], [`performance`], [`outputs`]). What is refused is refused in the first part, so
+//! reported ([`stage`], [`performance`], [`record`]). What is refused is refused in the first part, so
 //! that everything stays as it was.
 
 pub mod allowance;
 pub mod clean;
+pub mod copies;
 pub mod ground;
 pub mod layout;
 pub mod machine;
 pub mod manifest;
-pub mod outputs;
 pub mod performance;
 pub mod place;
+pub mod pristine;
 pub mod progress;
+pub mod record;
 pub mod screen;
+pub mod series;
+pub mod setup;
 pub mod sizing;
 pub mod stage;
 pub mod survey;
+pub mod sweep;
 
-use crate::{arguments::ProveArguments, console::Console, ending::Ending, refusal::Refusal};
+use crate::{
+    answer::deliver,
+    arguments::{ProveArguments, Threads},
+    console::Console,
+    ending::Ending,
+    outputs::Outputs,
+    refusal::Refusal,
+};
 use allowance::Allowance;
-use layout::{GroupLayout, Places};
+use layout::{GroupLayout, LayoutKind, Places, Spot, Spreading};
 use manifest::{Asked, Beginning, Wish};
-use outputs::Outputs;
-use report::{Document, Severity, json, text};
+use performance::Finished;
+use pristine::Task;
 use screen::Intent;
 use sizing::{BARE_DURATION, Needs, Volume, Wanted};
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 use survey::Survey;
 use workload::database::{
-    plan::{Load, RunPlan, SpeedGuess, VolumeFacts},
+    estimate::SpeedGuess,
+    limits::{LimitSet, LimitsError},
+    plan::{Load, ProbePlan, RunPlan, VolumeFacts},
     profile::{Profile, ProfileError},
+    setup::Setup,
 };
 use world::{
     ByteCount, World,
@@ -44,6 +63,8 @@ use world::{
 const FILL_SHARE: u32 = 4;
 const FILL_MIN: Duration = Duration::from_secs(5);
 const FILL_MAX: Duration = Duration::from_secs(1_800);
+/// The profile of a run that names none.
+const PROFILE: &str = "exchange-2010";
 /// What drives are taken to do, for estimates: a spinning disk, and anything else. Flash is taken to
 /// be fast, so that a run's writes are rather over- than underestimated: a virtual machine's NVMe
 /// volume was measured at 9,000 to 20,000 I/O a second.
@@ -56,7 +77,19 @@ struct Settled {
     needs: Needs,
     layout: Vec<GroupLayout>,
     beginning: Beginning,
+    copies: Task,
     outputs: Outputs,
+}
+
+/// What a run finds at its places, as far as settling it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// What is there.
+    AsFound,
+    /// The databases that the run before it will have left, which it uses.
+    SameDatabases,
+    /// Places from which the databases of the run before it will be removed.
+    Anew,
 }
 
 /// Runs the verb to its end.
@@ -64,10 +97,7 @@ pub fn prove(arguments: &ProveArguments) -> Result<Ending, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
     let options = RealOptions { force_plain: arguments.plain_io };
     let ending = real::run(0, options, async |world| prove_in(&world, arguments, &console, options).await)?;
-    match console.lost() {
-        Some(error) => Err(Refusal::new(format!("the answer could not be told: {error}"), "")),
-        None => Ok(ending),
-    }
+    console.told(ending)
 }
 
 async fn prove_in(
@@ -83,30 +113,64 @@ async fn prove_in(
             false => clean::clean_all(&survey, console).await,
         };
     }
+    let setup = setup::load(arguments)?;
+    let filled = setup.as_ref().map(|setup| setup::fill_in(arguments, setup));
+    let arguments = filled.as_ref().unwrap_or(arguments);
     let profile = profile(arguments)?;
     let survey = Survey::for_proving(world, arguments).await?;
-    let settled = settle(world, arguments, profile, &survey)?;
+    if let Some(sweep) = &arguments.sweep {
+        let asked = series::Asked { arguments, sweep, profile, setup };
+        return series::run(world, asked, survey, console, options).await;
+    }
+    let settled = settle(world, arguments, profile, setup, &survey, Start::AsFound)?;
     for line in screen_lines(console, &settled, &survey) {
         console.say(&line);
     }
-    for warning in survey.places.all.iter().flat_map(place::Place::warnings).chain(io_warnings(&settled)) {
-        console.warn(&warning);
-    }
+    warn(console, &settled, &survey);
     if arguments.dry_run {
         console.say("Nothing was written: this was a dry run.");
         return Ok(Ending::Pass);
     }
     console.say("");
-    let _held = stage::set(world, &survey, &settled.plan, &settled.layout, settled.beginning).await?;
-    let allowance = Allowance::new(settled.needs.writes_max);
-    let run = performance::Run { plan: settled.plan, layout: &settled.layout, survey: &survey, options };
-    let document = performance::run(world, run, allowance, console).await?;
-    deliver(&document, &settled.outputs, arguments, console)
+    let stop = performance::stop_on_interruption(world, console);
+    let finished = perform(world, &settled, &survey, options, &stop, console).await?;
+    deliver(&finished.document, &settled.outputs, arguments.json, console)
+}
+
+/// The part that writes: makes the places ready, takes care of pristine copies, and runs.
+async fn perform(
+    world: &World,
+    settled: &Settled,
+    survey: &Survey,
+    options: RealOptions,
+    stop: &Arc<AtomicBool>,
+    console: &Console,
+) -> Result<Finished, Refusal> {
+    let Settled { plan, needs, layout, beginning, copies, outputs } = settled;
+    let _held = stage::set(world, survey, plan, layout, *beginning, *copies).await?;
+    let mut allowance = Allowance::new(needs.writes_max);
+    let run = performance::Run { plan, layout, survey, options, record: &outputs.record, stop };
+    match copies {
+        Task::Leave => {}
+        Task::Forget => copies::forget(survey).await?,
+        Task::Restore => copies::restore(world, survey, console, stop).await?,
+        Task::Keep => {
+            performance::prepare(world, &run, &mut allowance, console).await?;
+            copies::keep(world, survey, console, stop).await?;
+        }
+    }
+    performance::run(world, &run, allowance, console).await
+}
+
+fn warn(console: &Console, settled: &Settled, survey: &Survey) {
+    for warning in survey.places.all.iter().flat_map(place::Place::warnings).chain(io_warnings(settled)) {
+        console.warn(&warning);
+    }
 }
 
 /// The profile asked for, with the figures set on the command line.
 fn profile(arguments: &ProveArguments) -> Result<Profile, Refusal> {
-    let name = &arguments.profile;
+    let name = arguments.profile.as_deref().unwrap_or(PROFILE);
     let is_file = name.contains('/') || name.ends_with(".toml");
     let refuse = |error: ProfileError| match &error {
         ProfileError::Unknown { name, nearest: Some(nearest) } => {
@@ -123,6 +187,18 @@ fn profile(arguments: &ProveArguments) -> Result<Profile, Refusal> {
     } else {
         Profile::load(name).map_err(refuse)?
     };
+    if let Some(limits) = &arguments.limits {
+        LimitSet::load(limits).map_err(|error| match error {
+            LimitsError::Unknown { name, nearest } => {
+                let remedy = match nearest {
+                    Some(nearest) => format!("did you mean {nearest:?}?"),
+                    None => format!("there are {}", LimitSet::names().join(", ")),
+                };
+                Refusal::new(format!("no limit set is called {name:?}"), remedy)
+            }
+        })?;
+        profile.limits.clone_from(limits);
+    }
     for (key, value) in &arguments.set {
         profile.set(key, value).map_err(refuse)?;
     }
@@ -135,17 +211,21 @@ fn settle(
     world: &World,
     arguments: &ProveArguments,
     profile: Profile,
+    setup: Option<Setup>,
     survey: &Survey,
+    start: Start,
 ) -> Result<Settled, Refusal> {
     let places = &survey.places;
+    let (groups, databases) = (arguments.groups.unwrap_or(1), arguments.databases.unwrap_or(1));
     let outputs = Outputs::settle(arguments.report.as_deref(), world.wall(), &places.all)?;
-    let layout = layout::spread(places, arguments.groups, arguments.databases)?;
+    let spreading = Spreading { groups, databases, kind: arguments.layout, volumes: arguments.volumes };
+    let layout = layout::spread(places, spreading)?;
     let asked = Asked {
         profile: profile.name.clone(),
         page_size: profile.page_size().bytes() as u32,
         record_size: profile.record_bytes() as u32,
-        groups: arguments.groups,
-        databases: arguments.databases,
+        groups,
+        databases,
         size: arguments.size.map(|size| size.0),
         seed: arguments.seed,
     };
@@ -156,44 +236,92 @@ fn settle(
     };
     let records: Vec<_> =
         places.all.iter().map(|place| (place.given.display().to_string(), place.manifest())).collect();
-    let beginning = manifest::beginning(wish, &records, &asked)?;
+    let stand = pristine::stand(&places.all);
+    if arguments.restore && places.all.iter().all(|place| place.manifest().is_none()) {
+        pristine::task(copy_wish(arguments), None, Beginning::Create, &records[0].0)?;
+    }
+    let beginning = match start {
+        Start::AsFound => manifest::beginning(wish, &records, &asked)?,
+        Start::SameDatabases => Beginning::Attach,
+        Start::Anew => Beginning::Replace,
+    };
+    let copies = pristine::task(copy_wish(arguments), stand, beginning, &records[0].0)?;
     let earlier = match beginning {
         Beginning::Attach => places.all[0].manifest().map(|manifest| manifest.shape.clone()),
         Beginning::Create | Beginning::Replace => None,
     };
-    if beginning == Beginning::Attach {
+    if beginning == Beginning::Attach && start == Start::AsFound {
         stage::check_same_layout(places, &layout)?;
     }
-    let duration = arguments.duration.unwrap_or(BARE_DURATION);
-    let load = match (arguments.mailboxes, arguments.iops) {
-        (Some(count), Some(iops_each)) => Load::Mailboxes { count: count.into(), iops_each },
-        _ => Load::Threads { per_group: arguments.threads.unwrap_or(profile.threads_per_group()) },
+    let there = match (beginning, start) {
+        (Beginning::Attach, Start::AsFound) => Some(sizes_there(places, &layout, copies)),
+        (Beginning::Attach, _) => {
+            let count = u64::from(groups) * u64::from(databases);
+            arguments.size.map(|size| vec![ByteCount(size.0 / count); count as usize])
+        }
+        (Beginning::Create | Beginning::Replace, _) => None,
     };
+    let duration = arguments.duration.unwrap_or(BARE_DURATION);
+    let load = load(arguments, &profile, duration)?;
     let seed =
         earlier.as_ref().map(|shape| shape.seed).or(arguments.seed).unwrap_or_else(|| fresh_seed(world));
     let wanted = Wanted {
         plan: RunPlan {
             profile,
-            groups: arguments.groups,
-            databases_per_group: arguments.databases,
+            groups,
+            databases_per_group: databases,
             database_bytes: 0,
             database_bytes_max: 0,
             cache_bytes_per_group: 0,
             load,
             duration_s: duration.as_secs().max(1),
+            judged: setup::judged(arguments),
             fill_s_max: (duration / FILL_SHARE).clamp(FILL_MIN, FILL_MAX).as_secs(),
             seed,
-            volumes: volume_facts(survey),
+            volumes: volume_facts(survey, &layout),
             storage_cache_bytes: None,
+            setup: setup.map(Box::new),
+            layout: arguments.layout.map(|kind| LayoutKind::name(kind).to_owned()),
         },
         size: arguments.size.or(earlier.as_ref().map(|shape| ByteCount(shape.size))),
         cache: arguments.cache,
         allow_writes: arguments.allow_writes,
-        there: (beginning == Beginning::Attach).then(|| sizes_there(places, &layout)),
+        there,
+        room_for_copies: match copies {
+            Task::Keep | Task::Restore => true,
+            Task::Leave => beginning == Beginning::Attach && stand.is_some(),
+            Task::Forget => false,
+        },
+        copying: matches!(copies, Task::Keep | Task::Restore),
         guess: speed_guess(survey),
     };
     let (plan, needs) = sizing::settle(&wanted, &volumes(survey, &layout), survey.memory)?;
-    Ok(Settled { plan, needs, layout, beginning, outputs })
+    Ok(Settled { plan, needs, layout, beginning, copies, outputs })
+}
+
+fn copy_wish(arguments: &ProveArguments) -> pristine::Wish {
+    pristine::Wish { keep: arguments.keep_pristine, restore: arguments.restore }
+}
+
+/// What drives the storage.
+fn load(arguments: &ProveArguments, profile: &Profile, duration: Duration) -> Result<Load, Refusal> {
+    let probe = ProbePlan::fitting(duration, arguments.probe);
+    let load = match (arguments.mailboxes, arguments.iops) {
+        (Some(count), Some(iops_each)) => Load::Mailboxes { count: count.into(), iops_each },
+        _ if arguments.max => Load::Maximum { probe },
+        _ => match arguments.threads {
+            Some(Threads::Auto) => Load::TunedThreads { probe },
+            Some(Threads::Count(per_group)) => Load::Threads { per_group },
+            None => Load::Threads { per_group: profile.threads_per_group() },
+        },
+    };
+    if arguments.probe.is_some() && load.probe().is_none() {
+        return Err(Refusal::new(
+            "--probe without a search: nothing would be probed",
+            "add --max or --threads auto, or leave it out",
+        ));
+    }
+    Ok(load)
 }
 
 /// A seed of the moment, short enough to be typed again.
@@ -202,10 +330,14 @@ fn fresh_seed(world: &World) -> u64 {
     (wall.seconds.unsigned_abs().wrapping_mul(1_000_003) ^ u64::from(wall.nanos)) % 1_000_000_000
 }
 
-/// Sizes of the databases that are there, in the order of the layout; zero for one not yet begun.
-fn sizes_there(places: &Places, layout: &[GroupLayout]) -> Vec<ByteCount> {
+/// Sizes of the databases the run begins with, in the order of the layout; zero for one not yet begun.
+fn sizes_there(places: &Places, layout: &[GroupLayout], copies: Task) -> Vec<ByteCount> {
     let spots = layout.iter().flat_map(|group| &group.databases);
-    spots.map(|spot| places.all[spot.place].made().get(&spot.name).copied().unwrap_or_default()).collect()
+    let size = |spot: &Spot| {
+        let name = if copies == Task::Restore { pristine::copy_of(&spot.name) } else { spot.name.clone() };
+        places.all[spot.place].made().get(&name).copied().unwrap_or_default()
+    };
+    spots.map(size).collect()
 }
 
 /// As slow as the slowest drive of the run.
@@ -235,12 +367,12 @@ fn volumes(survey: &Survey, layout: &[GroupLayout]) -> Vec<Volume> {
 }
 
 /// What the report says of each place.
-fn volume_facts(survey: &Survey) -> Vec<VolumeFacts> {
+fn volume_facts(survey: &Survey, layout: &[GroupLayout]) -> Vec<VolumeFacts> {
     let places = &survey.places;
     let facts = places.all.iter().enumerate().map(|(index, place)| VolumeFacts {
         name: place.given.display().to_string(),
-        databases: places.databases.contains(&index),
-        logs: places.logs.contains(&index) || (places.logs.is_empty() && places.databases.contains(&index)),
+        databases: !layout::databases_in(layout, index).is_empty(),
+        logs: !layout::logs_in(layout, index).is_empty(),
         io: survey.io[index].map_or_else(|| "not known before the run".to_owned(), |kind| kind.to_string()),
         direct: survey.io[index].is_none_or(|kind| kind.is_direct()),
         description: screen::description(place),
@@ -258,6 +390,9 @@ fn screen_lines(console: &Console, settled: &Settled, survey: &Survey) -> Vec<St
     let places = &survey.places;
     let of = |indices: &[usize]| indices.iter().map(|&index| &places.all[index]).collect::<Vec<_>>();
     let beginning = match settled.beginning {
+        Beginning::Attach if settled.copies == Task::Restore => {
+            "by putting back the pristine copies of an earlier run".to_owned()
+        }
         Beginning::Create => "with new databases".to_owned(),
         Beginning::Attach if settled.needs.missing > ByteCount(0) => format!(
             "with the databases that are there; {} of them are still to be made",
@@ -266,43 +401,11 @@ fn screen_lines(console: &Console, settled: &Settled, survey: &Survey) -> Vec<St
         Beginning::Attach => "with the databases that are there".to_owned(),
         Beginning::Replace => "by removing what an earlier run made, then with new databases".to_owned(),
     };
+    let beginning = match settled.copies {
+        Task::Keep => format!("{beginning}, of which pristine copies are kept"),
+        Task::Forget => format!("{beginning}; pristine copies that were never finished are removed"),
+        Task::Leave | Task::Restore => beginning,
+    };
     let intent = Intent { plan: &settled.plan, beginning: &beginning, needs: &settled.needs };
     screen::lines(console, &intent, &of(&places.databases), &of(&places.logs))
-}
-
-/// The answer, the few figures wanted first, and what speaks against them; the rest is in the report.
-fn in_short(document: &Document) -> Document {
-    let mut answer = document.clone();
-    answer.sections.clear();
-    answer.findings.retain(|finding| finding.severity < Severity::Note);
-    for finding in &mut answer.findings {
-        finding.source.clear();
-    }
-    answer
-}
-
-/// Writes the report, says the answer, and turns it into an exit code.
-fn deliver(
-    document: &Document,
-    outputs: &Outputs,
-    arguments: &ProveArguments,
-    console: &Console,
-) -> Result<Ending, Refusal> {
-    let answer = in_short(document);
-    let options = text::TextOptions { width: console.width, colour: console.colour };
-    if arguments.quiet {
-        if let Some(verdict) = &document.verdict {
-            console.say_always(&format!("{}: {}", verdict.outcome.word(), verdict.headline));
-        }
-    } else {
-        console.say(text::render(&answer, options).trim_end());
-    }
-    outputs.write(document)?;
-    console.say_always(&format!("Report: {} (and .json)", outputs.html.display()));
-    if arguments.json {
-        console
-            .json(&json::render(document))
-            .map_err(|error| Refusal::new(format!("standard output: {error}"), ""))?;
-    }
-    Ok(Ending::of(document.verdict.as_ref().map(|verdict| verdict.outcome)))
 }

@@ -78,7 +78,14 @@ impl Door {
         if !self.is_device {
             return host_files::write_atomically(&self.path.join(MANIFEST_NAME), &manifest.to_bytes());
         }
-        let directory = self.open().await?;
+        self.write_record_in(&self.open().await?, manifest).await
+    }
+
+    /// The same where the place is open already: a raw device must not be opened twice.
+    pub async fn write_record_in(&self, directory: &Rc<dyn Directory>, manifest: &Manifest) -> IoResult<()> {
+        if !self.is_device {
+            return host_files::write_atomically(&self.path.join(MANIFEST_NAME), &manifest.to_bytes());
+        }
         let mut bytes = manifest.to_bytes();
         bytes.resize(bytes.len().next_multiple_of(RECORD_UNIT), 0);
         match directory.remove(MANIFEST_NEXT).await {

@@ -31,6 +31,7 @@ pub fn host_facts() -> HostFacts {
         name: machine.hostname,
         operating_system: format!("{system}, {}", machine.kernel),
         processors: format!("{} × {model}", machine.cpu_count),
+        processor_count: machine.cpu_count as u32,
         memory_bytes: machine.memory_total.0,
     }
 }

@@ -7,10 +7,12 @@
 //! 2. A file belongs to Spindle if the record names it, or if it is of a log series the record
 //!    names: `E00.log`, `E00.chk`, `E00tmp.log` and generations `E0000000001.log` and on. Logs come and
 //!    go by the second, so their series is recorded, not each name.
-//! 3. Everything else in the folder is foreign: never written, never removed.
+//! 3. A pristine copy of such a file belongs to Spindle too, while the record speaks of copies.
+//! 4. Everything else in the folder is foreign: never written, never removed.
 
+use super::pristine::{Pristine, original_of};
 use crate::refusal::Refusal;
-use maildb::log::LogNames;
+use maildb::{log::LogNames, stamps};
 use serde::{Deserialize, Serialize};
 use world::ByteCount;
 
@@ -18,8 +20,10 @@ use world::ByteCount;
 pub const MANIFEST_NAME: &str = "spindle-run.json";
 /// Name under which a new record is written on a device, before it takes the old one's place.
 pub const MANIFEST_NEXT: &str = "spindle-run.new";
-/// Version of the record's form; a newer one is refused, not guessed at.
-pub const MANIFEST_FORMAT: u32 = 1;
+/// Version of the record's form; a newer one is refused, not guessed at. Form 2 speaks of pristine copies;
+/// a record without any is written in form 1, which an older Spindle reads.
+pub const MANIFEST_FORMAT: u32 = 2;
+const FORMAT_WITHOUT_COPIES: u32 = 1;
 
 /// What a run made in one place, and with which settings. Passive data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +44,9 @@ pub struct Manifest {
     pub databases: Vec<String>,
     /// Prefixes of the log series here, such as `E00`.
     pub log_series: Vec<String>,
+    /// How the pristine copies here stand; none if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pristine: Option<Pristine>,
 }
 
 /// What must agree for a later run to use the databases of an earlier one.
@@ -64,8 +71,9 @@ pub struct Shape {
 impl Manifest {
     /// The record as it is stored.
     pub fn to_bytes(&self) -> Vec<u8> {
-        assert_eq!(self.format, MANIFEST_FORMAT, "only the present form is written");
-        let mut bytes = serde_json::to_vec_pretty(self).expect("plain data has a JSON form");
+        let format = if self.pristine.is_some() { MANIFEST_FORMAT } else { FORMAT_WITHOUT_COPIES };
+        let record = Self { format, ..self.clone() };
+        let mut bytes = serde_json::to_vec_pretty(&record).expect("plain data has a JSON form");
         bytes.push(b'\n');
         bytes
     }
@@ -75,15 +83,19 @@ impl Manifest {
         // On a raw device the record is padded with zeroes to whole sectors.
         let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         let manifest: Self = serde_json::from_slice(&bytes[..end]).map_err(|error| error.to_string())?;
-        if manifest.format != MANIFEST_FORMAT {
+        if !(FORMAT_WITHOUT_COPIES..=MANIFEST_FORMAT).contains(&manifest.format) {
             return Err(format!(
-                "it has form {}, this Spindle knows form {MANIFEST_FORMAT}",
+                "it has form {}, this Spindle knows forms up to {MANIFEST_FORMAT}",
                 manifest.format
             ));
         }
         let plain = |name: &String| !name.is_empty() && !name.contains('/') && !name.starts_with('.');
         if !manifest.databases.iter().chain(&manifest.log_series).all(plain) {
             return Err("it names files outside its folder".to_owned());
+        }
+        let copies = manifest.pristine.iter().flat_map(|pristine| &pristine.files);
+        if let Some(foreign) = copies.map(|file| &file.name).find(|name| !manifest.makes(name)) {
+            return Err(format!("it names a copy of {foreign}, which no run makes"));
         }
         Ok(manifest)
     }
@@ -93,16 +105,22 @@ impl Manifest {
         name == MANIFEST_NAME
             || name == MANIFEST_NEXT
             || (name.starts_with(".spindle-run.json.") && name.ends_with(".tmp"))
-            || self.databases.iter().any(|database| database == name)
+            || self.makes(name)
+            || (self.pristine.is_some() && original_of(name).is_some_and(|original| self.makes(original)))
+    }
+
+    /// True if `name` is a database, its page stamps, or a log file of the run.
+    fn makes(&self, name: &str) -> bool {
+        self.databases.iter().any(|database| database == name || stamps::file_name(database) == name)
             || self.log_series.iter().any(|series| is_of_series(name, series))
     }
 }
 
 /// True of names that are neither Spindle's files nor a reason to keep away: what a filesystem puts
-/// into its root, and reports.
+/// into its root, reports and records.
 pub fn is_harmless(name: &str) -> bool {
-    let is_report =
-        name.starts_with("spindle-report") && (name.ends_with(".html") || name.ends_with(".json"));
+    let is_report = name.starts_with("spindle-report")
+        && [".html", ".json", ".run"].iter().any(|end| name.ends_with(end));
     name == "lost+found" || is_report
 }
 
@@ -208,7 +226,11 @@ fn first_difference(has: &Shape, asked: &Asked) -> Option<(&'static str, String,
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::pristine::{CopiedFile, Stand},
+        *,
+    };
+    use expect_test::expect;
 
     fn shape() -> Shape {
         Shape {
@@ -229,7 +251,7 @@ mod tests {
 
     fn manifest() -> Manifest {
         Manifest {
-            format: MANIFEST_FORMAT,
+            format: FORMAT_WITHOUT_COPIES,
             run: "abc".to_owned(),
             shape: shape(),
             databases: vec!["sg1-db1.edb".to_owned()],
@@ -240,9 +262,18 @@ mod tests {
 
     #[test]
     fn a_record_owns_its_databases_and_log_series_and_nothing_else() {
-        let owned = ["sg1-db1.edb", "E00.log", "E00.chk", "E00tmp.log", "E0000000001.log", "E000000A1B2.log"];
+        let owned = [
+            "sg1-db1.edb",
+            "sg1-db1.stamps",
+            "E00.log",
+            "E00.chk",
+            "E00tmp.log",
+            "E0000000001.log",
+            "E000000A1B2.log",
+        ];
         let foreign = [
             "sg1-db2.edb",
+            "sg1-db2.stamps",
             "E01.log",
             "E00.txt",
             "E00notes.log",
@@ -251,8 +282,55 @@ mod tests {
             "E000000001g.log",
         ];
         let manifest = manifest();
-        assert_eq!(owned.map(|name| manifest.owns(name)), [true; 6]);
-        assert_eq!(foreign.map(|name| manifest.owns(name)), [false; 7]);
+        assert_eq!(owned.map(|name| manifest.owns(name)), [true; 7]);
+        assert_eq!(foreign.map(|name| manifest.owns(name)), [false; 8]);
+    }
+
+    #[test]
+    fn copies_belong_to_a_record_that_speaks_of_them() {
+        let mut manifest = manifest();
+        assert!(!manifest.owns("sg1-db1.edb.pristine"));
+        manifest.pristine = Some(Pristine::keeping());
+        let owned = ["sg1-db1.edb.pristine", "E00.log.pristine", "E00.chk.pristine"];
+        assert_eq!(owned.map(|name| manifest.owns(name)), [true; 3]);
+        let foreign = ["letters.pristine", "sg1-db1.edb.pristine.pristine", ".pristine"];
+        assert_eq!(foreign.map(|name| manifest.owns(name)), [false; 3]);
+        let read = Manifest::from_bytes(&manifest.to_bytes()).expect("it is read again");
+        assert_eq!((read.format, read.pristine.clone()), (2, manifest.pristine.clone()));
+        let copy = |name: &str| CopiedFile { name: name.to_owned(), bytes: 1, checksum: 2 };
+        manifest.pristine = Some(Pristine { stand: Stand::Kept, files: vec![copy("../passwd")] });
+        assert_eq!(
+            Manifest::from_bytes(&manifest.to_bytes()),
+            Err("it names a copy of ../passwd, which no run makes".to_owned())
+        );
+    }
+
+    #[test]
+    fn the_record_of_form_2_as_it_is_stored() {
+        let files = vec![CopiedFile { name: "E00.log".to_owned(), bytes: 1 << 20, checksum: 0x1234_5678 }];
+        let record = Manifest { pristine: Some(Pristine { stand: Stand::Kept, files }), ..manifest() };
+        let stored = String::from_utf8(record.to_bytes()).expect("UTF-8");
+        let copies = stored.find("  \"pristine\"").expect("it speaks of copies");
+        expect![[r#"
+              "pristine": {
+                "stand": "kept",
+                "files": [
+                  {
+                    "name": "E00.log",
+                    "bytes": 1048576,
+                    "checksum": 305419896
+                  }
+                ]
+              }
+            }
+        "#]]
+        .assert_eq(&stored[copies..]);
+    }
+
+    #[test]
+    fn a_record_without_copies_is_one_that_an_older_program_reads() {
+        let text = String::from_utf8(manifest().to_bytes()).expect("UTF-8");
+        assert!(text.contains("\"format\": 1") && !text.contains("pristine"), "{text}");
     }
 
     #[test]
@@ -275,7 +353,7 @@ mod tests {
             .replace("\"format\": 1", "\"format\": 9");
         assert_eq!(
             Manifest::from_bytes(future.as_bytes()),
-            Err("it has form 9, this Spindle knows form 1".to_owned())
+            Err("it has form 9, this Spindle knows forms up to 2".to_owned())
         );
         assert!(Manifest::from_bytes(b"{").is_err());
     }

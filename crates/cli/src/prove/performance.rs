@@ -5,52 +5,73 @@ use super::{
     ground::Door,
     layout::{GroupLayout, Spot},
     progress::{ProgressView, Standing},
+    record::RunRecord,
     survey::Survey,
 };
-use crate::{console::Console, refusal::Refusal};
+use crate::{answer::document_of, console::Console, refusal::Refusal};
 use maildb::log::LogError;
-use report::Document;
+use report::{Document, Finding};
 use rustix::io::Errno;
 use std::{
     collections::BTreeMap,
     env,
+    path::Path,
     rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 use workload::database::{
-    self, Error, OpenGroup, Surroundings, document::document, group::GroupStorage, plan::RunPlan,
-    progress::Phase, verdict::Verdict,
+    self, Error, OpenGroup, Surroundings,
+    group::GroupStorage,
+    kernel::LookAtKernel,
+    plan::RunPlan,
+    progress::{Phase, Progress},
+    record::{Ended, Header, News, Recorder},
+    results::RunResults,
 };
 use world::{
     Directory, IoErrorKind, IoResult, World,
-    real::{RealOptions, signals::interrupted},
+    real::{
+        RealOptions,
+        host::{DeviceNames, KernelLog},
+        host_files,
+        signals::interrupted,
+    },
 };
+
+/// Program and version, for reports.
+const GENERATOR: &str = concat!("spindle ", env!("CARGO_PKG_VERSION"));
 
 /// What is run, and where.
 pub struct Run<'a> {
     /// What is to be done.
-    pub plan: RunPlan,
+    pub plan: &'a RunPlan,
     /// Where each file lies.
     pub layout: &'a [GroupLayout],
     /// The places.
     pub survey: &'a Survey,
     /// How files are reached.
     pub options: RealOptions,
+    /// Where the run is recorded.
+    pub record: &'a Path,
+    /// Set to end early.
+    pub stop: &'a Arc<AtomicBool>,
 }
 
-/// Runs a plan to its end, to the user's Ctrl-C, or until `allowance` is spent.
-pub async fn run(
-    world: &World,
-    run: Run<'_>,
-    mut allowance: Allowance,
-    console: &Console,
-) -> Result<Document, Refusal> {
-    let Run { plan, layout, survey, options } = run;
+/// What a run came to.
+pub struct Finished {
+    /// Its results.
+    pub results: RunResults,
+    /// Its report.
+    pub document: Document,
+}
+
+/// Set at the first Ctrl-C of this process; the second ends it at once. To be called once.
+pub fn stop_on_interruption(world: &World, console: &Console) -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
-    let mut view = ProgressView::new(console);
     world.spawn("interruption", {
         let (stop, console) = (Arc::clone(&stop), console.clone());
         async move {
@@ -59,39 +80,116 @@ pub async fn run(
             console.say_progress("\nEnding, with a partial report. Once more to end at once.");
         }
     });
-    let surroundings = Surroundings {
-        open: opener(layout, survey),
-        place: database::Place::Threads(options),
-        stop: Arc::clone(&stop),
-        generator: concat!("spindle ", env!("CARGO_PKG_VERSION")).to_owned(),
-        host: survey.host.clone(),
-        read_host: Some(Box::new(super::machine::read_host)),
-    };
+    stop
+}
+
+/// Makes the databases and shuts them down cleanly. An early end is a refusal: there is nothing to report.
+pub async fn prepare(
+    world: &World,
+    run: &Run<'_>,
+    allowance: &mut Allowance,
+    console: &Console,
+) -> Result<(), Refusal> {
+    let surroundings = surroundings(run, None);
+    let mut view = ProgressView::new(console);
     let began = world.now();
-    let outcome = database::run(world, plan, surroundings, |progress| {
-        let standing = (progress.phase != Phase::Done).then(|| Standing::of(progress));
-        let lines: Vec<&str> = progress.lines.iter().map(|line| line.text.as_str()).collect();
-        view.tell(world.now().since(began), standing.as_ref(), &lines);
+    let outcome = database::prepare(world, run.plan, surroundings, |progress| {
+        show(&mut view, world.now().since(began), progress);
         if allowance.is_met() {
-            stop.store(true, Ordering::Relaxed);
+            run.stop.store(true, Ordering::Relaxed);
+            view.say("As much is written as may be. Ending.");
+        }
+    })
+    .await;
+    drop(view);
+    match outcome.map_err(refusal_of)? {
+        true => Ok(()),
+        false => Err(Refusal::new("ended before all databases were made", "the next run goes on")),
+    }
+}
+
+/// Runs a plan to its end, until it is to stop, or until `allowance` is spent, which stops it.
+pub async fn run(
+    world: &World,
+    run: &Run<'_>,
+    mut allowance: Allowance,
+    console: &Console,
+) -> Result<Finished, Refusal> {
+    let plan = run.plan.clone();
+    let command = command_line(env::args());
+    let host = run.survey.host.clone();
+    let began_unix_s = world.wall().seconds;
+    let header = Header::new(plan.clone(), GENERATOR.to_owned(), command.clone(), host, began_unix_s);
+    let record = RunRecord::begin(run.record, header)?;
+    let mut view = ProgressView::new(console);
+    let surroundings = surroundings(run, Some(record.recorder()));
+    let began = world.now();
+    let mut has_measured = false;
+    let outcome = database::run(world, plan, surroundings, |progress| {
+        has_measured |= matches!(progress.phase, Phase::Measure | Phase::Verify);
+        show(&mut view, world.now().since(began), progress);
+        if allowance.is_met() {
+            run.stop.store(true, Ordering::Relaxed);
             view.say("As much is written as may be. Ending, with a partial report.");
         }
     })
     .await;
     drop(view);
-    let results = outcome.map_err(refusal_of)?;
-    let verdict = Verdict::of(&results).map_err(|error| Refusal::new(error.to_string(), ""))?;
-    let mut document = document(&results, &verdict);
-    if let Some(finding) = allowance.finding() {
-        let errors = document.findings.iter().take_while(|other| other.severity < finding.severity).count();
-        document.findings.insert(errors, finding);
+    let remarks: Vec<Finding> = allowance.finding().into_iter().collect();
+    let last = match &outcome {
+        Ok(results) => News::Ended(Box::new(Ended { results: results.clone(), remarks: remarks.clone() })),
+        Err(error) => News::Failed(error.to_string()),
+    };
+    let path = record.path().to_owned();
+    if let Some(warning) = record.end(last).await {
+        console.warn(&warning);
     }
-    document.meta.command = Some(command_line(env::args()));
-    Ok(document)
+    if outcome.is_err() {
+        match has_measured {
+            true => console.warn(&format!("what was measured until then: spindle report {}", path.display())),
+            // It tells nothing, and the same command is to work again.
+            false => drop(host_files::remove_file(&path)),
+        }
+    }
+    let results = outcome.map_err(refusal_of)?;
+    let document = document_of(&results, &remarks, &command)?;
+    Ok(Finished { results, document })
+}
+
+fn surroundings(run: &Run<'_>, recorder: Option<Recorder>) -> Surroundings {
+    Surroundings {
+        open: opener(run.layout, run.survey),
+        place: database::Place::Threads(run.options),
+        stop: Arc::clone(run.stop),
+        generator: GENERATOR.to_owned(),
+        host: run.survey.host.clone(),
+        read_host: Some(Box::new(super::machine::read_host)),
+        recorder,
+        kernel: Some(kernel_log(run.survey)),
+    }
+}
+
+fn show(view: &mut ProgressView, elapsed: Duration, progress: &Progress) {
+    let standing = (progress.phase != Phase::Done).then(|| Standing::of(progress));
+    let lines: Vec<&str> = progress.lines.iter().map(|line| line.text.as_str()).collect();
+    view.tell(elapsed, standing.as_ref(), &lines);
+}
+
+/// The kernel log from now on, for the devices below all places; an error says why not.
+fn kernel_log(survey: &Survey) -> Result<LookAtKernel, String> {
+    let mut names = DeviceNames::default();
+    for place in &survey.places.all {
+        names.merge(DeviceNames::of_path(place.canonical()));
+    }
+    if names.is_empty() {
+        return Err("no device is known below the paths".to_owned());
+    }
+    let mut log = KernelLog::from_now(names).map_err(|error| error.to_string())?;
+    Ok(Box::new(move || log.look()))
 }
 
 /// The command as it may be typed again: words that a shell would take apart are quoted.
-fn command_line(words: impl Iterator<Item = String>) -> String {
+pub fn command_line(words: impl Iterator<Item = String>) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,%+@".contains(c);
     let quoted = words.enumerate().map(|(index, word)| match (index, word.chars().all(is_plain)) {
         (0, _) => "spindle".to_owned(),

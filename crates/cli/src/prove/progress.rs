@@ -3,7 +3,10 @@
 use crate::{console::Console, quantity::show_duration};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::Duration;
-use workload::database::progress::{Live, Phase, Progress};
+use workload::database::{
+    progress::{Live, Phase, Progress},
+    seek::words,
+};
 use world::ByteCount;
 
 /// Between two lines where no bar can move.
@@ -28,6 +31,9 @@ impl Standing {
     /// What a run tells of itself, in the words of a line.
     pub fn of(progress: &Progress) -> Self {
         let mut figures = Vec::new();
+        if let Some(search) = &progress.search {
+            figures.push(format!("searching: {}, probe {}", words(search.axis, search.level), search.probe));
+        }
         if let Some((done, all)) = progress.bytes {
             figures.push(format!("{} of {}", ByteCount(done), ByteCount(all)));
             if progress.elapsed_s > 1.0 {

@@ -8,7 +8,11 @@ use crate::{
     console::Console,
     quantity::{show_duration, show_estimate},
 };
-use workload::database::plan::{Load, RunPlan};
+use std::time::Duration;
+use workload::database::{
+    judged::Judged,
+    plan::{Load, RunPlan},
+};
 use world::ByteCount;
 
 /// What is being done, at the head of the screen.
@@ -36,6 +40,8 @@ pub fn lines(console: &Console, intent: &Intent<'_>, databases: &[&Place], logs:
         Load::Mailboxes { count, iops_each } => {
             format!("{count} mailboxes at {iops_each} I/O a second")
         }
+        Load::Maximum { .. } => "the highest rate within limits".to_owned(),
+        Load::TunedThreads { .. } => "the best number of threads".to_owned(),
     };
     let width_after = |column: usize| match console.wraps {
         true => console.width.saturating_sub(column),
@@ -71,6 +77,16 @@ pub fn lines(console: &Console, intent: &Intent<'_>, databases: &[&Place], logs:
     if logs.is_empty() {
         row("logs", "beside the databases".to_owned());
     }
+    if let Some(setup) = &plan.setup {
+        row("as in", format!("{} ({})", setup.summary, setup.source));
+        let differences = setup.differences(plan);
+        if !differences.is_empty() {
+            row("but", differences.join("; "));
+        }
+        for sweep in &setup.sweeps {
+            row("varied", format!("{}: {}", sweep.sweep, sweep.shows));
+        }
+    }
     let needs = intent.needs;
     row("begins", intent.beginning.to_owned());
     row(
@@ -86,8 +102,37 @@ pub fn lines(console: &Console, intent: &Intent<'_>, databases: &[&Place], logs:
             show_decimal(needs.writes_max)
         ),
     );
-    row("time", format!("{}, of it {} measured", show_estimate(needs.time), show_duration(plan.duration())));
+    if let Some(probe) = plan.load.probe() {
+        row(
+            "search",
+            format!(
+                "at most {} loads of {} each, then the highest that kept every limit is held; if it does not \
+                 then, less is, at most {} times",
+                probe.probes_max,
+                show_duration(Duration::from_secs(probe.probe_s())),
+                probe.holds_max.saturating_sub(1),
+            ),
+        );
+    }
+    row("time", time(plan, needs));
     lines
+}
+
+/// How long it takes, and what of it is what.
+fn time(plan: &RunPlan, needs: &Needs) -> String {
+    let judged = match plan.judged {
+        Judged::All => String::new(),
+        part => format!(", {part} judged"),
+    };
+    let measured = format!("{} measured{judged}", show_duration(plan.duration()));
+    match plan.load.probe() {
+        None => format!("{}, of it {measured}", show_estimate(needs.time)),
+        Some(probe) => format!(
+            "{}, of it at most {} searched and {measured}",
+            show_estimate(needs.time),
+            show_duration(Duration::from_secs(probe.seconds_max())),
+        ),
+    }
 }
 
 /// `text` in lines of at most `width` columns, broken between words; a longer word stays whole.

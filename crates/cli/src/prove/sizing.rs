@@ -7,7 +7,10 @@
 use super::screen::plural;
 use crate::{quantity::show_duration, refusal::Refusal};
 use std::time::Duration;
-use workload::database::plan::{GROWTH_PERCENT, RunPlan, SpeedGuess};
+use workload::database::{
+    estimate::SpeedGuess,
+    plan::{GROWTH_PERCENT, RunPlan},
+};
 use world::ByteCount;
 
 /// The most a run takes of all its volumes together, unless told otherwise.
@@ -50,6 +53,10 @@ pub struct Wanted {
     /// Sizes of the databases that are there already, if they are to be used. Those of a creation
     /// that was cut short are too small, and the run completes them.
     pub there: Option<Vec<ByteCount>>,
+    /// Pristine copies take space beside the databases.
+    pub room_for_copies: bool,
+    /// Copies are made, or put back, before the run.
+    pub copying: bool,
     /// How fast the storage is taken to be.
     pub guess: SpeedGuess,
 }
@@ -160,7 +167,9 @@ fn log_room(wanted: &Wanted) -> ByteCount {
 fn room(wanted: &Wanted, volume: &Volume, database: ByteCount) -> ByteCount {
     let databases = database.0.saturating_mul(u64::from(volume.databases));
     let grown = databases.saturating_add(databases / 100 * (GROWTH_PERCENT + OVERRUN_PERCENT));
-    ByteCount(grown.saturating_add((log_room(wanted) * u64::from(volume.log_series)).0))
+    let logs = (log_room(wanted) * u64::from(volume.log_series)).0;
+    let copies = if wanted.room_for_copies { databases.saturating_add(logs) } else { 0 };
+    ByteCount(grown.saturating_add(logs).saturating_add(copies))
 }
 
 /// What may be taken of `volume` at all.
@@ -173,12 +182,13 @@ fn usable(volume: &Volume) -> ByteCount {
 fn safe_size(wanted: &Wanted, volumes: &[Volume]) -> Result<ByteCount, Refusal> {
     const STEP: u64 = 1 << 20;
     let count = database_count(wanted);
-    let before_growth = |bytes: u64| bytes / (100 + GROWTH_PERCENT + OVERRUN_PERCENT) * 100;
-    let all_logs = log_room(wanted) * u64::from(wanted.plan.groups);
+    let copies = u64::from(wanted.room_for_copies);
+    let before_growth = |bytes: u64| bytes / (100 + GROWTH_PERCENT + OVERRUN_PERCENT + 100 * copies) * 100;
+    let all_logs = log_room(wanted) * (u64::from(wanted.plan.groups) * (1 + copies));
     let mut size = BARE_SIZE_MAX.0.min(before_growth(BARE_SPACE_MAX.0.saturating_sub(all_logs.0)));
     for volume in volumes.iter().filter(|volume| volume.databases > 0) {
         let most = usable(volume).0.min(volume.free.0 / 100 * BARE_FREE_PERCENT_MAX);
-        let logs = log_room(wanted) * u64::from(volume.log_series);
+        let logs = log_room(wanted) * (u64::from(volume.log_series) * (1 + copies));
         size = size.min(before_growth(most.saturating_sub(logs.0)) / u64::from(volume.databases) * count);
     }
     let each = size / count / STEP * STEP;
@@ -267,6 +277,11 @@ fn needs(wanted: &Wanted, plan: &RunPlan, volumes: &[Volume]) -> Needs {
         let moved = estimate.written_by_creation.0.saturating_add(read);
         estimate.create_s = moved / wanted.guess.sequential_bytes_per_second.max(1) + 1;
     }
+    if wanted.copying {
+        // Each byte is read, then written; what was copied is read again when the run attaches to it.
+        estimate.written_by_creation = ByteCount(estimate.written_by_creation.0.saturating_add(all.0));
+        estimate.create_s += all.0.saturating_mul(3) / wanted.guess.sequential_bytes_per_second.max(1) + 1;
+    }
     let rooms = volumes.iter().map(|volume| room(wanted, volume, ByteCount(plan.database_bytes)).0);
     Needs {
         size: all,
@@ -323,7 +338,7 @@ fn decimal(bytes: ByteCount) -> (String, &'static str) {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use workload::database::{plan::Load, profile::Profile};
+    use workload::database::{judged::Judged, plan::Load, profile::Profile};
 
     /// A run of which nothing but the profile was said.
     pub fn wanted() -> Wanted {
@@ -337,15 +352,20 @@ pub(super) mod tests {
                 cache_bytes_per_group: 0,
                 load: Load::Threads { per_group: 4 },
                 duration_s: BARE_DURATION.as_secs(),
+                judged: Judged::All,
                 fill_s_max: 15,
                 seed: 1,
                 volumes: Vec::new(),
                 storage_cache_bytes: None,
+                setup: None,
+                layout: None,
             },
             size: None,
             cache: None,
             allow_writes: None,
             there: None,
+            room_for_copies: false,
+            copying: false,
             guess: SpeedGuess { sequential_bytes_per_second: 100_000_000, random_iops: 1_000 },
         }
     }
@@ -374,6 +394,28 @@ pub(super) mod tests {
         change(&mut wanted);
         let refusal = settle(&wanted, &[volume], MEMORY).expect_err("refused");
         assert_eq!(refusal.to_string(), expected);
+    }
+
+    #[test]
+    fn pristine_copies_need_space_and_writes_of_their_own() {
+        let sized = |room_for_copies, free_gib| {
+            let mut wanted = wanted();
+            wanted.size = Some(ByteCount::gib(8));
+            (wanted.room_for_copies, wanted.copying) = (room_for_copies, room_for_copies);
+            settle(&wanted, &[volume(ByteCount::gib(40), ByteCount::gib(free_gib))], MEMORY)
+        };
+        let (_, without) = sized(false, 40).expect("fits");
+        let (_, with) = sized(true, 40).expect("fits");
+        assert!(with.space.0 - without.space.0 >= ByteCount::gib(8).0, "{with:?}");
+        assert_eq!(with.writes.0 - without.writes.0, with.size.0);
+        assert!(with.time > without.time);
+        assert!(sized(false, 18).is_ok());
+        let refusal = sized(true, 18).expect_err("no room for the copies").to_string();
+        assert!(refusal.starts_with("no space on /mnt/db (ext4 at /mnt): "), "{refusal}");
+        let mut bare = wanted();
+        bare.room_for_copies = true;
+        let (_, needs) = settle(&bare, &[roomy()], MEMORY).expect("fits");
+        assert!(needs.space <= BARE_SPACE_MAX, "{needs:?}");
     }
 
     #[test]

@@ -5,11 +5,11 @@ use super::{
     ground::Door,
     layout::{GroupLayout, Places, databases_in, logs_in},
     manifest::{Beginning, MANIFEST_FORMAT, Manifest, Shape},
-    outputs::shown_time,
     place::{Ground, Place},
+    pristine::{Pristine, Task},
     survey::Survey,
 };
-use crate::refusal::Refusal;
+use crate::{outputs::shown_time, refusal::Refusal};
 use workload::database::plan::RunPlan;
 use world::{
     IoError, World,
@@ -23,6 +23,7 @@ pub async fn set(
     plan: &RunPlan,
     layout: &[GroupLayout],
     beginning: Beginning,
+    copies: Task,
 ) -> Result<Vec<FolderLock>, Refusal> {
     let mut held = Vec::new();
     if beginning == Beginning::Attach {
@@ -30,7 +31,8 @@ pub async fn set(
     }
     let mut made: Vec<(Door, Manifest)> = Vec::new();
     for (index, place) in survey.places.all.iter().enumerate() {
-        let manifest = manifest(world, place, index, plan, layout);
+        let pristine = (copies == Task::Keep).then(Pristine::keeping);
+        let manifest = Manifest { pristine, ..manifest(world, place, index, plan, layout) };
         if let Err(error) = set_one(place, &manifest, beginning, &mut held).await {
             for (door, manifest) in &made {
                 // The first failure is the news; what could not be undone is owned by its record.
@@ -90,6 +92,7 @@ fn manifest(world: &World, place: &Place, index: usize, plan: &RunPlan, layout: 
         },
         databases: databases_in(layout, index),
         log_series: logs_in(layout, index),
+        pristine: None,
     }
 }
 

@@ -3,7 +3,10 @@
 // Tests play the user: they start programs and look at files.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod pristine;
+mod records;
 mod refusals;
 mod runs;
 mod spindle;
 mod storage;
+mod sweeps;

@@ -141,12 +141,12 @@ fn more_than_the_machine_has() {
 fn profiles_and_keys_that_are_not_there() {
     check(
         &["prove", "db", "--profile", "exchange-2012"],
-        expect![[r#"spindle: no profile is called "exchange-2012"; did you mean "exchange-2010"?"#]],
+        expect![[r#"spindle: no profile is called "exchange-2012"; did you mean "exchange-2013"?"#]],
     );
     check(
         &["prove", "db", "--profile", "none.toml"],
         expect![
-            "spindle: --profile: reading none.toml: No such file or directory (os error 2); give a file, or one of exchange-2003, exchange-2007, exchange-2010"
+            "spindle: --profile: reading none.toml: No such file or directory (os error 2); give a file, or one of exchange-2003, exchange-2007, exchange-2010, exchange-2013"
         ],
     );
     check(
@@ -172,10 +172,39 @@ fn profiles_and_keys_that_are_not_there() {
 }
 
 #[test]
+fn set_ups_limits_and_parts_that_are_not_there() {
+    check(
+        &["prove", "db", "--setup", "eva800"],
+        expect![[r#"spindle: no set-up is called "eva800"; did you mean "eva8000"?"#]],
+    );
+    check(
+        &["prove", "db", "--setup", "./none"],
+        expect![
+            "spindle: --setup: reading ./none: No such file or directory (os error 2); give a file, or one of eva5000, eva5000-throughput, continuous-access, eva8000, stortrends, stortrends-stress, snapmanager, equallogic, equallogic-light"
+        ],
+    );
+    check(
+        &["prove", "db", "--limits", "eva800"],
+        expect![[r#"spindle: no limit set is called "eva800"; did you mean "eva8000"?"#]],
+    );
+    check(
+        &["prove", "db", "--judge", "middle"],
+        expect![
+            "spindle: invalid value 'middle' for '--judge <PART>': write all, middle:4h or last:4h; see 'spindle prove --help'"
+        ],
+    );
+}
+
+#[test]
 fn paths_that_are_not_there_or_not_folders() {
     let bench = Bench::new();
     bench.make_file("file", b"text");
     bench.make_folder("db");
+    check_in(
+        &bench,
+        &["--judge", "last:3m"],
+        expect!["spindle: the last 3 min cannot be judged of a run of 1 min; judge less, or run longer"],
+    );
     check_in(
         &bench,
         &["none/deeper"],

@@ -45,7 +45,46 @@ fn a_short_run_answers_in_words_json_and_html() {
     for expected in ["databases  ./spindle-data", "writes     about", "Report: result.html (and .json)"] {
         assert!(said.stderr.contains(expected), "{expected}: {}", said.stderr);
     }
-    assert_eq!(names(&bench.path(".")), ["result.html", "result.json", "spindle-data"]);
+    assert_eq!(names(&bench.path(".")), ["result.html", "result.json", "result.run", "spindle-data"]);
+}
+
+#[test]
+fn a_highest_rate_is_found_held_and_reported() {
+    let bench = Bench::new();
+    let said = bench.run(&short(&["--max", "--probe", "1s", "--report", "result"]));
+    answered(&said);
+    for expected in
+        ["search     at most 25 loads of 3 s each", "searching: ", "probe 1: ", "I/O a second are held"]
+    {
+        assert!(
+            said.stdout.contains(expected) || said.stderr.contains(expected),
+            "{expected}: {}\n{}",
+            said.stdout,
+            said.stderr
+        );
+    }
+    let json = fs::read_to_string(bench.path("result.json")).expect("a report");
+    for expected in ["Search for the most within limits", "Latency against load", "rate achieved"] {
+        assert!(json.contains(expected), "{expected}");
+    }
+}
+
+#[test]
+fn a_search_is_refused_beside_a_given_load() {
+    let bench = Bench::new();
+    for (arguments, expected) in [
+        (&["--max", "--threads", "4"][..], "cannot be used with"),
+        (
+            &["--probe", "5s"],
+            "--probe without a search: nothing would be probed; add --max or --threads auto",
+        ),
+        (&["--threads", "many"], "a whole number is needed"),
+    ] {
+        let said = bench.run(&short(arguments));
+        assert_eq!(said.code, Some(2), "{arguments:?}");
+        assert!(said.stderr.contains(expected), "{}", said.stderr);
+    }
+    assert_eq!(names(&bench.path(".")), [""; 0]);
 }
 
 #[test]
@@ -292,6 +331,36 @@ fn a_raw_device_is_worked_on_and_blank_again_after_cleaning() {
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert!(said.stdout.trim_end().ends_with(", the device is blank again"), "{}", said.stdout);
     answered(&bench.run(&short(&[&path, "--quiet", "--report", "three"])));
+}
+
+#[test]
+fn what_the_kernel_says_of_a_failing_drive_is_in_the_report_and_fails_the_run() {
+    if !may_mount() {
+        return;
+    }
+    if fs::File::open("/dev/kmsg").is_err() {
+        return eprintln!("skipped: the kernel log cannot be read");
+    }
+    let bench = Bench::new();
+    let Some(device) = LoopDevice::new(256 << 20) else { return };
+    let path = device.path().display().to_string();
+    let arguments =
+        ["prove", &path, "--size", "64MiB", "--cache", "4MiB", "--duration", "5s", "--report", "result"];
+    let mut child =
+        bench.command(&arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("starts");
+    let watch = Watchdog::over(&child);
+    let reader = wait_for_line(&mut child, "measuring begins");
+    device.cut_off(4 << 20);
+    let rest: Vec<String> = reader.lines().map_while(Result::ok).collect();
+    assert_eq!(child.wait().expect("ends").code(), Some(1), "{rest:?}");
+    watch.call_off();
+    let name = device.path().file_name().expect("a name").to_string_lossy().into_owned();
+    let told =
+        |line: &String| line.contains("kernel: I/O error: ") && line.contains(&format!("dev {name}, sector"));
+    assert!(rest.iter().any(told), "{rest:?}");
+    let json = json_of(&fs::read_to_string(bench.path("result.json")).expect("a report"));
+    let findings = json["document"]["findings"].to_string();
+    assert!(findings.contains("in the kernel log tell of trouble with the devices under test"), "{findings}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::{
 /// A loop device over a file in a folder of its own; detached when dropped, before the folder goes.
 pub struct LoopDevice {
     path: PathBuf,
-    _image: tempfile::TempDir,
+    image: tempfile::TempDir,
 }
 
 /// A mounted filesystem; unmounted when dropped.
@@ -44,12 +44,19 @@ impl LoopDevice {
             eprintln!("skipped: no loop device to be had");
         }
         let path = PathBuf::from(String::from_utf8(output?.stdout).expect("UTF-8").trim());
-        Some(Self { path, _image: folder })
+        Some(Self { path, image: folder })
     }
 
     /// `/dev/loopN`.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Takes all but the first `bytes` from the file below it: what is read beyond fails from now on.
+    pub fn cut_off(&self, bytes: u64) {
+        let image =
+            File::options().write(true).open(self.image.path().join("image")).expect("the image opens");
+        image.set_len(bytes).expect("it is cut");
     }
 
     /// Its first and last MiB, where formats leave their marks.

@@ -1,7 +1,10 @@
-//! Where reports go: checked before the run, written after it.
+//! Where reports and records go: checked before the run, written with it and after it.
 
-use super::{manifest::is_harmless, place::Place, survey::dangling_link};
-use crate::refusal::Refusal;
+use crate::{
+    prove::{manifest::is_harmless, place::Place, survey::dangling_link},
+    records,
+    refusal::Refusal,
+};
 use report::{Document, html, json};
 use rustix::fs::{Access, access};
 use std::path::{Path, PathBuf};
@@ -16,19 +19,37 @@ const FILE_STAMP: &[BorrowedFormatItem<'_>] =
 const SHOWN_STAMP: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day] [hour]:[minute]:[second] UTC");
 
-/// The two files of a report.
+/// The files a run leaves: its report and its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outputs {
     /// For people.
     pub html: PathBuf,
     /// For programs.
     pub json: PathBuf,
+    /// Written while the run goes on.
+    pub record: PathBuf,
+}
+
+/// How a report was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// There was none, or not all of it.
+    New,
+    /// It was there, the same to the byte.
+    Same,
 }
 
 impl Outputs {
-    /// Settles where the report goes and checks that it can: its folder is there and writable, and
-    /// nothing is written over.
+    /// Settles where the report of a run and its record go and checks that they can: their folder is
+    /// there and writable, and nothing is written over.
     pub fn settle(prefix: Option<&Path>, now: WallTime, places: &[Place]) -> Result<Self, Refusal> {
+        let outputs = Self::settle_report(prefix, now, places)?;
+        outputs.refuse_taken(&[&outputs.record])?;
+        Ok(outputs)
+    }
+
+    /// Settles where a report goes that is made of records, which stay as they are.
+    pub fn settle_report(prefix: Option<&Path>, now: WallTime, places: &[Place]) -> Result<Self, Refusal> {
         if let Some(prefix) = prefix
             && (prefix.file_name().is_none() || prefix.as_os_str().as_encoded_bytes().ends_with(b"/"))
         {
@@ -38,7 +59,40 @@ impl Outputs {
             ));
         }
         let outputs = Self::named(prefix, now);
-        let folder = match outputs.html.parent() {
+        outputs.check_folder(places)?;
+        outputs.refuse_taken(&[&outputs.html, &outputs.json])?;
+        Ok(outputs)
+    }
+
+    /// What all its names begin with.
+    pub fn prefix(&self) -> PathBuf {
+        self.html.with_extension("")
+    }
+
+    /// Where the report of `record` goes if no prefix is given: beside it. A report that is there must
+    /// be this `document`'s.
+    pub fn beside(record: &Path, document: &Document) -> Result<Self, Refusal> {
+        let mut prefix = record.to_owned();
+        if prefix.extension().is_some_and(|extension| extension == records::EXTENSION) {
+            prefix.set_extension("");
+        }
+        let outputs = Self::with_prefix(&prefix);
+        outputs.check_folder(&[])?;
+        let differs = outputs.texts(document).into_iter().find(|(path, text)| {
+            !matches!(host_files::kind(path), Ok(PathKind::Missing)) && !holds(path, text)
+        });
+        match differs {
+            Some((path, _)) => Err(Refusal::new(
+                format!("{} exists already, and is another report", path.display()),
+                "say where this one goes: --report PREFIX",
+            )),
+            None => Ok(outputs),
+        }
+    }
+
+    /// Checks that files can be made there.
+    fn check_folder(&self, places: &[Place]) -> Result<(), Refusal> {
+        let folder = match self.html.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
@@ -76,7 +130,12 @@ impl Outputs {
                 "give another prefix, such as --report ~/spindle-report",
             ));
         }
-        for file in [&outputs.html, &outputs.json] {
+        self.keep_out_of(folder, places)
+    }
+
+    /// Refuses to write over any of `files`.
+    fn refuse_taken(&self, files: &[&PathBuf]) -> Result<(), Refusal> {
+        for file in files {
             if !matches!(host_files::kind(file), Ok(PathKind::Missing)) {
                 return Err(Refusal::new(
                     format!("--report: {} exists already", file.display()),
@@ -84,8 +143,7 @@ impl Outputs {
                 ));
             }
         }
-        outputs.keep_out_of(folder, places)?;
-        Ok(outputs)
+        Ok(())
     }
 
     /// A report among the databases would be taken for a foreign file by the next run.
@@ -106,27 +164,48 @@ impl Outputs {
             Some(prefix) => prefix.to_owned(),
             None => PathBuf::from(format!("spindle-report-{}", stamp(now, FILE_STAMP))),
         };
-        if prefix.extension().is_some_and(|extension| extension == "html" || extension == "json") {
+        if prefix.extension().is_some_and(|extension| {
+            [Some("html"), Some("json"), Some(records::EXTENSION)].contains(&extension.to_str())
+        }) {
             prefix.set_extension("");
         }
+        Self::with_prefix(&prefix)
+    }
+
+    fn with_prefix(prefix: &Path) -> Self {
         // Not with_extension, which would take "db.example" for "db".
         let with = |extension: &str| {
-            let mut name = prefix.clone().into_os_string();
+            let mut name = prefix.as_os_str().to_owned();
+            name.push(".");
             name.push(extension);
             PathBuf::from(name)
         };
-        Self { html: with(".html"), json: with(".json") }
+        Self { html: with("html"), json: with("json"), record: with(records::EXTENSION) }
     }
 
-    /// Writes both files.
-    pub fn write(&self, document: &Document) -> Result<(), Refusal> {
-        for (path, text) in [(&self.html, html::render(document)), (&self.json, json::render(document))] {
+    fn texts(&self, document: &Document) -> [(&PathBuf, String); 2] {
+        [(&self.html, html::render(document)), (&self.json, json::render(document))]
+    }
+
+    /// Writes both files of the report.
+    pub fn write(&self, document: &Document) -> Result<Written, Refusal> {
+        let texts = self.texts(document);
+        if texts.iter().all(|(path, text)| holds(path, text)) {
+            return Ok(Written::Same);
+        }
+        for (path, text) in texts {
             host_files::write_atomically(path, text.as_bytes()).map_err(|error| {
                 Refusal::new(format!("the report could not be written: {error}"), "the verdict above stands")
             })?;
         }
-        Ok(())
+        Ok(Written::New)
     }
+}
+
+/// True if the file at `path` is there and holds just `text`.
+fn holds(path: &Path, text: &str) -> bool {
+    matches!(host_files::kind(path), Ok(PathKind::File))
+        && host_files::read(path).is_ok_and(|bytes| bytes == text.as_bytes())
 }
 
 /// `now` as reports show it: `2026-11-21 22:05:00 UTC`.
@@ -158,6 +237,7 @@ mod tests {
         check(Some("/tmp/db.example"), "/tmp/db.example.html");
         check(Some("result.html"), "result.html");
         check(Some("result.json"), "result.html");
+        check(Some("result.run"), "result.html");
         assert_eq!(shown_time(NOW), "2026-11-21 22:05:00 UTC");
     }
 

@@ -1,0 +1,90 @@
+//! From results to what a person and a program are told: the same way for every verb.
+
+use crate::{
+    console::Console,
+    ending::Ending,
+    outputs::{Outputs, Written},
+    refusal::Refusal,
+};
+use report::{Document, Finding, Severity, json, text};
+use workload::database::{document::document, results::RunResults, verdict::Verdict};
+
+/// The report of a run, with the `remarks` of the program that ran it and the command it was given.
+pub fn document_of(results: &RunResults, remarks: &[Finding], command: &str) -> Result<Document, Refusal> {
+    let verdict = Verdict::of(results).map_err(|error| Refusal::new(error.to_string(), ""))?;
+    let mut document = document(results, &verdict);
+    for remark in remarks {
+        let graver = document.findings.iter().take_while(|other| other.severity < remark.severity).count();
+        document.findings.insert(graver, remark.clone());
+    }
+    document.meta.command = Some(command.to_owned());
+    Ok(document)
+}
+
+/// The answer, the few figures wanted first, and what speaks against them; the rest is in the report.
+fn in_short(document: &Document) -> Document {
+    let mut answer = document.clone();
+    answer.sections.clear();
+    answer.findings.retain(|finding| finding.severity < Severity::Note);
+    for finding in &mut answer.findings {
+        finding.source.clear();
+    }
+    answer
+}
+
+/// Says a whole document, writes it where `outputs` say, if anywhere, and prints it as JSON if asked to.
+/// With `quiet` only the `answer` is said.
+pub fn deliver_whole(
+    document: &Document,
+    answer: &str,
+    outputs: Option<&Outputs>,
+    json: bool,
+    console: &Console,
+) -> Result<(), Refusal> {
+    let options = text::TextOptions { width: console.width, colour: console.colour };
+    match console.is_quiet() {
+        true => console.say_always(answer),
+        false => console.say(text::render(document, options).trim_end()),
+    }
+    if let Some(outputs) = outputs {
+        outputs.write(document)?;
+        console.say_always(&format!("Comparison: {} (and .json)", outputs.html.display()));
+    }
+    match json {
+        true => print(document, console),
+        false => Ok(()),
+    }
+}
+
+fn print(document: &Document, console: &Console) -> Result<(), Refusal> {
+    let printed = console.json(&json::render(document));
+    printed.map_err(|error| Refusal::new(format!("standard output: {error}"), ""))
+}
+
+/// Writes the report, says the answer, and turns it into an exit code. With `json` the document is
+/// printed, too.
+pub fn deliver(
+    document: &Document,
+    outputs: &Outputs,
+    json: bool,
+    console: &Console,
+) -> Result<Ending, Refusal> {
+    let answer = in_short(document);
+    let options = text::TextOptions { width: console.width, colour: console.colour };
+    if console.is_quiet() {
+        if let Some(verdict) = &document.verdict {
+            console.say_always(&format!("{}: {}", verdict.outcome.word(), verdict.headline));
+        }
+    } else {
+        console.say(text::render(&answer, options).trim_end());
+    }
+    let was = match outputs.write(document)? {
+        Written::New => "",
+        Written::Same => ", as it was",
+    };
+    console.say_always(&format!("Report: {} (and .json){was}", outputs.html.display()));
+    if json {
+        print(document, console)?;
+    }
+    Ok(Ending::of(document.verdict.as_ref().map(|verdict| verdict.outcome)))
+}

@@ -1,0 +1,427 @@
+//! Making pristine copies, and putting them back. What is safe about it is said in [`super::pristine`].
+//!
+//! Where the filesystem can share blocks between files (FICLONE: btrfs, xfs), a copy takes no time and,
+//! at first, no space; elsewhere it is read and written. Either way every byte of it is read once for its
+//! checksum, and once more before it is put back.
+
+use super::{
+    ground::Door,
+    manifest::{MANIFEST_NAME, MANIFEST_NEXT, Manifest},
+    pristine::{CopiedFile, Pristine, Stand, copy_of, original_of},
+    progress::{ProgressView, Standing},
+    survey::Survey,
+};
+use crate::{console::Console, refusal::Refusal};
+use std::{
+    path::Path,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use world::{
+    Buffer, ByteCount, ByteOffset, Crc32c, Directory, File, IoError, IoErrorKind, IoResult, Moment,
+    Stability, World, real::FolderDirectory,
+};
+
+/// Bytes read or written at once.
+const CHUNK: u64 = 4 << 20;
+
+/// One place with its record and its files open.
+struct Spot<'a> {
+    given: &'a Path,
+    door: Door,
+    manifest: Manifest,
+    directory: Rc<dyn Directory>,
+}
+
+/// How far the work has come, for whoever watches.
+struct Work<'a> {
+    world: &'a World,
+    view: ProgressView,
+    stop: &'a AtomicBool,
+    began: Moment,
+    what: &'static str,
+    done: u64,
+    all: u64,
+}
+
+/// Why a copy came to nothing.
+enum Failure {
+    Stopped,
+    Io(IoError),
+}
+
+impl From<IoError> for Failure {
+    fn from(error: IoError) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Copies every file of the run, which was shut down cleanly.
+pub async fn keep(
+    world: &World,
+    survey: &Survey,
+    console: &Console,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Refusal> {
+    let mut spots = open(survey).await?;
+    let mut jobs = Vec::new();
+    for spot in &spots {
+        jobs.push(files_of(spot).await.map_err(|error| refused(spot, &error))?);
+    }
+    let all = jobs.iter().flatten().map(|(_, size)| size.0).sum();
+    let mut work = Work::new(world, console, stop, "copy", all);
+    for (spot, files) in spots.iter_mut().zip(&jobs) {
+        let copied = copy_files(spot, files, &mut work).await;
+        let files = copied
+            .map_err(|failure| cut_short(spot, failure, "the next run with --keep-pristine goes on"))?;
+        spot.manifest.pristine = Some(Pristine { stand: Stand::Keeping, files });
+    }
+    mark(&mut spots, Stand::Kept).await
+}
+
+/// Puts the copies in the place of what is there.
+pub async fn restore(
+    world: &World,
+    survey: &Survey,
+    console: &Console,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Refusal> {
+    let mut spots = open(survey).await?;
+    let all = spots.iter().flat_map(Spot::copies).map(|file| file.bytes).sum();
+    let mut work = Work::new(world, console, stop, "check", all);
+    // Nothing is touched before every copy was read and found whole.
+    for spot in &spots {
+        for file in spot.copies() {
+            check(spot, file, &mut work).await?;
+        }
+    }
+    drop(work);
+    mark(&mut spots, Stand::Restoring).await?;
+    let mut work = Work::new(world, console, stop, "restore", all);
+    for spot in &spots {
+        let put_back = put_back(spot, &mut work).await;
+        put_back.map_err(|failure| cut_short(spot, failure, "give --restore to do it again"))?;
+    }
+    mark(&mut spots, Stand::Kept).await
+}
+
+/// Removes copies that were never finished, and says so in the record.
+pub async fn forget(survey: &Survey) -> Result<(), Refusal> {
+    for mut spot in open(survey).await? {
+        let forgotten = async {
+            for entry in spot.directory.list().await? {
+                if original_of(&entry.name).is_some() && spot.manifest.owns(&entry.name) {
+                    spot.directory.remove(&entry.name).await?;
+                }
+            }
+            spot.directory.sync().await
+        };
+        forgotten.await.map_err(|error| refused(&spot, &error))?;
+        spot.manifest.pristine = None;
+        spot.write_record().await?;
+    }
+    Ok(())
+}
+
+async fn open(survey: &Survey) -> Result<Vec<Spot<'_>>, Refusal> {
+    let mut spots = Vec::new();
+    for place in &survey.places.all {
+        let given = place.given.as_path();
+        let door = Door::of(&place.ground);
+        let opened = async {
+            let manifest = door.read_manifest().await?;
+            Ok::<_, IoError>((manifest, door.open().await?))
+        };
+        let failed = |what: String| Refusal::new(format!("{}: {what}", given.display()), "check the storage");
+        let (manifest, directory) = opened.await.map_err(|error| failed(error.to_string()))?;
+        let manifest = match manifest {
+            Some(Ok(manifest)) => manifest,
+            Some(Err(damage)) => {
+                return Err(failed(format!("the record of the run cannot be read: {damage}")));
+            }
+            None => return Err(failed("the record of the run is gone".to_owned())),
+        };
+        spots.push(Spot { given, door, manifest, directory });
+    }
+    Ok(spots)
+}
+
+impl Spot<'_> {
+    fn copies(&self) -> &[CopiedFile] {
+        self.manifest.pristine.as_ref().map_or(&[], |pristine| &pristine.files)
+    }
+
+    async fn write_record(&self) -> Result<(), Refusal> {
+        let written = self.door.write_record_in(&self.directory, &self.manifest).await;
+        written.map_err(|error| refused(self, &error))
+    }
+}
+
+/// Writes how the copies stand, in every place.
+async fn mark(spots: &mut [Spot<'_>], stand: Stand) -> Result<(), Refusal> {
+    for spot in spots {
+        let pristine = spot.manifest.pristine.get_or_insert_with(Pristine::keeping);
+        pristine.stand = stand;
+        spot.write_record().await?;
+    }
+    Ok(())
+}
+
+fn refused(spot: &Spot<'_>, error: &IoError) -> Refusal {
+    Refusal::new(format!("{}: {error}", spot.given.display()), "check the storage and try again")
+}
+
+fn cut_short(spot: &Spot<'_>, failure: Failure, remedy: &str) -> Refusal {
+    match failure {
+        Failure::Stopped => Refusal::new("ended before all pristine files were copied", remedy),
+        Failure::Io(error) if error.kind() == IoErrorKind::NoSpace => {
+            Refusal::new(format!("{}: {error}", spot.given.display()), format!("make room; {remedy}"))
+        }
+        Failure::Io(error) => Refusal::new(format!("{}: {error}", spot.given.display()), remedy),
+    }
+}
+
+/// The originals there, with their sizes.
+async fn files_of(spot: &Spot<'_>) -> IoResult<Vec<(String, ByteCount)>> {
+    let entries = spot.directory.list().await?.into_iter();
+    let is_original = |name: &str| {
+        spot.manifest.owns(name)
+            && original_of(name).is_none()
+            && ![MANIFEST_NAME, MANIFEST_NEXT].contains(&name)
+    };
+    Ok(entries.filter(|entry| is_original(&entry.name)).map(|entry| (entry.name, entry.size)).collect())
+}
+
+async fn copy_files(
+    spot: &Spot<'_>,
+    files: &[(String, ByteCount)],
+    work: &mut Work<'_>,
+) -> Result<Vec<CopiedFile>, Failure> {
+    let mut copied = Vec::new();
+    for (name, _) in files {
+        copied.push(copy(spot, name, &copy_of(name), work).await?);
+    }
+    spot.directory.sync().await?;
+    for file in &mut copied {
+        file.name = original_of(&file.name).expect("it was named as a copy").to_owned();
+    }
+    Ok(copied)
+}
+
+/// Removes the originals and makes them anew from the copies.
+async fn put_back(spot: &Spot<'_>, work: &mut Work<'_>) -> Result<(), Failure> {
+    for (name, _) in files_of(spot).await? {
+        spot.directory.remove(&name).await?;
+    }
+    spot.directory.sync().await?;
+    for file in spot.copies() {
+        let made = copy(spot, &copy_of(&file.name), &file.name, work).await?;
+        if made != *file {
+            let context = format!("the pristine copy of {} changed while it was put back", file.name);
+            return Err(IoError::new(IoErrorKind::Damaged, context).into());
+        }
+    }
+    Ok(spot.directory.sync().await?)
+}
+
+/// Makes `to` of `from`, stable but for its name; what it gives is called `to`.
+async fn copy(spot: &Spot<'_>, from: &str, to: &str, work: &mut Work<'_>) -> Result<CopiedFile, Failure> {
+    match spot.directory.remove(to).await {
+        Err(error) if error.kind() != IoErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    let source = spot.directory.open(from).await?;
+    let bytes = source.geometry().size.0;
+    let target = match shares_blocks(spot, from, to).await? {
+        true => None,
+        false => Some(spot.directory.create(to, ByteCount(bytes)).await?),
+    };
+    let checksum = read_through(&source, target.as_ref(), work).await?;
+    match &target {
+        Some(target) => target.flush().await?,
+        None => spot.directory.open(to).await?.flush().await?,
+    }
+    Ok(CopiedFile { name: to.to_owned(), bytes, checksum })
+}
+
+async fn shares_blocks(spot: &Spot<'_>, from: &str, to: &str) -> IoResult<bool> {
+    match spot.door.is_device {
+        true => Ok(false),
+        false => FolderDirectory::open(&spot.door.path)?.clone_file(from, to).await,
+    }
+}
+
+/// Reads all of `source`, writes it to `target` if there is one, and gives its checksum.
+async fn read_through(
+    source: &Rc<dyn File>,
+    target: Option<&Rc<dyn File>>,
+    work: &mut Work<'_>,
+) -> Result<u32, Failure> {
+    let bytes = source.geometry().size.0;
+    let (mut checksum, mut at) = (Crc32c::default(), 0);
+    while at < bytes {
+        let length = CHUNK.min(bytes - at);
+        let mut buffers = source.read(ByteOffset(at), vec![Buffer::zeroed(length as usize)]).await?;
+        let buffer = buffers.pop().expect("a read gives back the buffers it was given");
+        checksum.update(&buffer);
+        if let Some(target) = target {
+            target.write(ByteOffset(at), vec![Arc::new(buffer)], Stability::Volatile).await?;
+        }
+        at += length;
+        work.go_on(length)?;
+    }
+    Ok(checksum.value())
+}
+
+/// Reads a copy and holds it against its record.
+async fn check(spot: &Spot<'_>, file: &CopiedFile, work: &mut Work<'_>) -> Result<(), Refusal> {
+    let name = copy_of(&file.name);
+    let found = async {
+        let copy = spot.directory.open(&name).await?;
+        let bytes = copy.geometry().size.0;
+        Ok::<_, Failure>((bytes, read_through(&copy, None, work).await?))
+    };
+    let problem = match found.await {
+        Ok(found) if found == (file.bytes, file.checksum) => return Ok(()),
+        Ok((bytes, _)) if bytes != file.bytes => {
+            format!("it has {}, and had {}", ByteCount(bytes), ByteCount(file.bytes))
+        }
+        Ok(_) => "it is not what was copied".to_owned(),
+        Err(Failure::Stopped) => return Err(Refusal::new("ended before anything was restored", "")),
+        Err(Failure::Io(error)) => error.to_string(),
+    };
+    Err(Refusal::new(
+        format!("the pristine copy {} is damaged: {problem}", spot.given.join(&name).display()),
+        "nothing was restored; --fresh --keep-pristine makes new ones",
+    ))
+}
+
+impl<'a> Work<'a> {
+    fn new(world: &'a World, console: &Console, stop: &'a AtomicBool, what: &'static str, all: u64) -> Self {
+        Self { world, view: ProgressView::new(console), stop, began: world.now(), what, done: 0, all }
+    }
+
+    /// Tells that so many bytes more are done; `Stopped` if the user has had enough.
+    fn go_on(&mut self, bytes: u64) -> Result<(), Failure> {
+        self.done += bytes;
+        let elapsed = self.world.now().since(self.began);
+        let fraction = self.done as f64 / self.all.max(1) as f64;
+        let mut figures = vec![format!("{} of {}", ByteCount(self.done), ByteCount(self.all))];
+        let (mut left, elapsed_s) = (None, elapsed.as_secs_f64());
+        if elapsed_s > 1.0 {
+            figures.push(format!("{}/s", ByteCount((self.done as f64 / elapsed_s) as u64)));
+            left = Duration::try_from_secs_f64(elapsed_s * (1.0 - fraction) / fraction).ok();
+        }
+        let standing = Standing { phase: self.what.to_owned(), fraction, figures, left };
+        self.view.tell(elapsed, Some(&standing), &[]);
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(Failure::Stopped),
+            false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+    use world::{
+        extent_directory::ExtentDirectory,
+        real::{self, Access, FileDevice, RealOptions, host_files},
+    };
+
+    /// Databases and logs as a creation may leave them: sizes of their own, none of them all alike.
+    fn originals() -> Vec<(&'static str, Vec<u8>)> {
+        let bytes = |seed: usize, length: usize| (0..length).map(|i| ((i * seed) >> 7) as u8).collect();
+        vec![
+            ("E00.chk", bytes(3, 4096)),
+            ("E00.log", bytes(5, 1 << 20)),
+            ("sg1-db1.edb", bytes(7, (9 << 20) + 4096)),
+        ]
+    }
+
+    async fn write(directory: &Rc<dyn Directory>, name: &str, bytes: &[u8]) {
+        let file = directory.create(name, ByteCount(bytes.len() as u64)).await.expect("made");
+        let buffer = Arc::new(Buffer::copy_of(bytes));
+        file.write(ByteOffset(0), vec![buffer], Stability::Stable).await.expect("written");
+    }
+
+    async fn read_all(directory: &Rc<dyn Directory>) -> Vec<(String, Vec<u8>)> {
+        let mut all = Vec::new();
+        for entry in directory.list().await.expect("listed") {
+            let file = directory.open(&entry.name).await.expect("opened");
+            let read = file.read(ByteOffset(0), vec![Buffer::zeroed(entry.size.0 as usize)]).await;
+            all.push((entry.name, read.expect("read")[0].to_vec()));
+        }
+        all.sort();
+        all
+    }
+
+    /// Keeps copies, works on the originals, puts the copies back: everything is as it was.
+    async fn check(world: &World, door: Door, directory: Rc<dyn Directory>) {
+        for (name, bytes) in originals() {
+            write(&directory, name, &bytes).await;
+        }
+        let manifest = Manifest {
+            databases: vec!["sg1-db1.edb".to_owned()],
+            log_series: vec!["E00".to_owned()],
+            pristine: Some(Pristine::keeping()),
+            ..Manifest::default()
+        };
+        let mut spot = Spot { given: Path::new("/mnt/db"), door, manifest, directory };
+        let (console, stop) = (Console::plain(), AtomicBool::new(false));
+        let mut work = Work::new(world, &console, &stop, "copy", 1);
+        let files = files_of(&spot).await.expect("listed");
+        assert_eq!(files.len(), 3, "{files:?}");
+        let Ok(files) = copy_files(&spot, &files, &mut work).await else { panic!("copied") };
+        spot.manifest.pristine = Some(Pristine { stand: Stand::Kept, files });
+        let kept = read_all(&spot.directory).await;
+
+        spot.directory.remove("E00.chk").await.expect("removed");
+        spot.directory.remove("sg1-db1.edb").await.expect("removed");
+        write(&spot.directory, "sg1-db1.edb", &[9; 1 << 20]).await;
+        write(&spot.directory, "E0000000001.log", &[9; 1 << 16]).await;
+        let Ok(()) = put_back(&spot, &mut work).await else { panic!("put back") };
+        assert_eq!(read_all(&spot.directory).await, kept, "as after creation, copies and all");
+        for (name, bytes) in originals() {
+            assert!(kept.contains(&(name.to_owned(), bytes.clone())), "{name}");
+            assert!(kept.contains(&(copy_of(name), bytes)), "{name}");
+        }
+        for file in spot.copies() {
+            super::check(&spot, file, &mut work).await.expect("whole");
+        }
+        let other = spot.copies()[2].clone();
+        let other = CopiedFile { checksum: other.checksum ^ 1, ..other };
+        let refusal = super::check(&spot, &other, &mut work).await.expect_err("damaged");
+        assert!(refusal.to_string().contains("sg1-db1.edb.pristine is damaged: it is not what was copied"));
+    }
+
+    #[test]
+    fn what_is_put_back_into_a_folder_is_what_was_copied() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path: PathBuf = folder.path().to_owned();
+        real::run(0, RealOptions::default(), async |world| {
+            let door = Door { path: path.as_path().into(), is_device: false };
+            let directory = door.open().await.expect("opened");
+            check(&world, door, directory).await;
+        });
+    }
+
+    #[test]
+    fn what_is_put_back_onto_a_raw_device_is_what_was_copied() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let image = folder.path().join("device");
+        host_files::write_atomically(&image, &vec![0; 64 << 20]).expect("an image");
+        real::run(0, RealOptions::default(), async |world| {
+            let device = Rc::new(FileDevice::open(&image, Access::ReadWrite).expect("opened"));
+            let directory: Rc<dyn Directory> =
+                Rc::new(ExtentDirectory::format(device).await.expect("formatted"));
+            let door = Door { path: image.as_path().into(), is_device: true };
+            check(&world, door, directory).await;
+        });
+    }
+}

@@ -1,0 +1,107 @@
+//! The record of a run, written while it goes: a thread that takes the news, and a file.
+//!
+//! Lines reach the file within a tenth of a second, so that the death of this process costs no more
+//! than what the groups had not yet told; they are synced every few seconds, for the loss of power. A
+//! record that cannot be written any more does not end the run: it says so, and the run goes on.
+
+use crate::refusal::Refusal;
+use std::{
+    path::{Path, PathBuf},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+use workload::database::record::{Header, News, NewsStream, Recorder, Writer, channel};
+use world::{
+    IoResult, World,
+    real::{self, AppendFile, RealOptions, ThreadHandle},
+};
+
+/// How often news are looked for.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often at most what was written is synced.
+const SYNC: Duration = Duration::from_secs(5);
+
+/// A record under way.
+pub struct RunRecord {
+    path: PathBuf,
+    recorder: Recorder,
+    thread: ThreadHandle<IoResult<()>>,
+}
+
+impl RunRecord {
+    /// Makes the file and begins to write.
+    pub fn begin(path: &Path, header: Header) -> Result<Self, Refusal> {
+        let refuse = |error: String| {
+            Refusal::new(
+                format!("the run could not be recorded: {error}"),
+                "give another prefix, such as --report ~/spindle-report",
+            )
+        };
+        let mut file = AppendFile::create(path).map_err(|error| refuse(error.to_string()))?;
+        let mut writer = Writer::new();
+        let opening = writer.line(0.0, News::Header(Box::new(header)));
+        file.append(&opening).and_then(|()| file.sync()).map_err(|error| refuse(error.to_string()))?;
+        let (recorder, news) = channel();
+        // It moves no data under test: it needs no ring.
+        let options = RealOptions { force_plain: true };
+        let thread = real::spawn_thread("record", 0, options, move |world| {
+            Box::pin(async move { write(&world, file, writer, news).await })
+        });
+        let thread = thread.map_err(|error| refuse(error.to_string()))?;
+        Ok(Self { path: path.to_owned(), recorder, thread })
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where news go.
+    pub fn recorder(&self) -> Recorder {
+        self.recorder.clone()
+    }
+
+    /// Writes the `last` news and ends the record; in words, why it is not whole, if it is not.
+    pub async fn end(self, last: News) -> Option<String> {
+        self.recorder.tell(last);
+        drop(self.recorder);
+        let written = self.thread.join().await;
+        written.err().map(|error| format!("the record {} is not whole: {error}", self.path.display()))
+    }
+}
+
+/// Writes news as they come, until all who could tell any are gone.
+async fn write(
+    world: &World,
+    mut file: AppendFile,
+    mut writer: Writer,
+    mut news: NewsStream,
+) -> IoResult<()> {
+    let began = world.now();
+    let mut synced = began;
+    let mut is_dirty = false;
+    loop {
+        let mut lines = Vec::new();
+        let is_over = loop {
+            match news.poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(Some(one)) => {
+                    lines.append(&mut writer.line(world.now().since(began).as_secs_f64(), one));
+                }
+                Poll::Ready(None) => break true,
+                Poll::Pending => break false,
+            }
+        };
+        if !lines.is_empty() {
+            file.append(&lines)?;
+            is_dirty = true;
+        }
+        if is_dirty && (is_over || world.now().since(synced) >= SYNC) {
+            file.sync()?;
+            (is_dirty, synced) = (false, world.now());
+        }
+        if is_over {
+            return Ok(());
+        }
+        world.sleep(LOOK).await;
+    }
+}

@@ -1,0 +1,117 @@
+//! A published test as defaults: what the user did not say is taken from it.
+
+use super::sweep::What;
+use crate::{
+    arguments::{ProveArguments, Threads},
+    refusal::Refusal,
+};
+use std::{path::Path, time::Duration};
+use workload::database::{
+    judged::Judged,
+    plan::Load,
+    setup::{Setup, SetupError},
+};
+use world::{ByteCount, real::host_files};
+
+/// The set-up asked for, if one is.
+pub fn load(arguments: &ProveArguments) -> Result<Option<Setup>, Refusal> {
+    let Some(name) = &arguments.setup else { return Ok(None) };
+    if name.contains('/') || name.ends_with(".toml") {
+        let text = host_files::read_to_string(Path::new(name)).map_err(|error| {
+            let known = Setup::names().join(", ");
+            Refusal::new(format!("--setup: {error}"), format!("give a file, or one of {known}"))
+        })?;
+        let setup = Setup::parse(&text).map_err(|error| Refusal::new(format!("{name}: {error}"), ""))?;
+        return Ok(Some(setup));
+    }
+    Setup::load(name).map(Some).map_err(|error| match &error {
+        SetupError::Unknown { name, nearest } => {
+            let remedy = match nearest {
+                Some(nearest) => format!("did you mean {nearest:?}?"),
+                None => format!("there are {}", Setup::names().join(", ")),
+            };
+            Refusal::new(format!("no set-up is called {name:?}"), remedy)
+        }
+        _ => Refusal::new(error.to_string(), ""),
+    })
+}
+
+/// `arguments` with what they leave open filled in from `setup`.
+///
+/// A run of another duration than the published one judges the same share of it.
+pub fn fill_in(arguments: &ProveArguments, setup: &Setup) -> ProveArguments {
+    let mut filled = arguments.clone();
+    filled.groups.get_or_insert(setup.groups.value);
+    filled.databases.get_or_insert(setup.databases_per_group.value);
+    filled.profile.get_or_insert_with(|| setup.profile.value.clone());
+    filled.limits.get_or_insert_with(|| setup.limits.value.clone());
+    filled.size.get_or_insert(ByteCount(setup.size_bytes.value));
+    let planned_s = setup.duration_s.value;
+    let duration = *filled.duration.get_or_insert(Duration::from_secs(planned_s));
+    filled.judge.get_or_insert_with(|| match duration.as_secs() {
+        same if same == planned_s => setup.judged(),
+        other => setup.judged().scaled(planned_s, other.max(1)),
+    });
+    let is_swept = filled.sweep.as_ref().is_some_and(|sweep| sweep.what == What::Threads);
+    if filled.threads.is_none() && filled.mailboxes.is_none() && !filled.max && !is_swept {
+        match setup.load_of() {
+            Load::Threads { per_group } => filled.threads = Some(Threads::Count(per_group)),
+            Load::Mailboxes { iops_each, .. } => {
+                (filled.mailboxes, filled.iops) = (Some(setup.mailboxes.value), Some(iops_each));
+            }
+            // No published test searched; its load is given.
+            Load::Maximum { .. } | Load::TunedThreads { .. } => {}
+        }
+    }
+    filled
+}
+
+/// The part of the run that is judged, by the words of `--judge`.
+pub fn judged(arguments: &ProveArguments) -> Judged {
+    arguments.judge.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::{Arguments, Verb};
+    use clap::Parser;
+
+    #[track_caller]
+    fn filled(line: &str) -> ProveArguments {
+        let words = ["spindle", "prove"].into_iter().chain(line.split(' '));
+        let verb = Arguments::try_parse_from(words).expect("understood").verb;
+        let Verb::Prove(arguments) = verb else { panic!("{verb:?} is not prove") };
+        let setup = load(&arguments).expect("known").expect("asked for");
+        fill_in(&arguments, &setup)
+    }
+
+    #[test]
+    fn a_set_up_fills_in_what_was_not_said() {
+        let eva8000 = filled("--setup eva8000");
+        assert_eq!(
+            (eva8000.groups, eva8000.databases, eva8000.threads),
+            (Some(4), Some(5), Some(Threads::Count(30)))
+        );
+        assert_eq!(eva8000.profile.as_deref(), Some("exchange-2003"));
+        assert_eq!(eva8000.limits.as_deref(), Some("eva8000"));
+        assert_eq!(eva8000.size, Some(ByteCount(375_000_000_000)));
+        assert_eq!(eva8000.duration, Some(Duration::from_hours(2)));
+        assert_eq!(eva8000.judge, Some(Judged::All));
+    }
+
+    #[test]
+    fn what_was_said_stands() {
+        let small = filled("--setup snapmanager --duration 60s --size 1GiB --threads 3 --groups 1");
+        assert_eq!(
+            (small.groups, small.databases, small.threads),
+            (Some(1), Some(1), Some(Threads::Count(3)))
+        );
+        assert_eq!((small.mailboxes, small.iops), (None, None));
+        assert_eq!(small.size, Some(ByteCount::gib(1)));
+        assert_eq!(small.judge, Some(Judged::Last { seconds: 24 }), "4 h of 10 h");
+        let all = filled("--setup snapmanager --duration 60s --judge all");
+        assert_eq!(all.judge, Some(Judged::All));
+        assert_eq!((all.mailboxes, all.iops), (Some(3000), Some(0.32)));
+    }
+}

@@ -1,0 +1,181 @@
+//! `--sweep`: what is varied, and the runs that follow from it.
+
+use super::layout::LayoutKind;
+use crate::arguments::{DATABASES_MAX, GROUPS_MAX, ProveArguments, THREADS_MAX, Threads};
+use std::path::{Path, PathBuf};
+
+/// Runs of one sweep at most.
+const RUNS_MAX: usize = 32;
+/// Paths of one run, as far as a sweep goes.
+const VOLUMES_MAX: u32 = 1_024;
+
+/// What a sweep varies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Threads of each group.
+    Threads,
+    /// Storage groups.
+    Groups,
+    /// Databases of each group.
+    Databases,
+    /// How many of the paths for databases are used.
+    Volumes,
+    /// How files are spread over the paths.
+    Layouts,
+}
+
+/// What is varied, and over which values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sweep {
+    /// What.
+    pub what: What,
+    values: Vec<Value>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Value {
+    Count(u32),
+    Layout(LayoutKind),
+}
+
+impl What {
+    const ALL: [Self; 5] = [Self::Threads, Self::Groups, Self::Databases, Self::Volumes, Self::Layouts];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Threads => "threads",
+            Self::Groups => "groups",
+            Self::Databases => "databases",
+            Self::Volumes => "volumes",
+            Self::Layouts => "layouts",
+        }
+    }
+
+    fn most(self) -> u32 {
+        match self {
+            Self::Threads => THREADS_MAX,
+            Self::Groups => GROUPS_MAX,
+            Self::Databases => DATABASES_MAX,
+            Self::Volumes | Self::Layouts => VOLUMES_MAX,
+        }
+    }
+
+    /// Whether all runs use the same databases.
+    pub fn keeps_databases(self) -> bool {
+        self == Self::Threads
+    }
+
+    fn value(self, text: &str) -> Result<Value, String> {
+        if self == Self::Layouts {
+            return LayoutKind::parse(text).map(Value::Layout).map_err(|known| format!("{text:?}: {known}"));
+        }
+        match text.parse::<u32>() {
+            Ok(count) if (1..=self.most()).contains(&count) => Ok(Value::Count(count)),
+            _ => Err(format!("{text:?}: 1 to {} are possible", self.most())),
+        }
+    }
+}
+
+impl Sweep {
+    /// A sweep as it is written: `threads=1,5,10`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let names = || What::ALL.map(What::name).join(", ");
+        let Some((name, values)) = text.split_once('=') else {
+            return Err(format!("write it as WHAT=VALUES; WHAT is one of {}", names()));
+        };
+        let what = What::ALL.into_iter().find(|what| what.name() == name.trim());
+        let what = what.ok_or_else(|| format!("{:?} cannot be swept; there are {}", name.trim(), names()))?;
+        let values: Vec<Value> =
+            values.split(',').map(|one| what.value(one.trim())).collect::<Result<_, _>>()?;
+        if let Some(twice) = (1..values.len()).find(|&index| values[..index].contains(&values[index])) {
+            return Err(format!("{} stands there twice", values[twice].name()));
+        }
+        match values.len() {
+            0 | 1 => Err("two values and more make a sweep".to_owned()),
+            2..=RUNS_MAX => Ok(Self { what, values }),
+            count => Err(format!("{count} values, at most {RUNS_MAX} are possible")),
+        }
+    }
+
+    /// How many runs it makes.
+    pub fn run_count(&self) -> usize {
+        self.values.len()
+    }
+
+    /// The value of run `index`, as it is written.
+    pub fn value(&self, index: usize) -> String {
+        self.values[index].name()
+    }
+
+    /// All values, as they are written.
+    pub fn values(&self) -> String {
+        self.values.iter().map(|value| value.name()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What run `index` is asked for: `arguments` with its value, and with a prefix of its own.
+    pub fn arguments(&self, arguments: &ProveArguments, prefix: &Path, index: usize) -> ProveArguments {
+        let mut own =
+            ProveArguments { sweep: None, report: Some(self.prefix(prefix, index)), ..arguments.clone() };
+        match (self.what, self.values[index]) {
+            (What::Threads, Value::Count(count)) => own.threads = Some(Threads::Count(count)),
+            (What::Groups, Value::Count(count)) => own.groups = Some(count),
+            (What::Databases, Value::Count(count)) => own.databases = Some(count),
+            (What::Volumes, Value::Count(count)) => own.volumes = Some(count),
+            (What::Layouts, Value::Layout(kind)) => own.layout = Some(kind),
+            (what, value) => unreachable!("{what:?} has no value {value:?}"),
+        }
+        own
+    }
+
+    /// Where the report of run `index` goes: `PREFIX-threads-5`.
+    fn prefix(&self, prefix: &Path, index: usize) -> PathBuf {
+        let mut name = prefix.as_os_str().to_owned();
+        name.push(format!("-{}-{}", self.what.name(), self.value(index)));
+        name.into()
+    }
+}
+
+impl Value {
+    fn name(self) -> String {
+        match self {
+            Self::Count(count) => count.to_string(),
+            Self::Layout(kind) => kind.name().to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_is_read_as_it_is_written() {
+        let sweep = Sweep::parse("threads=1, 5,40").expect("a sweep");
+        assert_eq!((sweep.what, sweep.run_count(), sweep.values().as_str()), (What::Threads, 3, "1, 5, 40"));
+        let sweep = Sweep::parse("layouts=one-volume,together").expect("a sweep");
+        assert_eq!(sweep.prefix(Path::new("/r/night"), 1), Path::new("/r/night-layouts-together"));
+    }
+
+    #[test]
+    fn what_is_no_sweep_is_refused_in_a_line() {
+        let refused = |text: &str| Sweep::parse(text).expect_err("refused");
+        assert_eq!(
+            refused("threads"),
+            "write it as WHAT=VALUES; WHAT is one of threads, groups, databases, volumes, layouts"
+        );
+        assert_eq!(
+            refused("size=1,2"),
+            "\"size\" cannot be swept; there are threads, groups, databases, volumes, layouts"
+        );
+        assert_eq!(refused("threads=1,x"), "\"x\": 1 to 1024 are possible");
+        assert_eq!(refused("threads="), "\"\": 1 to 1024 are possible");
+        assert_eq!(refused("groups=1,65"), "\"65\": 1 to 64 are possible");
+        assert_eq!(refused("databases=1,2,1"), "1 stands there twice");
+        assert_eq!(refused("threads=4"), "two values and more make a sweep");
+        assert_eq!(
+            refused("layouts=together,raid"),
+            "\"raid\": there are volume-per-database, together, half-the-volumes, one-volume"
+        );
+    }
+}

@@ -1,0 +1,34 @@
+//! `spindle report`: the report of a run, made again from its record.
+
+use crate::{
+    answer::{deliver, document_of},
+    arguments::ReportArguments,
+    console::Console,
+    ending::Ending,
+    outputs::Outputs,
+    records,
+    refusal::Refusal,
+};
+use report::{Finding, Severity};
+use world::WallTime;
+
+/// Runs the verb to its end.
+pub fn report(arguments: &ReportArguments) -> Result<Ending, Refusal> {
+    let console = Console::new(arguments.json, arguments.quiet);
+    let recovered = records::read(&arguments.run)?;
+    let mut remarks = recovered.remarks;
+    if recovered.dropped_bytes > 0 {
+        let text = format!(
+            "The last {} bytes of the record were half-written and left out.",
+            recovered.dropped_bytes
+        );
+        remarks.push(Finding { severity: Severity::Note, text, source: String::new() });
+    }
+    let document = document_of(&recovered.results, &remarks, &recovered.header.command)?;
+    let outputs = match &arguments.report {
+        Some(prefix) => Outputs::settle_report(Some(prefix), WallTime::default(), &[])?,
+        None => Outputs::beside(&arguments.run, &document)?,
+    };
+    let ending = deliver(&document, &outputs, arguments.json, &console)?;
+    console.told(ending)
+}

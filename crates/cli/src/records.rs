@@ -1,0 +1,53 @@
+//! Records of runs, read from files.
+
+use crate::refusal::Refusal;
+use std::path::Path;
+use workload::database::record::{Reader, Recovered};
+use world::real::{
+    LineFile,
+    host_files::{self, PathKind},
+};
+
+/// No line of a record is longer: the last one holds some months of samples.
+const LINE_BYTES_MAX: u64 = 2 << 30;
+/// The first one holds a plan. A database or a drive given by mistake is not read in search of its end.
+const FIRST_LINE_BYTES_MAX: u64 = 4 << 20;
+/// How records are named.
+pub const EXTENSION: &str = "run";
+
+/// What the record at `path` tells; one line if it is none, or damaged.
+pub fn read(path: &Path) -> Result<Recovered, Refusal> {
+    let shown = path.display();
+    match host_files::kind(path) {
+        Ok(PathKind::File) => {}
+        Ok(PathKind::Missing) => return Err(Refusal::new(format!("{shown} does not exist"), advice(path))),
+        Ok(_) => return Err(Refusal::new(format!("{shown} is not a file"), advice(path))),
+        Err(error) => return Err(Refusal::new(error.to_string(), "")),
+    }
+    let mut file = LineFile::open(path).map_err(|error| Refusal::new(error.to_string(), ""))?;
+    let mut reader = Reader::new();
+    let mut bytes_max = FIRST_LINE_BYTES_MAX;
+    loop {
+        let line = match file.next(bytes_max) {
+            Ok(Some(line)) => line,
+            Ok(None) => break,
+            Err(_) if bytes_max == FIRST_LINE_BYTES_MAX => {
+                return Err(Refusal::new(format!("{shown}: it is no run record"), advice(path)));
+            }
+            Err(error) => return Err(Refusal::new(error.to_string(), "")),
+        };
+        reader.line(&line).map_err(|error| Refusal::new(format!("{shown}: {error}"), advice(path)))?;
+        bytes_max = LINE_BYTES_MAX;
+    }
+    reader.finish().map_err(|error| Refusal::new(format!("{shown}: {error}"), advice(path)))
+}
+
+/// What to give instead: the record beside a report, if that was meant.
+fn advice(path: &Path) -> String {
+    let record = path.with_extension(EXTENSION);
+    let is_there = record != path && matches!(host_files::kind(&record), Ok(PathKind::File));
+    match is_there {
+        true => format!("did you mean {}?", record.display()),
+        false => format!("give a file that 'spindle prove' left, such as spindle-report-DATE.{EXTENSION}"),
+    }
+}
