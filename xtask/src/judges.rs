@@ -54,6 +54,19 @@ pub fn prepare(install: bool) -> Result<Judges> {
     Ok(judges)
 }
 
+/// The version of fio, which is installed if it is missing and `install`; otherwise it is an error that says how.
+pub fn fio(install: bool) -> Result<String> {
+    let version = || step::output(Command::new("fio").arg("--version"));
+    if version().is_err() && install {
+        step::run("apt-get update", apt_get()?.arg("update"))?;
+        let mut command = apt_get()?;
+        command.args(["install", "--yes", "--no-install-recommends", "fio"]);
+        step::run("apt-get install fio", &mut command)?;
+    }
+    let version = version().context("fio is missing. Install it: apt-get install fio, or --install")?;
+    Ok(version.trim().to_owned())
+}
+
 fn look(environment: &Path) -> Judges {
     let python = environment.join("bin").join("python");
     let has_dissect = step::succeeds(Command::new(&python).args(["-c", "import dissect.esedb"]));

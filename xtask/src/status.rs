@@ -72,7 +72,7 @@ fn replace_block(page: &str, block: &str) -> Result<String> {
 }
 
 /// The short commit, with a word if the tree differs from it.
-fn commit() -> Result<String> {
+pub fn commit() -> Result<String> {
     let git = |arguments: &[&str]| {
         let mut command = Command::new("git");
         step::output(command.current_dir(step::workspace_root()).args(arguments))

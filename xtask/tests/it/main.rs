@@ -13,5 +13,6 @@ mod forgotten_files;
 mod licences;
 mod readme;
 mod rust_text;
+mod seeds;
 mod source_rules;
 mod tree;

@@ -85,12 +85,15 @@ fn a_label_is_the_words_before_the_first_figure() {
     assert_eq!(label("12 of 13 done"), "");
 }
 
-struct Shown {
-    line: String,
+/// A command as a page shows it, with what it is said to print.
+pub struct Shown {
+    /// The command, its words one blank apart.
+    pub line: String,
     output: Vec<String>,
 }
 
-fn commands(page: &str) -> Vec<Shown> {
+/// Commands in the `console` blocks of `page`.
+pub fn commands(page: &str) -> Vec<Shown> {
     let mut found: Vec<Shown> = Vec::new();
     for block in page.split("```console\n").skip(1) {
         let block = block.split("```").next().unwrap().replace("\\\n", " ");
@@ -129,7 +132,7 @@ fn understand(line: &str) -> Result<(), String> {
 }
 
 /// The program as it is now: the one a chore has just built, or built here by the cargo of this test.
-fn spindle() -> PathBuf {
+pub fn spindle() -> PathBuf {
     if let Some(program) = env::var_os("SPINDLE_PROGRAM") {
         return PathBuf::from(program);
     }

@@ -1,0 +1,126 @@
+//! `cargo xtask bench NAME`: our speed beside a peer's, on the same path in the same run.
+//!
+//! A bench is a file here that measures and gives rows; the rest is the same for all: the table, the raw
+//! figures under `bench/runs/<date>-<host>/`, the goals. Ours and the peer's runs alternate, and a ratio is the
+//! median of the ratios of neighbouring runs, so that a slow minute of the machine meets both sides.
+
+mod fio;
+mod machine;
+mod mixed;
+mod our_programs;
+mod prove;
+mod prove_report;
+mod record;
+mod row;
+mod table;
+
+use crate::{judges, step};
+use anyhow::{Context, Result, bail};
+use record::Record;
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+/// What to measure, and how.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Which bench
+    name: Name,
+    /// Smaller sizes and shorter runs: under 5 minutes on an idle machine, once everything is built
+    #[arg(long)]
+    quick: bool,
+    /// End with exit code 1 if a goal is missed
+    #[arg(long)]
+    check: bool,
+    /// Folder on the storage to measure [default: bench/ in the target folder]
+    #[arg(long, value_name = "DIR")]
+    path: Option<PathBuf>,
+    /// Install fio (Debian package, through apt-get) if it is missing
+    #[arg(long)]
+    install: bool,
+    /// Measure only rows whose name contains this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+}
+
+/// The benches there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Name {
+    /// The mailbox engine beside fio: random page reads, the mixed run, creation, verification
+    Prove,
+}
+
+/// What every bench is given.
+struct Setting {
+    quick: bool,
+    /// Empty, on the storage to measure, and removed afterwards.
+    folder: PathBuf,
+    only: String,
+}
+
+impl Setting {
+    /// Whether rows of that name are asked for.
+    fn wants(&self, what: &str) -> bool {
+        what.contains(&self.only)
+    }
+}
+
+/// Measures, prints the table, keeps the raw figures.
+pub fn run(options: &Options) -> Result<()> {
+    let install = options.install || env::var_os("CI").is_some_and(|value| value == "true");
+    let fio_version = judges::fio(install)?;
+    let parent = match &options.path {
+        Some(path) => path.clone(),
+        None => step::target_directory()?.join("bench"),
+    };
+    let scratch = Scratch::make(&parent)?;
+    let setting = Setting { quick: options.quick, folder: scratch.0.clone(), only: options.only.clone() };
+    let name = match options.name {
+        Name::Prove => "prove",
+    };
+    let programs = our_programs::OurPrograms::build()?;
+    let start = Instant::now();
+    println!("== bench {name} in {}", parent.display());
+    let mut record = Record::new(name, options.quick, &parent, &fio_version)?;
+    let rows = match options.name {
+        Name::Prove => prove::run(&setting, &programs, &mut record)?,
+    };
+    drop(scratch);
+    if rows.is_empty() {
+        bail!("no row is called {:?}", options.only);
+    }
+    println!("== bench {name}: {}\n", step::seconds(start.elapsed()));
+    print!("{}", table::render(&rows));
+    let file = record.write(&rows, &step::workspace_root().join("bench").join("runs"))?;
+    println!("\nRaw figures: {}", file.display());
+    let missed: Vec<&str> =
+        rows.iter().filter(|row| row.met() == Some(false)).map(|row| row.what.as_str()).collect();
+    if options.check && !missed.is_empty() {
+        bail!("{} goals are missed: {}", missed.len(), missed.join("; "));
+    }
+    Ok(())
+}
+
+/// A folder of our own below the one that was named; removed when the bench ends.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn make(parent: &Path) -> Result<Self> {
+        let folder = parent.join("spindle-bench.tmp");
+        if folder.exists() {
+            // Left by a bench that was killed; nobody else gives this name.
+            fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
+        }
+        fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        Ok(Self(folder.canonicalize()?))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Nothing more can be done about it here; the next bench removes it.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

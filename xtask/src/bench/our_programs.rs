@@ -1,0 +1,147 @@
+//! Our side: the released program and the small programs beside it that drive one part of the engine.
+
+use super::row::Measured;
+use crate::step;
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+/// How often the memory of a running program is looked at; the kernel keeps the peak.
+const LOOK: Duration = Duration::from_millis(20);
+/// Programs beside `spindle`, each an example of its package.
+const EXAMPLES: [&str; 3] = ["random_read", "page_reads", "verify_pages"];
+
+/// Where the built programs are.
+pub struct OurPrograms {
+    folder: PathBuf,
+}
+
+/// What a program left behind.
+pub struct Outcome {
+    /// Its standard output.
+    pub printed: String,
+    /// Most memory it held, in bytes.
+    pub memory_peak_bytes: u64,
+    /// The command, as it may be typed.
+    pub command: String,
+}
+
+impl OurPrograms {
+    /// Builds everything in release.
+    pub fn build() -> Result<Self> {
+        let mut command = step::cargo();
+        command.args(["build", "--release", "-p", "cli", "-p", "world", "-p", "maildb", "--bin", "spindle"]);
+        for example in EXAMPLES {
+            command.args(["--example", example]);
+        }
+        step::run("build in release", &mut command)?;
+        Ok(Self { folder: step::target_directory()?.join("release") })
+    }
+
+    /// Runs `spindle prove`; a verdict of *fail* is a result, too.
+    pub fn prove(&self, arguments: &[&str], folder: &Path) -> Result<Outcome> {
+        let mut command = Command::new(self.folder.join("spindle"));
+        command.arg("prove").arg(folder).args(arguments).arg("--json");
+        finish(&mut command, &[0, 1])
+    }
+
+    /// Reads of the bare device path, a second.
+    pub fn random_read(&self, file: &Path, bytes: u64, depth: u32, seconds: f64) -> Result<Measured> {
+        let arguments = [bytes.to_string(), depth.to_string(), seconds.to_string()];
+        let raw = self.example("random_read", |command| command.arg(file).args(&arguments))?;
+        Ok(Measured { value: rate(&raw, "reads")?, raw })
+    }
+
+    /// Pages read through the engine, a second.
+    pub fn page_reads(&self, folder: &Path, database: &str, depth: u32, seconds: f64) -> Result<Measured> {
+        let arguments = [database.to_owned(), depth.to_string(), seconds.to_string()];
+        let raw = self.example("page_reads", |command| command.arg(folder).args(&arguments))?;
+        Ok(Measured { value: rate(&raw, "reads")?, raw })
+    }
+
+    /// One or more passes of verification: what the program printed.
+    pub fn verify_pages(&self, folder: &Path, database: &str, passes: u32) -> Result<Value> {
+        let passes = passes.to_string();
+        self.example("verify_pages", |command| command.arg(folder).args([database, &passes]))
+    }
+
+    fn example(&self, name: &str, arguments: impl FnOnce(&mut Command) -> &mut Command) -> Result<Value> {
+        let mut command = Command::new(self.folder.join("examples").join(name));
+        arguments(&mut command);
+        let outcome = finish(&mut command, &[0])?;
+        let mut raw: Value = serde_json::from_str(outcome.printed.trim())
+            .with_context(|| format!("what {name} printed: {}", outcome.printed))?;
+        raw["command"] = json!(outcome.command);
+        Ok(raw)
+    }
+}
+
+/// `what` a second, of a program's line of figures.
+fn rate(raw: &Value, what: &str) -> Result<f64> {
+    Ok(number(raw, what)? / number(raw, "seconds")?)
+}
+
+/// A figure of a program's line.
+pub fn number(raw: &Value, what: &str) -> Result<f64> {
+    raw[what].as_f64().with_context(|| format!("no figure {what} in {raw}"))
+}
+
+/// Runs a program to its end, with its output and peak memory; fails if it ends with any other code.
+fn finish(command: &mut Command, codes: &[i32]) -> Result<Outcome> {
+    let shown = shown(command);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("starting {shown}"))?;
+    let printed = collect(child.stdout.take().expect("asked for as a pipe"));
+    let complained = collect(child.stderr.take().expect("asked for as a pipe"));
+    let memory_peak_bytes = watch_memory(&mut child)?;
+    let status = child.wait()?;
+    let (printed, complained) =
+        (printed.join().expect("it only reads"), complained.join().expect("likewise"));
+    if !status.code().is_some_and(|code| codes.contains(&code)) {
+        let last: Vec<&str> = complained.lines().rev().take(5).collect();
+        bail!("{shown} ended with {status}: {}", last.into_iter().rev().collect::<Vec<_>>().join("\n"));
+    }
+    Ok(Outcome { printed, memory_peak_bytes, command: shown })
+}
+
+fn collect(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read before an error is shown all the same.
+        let _ = pipe.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// The most memory the child ever held, as the kernel counts it, up to the last look before its end.
+fn watch_memory(child: &mut Child) -> Result<u64> {
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    while child.try_wait()?.is_none() {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        peak = peak.max(kib.unwrap_or(0) * 1024);
+        thread::sleep(LOOK);
+    }
+    Ok(peak)
+}
+
+/// The command as it may be typed, the program by its name alone: where it lies is nobody's business.
+pub fn shown(command: &Command) -> String {
+    let program =
+        Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
+    [program].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}
