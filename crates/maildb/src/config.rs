@@ -46,7 +46,7 @@ pub struct InstanceConfig {
     pub extension_pages: u32,
     /// A lazy commit is on stable storage after at most this long.
     pub lazy_commit_delay: Duration,
-    /// Outstanding page writes.
+    /// Page writes at the device at a time. With page stamps, more may wait for their stamps' log record.
     pub writes_outstanding_max: usize,
     /// Write every changed page to the flush journal before it is written in place, so that a power cut in
     /// the middle of a page loses nothing. ESE does not: its database writes are single. Not done where the

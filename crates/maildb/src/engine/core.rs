@@ -17,6 +17,7 @@ use super::{
     flush_journal::FlushJournal,
     locks::Locks,
     page_stamps::PageStamps,
+    page_writes::PageWrites,
     pager::Pin,
     table::Table,
 };
@@ -177,7 +178,7 @@ pub struct Shared {
     /// Tasks that wait for pages to be written: then their stamps do not wait for company.
     pub waiting_for_writes: Cell<usize>,
     /// Page writes under way.
-    pub writes_outstanding: Cell<usize>,
+    pub page_writes: PageWrites,
     /// Told when the group closes.
     pub closed: Notify,
     /// Set when the background tasks should end.
@@ -224,6 +225,7 @@ impl Shared {
             failure: None,
             page_size,
         };
+        let page_writes = PageWrites::new(config.writes_outstanding_max, config.page_stamps);
         Rc::new(Self {
             world,
             config,
@@ -232,7 +234,7 @@ impl Shared {
             cleaner_wanted: Notify::new(),
             write_ended: Notify::new(),
             waiting_for_writes: Cell::new(0),
-            writes_outstanding: Cell::new(0),
+            page_writes,
             closed: Notify::new(),
             closing: Cell::new(false),
             checkpoint_written: Cell::new(None),

@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`cache`] (which pages are in memory), [`changes`] (a change of several pages, all
 //! or nothing), [`space`] and [`tree`] (what the pages mean), [`core`] (everything one storage group
-//! owns), [`pager`] and [`writer`] (reading and writing pages), [`flush_journal`] (torn writes), [`page_stamps`] (lost writes),
+//! owns), [`pager`] and [`writer`] (reading and writing pages), [`page_writes`] (how many at a time),
+//! [`flush_journal`] (torn writes), [`page_stamps`] (lost writes),
 //! [`transaction`], [`checkpoint`], [`recovery`], [`instance`].
 
 pub mod cache;
@@ -15,6 +16,7 @@ pub mod instance;
 pub mod locks;
 pub mod opening;
 pub mod page_stamps;
+pub mod page_writes;
 pub mod pager;
 pub mod recovery;
 pub mod redo;

@@ -43,7 +43,7 @@ impl Shared {
     /// The page is taken as it is now, and the write waits for the log up to its last change: a page that
     /// is changed all the time gets written all the same.
     pub async fn start_write(self: &Rc<Self>, id: PageId) -> Result<bool> {
-        while self.writes_outstanding.get() >= self.config.writes_outstanding_max {
+        while self.page_writes.is_full() {
             self.any_write_ended().await;
             self.core.borrow().check_running()?;
         }
@@ -55,14 +55,14 @@ impl Shared {
             let page_size = core.page_size;
             (dirt.last, core.cache.begin_write(id, |page| seal_page(page, page_size, id.page)))
         };
-        self.writes_outstanding.set(self.writes_outstanding.get() + 1);
+        self.page_writes.begin();
         let shared = Rc::clone(self);
         self.world.spawn("page write", async move {
             let result = match shared.log().make_stable(last_change).await {
                 Ok(()) => shared.write(shared.with_neighbours(id, page, last_change)).await,
                 Err(error) => Err(error.into()),
             };
-            shared.writes_outstanding.set(shared.writes_outstanding.get() - 1);
+            shared.page_writes.end();
             match result {
                 Ok(()) => {
                     shared.page_freed.notify_waiters();
@@ -141,6 +141,7 @@ impl Shared {
     async fn write(self: &Rc<Self>, prepared: PreparedWrite) -> Result<()> {
         let first = prepared.ids[0];
         let stamps = self.stamp_images(first.database, &prepared.images).await?;
+        let _place = self.page_writes.reach_device().await;
         let protection = self.protect(first.database, prepared.images).await?;
         let (file, page_size) = {
             let core = self.core.borrow();
@@ -173,7 +174,7 @@ impl Shared {
 
     /// Waits until one of the page writes under way has ended; returns at once if there is none.
     pub async fn any_write_ended(&self) {
-        if self.writes_outstanding.get() > 0 {
+        if self.page_writes.begun() > 0 {
             let _impatience = self.hurry_writes();
             self.write_ended.notified().await;
         }

@@ -1,6 +1,7 @@
 //! What page stamps find that no checksum can, what they must not report, and what becomes of a group whose
 //! stamps are not what they should be.
 
+mod pace;
 mod sidecar;
 
 use crate::model::{self, Mix, Rows};
@@ -35,11 +36,17 @@ struct Ground {
 impl Ground {
     /// A closed group with some rows.
     fn new(seed: u64) -> Self {
+        Self::on(seed, |_| {})
+    }
+
+    /// As [`Ground::new`], on a drive with other manners.
+    fn on(seed: u64, manners: impl FnOnce(&mut DriveOptions)) -> Self {
         let mut simulation = Simulation::new(seed);
-        let options = DriveOptions {
+        let mut options = DriveOptions {
             atomic_unit: ByteCount(PAGE_SIZE.bytes() as u64),
             ..DriveOptions::new(ByteCount::mib(128))
         };
+        manners(&mut options);
         let drive = simulation.add_drive(options);
         let formatted = Rc::clone(&drive) as Rc<dyn BlockDevice>;
         let format = |_| async move { ExtentDirectory::format(formatted).await.map(drop) };
