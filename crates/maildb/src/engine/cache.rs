@@ -16,8 +16,9 @@
 
 use super::{DatabaseIndex, PageId};
 use crate::format::header::LogPosition;
+use rustc_hash::FxHashMap;
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -25,6 +26,9 @@ use world::{Buffer, Moment};
 
 /// Uses of a page within this time are one use (ESE: correlation interval 128,000 µs).
 const CORRELATED_USES: Duration = Duration::from_micros(128_000);
+
+/// Evicted pages whose memory is kept for the next to be read.
+const SPARE_MAX: usize = 64;
 
 /// Stands for "no record" while a clean page is rewritten in a gap between dirty ones.
 const UNCHANGED: LogPosition = LogPosition { generation: u32::MAX, segment: u16::MAX, offset: u16::MAX };
@@ -56,20 +60,22 @@ struct Frame {
 pub struct Cache {
     frames: Vec<Option<Frame>>,
     vacant: Vec<usize>,
-    index: HashMap<PageId, usize>,
+    index: FxHashMap<PageId, usize>,
     pages_max: usize,
     uses: u64,
     /// Frames promised to reads under way.
     reserved: usize,
+    /// Memory of pages evicted, for the next to be read.
+    spare: Vec<Buffer>,
     evictable: BTreeSet<UseOrder>,
     dirty_by_use: BTreeSet<UseOrder>,
     dirty_by_age: BTreeSet<(LogPosition, PageId)>,
     being_written: BTreeSet<(LogPosition, PageId)>,
     /// Written, and waiting for the device's flush: oldest record by database.
-    unflushed: HashMap<DatabaseIndex, LogPosition>,
-    flushing: HashMap<DatabaseIndex, LogPosition>,
+    unflushed: BTreeMap<DatabaseIndex, LogPosition>,
+    flushing: BTreeMap<DatabaseIndex, LogPosition>,
     /// Last uses of pages evicted, each with the number of its eviction.
-    remembered: HashMap<PageId, (Moment, u64)>,
+    remembered: FxHashMap<PageId, (Moment, u64)>,
     remembered_order: VecDeque<(PageId, u64)>,
     evictions: u64,
 }
@@ -82,17 +88,18 @@ impl Cache {
         Self {
             frames: Vec::new(),
             vacant: Vec::new(),
-            index: HashMap::new(),
+            index: FxHashMap::default(),
             pages_max,
             uses: 0,
             reserved: 0,
+            spare: Vec::new(),
             evictable: BTreeSet::new(),
             dirty_by_use: BTreeSet::new(),
             dirty_by_age: BTreeSet::new(),
             being_written: BTreeSet::new(),
-            unflushed: HashMap::new(),
-            flushing: HashMap::new(),
-            remembered: HashMap::new(),
+            unflushed: BTreeMap::new(),
+            flushing: BTreeMap::new(),
+            remembered: FxHashMap::default(),
             remembered_order: VecDeque::new(),
             evictions: 0,
         }
@@ -187,15 +194,23 @@ impl Cache {
         self.reserved = self.reserved.checked_sub(1).expect("only a promised frame is given back");
     }
 
-    /// Takes in a page just read, against a promise.
+    /// Memory for a page to be read into, with whatever is in it.
+    pub fn take_memory(&mut self, page_bytes: usize) -> Buffer {
+        match self.spare.pop() {
+            Some(memory) if memory.len() == page_bytes => memory,
+            _ => Buffer::zeroed(page_bytes),
+        }
+    }
+
+    /// Takes in a page just read, against a promise, and pins it.
     pub fn put_read(&mut self, id: PageId, page: Buffer, now: Moment) {
         self.unreserve();
-        if self.contains(id) {
+        if self.pin(id) {
             // Put here by a change that needed no read (a page allocated anew): newer than the disk.
             return;
         }
         let slot = self.take_in(id, Arc::new(page), now);
-        self.classify(slot);
+        self.frame_mut(slot).pins = 1;
     }
 
     /// Keeps a page from being evicted until as many `unpin`s. False if it is not here.
@@ -317,9 +332,7 @@ impl Cache {
 
     /// Databases with writes that wait for a flush.
     pub fn databases_to_flush(&self) -> Vec<DatabaseIndex> {
-        let mut databases: Vec<_> = self.unflushed.keys().copied().collect();
-        databases.sort_unstable();
-        databases
+        self.unflushed.keys().copied().collect()
     }
 
     fn frame(&self, slot: usize) -> &Frame {
@@ -357,6 +370,11 @@ impl Cache {
         );
         self.index.remove(&frame.id);
         self.vacant.push(slot);
+        if self.spare.len() < SPARE_MAX
+            && let Some(memory) = Arc::into_inner(frame.page)
+        {
+            self.spare.push(memory);
+        }
         self.evictions += 1;
         self.remembered.insert(frame.id, (frame.last_use, self.evictions));
         self.remembered_order.push_back((frame.id, self.evictions));
@@ -467,6 +485,7 @@ mod tests {
     fn read(cache: &mut Cache, page: u32, step: u64) {
         assert!(cache.reserve() || (cache.evict() && cache.reserve()), "a page can go");
         cache.put_read(id(page), Buffer::zeroed(PAGE_BYTES), moment(step));
+        cache.unpin(id(page));
     }
 
     #[test]
@@ -542,6 +561,7 @@ mod tests {
                         && (cache.reserve() || cache.evict() && cache.reserve())
                     {
                         cache.put_read(page, Buffer::zeroed(16), moment(step));
+                        pinned.push(page);
                     }
                 }
                 3 if cache.contains(page) => cache.change(page, (at_step(step), at_step(step + 1)), |_| {}),

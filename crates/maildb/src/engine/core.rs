@@ -97,6 +97,8 @@ pub struct Core {
     pub transaction_last: u32,
     /// The highest session number given out.
     pub session_last: u16,
+    /// How often trees have changed their shape: while this stays, a way down a tree stays true.
+    pub restructures: u64,
     /// Reads under way.
     pub loading: BTreeMap<PageId, Rc<Arrival>>,
     /// Counters.
@@ -134,6 +136,7 @@ impl Core {
         }
         let dbtime = self.databases[usize::from(database.0)].next_dbtime();
         let Finished { changes, pages } = changes.finish(dbtime)?;
+        self.restructures += 1;
         let dbid = database.log_id();
         let record = LogRecord::Restructure { kind, dbid, dbtime, procid: 0, transaction: 0, changes };
         let range = log.append(&record);
@@ -220,6 +223,7 @@ impl Shared {
             transactions: BTreeMap::new(),
             transaction_last: 0,
             session_last: 0,
+            restructures: 0,
             loading: BTreeMap::new(),
             statistics: Statistics::default(),
             failure: None,

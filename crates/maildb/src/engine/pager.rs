@@ -100,18 +100,23 @@ impl Shared {
             };
             match arrival {
                 Some(arrival) => arrival.ended.notified().await,
-                None => self.load(id, shortage).await?,
+                None => {
+                    if let Some(pin) = self.load(id, shortage).await? {
+                        return Ok(pin);
+                    }
+                }
             }
         }
     }
 
-    /// Reads a page that is neither cached nor being read.
-    async fn load(self: &Rc<Self>, id: PageId, shortage: Shortage) -> Result<()> {
-        let Some(arrival) = self.reserve_frame(id, shortage).await? else { return Ok(()) };
+    /// Reads a page that is neither cached nor being read, and pins it; none if what was read is not what the
+    /// page is now, or the read gave up.
+    async fn load(self: &Rc<Self>, id: PageId, shortage: Shortage) -> Result<Option<Pin>> {
+        let Some(arrival) = self.reserve_frame(id, shortage).await? else { return Ok(None) };
         let mut loading = Loading { shared: Rc::clone(self), id, arrived: false };
         let page = self.read_page(id).await?;
         if arrival.superseded.get() {
-            return Ok(());
+            return Ok(None);
         }
         let mut core = self.core.borrow_mut();
         let page_size = core.page_size;
@@ -124,7 +129,7 @@ impl Shared {
         drop(core);
         drop(loading);
         self.wake_cleaner();
-        Ok(())
+        Ok(Some(Pin { shared: Rc::clone(self), id }))
     }
 
     /// Gets a frame for a read of `id` and enters it among the reads under way; none if somebody else
@@ -164,12 +169,14 @@ impl Shared {
     }
 
     async fn read_page(&self, id: PageId) -> Result<Buffer> {
-        let (file, page_size) = {
-            let core = self.core.borrow();
-            (Rc::clone(&core.databases[usize::from(id.database.0)].file), core.page_size)
+        let (file, page_size, memory) = {
+            let mut core = self.core.borrow_mut();
+            let page_size = core.page_size;
+            let memory = core.cache.take_memory(page_size.bytes());
+            (Rc::clone(&core.database(id.database).file), page_size, memory)
         };
         let at = ByteOffset(id.page.file_offset(page_size));
-        let mut buffers = file.read(at, vec![Buffer::zeroed(page_size.bytes())]).await?;
+        let mut buffers = file.read(at, vec![memory]).await?;
         Ok(buffers.pop().expect("a read gives its buffer back"))
     }
 

@@ -8,6 +8,7 @@
 //! once; the log is written a little later, in order, so what survives a crash is a prefix.
 
 use super::{
+    Pause,
     core::Shared,
     locks::RecordName,
     rows::{Author, RowChange, Tree, change_row, merge_row, record_bytes_max},
@@ -95,16 +96,29 @@ impl Session {
         let tree = table.tree();
         let name = (tree.database, tree.root, key);
         let transaction = self.running.as_ref().map(|running| running.transaction);
-        let data = self
-            .shared
+        let decode = |data: &[u8]| table.decode(data).map_err(Pause::Failed);
+        // Where the way down ended for want of a page, and the shape of the trees then.
+        let mut reached = None;
+        self.shared
             .step(|core, _, now| {
                 if let Some(committed) = core.locks.committed(&name, transaction) {
-                    return Ok(committed.map(<[u8]>::to_vec));
+                    return committed.map(decode).transpose();
                 }
-                tree::lookup(&mut core.change_set(tree.database, now), tree.root, &name.2)
+                let shape = core.restructures;
+                let from = reached.filter(|&(_, then)| then == shape).map_or(tree.root, |(page, _)| page);
+                let found = tree::lookup(
+                    &mut core.change_set(tree.database, now),
+                    from,
+                    tree.object,
+                    &name.2,
+                    decode,
+                );
+                if let Err(Pause::Missing(id)) = &found {
+                    reached = Some((id.page, shape));
+                }
+                found
             })
-            .await?;
-        data.map(|data| table.decode(&data)).transpose()
+            .await
     }
 
     /// Ends the transaction, keeping its changes. Without a change there is nothing to do.

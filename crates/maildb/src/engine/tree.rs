@@ -15,7 +15,7 @@ use super::{
 };
 use crate::format::{
     page::{PageFlags, PageView},
-    page_size::PageNumber,
+    page_size::{ObjectId, PageNumber},
 };
 
 /// Deeper than any tree can be: a branch has at least two children, and there are 2^32 pages.
@@ -39,7 +39,7 @@ pub struct Path {
 
 /// Finds the leaf where `key` is or would be.
 pub fn descend(changes: &mut ChangeSet<'_>, root: PageNumber, key: &[u8]) -> Step<Path> {
-    walk(changes, root, |view| view.child_for(key))
+    path_by(changes, root, |view| view.child_for(key))
 }
 
 /// The key that every key of the path's leaf is below; none for the last leaf.
@@ -57,39 +57,52 @@ pub fn upper_bound(changes: &mut ChangeSet<'_>, path: &Path) -> Step<Option<Vec<
 
 /// The leaf with the smallest keys.
 pub fn leftmost_leaf(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<PageNumber> {
-    walk(changes, root, |view| (0, view.child(0))).map(|path| path.leaf)
+    walk(changes, root, None, |view| (0, view.child(0)), |_, _| {})
 }
 
 /// The leaf with the largest keys.
 pub fn rightmost_leaf(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<PageNumber> {
-    walk(changes, root, |view| (view.node_count() - 1, view.child(view.node_count() - 1)))
-        .map(|path| path.leaf)
+    let last = |view: &PageView<'_>| (view.node_count() - 1, view.child(view.node_count() - 1));
+    walk(changes, root, None, last, |_, _| {})
 }
 
-fn walk(
+fn path_by(
     changes: &mut ChangeSet<'_>,
     root: PageNumber,
     choose: impl Fn(&PageView<'_>) -> (usize, PageNumber),
 ) -> Step<Path> {
-    let database = changes.database();
-    let object = changes.view(root)?.object_id();
     let mut branches = Vec::with_capacity(4);
-    let mut page = root;
-    loop {
+    let leaf = walk(changes, root, None, choose, |page, slot| branches.push((page, slot)))?;
+    Ok(Path { branches, leaf })
+}
+
+/// Goes from a page down to a leaf and gives the leaf; `took` is told each branch page and the slot taken.
+/// All of them are of `object`, or if that is not known of the first page's.
+fn walk(
+    changes: &mut ChangeSet<'_>,
+    from: PageNumber,
+    mut object: Option<ObjectId>,
+    choose: impl Fn(&PageView<'_>) -> (usize, PageNumber),
+    mut took: impl FnMut(PageNumber, usize),
+) -> Step<PageNumber> {
+    let database = changes.database();
+    let mut page = from;
+    for _ in 0..=LEVELS_MAX {
         let view = changes.view(page)?;
-        if view.object_id() != object {
+        if *object.get_or_insert(view.object_id()) != view.object_id() {
             return Err(impossible(database, page, "a page of another tree was reached"));
         }
         if view.is_leaf() {
-            return Ok(Path { branches, leaf: page });
+            return Ok(page);
         }
-        if view.node_count() == 0 || branches.len() == LEVELS_MAX {
-            return Err(impossible(database, page, "a branch page leads nowhere"));
+        if view.node_count() == 0 {
+            break;
         }
         let (slot, child) = choose(&view);
-        branches.push((page, slot));
+        took(page, slot);
         page = child;
     }
+    Err(impossible(database, page, "a branch page leads nowhere"))
 }
 
 /// Follows the leaves of a tree from `first` on: `visit` is given each, and says whether to go on.
@@ -115,11 +128,18 @@ pub fn walk_leaves(
     Ok(())
 }
 
-/// The record with that key, if there is one.
-pub fn lookup(changes: &mut ChangeSet<'_>, root: PageNumber, key: &[u8]) -> Step<Option<Vec<u8>>> {
-    let path = descend(changes, root, key)?;
-    let view = changes.view(path.leaf)?;
-    Ok(view.find(key).ok().map(|slot| view.node(slot).data.to_vec()))
+/// What `read` makes of the record with that key, if there is one. `from` is the root of the tree of `object`,
+/// or any page on the way from there to the key.
+pub fn lookup<T>(
+    changes: &mut ChangeSet<'_>,
+    from: PageNumber,
+    object: ObjectId,
+    key: &[u8],
+    read: impl FnOnce(&[u8]) -> Step<T>,
+) -> Step<Option<T>> {
+    let leaf = walk(changes, from, Some(object), |view| view.child_for(key), |_, _| {})?;
+    let view = changes.view(leaf)?;
+    view.find(key).ok().map(|slot| read(view.node(slot).data)).transpose()
 }
 
 /// Inserts a record, splitting pages as needed; false if the key is there already. For changes that

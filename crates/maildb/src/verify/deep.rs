@@ -202,6 +202,7 @@ impl Walk {
         check_read_page("database", page_size, id, &buffer)?;
         assert!(self.pages.cache.reserve(), "the walk's cache is unbounded");
         self.pages.cache.put_read(id, buffer, Moment(0));
+        self.pages.cache.unpin(id);
         Ok(())
     }
 

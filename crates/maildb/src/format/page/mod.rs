@@ -23,6 +23,7 @@ mod edit;
 mod flags;
 mod image;
 mod prefix;
+mod search;
 mod structure;
 mod view;
 

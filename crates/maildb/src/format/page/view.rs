@@ -1,7 +1,5 @@
 //! Reading a page.
 
-use std::cmp::Ordering;
-
 use super::{
     LARGE_TAG_MASK, NODE_FLAGS_SHIFT, NODE_LENGTH_MASK, NodeFlags, PREFIX_OVERHEAD_BYTES, PageFlags,
     SMALL_TAG_MASK, TAG_BYTES, TAG_COUNT_MASK, common_prefix_bytes, field, u16_at, u32_at, u64_at,
@@ -135,33 +133,6 @@ impl<'a> PageView<'a> {
         key.extend_from_slice(node.suffix);
     }
 
-    /// How node `i`'s key compares with `key`.
-    pub fn compare_key(self, i: usize, key: &[u8]) -> Ordering {
-        let node = self.node(i);
-        let prefix = &self.prefix()[..node.prefix_len];
-        let head = key.len().min(prefix.len());
-        prefix.cmp(&key[..head]).then_with(|| node.suffix.cmp(&key[head..]))
-    }
-
-    /// The first node with exactly `key`, or the place where a node with that key belongs. For leaf pages.
-    pub fn find(self, key: &[u8]) -> Result<usize, usize> {
-        let place = self.partition_point(|i| self.compare_key(i, key) == Ordering::Less);
-        if place < self.node_count() && self.compare_key(place, key) == Ordering::Equal {
-            Ok(place)
-        } else {
-            Err(place)
-        }
-    }
-
-    /// Which node of a branch page leads to `key`, and to which page: the first with a separator above
-    /// the key, else the last, whose empty key stands above all.
-    pub fn child_for(self, key: &[u8]) -> (usize, PageNumber) {
-        assert!(!self.is_leaf(), "a leaf has no children");
-        let last = self.node_count().checked_sub(1).expect("a branch page has children");
-        let place = self.partition_point(|i| i < last && self.compare_key(i, key) != Ordering::Greater);
-        (place, self.child(place))
-    }
-
     /// The page that node `i` of a branch page points at.
     pub fn child(self, i: usize) -> PageNumber {
         let data = self.node(i).data;
@@ -171,16 +142,6 @@ impl<'a> PageView<'a> {
     /// Bytes that a new node would take on this page, its tag and the help of the page's prefix included.
     pub fn bytes_needed(self, key: &[u8], data: &[u8]) -> usize {
         TAG_BYTES + self.node_bytes(self.shared_prefix_bytes(key), key.len(), data.len())
-    }
-
-    /// How many nodes there are before the first that is not `before`.
-    fn partition_point(self, before: impl Fn(usize) -> bool) -> usize {
-        let (mut low, mut high) = (0, self.node_count());
-        while low < high {
-            let middle = low.midpoint(high);
-            if before(middle) { low = middle + 1 } else { high = middle }
-        }
-        low
     }
 
     /// How much of `key` a node takes from the page's prefix: nothing if it would not pay.
