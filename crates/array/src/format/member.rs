@@ -1,0 +1,131 @@
+//! The member table: which drives a pool has, and in what state.
+
+use super::{
+    refusal::{Refusal, Structure},
+    units::{DriveId, Generation},
+};
+use std::mem::offset_of;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
+
+/// Bytes of a drive's serial at most.
+pub const SERIAL_BYTES_MAX: usize = 48;
+
+const THIS: Structure = Structure::Superblock;
+
+/// What a drive is to its pool. The numbers are those on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MemberState {
+    /// Has every superblock and all of its slots.
+    Active = 1,
+    /// Failed or away. Whatever comes back under its name is stale, and re-admitted through rebuild only.
+    Missing = 2,
+    /// Gets its slots again, or for the first time; those it has are good.
+    Rebuilding = 3,
+    /// Still whole, being emptied.
+    Leaving = 4,
+    /// No longer one; the row stays, for its index is in old headers.
+    Gone = 5,
+}
+
+impl MemberState {
+    /// Whether every superblock must be stable on it.
+    pub fn holds_superblocks(self) -> bool {
+        matches!(self, Self::Active | Self::Rebuilding | Self::Leaving)
+    }
+
+    fn decode(byte: u8, at: usize) -> Result<Self, Refusal> {
+        Ok(match byte {
+            1 => Self::Active,
+            2 => Self::Missing,
+            3 => Self::Rebuilding,
+            4 => Self::Leaving,
+            5 => Self::Gone,
+            _ => {
+                THIS.value(false, at, "member state", byte, "1 to 5")?;
+                unreachable!("refused above")
+            }
+        })
+    }
+}
+
+/// A drive of the pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its UUID.
+    pub drive: DriveId,
+    /// Its maker's serial number, for people: printable ASCII, at most 48 characters.
+    pub serial: String,
+    /// What it is to the pool.
+    pub state: MemberState,
+    /// The first superblock that says so.
+    pub since: Generation,
+    /// Bytes of its sector: 512 or 4096. Everything is aligned to 4096 in both cases.
+    pub sector_bytes: u16,
+    /// Slots it has.
+    pub slot_count: u32,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub(super) struct RawMember {
+    drive: [u8; 16],
+    serial: [u8; SERIAL_BYTES_MAX],
+    since: le::U64,
+    slot_count: le::U32,
+    sector_bytes: le::U16,
+    state: u8,
+    serial_length: u8,
+    zero: [u8; 16],
+}
+
+const _: () = assert!(size_of::<RawMember>() == 96);
+
+impl Member {
+    pub(super) fn to_raw(&self) -> RawMember {
+        let mut raw = RawMember::new_zeroed();
+        assert!(is_serial(self.serial.as_bytes()), "a serial is printable ASCII, at most 48 characters");
+        assert!(is_sector(self.sector_bytes), "a sector has 512 or 4096 bytes");
+        raw.drive = self.drive.0;
+        raw.serial[..self.serial.len()].copy_from_slice(self.serial.as_bytes());
+        raw.serial_length = self.serial.len() as u8;
+        raw.since = self.since.0.into();
+        raw.slot_count = self.slot_count.into();
+        raw.sector_bytes = self.sector_bytes.into();
+        raw.state = self.state as u8;
+        raw
+    }
+}
+
+impl RawMember {
+    /// The row at byte `at` of the superblock.
+    pub(super) fn decode(&self, at: usize) -> Result<Member, Refusal> {
+        let place = |field: usize| at + field;
+        let length = usize::from(self.serial_length);
+        let length_at = place(offset_of!(Self, serial_length));
+        THIS.value(length <= SERIAL_BYTES_MAX, length_at, "serial length", length as u64, "at most 48")?;
+        let (serial, rest) = self.serial.split_at(length);
+        let serial_at = place(offset_of!(Self, serial));
+        THIS.agree(is_serial(serial), serial_at, "a serial is printable ASCII")?;
+        THIS.zero(rest, serial_at + length)?;
+        THIS.zero(&self.zero, place(offset_of!(Self, zero)))?;
+        let sector_at = place(offset_of!(Self, sector_bytes));
+        let sector = self.sector_bytes.get();
+        THIS.value(is_sector(sector), sector_at, "sector bytes", sector, "512 or 4096")?;
+        Ok(Member {
+            drive: DriveId(self.drive),
+            serial: serial.iter().map(|&byte| char::from(byte)).collect(),
+            state: MemberState::decode(self.state, place(offset_of!(Self, state)))?,
+            since: Generation(self.since.get()),
+            sector_bytes: sector,
+            slot_count: self.slot_count.get(),
+        })
+    }
+}
+
+fn is_serial(bytes: &[u8]) -> bool {
+    bytes.len() <= SERIAL_BYTES_MAX && bytes.iter().all(|byte| matches!(byte, b' '..=b'~'))
+}
+
+fn is_sector(bytes: u16) -> bool {
+    matches!(bytes, 512 | 4096)
+}

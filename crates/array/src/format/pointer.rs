@@ -1,0 +1,79 @@
+//! Pointers to nodes of trees.
+
+use super::{
+    refusal::{Refusal, Structure},
+    units::{BLOCK_BYTES, SegmentBlock, SegmentNumber, Stamp},
+};
+use std::mem::offset_of;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
+
+/// Blocks a node has at most: 64 KiB.
+pub const NODE_BLOCKS_MAX: u8 = 16;
+
+/// Where a node lies, and what it must read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NodePointer {
+    /// The segment it lies in.
+    pub segment: SegmentNumber,
+    /// Where in the segment's data.
+    pub block: SegmentBlock,
+    /// Blocks it has: 1 to 16.
+    pub blocks: u8,
+    /// Nodes on the way down to a leaf: 0 of a leaf.
+    pub level: u8,
+    /// The seal of the node. A node that was lost, misdirected or is of another time has another.
+    pub seal: u32,
+    /// No version below it was born later.
+    pub stamp_max: Stamp,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub(super) struct RawNodePointer {
+    segment: le::U32,
+    block: le::U32,
+    seal: le::U32,
+    blocks: u8,
+    level: u8,
+    zero: [u8; 2],
+    stamp_max: le::U64,
+}
+
+const _: () = assert!(size_of::<RawNodePointer>() == 24);
+
+impl NodePointer {
+    /// Bytes of the node.
+    pub fn node_bytes(&self) -> usize {
+        usize::from(self.blocks) * BLOCK_BYTES
+    }
+
+    pub(super) fn to_raw(self) -> RawNodePointer {
+        assert!((1..=NODE_BLOCKS_MAX).contains(&self.blocks), "a node has 1 to 16 blocks");
+        RawNodePointer {
+            segment: self.segment.0.into(),
+            block: self.block.0.into(),
+            seal: self.seal.into(),
+            blocks: self.blocks,
+            level: self.level,
+            zero: [0; 2],
+            stamp_max: self.stamp_max.0.into(),
+        }
+    }
+}
+
+impl RawNodePointer {
+    /// The pointer at byte `at` of `structure`.
+    pub(super) fn decode(&self, structure: Structure, at: usize) -> Result<NodePointer, Refusal> {
+        let is_size = (1..=NODE_BLOCKS_MAX).contains(&self.blocks);
+        structure.value(is_size, at + offset_of!(Self, blocks), "node blocks", self.blocks, "1 to 16")?;
+        structure.zero(&self.zero, at + offset_of!(Self, zero))?;
+        Ok(NodePointer {
+            segment: SegmentNumber(self.segment.get()),
+            block: SegmentBlock(self.block.get()),
+            blocks: self.blocks,
+            level: self.level,
+            seal: self.seal.get(),
+            stamp_max: Stamp(self.stamp_max.get()),
+        })
+    }
+}

@@ -1,0 +1,148 @@
+//! Kinds of number that must not be mixed up, and names of 16 bytes.
+
+use std::fmt;
+
+/// Bytes of a block, the unit of mapping, checksum and stamp.
+pub const BLOCK_BYTES: usize = 4096;
+/// Bytes of a grain, the unit in which places of shortened blocks are counted.
+pub const GRAIN_BYTES: usize = 64;
+/// Grains of a block.
+pub const BLOCK_GRAINS: usize = BLOCK_BYTES / GRAIN_BYTES;
+
+macro_rules! numbers {
+    ($($(#[$doc:meta])* $name:ident($inner:ty);)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    )*};
+}
+
+numbers! {
+    /// A block of a volume, counted in blocks from the volume's start.
+    BlockIndex(u64);
+    /// So many blocks.
+    BlockCount(u64);
+    /// A branch of a pool; never reused.
+    BranchNumber(u32);
+    /// A volume of a pool; never reused.
+    VolumeNumber(u32);
+    /// A consistency group of a pool; never reused.
+    GroupNumber(u32);
+    /// Birth number of a version of a block; monotonic within a branch.
+    Stamp(u64);
+    /// Place of a record in the pool's log, counted in records. Never reused: a pool that is opened
+    /// goes on beyond anything seen.
+    Position(u64);
+    /// How often the pool was opened for writing.
+    Incarnation(u64);
+    /// Number of a superblock image; the highest complete one counts.
+    Generation(u64);
+    /// Number of a checkpoint.
+    CheckpointNumber(u64);
+    /// Fencing epoch of the right to write.
+    Fence(u64);
+    /// Nanoseconds since 1970 in UTC, for people; nothing is ordered by it. 0 is unknown.
+    WallNanoseconds(u64);
+    /// A segment of the pool; reused.
+    SegmentNumber(u32);
+    /// One life of a segment, from its allocation until it is freed; counted up for the pool, never reused.
+    SegmentUse(u64);
+    /// A block of a segment's data, counted from the first; see [`SegmentShape`](super::SegmentShape).
+    SegmentBlock(u32);
+    /// Place in a segment's data, in grains.
+    SegmentGrain(u32);
+    /// A drive's row in the member table; not reused while a segment lies there.
+    MemberIndex(u16);
+    /// A slot of a drive, counted from the drive's first.
+    SlotNumber(u32);
+    /// Checksum of a block as it is stored, bound to its key.
+    BlockChecksum(u32);
+}
+
+impl SegmentBlock {
+    /// Where the block begins.
+    pub fn first_grain(self) -> SegmentGrain {
+        SegmentGrain(self.0.checked_mul(BLOCK_GRAINS as u32).expect("a segment has fewer than 2^26 blocks"))
+    }
+}
+
+impl SegmentGrain {
+    /// The block in which the grain lies.
+    pub fn block(self) -> SegmentBlock {
+        SegmentBlock(self.0 / BLOCK_GRAINS as u32)
+    }
+
+    /// Bytes from the start of [`Self::block`].
+    pub fn byte_in_block(self) -> usize {
+        self.0 as usize % BLOCK_GRAINS * GRAIN_BYTES
+    }
+}
+
+macro_rules! names {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub [u8; 16]);
+
+        impl $name {
+            /// All bytes zero: none.
+            pub const NONE: Self = Self([0; 16]);
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                for (index, byte) in self.0.iter().enumerate() {
+                    let dash = if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" };
+                    write!(f, "{dash}{byte:02x}")?;
+                }
+                Ok(())
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({self})", stringify!($name))
+            }
+        }
+    )*};
+}
+
+names! {
+    /// UUID of a pool.
+    PoolId;
+    /// UUID of a drive, given when it joined its pool. Drives are known by it, never by a path.
+    DriveId;
+    /// UUID of a volume, the same on every replica.
+    VolumeId;
+    /// UUID of a consistency group, the same in every pool it spans.
+    GroupId;
+    /// UUID of one snapshot of a group, the same for all its volumes.
+    SnapshotId;
+    /// UUID of an epoch of a lineage.
+    EpochId;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_prints_as_a_uuid() {
+        let name = PoolId([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255]);
+        assert_eq!(name.to_string(), "00010203-0405-0607-0809-0a0b0c0d0eff");
+        assert_eq!(format!("{name:?}"), "PoolId(00010203-0405-0607-0809-0a0b0c0d0eff)");
+    }
+
+    #[test]
+    fn a_grain_lies_in_its_block() {
+        assert_eq!(SegmentBlock(3).first_grain(), SegmentGrain(192));
+        assert_eq!(SegmentGrain(193).block(), SegmentBlock(3));
+        assert_eq!(SegmentGrain(193).byte_in_block(), 64);
+    }
+}

@@ -1,0 +1,7 @@
+//! The array: one log, mirrored volumes, snapshots.
+//!
+//! So far this is what a pool looks like on its drives ([`format`](mod@format)), as pure functions of bytes; the engine that
+//! reads and writes it comes on top. `docs/format.md` is the same in words, for whoever writes
+//! another reader.
+
+pub mod format;

@@ -1,0 +1,113 @@
+//! Bytes that lie. Whatever a drive gives back is refused, or it is a value that encodes to these very bytes.
+
+use crate::image::{self, Image};
+use array::format::{
+    Fault, Location, Record, Refusal, SlotHeader, Structure, SummaryBlock, Superblock, checkpoint::Checkpoint,
+};
+use proptest::{collection::vec, prelude::*, sample::Index};
+
+#[test]
+fn every_truncation_is_refused() {
+    for image in image::all() {
+        for length in 0..image.bytes.len() {
+            let refused = (image.again)(&image.bytes[..length]);
+            assert!(refused.is_err(), "{} cut to {length} bytes is taken", image.name);
+        }
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_refused() {
+    for image in image::all().into_iter().filter(Image::is_sealed) {
+        every_flip(&image, |at, flipped| {
+            assert!((image.again)(flipped).is_err(), "{}, bit {at}: taken", image.name);
+        });
+    }
+}
+
+#[test]
+fn a_flipped_bit_under_a_right_checksum_is_refused_or_a_value_with_these_bytes() {
+    for image in image::all() {
+        let mut taken = 0;
+        every_flip(&image, |at, flipped| {
+            (image.reseal)(flipped);
+            if let Ok(again) = (image.again)(flipped) {
+                assert!(again == *flipped, "{}, bit {at}: encodes to other bytes", image.name);
+                taken += 1;
+            }
+        });
+        assert!(taken > 0 || !image.is_sealed(), "{}: the checksum was not put right", image.name);
+    }
+}
+
+#[test]
+fn bytes_behind_a_structure_are_not_looked_at() {
+    for image in image::all() {
+        let mut longer = image.bytes.clone();
+        longer.extend([0xa5; 5000]);
+        assert_eq!((image.again)(&longer).as_ref(), Ok(&image.bytes), "{}", image.name);
+    }
+}
+
+#[test]
+fn a_newer_version_is_refused_by_its_number_whatever_its_checksum() {
+    for image in image::all().into_iter().filter(Image::is_sealed) {
+        let mut newer = image.bytes.clone();
+        newer[8] = 2;
+        let Err(Refusal { at: 8, fault: Fault::Version(2), .. }) = (image.again)(&newer) else {
+            panic!("{}: version 2 is not refused as such", image.name);
+        };
+    }
+}
+
+#[test]
+fn a_refusal_says_what_and_where() {
+    let mut bytes = crate::examples::record().encode();
+    bytes[4095] ^= 1;
+    let refusal = Record::decode(&bytes).unwrap_err();
+    assert_eq!((refusal.structure, refusal.at), (Structure::Record, 12));
+    let text = refusal.to_string();
+    assert!(text.starts_with("log record, byte 12: checksum "), "{text}");
+    assert_eq!(
+        Location::decode(&[9; 16]).unwrap_err().to_string(),
+        "location, byte 0: location kind is 9; 1 to 4"
+    );
+}
+
+fn every_flip(image: &Image, mut check: impl FnMut(usize, &mut [u8])) {
+    for bit in 0..image.bytes.len() * 8 {
+        let mut flipped = image.bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        check(bit, &mut flipped);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_a_decoder_panic(bytes in vec(any::<u8>(), 0..9000)) {
+        let _ = Superblock::decode(&bytes);
+        let _ = Checkpoint::decode(&bytes);
+        let _ = SlotHeader::decode(&bytes);
+        let _ = SummaryBlock::decode(&bytes);
+        let _ = Record::decode(&bytes);
+        let _ = Location::decode(&bytes);
+    }
+
+    #[test]
+    fn no_change_under_a_right_checksum_makes_a_decoder_panic(
+        which: Index, changes in vec((any::<Index>(), any::<u8>()), 1..12),
+    ) {
+        let images = image::all();
+        let image = &images[which.index(images.len())];
+        let mut bytes = image.bytes.clone();
+        for (at, byte) in changes {
+            // Most fields stand at the front.
+            let front = if byte % 2 == 0 { 400.min(bytes.len()) } else { bytes.len() };
+            bytes[at.index(front)] = byte;
+        }
+        (image.reseal)(&mut bytes);
+        if let Ok(again) = (image.again)(&bytes) {
+            prop_assert!(again == bytes, "{}", image.name);
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What lies on drives: images that never change, values that come back, bytes that lie.
+
+mod examples;
+mod golden;
+mod hostile;
+mod image;
+mod round_trip;
+mod values;

@@ -1,0 +1,297 @@
+//! Any value a structure may have.
+
+use array::format::{
+    checkpoint::{Checkpoint, LogStart, Roots},
+    entry::{Entry, Interval, Move, PayloadGrain, Put, Write},
+    *,
+};
+use proptest::{array::uniform16, collection::vec, option, prelude::*, sample::select};
+
+pub fn stored() -> impl Strategy<Value = Stored> {
+    let shortened = (1..4096_usize, select(vec![Compression::Lz4, Compression::Zstd]));
+    let fill = (0..12).prop_map(|power| (1_usize << power, Compression::Fill));
+    let encoding = prop_oneof![Just((4096, Compression::None)), shortened, fill];
+    (encoding, any::<bool>()).prop_map(|((length, compression), encrypted)| {
+        Stored::new(length, Encoding { compression, encrypted }).expect("they go together")
+    })
+}
+
+/// Something stored, and where it may lie: a block and a grain within it.
+fn placed(blocks: u32) -> impl Strategy<Value = (Stored, u32)> {
+    (stored(), 0..blocks, any::<proptest::sample::Index>()).prop_map(|(stored, block, grain)| {
+        (stored, block * 64 + grain.index(65 - stored.grains() as usize) as u32)
+    })
+}
+
+pub fn location() -> impl Strategy<Value = Location> {
+    let direct = (any::<u32>(), placed(1 << 26)).prop_map(|(segment, (stored, at))| Location::Direct {
+        segment: SegmentNumber(segment),
+        at: SegmentGrain(at),
+        stored,
+    });
+    let inline = (vec(any::<u8>(), 1..=12), any::<bool>()).prop_map(|(bytes, encrypted)| {
+        let encoding = Encoding { compression: Compression::Zstd, encrypted };
+        Location::Inline(InlineBytes::new(&bytes, encoding).expect("short enough"))
+    });
+    let indirect = any::<u64>().prop_map(|shared| Location::Indirect(SharedBlock(shared)));
+    prop_oneof![4 => direct, 1 => inline, 1 => indirect, 1 => Just(Location::Zero)]
+}
+
+pub fn block_key() -> impl Strategy<Value = BlockKey> {
+    (any::<u32>(), any::<u64>(), any::<u64>()).prop_map(|(branch, block, stamp)| BlockKey {
+        branch: BranchNumber(branch),
+        block: BlockIndex(block),
+        stamp: Stamp(stamp),
+    })
+}
+
+pub fn row_key() -> impl Strategy<Value = RowKey> {
+    let tables = [
+        Table::Segment,
+        Table::Volume,
+        Table::Branch,
+        Table::Point,
+        Table::Group,
+        Table::Epoch,
+        Table::Discard,
+    ];
+    (select(tables.to_vec()), any::<u64>(), any::<u64>()).prop_map(|(table, id, sub)| RowKey {
+        table,
+        id,
+        sub,
+    })
+}
+
+fn slots(counts: impl Into<proptest::collection::SizeRange>) -> impl Strategy<Value = Vec<SlotAddress>> {
+    proptest::collection::btree_map(any::<u16>(), any::<u32>(), counts).prop_map(|slots| {
+        let address = |(member, slot)| SlotAddress { member: MemberIndex(member), slot: SlotNumber(slot) };
+        slots.into_iter().map(address).collect()
+    })
+}
+
+fn mirrored() -> impl Strategy<Value = MirroredSegment> {
+    (any::<u32>(), any::<u64>(), slots(1..=3)).prop_map(|(number, segment_use, slots)| MirroredSegment {
+        number: SegmentNumber(number),
+        segment_use: SegmentUse(segment_use),
+        slots,
+    })
+}
+
+pub fn slot_header() -> impl Strategy<Value = SlotHeader> {
+    let shapes = [
+        SegmentShape::mirrored(256, 2),
+        SegmentShape::mirrored(1024, 3),
+        SegmentShape::new(RedundancyClass::Raid0, 512, 16, 0, 1).unwrap(),
+        SegmentShape::new(RedundancyClass::Raid0, 512, 16, 0, 32).unwrap(),
+        SegmentShape::new(RedundancyClass::Raid10, 1024, 8, 0, 8).unwrap(),
+        SegmentShape::new(RedundancyClass::Raid5, 1024, 16, 0, 5).unwrap(),
+        SegmentShape::new(RedundancyClass::Raid6, 1024, 16, 0, 12).unwrap(),
+        SegmentShape::new(RedundancyClass::Raid50, 1024, 16, 4, 12).unwrap(),
+    ];
+    let kinds = select(vec![SegmentKind::Log, SegmentKind::Data, SegmentKind::Nodes]);
+    let numbers = (uniform16(any::<u8>()), any::<u32>(), any::<u64>(), any::<u64>(), any::<u64>());
+    (select(shapes.to_vec()), kinds, numbers, vec(mirrored(), 0..=4))
+        .prop_flat_map(|(shape, kind, numbers, successors)| {
+            let count = shape.slot_count();
+            (Just((shape, kind, numbers, successors)), slots(count), 0..count)
+        })
+        .prop_map(
+            |((shape, kind, (pool, number, segment_use, incarnation, first), successors), slots, index)| {
+                let is_log = kind == SegmentKind::Log;
+                SlotHeader {
+                    pool: PoolId(pool),
+                    number: SegmentNumber(number),
+                    segment_use: SegmentUse(segment_use),
+                    incarnation: Incarnation(incarnation),
+                    kind,
+                    shape,
+                    slots,
+                    slot_index: index,
+                    first_position: Position(if is_log { first } else { 0 }),
+                    successors: if is_log { successors } else { Vec::new() },
+                }
+            },
+        )
+}
+
+pub fn summary() -> impl Strategy<Value = SummaryBlock> {
+    let entry = (block_key(), placed(1), any::<u32>());
+    let numbers = (uniform16(any::<u8>()), any::<u32>(), any::<u64>(), 0..500_u16);
+    (numbers, vec(entry, 0..=126)).prop_map(|((pool, number, segment_use, index), entries)| {
+        let entries =
+            entries.into_iter().enumerate().map(|(block, (key, (stored, at), checksum))| SummaryEntry {
+                key,
+                at: SegmentGrain(block as u32 * 64 + at),
+                stored,
+                checksum: BlockChecksum(checksum),
+            });
+        SummaryBlock {
+            pool: PoolId(pool),
+            number: SegmentNumber(number),
+            segment_use: SegmentUse(segment_use),
+            block_index: index,
+            block_count: index + 1,
+            entries: entries.collect(),
+        }
+    })
+}
+
+fn interval() -> impl Strategy<Value = Interval> {
+    (any::<u32>(), 0..u64::MAX / 2, 1..u64::MAX / 2, any::<u64>()).prop_map(
+        |(branch, first, count, stamp)| Interval {
+            branch: BranchNumber(branch),
+            first: BlockIndex(first),
+            count: BlockCount(count),
+            stamp: Stamp(stamp),
+        },
+    )
+}
+
+/// An entry as if it were alone: parts of the payload are put in their places by [`record`].
+fn entry() -> impl Strategy<Value = Entry> {
+    let write = (block_key(), stored(), any::<u32>()).prop_map(|(key, stored, checksum)| {
+        Entry::Write(Write { key, at: PayloadGrain(0), stored, checksum: BlockChecksum(checksum) })
+    });
+    let moved = (block_key(), location(), location(), any::<u32>()).prop_map(|(key, from, to, checksum)| {
+        Entry::Move(Move { key, from, to, checksum: BlockChecksum(checksum) })
+    });
+    let put = (row_key(), 1..=1024_u16, any::<u32>())
+        .prop_map(|(row, length, checksum)| Entry::Put(Put { row, at: PayloadGrain(0), length, checksum }));
+    prop_oneof![
+        8 => write,
+        1 => interval().prop_map(Entry::Zeroes),
+        1 => interval().prop_map(Entry::Discard),
+        2 => moved,
+        1 => put,
+        1 => row_key().prop_map(Entry::Remove),
+    ]
+}
+
+pub fn record() -> impl Strategy<Value = Record> {
+    let ids = (uniform16(any::<u8>()), any::<u64>(), 1..u64::MAX, any::<u64>(), any::<u64>());
+    let place = (any::<u32>(), any::<u64>(), any::<u32>(), any::<u32>());
+    // 62 moves fill a header, and 62 parts a payload of 64 blocks at most.
+    (ids, place, vec(entry(), 1..=62)).prop_map(|(ids, place, mut entries)| {
+        let mut blocks = 0;
+        for entry in &mut entries {
+            match entry {
+                Entry::Write(write) => write.at = PayloadGrain(blocks * 64),
+                Entry::Put(put) => put.at = PayloadGrain(blocks * 64),
+                _ => continue,
+            }
+            blocks += 1;
+        }
+        Record {
+            pool: PoolId(ids.0),
+            incarnation: Incarnation(ids.1),
+            position: Position(ids.2),
+            previous: Link { position: Position(ids.2 - 1 - ids.3 % ids.2.min(3)), seal: place.2 },
+            acknowledged_below: Position(ids.3 % ids.2),
+            fence: Fence(ids.4),
+            accepted_at: WallNanoseconds(ids.3),
+            segment: SegmentNumber(place.0),
+            segment_use: SegmentUse(place.1),
+            block: SegmentBlock(place.3),
+            payload_blocks: blocks,
+            entries,
+        }
+    })
+}
+
+pub fn pointer() -> impl Strategy<Value = NodePointer> {
+    (any::<[u32; 3]>(), 1..=16_u8, any::<u8>(), any::<u64>()).prop_map(|(words, blocks, level, stamp_max)| {
+        NodePointer {
+            segment: SegmentNumber(words[0]),
+            block: SegmentBlock(words[1]),
+            blocks,
+            level,
+            seal: words[2],
+            stamp_max: Stamp(stamp_max),
+        }
+    })
+}
+
+pub fn checkpoint() -> impl Strategy<Value = Checkpoint> {
+    let roots = (option::of(pointer()), option::of(pointer()), option::of(pointer()));
+    let segments = prop_oneof![3 => vec(mirrored(), 0..5), 1 => vec(mirrored(), 90..300)];
+    let log = (mirrored(), any::<u32>(), any::<u32>(), any::<u32>());
+    (any::<[u64; 6]>(), roots, log, segments).prop_map(|(numbers, roots, log, mut segments)| {
+        segments.sort_by_key(|segment| segment.number);
+        segments.dedup_by_key(|segment| segment.number);
+        let previous = numbers[0] / 2;
+        Checkpoint {
+            pool: crate::examples::POOL,
+            number: CheckpointNumber(numbers[1]),
+            incarnation: Incarnation(numbers[2]),
+            log: LogStart {
+                previous: Link { position: Position(previous), seal: log.1 },
+                segment: log.0,
+                block: SegmentBlock(log.2),
+            },
+            acknowledged_below: Position(previous),
+            position_next: Position(previous + 1 + u64::from(log.3)),
+            stamp_next: Stamp(numbers[3]),
+            segment_use_next: SegmentUse(numbers[4]),
+            fence: Fence(numbers[5]),
+            written_at: WallNanoseconds(numbers[5]),
+            roots: Roots { head: roots.0, history: roots.1, catalogue: roots.2 },
+            catalogue_segments: segments,
+        }
+    })
+}
+
+fn member() -> impl Strategy<Value = Member> {
+    let states = [
+        MemberState::Active,
+        MemberState::Missing,
+        MemberState::Rebuilding,
+        MemberState::Leaving,
+        MemberState::Gone,
+    ];
+    let serial = vec(32..127_u8, 0..=48).prop_map(|bytes| String::from_utf8(bytes).expect("ASCII"));
+    (serial, select(states.to_vec()), any::<u64>(), select(vec![512_u16, 4096]), any::<u32>()).prop_map(
+        |(serial, state, since, sector_bytes, slot_count)| Member {
+            drive: DriveId::NONE,
+            serial,
+            state,
+            since: Generation(since),
+            sector_bytes,
+            slot_count,
+        },
+    )
+}
+
+pub fn superblock() -> impl Strategy<Value = Superblock> {
+    let members = prop_oneof![3 => vec(member(), 1..12), 1 => vec(member(), 250..=256)];
+    let geometry = (256..(1_u64 << 36), 20..=22, 1..=3_u8);
+    let name = vec(any::<char>(), 0..16)
+        .prop_map(|name| name.into_iter().filter(|c| !c.is_control()).collect::<String>());
+    (any::<[u64; 5]>(), name, geometry, members, any::<[u16; 2]>(), checkpoint()).prop_map(
+        |(numbers, name, (start, slot_power, log_copies), mut members, picks, checkpoint)| {
+            for (index, member) in members.iter_mut().enumerate() {
+                member.drive.0[..8].copy_from_slice(&(index as u64 + 1).to_le_bytes());
+            }
+            let generation = Generation(numbers[0]);
+            Superblock {
+                pool: checkpoint.pool,
+                name,
+                generation,
+                features: Features {
+                    compatible: numbers[1],
+                    read_only: numbers[2],
+                    incompatible: numbers[3],
+                },
+                created_at: WallNanoseconds(numbers[4]),
+                geometry: PoolGeometry {
+                    data_start_bytes: start * 4096,
+                    slot_bytes: 1_u32 << slot_power,
+                    log_copies,
+                },
+                this: MemberIndex(picks[0] % members.len() as u16),
+                members,
+                place: superblock::superblock_places(generation)[usize::from(picks[1] % 2)],
+                checkpoint,
+            }
+        },
+    )
+}
