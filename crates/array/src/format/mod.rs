@@ -37,12 +37,15 @@ pub mod location;
 
 pub mod row;
 
+pub mod node;
+
 pub use checkpoint::{Checkpoint, LogStart, Roots};
 pub use checksum::{BlockKey, ChecksumSeed};
 pub use entry::{Entry, Interval, Move, PayloadGrain, Put, Write};
 pub use features::{Access, Features};
 pub use location::{Compression, Encoding, InlineBytes, Location, SharedBlock, Stored};
 pub use member::{Member, MemberState};
+pub use node::{Node, NodeKey, Run, Tree};
 pub use pointer::NodePointer;
 pub use record::{Link, Record};
 pub use refusal::{Fault, Refusal, Structure};

@@ -3,8 +3,14 @@
 use array::format::{
     checkpoint::{Checkpoint, LogStart, Roots},
     entry::{Entry, Interval, Move, PayloadGrain, Put, Write},
+    node::{CatalogueBuilder, Child, InnerBuilder, MapBuilder, NodePlace},
+    row::{
+        BranchRow, DiscardRow, EpochRow, GroupRow, PointRow, PointUses, SegmentRow, SegmentState, VolumeRow,
+        VolumeState, WriteCache,
+    },
     *,
 };
+use zerocopy::little_endian as le;
 
 pub const POOL: PoolId = PoolId(*b"a pool of spring");
 
@@ -205,4 +211,157 @@ pub fn record() -> Record {
             Entry::Remove(RowKey { table: Table::Volume, id: 8, sub: 0 }),
         ],
     }
+}
+
+pub fn segment_row() -> SegmentRow {
+    SegmentRow {
+        segment_use: SegmentUse(690),
+        kind: SegmentKind::Data,
+        state: SegmentState::Freed(CheckpointNumber(41)),
+        shape: SegmentShape::new(RedundancyClass::Raid5, 1024, 16, 0, 4).unwrap(),
+        slots: (2..6).map(|member| slot(member, 77)).collect(),
+        live_grains: 12_800,
+    }
+}
+
+pub fn volume_row() -> VolumeRow {
+    VolumeRow {
+        volume: VolumeId([0x77; 16]),
+        name: "mail 1 – priv".to_owned(),
+        state: VolumeState::Hidden,
+        class: RedundancyClass::Raid1,
+        branch: BranchNumber(4),
+        group: Some(GroupNumber(2)),
+        write_cache: WriteCache::On,
+        compression: Compression::Zstd,
+        sectors: 1 << 31,
+        reserve: BlockCount(1000),
+        limit: BlockCount(2000),
+        iops_max: 5000,
+        kib_per_second_max: 200_000,
+        created_at: WallNanoseconds(1_791_000_000_000_000_000),
+        key: [0x99; 16],
+    }
+}
+
+pub fn branch_row() -> BranchRow {
+    BranchRow {
+        state: VolumeState::Live,
+        volume: VolumeNumber(3),
+        parent: Some((BranchNumber(2), Stamp(555))),
+        depth: 1,
+        is_replica: true,
+        stamp_max: Stamp(999_000),
+        filled_below: Some(BlockIndex(4096)),
+    }
+}
+
+pub fn point_row() -> PointRow {
+    PointRow {
+        name: "before the update".to_owned(),
+        state: VolumeState::Live,
+        uses: PointUses { snapshot: true, fork: true, reader: false, transfer: true },
+        references: 2,
+        volume: VolumeNumber(3),
+        group: Some(GroupNumber(2)),
+        snapshot: SnapshotId([0x55; 16]),
+        created_at: WallNanoseconds(1_792_000_000_000_000_000),
+        expires_at: WallNanoseconds(1_793_000_000_000_000_000),
+    }
+}
+
+pub fn group_row() -> GroupRow {
+    GroupRow {
+        group: GroupId([0x66; 16]),
+        name: "mail".to_owned(),
+        fence: Fence(3),
+        created_at: WallNanoseconds(1_790_500_000_000_000_000),
+    }
+}
+
+pub fn epoch_row() -> EpochRow {
+    EpochRow {
+        epoch: EpochId([2; 16]),
+        parent: Some(EpochId([1; 16])),
+        fork: Stamp(900),
+        start: Stamp(900 + (1 << 32)),
+    }
+}
+
+pub fn discard_row() -> DiscardRow {
+    DiscardRow { first: BlockIndex(100), count: BlockCount(50), done_below: BlockIndex(120) }
+}
+
+fn place() -> NodePlace {
+    NodePlace {
+        pool: POOL,
+        checkpoint: CheckpointNumber(41),
+        segment: SegmentNumber(20),
+        block: SegmentBlock(17),
+    }
+}
+
+/// Forty runs of all forms: three groups.
+fn map_leaf(tree: Tree) -> Vec<u8> {
+    let checksums: Vec<le::U32> = (0..64).map(|index: u32| (0x1111_0000 + index).into()).collect();
+    let mut builder = MapBuilder::new(tree, 1);
+    for index in 0..40_u32 {
+        let location = match index % 5 {
+            0..=2 => Location::plain(SegmentNumber(1000 - index * 7), SegmentGrain(index * 640)),
+            3 => locations()[index as usize % 4].1,
+            _ => Location::Zero,
+        };
+        let count = if matches!(index % 5, 3) { 1 } else { 1 + index as u8 % 3 * 4 };
+        let stored = if matches!(location, Location::Direct { .. }) { usize::from(count) } else { 0 };
+        let birth = 5_000_000 + u64::from(index * index * 1000) % 77_777;
+        builder
+            .push(&Run {
+                branch: BranchNumber(3 + index / 12),
+                first: BlockIndex(100_000 + u64::from(index) * 100),
+                birth: Stamp(birth),
+                death: (tree == Tree::History).then_some(Stamp(birth + 1 + u64::from(index) * 300)),
+                location,
+                count,
+                checksums: &checksums[..stored],
+            })
+            .unwrap();
+    }
+    builder.finish(place()).0
+}
+
+pub fn head_leaf() -> Vec<u8> {
+    map_leaf(Tree::Head)
+}
+
+pub fn history_leaf() -> Vec<u8> {
+    map_leaf(Tree::History)
+}
+
+pub fn catalogue_leaf() -> Vec<u8> {
+    let mut builder = CatalogueBuilder::new(1);
+    for number in [1, 2, 3, 500, 70_000] {
+        builder.push(RowKey::of_segment(SegmentNumber(number)), &segment_row().encode()).unwrap();
+    }
+    for number in 1..16 {
+        builder.push(RowKey::of_volume(VolumeNumber(number)), &volume_row().encode()).unwrap();
+    }
+    builder.push(RowKey::of_point(BranchNumber(4), Stamp(999_102)), &point_row().encode()).unwrap();
+    builder.finish(place()).0
+}
+
+pub fn inner_node() -> Vec<u8> {
+    let mut builder = InnerBuilder::new(Tree::History, 2, 1);
+    for index in 0..30_u32 {
+        let pointer = NodePointer {
+            segment: SegmentNumber(20 + index % 3),
+            block: SegmentBlock(index * 4),
+            blocks: 1 + index as u8 % 4,
+            level: 1,
+            seal: 0x7777_0000 + index,
+            stamp_max: Stamp(u64::from(40 - index) * 1000),
+        };
+        let first = NodeKey { major: 3 + index / 10, id: u64::from(index) * 500, minor: u64::from(index) };
+        builder.push(Child { first, pointer }).unwrap();
+    }
+    builder.finish(place()).0
 }

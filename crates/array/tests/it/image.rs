@@ -2,7 +2,11 @@
 
 use crate::examples;
 use array::format::{
-    Location, Record, Refusal, SlotHeader, SummaryBlock, Superblock, checkpoint::Checkpoint, checksum::crc32c,
+    Location, Node, Record, Refusal, SlotHeader, SummaryBlock, Superblock,
+    checkpoint::Checkpoint,
+    checksum::crc32c,
+    node::{CatalogueBuilder, InnerBuilder, MapBuilder},
+    row::{BranchRow, DiscardRow, EpochRow, GroupRow, PointRow, SegmentRow, VolumeRow},
 };
 
 /// One structure, encoded.
@@ -10,6 +14,8 @@ pub struct Image {
     /// File name of its golden image.
     pub name: &'static str,
     pub bytes: Vec<u8>,
+    /// Whether it has a checksum of its own. Locations and rows have that of what they lie in.
+    pub is_sealed: bool,
     /// Decodes, and encodes what came out.
     pub again: fn(&[u8]) -> Result<Vec<u8>, Refusal>,
     /// Puts right whatever checksums the structure has.
@@ -22,6 +28,7 @@ pub fn all() -> Vec<Image> {
         Image {
             name: "superblock-1",
             bytes: examples::superblock().encode(),
+            is_sealed: true,
             again: |bytes| Superblock::decode(bytes).map(|value| value.encode()),
             reseal: |bytes| {
                 if bytes.len() > 4096 {
@@ -33,30 +40,35 @@ pub fn all() -> Vec<Image> {
         Image {
             name: "checkpoint-1",
             bytes: examples::checkpoint().encode(),
+            is_sealed: true,
             again: |bytes| Checkpoint::decode(bytes).map(|value| value.encode()),
             reseal,
         },
         Image {
             name: "slot-header-log-1",
             bytes: examples::log_slot_header().encode().to_vec(),
+            is_sealed: true,
             again: |bytes| SlotHeader::decode(bytes).map(|value| value.encode().to_vec()),
             reseal,
         },
         Image {
             name: "slot-header-raid50-1",
             bytes: examples::raid50_slot_header().encode().to_vec(),
+            is_sealed: true,
             again: |bytes| SlotHeader::decode(bytes).map(|value| value.encode().to_vec()),
             reseal,
         },
         Image {
             name: "summary-1",
             bytes: examples::summary().encode().to_vec(),
+            is_sealed: true,
             again: |bytes| SummaryBlock::decode(bytes).map(|value| value.encode().to_vec()),
             reseal,
         },
         Image {
             name: "record-1",
             bytes: examples::record().encode().to_vec(),
+            is_sealed: true,
             again: |bytes| Record::decode(bytes).map(|value| value.encode().to_vec()),
             reseal,
         },
@@ -64,17 +76,73 @@ pub fn all() -> Vec<Image> {
     images.extend(examples::locations().into_iter().map(|(name, location)| Image {
         name,
         bytes: location.encode().to_vec(),
+        is_sealed: false,
         again: |bytes| Location::decode(bytes).map(|value| value.encode().to_vec()),
         reseal: |_| (),
     }));
+    images.extend(rows());
+    images.extend(nodes());
     images
 }
 
-impl Image {
-    /// Whether it has a checksum of its own; a location has that of what it lies in.
-    pub fn is_sealed(&self) -> bool {
-        self.bytes.len() > Location::BYTES
+/// Of each row of the catalogue.
+fn rows() -> [Image; 7] {
+    macro_rules! row {
+        ($name:literal, $row:ident, $example:expr) => {
+            Image {
+                name: $name,
+                bytes: $example.encode(),
+                is_sealed: false,
+                again: |bytes| $row::decode(bytes).map(|value| value.encode()),
+                reseal: |_| (),
+            }
+        };
     }
+    [
+        row!("row-segment-1", SegmentRow, examples::segment_row()),
+        row!("row-volume-1", VolumeRow, examples::volume_row()),
+        row!("row-branch-1", BranchRow, examples::branch_row()),
+        row!("row-point-1", PointRow, examples::point_row()),
+        row!("row-group-1", GroupRow, examples::group_row()),
+        row!("row-epoch-1", EpochRow, examples::epoch_row()),
+        row!("row-discard-1", DiscardRow, examples::discard_row()),
+    ]
+}
+
+/// Of each kind of node.
+fn nodes() -> impl Iterator<Item = Image> {
+    let nodes = [
+        ("node-head-1", examples::head_leaf()),
+        ("node-history-1", examples::history_leaf()),
+        ("node-catalogue-1", examples::catalogue_leaf()),
+        ("node-inner-1", examples::inner_node()),
+    ];
+    nodes.into_iter().map(|(name, bytes)| Image { name, bytes, is_sealed: true, again: rebuild, reseal })
+}
+
+/// Decodes a node and makes it anew, entry by entry.
+pub fn rebuild(bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let node = Node::decode(bytes)?;
+    let (blocks, place) = (node.pointer().blocks, node.place());
+    let (again, pointer) = match node {
+        Node::Map(leaf) => {
+            let mut builder = MapBuilder::new(node.tree(), blocks);
+            leaf.runs().for_each(|run| builder.push(&run).expect("it was in there"));
+            builder.finish(place)
+        }
+        Node::Catalogue(leaf) => {
+            let mut builder = CatalogueBuilder::new(blocks);
+            leaf.rows().for_each(|(key, row)| builder.push(key, row).expect("it was in there"));
+            builder.finish(place)
+        }
+        Node::Inner(inner) => {
+            let mut builder = InnerBuilder::new(node.tree(), node.pointer().level, blocks);
+            inner.children().for_each(|child| builder.push(child).expect("it was in there"));
+            builder.finish(place)
+        }
+    };
+    assert_eq!(pointer, node.pointer());
+    Ok(again)
 }
 
 /// Puts the checksum of a structure right, as `docs/format.md` says it is made.

@@ -4,5 +4,6 @@ mod examples;
 mod golden;
 mod hostile;
 mod image;
+mod nodes;
 mod round_trip;
 mod values;

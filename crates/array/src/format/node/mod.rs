@@ -1,0 +1,391 @@
+//! Nodes of the three trees: head and history (the map), and the catalogue.
+//!
+//! A node is 1 to 16 blocks: a head of 80 bytes, a body, and in leaves a directory of groups at the very end. Entries of
+//! a leaf come in groups of 16; the first of a group is written relative to the node's bases, the others to the one
+//! before. So a search looks at the first entries of a few groups and then reads along one.
+//!
+//! 1. Keys ascend, within a node and from node to node.
+//! 2. `stamp max` of a node is the largest birth in it, of a pointer that of its node.
+//! 3. A node says where it lies, and a pointer has its seal: a lost or stray node is not the one pointed to.
+
+mod catalogue;
+mod inner;
+mod map;
+mod run;
+mod varint;
+
+pub use catalogue::{CatalogueBuilder, CatalogueLeaf};
+pub use inner::{Child, InnerBuilder, InnerNode};
+pub use map::{MapBuilder, MapLeaf};
+pub use run::{BRANCH_BLOCKS_MAX, RUN_BLOCKS_MAX, Run};
+
+use super::{
+    pointer::{NODE_BLOCKS_MAX, NodePointer},
+    refusal::{Head, Refusal, SEAL_AT, Structure, seal},
+    row::RowKey,
+    units::{
+        BLOCK_BYTES, BlockIndex, BranchNumber, CheckpointNumber, PoolId, SegmentBlock, SegmentNumber, Stamp,
+    },
+};
+use std::mem::offset_of;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
+
+/// Levels of a tree at most, leaves included.
+pub const LEVELS_MAX: u8 = 12;
+/// Entries of a group of a leaf.
+pub const GROUP_ENTRIES: usize = 16;
+
+const MAGIC: &[u8; 8] = b"SPNDLNOD";
+const VERSION: u16 = 1;
+const THIS: Structure = Structure::Node;
+const HEAD_BYTES: usize = size_of::<RawNode>();
+const DIRECTORY_ENTRY_BYTES: usize = 2;
+
+/// The trees of a pool. The numbers are those on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tree {
+    /// (branch, block) → what the branch's head sees.
+    Head = 1,
+    /// (branch, block, birth) → what only points see.
+    History = 2,
+    /// (table, id, sub) → row.
+    Catalogue = 3,
+}
+
+/// A key of any tree: compared field by field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeKey {
+    /// Branch, or table.
+    pub major: u32,
+    /// Block, or id.
+    pub id: u64,
+    /// History: birth. Head: 0. Catalogue: sub.
+    pub minor: u64,
+}
+
+impl NodeKey {
+    /// Below every other key.
+    pub const FIRST: Self = Self { major: 0, id: 0, minor: 0 };
+
+    /// Of a block in the head tree; in history, below all its versions.
+    pub fn of_block(branch: BranchNumber, block: BlockIndex) -> Self {
+        Self { major: branch.0, id: block.0, minor: 0 }
+    }
+
+    /// Of a version in the history tree.
+    pub fn of_version(branch: BranchNumber, block: BlockIndex, birth: Stamp) -> Self {
+        Self { major: branch.0, id: block.0, minor: birth.0 }
+    }
+
+    /// Of a row of the catalogue.
+    pub fn of_row(row: RowKey) -> Self {
+        Self { major: row.table as u32, id: row.id, minor: row.sub }
+    }
+}
+
+/// Where and when a node is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodePlace {
+    /// Whose.
+    pub pool: PoolId,
+    /// By which checkpoint.
+    pub checkpoint: CheckpointNumber,
+    /// In which segment.
+    pub segment: SegmentNumber,
+    /// Where in its data.
+    pub block: SegmentBlock,
+}
+
+/// A node has no room for what was to be added; nothing was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the node is full")]
+pub struct NodeFull;
+
+/// A node, in its bytes.
+#[derive(Clone, Copy, Debug)]
+pub enum Node<'a> {
+    /// A leaf of the map.
+    Map(MapLeaf<'a>),
+    /// A leaf of the catalogue.
+    Catalogue(CatalogueLeaf<'a>),
+    /// Above the leaves.
+    Inner(InnerNode<'a>),
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
+#[repr(C)]
+struct RawNode {
+    magic: [u8; 8],
+    version: le::U16,
+    tree: u8,
+    level: u8,
+    seal: le::U32,
+    pool: [u8; 16],
+    checkpoint: le::U64,
+    segment: le::U32,
+    block: le::U32,
+    stamp_max: le::U64,
+    stamp_base: le::U64,
+    branch_base: le::U32,
+    body_end: le::U32,
+    entry_count: le::U16,
+    blocks: u8,
+    zero: [u8; 5],
+}
+
+const _: () = assert!(size_of::<RawNode>() == 80 && offset_of!(RawNode, seal) == SEAL_AT);
+
+/// A node's bytes together with its head: what all kinds have in common.
+#[derive(Clone, Copy, Debug)]
+struct Sealed<'a> {
+    raw: &'a RawNode,
+    bytes: &'a [u8],
+}
+
+impl<'a> Node<'a> {
+    /// A node from its bytes, looked at down to the last entry; what is behind it is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// Bytes that are no node of a version this program knows.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, Refusal> {
+        THIS.begins(bytes, MAGIC, VERSION)?;
+        let raw: &RawNode = THIS.view(bytes, 0)?;
+        let is_size = (1..=NODE_BLOCKS_MAX).contains(&raw.blocks);
+        THIS.value(is_size, offset_of!(RawNode, blocks), "node blocks", raw.blocks, "1 to 16")?;
+        let bytes = THIS.take(bytes, usize::from(raw.blocks) * BLOCK_BYTES)?;
+        THIS.sealed(bytes, MAGIC, VERSION)?;
+        THIS.zero(&raw.zero, offset_of!(RawNode, zero))?;
+        let is_level = raw.level < LEVELS_MAX;
+        THIS.value(is_level, offset_of!(RawNode, level), "level", raw.level, "below 12")?;
+        let count = raw.entry_count.get();
+        THIS.value(count > 0, offset_of!(RawNode, entry_count), "entry count", count, "at least 1")?;
+        let sealed = Sealed { raw, bytes };
+        sealed.check_body_end()?;
+        let node = Self::of(sealed)?;
+        match node {
+            Self::Map(leaf) => leaf.check()?,
+            Self::Catalogue(leaf) => leaf.check()?,
+            Self::Inner(inner) => inner.check()?,
+        }
+        Ok(node)
+    }
+
+    /// A node that was decoded before, from the same bytes: nothing is looked at twice.
+    ///
+    /// # Panics
+    ///
+    /// Now or when it is used, if the bytes were never decoded.
+    pub fn again(bytes: &'a [u8]) -> Self {
+        let raw: &RawNode = THIS.view(bytes, 0).expect("a node has a head");
+        Self::of(Sealed { raw, bytes: &bytes[..usize::from(raw.blocks) * BLOCK_BYTES] })
+            .expect("the node was decoded before")
+    }
+
+    fn of(sealed: Sealed<'a>) -> Result<Self, Refusal> {
+        let tree = match sealed.raw.tree {
+            1 => Tree::Head,
+            2 => Tree::History,
+            3 => Tree::Catalogue,
+            other => {
+                THIS.value(false, offset_of!(RawNode, tree), "tree", other, "1 to 3")?;
+                unreachable!("refused above")
+            }
+        };
+        Ok(match (sealed.raw.level, tree) {
+            (0, Tree::Catalogue) => Self::Catalogue(CatalogueLeaf(sealed)),
+            (0, _) => Self::Map(MapLeaf(sealed)),
+            _ => Self::Inner(InnerNode(sealed)),
+        })
+    }
+
+    /// Refuses a node that is not the one `pointer` points to in a tree of `pool`.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is another.
+    pub fn expect(&self, pool: PoolId, tree: Tree, pointer: &NodePointer) -> Result<(), Refusal> {
+        let found = self.place();
+        THIS.agree(found.pool == pool, 16, "a node of another pool")?;
+        THIS.agree(self.tree() == tree, offset_of!(RawNode, tree), "a node of another tree")?;
+        THIS.agree(self.pointer() == *pointer, SEAL_AT, "not the node that is pointed to")
+    }
+
+    /// Of which tree.
+    pub fn tree(&self) -> Tree {
+        match self.sealed().raw.tree {
+            1 => Tree::Head,
+            2 => Tree::History,
+            _ => Tree::Catalogue,
+        }
+    }
+
+    /// Where and when it was written.
+    pub fn place(&self) -> NodePlace {
+        let raw = self.sealed().raw;
+        NodePlace {
+            pool: PoolId(raw.pool),
+            checkpoint: CheckpointNumber(raw.checkpoint.get()),
+            segment: SegmentNumber(raw.segment.get()),
+            block: SegmentBlock(raw.block.get()),
+        }
+    }
+
+    /// What points to it.
+    pub fn pointer(&self) -> NodePointer {
+        self.sealed().raw.pointer()
+    }
+
+    fn sealed(&self) -> Sealed<'a> {
+        match self {
+            Self::Map(leaf) => leaf.0,
+            Self::Catalogue(leaf) => leaf.0,
+            Self::Inner(inner) => inner.0,
+        }
+    }
+}
+
+impl RawNode {
+    fn pointer(&self) -> NodePointer {
+        NodePointer {
+            segment: SegmentNumber(self.segment.get()),
+            block: SegmentBlock(self.block.get()),
+            blocks: self.blocks,
+            level: self.level,
+            seal: self.seal.get(),
+            stamp_max: Stamp(self.stamp_max.get()),
+        }
+    }
+}
+
+impl<'a> Sealed<'a> {
+    fn entry_count(&self) -> usize {
+        usize::from(self.raw.entry_count.get())
+    }
+
+    fn group_count(&self) -> usize {
+        if self.raw.level == 0 { self.entry_count().div_ceil(GROUP_ENTRIES) } else { 0 }
+    }
+
+    /// The head, the body: all before the free space.
+    fn body(&self) -> &'a [u8] {
+        &self.bytes[..self.raw.body_end.get() as usize]
+    }
+
+    /// Where a group begins.
+    fn group_start(&self, group: usize) -> usize {
+        let at = self.bytes.len() - (group + 1) * DIRECTORY_ENTRY_BYTES;
+        usize::from(u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]))
+    }
+
+    /// Entries of a group.
+    fn group_entries(&self, group: usize) -> usize {
+        (self.entry_count() - group * GROUP_ENTRIES).min(GROUP_ENTRIES)
+    }
+
+    fn check_body_end(&self) -> Result<(), Refusal> {
+        let end = self.raw.body_end.get();
+        let at = offset_of!(RawNode, body_end);
+        let directory = (self.group_count() * DIRECTORY_ENTRY_BYTES).min(self.bytes.len());
+        let fits = (HEAD_BYTES..=self.bytes.len() - directory).contains(&(end as usize));
+        THIS.value(fits, at, "body end", end, "between the head and the directory of groups")?;
+        THIS.zero(&self.bytes[end as usize..self.bytes.len() - directory], end as usize)
+    }
+
+    fn check_bases(&self, branch: u32, stamp: u64, stamp_max: u64) -> Result<(), Refusal> {
+        let has_bases = self.raw.branch_base.get() == branch && self.raw.stamp_base.get() == stamp;
+        THIS.agree(has_bases, offset_of!(RawNode, stamp_base), "the bases are not those of the first entry")?;
+        let is_max = self.raw.stamp_max.get() == stamp_max;
+        THIS.agree(is_max, offset_of!(RawNode, stamp_max), "the largest stamp is another")
+    }
+
+    /// Refuses a group that does not begin where its predecessor ended.
+    fn check_group(&self, group: usize, begins: usize) -> Result<(), Refusal> {
+        let at = self.bytes.len() - (group + 1) * DIRECTORY_ENTRY_BYTES;
+        THIS.agree(self.group_start(group) == begins, at, "a group does not begin behind the one before")
+    }
+
+    fn check_end(&self, end: usize) -> Result<(), Refusal> {
+        let is_end = end == self.body().len();
+        THIS.agree(is_end, offset_of!(RawNode, body_end), "the body does not end with its last entry")
+    }
+}
+
+/// The bytes of a node that is being made: head, body, and a directory that grows from the end.
+#[derive(Clone, Debug)]
+struct Draft {
+    tree: Tree,
+    level: u8,
+    node_bytes: usize,
+    body: Vec<u8>,
+    groups: Vec<u16>,
+    entry_count: u16,
+    stamp_max: u64,
+    bases: Option<(u32, u64)>,
+}
+
+impl Draft {
+    fn new(tree: Tree, level: u8, blocks: u8) -> Self {
+        assert!((1..=NODE_BLOCKS_MAX).contains(&blocks), "a node has 1 to 16 blocks");
+        assert!(level < LEVELS_MAX, "a tree of {level} levels");
+        let node_bytes = usize::from(blocks) * BLOCK_BYTES;
+        let mut body = Vec::with_capacity(node_bytes);
+        body.resize(HEAD_BYTES, 0);
+        Self { tree, level, node_bytes, body, groups: Vec::new(), entry_count: 0, stamp_max: 0, bases: None }
+    }
+
+    /// Whether the next entry is the first of a group.
+    fn begins_group(&self) -> bool {
+        self.level == 0 && usize::from(self.entry_count).is_multiple_of(GROUP_ENTRIES)
+    }
+
+    /// Adds what `encode` appends, if there is room.
+    fn add(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), NodeFull> {
+        let start = self.body.len();
+        encode(&mut self.body);
+        let groups = self.groups.len() + usize::from(self.begins_group());
+        let is_full = self.body.len() + groups * DIRECTORY_ENTRY_BYTES > self.node_bytes;
+        if is_full || self.entry_count == u16::MAX {
+            self.body.truncate(start);
+            return Err(NodeFull);
+        }
+        if self.begins_group() {
+            self.groups.push(start as u16);
+        }
+        self.entry_count += 1;
+        Ok(())
+    }
+
+    fn finish(self, place: NodePlace) -> (Vec<u8>, NodePointer) {
+        assert!(self.entry_count > 0, "a node holds something");
+        let (branch_base, stamp_base) = self.bases.unwrap_or_default();
+        let raw = RawNode {
+            tree: self.tree as u8,
+            level: self.level,
+            pool: place.pool.0,
+            checkpoint: place.checkpoint.0.into(),
+            segment: place.segment.0.into(),
+            block: place.block.0.into(),
+            stamp_max: self.stamp_max.into(),
+            stamp_base: stamp_base.into(),
+            branch_base: branch_base.into(),
+            body_end: (self.body.len() as u32).into(),
+            entry_count: self.entry_count.into(),
+            blocks: (self.node_bytes / BLOCK_BYTES) as u8,
+            ..RawNode::new_zeroed()
+        };
+        let mut bytes = self.body;
+        bytes.resize(self.node_bytes, 0);
+        bytes[..HEAD_BYTES].copy_from_slice(raw.as_bytes());
+        bytes[..size_of::<Head>() - 4].copy_from_slice(
+            &Head::unsealed(MAGIC, VERSION, [raw.tree, raw.level]).as_bytes()[..size_of::<Head>() - 4],
+        );
+        for (index, group) in self.groups.iter().enumerate() {
+            let at = self.node_bytes - (index + 1) * DIRECTORY_ENTRY_BYTES;
+            bytes[at..at + DIRECTORY_ENTRY_BYTES].copy_from_slice(&group.to_le_bytes());
+        }
+        seal(&mut bytes);
+        let pointer = RawNode::ref_from_prefix(&bytes).expect("a node has a head").0.pointer();
+        (bytes, pointer)
+    }
+}

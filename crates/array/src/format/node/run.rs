@@ -1,0 +1,250 @@
+//! Runs: what a leaf of the map holds. Blocks in a row, written by one host command and stored one after the other.
+
+use super::varint::{Reader, put, put_difference};
+use crate::format::{
+    location::{IN_ONE_BLOCK, Location, Stored},
+    refusal::{Refusal, Structure},
+    units::{BLOCK_GRAINS, BlockChecksum, BlockIndex, BranchNumber, SegmentGrain, SegmentNumber, Stamp},
+};
+use zerocopy::{FromBytes, IntoBytes, little_endian as le};
+
+/// Blocks of a run at most.
+pub const RUN_BLOCKS_MAX: u8 = 64;
+/// Blocks a branch has at most: 2^48, far more than the 64 TiB of a volume.
+pub const BRANCH_BLOCKS_MAX: u64 = 1 << 48;
+
+const THIS: Structure = Structure::Node;
+
+/// Versions of blocks in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run<'a> {
+    /// The branch that wrote them.
+    pub branch: BranchNumber,
+    /// The first block.
+    pub first: BlockIndex,
+    /// When they were written.
+    pub birth: Stamp,
+    /// History: when they were overwritten. Head: none.
+    pub death: Option<Stamp>,
+    /// Where the first one lies. Whole plain blocks follow each other in their segment, and zeroes are zeroes; a run
+    /// with any other location is of one block.
+    pub location: Location,
+    /// Blocks of the run, 1 to 64.
+    pub count: u8,
+    /// Their checksums, one a block. None of zeroes, inline bytes and shared blocks.
+    pub checksums: &'a [le::U32],
+}
+
+mod form {
+    pub const PLAIN: u8 = 0;
+    pub const SHORTENED: u8 = 1;
+    pub const ZERO: u8 = 2;
+    pub const OTHER: u8 = 3;
+}
+
+/// What an entry is written relative to: the one before it, or at the start of a group the leaf's bases.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    branch: u32,
+    last: u64,
+    birth: u64,
+    segment: u32,
+}
+
+impl Before {
+    /// At the start of a group.
+    pub fn group(branch_base: BranchNumber, stamp_base: Stamp) -> Self {
+        Self { branch: branch_base.0, last: 0, birth: stamp_base.0, segment: 0 }
+    }
+
+    fn after(self, run: &Run) -> Self {
+        let segment = match run.location {
+            Location::Direct { segment, .. } => segment.0,
+            _ => self.segment,
+        };
+        Self { branch: run.branch.0, last: run.last().0, birth: run.birth.0, segment }
+    }
+}
+
+impl Run<'_> {
+    /// The last block.
+    pub fn last(&self) -> BlockIndex {
+        BlockIndex(self.first.0 + u64::from(self.count) - 1)
+    }
+
+    /// Whether a block of the branch is one of the run's.
+    pub fn covers(&self, branch: BranchNumber, block: BlockIndex) -> bool {
+        self.branch == branch && (self.first..=self.last()).contains(&block)
+    }
+
+    /// Where a block of the run lies.
+    pub fn location_of(&self, block: BlockIndex) -> Location {
+        let index = self.index_of(block) as u32;
+        match self.location {
+            Location::Direct { segment, at, stored } => {
+                Location::Direct { segment, at: SegmentGrain(at.0 + index * BLOCK_GRAINS as u32), stored }
+            }
+            other => other,
+        }
+    }
+
+    /// Checksum of a block of the run, if such a location has one.
+    pub fn checksum_of(&self, block: BlockIndex) -> Option<BlockChecksum> {
+        self.checksums.get(self.index_of(block)).map(|checksum| BlockChecksum(checksum.get()))
+    }
+
+    fn index_of(&self, block: BlockIndex) -> usize {
+        assert!((self.first..=self.last()).contains(&block), "{block} is not one of the run's");
+        (block.0 - self.first.0) as usize
+    }
+
+    /// The rules of a run.
+    pub(super) fn check(&self, at: usize) -> Result<(), Refusal> {
+        let is_count = (1..=RUN_BLOCKS_MAX).contains(&self.count);
+        THIS.value(is_count, at, "run length", self.count, "1 to 64")?;
+        let fits = self.first.0 < BRANCH_BLOCKS_MAX - u64::from(self.count);
+        THIS.value(fits, at, "block", self.first.0, "a run ends below block 2^48")?;
+        let (may_run, is_direct) = match self.location {
+            Location::Direct { at: grain, stored, .. } => {
+                let last = u64::from(grain.0) + u64::from(self.count - 1) * BLOCK_GRAINS as u64;
+                let fits = last < 1 << 32;
+                THIS.agree(fits, at, "a run goes beyond the end of any segment")?;
+                (stored.length() == Stored::PLAIN.length(), true)
+            }
+            Location::Zero => (true, false),
+            Location::Indirect(_) | Location::Inline(_) => (false, false),
+        };
+        THIS.agree(may_run || self.count == 1, at, "only whole blocks and zeroes make runs")?;
+        let checksum_count = if is_direct { usize::from(self.count) } else { 0 };
+        THIS.agree(self.checksums.len() == checksum_count, at, "a stored block has one checksum")?;
+        let dies_later = self.death.is_none_or(|death| death > self.birth);
+        THIS.agree(dies_later, at, "a version dies before it is born")
+    }
+
+    /// Appends the run; gives what the next one is relative to.
+    pub(super) fn encode(&self, before: Before, into: &mut Vec<u8>) -> Before {
+        let form = match self.location {
+            Location::Direct { stored: Stored::PLAIN, .. } => form::PLAIN,
+            Location::Direct { .. } => form::SHORTENED,
+            Location::Zero => form::ZERO,
+            _ => form::OTHER,
+        };
+        into.push((self.count - 1) | form << 6);
+        if self.branch.0 == before.branch {
+            put(into, (self.first.0 - before.last) << 1);
+        } else {
+            put(into, self.first.0 << 1 | 1);
+            put(into, u64::from(self.branch.0 - before.branch));
+        }
+        put_difference(into, before.birth, self.birth.0);
+        if let Some(death) = self.death {
+            put(into, death.0 - self.birth.0);
+        }
+        match self.location {
+            Location::Direct { segment, at, stored } => {
+                put_difference(into, before.segment.into(), segment.0.into());
+                if form == form::PLAIN {
+                    put(into, at.block().0.into());
+                } else {
+                    put(into, at.0.into());
+                    into.push(stored.encoding().to_byte());
+                    into.extend_from_slice(&(stored.length() as u16).to_le_bytes());
+                }
+            }
+            Location::Zero => (),
+            other => into.extend_from_slice(&other.encode()),
+        }
+        into.extend_from_slice(self.checksums.as_bytes());
+        before.after(self)
+    }
+}
+
+impl<'a> Run<'a> {
+    /// The next run of a leaf. `has_death` in history.
+    pub(super) fn decode(
+        reader: &mut Reader<'a>,
+        before: Before,
+        has_death: bool,
+    ) -> Result<(Self, Before), Refusal> {
+        let start = reader.at();
+        let control = reader.byte()?;
+        let (count, form) = ((control & 0x3f) + 1, control >> 6);
+        let (branch, first) = read_key(reader, before)?;
+        let birth = reader.difference(before.birth)?;
+        let death = if has_death { Some(reader.number()?) } else { None };
+        let death = death.map(|age| birth.checked_add(age).filter(|_| age > 0));
+        THIS.agree(death != Some(None), start, "a version dies before it is born")?;
+        let location = match form {
+            form::PLAIN | form::SHORTENED => read_direct(reader, before, form)?,
+            form::ZERO => Location::Zero,
+            _ => read_other(reader)?,
+        };
+        let checksum_bytes = match location {
+            Location::Direct { .. } => usize::from(count) * size_of::<le::U32>(),
+            _ => 0,
+        };
+        let checksums = <[le::U32]>::ref_from_bytes(reader.take(checksum_bytes)?)
+            .expect("a multiple of four bytes, at any address");
+        let run = Self {
+            branch: BranchNumber(branch),
+            first: BlockIndex(first),
+            birth: Stamp(birth),
+            death: death.flatten().map(Stamp),
+            location,
+            count,
+            checksums,
+        };
+        run.check(start)?;
+        Ok((run, before.after(&run)))
+    }
+}
+
+fn read_key(reader: &mut Reader, before: Before) -> Result<(u32, u64), Refusal> {
+    let start = reader.at();
+    let packed = reader.number()?;
+    let (number, is_other_branch) = (packed >> 1, packed & 1 == 1);
+    THIS.value(number < BRANCH_BLOCKS_MAX, start, "block", number, "below 2^48")?;
+    if !is_other_branch {
+        return Ok((before.branch, before.last + number));
+    }
+    let step = reader.number()?;
+    let branch = u64::from(before.branch).checked_add(step).and_then(|branch| u32::try_from(branch).ok());
+    THIS.value(
+        step > 0 && branch.is_some(),
+        start,
+        "branch step",
+        step,
+        "at least 1, to a branch of 4 bytes",
+    )?;
+    Ok((branch.expect("looked at above"), number))
+}
+
+fn read_direct(reader: &mut Reader, before: Before, form: u8) -> Result<Location, Refusal> {
+    let start = reader.at();
+    let segment = reader.difference(before.segment.into())?;
+    THIS.value(segment <= u32::MAX.into(), start, "segment", segment, "4 bytes")?;
+    let segment = SegmentNumber(segment as u32);
+    let start = reader.at();
+    let number = reader.number()?;
+    if form == form::PLAIN {
+        THIS.value(number < 1 << 26, start, "segment block", number, "below 2^26")?;
+        return Ok(Location::plain(segment, SegmentGrain(number as u32 * BLOCK_GRAINS as u32)));
+    }
+    let (encoding_at, encoding) = (reader.at(), reader.byte()?);
+    let length = reader.take(2)?;
+    let length = u16::from_le_bytes([length[0], length[1]]);
+    let stored = Stored::decode(THIS, length, encoding, [encoding_at + 1, encoding_at])?;
+    THIS.agree(stored != Stored::PLAIN, start, "a whole plain block in the form of another")?;
+    let fits = number <= u32::MAX.into() && stored.may_lie_at(number as u32);
+    THIS.value(fits, start, "offset", number, IN_ONE_BLOCK)?;
+    Ok(Location::Direct { segment, at: SegmentGrain(number as u32), stored })
+}
+
+fn read_other(reader: &mut Reader) -> Result<Location, Refusal> {
+    let start = reader.at();
+    let location = Location::decode(reader.take(Location::BYTES)?)
+        .map_err(|refusal| THIS.refuse(start + refusal.at, refusal.fault))?;
+    let is_other = matches!(location, Location::Indirect(_) | Location::Inline(_));
+    THIS.agree(is_other, start, "a location in the form of another")?;
+    Ok(location)
+}

@@ -1,0 +1,141 @@
+//! Rows of consistency groups and of the epochs of their lineage.
+
+use super::{THIS, VERSION, is_name, name, nothing_behind, open};
+use crate::format::{
+    refusal::Refusal,
+    units::{EpochId, Fence, GroupId, Stamp, WallNanoseconds},
+};
+use std::mem::offset_of;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
+
+/// A consistency group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupRow {
+    /// The same in every pool and on every replica.
+    pub group: GroupId,
+    /// For people.
+    pub name: String,
+    /// The fencing epoch it was last written under.
+    pub fence: Fence,
+    /// When it was made.
+    pub created_at: WallNanoseconds,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawGroup {
+    version: le::U16,
+    name_length: u8,
+    zero: [u8; 5],
+    group: [u8; 16],
+    fence: le::U64,
+    created_at: le::U64,
+}
+
+const _: () = assert!(size_of::<RawGroup>() == 40);
+
+impl GroupRow {
+    /// Its bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(is_name(&self.name), "a name is at most 128 bytes without control characters");
+        let raw = RawGroup {
+            version: VERSION.into(),
+            name_length: self.name.len() as u8,
+            zero: [0; 5],
+            group: self.group.0,
+            fence: self.fence.0.into(),
+            created_at: self.created_at.0.into(),
+        };
+        [raw.as_bytes(), self.name.as_bytes()].concat()
+    }
+
+    /// A row from its bytes.
+    ///
+    /// # Errors
+    ///
+    /// Bytes that are no such row of a version this program knows.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
+        let (raw, rest) = open::<RawGroup>(bytes)?;
+        THIS.zero(&raw.zero, offset_of!(RawGroup, zero))?;
+        Ok(Self {
+            group: GroupId(raw.group),
+            name: name(rest, raw.name_length, offset_of!(RawGroup, name_length), size_of::<RawGroup>())?,
+            fence: Fence(raw.fence.get()),
+            created_at: WallNanoseconds(raw.created_at.get()),
+        })
+    }
+}
+
+/// An epoch of a lineage: one side's right to write, from its start stamp until the next one's fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpochRow {
+    /// Its UUID.
+    pub epoch: EpochId,
+    /// The one it follows; none of the first.
+    pub parent: Option<EpochId>,
+    /// The last stamp of the parent that is a part of this history.
+    pub fork: Stamp,
+    /// No stamp of it is lower; above the fork.
+    pub start: Stamp,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawEpoch {
+    version: le::U16,
+    zero: [u8; 6],
+    epoch: [u8; 16],
+    parent: [u8; 16],
+    fork: le::U64,
+    start: le::U64,
+}
+
+const _: () = assert!(size_of::<RawEpoch>() == 56);
+
+impl EpochRow {
+    /// Its bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        self.check().expect("a row that is written would be accepted");
+        let raw = RawEpoch {
+            version: VERSION.into(),
+            zero: [0; 6],
+            epoch: self.epoch.0,
+            parent: self.parent.unwrap_or(EpochId::NONE).0,
+            fork: self.fork.0.into(),
+            start: self.start.0.into(),
+        };
+        raw.as_bytes().to_vec()
+    }
+
+    /// A row from its bytes.
+    ///
+    /// # Errors
+    ///
+    /// Bytes that are no such row of a version this program knows.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
+        let (raw, rest) = open::<RawEpoch>(bytes)?;
+        nothing_behind::<RawEpoch>(rest)?;
+        THIS.zero(&raw.zero, offset_of!(RawEpoch, zero))?;
+        let row = Self {
+            epoch: EpochId(raw.epoch),
+            parent: Some(EpochId(raw.parent)).filter(|&parent| parent != EpochId::NONE),
+            fork: Stamp(raw.fork.get()),
+            start: Stamp(raw.start.get()),
+        };
+        row.check()?;
+        Ok(row)
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        let is_named = self.epoch != EpochId::NONE && self.parent != Some(EpochId::NONE);
+        THIS.agree(is_named, offset_of!(RawEpoch, epoch), "an epoch has a UUID")?;
+        let is_new = self.parent != Some(self.epoch);
+        THIS.agree(is_new, offset_of!(RawEpoch, parent), "an epoch is not its own parent")?;
+        let begins = self.fork < self.start && (self.parent.is_some() || self.fork.0 == 0);
+        THIS.agree(
+            begins,
+            offset_of!(RawEpoch, start),
+            "an epoch starts above its fork, the first forks at 0",
+        )
+    }
+}
