@@ -1,5 +1,6 @@
 //! What protection costs, the flush journal's and the page stamps': a closed loop with and without it, in turns,
-//! on the real files of this machine.
+//! on the real files of this machine. Rates are medians of all turns; storage that is shared makes them jump, so
+//! the ratio that is told is the median over pairs of neighbouring turns, and processor time is told beside it.
 //!
 //! `cargo test --release -p maildb --test it torn::cost -- --ignored --nocapture`; the folder is that of
 //! temporary files (`TMPDIR`).
@@ -45,10 +46,10 @@ async fn fill(world: &World, path: &Path, page_size: PageSize) {
 }
 
 /// One turn: replaces rows at random, 93 of 100 commits lazy.
-async fn turn(world: &World, path: &Path, config: InstanceConfig, turn: usize) -> Statistics {
+async fn turn(world: &World, path: &Path, config: InstanceConfig, turn: usize) -> Turn {
     let instance = Rc::new(model::open(world, path, 1, config).await);
     let table = model::mail_table(&instance.databases()[0]).await;
-    let end = world.now() + SPAN;
+    let (end, cpu_before) = (world.now() + SPAN, world.thread_cpu().expect("a real thread"));
     let sessions: Vec<_> = (0..SESSIONS)
         .map(|number| {
             let (mut session, table, clock) = (instance.session(), table.clone(), world.clone());
@@ -70,9 +71,25 @@ async fn turn(world: &World, path: &Path, config: InstanceConfig, turn: usize) -
     for session in sessions {
         session.await;
     }
-    let statistics = instance.statistics();
+    let (statistics, cpu_after) = (instance.statistics(), world.thread_cpu().expect("a real thread"));
     Rc::into_inner(instance).expect("all sessions have ended").close().await.expect("closed");
-    statistics
+    Turn { statistics, cpu: cpu_after - cpu_before }
+}
+
+/// What one turn came to.
+struct Turn {
+    statistics: Statistics,
+    cpu: Duration,
+}
+
+impl Turn {
+    fn transactions(&self) -> f64 {
+        (self.statistics.commits_durable + self.statistics.commits_lazy) as f64
+    }
+
+    fn cpu_us_each(&self) -> f64 {
+        self.cpu.as_secs_f64() * 1e6 / self.transactions()
+    }
 }
 
 fn median(mut figures: Vec<f64>) -> f64 {
@@ -108,20 +125,31 @@ fn compare(what: &str, change: fn(&mut InstanceConfig)) {
                 into.push(real::run(1, real::RealOptions::default(), work));
             }
         }
+        let [without, with] = &turns;
+        let ratio = |of: fn(&Turn) -> f64| {
+            median(without.iter().zip(with).map(|(without, with)| of(with) / of(without)).collect())
+        };
+        let (rate_ratio, cpu_ratio) = (ratio(Turn::transactions), ratio(Turn::cpu_us_each));
         for (what, turns) in ["plain", what].into_iter().zip(turns) {
             let rate = |of: fn(&Statistics) -> u64| {
-                median(turns.iter().map(|one| of(one) as f64 / SPAN.as_secs_f64()).collect())
+                median(turns.iter().map(|one| of(&one.statistics) as f64 / SPAN.as_secs_f64()).collect())
             };
             println!(
-                "note: pages of {} bytes, {what}: {:.0} transactions/s, {:.0} page writes/s, {:.1} stalls/s, \
-                 {:.0} log writes/s, {:.0} log bytes/s",
+                "note: pages of {} bytes, {what}: {:.0} transactions/s, {:.1} us of processor each, {:.0} page \
+                 writes/s, {:.1} stalls/s, {:.0} log writes/s, {:.0} log bytes/s",
                 page_size.bytes(),
                 rate(|one| one.commits_durable + one.commits_lazy),
+                median(turns.iter().map(Turn::cpu_us_each).collect()),
                 rate(|one| one.page_writes),
                 rate(|one| one.page_fault_stalls),
                 rate(|one| one.log_writes),
                 rate(|one| one.log_bytes_written),
             );
         }
+        println!(
+            "note: pages of {} bytes, {what} to plain, pair by pair: transactions {rate_ratio:.2}, processor each \
+             {cpu_ratio:.2}",
+            page_size.bytes(),
+        );
     }
 }
