@@ -128,9 +128,10 @@ fn time(plan: &RunPlan, needs: &Needs) -> String {
     match plan.load.probe() {
         None => format!("{}, of it {measured}", show_estimate(needs.time)),
         Some(probe) => format!(
-            "{}, of it at most {} searched and {measured}",
+            "{} at most, of it {} searched, {measured}, and {} for more holds if the first is not kept",
             show_estimate(needs.time),
             show_duration(Duration::from_secs(probe.seconds_max())),
+            show_duration(Duration::from_secs(probe.further_holds_s(plan.duration_s))),
         ),
     }
 }

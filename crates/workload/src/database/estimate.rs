@@ -12,6 +12,9 @@ pub struct SpeedGuess {
     pub random_iops: u64,
 }
 
+/// A session and its task: 1020 more of them took 11 MiB.
+const SESSION_BYTES: u64 = 16 << 10;
+
 /// What a run will cost. An estimate: space and memory are bounds, the rest is as good as the guess.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
@@ -19,11 +22,12 @@ pub struct Estimate {
     pub database_space: ByteCount,
     /// Space the logs may take.
     pub log_space: ByteCount,
-    /// Memory: caches, log buffers, one byte a record, 16 a page if stamps are kept, and 64 MiB for the rest.
+    /// Memory: caches, log buffers, one byte a record, 16 a page if stamps are kept, 16 KiB a session, and 64 MiB
+    /// for the rest.
     pub memory: ByteCount,
     /// Bytes written to make the databases, logs included.
     pub written_by_creation: ByteCount,
-    /// Bytes written by the measured run, logs included.
+    /// Bytes written by the measured run and by the search before it, logs included.
     pub written_by_run: ByteCount,
     /// Time to make the databases, in seconds.
     pub create_s: u64,
@@ -31,6 +35,8 @@ pub struct Estimate {
     pub fill_s: u64,
     /// Time to search for the most within limits, at most, in seconds.
     pub search_s: u64,
+    /// Time for further holds, where the first breaks a limit, at most, in seconds.
+    pub further_holds_s: u64,
     /// Measured time, in seconds.
     pub measure_s: u64,
     /// Time to verify every page, in seconds.
@@ -40,7 +46,7 @@ pub struct Estimate {
 impl Estimate {
     /// All phases together, in seconds.
     pub fn total_s(&self) -> u64 {
-        self.create_s + self.fill_s + self.search_s + self.measure_s + self.verify_s
+        self.create_s + self.fill_s + self.search_s + self.further_holds_s + self.measure_s + self.verify_s
     }
 }
 
@@ -58,6 +64,8 @@ impl RunPlan {
         // An I/O stands for about one operation: half of them write a page, most log a record.
         let run_bytes_per_second = run_iops * (page / 2 + record + 512);
         let search_s = self.load.probe().map_or(0, ProbePlan::seconds_max);
+        let further_holds_s = self.load.probe().map_or(0, |probe| probe.further_holds_s(self.duration_s));
+        let loaded_s = search_s + further_holds_s + self.duration_s;
         let cache = groups * self.cache_bytes_per_group;
         let sequential = guess.sequential_bytes_per_second.max(1);
         let log_space_per_group = 2 * self.profile.checkpoint_depth().0 + 10 * self.profile.log_file().0;
@@ -66,15 +74,19 @@ impl RunPlan {
         let stamps_space = kept * maildb::stamps::space_max(pages_max).0;
         let stamps_memory = kept * pages_max * maildb::stamps::BYTES_A_PAGE;
         let log_buffers = groups * self.profile.log_buffer().0;
+        let sessions = groups * u64::from(self.sessions()) * SESSION_BYTES;
         Estimate {
             database_space: ByteCount(databases * self.database_bytes_max + stamps_space),
             log_space: ByteCount(groups * log_space_per_group),
-            memory: ByteCount(cache + log_buffers + all_bytes / record + stamps_memory + (64 << 20)),
+            memory: ByteCount(
+                cache + log_buffers + sessions + all_bytes / record + stamps_memory + (64 << 20),
+            ),
             written_by_creation: ByteCount(written_by_creation),
-            written_by_run: ByteCount(run_bytes_per_second * (search_s + self.duration_s)),
+            written_by_run: ByteCount(run_bytes_per_second.saturating_mul(loaded_s)),
             create_s: written_by_creation / sequential + 1,
             fill_s: (cache / page / run_iops.max(1) + 1).min(self.fill_s_max),
             search_s,
+            further_holds_s,
             measure_s: self.duration_s,
             verify_s: all_bytes / sequential + 1,
         }
@@ -94,5 +106,19 @@ mod tests {
         assert!(estimate.memory.0 > 256 << 20 && estimate.memory.0 < 600 << 20, "{}", estimate.memory);
         assert_eq!(estimate.measure_s, 7200);
         assert!(estimate.create_s > 2700, "277 GB at 100 MB/s: {}", estimate.create_s);
+    }
+
+    #[test]
+    fn a_search_counts_every_probe_and_hold_that_it_may_need() {
+        let (mut plan, guess) =
+            (sample_plan(), SpeedGuess { sequential_bytes_per_second: 100_000_000, random_iops: 300 });
+        let given = plan.estimate(guess);
+        let probe = ProbePlan { settle_s: 30, measure_s: 15, probes_max: 10, holds_max: 3 };
+        plan.load = super::super::plan::Load::Maximum { probe };
+        let searched = plan.estimate(guess);
+        assert_eq!(searched.search_s, 460);
+        assert_eq!(searched.further_holds_s, 2 * 7201 + 3 * 30);
+        assert!(searched.total_s() >= 3 * 7200 && given.total_s() < 3 * 7200 + given.create_s);
+        assert!(searched.written_by_run.0 > 2 * given.written_by_run.0, "three holds, not one");
     }
 }

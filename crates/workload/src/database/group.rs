@@ -24,7 +24,6 @@ use super::{
     progress::{Phase, Shared},
     results::{EngineCounters, LateResults},
     scan::{BackgroundScan, ScanTotals},
-    seek::SEARCHED_SESSIONS,
     session::{GroupLoad, Store, run_session},
     verify::VerifiedFile,
 };
@@ -38,8 +37,6 @@ use std::{
 };
 use world::{ByteCount, Directory, JoinHandle, Moment, World};
 
-/// Sessions that serve a held rate: more than storage can usefully have outstanding.
-const HELD_RATE_SESSIONS: u32 = 128;
 /// Pages a database file grows by at least (open ESE source: 256).
 const EXTENSION_PAGES: u32 = 256;
 /// How often the load is looked at.
@@ -152,6 +149,8 @@ struct Running {
     tally: Tally,
     /// What it did of late.
     recent: Cell<Recent>,
+    /// Seconds looked at since a trial was measured, and those of them in which sessions were lacking.
+    seconds: Cell<Seconds>,
     /// Whether the storage has ceased to answer: what waits for it is given up.
     frozen: bool,
 }
@@ -166,6 +165,13 @@ enum Judging {
     Since(Moment),
     /// No more.
     Over,
+}
+
+/// How long sessions were lacking.
+#[derive(Clone, Copy, Default)]
+struct Seconds {
+    all: u32,
+    without_sessions: u32,
 }
 
 /// What the load did in the last seconds, those before counting ever less.
@@ -466,17 +472,17 @@ impl Group {
 
     fn start_load(&self, instance: &Instance, stores: Vec<Store>) -> Running {
         let (profile, world) = (&self.plan.profile, &self.world);
-        let (pacer, sessions) = match self.plan.load {
-            Load::Threads { per_group } => (Pacer::closed(world), per_group),
+        let pacer = match self.plan.load {
+            Load::Threads { .. } => Pacer::closed(world),
             Load::Mailboxes { .. } => {
                 let target = self.plan.load.target_iops().expect("mailboxes have a rate");
                 let random = world.random(&format!("arrivals of group {}", self.number));
-                (Pacer::held(world, target / f64::from(self.plan.groups), random), HELD_RATE_SESSIONS)
+                Pacer::held(world, target / f64::from(self.plan.groups), random)
             }
             Load::Maximum { .. } | Load::TunedThreads { .. } => {
                 let pacer = Pacer::closed(world);
                 pacer.let_work(profile.threads_per_group());
-                (pacer, SEARCHED_SESSIONS)
+                pacer
             }
         };
         let scan = profile.scan().map(|(rate, batch)| {
@@ -495,7 +501,7 @@ impl Group {
             meter: OperationMeter::default(),
             failures: Rc::default(),
         });
-        let sessions = (0..sessions)
+        let sessions = (0..self.plan.sessions())
             .map(|number| {
                 let random = world.random(&format!("session {number} of group {}", self.number));
                 world.spawn("session", run_session(Rc::clone(&load), number, instance.session(), random))
@@ -503,8 +509,8 @@ impl Group {
             .collect();
         let is_held = self.plan.load.target_iops().is_some();
         let arrivals = is_held.then(|| world.spawn("arrivals", async move { pacer.run_arrivals().await }));
-        let (tally, recent) = Default::default();
-        Running { load, sessions, arrivals, scan, tally, recent, frozen: false }
+        let (tally, recent, seconds) = Default::default();
+        Running { load, sessions, arrivals, scan, tally, recent, seconds, frozen: false }
     }
 
     fn database_outcomes(

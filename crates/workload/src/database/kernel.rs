@@ -4,7 +4,7 @@
 //! kernel says so in its log all the same. Invariant: every message is counted, the first [`KEPT`] are
 //! kept in words.
 
-use super::progress::Shared;
+use super::{progress::Shared, record::News};
 use serde::{Deserialize, Serialize};
 use world::{
     IoResult, World,
@@ -51,32 +51,41 @@ pub struct KernelResults {
 pub(super) struct KernelWatch {
     look: Option<LookAtKernel>,
     results: KernelResults,
+    /// What was recorded of them last; none before the first look.
+    told: Option<KernelResults>,
 }
 
 impl KernelWatch {
     /// A watch over a log that can be read, or cannot for a reason.
     pub fn new(log: Result<LookAtKernel, String>) -> Self {
         match log {
-            Ok(look) => Self { look: Some(look), results: KernelResults::default() },
+            Ok(look) => Self { look: Some(look), results: KernelResults::default(), told: None },
             Err(why) => Self {
                 look: None,
                 results: KernelResults { unreadable: Some(why), ..KernelResults::default() },
+                told: None,
             },
         }
     }
 
     /// Takes what has come, and adds it to the test log.
     pub fn look(&mut self, world: &World, shared: &Shared) {
-        let Some(look) = &mut self.look else { return };
-        match look() {
-            Ok(news) => {
+        match self.look.as_mut().map(|look| look()) {
+            None => {}
+            Some(Ok(news)) => {
                 self.results.lost |= news.lost;
                 news.troubles.into_iter().for_each(|trouble| self.note(trouble, world, shared));
             }
-            Err(error) => {
+            Some(Err(error)) => {
                 self.results.unreadable = Some(error.to_string());
                 self.look = None;
             }
+        }
+        if self.told.as_ref() != Some(&self.results) {
+            let events_told = self.told.as_ref().map_or(0, |told| told.events.len());
+            let events = self.results.events[events_told..].to_vec();
+            shared.record(|| News::Kernel(KernelResults { events, ..self.results.clone() }));
+            self.told = Some(self.results.clone());
         }
     }
 

@@ -59,6 +59,24 @@ impl Measure {
         }
     }
 
+    /// Whether it grows with any delay, whosever it is: a busy processor's as well as the storage's.
+    pub fn is_of_time(self) -> bool {
+        match self {
+            Self::DatabaseReadAverageMs
+            | Self::DatabaseReadWindowMaximumMs
+            | Self::DatabaseWriteAverageMs
+            | Self::LogWriteAverageMs
+            | Self::LogWriteWindowMaximumMs
+            | Self::PageFaultStallsPerSecond
+            | Self::AchievedPercentOfTarget => true,
+            Self::ChecksumErrors
+            | Self::ContentErrors
+            | Self::IoErrors
+            | Self::LongOperations
+            | Self::HungOperations => false,
+        }
+    }
+
     /// Whether more is better: then the limit is a floor.
     pub fn is_floor(self) -> bool {
         self == Self::AchievedPercentOfTarget

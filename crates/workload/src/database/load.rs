@@ -1,5 +1,6 @@
 //! What drives the storage: so many threads, a rate that is held, or the most of either within limits.
 
+use super::search::Axis;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -46,6 +47,15 @@ impl Load {
         matches!(self, Self::Mailboxes { .. } | Self::Maximum { .. })
     }
 
+    /// What is searched over; none if the load is given.
+    pub fn searched_over(&self) -> Option<Axis> {
+        match self {
+            Self::Maximum { .. } => Some(Axis::Rate),
+            Self::TunedThreads { .. } => Some(Axis::Threads),
+            Self::Threads { .. } | Self::Mailboxes { .. } => None,
+        }
+    }
+
     /// How the load is searched for; none if it is given.
     pub fn probe(&self) -> Option<&ProbePlan> {
         match self {
@@ -58,7 +68,7 @@ impl Load {
 /// How the most within limits is searched for: probe by probe, then holds of the run's duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbePlan {
-    /// Time a new load is left to settle before it is looked at, in seconds.
+    /// Time a new load is given to settle before it is looked at, at most, in seconds.
     pub settle_s: u64,
     /// Time it is then measured, in seconds.
     pub measure_s: u64,
@@ -70,8 +80,8 @@ pub struct ProbePlan {
 
 /// A probe is measured over one window of the maxima, if the run is long enough.
 const MEASURE_S: (u64, u64) = (5, super::plan::WINDOW.as_secs());
-/// Two seconds are not enough for pacing to learn what an operation costs (it looks at ten).
-const SETTLE_S: (u64, u64) = (3, 6);
+/// A load that has not settled after twice the time it is measured, or after a minute, is measured all the same.
+const SETTLE_MAX_S: u64 = 60;
 /// What the search needs from a guess that is off by a factor of hundred, with a third of the probes tried
 /// twice.
 const PROBES_MAX: u32 = 25;
@@ -86,14 +96,14 @@ impl ProbePlan {
         let share = |part: u64, (least, most): (u64, u64)| (duration.as_secs() / part).clamp(least, most);
         let measure_s = measure.map_or_else(|| share(8, MEASURE_S), |span| span.as_secs().max(1));
         Self {
-            settle_s: share(15, SETTLE_S).min(measure_s),
+            settle_s: (2 * measure_s).min(SETTLE_MAX_S),
             measure_s,
             probes_max: PROBES_MAX,
             holds_max: HOLDS_MAX,
         }
     }
 
-    /// One probe, in seconds.
+    /// One probe, in seconds, if it takes as long as it may.
     pub fn probe_s(&self) -> u64 {
         self.settle_s + self.measure_s + BETWEEN_S
     }
@@ -101,6 +111,13 @@ impl ProbePlan {
     /// All probes, in seconds, if every one that is allowed is needed.
     pub fn seconds_max(&self) -> u64 {
         u64::from(self.probes_max) * self.probe_s()
+    }
+
+    /// Holds of `duration_s` beyond the one that is the run, and settling before each, in seconds, if every
+    /// one that is allowed is needed.
+    pub fn further_holds_s(&self, duration_s: u64) -> u64 {
+        let further = u64::from(self.holds_max.saturating_sub(1));
+        further * (duration_s + BETWEEN_S) + u64::from(self.holds_max) * self.settle_s
     }
 }
 
@@ -114,9 +131,9 @@ mod tests {
             let plan = ProbePlan::fitting(Duration::from_secs(seconds), None);
             (plan.settle_s, plan.measure_s, plan.seconds_max())
         };
-        assert_eq!(of(10), (3, 5, 225));
-        assert_eq!(of(60), (4, 7, 300));
-        assert_eq!(of(7200), (6, 15, 550), "one window of the maxima");
+        assert_eq!(of(10), (10, 5, 400));
+        assert_eq!(of(60), (14, 7, 550));
+        assert_eq!(of(7200), (30, 15, 1150), "one window of the maxima");
         let told = ProbePlan::fitting(Duration::from_secs(60), Some(Duration::from_secs(30)));
         assert_eq!(told.measure_s, 30);
     }

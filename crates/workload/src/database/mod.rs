@@ -59,6 +59,12 @@ pub mod progress;
 
 pub mod search;
 
+mod settling;
+
+pub mod chance;
+
+pub mod processor;
+
 pub mod kernel;
 
 pub mod record;

@@ -57,6 +57,8 @@ struct PacerState {
     paused: bool,
     /// Sessions that may work in a closed loop; the others are parked.
     working: u32,
+    /// Sessions that wait for an operation.
+    idle: u32,
     /// None in a closed loop.
     arrivals: Option<Arrivals>,
 }
@@ -88,7 +90,7 @@ impl Pacer {
     }
 
     fn new(world: &World, arrivals: Option<Arrivals>) -> Rc<Self> {
-        let state = PacerState { stopped: false, paused: false, working: u32::MAX, arrivals };
+        let state = PacerState { stopped: false, paused: false, working: u32::MAX, idle: 0, arrivals };
         Rc::new(Self { world: world.clone(), state: RefCell::new(state), arrived: Notify::new() })
     }
 
@@ -147,8 +149,16 @@ impl Pacer {
                     }
                 }
             }
+            self.state.borrow_mut().idle += 1;
             self.arrived.notified().await;
+            self.state.borrow_mut().idle -= 1;
         }
+    }
+
+    /// Whether operations wait though no session is idle: more sessions would begin them sooner.
+    pub fn lacks_sessions(&self) -> bool {
+        let state = self.state.borrow();
+        state.idle == 0 && state.arrivals.as_ref().is_some_and(|arrivals| !arrivals.queue.is_empty())
     }
 
     /// Ends the run: every session gets None from now on; what waited is forgotten.

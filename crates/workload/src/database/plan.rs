@@ -73,6 +73,12 @@ pub struct VolumeFacts {
     pub description: String,
 }
 
+/// Cache pages for each session that serves a held rate.
+const PAGES_PER_SESSION: u64 = 4;
+/// Sessions that serve a held rate, at least and at most. 1024 of them with 20 ms each are 51,200 operations a
+/// second of one group.
+const SESSIONS_BOUNDS: (u32, u32) = (128, 1024);
+
 /// A run, as asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunPlan {
@@ -195,6 +201,22 @@ impl RunPlan {
         within("cache of a group in GiB", self.cache_bytes_per_group as f64 / gib, 4.0 / 1024.0, 1024.0)
     }
 
+    /// Sessions of each group where a rate is held or the load is searched for: as many as its cache has pages
+    /// for, four each (an operation holds a few at a time), within [`SESSIONS_BOUNDS`].
+    pub fn sessions_max(&self) -> u32 {
+        let pages = self.cache_bytes_per_group / self.profile.page_size().bytes() as u64;
+        let (least, most) = SESSIONS_BOUNDS;
+        u32::try_from(pages / PAGES_PER_SESSION).unwrap_or(most).clamp(least, most)
+    }
+
+    /// Sessions of each group.
+    pub fn sessions(&self) -> u32 {
+        match self.load {
+            Load::Threads { per_group } => per_group,
+            Load::Mailboxes { .. } | Load::Maximum { .. } | Load::TunedThreads { .. } => self.sessions_max(),
+        }
+    }
+
     /// What is to be measured, as a span.
     pub fn duration(&self) -> Duration {
         Duration::from_secs(self.duration_s)
@@ -272,6 +294,13 @@ pub(crate) mod tests {
             refused(|p| p.judged = Judged::Middle { seconds: 4 * 3600 }),
             "the middle 4 h cannot be judged of a run of 2 h; judge less, or run longer"
         );
+    }
+
+    #[test]
+    fn a_held_rate_has_as_many_sessions_as_the_cache_has_room_for() {
+        let sessions =
+            |mib: u64| RunPlan { cache_bytes_per_group: mib << 20, ..sample_plan() }.sessions_max();
+        assert_eq!([4, 16, 32, 256].map(sessions), [128, 512, 1024, 1024], "pages of 8 KiB, four each");
     }
 
     #[test]

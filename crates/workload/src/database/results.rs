@@ -6,6 +6,7 @@ use super::{
     meter::{IoTallies, IoTally, Role, SlowTally, Spikes},
     operation::{Failure, FailureCounts, Operation},
     plan::{Load, RunClass, RunPlan},
+    processor::BusiestThread,
     progress::{LogLine, Phase},
     scan::ScanTotals,
     seek::SearchResults,
@@ -446,6 +447,13 @@ impl RunResults {
         }
         let io = self.in_role(Role::Database).map(|volume| volume.tallies.transactional());
         io.sum::<u64>() as f64 / self.measured_s
+    }
+
+    /// The group's thread that used most of its processor in what is judged, where that is known.
+    pub fn busiest_thread(&self) -> Option<BusiestThread> {
+        let measured_s = self.measured_s;
+        let share = |cpu_s: &Option<f64>| cpu_s.filter(|_| measured_s > 0.0).map(|cpu_s| cpu_s / measured_s);
+        BusiestThread::of(self.thread_cpu_s.iter().map(share))
     }
 
     /// Volumes in one role.

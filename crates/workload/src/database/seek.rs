@@ -3,18 +3,26 @@
 //! Groups report samples; what they saw together is held against the run's limits as a whole run is: the
 //! average and the worst window of the slowest volume, stalls, and what was achieved of what was asked for.
 
+mod results;
+mod seen;
+
 use super::{
+    chance,
     limits::{LimitSet, LimitsError, Measure},
-    measure::{Sample, windows, worst_window_ms},
-    meter::{IoTally, Role},
-    plan::{Load, ProbePlan, RunClass, RunPlan, WINDOW},
+    measure::Sample,
+    meter::Role,
+    plan::{ProbePlan, RunClass, RunPlan, WINDOW},
+    processor::{self, BusiestThread},
     progress::Shared,
-    search::{Axis, Bound, Judgement, Next, Search, SearchOptions},
-    trial::{Arrived, Trial, TrialLoad},
+    record::{News, TrialNews},
+    search::{Axis, Judgement, Next, Search, SearchOptions},
+    trial::{Arrived, Effort, Trial, TrialLoad},
 };
-use serde::{Deserialize, Serialize};
+use seen::Seen;
 use std::time::Duration;
 use world::World;
+
+pub use results::{SearchProgress, SearchResults, TrialResults, words};
 
 /// A rate search begins at this share of what the profile's threads did while they filled the cache.
 const START_SHARE: f64 = 0.5;
@@ -22,82 +30,14 @@ const START_SHARE: f64 = 0.5;
 const RATE_MIN: f64 = 5.0;
 /// No higher rate is tried, in I/O a second (the plan's own bound).
 const RATE_MAX: f64 = 10e6;
-/// A probe that achieves less than this share of its rate has missed it; the hold must achieve all.
+/// A probe that achieves less than this share of its rate has missed it; of a hold see [`chance`].
 const PROBE_ACHIEVED_MIN: f64 = 0.97;
-/// Arrivals are random: off by this many standard deviations is chance.
-const CHANCE: f64 = 2.0;
+/// A probe may be off by this many standard deviations all the same: it is short, and decides nothing alone.
+const PROBE_SIGMAS: f64 = 2.0;
 /// A trial is lost when more than so many seconds of operations wait to begin.
 const LOST_BACKLOG_S: f64 = 3.0;
 /// A trial is looked at for being lost after so many samples.
 const LOST_SAMPLES_MIN: usize = 3;
-
-/// How one trial went.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TrialResults {
-    /// From 1.
-    pub number: u32,
-    /// Whether it was the run proper.
-    pub holds: bool,
-    /// What was tried: I/O a second of all groups, or threads of each.
-    pub level: f64,
-    /// Seconds measured; less than planned if it was lost before.
-    pub measured_s: f64,
-    /// Database reads and writes a second.
-    pub achieved_iops: f64,
-    /// Average latency of database reads on the slowest volume, in milliseconds.
-    pub read_ms: Option<f64>,
-    /// Average latency of database writes on the slowest volume, in milliseconds.
-    pub write_ms: Option<f64>,
-    /// Average latency of log writes on the slowest volume, in milliseconds.
-    pub log_ms: Option<f64>,
-    /// The longest average read latency of one window, in milliseconds.
-    pub read_worst_ms: Option<f64>,
-    /// The longest average log write latency of one window, in milliseconds.
-    pub log_worst_ms: Option<f64>,
-    /// Page faults a second that found no free cache page.
-    pub stalls_per_second: f64,
-    /// Operations that waited to begin when it ended.
-    pub backlog: u64,
-    /// What it was worth.
-    pub judgement: Judgement,
-    /// The limits it broke.
-    pub broken: Vec<Measure>,
-}
-
-/// A search and what came of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SearchResults {
-    /// What was searched over.
-    pub axis: Axis,
-    /// What was held in the end; none if the run ended before.
-    pub held: Option<f64>,
-    /// Why it went no higher.
-    pub bound: Bound,
-    /// Every trial, in order.
-    pub trials: Vec<TrialResults>,
-}
-
-impl SearchResults {
-    /// Database reads and writes a second that were asked for in the end; none if it were threads.
-    pub fn target_iops(&self) -> Option<f64> {
-        self.held.filter(|_| self.axis == Axis::Rate)
-    }
-}
-
-/// Where a search stands.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SearchProgress {
-    /// What is searched over.
-    pub axis: Axis,
-    /// What is being tried.
-    pub level: f64,
-    /// Which probe it is, from 1.
-    pub probe: u32,
-    /// Share of the search that is done, guessed.
-    pub fraction: f64,
-    /// Time it will go on for, guessed, in seconds.
-    pub left_s: f64,
-}
 
 /// Conducts the search of one run.
 pub struct Seeker {
@@ -117,13 +57,9 @@ impl Seeker {
     /// # Errors
     /// If the limits its profile names are not there.
     pub fn new(plan: &RunPlan) -> Result<Option<Self>, LimitsError> {
-        let axis = match plan.load {
-            Load::Maximum { .. } => Axis::Rate,
-            Load::TunedThreads { .. } => Axis::Threads,
-            Load::Threads { .. } | Load::Mailboxes { .. } => return Ok(None),
-        };
+        let Some(axis) = plan.load.searched_over() else { return Ok(None) };
         let probe = *plan.load.probe().expect("what is searched for is probed");
-        let results = SearchResults { axis, held: None, bound: Bound::Unfinished, trials: Vec::new() };
+        let results = SearchResults::none_yet(axis, plan.sessions_max());
         let limits = LimitSet::load(&plan.profile.limits)?;
         let (plan, volumes) = (plan.clone(), Vec::new());
         Ok(Some(Self { plan, probe, axis, limits, search: None, volumes, trial: None, results }))
@@ -141,27 +77,31 @@ impl Seeker {
             }
             return;
         };
-        let (done, seen) = shared.trials.look(|groups| {
+        let (efforts, seen) = shared.trials.look(|groups| {
             let samples: Vec<&[Sample]> = groups.iter().map(|group| group.samples.as_slice()).collect();
-            (groups.iter().all(|group| group.done), Seen::of(&self.volumes, &samples))
+            let efforts = groups.iter().map(|group| group.effort.filter(|_| group.done));
+            (efforts.collect::<Option<Vec<Effort>>>(), Seen::of(&self.volumes, &samples))
         });
-        if !done {
+        let Some(efforts) = efforts else {
             if self.is_lost(&trial, &seen) {
                 shared.trials.cut();
             }
             return;
-        }
+        };
         if shared.ending() {
             // What was cut short by the user says nothing of the load.
             self.note_hold(&trial);
             return;
         }
-        let results = self.judge(&trial, &seen);
+        let results = self.judge(&trial, &seen, &efforts);
         shared.line(world.wall(), self.describe(&results));
         let search = self.search.as_mut().expect("a trial belongs to a search");
         search.tell(results.judgement, results.achieved_iops);
         self.results.bound = search.bound();
         self.note_hold(&trial);
+        shared.record(|| {
+            News::Trial(Box::new(TrialNews { bound: self.results.bound, trial: results.clone() }))
+        });
         self.results.trials.push(results);
         self.order(world, shared);
     }
@@ -171,7 +111,8 @@ impl Seeker {
         let (search, trial) = (self.search.as_ref()?, self.trial?);
         let left = search.probes_left();
         let done = f64::from(search.probes());
-        let left_s = left * self.probe.probe_s() as f64;
+        // Half of the time it may take to settle: what fast storage needs of it is less.
+        let left_s = left * (self.probe.probe_s() - self.probe.settle_s / 2) as f64;
         (!trial.holds).then(|| SearchProgress {
             axis: self.axis,
             level: level_of(&trial),
@@ -191,9 +132,11 @@ impl Seeker {
         let iops: f64 = arrived.iter().map(|one| one.iops).sum();
         let (start, least, most) = match self.axis {
             Axis::Rate => (iops * START_SHARE, RATE_MIN, RATE_MAX),
-            Axis::Threads => {
-                (f64::from(self.plan.profile.threads_per_group()) / 2.0, 1.0, f64::from(SEARCHED_SESSIONS))
-            }
+            Axis::Threads => (
+                f64::from(self.plan.profile.threads_per_group()) / 2.0,
+                1.0,
+                f64::from(self.results.sessions_max),
+            ),
         };
         let ProbePlan { probes_max, holds_max, .. } = self.probe;
         let start = start.clamp(least, most);
@@ -221,6 +164,7 @@ impl Seeker {
         let trial = Trial { number, load, holds, settle, measure };
         if holds {
             shared.line(world.wall(), format!("{} are held", words(self.axis, level)));
+            shared.record(|| News::Holding { level });
         }
         self.trial = Some(trial);
         shared.trials.order(trial);
@@ -258,17 +202,26 @@ impl Seeker {
         broken.map(|limit| limit.measure).collect()
     }
 
-    fn judge(&self, trial: &Trial, seen: &Seen) -> TrialResults {
+    fn judge(&self, trial: &Trial, seen: &Seen, efforts: &[Effort]) -> TrialResults {
         let (achieved_iops, broken) = (seen.achieved_iops(), self.broken(seen));
-        let judgement = match trial.load {
-            _ if !broken.is_empty() => Judgement::Beyond,
-            TrialLoad::Rate(rate) if achieved_iops < self.achieved_min(trial, rate, seen.span_s()) => {
-                Judgement::Generator
+        let busiest = BusiestThread::of(efforts.iter().map(|effort| effort.processor));
+        let processor_is_the_limit = busiest.is_some_and(BusiestThread::is_the_limit);
+        let sessions_full = efforts.iter().any(|effort| effort.sessions_full);
+        let is_short = match trial.load {
+            TrialLoad::Rate(rate) => {
+                achieved_iops < self.achieved_min(trial, rate, seen)
+                    || seen.backlog() as f64 > seen.operations_per_second()
             }
-            TrialLoad::Rate(_) if seen.backlog() as f64 > seen.operations_per_second() => {
-                Judgement::Generator
+            TrialLoad::Threads(_) => false,
+        };
+        let judgement = match broken.is_empty() {
+            true if !is_short => Judgement::Within,
+            false if !processor_is_the_limit || !broken.iter().all(|measure| measure.is_of_time()) => {
+                Judgement::Beyond
             }
-            _ => Judgement::Within,
+            _ if processor_is_the_limit => Judgement::Processor,
+            _ if sessions_full => Judgement::Sessions,
+            _ => Judgement::Generator,
         };
         TrialResults {
             number: trial.number,
@@ -285,15 +238,25 @@ impl Seeker {
             backlog: seen.backlog(),
             judgement,
             broken,
+            settled_s: efforts
+                .iter()
+                .map(|effort| effort.settled_s)
+                .collect::<Option<Vec<f64>>>()
+                .map(|all| all.into_iter().fold(0.0, f64::max)),
+            busiest,
+            sessions_full,
         }
     }
 
     /// What a trial of `rate` must achieve.
-    fn achieved_min(&self, trial: &Trial, rate: f64, span_s: f64) -> f64 {
+    fn achieved_min(&self, trial: &Trial, rate: f64, seen: &Seen) -> f64 {
+        let span_s = seen.span_s().max(1.0);
         if trial.holds {
-            return rate;
+            // As the verdict will have it.
+            let (io, operations) = (seen.achieved_iops() * span_s, seen.operations_per_second() * span_s);
+            return rate * chance::least_share(chance::arrivals_of(rate * span_s, io, operations));
         }
-        let chance = CHANCE * (rate * span_s.max(1.0)).sqrt() / span_s.max(1.0);
+        let chance = PROBE_SIGMAS * (rate * span_s).sqrt() / span_s;
         (rate * PROBE_ACHIEVED_MIN).min(rate - chance)
     }
 
@@ -308,6 +271,11 @@ impl Seeker {
             (Judgement::Beyond, Some(measure)) => format!("beyond a limit: {}", measure.title()),
             (Judgement::Beyond, None) => "beyond a limit".to_owned(),
             (Judgement::Generator, _) => "more than the load generator could ask for".to_owned(),
+            (Judgement::Sessions, _) => "more than its sessions could ask for".to_owned(),
+            (Judgement::Processor, _) => match trial.busiest {
+                Some(thread) => processor::words(thread),
+                None => "a processor was the limit, not the storage".to_owned(),
+            },
         };
         format!(
             "{what} {}: {} asked for, {:.0} I/O a second done{}{}{}: {verdict}",
@@ -321,9 +289,6 @@ impl Seeker {
     }
 }
 
-/// Sessions a group has while its load is searched for: as many as serve a held rate.
-pub const SEARCHED_SESSIONS: u32 = 128;
-
 fn level_of(trial: &Trial) -> f64 {
     match trial.load {
         TrialLoad::Rate(rate) => rate,
@@ -331,106 +296,58 @@ fn level_of(trial: &Trial) -> f64 {
     }
 }
 
-/// `1250 I/O a second`, `12 threads a group`.
-pub fn words(axis: Axis, level: f64) -> String {
-    match axis {
-        Axis::Rate if level < 100.0 => format!("{level:.1} I/O a second"),
-        Axis::Rate => format!("{level:.0} I/O a second"),
-        Axis::Threads => format!("{level:.0} threads a group"),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            meter::{IoTallies, IoTally},
+            plan::{Load, tests::sample_plan},
+        },
+        *,
+    };
 
-/// What all groups saw of a trial, as one.
-struct Seen {
-    roles: Vec<Role>,
-    samples: Vec<Sample>,
-    windows: Vec<Sample>,
-}
-
-impl Seen {
-    /// As far as every group has come.
-    fn of(volumes: &[Vec<(Role, String)>], groups: &[&[Sample]]) -> Self {
-        let mut names: Vec<(Role, String)> = volumes.iter().flatten().cloned().collect();
-        names.sort();
-        names.dedup();
-        let place = |name: &(Role, String)| names.binary_search(name).expect("every name is listed");
-        let length = groups.iter().map(|samples| samples.len()).min().unwrap_or(0);
-        let merged = (0..length).map(|index| {
-            let placed = groups.iter().zip(volumes).map(|(samples, volumes)| {
-                let mut sample = samples[index].clone();
-                let own = std::mem::replace(&mut sample.volumes, vec![Default::default(); names.len()]);
-                for (tallies, name) in own.iter().zip(volumes) {
-                    sample.volumes[place(name)].merge(tallies);
-                }
-                sample
-            });
-            placed.reduce(|mut one, other| {
-                one.merge(&other);
-                one
-            })
-        });
-        let samples: Vec<Sample> = merged.flatten().collect();
-        let windows = windows(&samples, WINDOW);
-        Self { roles: names.into_iter().map(|(role, _)| role).collect(), samples, windows }
-    }
-
-    fn span_s(&self) -> f64 {
-        self.samples.iter().map(|sample| sample.span_s).sum()
-    }
-
-    fn backlog(&self) -> u64 {
-        self.samples.last().map_or(0, |sample| sample.backlog)
-    }
-
-    fn operations_per_second(&self) -> f64 {
-        let count: u64 = self.samples.iter().map(|sample| sample.operations.count).sum();
-        count as f64 / self.span_s().max(1e-9)
-    }
-
-    fn achieved_iops(&self) -> f64 {
-        let io = |sample: &Sample| -> u64 {
-            let pairs = self.roles.iter().zip(&sample.volumes);
-            pairs.filter(|(role, _)| **role == Role::Database).map(|(_, io)| io.transactional()).sum()
+    /// Ten seconds of a probe of 1000 I/O a second that did `done` of them in `read_ms` each.
+    fn judged(done: u64, read_ms: u64, effort: Effort) -> TrialResults {
+        let probe = ProbePlan { settle_s: 10, measure_s: 10, probes_max: 10, holds_max: 2 };
+        let plan = RunPlan { load: Load::Maximum { probe }, ..sample_plan() };
+        let seeker = Seeker::new(&plan).unwrap().unwrap();
+        let read = IoTally {
+            count: done,
+            bytes: 0,
+            total_ns: done * read_ms * 1_000_000,
+            max_ns: read_ms * 1_000_000,
         };
-        self.samples.iter().map(io).sum::<u64>() as f64 / self.span_s().max(1e-9)
-    }
-
-    /// What a limit is held against; none of what only a whole run shows.
-    fn measure(&self, measure: Measure) -> Option<f64> {
-        match measure {
-            Measure::DatabaseReadAverageMs => self.average_ms(Role::Database, |io| io.read),
-            Measure::DatabaseWriteAverageMs => self.average_ms(Role::Database, |io| io.write),
-            Measure::LogWriteAverageMs => self.average_ms(Role::Log, |io| io.write),
-            Measure::DatabaseReadWindowMaximumMs => self.worst_ms(Role::Database, |io| io.read),
-            Measure::LogWriteWindowMaximumMs => self.worst_ms(Role::Log, |io| io.write),
-            Measure::PageFaultStallsPerSecond => {
-                let stalls: u64 = self.samples.iter().map(|sample| sample.page_fault_stalls).sum();
-                (!self.samples.is_empty()).then(|| stalls as f64 / self.span_s().max(1e-9))
-            }
-            Measure::IoErrors => {
-                let errors = self.samples.iter().flat_map(|sample| &sample.volumes).map(|io| io.errors);
-                Some(errors.sum::<u64>() as f64)
-            }
-            _ => None,
-        }
-    }
-
-    fn average_ms(&self, role: Role, of: fn(&super::meter::IoTallies) -> IoTally) -> Option<f64> {
-        let of_volume = |place: usize| {
-            let mut whole = IoTally::default();
-            self.samples.iter().for_each(|sample| whole.merge(&of(&sample.volumes[place])));
-            whole.average_ms()
+        let sample = |second: u32| Sample {
+            at_s: f64::from(second),
+            span_s: 1.0,
+            volumes: vec![IoTallies { read, ..IoTallies::default() }],
+            operations: IoTally { count: done, ..IoTally::default() },
+            ..Sample::default()
         };
-        self.places(role).filter_map(of_volume).max_by(f64::total_cmp)
+        let samples: Vec<Sample> = (1..=10).map(sample).collect();
+        let seen = Seen::of(&[vec![(Role::Database, "disk".to_owned())]], &[&samples]);
+        let (settle, measure) = (Duration::from_secs(10), Duration::from_secs(10));
+        let trial = Trial { number: 1, load: TrialLoad::Rate(1000.0), holds: false, settle, measure };
+        seeker.judge(&trial, &seen, &[effort])
     }
 
-    fn worst_ms(&self, role: Role, of: fn(&super::meter::IoTallies) -> IoTally) -> Option<f64> {
-        let of_volume =
-            |place: usize| worst_window_ms(&self.samples, &self.windows, |window| of(&window.volumes[place]));
-        self.places(role).filter_map(of_volume).max_by(f64::total_cmp)
-    }
-
-    fn places(&self, role: Role) -> impl Iterator<Item = usize> {
-        self.roles.iter().enumerate().filter(move |(_, of)| **of == role).map(|(place, _)| place)
+    #[test]
+    fn a_trial_is_blamed_on_what_was_the_limit() {
+        let effort = |processor, sessions_full| Effort { settled_s: Some(4.0), processor, sessions_full };
+        let judgement = |done, read_ms, effort| judged(done, read_ms, effort).judgement;
+        let idle = effort(Some(0.3), false);
+        assert_eq!(judgement(1000, 10, idle), Judgement::Within);
+        assert_eq!(judgement(1000, 30, idle), Judgement::Beyond);
+        assert_eq!(judgement(900, 10, idle), Judgement::Generator);
+        assert_eq!(judgement(900, 10, effort(Some(0.3), true)), Judgement::Sessions);
+        assert_eq!(judgement(900, 10, effort(Some(0.97), true)), Judgement::Processor);
+        assert_eq!(judgement(1000, 30, effort(Some(0.97), false)), Judgement::Processor, "not the storage");
+        assert_eq!(
+            judgement(1000, 30, effort(None, true)),
+            Judgement::Beyond,
+            "deep queues are the storage's"
+        );
+        assert_eq!(judgement(1000, 10, effort(Some(0.97), true)), Judgement::Within, "nothing was lacking");
+        assert_eq!(judged(900, 10, idle).settled_s, Some(4.0));
     }
 }

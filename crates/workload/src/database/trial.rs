@@ -31,7 +31,7 @@ pub struct Trial {
     pub load: TrialLoad,
     /// Whether it is the run proper.
     pub holds: bool,
-    /// Time before it is measured.
+    /// Time it may take to settle before it is measured.
     pub settle: Duration,
     /// Time it is measured, if it is a probe; the run's duration otherwise.
     pub measure: Duration,
@@ -42,8 +42,23 @@ pub struct Trial {
 pub struct GroupTrial {
     /// Samples of the measured time.
     pub samples: Vec<Sample>,
+    /// Whether throughput has settled, as far as the group has seen.
+    pub settled: bool,
+    /// What it took of the machine; none before it has ended.
+    pub effort: Option<Effort>,
     /// Whether the group has ended it.
     pub done: bool,
+}
+
+/// What a trial took of the machine, beside storage.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Effort {
+    /// Seconds until throughput had settled; none if it had not when it was measured all the same.
+    pub settled_s: Option<f64>,
+    /// Share of a processor the group's thread used while it was measured, 0 to 1, where it is known.
+    pub processor: Option<f64>,
+    /// Whether every session was busy for most of that time, and more operations waited.
+    pub sessions_full: bool,
 }
 
 /// What a group brings to the search.
@@ -60,6 +75,8 @@ struct State {
     arrived: Vec<Option<Arrived>>,
     trial: Option<Trial>,
     groups: Vec<GroupTrial>,
+    /// Whether all groups had settled at some moment: then the trial is measured.
+    settled: bool,
     cut: bool,
     over: bool,
 }
@@ -101,7 +118,7 @@ impl Trials {
         assert!(trial.number == last + 1, "invariant 1: trial {} after {last}", trial.number);
         assert!(last == 0 || state.groups.iter().all(|group| group.done), "invariant 1");
         state.groups.fill(GroupTrial::default());
-        (state.trial, state.cut) = (Some(trial), false);
+        (state.trial, state.settled, state.cut) = (Some(trial), false, false);
     }
 
     /// The trial after number `last`, if it is ordered.
@@ -109,14 +126,24 @@ impl Trials {
         self.state().trial.filter(|trial| trial.number > last)
     }
 
+    /// Notes whether what `group` does has settled; true once all groups had at the same time.
+    pub fn settle(&self, group: u32, is_settled: bool) -> bool {
+        let mut state = self.state();
+        state.groups[group as usize].settled = is_settled;
+        state.settled |= state.groups.iter().all(|group| group.settled);
+        state.settled
+    }
+
     /// Writes down what `group` saw.
     pub fn push(&self, group: u32, sample: Sample) {
         self.state().groups[group as usize].samples.push(sample);
     }
 
-    /// Notes that `group` has ended the trial.
-    pub fn done(&self, group: u32) {
-        self.state().groups[group as usize].done = true;
+    /// Notes that `group` has ended the trial, and what it took.
+    pub fn done(&self, group: u32, effort: Effort) {
+        let mut state = self.state();
+        let group = &mut state.groups[group as usize];
+        (group.effort, group.done) = (Some(effort), true);
     }
 
     /// Reads what the groups have seen so far.

@@ -2,6 +2,7 @@
 
 mod compared;
 mod compressed;
+mod documented;
 mod frozen;
 mod judged;
 mod judged_part;

@@ -148,7 +148,8 @@ fn check(mean_ms: u64, servers: usize) {
     assert_eq!(results.failures, [], "{said}");
     let reads = results.in_role(Role::Database).map(|volume| volume.tallies.read.count).sum::<u64>() as f64;
     let share = reads / results.measured_s / capacity(drive, Duration::from_millis(20));
-    assert!((0.90..=1.10).contains(&share), "{share} of {drive:?}\n{said}");
+    // A hold that chance breaks is followed by less: 0.95 of it, then 0.90 of that.
+    assert!((0.85..=1.10).contains(&share), "{share} of {drive:?}\n{said}");
     assert_eq!(Verdict::of(&results).unwrap().answer, Answer::Pass, "{said}");
     assert_eq!(found.bound, Bound::Limit);
 }

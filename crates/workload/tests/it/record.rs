@@ -13,7 +13,16 @@ use world::crc32c::crc32c;
 
 /// A record of version 1, as a run of two groups wrote it: it is to be read for ever.
 fn golden() -> Vec<u8> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/golden/version-1.run");
+    golden_of("version-1.run")
+}
+
+/// A record of version 2, of a search.
+fn golden_search() -> Vec<u8> {
+    golden_of("version-2.run")
+}
+
+fn golden_of(name: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/golden").join(name);
     world::real::host_files::read(&path).expect("the golden record")
 }
 
@@ -171,13 +180,13 @@ fn other_files_and_later_versions_are_told_apart() {
     let first = lines(&golden)[0];
     let refused = |line: &[u8]| read(line).unwrap_err().to_string();
     assert_eq!(
-        refused(&forged(first, "\"version\":1", "\"version\":2")),
-        "it is a run record of version 2, this program knows version 1"
+        refused(&forged(first, "\"version\":1", "\"version\":3")),
+        "it is a run record of version 3, this program knows versions 1 to 2"
     );
     // Nothing else of a later version need be understood.
     let later =
         summed("\"line\":0,\"at_s\":0,\"entry\":{\"header\":{\"format\":\"spindle-run\",\"version\":7}}}");
-    assert_eq!(refused(&later), "it is a run record of version 7, this program knows version 1");
+    assert_eq!(refused(&later), "it is a run record of version 7, this program knows versions 1 to 2");
     assert_eq!(refused(&forged(first, "spindle-run", "spindle-cow")), "it is no run record");
     assert_eq!(refused(b"{\"format\": \"spindle-report\"}"), "it is no run record");
     assert_eq!(refused(&[0; 4096]), "it is no run record");
@@ -201,13 +210,16 @@ fn a_figure_the_profile_did_not_have_then_is_as_built_in() {
 /// Every number of every line made absurd in turn, its sum made right: an error or a report, no panic.
 #[test]
 fn absurd_numbers_end_in_a_report_or_in_one_line() {
-    let golden = golden();
-    let lines = lines(&golden);
-    let kinds =
-        ["\"made\"", "\"measuring\"", "\"measured\"", "\"host\"", "\"verified\"", "\"filled\"", "\"ended\""];
+    let kinds = ["made", "measuring", "measured", "host", "verified", "filled", "ended"];
+    make_absurd(&golden(), &kinds, 500);
+    make_absurd(&golden_search(), &["trial", "holding", "kernel"], 100);
+}
+
+fn make_absurd(golden: &[u8], kinds: &[&str], tried_min: usize) {
+    let lines = lines(golden);
     let mut tried = 0;
     for kind in kinds {
-        let found = |line: &&[u8]| str::from_utf8(line).unwrap().contains(&format!("\"entry\":{{{kind}"));
+        let found = |line: &&[u8]| str::from_utf8(line).unwrap().contains(&format!("\"entry\":{{\"{kind}\""));
         let index = lines.iter().position(found).unwrap_or_else(|| panic!("no line of {kind}"));
         let text = str::from_utf8(lines[index]).unwrap();
         let body = text[text.find("\"line\"").unwrap()..].trim_end();
@@ -233,7 +245,7 @@ fn absurd_numbers_end_in_a_report_or_in_one_line() {
             }
         }
     }
-    assert!(tried > 500, "{tried}");
+    assert!(tried > tried_min, "{tried}");
 }
 
 /// Where the numbers of a JSON text stand.
@@ -257,6 +269,30 @@ fn numbers(text: &str) -> Vec<(usize, usize)> {
         index += 1;
     }
     found
+}
+
+#[test]
+fn a_crash_in_a_search_costs_none_of_its_trials() {
+    let golden = golden_search();
+    let whole = read(&golden).unwrap().results;
+    let found = whole.search.as_ref().unwrap();
+    assert!(found.trials.len() > 3 && found.held.is_some(), "{found:?}");
+    let cut = read(&until(&golden, "\"ended\":")).unwrap().results;
+    assert_eq!(cut.search, whole.search, "all of it was told before the end");
+    assert_eq!(cut.kernel, whole.kernel);
+    assert_eq!(cut.target_iops(), whole.target_iops());
+
+    let third = read(&until(&golden, "\"number\":4,")).unwrap().results;
+    let found_then = third.search.as_ref().unwrap();
+    assert_eq!(found_then.trials, found.trials[..3]);
+    assert_eq!(found_then.held, None);
+    let document = document(&third, &Verdict::of(&third).unwrap());
+    let sections: Vec<&str> = document.sections.iter().map(|section| section.title.as_str()).collect();
+    assert!(sections.contains(&"Search for the most within limits"), "{sections:?}");
+
+    let held = read(&until(&golden, "\"measuring\":")).unwrap().results;
+    let first_hold = found.trials.iter().find(|trial| trial.holds).unwrap();
+    assert_eq!(held.search.unwrap().held, Some(first_hold.level), "a crash in a hold knows what was held");
 }
 
 #[test]

@@ -18,7 +18,9 @@ use super::{
     meter::Role,
     operation::FailureKind,
     plan::Load,
+    processor::{self, BusiestThread},
     results::{CutOff, RunResults},
+    seek::SearchResults,
     span::Span,
     verdict::{Answer, Verdict, VerdictRow, generator_missed_target},
 };
@@ -102,13 +104,18 @@ fn headline(results: &RunResults, verdict: &Verdict, mailboxes: Option<&Mailboxe
         Some(mailboxes) => format!("{}: {rate}", capitalised(&mailboxes.headline())),
         None => rate,
     };
+    let limiting = limiting_thread(results, verdict).map(|thread| format!("; {}", processor::words(thread)));
+    let by_processor = limiting.unwrap_or_default();
     match verdict.answer {
         Answer::Pass if results.transactions.records_checked == 0 => {
-            format!("{rate} within every limit, and every page intact.")
+            format!("{rate} within every limit, and every page intact{by_processor}.")
         }
-        Answer::Pass => format!("{rate} within every limit, and every page and record intact."),
+        Answer::Pass => format!("{rate} within every limit, and every page and record intact{by_processor}."),
         Answer::Incomplete if results.measured_s <= 0.0 => {
             "The run ended before anything was measured.".to_owned()
+        }
+        Answer::Incomplete if let Some(row) = verdict.broken().next() => {
+            format!("{rate}, but beyond a limit: {}{by_processor}.", broken(row))
         }
         Answer::Incomplete if generator_missed_target(results) && !results.verified.is_empty() => {
             format!("{rate} within every limit, but the load generator missed the target.")
@@ -127,6 +134,14 @@ fn headline(results: &RunResults, verdict: &Verdict, mailboxes: Option<&Mailboxe
             None => "The database engine failed.".to_owned(),
         },
     }
+}
+
+/// The thread whose processor, rather than the storage, kept the run from more, or broke a limit.
+fn limiting_thread(results: &RunResults, verdict: &Verdict) -> Option<BusiestThread> {
+    let of_search = results.search.as_ref().and_then(SearchResults::limiting_thread);
+    let excuses = verdict.answer == Answer::Incomplete && verdict.broken().next().is_some();
+    let of_run = results.busiest_thread().filter(|thread| excuses && thread.is_the_limit());
+    of_run.or(of_search.filter(|_| verdict.answer == Answer::Pass))
 }
 
 fn capitalised(text: &str) -> String {
@@ -309,6 +324,15 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
             database.name
         );
         document.finding(Severity::Note, text, "");
+    }
+    if let Some(thread) = results.busiest_thread().filter(|thread| thread.is_the_limit()) {
+        let text = format!(
+            "The thread of group {} used {:.0} % of its processor: delays are its doing as much as the storage's, \
+             which may carry more. Use more groups; each has a thread.",
+            thread.group + 1,
+            thread.percent
+        );
+        document.finding(Severity::Warning, text, "");
     }
     if generator_missed_target(results) {
         let text = format!(

@@ -3,6 +3,7 @@
 use super::{
     super::{
         limits::Measure,
+        processor,
         results::RunResults,
         search::{Axis, Bound, Judgement},
         seek::{SearchResults, TrialResults, words},
@@ -14,7 +15,10 @@ use report::{Cell, Column, LineChart, Section, Table, TimeSeries, Unit};
 /// The section of the search.
 pub fn section(results: &RunResults, found: &SearchResults) -> Section {
     let intro = "Loads that were tried for a short while, and those that were then held. A load has failed when \
-                 it failed twice; what waited to begin when a trial ended was not carried into the next.";
+                 it failed twice; what waited to begin when a trial ended was not carried into the next. A load is \
+                 measured when its throughput has settled, or all the same after a while (then that column is \
+                 empty). A rate counts as held if no more than three standard deviations of its random arrivals \
+                 are missing, and none waited for a second.";
     Section::new("Search for the most within limits", intro)
         .paragraph(outcome(found))
         .block(trials(found))
@@ -26,14 +30,32 @@ fn outcome(found: &SearchResults) -> String {
         return "The run ended before the search did: nothing was held.".to_owned();
     };
     let why = match found.bound {
-        Bound::Unfinished => "the search ended before it met a limit",
-        Bound::Limit => "more broke a limit",
+        Bound::Unfinished => "the search ended before it met a limit".to_owned(),
+        Bound::Limit => "more broke a limit".to_owned(),
         Bound::Generator => {
-            "more could not be asked for: this machine's processors and sessions ended before the storage did, \
-             which may carry more"
+            "more could not be asked for, though processors and sessions were free: the storage \
+                             may carry more"
+                .to_owned()
         }
-        Bound::Plateau => "twice as many did no more",
-        Bound::Most => "more is never tried",
+        Bound::Sessions => format!(
+            "more would need more than {} sessions a group, which is all it may have (four pages of its cache \
+             each, 128 to 1024): the storage may carry more; give it more cache, or more groups",
+            found.sessions_max
+        ),
+        Bound::Processor => match found.limiting_thread() {
+            Some(thread) => format!(
+                "{} ({:.0} % of one processor): the storage may carry more; use more groups, each has a thread",
+                processor::words(thread),
+                thread.percent
+            ),
+            None => "a processor was the limit, not the storage".to_owned(),
+        },
+        Bound::Plateau => "twice as many did no more".to_owned(),
+        Bound::Most if found.axis == Axis::Threads => format!(
+            "more than {} sessions a group are never tried (four pages of its cache each, 128 to 1024)",
+            found.sessions_max
+        ),
+        Bound::Most => "more is never tried".to_owned(),
     };
     format!("{} were held; {why}.", words(found.axis, held))
 }
@@ -46,7 +68,9 @@ fn trials(found: &SearchResults) -> Table {
     let columns = [
         Column::number("No.", Unit::One),
         Column::text("Trial"),
+        Column::text("Verdict"),
         level,
+        Column::number("Settled after", Unit::Seconds),
         Column::number("Measured", Unit::Seconds),
         Column::number("Achieved", Unit::IoPerSecond),
         Column::number("Read", Unit::Milliseconds),
@@ -56,7 +80,7 @@ fn trials(found: &SearchResults) -> Table {
         Column::number("Worst log write", Unit::Milliseconds),
         Column::number("Stalls", Unit::PerSecond),
         Column::number("Waiting", Unit::One),
-        Column::text("Verdict"),
+        Column::number("Busiest thread", Unit::Percent),
     ];
     let mut table = Table::new("", columns);
     let level_unit = |axis| if axis == Axis::Rate { Unit::IoPerSecond } else { Unit::One };
@@ -64,7 +88,9 @@ fn trials(found: &SearchResults) -> Table {
         table.push([
             Cell::count(trial.number.into()),
             Cell::text(if trial.holds { "hold" } else { "probe" }),
+            Cell::text(verdict(trial)),
             Cell::number(trial.level, level_unit(found.axis), 0),
+            Cell::number(trial.settled_s, Unit::Seconds, 0),
             Cell::number(trial.measured_s, Unit::Seconds, 0),
             Cell::number(trial.achieved_iops, Unit::IoPerSecond, 0),
             Cell::number(trial.read_ms, Unit::Milliseconds, 2),
@@ -74,7 +100,7 @@ fn trials(found: &SearchResults) -> Table {
             Cell::number(trial.log_worst_ms, Unit::Milliseconds, 2),
             Cell::number(trial.stalls_per_second, Unit::PerSecond, 2),
             Cell::count(trial.backlog),
-            Cell::text(verdict(trial)),
+            Cell::number(trial.busiest.map(|thread| thread.percent), Unit::Percent, 0),
         ]);
     }
     table
@@ -84,6 +110,11 @@ fn verdict(trial: &TrialResults) -> String {
     match trial.judgement {
         Judgement::Within => "within limits".to_owned(),
         Judgement::Generator => "not generated".to_owned(),
+        Judgement::Sessions => "not generated: sessions all busy".to_owned(),
+        Judgement::Processor => {
+            let group = trial.busiest.map_or(0, |thread| thread.group);
+            format!("processor of group {}'s thread full", group + 1)
+        }
         Judgement::Beyond => {
             let titles: Vec<&str> = trial.broken.iter().map(|measure| measure.title()).collect();
             format!("beyond: {}", titles.join("; "))

@@ -8,7 +8,7 @@ use super::{
         record::interval_s,
         scan::BackgroundScan,
     },
-    Group, Judging, Running, TICK,
+    Group, Judging, Running, Seconds, TICK,
 };
 use maildb::Instance;
 
@@ -38,6 +38,9 @@ impl Group {
         running.load.pacer.observe(io, sample.operations.count, running.load.meter.outstanding());
         let recent = running.recent.get();
         running.recent.set(recent.followed_by(io, sample.operations.count, sample.span_s));
+        let Seconds { all, without_sessions } = running.seconds.get();
+        let lacking = u32::from(running.load.pacer.lacks_sessions());
+        running.seconds.set(Seconds { all: all + 1, without_sessions: without_sessions + lacking });
         let span_s = sample.span_s.max(1e-9);
         let live = Live {
             database_iops: io as f64 / span_s,

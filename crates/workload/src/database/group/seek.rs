@@ -6,10 +6,12 @@
 use super::{
     super::{
         measure::Sampler,
+        meter::Role,
         progress::Phase,
-        trial::{Arrived, Trial, TrialLoad},
+        settling::Settling,
+        trial::{Arrived, Effort, Trial, TrialLoad},
     },
-    Group, Running, TICK,
+    Group, Running, Seconds, TICK,
 };
 use maildb::Instance;
 use std::{rc::Rc, time::Duration};
@@ -30,7 +32,8 @@ impl Group {
         let mut measured: Option<Sampler> = None;
         while let Some(trial) = self.next_trial(running, last).await {
             last = trial.number;
-            measured = self.attempt(instance, running, &trial).await;
+            let mut effort = Effort::default();
+            measured = self.attempt(instance, running, &trial, &mut effort).await;
             running.load.pacer.pause();
             if trial.holds {
                 self.meters.iter().for_each(|meter| meter.close());
@@ -39,7 +42,7 @@ impl Group {
                 // The engine has failed: for the others, too, there is nothing more to find.
                 self.shared.trials.end();
             }
-            self.shared.trials.done(self.number);
+            self.shared.trials.done(self.number, effort);
         }
         if let Some(mut sampler) = measured {
             self.settle(running, &mut sampler).await;
@@ -60,29 +63,45 @@ impl Group {
         }
     }
 
-    /// Gives the sampler of the run proper, if it came to that.
-    async fn attempt(&self, instance: &Instance, running: &mut Running, trial: &Trial) -> Option<Sampler> {
+    /// Gives the sampler of the run proper, if it came to that; what it took goes to `effort`.
+    async fn attempt(
+        &self,
+        instance: &Instance,
+        running: &mut Running,
+        trial: &Trial,
+        effort: &mut Effort,
+    ) -> Option<Sampler> {
         self.shared.board(self.number, |board| {
             board.phase = Phase::Search;
             board.fraction = 0.0;
         });
         self.drain(running).await;
-        self.shared.meet(&self.world, 2 + trial.number).await;
+        self.shared.meet(&self.world, 1 + 2 * trial.number).await;
         // After a hold they were closed; pacing would take uncounted I/O for none at all.
         self.meters.iter().for_each(|meter| meter.restart());
         self.steer(running, trial.load);
-        let mut sampler = self.sampler(instance);
-        if !self.pass(instance, running, &mut sampler, trial.settle, false).await {
+        effort.settled_s = self.let_settle(instance, running, trial.settle).await;
+        // Those that look a moment later settle a moment later.
+        self.shared.meet(&self.world, 2 + 2 * trial.number).await;
+        if self.ended(running) {
             return None;
         }
-        if trial.holds {
+        running.seconds.set(Seconds::default());
+        let (began, cpu_before) = (self.world.now(), self.world.thread_cpu());
+        let measured = if trial.holds {
             running.tally.samples.clear();
-            return Some(self.measure(instance, running).await);
-        }
-        running.load.pacer.restart();
-        let mut sampler = self.sampler(instance);
-        self.pass(instance, running, &mut sampler, trial.measure, true).await;
-        None
+            Some(self.measure(instance, running).await)
+        } else {
+            running.load.pacer.restart();
+            self.probe(instance, running, trial.measure).await;
+            None
+        };
+        let span_s = self.world.now().since(began).as_secs_f64().max(1e-9);
+        let cpu = cpu_before.zip(self.world.thread_cpu());
+        effort.processor = cpu.map(|(before, after)| after.saturating_sub(before).as_secs_f64() / span_s);
+        let Seconds { all, without_sessions } = running.seconds.get();
+        effort.sessions_full = without_sessions * 2 > all;
+        measured
     }
 
     /// Lets what is under way end.
@@ -120,30 +139,44 @@ impl Group {
         }
     }
 
-    /// Runs the load for `span`, tick by tick; false if it ended before. What it does is told to the
-    /// driver if that is `measured`.
-    async fn pass(
-        &self,
-        instance: &Instance,
-        running: &Running,
-        sampler: &mut Sampler,
-        span: Duration,
-        measured: bool,
-    ) -> bool {
-        let began = self.world.now();
+    /// Runs the load until throughput has settled in every group, `span_max` at most; gives the seconds it
+    /// took, if it has.
+    async fn let_settle(&self, instance: &Instance, running: &Running, span_max: Duration) -> Option<f64> {
+        let (began, mut sampler, mut settling) =
+            (self.world.now(), self.sampler(instance), Settling::default());
+        let mut ticks = 0;
+        while self.world.now().since(began) < span_max {
+            ticks += 1;
+            self.world.sleep_until(began + (TICK * ticks).min(span_max)).await;
+            let sample = self.tick(instance, running, &mut sampler);
+            self.observe(running, &sample);
+            if self.ended(running) || self.shared.trials.is_cut() {
+                return None;
+            }
+            let volumes = self.meters.iter().zip(&sample.volumes);
+            let databases = volumes.filter(|(meter, _)| meter.role() == Role::Database);
+            let io = databases.map(|(_, tallies)| tallies.transactional()).sum();
+            settling.observe(io, sample.operations.count);
+            if self.shared.trials.settle(self.number, settling.is_settled()) {
+                return Some(self.world.now().since(began).as_secs_f64());
+            }
+        }
+        None
+    }
+
+    /// Runs the load for `span`, tick by tick, and tells the driver what it does.
+    async fn probe(&self, instance: &Instance, running: &Running, span: Duration) {
+        let (began, mut sampler) = (self.world.now(), self.sampler(instance));
         let mut ticks = 0;
         while self.world.now().since(began) < span {
             ticks += 1;
             self.world.sleep_until(began + (TICK * ticks).min(span)).await;
-            let sample = self.tick(instance, running, sampler);
+            let sample = self.tick(instance, running, &mut sampler);
             self.observe(running, &sample);
-            if measured {
-                self.shared.trials.push(self.number, sample);
-            }
+            self.shared.trials.push(self.number, sample);
             if self.ended(running) || self.shared.trials.is_cut() {
-                return false;
+                return;
             }
         }
-        true
     }
 }

@@ -5,6 +5,7 @@
 
 use super::super::{
     group::{DatabaseOutcome, FillOutcome},
+    kernel::KernelResults,
     measure::Sample,
     meter::{IoTallies, Role, SlowTally, Spikes},
     operation::{Failure, FailureCounts},
@@ -13,6 +14,8 @@ use super::super::{
     progress::{LogLine, Phase},
     results::{EngineCounters, HostFacts, HostSample, LateResults, RunResults, TransactionResults},
     scan::ScanTotals,
+    search::Bound,
+    seek::TrialResults,
     verify::VerifiedFile,
 };
 use hdrhistogram::Histogram;
@@ -59,6 +62,15 @@ pub enum Entry<L> {
         /// How it went.
         fill: FillOutcome,
     },
+    /// A trial of a search has ended.
+    Trial(Box<TrialNews>),
+    /// What a search has found is held from now on.
+    Holding {
+        /// I/O a second of all groups, or threads of each.
+        level: f64,
+    },
+    /// What the kernel has said of the devices under test.
+    Kernel(KernelResults),
     /// A group begins to measure.
     Measuring(Measuring),
     /// What a group has measured until now.
@@ -90,6 +102,15 @@ pub struct Made {
     pub create_s: f64,
     /// Its databases; sizes are those of the moment.
     pub databases: Vec<DatabaseOutcome>,
+}
+
+/// One trial of a search.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialNews {
+    /// Why the search goes no higher, as far as it has come.
+    pub bound: Bound,
+    /// How it went.
+    pub trial: TrialResults,
 }
 
 /// One group at the beginning of its measured time.

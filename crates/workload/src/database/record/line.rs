@@ -14,8 +14,10 @@ use world::crc32c::crc32c;
 
 /// What the first line says the file is.
 pub const FORMAT: &str = "spindle-run";
-/// The version of the form written and read.
-pub const VERSION: u32 = 1;
+/// The version of the form that is written. It added entries to version 1, which is read as well.
+pub const VERSION: u32 = 2;
+/// The oldest version that is read.
+pub const VERSION_MIN: u32 = 1;
 
 const OPENING: &[u8] = b"{\"sum\":\"";
 const SUM_DIGITS: usize = 8;

@@ -18,7 +18,7 @@ mod recovered;
 mod sense;
 mod writer;
 
-pub use entry::{Ended, Entry, Header, Made, Measured, Measuring, News, Readings};
+pub use entry::{Ended, Entry, Header, Made, Measured, Measuring, News, Readings, TrialNews};
 pub use line::{FORMAT, LineDamage, VERSION};
 pub use reader::{Reader, RecordError};
 pub use recorder::{NewsStream, Recorder, channel};

@@ -6,7 +6,9 @@
 //! 3. Nothing comes after the end of the run.
 
 use super::recovered::Recovery;
-use super::{Entry, FORMAT, Header, LineDamage, Recovered, VERSION, entry::Differences, line, sense};
+use super::{
+    Entry, FORMAT, Header, LineDamage, Recovered, VERSION, entry::Differences, line, line::VERSION_MIN, sense,
+};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -20,7 +22,7 @@ pub enum RecordError {
     #[error("it is no run record")]
     NotARecord,
     /// It is of a form this program does not know.
-    #[error("it is a run record of version {found}, this program knows version {VERSION}")]
+    #[error("it is a run record of version {found}, this program knows versions {VERSION_MIN} to {VERSION}")]
     OtherVersion {
         /// The version it has.
         found: u64,
@@ -119,7 +121,7 @@ fn opening(bytes: &[u8]) -> Result<Header, RecordError> {
     if format != FORMAT {
         return Err(RecordError::NotARecord);
     }
-    if version != u64::from(VERSION) {
+    if !(u64::from(VERSION_MIN)..=u64::from(VERSION)).contains(&version) {
         return Err(RecordError::OtherVersion { found: version });
     }
     let damaged = |what| RecordError::Damaged { number: 1, what };

@@ -6,14 +6,16 @@
 use super::{
     super::{
         group::{FillOutcome, GroupOutcome},
+        kernel::KernelResults,
         measure::Sample,
         meter::{IoTallies, Latencies, MeterReading, Role},
         operation::OperationReading,
         progress::{LogLine, Phase},
         results::{CutOff, HostSample, RunFrame, RunResults},
+        seek::SearchResults,
         verify::VerifiedFile,
     },
-    Ended, Entry, Header, Made, Measured, Measuring, Readings, buckets,
+    Ended, Entry, Header, Made, Measured, Measuring, Readings, TrialNews, buckets,
     entry::Differences,
     sense,
 };
@@ -40,6 +42,8 @@ pub struct Recovery {
     phase: Phase,
     log: Vec<LogLine>,
     host_samples: Vec<HostSample>,
+    search: Option<SearchResults>,
+    kernel: Option<KernelResults>,
     groups: Vec<GroupKnown>,
     failed: Option<String>,
     ended: Option<Ended>,
@@ -73,6 +77,8 @@ impl Recovery {
             phase: Phase::Create,
             log: Vec::new(),
             host_samples: Vec::new(),
+            search: None,
+            kernel: None,
             groups,
             failed: None,
             ended: None,
@@ -104,6 +110,14 @@ impl Recovery {
                 group.made = Some(made);
             }
             Entry::Filled { group, fill } => self.group(group)?.fill = fill,
+            Entry::Trial(news) => self.take_trial(*news)?,
+            Entry::Holding { level } => {
+                sense::level(level)?;
+                self.search()?.held = Some(level);
+                // What was read during the hold before is not of the run any more.
+                self.host_samples.clear();
+            }
+            Entry::Kernel(news) => self.take_kernel(news)?,
             Entry::Measuring(measuring) => self.group(measuring.group)?.begin(measuring)?,
             Entry::Measured(measured) => self.group(measured.group)?.take(*measured)?,
             Entry::Verified { group, file } => self.group(group)?.verified.push(file),
@@ -113,6 +127,29 @@ impl Recovery {
                 self.ended = Some(*ended);
             }
         }
+        Ok(())
+    }
+
+    /// What was found so far; an error if nothing was searched for.
+    fn search(&mut self) -> Result<&mut SearchResults, String> {
+        let plan = &self.header.plan;
+        let axis = plan.load.searched_over().ok_or("nothing was searched for")?;
+        Ok(self.search.get_or_insert_with(|| SearchResults::none_yet(axis, plan.sessions_max())))
+    }
+
+    fn take_trial(&mut self, news: TrialNews) -> Result<(), String> {
+        let search = self.search()?;
+        sense::trial(&news.trial, search.trials.len())?;
+        search.bound = news.bound;
+        search.trials.push(news.trial);
+        Ok(())
+    }
+
+    fn take_kernel(&mut self, mut news: KernelResults) -> Result<(), String> {
+        let known = self.kernel.get_or_insert_default();
+        sense::kernel(&news, known)?;
+        known.events.append(&mut news.events);
+        *known = KernelResults { events: std::mem::take(&mut known.events), ..news };
         Ok(())
     }
 
@@ -131,10 +168,9 @@ impl Recovery {
             host: header.host.clone(),
             unix_s: (header.began_unix_s, header.began_unix_s.saturating_add(self.at_s as i64)),
             host_samples: self.host_samples,
-            // What it said is in the test log.
-            kernel: None,
+            kernel: self.kernel,
             log: self.log,
-            search: None,
+            search: self.search,
             cut_off: Some(CutOff { after_s: self.at_s, during: self.phase, cause: self.failed }),
         };
         let results = RunResults::assemble(frame, &outcomes);

@@ -5,10 +5,12 @@
 
 use super::{
     super::{
+        kernel::{self, KernelResults},
         measure::Sample,
         meter::{IoTallies, SlowTally, Spikes},
         plan::RunPlan,
         results::{LatencyBucket, RunResults},
+        seek::TrialResults,
     },
     Header, Made, Measured, Measuring, Readings,
     entry::Differences,
@@ -18,6 +20,10 @@ use super::{
 const RUN_MAX: u64 = 1 << 56;
 /// The most within one sample: 16 TiB.
 const SAMPLE_MAX: u64 = 1 << 44;
+/// The most trials of a search: the bounds of a plan allow 110.
+const TRIALS_MAX: usize = 1000;
+/// More than any load: a billion I/O a second.
+const LEVEL_MAX: f64 = 1e9;
 /// The most records of one database: 16 TiB of the smallest.
 const RECORDS_MAX: u64 = 1 << 38;
 /// The longest any span can be, in seconds: 31 years.
@@ -83,6 +89,31 @@ pub fn made(made: &Made) -> Result<(), String> {
         count("records", database.created.found, RECORDS_MAX)?;
         count("records", database.created.inserted, RECORDS_MAX)?;
         count("bytes", database.bytes_before, RUN_MAX)?;
+    }
+    Ok(())
+}
+
+/// What can be tried.
+pub fn level(level: f64) -> Result<(), String> {
+    let is_level = (0.0..=LEVEL_MAX).contains(&level);
+    if is_level { Ok(()) } else { Err(format!("a load of {level} is none")) }
+}
+
+/// A trial that a search can have made after `before` others.
+pub fn trial(trial: &TrialResults, before: usize) -> Result<(), String> {
+    if before >= TRIALS_MAX {
+        return Err("more trials than a search makes".to_owned());
+    }
+    span("a trial", trial.measured_s)?;
+    level(trial.level)?;
+    count("backlog", trial.backlog, SAMPLE_MAX)
+}
+
+/// What the kernel can have said after `before` messages.
+pub fn kernel(news: &KernelResults, before: &KernelResults) -> Result<(), String> {
+    count("kernel messages", news.count, RUN_MAX)?;
+    if news.count < before.count || before.events.len() + news.events.len() > kernel::KEPT {
+        return Err("the kernel's messages do not add up".to_owned());
     }
     Ok(())
 }

@@ -50,6 +50,9 @@ impl Writer {
             Entry::Host(sample) => Entry::Host(sample),
             Entry::Made(made) => Entry::Made(made),
             Entry::Filled { group, fill } => Entry::Filled { group, fill },
+            Entry::Trial(trial) => Entry::Trial(trial),
+            Entry::Holding { level } => Entry::Holding { level },
+            Entry::Kernel(kernel) => Entry::Kernel(kernel),
             Entry::Measuring(measuring) => {
                 self.told.remove(&measuring.group);
                 Entry::Measuring(measuring)

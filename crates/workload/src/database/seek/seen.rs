@@ -1,0 +1,108 @@
+//! What all groups saw of a trial, as one.
+
+use super::super::{
+    limits::Measure,
+    measure::{Sample, windows, worst_window_ms},
+    meter::{IoTallies, IoTally, Role},
+    plan::WINDOW,
+};
+
+/// What all groups saw of a trial, as one.
+pub struct Seen {
+    roles: Vec<Role>,
+    /// Samples of all groups together.
+    pub samples: Vec<Sample>,
+    windows: Vec<Sample>,
+}
+
+impl Seen {
+    /// As far as every group has come.
+    pub fn of(volumes: &[Vec<(Role, String)>], groups: &[&[Sample]]) -> Self {
+        let mut names: Vec<(Role, String)> = volumes.iter().flatten().cloned().collect();
+        names.sort();
+        names.dedup();
+        let place = |name: &(Role, String)| names.binary_search(name).expect("every name is listed");
+        let length = groups.iter().map(|samples| samples.len()).min().unwrap_or(0);
+        let merged = (0..length).map(|index| {
+            let placed = groups.iter().zip(volumes).map(|(samples, volumes)| {
+                let mut sample = samples[index].clone();
+                let own = std::mem::replace(&mut sample.volumes, vec![Default::default(); names.len()]);
+                for (tallies, name) in own.iter().zip(volumes) {
+                    sample.volumes[place(name)].merge(tallies);
+                }
+                sample
+            });
+            placed.reduce(|mut one, other| {
+                one.merge(&other);
+                one
+            })
+        });
+        let samples: Vec<Sample> = merged.flatten().collect();
+        let windows = windows(&samples, WINDOW);
+        Self { roles: names.into_iter().map(|(role, _)| role).collect(), samples, windows }
+    }
+
+    /// Seconds measured so far.
+    pub fn span_s(&self) -> f64 {
+        self.samples.iter().map(|sample| sample.span_s).sum()
+    }
+
+    /// Operations that waited to begin at the end.
+    pub fn backlog(&self) -> u64 {
+        self.samples.last().map_or(0, |sample| sample.backlog)
+    }
+
+    /// Operations that ended, a second.
+    pub fn operations_per_second(&self) -> f64 {
+        let count: u64 = self.samples.iter().map(|sample| sample.operations.count).sum();
+        count as f64 / self.span_s().max(1e-9)
+    }
+
+    /// Database reads and writes a second.
+    pub fn achieved_iops(&self) -> f64 {
+        let io = |sample: &Sample| -> u64 {
+            let pairs = self.roles.iter().zip(&sample.volumes);
+            pairs.filter(|(role, _)| **role == Role::Database).map(|(_, io)| io.transactional()).sum()
+        };
+        self.samples.iter().map(io).sum::<u64>() as f64 / self.span_s().max(1e-9)
+    }
+
+    /// What a limit is held against; none of what only a whole run shows.
+    pub fn measure(&self, measure: Measure) -> Option<f64> {
+        match measure {
+            Measure::DatabaseReadAverageMs => self.average_ms(Role::Database, |io| io.read),
+            Measure::DatabaseWriteAverageMs => self.average_ms(Role::Database, |io| io.write),
+            Measure::LogWriteAverageMs => self.average_ms(Role::Log, |io| io.write),
+            Measure::DatabaseReadWindowMaximumMs => self.worst_ms(Role::Database, |io| io.read),
+            Measure::LogWriteWindowMaximumMs => self.worst_ms(Role::Log, |io| io.write),
+            Measure::PageFaultStallsPerSecond => {
+                let stalls: u64 = self.samples.iter().map(|sample| sample.page_fault_stalls).sum();
+                (!self.samples.is_empty()).then(|| stalls as f64 / self.span_s().max(1e-9))
+            }
+            Measure::IoErrors => {
+                let errors = self.samples.iter().flat_map(|sample| &sample.volumes).map(|io| io.errors);
+                Some(errors.sum::<u64>() as f64)
+            }
+            _ => None,
+        }
+    }
+
+    fn average_ms(&self, role: Role, of: fn(&IoTallies) -> IoTally) -> Option<f64> {
+        let of_volume = |place: usize| {
+            let mut whole = IoTally::default();
+            self.samples.iter().for_each(|sample| whole.merge(&of(&sample.volumes[place])));
+            whole.average_ms()
+        };
+        self.places(role).filter_map(of_volume).max_by(f64::total_cmp)
+    }
+
+    fn worst_ms(&self, role: Role, of: fn(&IoTallies) -> IoTally) -> Option<f64> {
+        let of_volume =
+            |place: usize| worst_window_ms(&self.samples, &self.windows, |window| of(&window.volumes[place]));
+        self.places(role).filter_map(of_volume).max_by(f64::total_cmp)
+    }
+
+    fn places(&self, role: Role) -> impl Iterator<Item = usize> {
+        self.roles.iter().enumerate().filter(move |(_, of)| **of == role).map(|(place, _)| place)
+    }
+}

@@ -1,0 +1,386 @@
+//! Documents of fixed results.
+
+use crate::seed_002::seed_002;
+use expect_test::expect;
+use report::{
+    Block,
+    text::{self, TextOptions},
+};
+use workload::database::{
+    document::document,
+    operation::{Failure, FailureKind},
+    verdict::Verdict,
+};
+
+#[test]
+fn the_document_of_a_passed_run() {
+    let results = seed_002();
+    let mut document = document(&results, &Verdict::of(&results).unwrap());
+    // How charts are drawn is the report's affair.
+    for section in &mut document.sections {
+        section.blocks.retain(|block| !matches!(block, Block::LineChart(_) | Block::Distribution(_)));
+    }
+    expect![[r#"
+        Spindle performance test
+        exchange-2007, 1 database of 129 GiB, 600 mailboxes at 0.45 IOPS
+        HANUMAN · 2008-09-24 13:06:51 UTC
+
+        ▌ PASS  Performance test, 2 h measured
+        ▌ At least ≈ 570 mailboxes of 150 messages a day within 20 ms: 331 database I/O a second within
+        ▌ every limit, and every page and record intact.
+
+        Mailboxes of 150 messages a day      ≈ 570  (within 20 ms; at least: more was not asked for)
+        Database I/O                         331 I/O/s  (target 270)
+        Database read                        18.30 ms  (99 % within 54.90 ms)
+        Log write                            0.30 ms  (99 % within 0.90 ms)
+        Operation, from intended start: p99  36.00 ms  (waiting to begin is in it)
+        Records checked                      550,000  (read back and right)
+
+        Findings
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        note     The profile's figures for page_bytes, compressible_percent, log_file_bytes,
+                 checkpoint_depth_bytes, scan_batch_bytes, lazy_commit_delay_ms are recalled or assumed,
+                 not read in a source.
+
+        Test summary
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Overall result    Pass
+        Machine           HANUMAN
+        Operating system  Linux
+        Began (UTC)       2008-09-24 10:48:51
+        Ended (UTC)       2008-09-24 13:06:51
+        Measured          2 h 0 min
+        Program           spindle 0.1.0
+        Profile           exchange-2007  (8 KiB pages, 40/30/5/25 insert/delete/replace/read, lazy commits 55 %: the
+                          StorTrends report)
+
+        Result  Limit on                             Measured       Limit  Source
+        ──────  ───────────────────────────────────  ────────  ──────────  ───────────────────────────────────────────
+        pass    Database read latency, average       18.30 ms  ≤ 20.00 ms  seed 002, test log of 9/24/2008 10:48:54
+                                                                           AM; seed 004 section 2
+        pass    Database read latency, worst window  36.60 ms  ≤ 50.00 ms  seed 002, test logs of 9/24/2008 10:48:54
+                                                                           AM (performance) and 10:01:07 PM (stress),
+                                                                           over its 15-s samples
+        pass    Log write latency, average            0.30 ms  ≤ 10.00 ms  seed 002, test log of 9/24/2008 10:48:54
+                                                                           AM; seed 004 section 2
+        pass    Log write latency, worst window       0.60 ms  ≤ 50.00 ms  seed 002, test logs of 9/24/2008 10:48:54
+                                                                           AM (performance) and 10:01:07 PM (stress),
+                                                                           over its 15-s samples
+        pass    Page-fault stalls a second, average   0.00 /s   ≤ 1.00 /s  exchangemaster.wordpress.com 2017/07/12:
+                                                                           average at most 1; seed 002's stress run
+                                                                           passed with an average of 0.053 and a
+                                                                           maximum of 23
+        pass    Transactional I/O, share of target    122.8 %   ≥ 100.0 %  seed 002 report, "Achieved I/O per Second"
+                                                                           above "Target I/O per Second"
+        pass    Checksum errors                             0         ≤ 0  seed 002, test log: "Verifying database
+                                                                           checksums", "Verifying log checksums"
+        pass    Wrong or missing records                    0         ≤ 0  Spindle: a record read back must be the
+                                                                           record written
+        pass    I/O errors                                  0         ≤ 0  Jetstress 2013 Field Guide announcement:
+                                                                           one I/O error on any volume fails the test
+        pass    Long device operations                      0         ≤ 0  Microsoft, OfficeDocs-Exchange,
+                                                                           ha-changes.md: an I/O of more than 41 s
+                                                                           restarts the server
+        pass    Hung device operations                      0         ≤ 0  Microsoft, OfficeDocs-Exchange,
+                                                                           ha-changes.md: an I/O of more than 240 s
+                                                                           restarts the server
+
+        Latencies are those of device operations under the database engine. Maxima are the longest
+        averages over 15 seconds, as Jetstress sampled; the longest single operations stand in the
+        tables below and are not judged.
+
+        Mailboxes
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        How many mailboxes the storage carries, and where each figure comes from.
+
+        Figure                                      Value        Source                                     Known from
+        ──────────────────────────────────────────  ───────────  ─────────────────────────────────────────  ──────────
+        Database I/O within every limit             331.5 I/O/s  this run; log and background scan not      measured
+                                                                 counted
+        I/O of one mailbox of 150 messages a day,   0.480 I/O/s  remembered of TechNet's guide to Exchange  memory
+        Exchange Server 2007                                     2007 storage: light 5/20 0.11, average
+                                                                 10/40 0.18, heavy 20/80 0.32, very heavy
+                                                                 30/120 0.48; seed 002 plans 0.45 a
+                                                                 mailbox, headroom included, and names no
+                                                                 messages
+        Headroom                                    20 %         seed 004 section 3.4.2: users x IOPS per   seed paper
+                                                                 user x 1.2; seed 002 states its 0.45 with
+                                                                 20 % headroom
+        Mailboxes                                   ≈ 570        I/O within limits / (I/O of one mailbox ×  computed
+                                                                 (1 + headroom)), its first two digits,
+                                                                 rounded down
+
+        So: at least ≈ 570 mailboxes of 150 messages a day within 20 ms. It speaks of the database I/O
+        of mailboxes; capacity, processors, memory and the log's volume are planned by themselves.
+
+        Database sizing and throughput
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Achieved database I/O           331.5 I/O/s  (reads and writes of databases; log and background scan not
+                                        counted)
+        Target database I/O             270.0 I/O/s
+        Mailboxes                       600  (0.45 I/O a second each)
+        Longest backlog                 31  (operations that had arrived and not begun)
+        Databases when measuring began  129.3 GiB
+        Databases after the run         130.2 GiB
+        Database files                  1
+        Making the databases            1 s  (or reading what was there)
+        Rate of records made            attached
+        Filling the cache               5 min 29 s
+
+        System parameters
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Sessions                       held rate, open loop
+        Page cache of a storage group  256 MiB
+        Seed                           1
+
+        Profile exchange-2007
+        Setting                     Value    Meaning                         Source                         Known from
+        ──────────────────────────  ───────  ──────────────────────────────  ─────────────────────────────  ──────────
+        page_bytes                  8 KiB    database page: 4, 8 or 32 KiB   commonly given for Exchange    memory
+                                                                             2007
+        record_bytes                1000 B   one mail record, all columns    vendor blog (hmlee) on the     vendor
+                                             together                        operation mix of early
+                                                                             Jetstress: 1,000 bytes
+        compressible_percent        0 %      bytes of a record's body that   no paper says; storage that    assumed
+                                             a compressor can drop           compresses gains nothing
+                                                                             unless asked to be given
+                                                                             something
+        hot_mailbox_percent         100 %    mailboxes that are hot; 100 %   seed 001, "Database Info": a   seed paper
+                                             is all alike                    very random workload, hardly
+                                                                             served from a cache; seed 004
+                                                                             section 3.1: the I/O pattern
+                                                                             is random
+        hot_access_percent          100 %    operations that go to hot       as hot_mailbox_percent: all    seed paper
+                                             mailboxes                       mailboxes alike
+        insert_percent              40 %     operations that insert a        seed 002 report, "Jetstress    seed paper
+                                             record                          System Parameters"
+        replace_percent             5 %      operations that seek a record   seed 002 report, "Jetstress    seed paper
+                                             and change it                   System Parameters"
+        delete_percent              30 %     operations that seek a record   seed 002 report, "Jetstress    seed paper
+                                             and delete it                   System Parameters"
+        read_percent                25 %     operations that seek a record   seed 002 report, "Jetstress    seed paper
+                                             and read it                     System Parameters"
+        lazy_commit_percent         55 %     commits that do not wait for    seed 002 report, "Jetstress    seed paper
+                                             the log                         System Parameters"
+        operations_per_transaction  1        operations between two commits  no paper says; seed 002's 104  computed
+                                                                             log writes/s at 55 % lazy fit
+                                                                             one durable commit a write
+        threads_per_group           8        simulated sessions of a         seed 002 report, "Jetstress    seed paper
+                                             storage group                   System Parameters": 8 per
+                                                                             storage group
+        log_buffers                 9000     transaction log buffers, of     seed 002 report, "Jetstress    seed paper
+                                             512 bytes each                  System Parameters"
+        log_file_bytes              1 MiB    one generation of the           commonly given for Exchange    memory
+                                             transaction log                 2007
+        cache_min_bytes             32 MiB   least page cache of one         seed 002 report, "Jetstress    seed paper
+                                             database                        System Parameters": 32.0 MB
+        cache_max_bytes             256 MiB  most page cache of one          seed 002 report, "Jetstress    seed paper
+                                             database                        System Parameters": 256.0 MB
+        start_flush_percent         1 %      free share of the cache at      seed 002 test log: start 2.6   seed paper
+                                             which eviction starts           MB of 256 MB
+        stop_flush_percent          2 %      free share of the cache at      seed 002 test log: stop 5.1    seed paper
+                                             which eviction stops            MB of 256 MB
+        checkpoint_depth_bytes      20 MiB   log a crash may have to replay  TechNet ee832793 says 20 MB    assumed
+                                                                             stand-alone, of Exchange
+                                                                             2010; taken for this release,
+                                                                             too
+        scan_bytes_per_second       0 B      background scan of one          background scanning of         vendor
+                                             database; 0 is off              databases came with Exchange
+                                                                             2010
+        scan_batch_bytes            256 KiB  one read of the background      unused while the scan rate is  assumed
+                                             scan                            0
+        torn_page_protection        0        1: changed pages go to a        open ESE source: pages are     vendor
+                                             journal before their place      written in place, with no
+                                                                             second write; a torn one is
+                                                                             found by its checksum
+        page_stamps                 0        1: pages are known by a stamp   open ESE source: a page is     vendor
+                                             kept beside their database      known by its own checksum;
+                                                                             the flush map, which tells
+                                                                             some lost writes, came later
+        coalesce_bytes              512 KiB  longest write of neighbouring   open ESE source, jetapi.cxx:   vendor
+                                             pages                           512 KiB by default
+        lazy_commit_delay_ms        100 ms   longest wait of a lazy commit   no paper says; a lazy commit   assumed
+                                             for stable storage              waits for company, not for
+                                                                             ever
+
+        Database configuration
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Databases
+        Group  Database   Volume             Before      After      Records
+        ─────  ─────────  ──────────────  ─────────  ─────────  ───────────
+            1  priv1.edb  /mnt/databases  129.3 GiB  130.2 GiB  102,400,000
+
+        Volumes
+        Volume          Holds      Reached by          What it is
+        ──────────────  ─────────  ──────────────────  ─────────────────────────
+        /mnt/databases  databases  io_uring, O_DIRECT  a StorTrends iSCSI volume
+        /mnt/logs       logs       io_uring, O_DIRECT  a StorTrends iSCSI volume
+
+        Transactional I/O
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Reads and writes of databases that transactions caused. Writes are done in the background;
+        transactions wait for reads and for the log.
+
+                                 Rate                Average     p50     p95     p99   p99.9  Worst 15 s  Longest
+        Volume          I/O        /s  Average size       ms      ms      ms      ms      ms          ms       ms
+        ──────────────  ──────  ─────  ────────────  ───────  ──────  ──────  ──────  ──────  ──────────  ───────
+        /mnt/databases  reads   170.0         8 KiB   18.300  14.640  36.600  54.900  91.500      36.600  146.400
+        /mnt/databases  writes  161.4       8.8 KiB    2.000   1.600   4.000   6.000  10.000       4.000   16.000
+
+        Operations
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        From the intended start of an operation to the end of its commit, so waiting for a session is in
+        it.
+
+                               Rate  Average    p50     p95     p99   p99.9  Longest
+        Operation      Count     /s       ms     ms      ms      ms      ms       ms
+        ─────────  ─────────  ─────  ───────  ─────  ──────  ──────  ──────  ───────
+        Insert       880,000  122.2   12.000  9.600  24.000  36.000  60.000   96.000
+        Replace      110,000   15.3   12.000  9.600  24.000  36.000  60.000   96.000
+        Delete       660,000   91.7   12.000  9.600  24.000  36.000  60.000   96.000
+        Read         550,000   76.4   12.000  9.600  24.000  36.000  60.000   96.000
+        All        2,200,000  305.6   12.000  9.600  24.000  36.000  60.000   96.000
+
+        Durable commits                        103.1 /s
+        Lazy commits                           126.0 /s
+        Write conflicts                        0
+        Records read back and right            550,000
+        Page requests answered from the cache  84.7 %
+        Pages in one write                     1.10
+        Page splits and merges                 140000 and 0
+        Page-fault stalls                      0
+        Log record stalls                      0
+
+        Background scan
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Off in this profile: databases were not scanned in the background.
+
+        Log I/O
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+                            Rate                Average    p50    p95    p99  p99.9  Worst 15 s  Longest
+        Volume     I/O        /s  Average size       ms     ms     ms     ms     ms          ms       ms
+        ─────────  ──────  ─────  ────────────  ───────  ─────  ─────  ─────  ─────  ──────────  ───────
+        /mnt/logs  reads     0.0             –        –      –      –      –      –           –        –
+        /mnt/logs  writes  104.4       4.2 KiB    0.300  0.240  0.600  0.900  1.500       0.600    2.400
+
+        Database I/O for one log write  3.2  (Jetstress tuned for 8 to 12)
+        Log generations filled          3,051
+        Log written by transactions     3.0 GiB
+        Checkpoints                     3,000
+
+        Total I/O
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Everything the storage was asked for in the measured time. Preparing is zeroing the next log
+        file ahead of its use: nobody waits for it, so its latency is not judged.
+
+                                  Reads  Scan reads  Writes  Preparing  Flushes   Read  Written
+        Volume          Role         /s          /s      /s         /s       /s  MiB/s    MiB/s  Errors
+        ──────────────  ────────  ─────  ──────────  ──────  ─────────  ───────  ─────  ───────  ──────
+        /mnt/databases  database  170.0         0.0   161.4        0.0      0.0   1.33     1.39       0
+        /mnt/logs       log         0.0         0.0   104.4        0.0      0.0   0.00     0.43       0
+
+        Slow operations, spikes and the kernel log
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        A device operation of more than 41 s is long, of more than 240 s hung, at any time of the run
+        (Microsoft, OfficeDocs-Exchange, ha-changes.md: long I/O 41 s, hung I/O 240 s; either restarts
+        the server). A spike is a spell of reads or writes that took more than 10 times the median of
+        their volume, and more than 50 ms (Spindle: ten times what is usual is beyond any queue a steady
+        load builds, and below 50 ms, the longest a 15-s average may be, nobody waits); those within a
+        second of each other are one.
+
+        No device operation was long or hung.
+
+        Spikes by volume
+                                                 Over  Time in them  Longest            Slow    p99  p99.9
+        Volume          Operations       Spikes    ms             s        s      operations     ms     ms
+        ──────────────  ───────────────  ──────  ────  ────────────  ───────  ──────────────  ─────  ─────
+        /mnt/databases  database reads        0     –          0.00        –               0  54.90  91.50
+        /mnt/databases  database writes       0     –          0.00        –               0   6.00  10.00
+        /mnt/logs       log writes            0     –          0.00        –               0   0.90   1.50
+
+        Host
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Processors                      4 processors
+        Memory                          10 GiB
+        Processor time, Spindle         1.0 %  (of one)
+        Processor time, all             0.0 %  (of one)
+        Processor time of an operation  32.7 µs
+        Memory available, least         9 GiB
+        Memory of Spindle, most         0 B
+
+        Verification
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        Every page of every database and every log file, read after the run.
+
+                               Rate
+        File            Size  MiB/s        Good  Never used  Damaged  Result
+        ─────────  ─────────  ─────  ──────────  ──────────  ───────  ──────
+        priv1.edb  130.2 GiB    182  17,000,000      59,970        0  pass
+
+        Test log
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        2008-09-24 10:48:51  spindle 0.1.0: testing begins
+        2008-09-24 13:06:51  testing ends
+
+        Sources
+        ────────────────────────────────────────────────────────────────────────────────────────────────
+        White papers that limits and profiles are taken from; other sources are named where they are
+        used.
+
+        seed 000  HP: Replicating Microsoft Exchange 2003 using StorageWorks Continuous Access and the Enterprise
+                  Virtual Array
+        seed 001  HP: best practices for Exchange Server 2003 on the StorageWorks 8000 Enterprise Virtual Array
+        seed 002  AMI: StorTrends IP-SAN 3200i storage solution for Microsoft Exchange Server (ESRP), 2008
+        seed 003  IBM: Exchange Server 2007 with System Storage N series and SnapManager for Exchange, 2008
+        seed 004  Dell: Sizing and Best Practices for Deploying Microsoft Exchange Server 2010 on VMware vSphere and
+                  Dell EqualLogic Storage, 2010
+
+        spindle 0.1.0 · seed 1
+    "#]].assert_eq(&text::render(&document, TextOptions { width: 110, colour: false }));
+}
+
+#[test]
+fn rate_latency_and_distribution_are_charted_with_their_limits() {
+    let results = seed_002();
+    let document = document(&results, &Verdict::of(&results).unwrap());
+    let mut said = String::new();
+    for block in document.sections.iter().flat_map(|section| &section.blocks) {
+        let (title, lines, limits): (_, Vec<&str>, _) = match block {
+            Block::LineChart(chart) => {
+                (&chart.title, chart.series.iter().map(|line| line.name()).collect(), &chart.limits)
+            }
+            Block::Distribution(chart) => {
+                (&chart.title, chart.series.iter().map(|line| line.name()).collect(), &chart.limits)
+            }
+            _ => continue,
+        };
+        let limits: Vec<String> =
+            limits.iter().map(|limit| format!("{} {:?}", limit.label, limit.at.get().unwrap())).collect();
+        said += &format!("{title}: {} [{}]\n", lines.join(", "), limits.join(", "));
+    }
+    expect![[r#"
+        Database I/O a second: reads, writes, both [target 270.0]
+        Database latency: reads, writes [limit of the average read 20.0]
+        Latency distribution: database reads, database writes, log writes []
+        Log write latency: log writes [limit of the average 10.0]
+    "#]]
+    .assert_eq(&said);
+}
+
+#[test]
+fn the_document_of_a_failed_run_begins_with_why() {
+    let mut results = seed_002();
+    results.failure_counts.content = 1;
+    let text = "priv1.edb: message 3 of mailbox 1 is gone: it was committed and never deleted".to_owned();
+    results.failures.push(Failure { kind: FailureKind::Content, text });
+    results.interrupted = true;
+    let document = document(&results, &Verdict::of(&results).unwrap());
+    let findings: Vec<String> =
+        document.findings.iter().map(|f| format!("{}: {}", f.severity.word(), f.text)).collect();
+    expect![[r#"
+        331 database I/O a second, but beyond a limit: Wrong or missing records 1, at most 0.
+        error: Wrong or missing records 1, at most 0.
+        error: wrong record: priv1.edb: message 3 of mailbox 1 is gone: it was committed and never deleted
+        warning: The run was ended early: what follows is partial, and only 1 of 2 files were verified.
+        note: The profile's figures for page_bytes, compressible_percent, log_file_bytes, checkpoint_depth_bytes, scan_batch_bytes, lazy_commit_delay_ms are recalled or assumed, not read in a source."#]].assert_eq(&format!("{}\n{}", document.verdict.unwrap().headline, findings.join("\n")));
+}
