@@ -5,3 +5,5 @@
 //! another reader.
 
 pub mod format;
+
+pub mod lineage;

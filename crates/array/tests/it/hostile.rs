@@ -90,6 +90,8 @@ fn every_flip(image: &Image, mut check: impl FnMut(usize, &mut [u8])) {
 }
 
 proptest! {
+    #![proptest_config(crate::values::cases(1000))]
+
     #[test]
     fn no_bytes_make_a_decoder_panic(bytes in vec(any::<u8>(), 0..9000)) {
         let _ = Superblock::decode(&bytes);

@@ -4,6 +4,7 @@ mod examples;
 mod golden;
 mod hostile;
 mod image;
+mod lineage;
 mod nodes;
 mod round_trip;
 mod values;

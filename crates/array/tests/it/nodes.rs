@@ -128,6 +128,8 @@ fn check_map(tree: Tree, blocks: u8, mut runs: Vec<OwnedRun>, at: Index) {
 }
 
 proptest! {
+    #![proptest_config(values::cases(256))]
+
     #[test]
     fn a_head_leaf_holds_its_runs_and_finds_them(
         runs in runs(Tree::Head), blocks in 1..=4_u8, at: Index,

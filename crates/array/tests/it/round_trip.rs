@@ -5,6 +5,8 @@ use array::format::{checkpoint::Checkpoint, *};
 use proptest::prelude::*;
 
 proptest! {
+    #![proptest_config(values::cases(256))]
+
     #[test]
     fn a_location_comes_back(value in values::location()) {
         prop_assert_eq!(Location::decode(&value.encode()), Ok(value));
