@@ -19,6 +19,9 @@
 //!
 //! An epoch is added when its side is about to acknowledge its first write, and is stable before it does. So a side that
 //! was promoted and wrote nothing has parted from nobody.
+//!
+//! A stamp must never be given twice in one epoch. Who opens after a crash and may have sent more than it kept begins a
+//! new epoch before it writes, or first gets back what the others have.
 
 use crate::format::{EpochId, Stamp, row::EpochRow};
 
@@ -132,7 +135,8 @@ pub struct CopyState<'a> {
     pub lineage: &'a Lineage,
     /// The highest stamp it has; at least the fork of its current epoch.
     pub has: Stamp,
-    /// The highest stamp that it told anybody is safe here; at most `has`.
+    /// The highest stamp of which, as far as is known here, a host was told that it is safe; at most `has`. A replica
+    /// learns it from its source's records.
     pub acknowledged: Stamp,
 }
 

@@ -47,6 +47,19 @@ impl Model {
         self.writes.push(Write { epoch: epoch.epoch, stamp, block, content });
     }
 
+    /// It begins a new epoch before it writes again: what it forgot may have been sent, and its stamps with it.
+    fn crash(&mut self, lost: usize) {
+        let safe = self.writes.partition_point(|write| write.stamp <= self.acknowledged);
+        self.writes.truncate(safe.max(self.writes.len().saturating_sub(lost)));
+        let last = self.writes.last().map_or(Stamp(0), |write| write.stamp);
+        let mut epochs = self.lineage.epochs().to_vec();
+        while epochs.last().is_some_and(|epoch| epoch.fork > last) {
+            epochs.pop();
+        }
+        self.lineage = Lineage::from_epochs(epochs).unwrap();
+        self.is_writer = false;
+    }
+
     /// Blocks with a version above `since` in the last shared epoch: what a tree with stamps can tell.
     fn changed_since(&self, since: Stamp) -> BTreeSet<u8> {
         self.writes.iter().filter(|write| write.stamp > since).map(|write| write.block).collect()
@@ -61,6 +74,8 @@ enum Step {
     Promote { at: usize },
     /// Somebody says that all it has is safe.
     Acknowledge { at: usize },
+    /// Somebody forgets up to so many writes that it told nobody are safe; others may have them.
+    Crash { at: usize, lost: usize },
     /// Somebody who is behind gets some of what the other has more.
     Replicate { from: usize, to: usize, count: usize },
     /// Two are made alike; if they diverged, `from` wins.
@@ -75,6 +90,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => at().prop_map(|at| Step::Promote { at }),
         3 => at().prop_map(|at| Step::Acknowledge { at }),
         6 => (pair(), 1..6_usize).prop_map(|((from, to), count)| Step::Replicate { from, to, count }),
+        2 => (at(), 1..4_usize).prop_map(|(at, lost)| Step::Crash { at, lost }),
         1 => pair().prop_map(|(from, to)| Step::Settle { from, to }),
     ]
 }
@@ -118,6 +134,7 @@ impl Copies {
             }
             Step::Promote { at } => self.promote(at),
             Step::Acknowledge { at } => self.copies[at].acknowledged = self.copies[at].has(),
+            Step::Crash { at, lost } => self.copies[at].crash(lost),
             Step::Replicate { from, to, count } => self.replicate(from, to, count),
             Step::Settle { from, to } => {
                 let found = self.compare(from, to);
