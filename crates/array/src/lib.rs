@@ -4,6 +4,9 @@
 //! reads and writes it comes on top. `docs/format.md` is the same in words, for whoever writes
 //! another reader.
 
+pub mod drive;
+pub mod error;
 pub mod format;
 
 pub mod lineage;
+pub mod log;

@@ -5,6 +5,7 @@ mod golden;
 mod hostile;
 mod image;
 mod lineage;
+mod log;
 mod nodes;
 mod round_trip;
 mod values;

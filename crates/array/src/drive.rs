@@ -1,0 +1,86 @@
+//! The drives of a pool, by member: whole blocks at places in slots.
+//!
+//! A drive that failed to write is out for good ([`Drives::lose`]): what it holds from then on is stale. A drive that
+//! failed to read may have one bad place, and stays.
+
+use crate::{
+    error::{Error, Result},
+    format::{BLOCK_BYTES, MemberIndex, PoolGeometry, SlotAddress},
+};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
+use world::{BlockDevice, Buffer, ByteOffset, IoResult, LocalFuture, Stability};
+
+/// Drives that are there. Cheap to clone; clones are one.
+#[derive(Clone)]
+pub struct Drives {
+    geometry: PoolGeometry,
+    writable: Rc<RefCell<BTreeMap<MemberIndex, Rc<dyn BlockDevice>>>>,
+}
+
+impl Drives {
+    /// The drives of a pool, each under its member's index.
+    pub fn new(
+        geometry: PoolGeometry,
+        drives: impl IntoIterator<Item = (MemberIndex, Rc<dyn BlockDevice>)>,
+    ) -> Self {
+        Self { geometry, writable: Rc::new(RefCell::new(drives.into_iter().collect())) }
+    }
+
+    /// Sizes of the pool.
+    pub fn geometry(&self) -> PoolGeometry {
+        self.geometry
+    }
+
+    /// Members that can be written.
+    pub fn members(&self) -> Vec<MemberIndex> {
+        self.writable.borrow().keys().copied().collect()
+    }
+
+    /// Whether a member can be written.
+    pub fn has(&self, member: MemberIndex) -> bool {
+        self.writable.borrow().contains_key(&member)
+    }
+
+    /// From now on the member is not there.
+    pub fn lose(&self, member: MemberIndex) {
+        self.writable.borrow_mut().remove(&member);
+    }
+
+    /// The drive of a member, if it is there.
+    pub fn device(&self, member: MemberIndex) -> Option<Rc<dyn BlockDevice>> {
+        self.writable.borrow().get(&member).cloned()
+    }
+
+    /// Starts a stable write of whole blocks from `block` of a slot on; none if the drive is not there.
+    pub fn write(
+        &self,
+        slot: SlotAddress,
+        block: u32,
+        from: Vec<Arc<Buffer>>,
+    ) -> Option<LocalFuture<IoResult<()>>> {
+        let blocks = from.iter().map(|buffer| buffer.len()).sum::<usize>() / BLOCK_BYTES;
+        let at = self.place(slot, block, blocks);
+        self.device(slot.member).map(|device| device.write(at, from, Stability::Stable))
+    }
+
+    /// Reads `blocks` whole blocks from `block` of a slot on.
+    ///
+    /// # Errors
+    ///
+    /// The drive is not there, or cannot read them.
+    pub async fn read(&self, slot: SlotAddress, block: u32, blocks: usize) -> Result<Buffer> {
+        let at = self.place(slot, block, blocks);
+        let Some(device) = self.device(slot.member) else {
+            return Err(Error::TooFewDrives { present: self.members().len(), needed: 1 });
+        };
+        let read = device.read(at, vec![Buffer::zeroed(blocks * BLOCK_BYTES)]).await;
+        let mut buffers = read.map_err(|error| Error::Drive { member: slot.member, error })?;
+        Ok(buffers.pop().expect("a read gives its buffer back"))
+    }
+
+    fn place(&self, slot: SlotAddress, block: u32, blocks: usize) -> ByteOffset {
+        let end = block as usize + blocks;
+        assert!(end <= usize::from(self.geometry.slot_blocks()), "block {end} of a slot");
+        ByteOffset(self.geometry.slot_start_bytes(slot.slot) + u64::from(block) * BLOCK_BYTES as u64)
+    }
+}

@@ -1,0 +1,360 @@
+//! The lane: takes what is to be logged, writes it to every copy, answers in order.
+//!
+//! Invariants:
+//!
+//! 1. One flight is under way at a time, and the next is placed only after it is stable on all of its copies and
+//!    its owner has taken its records. So records are taken, and callers answered, in the order of positions.
+//! 2. A flight whose write failed anywhere is not answered. The drive is given up, durably, then the whole flight is
+//!    written again in another segment.
+//! 3. A segment's header, with its successors, is stable on all copies before the first record in it is written.
+//! 4. After a failure that leaves nowhere to write, nothing is ever answered with success again.
+
+use super::{Draft, Part, Placed, Tail, summary_blocks};
+use crate::{
+    drive::Drives,
+    error::{Error, Result},
+    format::{
+        ChecksumSeed, Link, MemberIndex, MirroredSegment, RedundancyClass, SegmentKind, SegmentShape,
+        SlotHeader, WallNanoseconds, record::PAYLOAD_BLOCKS_MAX, segment::SUCCESSORS_MAX,
+    },
+};
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    rc::Rc,
+    sync::Arc,
+};
+use tokio::sync::{Notify, oneshot};
+use world::{Buffer, IoError, LocalFuture, World};
+
+/// What the log needs of its pool.
+pub trait LogOwner {
+    /// A free segment for records, on as many drives as the log has copies; none if there is none.
+    fn allocate(&self) -> Option<MirroredSegment>;
+    /// Takes a record in that is stable, and soon acknowledged. Called in the order of positions.
+    fn take(&self, placed: &Placed, draft: &Draft);
+    /// A drive failed to write. Done when every drive that is left says so.
+    fn lose(&self, member: MemberIndex, error: IoError) -> LocalFuture<Result<()>>;
+}
+
+/// How the lane works.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneSetting {
+    /// Records in one flight at most.
+    pub flight_records_max: usize,
+    /// Copies each record must be stable on while there are so many drives.
+    pub copies: usize,
+}
+
+struct Command {
+    parts: VecDeque<Part>,
+    answer: oneshot::Sender<Result<()>>,
+}
+
+/// What is written at once, and who waits for it.
+struct Flight {
+    drafts: VecDeque<Draft>,
+    answers: Vec<oneshot::Sender<Result<()>>>,
+}
+
+/// See the module's documentation.
+pub struct Lane {
+    world: World,
+    drives: Drives,
+    seed: ChecksumSeed,
+    setting: LaneSetting,
+    owner: Rc<dyn LogOwner>,
+    queue: RefCell<VecDeque<Command>>,
+    wanted: Notify,
+    failure: RefCell<Option<Error>>,
+    tail: RefCell<Tail>,
+    /// Where the log may go on, as the header of its segment says.
+    successors: RefCell<VecDeque<MirroredSegment>>,
+    closing: Cell<bool>,
+}
+
+impl Lane {
+    /// A lane that goes on at `tail`, whose segment names `successors`. Nothing is written before
+    /// [`Lane::run`].
+    pub fn new(
+        world: &World,
+        (drives, seed, setting): (Drives, ChecksumSeed, LaneSetting),
+        owner: Rc<dyn LogOwner>,
+        (tail, successors): (Tail, Vec<MirroredSegment>),
+    ) -> Rc<Self> {
+        assert!(setting.copies > 0 && setting.flight_records_max > 0, "a record is written somewhere");
+        let shape = log_shape(drives.geometry().slot_blocks(), setting.copies);
+        let room_blocks = (shape.data_blocks() - summary_blocks(shape)) as usize;
+        assert!(room_blocks > PAYLOAD_BLOCKS_MAX, "an empty segment has room for any record");
+        Rc::new(Self {
+            world: world.clone(),
+            drives,
+            seed,
+            setting,
+            owner,
+            queue: RefCell::default(),
+            wanted: Notify::new(),
+            failure: RefCell::new(None),
+            tail: RefCell::new(tail),
+            successors: RefCell::new(successors.into()),
+            closing: Cell::new(false),
+        })
+    }
+
+    /// Logs `parts`, in their order; they may come to lie in several records. Done when all of them are stable on
+    /// every copy and the owner has taken them.
+    pub fn append(&self, parts: Vec<Part>) -> LocalFuture<Result<()>> {
+        if parts.is_empty() {
+            return Box::pin(async { Ok(()) });
+        }
+        let (answer, answered) = oneshot::channel();
+        self.queue.borrow_mut().push_back(Command { parts: parts.into(), answer });
+        self.wanted.notify_one();
+        Box::pin(async move {
+            answered.await.unwrap_or_else(|_| Err(Error::Stopped("its log was closed".to_owned())))
+        })
+    }
+
+    /// The end of the log as it is now.
+    pub fn tail(&self) -> Tail {
+        self.tail.borrow().clone()
+    }
+
+    /// Where the log may go on.
+    pub fn successors(&self) -> Vec<MirroredSegment> {
+        self.successors.borrow().iter().cloned().collect()
+    }
+
+    /// Ends [`Lane::run`] when everything that was asked for is answered.
+    pub fn close(&self) {
+        self.closing.set(true);
+        self.wanted.notify_one();
+    }
+
+    /// Works until it is closed or nothing can be written any more.
+    ///
+    /// # Errors
+    ///
+    /// What stopped it; everyone who waits is told.
+    pub async fn run(self: Rc<Self>) -> Result<()> {
+        loop {
+            let flight = self.gather();
+            if flight.drafts.is_empty() {
+                if self.closing.get() {
+                    return Ok(());
+                }
+                self.wanted.notified().await;
+                continue;
+            }
+            let Flight { drafts, answers } = flight;
+            if let Err(error) = self.fly(drafts).await {
+                self.stop(answers, &error);
+                return Err(error);
+            }
+            for answer in answers {
+                // Who no longer waits has still been served.
+                let _ = answer.send(Ok(()));
+            }
+        }
+    }
+
+    fn stop(&self, answers: Vec<oneshot::Sender<Result<()>>>, error: &Error) {
+        *self.failure.borrow_mut() = Some(error.clone());
+        let waiting = std::mem::take(&mut *self.queue.borrow_mut());
+        for answer in answers.into_iter().chain(waiting.into_iter().map(|command| command.answer)) {
+            let _ = answer.send(Err(error.clone()));
+        }
+    }
+
+    /// Packs what waits into records, as many as one flight takes. A command is answered with the flight that
+    /// has its last part.
+    fn gather(&self) -> Flight {
+        let mut queue = self.queue.borrow_mut();
+        let mut flight = Flight { drafts: VecDeque::new(), answers: Vec::new() };
+        let mut draft = Draft::default();
+        'commands: while let Some(command) = queue.front_mut() {
+            while let Some(part) = command.parts.pop_front() {
+                let Err(part) = draft.push(self.seed, part) else { continue };
+                flight.drafts.push_back(std::mem::take(&mut draft));
+                if flight.drafts.len() == self.setting.flight_records_max {
+                    command.parts.push_front(part);
+                    break 'commands;
+                }
+                draft.push(self.seed, part).expect("an empty draft takes any part");
+            }
+            flight.answers.extend(queue.pop_front().map(|command| command.answer));
+        }
+        if !draft.is_empty() {
+            flight.drafts.push_back(draft);
+        }
+        flight
+    }
+
+    /// Makes a flight stable on all copies, and has its owner take it.
+    async fn fly(&self, mut drafts: VecDeque<Draft>) -> Result<()> {
+        while !drafts.is_empty() {
+            if !self.has_enough_copies(self.tail.borrow().segment()) {
+                self.enter_next().await?;
+                continue;
+            }
+            let last_stable = self.tail.borrow().previous();
+            let placed = self.place(&drafts);
+            if placed.is_empty() {
+                self.enter_next().await?;
+                continue;
+            }
+            match self.write(&placed, &drafts).await {
+                Ok(()) => {
+                    self.tail.borrow_mut().acknowledge();
+                    for placed in &placed {
+                        let draft = drafts.pop_front().expect("placed from here");
+                        self.owner.take(placed, &draft);
+                    }
+                }
+                Err(failures) => self.turn_away(last_stable, failures).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Places as many drafts as the segment has room for.
+    fn place(&self, drafts: &VecDeque<Draft>) -> Vec<Placed> {
+        let now = self.world.wall();
+        let nanoseconds = u64::try_from(now.seconds).unwrap_or(0) * 1_000_000_000 + u64::from(now.nanos);
+        let mut tail = self.tail.borrow_mut();
+        drafts.iter().map_while(|draft| tail.place(draft, WallNanoseconds(nanoseconds))).collect()
+    }
+
+    /// Writes records that lie one behind the other to each copy that is there. On failure: which drives.
+    async fn write(
+        &self,
+        placed: &[Placed],
+        drafts: &VecDeque<Draft>,
+    ) -> std::result::Result<(), Vec<(MemberIndex, IoError)>> {
+        let first = placed.first().expect("something was placed").record.block;
+        let mut buffers = Vec::new();
+        for (placed, draft) in placed.iter().zip(drafts) {
+            buffers.push(Arc::new(Buffer::copy_of(&placed.header)));
+            buffers.extend(draft.payload());
+        }
+        let segment = self.tail.borrow().segment().clone();
+        // Started before the first is waited for: all copies are written at once.
+        let writes: Vec<_> = segment
+            .slots
+            .iter()
+            .filter_map(|&slot| Some((slot.member, self.drives.write(slot, 1 + first.0, buffers.clone())?)))
+            .collect();
+        await_all(writes).await
+    }
+
+    /// Gives up the drives that failed, and takes back what was placed.
+    async fn turn_away(&self, last_stable: Link, failures: Vec<(MemberIndex, IoError)>) -> Result<()> {
+        for (member, error) in failures {
+            self.drives.lose(member);
+            self.owner.lose(member, error).await?;
+        }
+        self.tail.borrow_mut().withdraw(last_stable);
+        self.enter_next().await
+    }
+
+    /// Whether every copy a record must have is there: all of them, or one on each drive there is.
+    fn has_enough_copies(&self, segment: &MirroredSegment) -> bool {
+        let there = segment.slots.iter().filter(|slot| self.drives.has(slot.member)).count();
+        there > 0 && there >= self.setting.copies.min(self.drives.members().len())
+    }
+
+    /// Goes on in the next segment that has enough copies, its header being stable.
+    async fn enter_next(&self) -> Result<()> {
+        loop {
+            let next = {
+                let mut successors = self.successors.borrow_mut();
+                let place = successors.iter().position(|segment| self.has_enough_copies(segment));
+                place.and_then(|place| successors.remove(place))
+            };
+            let Some(next) = next else {
+                let (present, needed) = (self.drives.members().len(), self.setting.copies);
+                return Err(if present == 0 { Error::TooFewDrives { present, needed } } else { Error::Full });
+            };
+            let successors = self.successors_of_next();
+            let failures = self.write_header(&next, &successors).await.err();
+            match failures {
+                None => {
+                    let shape = log_shape(self.drives.geometry().slot_blocks(), next.slots.len());
+                    self.tail.borrow_mut().enter(next, shape);
+                    return Ok(());
+                }
+                Some(failures) => {
+                    for (member, error) in failures {
+                        self.drives.lose(member);
+                        self.owner.lose(member, error).await?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The segments left to go on in, filled up with new ones.
+    fn successors_of_next(&self) -> Vec<MirroredSegment> {
+        let mut successors = self.successors.borrow_mut();
+        while successors.len() < SUCCESSORS_MAX {
+            let Some(segment) = self.owner.allocate() else { break };
+            successors.push_back(segment);
+        }
+        successors.iter().cloned().collect()
+    }
+
+    async fn write_header(
+        &self,
+        segment: &MirroredSegment,
+        successors: &[MirroredSegment],
+    ) -> std::result::Result<(), Vec<(MemberIndex, IoError)>> {
+        let (pool, incarnation, first_position) = {
+            let tail = self.tail.borrow();
+            (tail.pool, tail.incarnation, tail.position_next())
+        };
+        let headers = segment.slots.iter().enumerate().map(|(slot_index, _)| SlotHeader {
+            pool,
+            number: segment.number,
+            segment_use: segment.segment_use,
+            incarnation,
+            kind: SegmentKind::Log,
+            shape: log_shape(self.drives.geometry().slot_blocks(), segment.slots.len()),
+            slots: segment.slots.clone(),
+            slot_index,
+            first_position,
+            successors: successors.to_vec(),
+        });
+        let writes: Vec<_> = segment
+            .slots
+            .iter()
+            .zip(headers)
+            .filter_map(|(&slot, header)| {
+                let block = Arc::new(Buffer::copy_of(&header.encode()));
+                Some((slot.member, self.drives.write(slot, 0, vec![block])?))
+            })
+            .collect();
+        await_all(writes).await
+    }
+}
+
+/// Waits for all of them; which failed, if any did.
+async fn await_all(
+    writes: Vec<(MemberIndex, LocalFuture<world::IoResult<()>>)>,
+) -> std::result::Result<(), Vec<(MemberIndex, IoError)>> {
+    let mut failures = Vec::new();
+    for (member, write) in writes {
+        if let Err(error) = write.await {
+            failures.push((member, error));
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures) }
+}
+
+/// Shape of a log segment of so many copies.
+pub fn log_shape(slot_blocks: u16, copies: usize) -> SegmentShape {
+    match copies {
+        1 => SegmentShape::new(RedundancyClass::Raid0, slot_blocks, slot_blocks - 1, 0, 1)
+            .expect("one slot, one row"),
+        copies => SegmentShape::mirrored(slot_blocks, copies as u8),
+    }
+}

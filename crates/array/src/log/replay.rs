@@ -1,0 +1,212 @@
+//! Reading the log after a stop: every record behind a checkpoint, in order, and where the log goes on.
+//!
+//! A record is there or it is not; what says which is in `docs/format.md`, "Positions, and the end of the log". A log
+//! that ends before what was acknowledged is damaged, and nothing here mends that.
+
+use super::chain::{Chain, Found};
+use crate::{
+    drive::Drives,
+    error::{Error, Result},
+    format::{
+        ChecksumSeed, Entry, Incarnation, Link, LogStart, MirroredSegment, PoolId, Position, Record, RowKey,
+        SegmentBlock, SegmentUse,
+    },
+};
+use std::collections::BTreeSet;
+
+/// A record as replay gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakenRecord {
+    /// What it says, and where it lies.
+    pub record: Record,
+    /// The rows it puts, in the order of its entries.
+    pub rows: Vec<(RowKey, Vec<u8>)>,
+}
+
+/// Where the log goes on, once it was read.
+#[derive(Clone, Debug)]
+pub struct Replayed {
+    /// The segment it ends in.
+    pub segment: MirroredSegment,
+    /// Where in it the next record lies.
+    pub block: SegmentBlock,
+    /// Where it may go on, as that segment's header says.
+    pub successors: Vec<MirroredSegment>,
+    /// The last record that is there.
+    pub last: Link,
+    /// Beyond every position seen anywhere.
+    pub position_next: Position,
+    /// The highest incarnation seen in a record.
+    pub incarnation: Incarnation,
+    /// The highest use of a segment seen.
+    pub segment_use: SegmentUse,
+    /// Records there were.
+    pub records: u64,
+    /// Copies of records that were not whole, and are now.
+    pub mended: u64,
+}
+
+/// What replay knows when it begins.
+pub struct Start<'a> {
+    /// Whose log.
+    pub pool: PoolId,
+    /// Where it begins.
+    pub log: &'a LogStart,
+    /// No lower position is free.
+    pub position_next: Position,
+    /// Everything below was acknowledged, as far as superblocks know.
+    pub acknowledged_below: Position,
+}
+
+/// Reads the log from `start` on; `take` is given each record, in order. Then each is whole on every copy there is.
+///
+/// # Errors
+///
+/// [`Error::LostRecords`]: the log ends before what was acknowledged. Or a drive cannot be written.
+pub async fn replay(
+    drives: &Drives,
+    start: Start<'_>,
+    mut take: impl FnMut(TakenRecord),
+) -> Result<Replayed> {
+    let seed = ChecksumSeed::of(start.pool);
+    let mut reader = Reader::new(&start);
+    let mut chain = Chain::open(drives, (start.pool, seed), &start.log.segment).await;
+    let mut block = start.log.block;
+    let (mut records, mut mended) = (0, 0);
+    loop {
+        let found = match chain.record_at(block, |record| reader.is_next(record, block)) {
+            Some(found) => found,
+            None => match enter_successor(drives, (start.pool, seed), &chain, &reader).await {
+                Some((next, found)) => {
+                    chain = next;
+                    found
+                }
+                None => break,
+            },
+        };
+        reader.took(&found);
+        block = SegmentBlock(found.record.block.0 + found.record.blocks());
+        records += 1;
+        mended += u64::from(chain.mend(drives, &found).await?);
+        let rows = rows_of(&found);
+        take(TakenRecord { record: found.record, rows });
+    }
+    reader.look_beyond(drives, (start.pool, seed), &chain, block).await;
+    let acknowledged = reader.acknowledged_below;
+    if acknowledged.0 > reader.last.position.0 + 1 {
+        return Err(Error::LostRecords { found: reader.last.position.0, acknowledged: acknowledged.0 });
+    }
+    let successors = chain.header.as_ref().map_or_else(Vec::new, |header| header.successors.clone());
+    let uses = successors.iter().map(|segment| segment.segment_use);
+    Ok(Replayed {
+        segment_use: uses.chain([chain.segment.segment_use]).max().expect("its own, at least"),
+        segment: chain.segment,
+        block,
+        successors,
+        last: reader.last,
+        position_next: Position(reader.position_seen.0 + 1),
+        incarnation: reader.incarnation,
+        records,
+        mended,
+    })
+}
+
+/// The segment in which the log goes on, with the record at its front.
+async fn enter_successor(
+    drives: &Drives,
+    pool: (PoolId, ChecksumSeed),
+    chain: &Chain,
+    reader: &Reader,
+) -> Option<(Chain, Found)> {
+    for successor in &chain.header.as_ref()?.successors {
+        let next = Chain::open(drives, pool, successor).await;
+        if next.header.is_none() {
+            continue;
+        }
+        let front = SegmentBlock(0);
+        if let Some(found) = next.record_at(front, |record| reader.is_next(record, front)) {
+            return Some((next, found));
+        }
+    }
+    None
+}
+
+fn rows_of(found: &Found) -> Vec<(RowKey, Vec<u8>)> {
+    let puts = found.record.entries.iter().filter_map(|entry| match entry {
+        Entry::Put(put) => Some((put.row, entry.payload()?)),
+        _ => None,
+    });
+    puts.map(|(row, part)| (row, found.payload()[part].to_vec())).collect()
+}
+
+/// What was read so far decides what is next.
+struct Reader {
+    last: Link,
+    incarnation: Incarnation,
+    /// Records of this incarnation, and what the first of them followed: where a rewritten flight may join.
+    joints: BTreeSet<(Position, u32)>,
+    position_seen: Position,
+    acknowledged_below: Position,
+}
+
+impl Reader {
+    fn new(start: &Start<'_>) -> Self {
+        let last = start.log.previous;
+        let before_next = Position(start.position_next.0.saturating_sub(1));
+        Self {
+            last,
+            incarnation: Incarnation(0),
+            joints: BTreeSet::from([(last.position, last.seal)]),
+            position_seen: last.position.max(before_next),
+            acknowledged_below: start.acknowledged_below,
+        }
+    }
+
+    /// Whether a record at `block` is the one that follows what was taken.
+    fn is_next(&self, record: &Record, block: SegmentBlock) -> bool {
+        let joins = record.previous == self.last
+            || block == SegmentBlock(0)
+                && record.incarnation == self.incarnation
+                && self.joints.contains(&(record.previous.position, record.previous.seal));
+        joins && record.position > self.last.position && record.incarnation >= self.incarnation
+    }
+
+    fn took(&mut self, found: &Found) {
+        let record = &found.record;
+        if record.incarnation > self.incarnation {
+            self.incarnation = record.incarnation;
+            self.joints = BTreeSet::from([(record.previous.position, record.previous.seal)]);
+        }
+        self.last = Record::link_of(found.header());
+        assert_eq!(self.last.position, record.position, "a link names its record");
+        self.joints.insert((self.last.position, self.last.seal));
+        self.note(record);
+    }
+
+    fn note(&mut self, record: &Record) {
+        self.position_seen = self.position_seen.max(record.position);
+        self.acknowledged_below = self.acknowledged_below.max(record.acknowledged_below);
+    }
+
+    /// Looks at everything behind the end: for positions that were given, and for what they say was acknowledged.
+    async fn look_beyond(
+        &mut self,
+        drives: &Drives,
+        pool: (PoolId, ChecksumSeed),
+        chain: &Chain,
+        end: SegmentBlock,
+    ) {
+        self.look_at(chain, end);
+        for successor in chain.header.iter().flat_map(|header| &header.successors) {
+            let next = Chain::open(drives, pool, successor).await;
+            self.look_at(&next, SegmentBlock(0));
+        }
+    }
+
+    fn look_at(&mut self, chain: &Chain, from: SegmentBlock) {
+        for block in (from.0..chain.data_blocks()).map(SegmentBlock) {
+            let records: Vec<Record> = chain.headers_at(block).map(|(record, _)| record).collect();
+            records.iter().for_each(|record| self.note(record));
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! The log through power cuts, kills and lost drives: what was acknowledged is there, in order, and nothing else is.
+
+use array::{
+    drive::Drives,
+    error::{Error, Result},
+    format::{
+        BLOCK_BYTES, BlockIndex, BlockKey, BranchNumber, ChecksumSeed, Entry, Fence, Incarnation, Link,
+        LogStart, MemberIndex, MirroredSegment, PoolGeometry, PoolId, Position, RowKey, SegmentBlock,
+        SegmentKind, SegmentNumber, SegmentUse, SlotAddress, SlotHeader, SlotNumber, Stamp, Table,
+    },
+    log::{
+        Draft, Lane, LaneSetting, LogOwner, Part, Placed, Replayed, Start, Tail, TakenRecord, log_shape,
+        replay,
+    },
+};
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    sync::Arc,
+};
+use world::{
+    BlockDevice, Buffer, ByteCount, IoError, LocalFuture, Random, World,
+    sim::{DriveOptions, FaultPlan, Limits, Outcome, SimDrive, Simulation},
+};
+
+const POOL: PoolId = PoolId([7; 16]);
+const SLOTS: u32 = 40;
+const WRITERS: u64 = 4;
+const GEOMETRY: PoolGeometry = PoolGeometry { data_start_bytes: 1 << 20, slot_bytes: 1 << 20, log_copies: 2 };
+
+/// What outlives a crash: which slots were given, who is lost, what callers were told.
+struct Ledger {
+    copies: usize,
+    members: u16,
+    slots_given: Cell<u32>,
+    uses_given: Cell<u64>,
+    segments: RefCell<BTreeMap<SegmentNumber, MirroredSegment>>,
+    lost: RefCell<BTreeSet<MemberIndex>>,
+    /// By writer: how many appends were acknowledged, and how many were begun.
+    acknowledged: RefCell<BTreeMap<u64, u64>>,
+    begun: RefCell<BTreeMap<u64, u64>>,
+    /// Positions the owner was given, to see that they ascend.
+    taken_last: Cell<u64>,
+}
+
+impl Ledger {
+    fn new(members: u16, copies: usize) -> Rc<Self> {
+        Rc::new(Self {
+            copies,
+            members,
+            slots_given: Cell::new(0),
+            uses_given: Cell::new(0),
+            segments: RefCell::default(),
+            lost: RefCell::default(),
+            acknowledged: RefCell::default(),
+            begun: RefCell::default(),
+            taken_last: Cell::new(0),
+        })
+    }
+
+    fn is_there(&self, member: MemberIndex) -> bool {
+        !self.lost.borrow().contains(&member)
+    }
+}
+
+impl LogOwner for Ledger {
+    /// Pairs of drives in turn, so that four successors never hang on one drive.
+    fn allocate(&self) -> Option<MirroredSegment> {
+        let slot = self.slots_given.get();
+        if slot == SLOTS {
+            return None;
+        }
+        let there: Vec<u16> =
+            (0..self.members).filter(|&member| self.is_there(MemberIndex(member))).collect();
+        self.slots_given.set(slot + 1);
+        self.uses_given.set(self.uses_given.get() + 1);
+        let copies = self.copies.min(there.len());
+        let members = (0..copies).map(|copy| MemberIndex(there[(slot as usize + copy) % there.len()]));
+        let segment = MirroredSegment {
+            number: SegmentNumber(slot),
+            segment_use: SegmentUse(self.uses_given.get()),
+            slots: members.map(|member| SlotAddress { member, slot: SlotNumber(slot) }).collect(),
+        };
+        self.segments.borrow_mut().insert(segment.number, segment.clone());
+        Some(segment)
+    }
+
+    fn take(&self, placed: &Placed, draft: &Draft) {
+        assert_eq!(placed.record.entries, draft.entries());
+        assert!(placed.record.position.0 > self.taken_last.get(), "taken in the order of positions");
+        self.taken_last.set(placed.record.position.0);
+    }
+
+    fn lose(&self, member: MemberIndex, _error: IoError) -> LocalFuture<Result<()>> {
+        self.lost.borrow_mut().insert(member);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// What writer `writer` appends as its `number`th: a row that says so, and some blocks that follow from it.
+fn parts(writer: u64, number: u64) -> Vec<Part> {
+    let row = RowKey { table: Table::Volume, id: writer, sub: number };
+    let mut random = Random::new(writer << 32 | number, "parts");
+    let mut parts = vec![Part::Put { row, bytes: vec![writer as u8; 1 + random.below(1024) as usize] }];
+    // Now and then more than a record holds.
+    let blocks = if random.below(20) == 0 { 150 } else { random.below(9) };
+    for block in 0..blocks {
+        let mut data = Buffer::zeroed(BLOCK_BYTES);
+        random.fill(&mut data);
+        let key = BlockKey {
+            branch: BranchNumber(writer as u32),
+            block: BlockIndex(number * 1000 + block),
+            stamp: Stamp(number),
+        };
+        parts.push(Part::Write { key, data: Arc::new(data) });
+    }
+    parts
+}
+
+fn drives_of(ledger: &Ledger, devices: &[Rc<SimDrive>]) -> Drives {
+    let there = devices.iter().enumerate().filter_map(|(index, device)| {
+        let member = MemberIndex(index as u16);
+        ledger.is_there(member).then(|| (member, Rc::clone(device) as Rc<dyn BlockDevice>))
+    });
+    Drives::new(GEOMETRY, there)
+}
+
+/// Replays what was read against the ledger: gives how many appends of each writer are there.
+#[derive(Default)]
+struct Found {
+    appends: BTreeMap<u64, u64>,
+    blocks: BTreeMap<(BranchNumber, BlockIndex), u32>,
+    /// Every block of payload: its segment, where in it, its key and its checksum.
+    stored: Vec<(SegmentNumber, SegmentBlock, BlockKey, u32)>,
+}
+
+impl Found {
+    fn take(&mut self, record: TakenRecord) {
+        for (row, bytes) in record.rows {
+            assert_eq!(bytes[0], row.id as u8, "a row has the bytes it was put with");
+            let number = self.appends.entry(row.id).or_default();
+            // A flight that was written again comes twice.
+            assert!(row.sub <= *number + 1 && row.sub > 0, "writer {} skips to {}", row.id, row.sub);
+            *number = (*number).max(row.sub);
+        }
+        for entry in &record.record.entries {
+            if let Entry::Write(write) = entry {
+                self.blocks.insert((write.key.branch, write.key.block), write.checksum.0);
+                let block = record.record.block.0 + 1 + (write.at.byte() / BLOCK_BYTES) as u32;
+                let place = (record.record.segment, SegmentBlock(block));
+                self.stored.push((place.0, place.1, write.key, write.checksum.0));
+            }
+        }
+    }
+
+    /// After a replay every copy that is there holds every block.
+    async fn check_copies(&self, drives: &Drives, ledger: &Ledger, seed: u64) {
+        let segments = ledger.segments.borrow().clone();
+        for &(number, block, key, wanted) in &self.stored {
+            for &slot in &segments[&number].slots {
+                if drives.has(slot.member) {
+                    let data = drives.read(slot, 1 + block.0, 1).await.expect("drives read");
+                    let found = ChecksumSeed::of(POOL).checksum(key, &data);
+                    assert_eq!(found.0, wanted, "seed {seed}: {key:?} at block {block} of segment {number}");
+                }
+            }
+        }
+    }
+
+    fn check(&self, ledger: &Ledger, seed: u64) {
+        for writer in 0..WRITERS {
+            let there = self.appends.get(&writer).copied().unwrap_or(0);
+            let acknowledged = ledger.acknowledged.borrow().get(&writer).copied().unwrap_or(0);
+            let begun = ledger.begun.borrow().get(&writer).copied().unwrap_or(0);
+            assert!(
+                there >= acknowledged,
+                "seed {seed}: writer {writer}: {acknowledged} acknowledged, {there} there"
+            );
+            assert!(there <= begun, "seed {seed}: writer {writer}: {begun} begun, {there} there");
+            for number in 1..=acknowledged {
+                for part in parts(writer, number) {
+                    if let Part::Write { key, data } = part {
+                        let wanted = ChecksumSeed::of(POOL).checksum(key, &data);
+                        let found = self.blocks.get(&(key.branch, key.block));
+                        assert_eq!(found, Some(&wanted.0), "seed {seed}: writer {writer}, append {number}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn write_first_header(drives: &Drives, segment: &MirroredSegment, successors: &[MirroredSegment]) {
+    for (slot_index, &slot) in segment.slots.iter().enumerate() {
+        let header = SlotHeader {
+            pool: POOL,
+            number: segment.number,
+            segment_use: segment.segment_use,
+            incarnation: Incarnation(1),
+            kind: SegmentKind::Log,
+            shape: log_shape(GEOMETRY.slot_blocks(), segment.slots.len()),
+            slots: segment.slots.clone(),
+            slot_index,
+            first_position: Position(1),
+            successors: successors.to_vec(),
+        };
+        let block = Arc::new(Buffer::copy_of(&header.encode()));
+        drives.write(slot, 0, vec![block]).expect("it is there").await.expect("drives work at first");
+    }
+}
+
+/// The lane over what replay found, and writers until the end of the incarnation.
+async fn serve(
+    world: World,
+    drives: Drives,
+    ledger: Rc<Ledger>,
+    incarnation: u64,
+    found: Replayed,
+) -> Result<()> {
+    let tail = Tail::new(
+        (POOL, Incarnation(incarnation), Fence(0)),
+        (found.position_next, Position(found.last.position.0 + 1), found.last),
+        (found.segment.clone(), log_shape(GEOMETRY.slot_blocks(), found.segment.slots.len()), found.block),
+    );
+    let setting = LaneSetting { flight_records_max: 3, copies: ledger.copies };
+    let owner = Rc::clone(&ledger) as Rc<dyn LogOwner>;
+    let parts_of_lane = (drives, ChecksumSeed::of(POOL), setting);
+    let lane = Lane::new(&world, parts_of_lane, owner, (tail, found.successors));
+    let running = world.spawn("lane", Rc::clone(&lane).run());
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let (lane, ledger) = (Rc::clone(&lane), Rc::clone(&ledger));
+            world.spawn("writer", async move {
+                for _ in 0..40 {
+                    let number = {
+                        let mut begun = ledger.begun.borrow_mut();
+                        // What a crash left unanswered is asked for again, as a caller would.
+                        let next = ledger.acknowledged.borrow().get(&writer).copied().unwrap_or(0) + 1;
+                        let begun = begun.entry(writer).or_default();
+                        *begun = (*begun).max(next);
+                        next
+                    };
+                    if lane.append(parts(writer, number)).await.is_err() {
+                        return;
+                    }
+                    ledger.acknowledged.borrow_mut().insert(writer, number);
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await;
+    }
+    lane.close();
+    running.await
+}
+
+struct Scene {
+    seed: u64,
+    members: u16,
+    copies: usize,
+    /// A drive that fails every write from the second incarnation on.
+    fails: Option<usize>,
+    kills: bool,
+}
+
+fn play(scene: &Scene) -> world::sim::Trace {
+    let mut simulation = Simulation::new(scene.seed);
+    let size = ByteCount(GEOMETRY.data_start_bytes + u64::from(SLOTS) * u64::from(GEOMETRY.slot_bytes));
+    let devices: Vec<_> = (0..scene.members).map(|_| simulation.add_drive(DriveOptions::new(size))).collect();
+    let ledger = Ledger::new(scene.members, scene.copies);
+    let first = ledger.allocate().expect("all slots are free");
+    let successors: Vec<_> = (0..4).filter_map(|_| ledger.allocate()).collect();
+    let start = LogStart { previous: Link::BEGINNING, segment: first, block: SegmentBlock(0) };
+    {
+        let (drives, start) = (drives_of(&ledger, &devices), start.clone());
+        let made = simulation.run(Limits::generous(), async move |_| {
+            write_first_header(&drives, &start.segment, &successors).await;
+        });
+        made.completed();
+    }
+    let mut random = simulation.random("crashes");
+    for incarnation in 1..=4 {
+        if let Some(fails) = scene.fails.filter(|_| incarnation == 2) {
+            devices[fails].set_faults(FaultPlan { failed_write_percent: 100.0, ..FaultPlan::none() });
+        }
+        // Also crashes within replay, which mends.
+        let limits = Limits {
+            polls: (incarnation < 4).then(|| random.below(900)),
+            in_a_stable_write: random.below(2) == 0,
+            ..Limits::generous()
+        };
+        let (drives, ledger_of_run, start) =
+            (drives_of(&ledger, &devices), Rc::clone(&ledger), start.clone());
+        let seed = scene.seed;
+        let outcome = simulation.run(limits, async move |world| {
+            let mut found = Found::default();
+            let from = Start {
+                pool: POOL,
+                log: &start,
+                position_next: Position(1),
+                acknowledged_below: Position(0),
+            };
+            let replayed = replay(&drives, from, |record| found.take(record)).await;
+            let replayed = match replayed {
+                // The drive that fails is met before it is known to: the pool would say so, and go on.
+                Err(Error::Drive { member, .. }) if ledger_of_run.is_there(member) => {
+                    ledger_of_run.lost.borrow_mut().insert(member);
+                    return;
+                }
+                other => other.unwrap_or_else(|error| panic!("seed {seed}: {error}")),
+            };
+            found.check(&ledger_of_run, seed);
+            found.check_copies(&drives, &ledger_of_run, seed).await;
+            ledger_of_run.taken_last.set(replayed.last.position.0);
+            match serve(world, drives, ledger_of_run, incarnation, replayed).await {
+                Ok(()) | Err(Error::Full) => {}
+                Err(error) => panic!("seed {seed}: {error}"),
+            }
+        });
+        match outcome {
+            Outcome::Completed(()) => {}
+            Outcome::Crashed if scene.kills => simulation.kill(),
+            Outcome::Crashed => simulation.cut_power(),
+            other => panic!("seed {seed}: {other:?}"),
+        }
+    }
+    assert!(ledger.acknowledged.borrow().values().sum::<u64>() > 0, "seed {}: nothing was done", scene.seed);
+    simulation.trace()
+}
+
+#[test]
+fn what_was_acknowledged_survives_power_cuts() {
+    for seed in 0..40 {
+        play(&Scene { seed, members: 3, copies: 2, fails: None, kills: seed % 3 == 0 });
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_drive_that_fails_and_power_cuts() {
+    for seed in 100..140 {
+        let fails = Some(seed as usize % 3);
+        play(&Scene { seed, members: 3, copies: 2, fails, kills: false });
+    }
+}
+
+#[test]
+fn two_drives_go_on_as_one_and_three_copies_as_two() {
+    for seed in 200..212 {
+        play(&Scene { seed, members: 2, copies: 2, fails: Some(1), kills: false });
+        play(&Scene { seed: seed + 100, members: 4, copies: 3, fails: Some(2), kills: false });
+        play(&Scene { seed: seed + 200, members: 1, copies: 1, fails: None, kills: false });
+    }
+}
+
+#[test]
+fn a_seed_is_one_run() {
+    let scene = Scene { seed: 5, members: 3, copies: 2, fails: Some(0), kills: false };
+    assert_eq!(play(&scene), play(&scene));
+}
