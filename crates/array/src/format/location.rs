@@ -102,22 +102,26 @@ impl Stored {
     }
 
     /// Bytes that are stored, 1 to 4096.
+    #[inline]
     pub fn length(self) -> usize {
         usize::from(self.length)
     }
 
     /// Grains these take.
+    #[inline]
     pub fn grains(self) -> u32 {
         self.length().div_ceil(super::units::GRAIN_BYTES) as u32
     }
 
     /// What was done to the block.
+    #[inline]
     pub fn encoding(self) -> Encoding {
         self.encoding
     }
 
     /// Whether the block may begin at `at` grains: whole ones begin where a block does, for
     /// drives are read in blocks; no shortened one lies in two.
+    #[inline]
     pub fn may_lie_at(self, at: u32) -> bool {
         at as usize % BLOCK_GRAINS + self.grains() as usize <= BLOCK_GRAINS
             && u64::from(at) + u64::from(self.grains()) <= 1 << 32
@@ -189,6 +193,7 @@ impl Location {
     pub const BYTES: usize = 16;
 
     /// A whole plain block in a segment.
+    #[inline]
     pub fn plain(segment: SegmentNumber, at: SegmentGrain) -> Self {
         let location = Self::Direct { segment, at, stored: Stored::PLAIN };
         assert!(Stored::PLAIN.may_lie_at(at.0), "whole blocks begin where blocks do");

@@ -116,11 +116,13 @@ impl Head {
 }
 
 impl Structure {
+    #[cold]
     pub(super) fn refuse(self, at: usize, fault: Fault) -> Refusal {
         Refusal { structure: self, at, fault }
     }
 
     /// Refuses `field` at byte `at` unless it keeps its rule.
+    #[inline]
     pub(super) fn value(
         self,
         keeps: bool,
@@ -129,11 +131,11 @@ impl Structure {
         value: impl Into<u64>,
         rule: &'static str,
     ) -> Result<(), Refusal> {
-        let refused = |value| self.refuse(at, Fault::Value { field, value, rule });
-        if keeps { Ok(()) } else { Err(refused(value.into())) }
+        if keeps { Ok(()) } else { Err(self.refuse(at, Fault::Value { field, value: value.into(), rule })) }
     }
 
     /// Refuses what does not go together.
+    #[inline]
     pub(super) fn agree(self, agrees: bool, at: usize, otherwise: &'static str) -> Result<(), Refusal> {
         if agrees { Ok(()) } else { Err(self.refuse(at, Fault::Contradiction(otherwise))) }
     }
@@ -148,7 +150,7 @@ impl Structure {
 
     /// The first `length` of `bytes`.
     pub(super) fn take(self, bytes: &[u8], length: usize) -> Result<&[u8], Refusal> {
-        bytes.get(..length).ok_or(self.refuse(0, Fault::Short { needed: length, given: bytes.len() }))
+        bytes.get(..length).ok_or_else(|| self.refuse(0, Fault::Short { needed: length, given: bytes.len() }))
     }
 
     /// `bytes` from `at` on, as a `T`.
@@ -157,8 +159,8 @@ impl Structure {
         T: FromBytes + KnownLayout + Immutable + Unaligned,
     {
         let needed = at + size_of::<T>();
-        let short = self.refuse(at, Fault::Short { needed, given: bytes.len() });
-        bytes.get(at..needed).and_then(|part| T::ref_from_bytes(part).ok()).ok_or(short)
+        let short = || self.refuse(at, Fault::Short { needed, given: bytes.len() });
+        bytes.get(at..needed).and_then(|part| T::ref_from_bytes(part).ok()).ok_or_else(short)
     }
 
     /// Refuses a structure that is not `magic`, of another version, or whose seal does not fit.

@@ -57,6 +57,7 @@ impl Before {
         Self { branch: branch_base.0, last: 0, birth: stamp_base.0, segment: 0 }
     }
 
+    #[inline]
     fn after(self, run: &Run) -> Self {
         let segment = match run.location {
             Location::Direct { segment, .. } => segment.0,
@@ -99,6 +100,7 @@ impl Run<'_> {
     }
 
     /// The rules of a run.
+    #[inline]
     pub(super) fn check(&self, at: usize) -> Result<(), Refusal> {
         let is_count = (1..=RUN_BLOCKS_MAX).contains(&self.count);
         THIS.value(is_count, at, "run length", self.count, "1 to 64")?;
@@ -122,6 +124,7 @@ impl Run<'_> {
     }
 
     /// Appends the run; gives what the next one is relative to.
+    #[inline]
     pub(super) fn encode(&self, before: Before, into: &mut Vec<u8>) -> Before {
         let form = match self.location {
             Location::Direct { stored: Stored::PLAIN, .. } => form::PLAIN,
@@ -161,6 +164,7 @@ impl Run<'_> {
 
 impl<'a> Run<'a> {
     /// The next run of a leaf. `has_death` in history.
+    #[inline]
     pub(super) fn decode(
         reader: &mut Reader<'a>,
         before: Before,
@@ -199,6 +203,7 @@ impl<'a> Run<'a> {
     }
 }
 
+#[inline]
 fn read_key(reader: &mut Reader, before: Before) -> Result<(u32, u64), Refusal> {
     let start = reader.at();
     let packed = reader.number()?;
@@ -219,6 +224,7 @@ fn read_key(reader: &mut Reader, before: Before) -> Result<(u32, u64), Refusal> 
     Ok((branch.expect("looked at above"), number))
 }
 
+#[inline]
 fn read_direct(reader: &mut Reader, before: Before, form: u8) -> Result<Location, Refusal> {
     let start = reader.at();
     let segment = reader.difference(before.segment.into())?;

@@ -5,6 +5,7 @@ use crate::format::refusal::{Fault, Refusal, Structure};
 const THIS: Structure = Structure::Node;
 
 /// Appends `value`: seven bits a byte, low ones first, the top bit set in all bytes but the last.
+#[inline]
 pub fn put(into: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         into.push(value as u8 | 0x80);
@@ -14,6 +15,7 @@ pub fn put(into: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends how far `to` is from `from`, modulo 2^64.
+#[inline]
 pub fn put_difference(into: &mut Vec<u8>, from: u64, to: u64) {
     let difference = to.wrapping_sub(from) as i64;
     put(into, ((difference << 1) ^ (difference >> 63)) as u64);
@@ -38,20 +40,28 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `length` bytes.
+    #[inline]
     pub fn take(&mut self, length: usize) -> Result<&'a [u8], Refusal> {
-        let rest = &self.bytes[self.at..];
-        let short = Fault::Contradiction("an entry goes beyond the body");
-        let taken = rest.get(..length).ok_or(THIS.refuse(self.at, short))?;
+        let Some(taken) = self.bytes.get(self.at..self.at + length) else { return Err(self.short()) };
         self.at += length;
         Ok(taken)
     }
 
     /// The next byte.
+    #[inline]
     pub fn byte(&mut self) -> Result<u8, Refusal> {
-        self.take(1).map(|bytes| bytes[0])
+        let Some(&byte) = self.bytes.get(self.at) else { return Err(self.short()) };
+        self.at += 1;
+        Ok(byte)
+    }
+
+    #[cold]
+    fn short(&self) -> Refusal {
+        THIS.refuse(self.at, Fault::Contradiction("an entry goes beyond the body"))
     }
 
     /// A number; the shortest way to write it is the only one.
+    #[inline]
     pub fn number(&mut self) -> Result<u64, Refusal> {
         let start = self.at;
         let mut value = 0_u64;
@@ -68,6 +78,7 @@ impl<'a> Reader<'a> {
     }
 
     /// What is so far from `from`, modulo 2^64.
+    #[inline]
     pub fn difference(&mut self, from: u64) -> Result<u64, Refusal> {
         let zigzag = self.number()?;
         let difference = (zigzag >> 1) ^ (zigzag & 1).wrapping_neg();
