@@ -202,7 +202,7 @@ impl RunPlan {
     }
 
     /// Sessions of each group where a rate is held or the load is searched for: as many as its cache has pages
-    /// for, four each (an operation holds a few at a time), within [`SESSIONS_BOUNDS`].
+    /// for, four each (an operation holds a few at a time), within `SESSIONS_BOUNDS`.
     pub fn sessions_max(&self) -> u32 {
         let pages = self.cache_bytes_per_group / self.profile.page_size().bytes() as u64;
         let (least, most) = SESSIONS_BOUNDS;
