@@ -5,6 +5,7 @@
 //! reported ([`stage`], [`performance`], [`record`]). What is refused is refused in the first part, so
 //! that everything stays as it was.
 
+pub mod acceptance;
 pub mod allowance;
 pub mod clean;
 pub mod copies;
@@ -40,11 +41,7 @@ use performance::Finished;
 use pristine::Task;
 use screen::Intent;
 use sizing::{BARE_DURATION, Needs, Volume, Wanted};
-use std::{
-    path::Path,
-    sync::{Arc, atomic::AtomicBool},
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 use survey::Survey;
 use workload::database::{
     estimate::SpeedGuess,
@@ -132,8 +129,8 @@ async fn prove_in(
         return Ok(Ending::Pass);
     }
     console.say("");
-    let stop = performance::stop_on_interruption(world, console);
-    let finished = perform(world, &settled, &survey, options, &stop, console).await?;
+    let interruption = performance::Interruption::listen(world, console);
+    let finished = perform(world, &settled, &survey, options, &interruption, console).await?;
     deliver(&finished.document, &settled.outputs, arguments.json, console)
 }
 
@@ -143,20 +140,20 @@ async fn perform(
     settled: &Settled,
     survey: &Survey,
     options: RealOptions,
-    stop: &Arc<AtomicBool>,
+    interruption: &performance::Interruption,
     console: &Console,
 ) -> Result<Finished, Refusal> {
     let Settled { plan, needs, layout, beginning, copies, outputs } = settled;
     let _held = stage::set(world, survey, plan, layout, *beginning, *copies).await?;
     let mut allowance = Allowance::new(needs.writes_max);
-    let run = performance::Run { plan, layout, survey, options, record: &outputs.record, stop };
+    let run = performance::Run { plan, layout, survey, options, record: &outputs.record, interruption };
     match copies {
         Task::Leave => {}
         Task::Forget => copies::forget(survey).await?,
-        Task::Restore => copies::restore(world, survey, console, stop).await?,
+        Task::Restore => copies::restore(world, survey, console, &interruption.stop).await?,
         Task::Keep => {
             performance::prepare(world, &run, &mut allowance, console).await?;
-            copies::keep(world, survey, console, stop).await?;
+            copies::keep(world, survey, console, &interruption.stop).await?;
         }
     }
     performance::run(world, &run, allowance, console).await

@@ -13,6 +13,7 @@ use maildb::log::LogError;
 use report::{Document, Finding};
 use rustix::io::Errno;
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     env,
     path::Path,
@@ -57,8 +58,8 @@ pub struct Run<'a> {
     pub options: RealOptions,
     /// Where the run is recorded.
     pub record: &'a Path,
-    /// Set to end early.
-    pub stop: &'a Arc<AtomicBool>,
+    /// Ends it early.
+    pub interruption: &'a Interruption,
 }
 
 /// What a run came to.
@@ -69,18 +70,40 @@ pub struct Finished {
     pub document: Document,
 }
 
-/// Set at the first Ctrl-C of this process; the second ends it at once. To be called once.
-pub fn stop_on_interruption(world: &World, console: &Console) -> Arc<AtomicBool> {
-    let stop = Arc::new(AtomicBool::new(false));
-    world.spawn("interruption", {
-        let (stop, console) = (Arc::clone(&stop), console.clone());
-        async move {
-            interrupted().await;
-            stop.store(true, Ordering::Relaxed);
-            console.say_progress("\nEnding, with a partial report. Once more to end at once.");
-        }
-    });
-    stop
+/// What the first Ctrl-C of this process does; the second ends it at once.
+pub struct Interruption {
+    /// Set by it, or by whoever else has the run end early.
+    pub stop: Arc<AtomicBool>,
+    /// Whether what is going on will leave a report however it ends.
+    leaves_report: Rc<Cell<bool>>,
+}
+
+impl Interruption {
+    /// Listens from now on. To be called once.
+    pub fn listen(world: &World, console: &Console) -> Self {
+        let interruption = Self { stop: Arc::default(), leaves_report: Rc::default() };
+        world.spawn("interruption", {
+            let (stop, leaves_report) =
+                (Arc::clone(&interruption.stop), Rc::clone(&interruption.leaves_report));
+            let console = console.clone();
+            async move {
+                interrupted().await;
+                stop.store(true, Ordering::Relaxed);
+                let with = if leaves_report.get() { ", with a partial report" } else { "" };
+                console.say_progress(&format!("\nEnding{with}. Once more to end at once."));
+            }
+        });
+        interruption
+    }
+
+    /// Whether what is going on is to end.
+    pub fn is_set(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn set(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Makes the databases and shuts them down cleanly. An early end is a refusal: there is nothing to report.
@@ -96,7 +119,7 @@ pub async fn prepare(
     let outcome = database::prepare(world, run.plan, surroundings, |progress| {
         show(&mut view, world.now().since(began), progress);
         if allowance.is_met() {
-            run.stop.store(true, Ordering::Relaxed);
+            run.interruption.set();
             view.say("As much is written as may be. Ending.");
         }
     })
@@ -125,15 +148,17 @@ pub async fn run(
     let surroundings = surroundings(run, Some(record.recorder()));
     let began = world.now();
     let mut has_measured = false;
+    run.interruption.leaves_report.set(true);
     let outcome = database::run(world, plan, surroundings, |progress| {
         has_measured |= matches!(progress.phase, Phase::Measure | Phase::Verify);
         show(&mut view, world.now().since(began), progress);
         if allowance.is_met() {
-            run.stop.store(true, Ordering::Relaxed);
+            run.interruption.set();
             view.say("As much is written as may be. Ending, with a partial report.");
         }
     })
     .await;
+    run.interruption.leaves_report.set(false);
     drop(view);
     let remarks: Vec<Finding> = allowance.finding().into_iter().collect();
     let last = match &outcome {
@@ -160,7 +185,7 @@ fn surroundings(run: &Run<'_>, recorder: Option<Recorder>) -> Surroundings {
     Surroundings {
         open: opener(run.layout, run.survey),
         place: database::Place::Threads(run.options),
-        stop: Arc::clone(run.stop),
+        stop: Arc::clone(&run.interruption.stop),
         generator: GENERATOR.to_owned(),
         host: run.survey.host.clone(),
         read_host: Some(Box::new(super::machine::read_host)),

@@ -5,7 +5,8 @@
 //! written is counted over the whole process.
 
 use super::{
-    Settled, Start, perform, screen::plural, settle, sizing::show_decimal, survey::Survey, sweep::Sweep, warn,
+    Settled, Start, perform, performance::Interruption, screen::plural, settle, sizing::show_decimal,
+    survey::Survey, sweep::Sweep, warn,
 };
 use crate::{
     answer::deliver_whole,
@@ -18,7 +19,7 @@ use crate::{
     refusal::Refusal,
 };
 use report::{Outcome, Verdict};
-use std::{path::Path, sync::atomic::Ordering, time::Duration};
+use std::{path::Path, time::Duration};
 use workload::database::{
     comparison::{ComparedRun, Comparison, document::knee, saturation},
     profile::Profile,
@@ -61,7 +62,7 @@ pub async fn run(
         console.say("Nothing was written: this was a dry run.");
         return Ok(Ending::Pass);
     }
-    let stop = super::performance::stop_on_interruption(world, console);
+    let interruption = Interruption::listen(world, console);
     let mut survey = Some(survey);
     let mut runs: Vec<ComparedRun> = Vec::new();
     let mut refused = None;
@@ -77,18 +78,18 @@ pub async fn run(
             Some(first) => first,
             None => Survey::for_proving(world, own).await?,
         };
-        match one(world, &asked, own, &survey, options, &stop, console).await {
+        match one(world, &asked, own, &survey, options, &interruption, console).await {
             Ok(run) => runs.push(run),
             Err(refusal) => {
                 refused = Some(refusal);
                 break;
             }
         }
-        if stop.load(Ordering::Relaxed) {
+        if interruption.is_set() {
             break;
         }
     }
-    let ended_early = runs.len() < each.len() || stop.load(Ordering::Relaxed);
+    let ended_early = runs.len() < each.len() || interruption.is_set();
     if !runs.is_empty() {
         let ending = conclude(world, runs, ended_early, &outputs, arguments.json, console)?;
         if refused.is_none() {
@@ -241,12 +242,12 @@ async fn one(
     own: &ProveArguments,
     survey: &Survey,
     options: RealOptions,
-    stop: &std::sync::Arc<std::sync::atomic::AtomicBool>,
+    interruption: &Interruption,
     console: &Console,
 ) -> Result<ComparedRun, Refusal> {
     let (profile, setup) = (asked.profile.clone(), asked.setup.clone());
     let settled = settle(world, own, profile, setup, survey, Start::AsFound)?;
-    let finished = perform(world, &settled, survey, options, stop, console).await?;
+    let finished = perform(world, &settled, survey, options, interruption, console).await?;
     settled.outputs.write(&finished.document)?;
     if let Some(verdict) = &finished.document.verdict {
         console.say(&format!(

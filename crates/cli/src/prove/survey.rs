@@ -5,13 +5,12 @@
 //! is thus never looked at half-way.
 
 use super::{
+    acceptance::{accept, accept_sight, accept_together},
     ground::Door,
     layout::Places,
     machine,
     manifest::is_harmless,
-    place::{
-        DeviceFacts, FolderFacts, Ground, Place, Resolved, Role, Sight, accept, accept_sight, accept_together,
-    },
+    place::{DeviceFacts, FolderFacts, Ground, Place, Resolved, Role, Sight},
     sizing::Memory,
 };
 use crate::{arguments::ProveArguments, refusal::Refusal};

@@ -57,6 +57,23 @@ fn kill_when(bench: &Bench, arguments: &[&str], when: impl Fn() -> bool) -> bool
 }
 
 #[test]
+fn an_interrupted_creation_promises_no_report_and_leaves_none() {
+    let bench = Bench::new();
+    let places = bench.make_folder("db");
+    let arguments = ["prove", "db", "--size=256MiB", "--cache=4MiB", "--duration=1s", "--keep-pristine"];
+    let is_creating = || places.join("sg1-db1.edb").exists();
+    let said = bench.interrupted_when(&[&arguments[..], &["--report", "r"]].concat(), is_creating);
+    assert_eq!(said.code, Some(2), "{}{}", said.stdout, said.stderr);
+    assert!(said.stderr.contains("\nEnding. Once more to end at once."), "{}", said.stderr);
+    assert!(
+        said.stderr.ends_with("ended before all databases were made; the next run goes on\n"),
+        "{}",
+        said.stderr
+    );
+    assert_eq!(names(&bench.path(".")), ["db"], "no report");
+}
+
+#[test]
 fn a_run_begins_again_from_the_copies_of_an_earlier_one() {
     let bench = Bench::new();
     let (db, log) = (bench.make_folder("db"), bench.make_folder("log"));

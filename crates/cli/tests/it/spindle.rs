@@ -77,6 +77,24 @@ impl Bench {
         self.said(output)
     }
 
+    /// Runs the program and interrupts it, as Ctrl-C does, as soon as `when` says so.
+    #[track_caller]
+    pub fn interrupted_when(&self, arguments: &[&str], when: impl Fn() -> bool) -> Said {
+        let mut command = self.command(arguments);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let watch = Watchdog::over(&child);
+        while !when() {
+            assert!(child.try_wait().expect("asked").is_none(), "it ended before it could be interrupted");
+            thread::sleep(Duration::from_millis(2));
+        }
+        let sent = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
+        assert!(sent.expect("there is a kill").success(), "it can be interrupted");
+        let output = child.wait_with_output().expect("the program ends");
+        watch.call_off();
+        self.said(output)
+    }
+
     /// What a finished program said.
     pub fn said(&self, output: Output) -> Said {
         let text = |bytes: &[u8]| {

@@ -42,6 +42,34 @@ fn a_sweep_of_threads_runs_each_value_on_the_same_databases_and_compares_them() 
 }
 
 #[test]
+fn an_interrupted_sweep_ends_with_the_run_that_goes_on_and_compares_what_there_is() {
+    let bench = Bench::new();
+    let arguments = ["prove", "--sweep", "threads=1,2", "--size=32MiB", "--cache=4MiB", "--duration=5m"];
+    let record = bench.path("s-threads-1.run");
+    let is_measuring = || fs::read_to_string(&record).is_ok_and(|text| text.contains("\"measured\":"));
+    let said = bench.interrupted_when(&[&arguments[..], &["--report", "s"]].concat(), is_measuring);
+    assert_eq!(said.code, Some(2), "no answer: {}{}", said.stdout, said.stderr);
+    assert!(
+        said.stderr.contains("Ending, with a partial report. Once more to end at once."),
+        "{}",
+        said.stderr
+    );
+    for expected in
+        ["Run 1 of 2: threads 1", "Incomplete: The run ended early: ", "The sweep was ended early. "]
+    {
+        assert!(said.stdout.contains(expected), "{expected}: {}", said.stdout);
+    }
+    assert!(!said.stdout.contains("Run 2 of 2"), "{}", said.stdout);
+    let kinds = |name: &str| ["html", "json", "run"].map(|kind| format!("{name}.{kind}"));
+    let mut left: Vec<String> = kinds("s-threads-1").to_vec();
+    left.extend(["s.html", "s.json", "spindle-data"].map(str::to_owned));
+    left.sort();
+    assert_eq!(names(&bench.path(".")), left, "the run that was interrupted has its report, the next none");
+    let comparison = json_of(&fs::read_to_string(bench.path("s.json")).expect("a comparison"));
+    assert_eq!(comparison["document"]["verdict"]["outcome"], "incomplete");
+}
+
+#[test]
 fn a_sweep_of_volumes_makes_databases_anew_where_they_belong() {
     let bench = Bench::new();
     ["a", "b"].iter().for_each(|name| drop(bench.make_folder(name)));

@@ -6,7 +6,9 @@
 mod ending;
 mod fill;
 mod measuring;
+mod outcome;
 mod recording;
+mod running;
 mod seek;
 mod vigil;
 
@@ -16,26 +18,25 @@ use super::{
     key_space::KeySpace,
     limits::{LimitSet, WatchLimits},
     mail_table::MailDatabase,
-    measure::Sample,
-    meter::{Meter, MeterReading, MeteredDirectory, Role, SlowTally},
-    operation::{Failure, FailureCounts, OperationMeter, OperationReading},
-    pacing::{Pacer, PacingState},
+    meter::{Meter, MeteredDirectory, Role},
+    operation::OperationMeter,
+    pacing::Pacer,
     plan::{Load, RunPlan},
     progress::{Phase, Shared},
-    results::{EngineCounters, LateResults},
-    scan::{BackgroundScan, ScanTotals},
+    results::EngineCounters,
+    scan::BackgroundScan,
     session::{GroupLoad, Store, run_session},
-    verify::VerifiedFile,
 };
-use maildb::{DatabaseLocation, Instance, InstanceConfig, Statistics};
-use recording::Recording;
-use serde::{Deserialize, Serialize};
+use maildb::{DatabaseLocation, Instance, InstanceConfig};
+use running::{Judging, Running, Seconds, Tally};
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
     time::Duration,
 };
-use world::{ByteCount, Directory, JoinHandle, Moment, World};
+use world::{ByteCount, Directory, World};
+
+pub use outcome::{DatabaseOutcome, FillOutcome, GroupOutcome};
 
 /// Pages a database file grows by at least (open ESE source: 256).
 const EXTENSION_PAGES: u32 = 256;
@@ -48,81 +49,6 @@ pub struct GroupStorage {
     pub databases: Vec<(Rc<dyn Directory>, String, String)>,
     /// Directory of the transaction log, and its volume.
     pub log: (Rc<dyn Directory>, String),
-}
-
-/// One database of a group, before and after.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DatabaseOutcome {
-    /// File name.
-    pub name: String,
-    /// Volume it lies on.
-    pub volume: String,
-    /// Records found there and inserted to fill it.
-    pub created: Created,
-    /// Size when measuring began, in bytes.
-    pub bytes_before: u64,
-    /// Size after the run, in bytes.
-    pub bytes_after: u64,
-    /// Records after the run.
-    pub records: u64,
-    /// Whether it reached the size it may not grow beyond.
-    pub became_full: bool,
-}
-
-/// How filling the cache ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct FillOutcome {
-    /// Time it took, in seconds.
-    pub seconds: f64,
-    /// Cache in use when measuring began, in bytes.
-    pub cache_bytes: u64,
-    /// Whether that was enough.
-    pub reached: bool,
-    /// Whether database writes had come to their usual level.
-    pub settled: bool,
-}
-
-/// Everything one group has to tell.
-#[derive(Clone, Debug)]
-pub struct GroupOutcome {
-    /// Which group, from 0.
-    pub group: u32,
-    /// Whether opening found a group that had not been shut down cleanly.
-    pub recovered: bool,
-    /// Its databases.
-    pub databases: Vec<DatabaseOutcome>,
-    /// Time the databases took to make, in seconds.
-    pub create_s: f64,
-    /// How filling the cache went.
-    pub fill: FillOutcome,
-    /// Seconds of what is judged; 0 if the run ended before.
-    pub measured_s: f64,
-    /// Seconds under load since the cache was full; 0 if the run ended before.
-    pub load_s: f64,
-    /// Whether the user ended the run early.
-    pub interrupted: bool,
-    /// Device operations of what is judged.
-    pub meters: Vec<MeterReading>,
-    /// Operations of what is judged.
-    pub operations: OperationReading,
-    /// Device operations under way when it ended.
-    pub late: LateResults,
-    /// Device operations that took too long, at any time of the run.
-    pub slow: SlowTally,
-    /// Samples of the time under load.
-    pub samples: Vec<Sample>,
-    /// What the engine counted in what is judged.
-    pub engine: EngineCounters,
-    /// Processor time of the group's thread in that time, in seconds, where it is known.
-    pub thread_cpu_s: Option<f64>,
-    /// How pacing stood at the end.
-    pub pacing: PacingState,
-    /// What the background scan did in what is judged.
-    pub scan: ScanTotals,
-    /// What went wrong, in words and by kind.
-    pub failures: (Vec<Failure>, FailureCounts),
-    /// What verification found; empty if the run ended before.
-    pub verified: Vec<VerifiedFile>,
 }
 
 /// One group of a run.
@@ -138,90 +64,6 @@ pub struct Group {
     slow_lines: Cell<u32>,
     /// The meter of the log, then those of the volumes with databases.
     meters: Vec<Rc<Meter>>,
-}
-
-/// The load of a group while it runs.
-struct Running {
-    load: Rc<GroupLoad>,
-    sessions: Vec<JoinHandle<()>>,
-    arrivals: Option<JoinHandle<()>>,
-    scan: Option<BackgroundScan>,
-    tally: Tally,
-    /// What it did of late.
-    recent: Cell<Recent>,
-    /// Seconds looked at since a trial was measured, and those of them in which sessions were lacking.
-    seconds: Cell<Seconds>,
-    /// Whether the storage has ceased to answer: what waits for it is given up.
-    frozen: bool,
-}
-
-/// Whether what happens is judged.
-#[derive(Clone, Copy, Default, PartialEq)]
-enum Judging {
-    /// Not yet.
-    #[default]
-    Before,
-    /// Since then.
-    Since(Moment),
-    /// No more.
-    Over,
-}
-
-/// How long sessions were lacking.
-#[derive(Clone, Copy, Default)]
-struct Seconds {
-    all: u32,
-    without_sessions: u32,
-}
-
-/// What the load did in the last seconds, those before counting ever less.
-#[derive(Clone, Copy, Default)]
-struct Recent {
-    io: u64,
-    operations: u64,
-    span_s: f64,
-}
-
-impl Recent {
-    fn followed_by(self, io: u64, operations: u64, span_s: f64) -> Self {
-        Self {
-            io: self.io / 2 + io,
-            operations: self.operations / 2 + operations,
-            span_s: self.span_s / 2.0 + span_s,
-        }
-    }
-
-    /// Database reads and writes a second.
-    fn iops(self) -> f64 {
-        if self.span_s > 0.0 { self.io as f64 / self.span_s } else { 0.0 }
-    }
-}
-
-/// What the measured part leaves behind.
-#[derive(Default)]
-struct Tally {
-    fill: FillOutcome,
-    judging: Judging,
-    measured_s: f64,
-    load_s: f64,
-    bytes_before: Vec<u64>,
-    samples: Vec<Sample>,
-    meters: Vec<MeterReading>,
-    operations: OperationReading,
-    late: LateResults,
-    statistics: (Statistics, Statistics),
-    thread_cpu: (Option<Duration>, Option<Duration>),
-    pacing: PacingState,
-    scan: ScanTotals,
-    recording: Recording,
-}
-
-impl Tally {
-    /// Processor time used between the two readings, in seconds.
-    fn thread_cpu_s(&self) -> Option<f64> {
-        let (before, after) = (self.thread_cpu.0?, self.thread_cpu.1?);
-        Some(after.saturating_sub(before).as_secs_f64())
-    }
 }
 
 impl Group {

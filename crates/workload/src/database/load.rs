@@ -82,6 +82,8 @@ pub struct ProbePlan {
 const MEASURE_S: (u64, u64) = (5, super::plan::WINDOW.as_secs());
 /// A load that has not settled after twice the time it is measured, or after a minute, is measured all the same.
 const SETTLE_MAX_S: u64 = 60;
+/// Who wants shorter probes than this has no patience for settling either, which takes four seconds at least.
+const SETTLE_MIN_S: u64 = 2;
 /// What the search needs from a guess that is off by a factor of hundred, with a third of the probes tried
 /// twice.
 const PROBES_MAX: u32 = 25;
@@ -96,7 +98,7 @@ impl ProbePlan {
         let share = |part: u64, (least, most): (u64, u64)| (duration.as_secs() / part).clamp(least, most);
         let measure_s = measure.map_or_else(|| share(8, MEASURE_S), |span| span.as_secs().max(1));
         Self {
-            settle_s: (2 * measure_s).min(SETTLE_MAX_S),
+            settle_s: if measure_s < SETTLE_MIN_S { measure_s } else { (2 * measure_s).min(SETTLE_MAX_S) },
             measure_s,
             probes_max: PROBES_MAX,
             holds_max: HOLDS_MAX,

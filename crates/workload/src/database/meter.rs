@@ -21,11 +21,13 @@
 //! Latency is from the call to the completion as the awaiting task sees it. It holds the time the
 //! thread was busy with something else, so it errs towards too long, never towards too short.
 
+mod backlog;
 mod metered;
 mod slow;
 mod spikes;
 mod tally;
 
+pub use backlog::Backlog;
 pub use metered::{MeteredDirectory, MeteredFile};
 pub use slow::{SlowNews, SlowOperation, SlowTally, Slowness};
 pub use spikes::{Spell, SpikeLog, Spikes};
@@ -38,7 +40,6 @@ use std::{
     future::{Future, poll_fn},
     pin::pin,
     rc::Rc,
-    time::Duration,
 };
 use world::{IoError, IoErrorKind, IoResult, LocalFuture, Moment, World};
 
@@ -94,29 +95,6 @@ struct Outstanding {
     judged: bool,
     /// As what it has been counted.
     slowness: Option<Slowness>,
-}
-
-/// Operations under way at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Backlog {
-    /// How many.
-    pub count: u64,
-    /// When the oldest of them began.
-    pub oldest: Option<Moment>,
-}
-
-impl Backlog {
-    /// This backlog and `other` as one.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        let oldest = [self.oldest, other.oldest].into_iter().flatten().min();
-        Self { count: self.count + other.count, oldest }
-    }
-
-    /// How long the oldest has taken until `now`; nothing if there is none.
-    pub fn age(&self, now: Moment) -> Duration {
-        self.oldest.map(|oldest| now.since(oldest)).unwrap_or_default()
-    }
 }
 
 /// Everything a meter has seen since it was last restarted.

@@ -5,6 +5,7 @@
 //! Only what was measured is said: a value that is not there stays a dash. Nothing is judged here.
 
 mod charts;
+mod io;
 mod mailboxes;
 mod search;
 mod sections;
