@@ -6,6 +6,7 @@
 mod pristine;
 mod records;
 mod refusals;
+mod refused_places;
 mod runs;
 mod spindle;
 mod storage;
