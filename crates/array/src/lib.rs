@@ -5,8 +5,10 @@
 //! another reader.
 
 pub mod drive;
+pub mod election;
 pub mod error;
 pub mod format;
 
 pub mod lineage;
 pub mod log;
+pub mod superblocks;

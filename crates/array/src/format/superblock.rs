@@ -9,7 +9,7 @@ use super::{
     features::Features,
     member::{Member, RawMember},
     refusal::{Head, Refusal, Structure, seal},
-    units::{BLOCK_BYTES, DriveId, Generation, MemberIndex, PoolId, WallNanoseconds},
+    units::{BLOCK_BYTES, DriveId, Generation, GenerationMark, MemberIndex, PoolId, WallNanoseconds},
 };
 use std::mem::offset_of;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
@@ -40,6 +40,12 @@ pub struct Superblock {
     pub name: String,
     /// Counted up from 1 with each superblock the pool writes.
     pub generation: Generation,
+    /// The last generation that was known to be complete when this one was written; 0 if it is the first.
+    pub settled: Generation,
+    /// Drawn for this generation: another of the same number has another.
+    pub mark: GenerationMark,
+    /// That of the generation before, from which this one was made.
+    pub previous_mark: GenerationMark,
     /// What must be known to read or write the pool.
     pub features: Features,
     /// When the pool was made.
@@ -113,7 +119,10 @@ struct RawSuperblock {
     name_length: u8,
     zero: u8,
     name: [u8; POOL_NAME_BYTES_MAX],
-    also_zero: [u8; 72],
+    settled: le::U64,
+    mark: le::U64,
+    previous_mark: le::U64,
+    also_zero: [u8; 48],
 }
 
 const HEAD_BYTES: usize = size_of::<RawSuperblock>();
@@ -142,6 +151,9 @@ impl Superblock {
         raw.incompatible = self.features.incompatible.into();
         raw.data_start_bytes = self.geometry.data_start_bytes.into();
         raw.created_at = self.created_at.0.into();
+        raw.settled = self.settled.0.into();
+        raw.mark = self.mark.0.into();
+        raw.previous_mark = self.previous_mark.0.into();
         raw.slot_bytes = self.geometry.slot_bytes.into();
         raw.block_bytes = (BLOCK_BYTES as u32).into();
         raw.length = (length as u32).into();
@@ -195,6 +207,9 @@ impl Superblock {
                 incompatible: raw.incompatible.get(),
             },
             created_at: WallNanoseconds(raw.created_at.get()),
+            settled: Generation(raw.settled.get()),
+            mark: GenerationMark(raw.mark.get()),
+            previous_mark: GenerationMark(raw.previous_mark.get()),
             geometry: PoolGeometry {
                 data_start_bytes: raw.data_start_bytes.get(),
                 slot_bytes: raw.slot_bytes.get(),
@@ -227,6 +242,9 @@ impl Superblock {
         let is_place = superblock_places(self.generation).contains(&place);
         let rule = "0 or 2 of an even generation, 1 or 3 of an odd one";
         THIS.value(is_place, offset_of!(RawSuperblock, place), "place", place, rule)?;
+        let may_be_settled = self.settled < self.generation;
+        let settled_at = offset_of!(RawSuperblock, settled);
+        THIS.value(may_be_settled, settled_at, "settled generation", self.settled.0, "below its own")?;
         let is_member = usize::from(this) < self.members.len();
         THIS.value(is_member, offset_of!(RawSuperblock, this), "this member", this, "a row of the table")?;
         let count = self.members.len();

@@ -43,6 +43,8 @@ numbers! {
     Incarnation(u64);
     /// Number of a superblock image; the highest complete one counts.
     Generation(u64);
+    /// Random number of one superblock image, the same on all drives: tells two of one generation apart.
+    GenerationMark(u64);
     /// Number of a checkpoint.
     CheckpointNumber(u64);
     /// Fencing epoch of the right to write.

@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result},
     format::{
         ChecksumSeed, Entry, Incarnation, Link, LogStart, MirroredSegment, PoolId, Position, Record, RowKey,
-        SegmentBlock, SegmentUse,
+        SegmentBlock, SegmentUse, checkpoint::OPENING_STEP,
     },
 };
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ pub struct Replayed {
     pub successors: Vec<MirroredSegment>,
     /// The last record that is there.
     pub last: Link,
-    /// Beyond every position seen anywhere.
+    /// Beyond every position that was given, by [`OPENING_STEP`].
     pub position_next: Position,
     /// The highest incarnation seen in a record.
     pub incarnation: Incarnation,
@@ -104,7 +104,7 @@ pub async fn replay(
         block,
         successors,
         last: reader.last,
-        position_next: Position(reader.position_seen.0 + 1),
+        position_next: Position(reader.position_seen.0 + OPENING_STEP),
         incarnation: reader.incarnation,
         records,
         mended,

@@ -1,5 +1,6 @@
 //! What lies on drives: images that never change, values that come back, bytes that lie.
 
+mod election;
 mod examples;
 mod golden;
 mod hostile;
@@ -8,4 +9,5 @@ mod lineage;
 mod log;
 mod nodes;
 mod round_trip;
+mod superblocks;
 mod values;

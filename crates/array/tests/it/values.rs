@@ -277,11 +277,14 @@ pub fn superblock() -> impl Strategy<Value = Superblock> {
             for (index, member) in members.iter_mut().enumerate() {
                 member.drive.0[..8].copy_from_slice(&(index as u64 + 1).to_le_bytes());
             }
-            let generation = Generation(numbers[0]);
+            let generation = Generation(numbers[0].max(1));
             Superblock {
                 pool: checkpoint.pool,
                 name,
                 generation,
+                settled: Generation(numbers[4] % generation.0),
+                mark: GenerationMark(numbers[1] ^ numbers[2]),
+                previous_mark: GenerationMark(numbers[3]),
                 features: Features {
                     compatible: numbers[1],
                     read_only: numbers[2],

@@ -1,0 +1,100 @@
+//! Superblocks on drives: found when a pool is opened, written when its state changes.
+//!
+//! Invariant: a generation is complete, and may be relied on, only when both of its places are stable on every member
+//! that is to have it ([`write_generation`] returned Ok).
+
+use crate::{
+    drive::Drives,
+    election::Seen,
+    format::{
+        Fault, Generation, MemberIndex, Refusal, Superblock,
+        superblock::{SUPERBLOCK_BYTES_MAX, SUPERBLOCK_PLACES, superblock_places, superblock_start_bytes},
+    },
+};
+use std::{rc::Rc, sync::Arc};
+use world::{BlockDevice, Buffer, ByteCount, ByteOffset, IoError, IoResult, LocalFuture, Stability};
+
+/// What a drive that was given has in its places for superblocks.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// The valid one with the highest generation; none if none is.
+    pub newest: Option<Superblock>,
+    /// Places that hold something that begins as a superblock does, and is refused.
+    pub refused: Vec<Refusal>,
+    /// Places that could not be read.
+    pub unreadable: Vec<IoError>,
+}
+
+/// Reads all places of one drive.
+pub async fn read_places(device: &Rc<dyn BlockDevice>) -> Places {
+    let mut places = Places { newest: None, refused: Vec::new(), unreadable: Vec::new() };
+    for place in 0..SUPERBLOCK_PLACES as u8 {
+        let at = ByteOffset(superblock_start_bytes(place));
+        let room = ByteCount(at.0 + SUPERBLOCK_BYTES_MAX as u64);
+        if room > device.geometry().size {
+            continue;
+        }
+        let image = match device.read(at, vec![Buffer::zeroed(SUPERBLOCK_BYTES_MAX)]).await {
+            Ok(mut buffers) => buffers.pop().expect("a read gives its buffer back"),
+            Err(error) => {
+                places.unreadable.push(error);
+                continue;
+            }
+        };
+        match Superblock::decode(&image) {
+            Ok(found) => {
+                let is_newer = places.newest.as_ref().is_none_or(|known| known.generation < found.generation);
+                if found.place == place && is_newer {
+                    places.newest = Some(found);
+                }
+            }
+            Err(refusal) if refusal.fault == Fault::Magic => {}
+            Err(refusal) => places.refused.push(refusal),
+        }
+    }
+    places
+}
+
+/// Reads what every drive given says; those that say nothing are left out.
+pub async fn look(devices: &[Rc<dyn BlockDevice>]) -> Vec<Seen> {
+    let mut seen = Vec::new();
+    for (given, device) in devices.iter().enumerate() {
+        if let Some(superblock) = read_places(device).await.newest {
+            seen.push(Seen { given, superblock });
+        }
+    }
+    seen
+}
+
+/// Writes `superblock` to both places of its generation on every member that is to have it; all but `this` and `place`
+/// is the same for all. Ok: the generation is complete. Else: which members cannot be written.
+pub async fn write_generation(
+    drives: &Drives,
+    superblock: &Superblock,
+) -> Result<(), Vec<(MemberIndex, IoError)>> {
+    let mut writes: Vec<(MemberIndex, LocalFuture<IoResult<()>>)> = Vec::new();
+    for (index, member) in superblock.members.iter().enumerate() {
+        let index = MemberIndex(index as u16);
+        let Some(device) = drives.device(index).filter(|_| member.state.holds_superblocks()) else {
+            continue;
+        };
+        for place in superblock_places(superblock.generation) {
+            let image = superblock.for_place(index, place).encode();
+            let at = ByteOffset(superblock_start_bytes(place));
+            writes
+                .push((index, device.write(at, vec![Arc::new(Buffer::copy_of(&image))], Stability::Stable)));
+        }
+    }
+    let mut failures = Vec::new();
+    for (member, write) in writes {
+        if let Err(error) = write.await {
+            failures.push((member, error));
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures) }
+}
+
+/// The generation after this one.
+pub fn next(generation: Generation) -> Generation {
+    Generation(generation.0 + 1)
+}
