@@ -18,6 +18,10 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 /// Segments of the catalogue a checkpoint names at most.
 pub const CATALOGUE_SEGMENTS_MAX: usize = 800;
 
+/// How far positions, stamps and segment uses jump when a pool is opened, from the highest that is found: what was under
+/// way in a crash and is not seen must not be numbered once more.
+pub const OPENING_STEP: u64 = 1 << 32;
+
 const MAGIC: &[u8; 8] = b"SPNDLCHK";
 const VERSION: u16 = 1;
 const THIS: Structure = Structure::Checkpoint;

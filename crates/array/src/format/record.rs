@@ -37,7 +37,7 @@ pub struct Record {
     pub position: Position,
     /// The record it follows. Position 0 and seal 0 are the log's beginning.
     pub previous: Link,
-    /// Everything below was acknowledged when this was written.
+    /// One above the last record up to which all were acknowledged when this was written.
     pub acknowledged_below: Position,
     /// The right to write it was written under.
     pub fence: Fence,

@@ -37,7 +37,7 @@ numbers! {
     /// Birth number of a version of a block; monotonic within a branch.
     Stamp(u64);
     /// Place of a record in the pool's log, counted in records. Never reused: a pool that is opened
-    /// goes on beyond anything seen.
+    /// goes on far beyond anything seen.
     Position(u64);
     /// How often the pool was opened for writing.
     Incarnation(u64);
