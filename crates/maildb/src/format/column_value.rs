@@ -9,36 +9,42 @@ use super::{
 /// The byte that stands for true; readers take any but zero.
 const BIT_TRUE: u8 = 0xFF;
 
-/// The bytes of `value` in `column`, or none if it is null.
-pub(super) fn encode_value(column: &ColumnDefinition, value: &Value) -> Result<Option<Vec<u8>>, RecordError> {
+/// Appends the bytes of `value` in `column`; false, and nothing, if it is null. After an error there may be some.
+pub(super) fn append_value(
+    column: &ColumnDefinition,
+    value: &Value,
+    into: &mut Vec<u8>,
+) -> Result<bool, RecordError> {
     let id = column.id;
-    let bytes = match (column.kind, value) {
-        (_, Value::Null) => return Ok(None),
-        (ColumnType::Bit, Value::Bit(bit)) => vec![if *bit { BIT_TRUE } else { 0 }],
-        (ColumnType::U8, Value::U8(n)) => vec![*n],
-        (ColumnType::I16, Value::I16(n)) => n.to_le_bytes().to_vec(),
-        (ColumnType::U16, Value::U16(n)) => n.to_le_bytes().to_vec(),
-        (ColumnType::I32, Value::I32(n)) => n.to_le_bytes().to_vec(),
-        (ColumnType::U32, Value::U32(n)) => n.to_le_bytes().to_vec(),
-        (ColumnType::I64 | ColumnType::Currency, Value::I64(n)) => n.to_le_bytes().to_vec(),
-        (ColumnType::F32, Value::F32(n)) => n.to_le_bytes().to_vec(),
+    let start = into.len();
+    match (column.kind, value) {
+        (_, Value::Null) => return Ok(false),
+        (ColumnType::Bit, Value::Bit(bit)) => into.push(if *bit { BIT_TRUE } else { 0 }),
+        (ColumnType::U8, Value::U8(n)) => into.push(*n),
+        (ColumnType::I16, Value::I16(n)) => into.extend_from_slice(&n.to_le_bytes()),
+        (ColumnType::U16, Value::U16(n)) => into.extend_from_slice(&n.to_le_bytes()),
+        (ColumnType::I32, Value::I32(n)) => into.extend_from_slice(&n.to_le_bytes()),
+        (ColumnType::U32, Value::U32(n)) => into.extend_from_slice(&n.to_le_bytes()),
+        (ColumnType::I64 | ColumnType::Currency, Value::I64(n)) => into.extend_from_slice(&n.to_le_bytes()),
+        (ColumnType::F32, Value::F32(n)) => into.extend_from_slice(&n.to_le_bytes()),
         (ColumnType::F64, Value::F64(n)) | (ColumnType::DateTime, Value::DateTime(n)) => {
-            n.to_le_bytes().to_vec()
+            into.extend_from_slice(&n.to_le_bytes())
         }
-        (ColumnType::Guid, Value::Guid(guid)) => guid.to_vec(),
+        (ColumnType::Guid, Value::Guid(guid)) => into.extend_from_slice(guid),
         (ColumnType::Binary, Value::Binary(bytes)) | (ColumnType::LongBinary, Value::LongBinary(bytes)) => {
-            bytes.clone()
+            into.extend_from_slice(bytes)
         }
         (ColumnType::Text, Value::Text(text)) | (ColumnType::LongText, Value::LongText(text)) => {
-            encode_text(column, text)?
+            append_text(column, text, into)?
         }
         _ => return Err(RecordError::WrongType { id }),
-    };
-    let is_short = column.kind.fixed_bytes().is_none() && !column.kind.is_long();
-    if is_short && bytes.len() > SHORT_VALUE_BYTES_MAX {
-        return Err(RecordError::TooLong { id, bytes: bytes.len() });
     }
-    Ok(Some(bytes))
+    let bytes = into.len() - start;
+    let is_short = column.kind.fixed_bytes().is_none() && !column.kind.is_long();
+    match is_short && bytes > SHORT_VALUE_BYTES_MAX {
+        true => Err(RecordError::TooLong { id, bytes }),
+        false => Ok(true),
+    }
 }
 
 /// The value that `bytes` hold in `column`.
@@ -63,12 +69,13 @@ pub(super) fn decode_value(column: &ColumnDefinition, bytes: &[u8]) -> Result<Va
     value.map_err(|_| RecordError::WrongType { id: column.id })
 }
 
-fn encode_text(column: &ColumnDefinition, text: &str) -> Result<Vec<u8>, RecordError> {
+fn append_text(column: &ColumnDefinition, text: &str, into: &mut Vec<u8>) -> Result<(), RecordError> {
     match column.code_page {
-        CodePage::Western if text.is_ascii() => Ok(text.as_bytes().to_vec()),
-        CodePage::Western => Err(RecordError::Text { id: column.id }),
-        CodePage::Unicode => Ok(text.encode_utf16().flat_map(u16::to_le_bytes).collect()),
+        CodePage::Western if text.is_ascii() => into.extend_from_slice(text.as_bytes()),
+        CodePage::Western => return Err(RecordError::Text { id: column.id }),
+        CodePage::Unicode => into.extend(text.encode_utf16().flat_map(u16::to_le_bytes)),
     }
+    Ok(())
 }
 
 fn decode_text(column: &ColumnDefinition, bytes: &[u8]) -> Result<String, RecordError> {

@@ -5,8 +5,6 @@
 //! without regard to case, as ESE has it for single-byte code pages; Unicode text would need the sort
 //! tables of one exact Windows version, so it cannot be in a key here.
 
-use std::borrow::Cow;
-
 use thiserror::Error;
 
 /// Longest key an index of this engine may have; ESE's default for every page size.
@@ -83,13 +81,20 @@ pub fn normalise<'v>(values: impl IntoIterator<Item = &'v Value>) -> Result<Vec<
     for value in values {
         append_normalised(value, &mut key)?;
     }
-    if key.len() > KEY_BYTES_MAX {
-        return Err(KeyError::TooLong { key_bytes: key.len() });
-    }
+    check_length(&key)?;
     Ok(key)
 }
 
-fn append_normalised(value: &Value, key: &mut Vec<u8>) -> Result<(), KeyError> {
+/// Refuses a key that is too long.
+pub fn check_length(key: &[u8]) -> Result<(), KeyError> {
+    match key.len() > KEY_BYTES_MAX {
+        true => Err(KeyError::TooLong { key_bytes: key.len() }),
+        false => Ok(()),
+    }
+}
+
+/// Appends the next value of a key.
+pub fn append_normalised(value: &Value, key: &mut Vec<u8>) -> Result<(), KeyError> {
     let start = match value {
         Value::Null => PREFIX_NULL,
         Value::Binary(bytes) if bytes.is_empty() => PREFIX_EMPTY,
@@ -98,61 +103,58 @@ fn append_normalised(value: &Value, key: &mut Vec<u8>) -> Result<(), KeyError> {
     };
     key.push(start);
     if start == PREFIX_DATA {
-        key.extend_from_slice(&normalised_data(value)?);
+        append_data(value, key)?;
     }
     Ok(())
 }
 
-fn normalised_data(value: &Value) -> Result<Cow<'_, [u8]>, KeyError> {
-    let bytes = match value {
-        Value::Null => vec![],
-        Value::Bit(bit) => vec![if *bit { 0xFF } else { 0x00 }],
-        Value::U8(n) => vec![*n],
-        Value::U16(n) => n.to_be_bytes().to_vec(),
-        Value::U32(n) => n.to_be_bytes().to_vec(),
-        Value::I16(n) => (n ^ i16::MIN).to_be_bytes().to_vec(),
-        Value::I32(n) => (n ^ i32::MIN).to_be_bytes().to_vec(),
-        Value::I64(n) => (n ^ i64::MIN).to_be_bytes().to_vec(),
+fn append_data(value: &Value, key: &mut Vec<u8>) -> Result<(), KeyError> {
+    match value {
+        Value::Null => {}
+        Value::Bit(bit) => key.push(if *bit { 0xFF } else { 0x00 }),
+        Value::U8(n) => key.push(*n),
+        Value::U16(n) => key.extend_from_slice(&n.to_be_bytes()),
+        Value::U32(n) => key.extend_from_slice(&n.to_be_bytes()),
+        Value::I16(n) => key.extend_from_slice(&(n ^ i16::MIN).to_be_bytes()),
+        Value::I32(n) => key.extend_from_slice(&(n ^ i32::MIN).to_be_bytes()),
+        Value::I64(n) => key.extend_from_slice(&(n ^ i64::MIN).to_be_bytes()),
         Value::F32(n) => {
             let bits = n.to_bits();
             // Negative numbers are sign and magnitude: all bits turn over, so that larger magnitudes come first.
             let ordered = if n.is_sign_negative() { !bits } else { bits ^ (1 << 31) };
-            ordered.to_be_bytes().to_vec()
+            key.extend_from_slice(&ordered.to_be_bytes());
         }
         Value::F64(n) | Value::DateTime(n) => {
             let bits = n.to_bits();
             let ordered = if n.is_sign_negative() { !bits } else { bits ^ (1 << 63) };
-            ordered.to_be_bytes().to_vec()
+            key.extend_from_slice(&ordered.to_be_bytes());
         }
         Value::Guid([time @ .., c0, c1, n0, n1, n2, n3, n4, n5]) => {
             // The node comes first, then the clock sequence, then the three time fields from high to low.
             let [l0, l1, l2, l3, m0, m1, h0, h1] = *time;
-            let node = [*n0, *n1, *n2, *n3, *n4, *n5];
-            [&node[..], &[*c0, *c1], &[h0, h1], &[m0, m1], &[l0, l1, l2, l3]].concat()
+            key.extend_from_slice(&[*n0, *n1, *n2, *n3, *n4, *n5, *c0, *c1]);
+            key.extend_from_slice(&[h0, h1, m0, m1, l0, l1, l2, l3]);
         }
         Value::Text(text) if text.is_ascii() && !text.contains('\0') => {
-            let mut bytes = text.to_ascii_uppercase().into_bytes();
-            bytes.push(0);
-            bytes
+            key.extend(text.bytes().map(|byte| byte.to_ascii_uppercase()));
+            key.push(0);
         }
         Value::Text(_) => return Err(KeyError::NotAscii),
-        Value::Binary(bytes) => chunked(bytes),
+        Value::Binary(bytes) => append_chunked(bytes, key),
         Value::LongBinary(_) | Value::LongText(_) => return Err(KeyError::LongValue),
-    };
-    Ok(bytes.into())
+    }
+    Ok(())
 }
 
 /// Binary in chunks of eight bytes: zero-padded, each followed by its length, or 9 if more follow.
-fn chunked(bytes: &[u8]) -> Vec<u8> {
+fn append_chunked(bytes: &[u8], key: &mut Vec<u8>) {
     let chunks = bytes.chunks(CHUNK_BYTES);
     let last = chunks.len() - 1;
-    let mut key = Vec::with_capacity((last + 1) * (CHUNK_BYTES + 1));
     for (i, chunk) in chunks.enumerate() {
         key.extend_from_slice(chunk);
         key.resize(key.len() + CHUNK_BYTES - chunk.len(), 0);
         key.push(if i == last { chunk.len() as u8 } else { CHUNK_CONTINUES });
     }
-    key
 }
 
 #[cfg(test)]

@@ -8,11 +8,13 @@
 //! Columns beyond the last one with a value are left out. The place of a tagged value counts from the
 //! start of the tagged array; a flag byte comes before a value, on small pages only if it says something.
 
+use std::iter::Peekable;
+
 use thiserror::Error;
 
 pub use super::schema::{CodePage, ColumnDefinition, ColumnId, ColumnType, SchemaError, TableSchema};
 use super::{
-    column_value::{decode_value, encode_value},
+    column_value::{append_value, decode_value},
     key::Value,
     page_size::PageSize,
     schema::{FIRST_FIXED, FIRST_TAGGED, FIRST_VARIABLE, RECORD_HEADER_BYTES},
@@ -28,6 +30,8 @@ const SMALL_PLACE_NULL: u16 = 0x2000;
 /// A flag byte precedes the value.
 const SMALL_PLACE_EXTENDED: u16 = 0x4000;
 const LARGE_PLACE_MASK: u16 = 0x7FFF;
+/// Null bits of as many fixed columns as there can be, in bytes.
+const FIXED_NULL_BYTES_MAX: usize = (FIRST_VARIABLE - FIRST_FIXED) as usize / 8 + 1;
 /// Bytes of each entry of the tagged array.
 const TAGGED_ENTRY_BYTES: usize = 4;
 /// Flag byte: the column is a long value, in the record or not.
@@ -110,108 +114,157 @@ impl std::fmt::Display for RecordPart {
     }
 }
 
-/// A column that has a value, as bytes.
-struct EncodedColumn<'s> {
-    column: &'s ColumnDefinition,
-    bytes: Vec<u8>,
-}
-
 /// The record with these values, in any order; columns without one are null.
 pub fn encode_record(
     schema: &TableSchema,
     page_size: PageSize,
     values: &[(ColumnId, Value)],
 ) -> Result<Vec<u8>, RecordError> {
-    let columns = encoded_columns(schema, values)?;
-    let last =
-        |is_kind: fn(ColumnId) -> bool| columns.iter().rev().map(|c| c.column.id).find(|id| is_kind(*id));
-    let last_fixed = last(ColumnId::is_fixed).map_or(0, |id| id.0);
-    let last_variable = last(ColumnId::is_variable).map_or(u16::from(NO_VARIABLE), |id| id.0);
-    let mut record = vec![last_fixed as u8, last_variable as u8, 0, 0];
-
-    append_fixed(schema, &columns, last_fixed, &mut record);
-    let fixed_end = (record.len() as u16).to_le_bytes();
-    record[2..RECORD_HEADER_BYTES].copy_from_slice(&fixed_end);
-    append_variable(&columns, last_variable, &mut record);
-    append_tagged(page_size, &columns, &mut record);
-
-    let place_max = if page_size.is_small() { SMALL_PLACE_MASK } else { LARGE_PLACE_MASK };
-    if record.len() > usize::from(place_max) {
-        let id = columns.last().expect("a long record has columns").column.id;
-        return Err(RecordError::TooLong { id, bytes: record.len() });
-    }
+    let mut record = Vec::new();
+    encode_record_into(schema, page_size, values, &mut record)?;
     Ok(record)
 }
 
-/// The columns that have a value, by ascending identifier.
-fn encoded_columns<'s>(
-    schema: &'s TableSchema,
+/// As [`encode_record`], in `record`'s memory in place of what was there. After an error that is anything.
+pub fn encode_record_into(
+    schema: &TableSchema,
+    page_size: PageSize,
     values: &[(ColumnId, Value)],
-) -> Result<Vec<EncodedColumn<'s>>, RecordError> {
+    record: &mut Vec<u8>,
+) -> Result<(), RecordError> {
+    if values.is_sorted_by(|(before, _), (after, _)| before < after) {
+        return encode_sorted(schema, page_size, values.iter(), record);
+    }
     let mut sorted: Vec<&(ColumnId, Value)> = values.iter().collect();
     sorted.sort_by_key(|(id, _)| *id);
-    if let Some(pair) = sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        return Err(RecordError::TwoValues { id: pair[0].0 });
+    match sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        Some(pair) => Err(RecordError::TwoValues { id: pair[0].0 }),
+        None => encode_sorted(schema, page_size, sorted.iter().copied(), record),
     }
-    let mut columns = Vec::with_capacity(values.len());
-    for (id, value) in sorted {
-        let column = schema.column(*id).ok_or(RecordError::UnknownColumn { id: *id })?;
-        if let Some(bytes) = encode_value(column, value)? {
-            columns.push(EncodedColumn { column, bytes });
-        }
-    }
-    Ok(columns)
 }
 
-fn append_fixed(schema: &TableSchema, columns: &[EncodedColumn<'_>], last: u16, record: &mut Vec<u8>) {
-    let mut nulls = vec![0; null_bytes(last)];
-    let mut with_value = columns.iter().peekable();
+/// Encodes values that come by ascending identifier, no two for one column.
+fn encode_sorted<'v>(
+    schema: &TableSchema,
+    page_size: PageSize,
+    values: impl Iterator<Item = &'v (ColumnId, Value)> + Clone,
+    record: &mut Vec<u8>,
+) -> Result<(), RecordError> {
+    let (mut last_fixed, mut last_variable, mut tagged, mut last) =
+        (0, u16::from(NO_VARIABLE), 0, ColumnId(0));
+    for (id, _) in values.clone().filter(|(_, value)| !matches!(value, Value::Null)) {
+        last = *id;
+        match id {
+            id if id.is_fixed() => last_fixed = id.0,
+            id if id.is_variable() => last_variable = id.0,
+            _ => tagged += 1,
+        }
+    }
+    record.clear();
+    record.extend_from_slice(&[last_fixed as u8, last_variable as u8, 0, 0]);
+    let mut values = values.peekable();
+    append_fixed(schema, &mut values, last_fixed, record)?;
+    let fixed_end = (record.len() as u16).to_le_bytes();
+    record[2..RECORD_HEADER_BYTES].copy_from_slice(&fixed_end);
+    append_variable(schema, &mut values, last_variable, record)?;
+    append_tagged(schema, page_size, values, tagged, record)?;
+
+    let place_max = if page_size.is_small() { SMALL_PLACE_MASK } else { LARGE_PLACE_MASK };
+    match record.len() > usize::from(place_max) {
+        true => Err(RecordError::TooLong { id: last, bytes: record.len() }),
+        false => Ok(()),
+    }
+}
+
+/// Takes the fixed values and appends the columns up to `last`, the last one with a value.
+fn append_fixed<'v>(
+    schema: &TableSchema,
+    values: &mut Peekable<impl Iterator<Item = &'v (ColumnId, Value)>>,
+    last: u16,
+    record: &mut Vec<u8>,
+) -> Result<(), RecordError> {
+    let mut nulls = [0; FIXED_NULL_BYTES_MAX];
     for (column, offset) in schema.fixed_columns().take(usize::from(last)) {
         assert_eq!(offset, record.len());
-        match with_value.next_if(|with| with.column.id == column.id) {
-            Some(with) => record.extend_from_slice(&with.bytes),
-            None => {
-                let bit = usize::from(column.id.0 - FIRST_FIXED);
-                nulls[bit / 8] |= 1 << (bit % 8);
-                record.resize(offset + fixed_bytes(column), 0);
-            }
+        let value = values.next_if(|(id, _)| *id == column.id).map_or(&Value::Null, |(_, value)| value);
+        if !append_value(column, value, record)? {
+            let bit = usize::from(column.id.0 - FIRST_FIXED);
+            nulls[bit / 8] |= 1 << (bit % 8);
+            record.resize(offset + fixed_bytes(column), 0);
         }
     }
-    record.extend_from_slice(&nulls);
+    record.extend_from_slice(&nulls[..null_bytes(last)]);
+    pass_over_nulls(schema, values, ColumnId::is_fixed)
 }
 
-fn append_variable(columns: &[EncodedColumn<'_>], last: u16, record: &mut Vec<u8>) {
-    let mut with_value = columns.iter().filter(|with| with.column.id.is_variable()).peekable();
-    let mut data = Vec::new();
-    for id in FIRST_VARIABLE..=last {
-        let null = match with_value.next_if(|with| with.column.id.0 == id) {
-            Some(with) => {
-                data.extend_from_slice(&with.bytes);
-                0
-            }
-            None => VARIABLE_NULL,
+/// Takes the variable values and appends the columns up to `last`, the last one with a value.
+fn append_variable<'v>(
+    schema: &TableSchema,
+    values: &mut Peekable<impl Iterator<Item = &'v (ColumnId, Value)>>,
+    last: u16,
+    record: &mut Vec<u8>,
+) -> Result<(), RecordError> {
+    let ends_at = record.len();
+    let data_at = ends_at + 2 * usize::from(last - u16::from(NO_VARIABLE));
+    record.resize(data_at, 0);
+    for (place, id) in (FIRST_VARIABLE..=last).enumerate() {
+        let has_value = match values.next_if(|(with, _)| with.0 == id) {
+            Some((id, value)) => append_value(column_of(schema, *id)?, value, record)?,
+            None => false,
         };
-        assert!(data.len() < usize::from(VARIABLE_NULL), "128 columns of 255 bytes are less");
-        record.extend_from_slice(&(data.len() as u16 | null).to_le_bytes());
+        let end = record.len() - data_at;
+        assert!(end < usize::from(VARIABLE_NULL), "128 columns of 255 bytes are less");
+        let end = end as u16 | if has_value { 0 } else { VARIABLE_NULL };
+        record[ends_at + 2 * place..][..2].copy_from_slice(&end.to_le_bytes());
     }
-    record.extend_from_slice(&data);
+    pass_over_nulls(schema, values, ColumnId::is_variable)
 }
 
-fn append_tagged(page_size: PageSize, columns: &[EncodedColumn<'_>], record: &mut Vec<u8>) {
-    let tagged: Vec<_> = columns.iter().filter(|with| with.column.id.is_tagged()).collect();
-    let mut data = Vec::new();
-    for EncodedColumn { column, bytes } in &tagged {
-        let place = (tagged.len() * TAGGED_ENTRY_BYTES + data.len()) as u16;
+/// Takes the rest of the values, `count` of them not null, and appends them.
+fn append_tagged<'v>(
+    schema: &TableSchema,
+    page_size: PageSize,
+    values: impl Iterator<Item = &'v (ColumnId, Value)>,
+    count: usize,
+    record: &mut Vec<u8>,
+) -> Result<(), RecordError> {
+    let array_at = record.len();
+    record.resize(array_at + count * TAGGED_ENTRY_BYTES, 0);
+    let mut entry = array_at;
+    for (id, value) in values {
+        let column = column_of(schema, *id)?;
+        if matches!(value, Value::Null) {
+            continue;
+        }
+        let place = (record.len() - array_at) as u16;
         let flags = if column.kind.is_long() { TAGGED_LONG_VALUE } else { 0 };
         let extended = page_size.is_small() && flags != 0;
-        record.extend_from_slice(&column.id.0.to_le_bytes());
-        record.extend_from_slice(&(place | if extended { SMALL_PLACE_EXTENDED } else { 0 }).to_le_bytes());
+        let [id0, id1] = column.id.0.to_le_bytes();
+        let [place0, place1] = (place | if extended { SMALL_PLACE_EXTENDED } else { 0 }).to_le_bytes();
+        record[entry..entry + TAGGED_ENTRY_BYTES].copy_from_slice(&[id0, id1, place0, place1]);
+        entry += TAGGED_ENTRY_BYTES;
         if extended || !page_size.is_small() {
-            data.push(flags);
+            record.push(flags);
         }
-        data.extend_from_slice(bytes);
+        append_value(column, value, record)?;
     }
-    record.extend_from_slice(&data);
+    Ok(())
+}
+
+/// Takes values of one kind behind the last that is not null.
+fn pass_over_nulls<'v>(
+    schema: &TableSchema,
+    values: &mut Peekable<impl Iterator<Item = &'v (ColumnId, Value)>>,
+    is_kind: fn(ColumnId) -> bool,
+) -> Result<(), RecordError> {
+    while let Some((id, _)) = values.next_if(|(id, _)| is_kind(*id)) {
+        column_of(schema, *id)?;
+    }
+    Ok(())
+}
+
+fn column_of(schema: &TableSchema, id: ColumnId) -> Result<&ColumnDefinition, RecordError> {
+    schema.column(id).ok_or(RecordError::UnknownColumn { id })
 }
 
 /// The columns of a record that have a value, by ascending identifier. Any bytes are safe to try.

@@ -38,9 +38,7 @@ impl<'a> PageMut<'a> {
         let mut page = Self::new(bytes);
         page.bytes.fill(0);
         page.put_u32(field::OBJECT_ID, object_id.0);
-        if !page.size.is_small() {
-            page.put_u32(field::PAGE_NUMBER, number.0);
-        }
+        page.set_number(number);
         page.set_flags(flags);
         page.put_u16(field::TAG_COUNT, 1);
         let free = page.view().string_area_bytes(1);
@@ -51,6 +49,13 @@ impl<'a> PageMut<'a> {
     /// The page as it is now, to read.
     pub fn view(&self) -> PageView<'_> {
         PageView { bytes: self.bytes, size: self.size }
+    }
+
+    /// Says which page it is; small pages do not carry their number.
+    pub fn set_number(&mut self, number: PageNumber) {
+        if !self.size.is_small() {
+            self.put_u32(field::PAGE_NUMBER, number.0);
+        }
     }
 
     /// Says when the page was last changed.
