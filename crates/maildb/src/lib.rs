@@ -30,6 +30,7 @@ pub mod stamps {
 
 pub use config::{DatabaseLocation, InstanceConfig};
 pub use engine::{
+    bulk_load::{BulkLoadSettings, BulkLoader},
     database::Database,
     instance::Instance,
     table::{Table, TableDefinition},

@@ -7,7 +7,7 @@
 //!
 //! Invariant: the checkpoint is never after a record that recovery would need.
 
-use super::{core::Shared, flush_journal::FlushJournal};
+use super::{DatabaseIndex, core::Shared, flush_journal::FlushJournal};
 use crate::{error::Result, format::header::LogPosition, log::Checkpoint};
 use std::{collections::BTreeSet, future::Future as _, rc::Rc, task::Poll, time::Duration};
 
@@ -110,28 +110,34 @@ impl Shared {
         let mut waiting: BTreeSet<_> = self.core.borrow().cache.databases_to_flush().into_iter().collect();
         waiting.extend(self.journal.iter().flat_map(FlushJournal::databases_to_flush));
         for database in waiting {
-            let file = {
-                let mut core = self.core.borrow_mut();
-                core.cache.begin_flush(database);
-                let state = core.database(database);
-                state.stamps.iter_mut().for_each(|stamps| stamps.table.begin_flush());
-                Rc::clone(&state.file)
-            };
-            self.journal.iter().for_each(|journal| journal.begin_flush(database));
-            if let Err(error) = file.flush().await {
-                // What the device did with the writes before is unknown, and a second flush that succeeds
-                // would not tell: this is final.
-                let error = error.into();
-                self.fail(&error);
-                return Err(error);
-            }
-            {
-                let mut core = self.core.borrow_mut();
-                core.cache.end_flush(database);
-                core.database(database).stamps.iter_mut().for_each(|stamps| stamps.table.end_flush());
-            }
-            self.journal.iter().for_each(|journal| journal.end_flush(database));
+            self.flush_database(database).await?;
         }
+        Ok(())
+    }
+
+    /// Flushes one database. One caller at a time, as with all of them.
+    pub async fn flush_database(self: &Rc<Self>, database: DatabaseIndex) -> Result<()> {
+        let file = {
+            let mut core = self.core.borrow_mut();
+            core.cache.begin_flush(database);
+            let state = core.database(database);
+            state.stamps.iter_mut().for_each(|stamps| stamps.table.begin_flush());
+            Rc::clone(&state.file)
+        };
+        self.journal.iter().for_each(|journal| journal.begin_flush(database));
+        if let Err(error) = file.flush().await {
+            // What the device did with the writes before is unknown, and a second flush that succeeds
+            // would not tell: this is final.
+            let error = error.into();
+            self.fail(&error);
+            return Err(error);
+        }
+        {
+            let mut core = self.core.borrow_mut();
+            core.cache.end_flush(database);
+            core.database(database).stamps.iter_mut().for_each(|stamps| stamps.table.end_flush());
+        }
+        self.journal.iter().for_each(|journal| journal.end_flush(database));
         Ok(())
     }
 

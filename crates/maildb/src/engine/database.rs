@@ -2,6 +2,7 @@
 
 use super::{
     DatabaseIndex,
+    bulk_load::{BulkLoadSettings, BulkLoader},
     core::{Core, DatabaseState, Shared},
     rows::Tree,
     scan::Cursor,
@@ -117,6 +118,13 @@ impl Database {
         let table = Table::new(definition.name.clone(), tree, schema, definition.primary_key, page_size);
         self.shared.core.borrow_mut().database(database).tables.insert(definition.name, table.clone());
         Ok(table)
+    }
+
+    /// Begins to add many records at the end of a table, see [`BulkLoader`]. Refused while a transaction changes
+    /// records of the table, or another load is under way.
+    pub async fn bulk_load(&self, table: &Table, settings: BulkLoadSettings) -> Result<BulkLoader> {
+        assert_eq!(table.tree().database, self.index, "a table of this database");
+        BulkLoader::begin(Rc::clone(&self.shared), table.clone(), settings).await
     }
 
     /// A cursor over a table, beginning at the first record whose key begins at or above these values.

@@ -2,11 +2,12 @@
 
 use super::{
     DatabaseIndex,
-    core::Shared,
+    core::{DatabaseState, Shared},
     database::{Database, write_header},
     flush_journal,
     opening::{StampsWanted, attach, log_time, new_signature, open_file, refuse_lost, refuse_orphans},
     recovery::{OpenedLog, RecoverySummary, open_log, recover},
+    table::Loading,
     transaction::Session,
 };
 use crate::{
@@ -135,6 +136,7 @@ impl Instance {
         while self.shared.rollbacks.get() > 0 {
             self.shared.rollback_ended.notified().await;
         }
+        self.wait_for_loads().await?;
         let running = self.shared.core.borrow().transactions.len();
         if running > 0 {
             return Err(Error::Configuration(format!("{running} transactions are still running")));
@@ -144,6 +146,27 @@ impl Instance {
         closed?;
         self.shared.log().close().await?;
         Ok(())
+    }
+
+    /// Waits until what bulk loads have left is cleared away; an error if one is under way.
+    async fn wait_for_loads(&self) -> Result<()> {
+        loop {
+            let growing = {
+                let core = self.shared.core.borrow();
+                let loading = |database: &DatabaseState, state: Loading| {
+                    database.tables.values().any(|table| table.loading().get() == state)
+                };
+                if core.databases.iter().any(|database| loading(database, Loading::Yes)) {
+                    return Err(Error::Configuration("a bulk load is still running".to_owned()));
+                }
+                let ending = core.databases.iter().find(|database| loading(database, Loading::Ending));
+                ending.and_then(|database| database.growing.clone())
+            };
+            match growing {
+                Some(growing) => growing.notified().await,
+                None => return Ok(()),
+            }
+        }
     }
 
     async fn write_out(&self) -> Result<()> {

@@ -65,6 +65,15 @@ impl Locks {
             .map(|((_, _, key), lock)| (key.as_slice(), lock.committed.as_deref()))
     }
 
+    /// Whether any record of a tree is being changed.
+    pub fn any_of(&self, database: DatabaseIndex, root: PageNumber) -> bool {
+        let first = (database, root, Vec::new());
+        self.held
+            .range(first..)
+            .next()
+            .is_some_and(|((in_database, in_root, _), _)| (*in_database, *in_root) == (database, root))
+    }
+
     /// Lets go of a record when its transaction ends.
     pub fn release(&mut self, name: &RecordName, transaction: u32) {
         let lock = self.held.remove(name).expect("only a held record is released");

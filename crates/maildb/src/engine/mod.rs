@@ -4,8 +4,9 @@
 //! or nothing), [`space`] and [`tree`] (what the pages mean), [`core`] (everything one storage group
 //! owns), [`pager`] and [`writer`] (reading and writing pages), [`page_writes`] (how many at a time),
 //! [`flush_journal`] (torn writes), [`page_stamps`] (lost writes),
-//! [`transaction`], [`checkpoint`], [`recovery`], [`instance`].
+//! [`transaction`], [`bulk_load`], [`checkpoint`], [`recovery`], [`instance`].
 
+pub mod bulk_load;
 pub mod cache;
 pub mod changes;
 pub mod checkpoint;

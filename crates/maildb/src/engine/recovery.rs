@@ -3,7 +3,8 @@
 //! 1. *Read* the log from the checkpoint to its end, to know where it ends and that it is whole.
 //! 2. *Restore* pages that a power cut has torn, from the flush journal.
 //! 3. *Redo* the log: repeat history, losers included.
-//! 4. *Undo* the losers: take back, newest first, what transactions without an end record did, with
+//! 4. *Cut* off what lies behind the ends of the databases: bulk loads that were not linked.
+//! 5. *Undo* the losers: take back, newest first, what transactions without an end record did, with
 //!    changes that are logged like any others and marked as compensation, so that a crash in the middle
 //!    of this is nothing special.
 
@@ -40,6 +41,8 @@ pub struct RecoverySummary {
     /// There was something to recover, and no flush journal though this group wants one: if the crash was
     /// a power cut, torn pages were not put right.
     pub unprotected: bool,
+    /// Databases whose files went on behind their end: what bulk loads had written and not linked was cut off.
+    pub tails_cut: u32,
     /// Databases whose page stamps begin anew: nothing is known of a page until it is written or read.
     pub stamps_begun: u32,
 }
@@ -170,9 +173,16 @@ pub async fn recover(
         redo.apply(shared, &entry).await?;
     }
     redo.check_times(shared)?;
+    let databases = shared.core.borrow().databases.len();
+    let databases = || (0..databases).map(|index| DatabaseIndex(index as u8));
+    for database in databases() {
+        // Undoing may need space, and so must know where the files end.
+        shared.load_size(database).await?;
+        shared.forget_tail(database);
+    }
     shared.settle_uncertain_pages().await?;
     let clean = redo.pages_changed == 0 && redo.running.is_empty() && restored.pages == 0;
-    let summary = RecoverySummary {
+    let mut summary = RecoverySummary {
         clean,
         records_read: redo.records,
         pages_changed: redo.pages_changed,
@@ -181,6 +191,7 @@ pub async fn recover(
         pages_restored: restored.pages,
         slots_unreadable: restored.slots_unreadable,
         unprotected: restored.was_missing && !clean,
+        tails_cut: 0,
         stamps_begun: 0,
     };
     {
@@ -188,10 +199,8 @@ pub async fn recover(
         core.transaction_last = redo.transaction_last;
         core.transactions = redo.running.iter().map(|(&number, loser)| (number, loser.begin)).collect();
     }
-    // Undoing may need space, and so must know where the files end.
-    let databases = shared.core.borrow().databases.len();
-    for index in 0..databases {
-        shared.load_size(DatabaseIndex(index as u8)).await?;
+    for database in databases() {
+        summary.tails_cut += u32::from(shared.cut_tail(database).await?);
     }
     undo(shared, redo).await?;
     Ok(summary)

@@ -89,18 +89,45 @@ pub fn pages_of_database(changes: &mut ChangeSet<'_>) -> Step<u32> {
 /// Tells the database's space trees that the file has grown from `pages_before` to `pages_now` pages.
 pub fn add_file_growth(changes: &mut ChangeSet<'_>, pages_before: u32, pages_now: u32) -> Step<()> {
     assert!(pages_now > pages_before, "growth adds pages");
-    if pages_of_database(changes)? != pages_before {
+    let grown = ExtentNode::starting_at(PageNumber(pages_before + 1), pages_now - pages_before);
+    own_growth(changes, grown)?;
+    let available_root = space_of(changes, DATABASE_ROOT)?.available_root;
+    add_available(changes, available_root, grown)
+}
+
+/// As [`add_file_growth`], but all of `grown` goes to the tree at `root`: its first `used` pages are in use
+/// there, the others, one at least, free.
+pub fn add_file_growth_to_tree(
+    changes: &mut ChangeSet<'_>,
+    root: PageNumber,
+    grown: ExtentNode,
+    used: u32,
+) -> Step<()> {
+    assert!(used < grown.pages, "one page is free, should the owned extents need it");
+    own_growth(changes, grown)?;
+    let space = space_of(changes, root)?;
+    let whole = join_with_left(changes, space.owned_root, grown)?;
+    let taken = insert_extent(changes, space.owned_root, whole, Spare::Lent(grown.last))?;
+    let last = if taken.is_some() { PageNumber(grown.last.0 - 1) } else { grown.last };
+    let pages = last.0 + 1 - (grown.first().0 + used);
+    match pages {
+        0 => Ok(()),
+        _ => add_available(changes, space.available_root, ExtentNode { last, pages }),
+    }
+}
+
+/// Notes that the database owns the pages by which its file has grown.
+fn own_growth(changes: &mut ChangeSet<'_>, grown: ExtentNode) -> Step<()> {
+    if pages_of_database(changes)? + 1 != grown.first().0 {
         return Err(impossible(
             changes.database(),
             DATABASE_ROOT,
             "the file grows from another size than its own",
         ));
     }
-    let space = space_of(changes, DATABASE_ROOT)?;
-    let grown = ExtentNode::starting_at(PageNumber(pages_before + 1), pages_now - pages_before);
-    let joined = join_with_left(changes, space.owned_root, grown)?;
-    insert_extent(changes, space.owned_root, joined, Spare::None)?;
-    add_available(changes, space.available_root, grown)
+    let owned_root = space_of(changes, DATABASE_ROOT)?.owned_root;
+    let joined = join_with_left(changes, owned_root, grown)?;
+    insert_extent(changes, owned_root, joined, Spare::None).map(drop)
 }
 
 /// Makes the root, OE and AE pages of a new tree at the front of `extent`; the rest of it is free.

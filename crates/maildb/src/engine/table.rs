@@ -4,12 +4,12 @@ use super::rows::Tree;
 use crate::{
     error::{Error, Result},
     format::{
-        key::{Value, normalise},
+        key::{Value, append_normalised, check_length, normalise},
         page_size::PageSize,
-        record::{ColumnDefinition, ColumnId, TableSchema, decode_record, encode_record},
+        record::{ColumnDefinition, ColumnId, TableSchema, decode_record, encode_record_into},
     },
 };
-use std::rc::Rc;
+use std::{cell::Cell, rc::Rc};
 
 /// A table to be made.
 #[derive(Clone, Debug)]
@@ -28,6 +28,18 @@ struct Inner {
     schema: TableSchema,
     primary_key: Vec<ColumnId>,
     page_size: PageSize,
+    loading: Cell<Loading>,
+}
+
+/// Whether a table is being bulk loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loading {
+    /// No.
+    No,
+    /// By a loader that somebody holds.
+    Yes,
+    /// No more, but what its loader left has not been cleared away yet.
+    Ending,
 }
 
 /// An open table. Cheap to clone.
@@ -43,7 +55,7 @@ impl Table {
         page_size: PageSize,
     ) -> Self {
         assert!(!primary_key.is_empty(), "every table has a primary key");
-        Self(Rc::new(Inner { name, tree, schema, primary_key, page_size }))
+        Self(Rc::new(Inner { name, tree, schema, primary_key, page_size, loading: Cell::new(Loading::No) }))
     }
 
     /// Its name.
@@ -65,6 +77,22 @@ impl Table {
         self.0.tree
     }
 
+    /// Whether it is being bulk loaded. All handles of a table share it.
+    pub(super) fn loading(&self) -> &Cell<Loading> {
+        &self.0.loading
+    }
+
+    /// Refuses changes while the table is being bulk loaded.
+    pub(super) fn check_changeable(&self) -> Result<()> {
+        match self.0.loading.get() {
+            Loading::No => Ok(()),
+            _ => Err(Error::Table(format!(
+                "{} is being bulk loaded; no record of it can be changed",
+                self.name()
+            ))),
+        }
+    }
+
     /// The key bytes of primary key values, or of the first few of them.
     pub(super) fn key_of(&self, key: &[Value]) -> Result<Vec<u8>> {
         if key.len() > self.0.primary_key.len() {
@@ -80,14 +108,28 @@ impl Table {
 
     /// Key and record of a row.
     pub(super) fn encode(&self, values: &[(ColumnId, Value)]) -> Result<(Vec<u8>, Vec<u8>)> {
-        let mut key = Vec::with_capacity(self.0.primary_key.len());
+        let (mut key, mut record) = Default::default();
+        self.encode_into(values, &mut key, &mut record)?;
+        Ok((key, record))
+    }
+
+    /// As [`Table::encode`], in memory that is used again.
+    pub(super) fn encode_into(
+        &self,
+        values: &[(ColumnId, Value)],
+        key: &mut Vec<u8>,
+        record: &mut Vec<u8>,
+    ) -> Result<()> {
+        key.clear();
         for id in &self.0.primary_key {
-            let value = values.iter().find(|(column, _)| column == id).map(|(_, value)| value);
-            key.push(value.ok_or_else(|| {
-                Error::Table(format!("column {} of the primary key of {} has no value", id.0, self.0.name))
-            })?);
+            let Some((_, value)) = values.iter().find(|(column, _)| column == id) else {
+                let (id, table) = (id.0, &self.0.name);
+                return Err(Error::Table(format!("column {id} of the primary key of {table} has no value")));
+            };
+            append_normalised(value, key)?;
         }
-        Ok((normalise(key)?, encode_record(&self.0.schema, self.0.page_size, values)?))
+        check_length(key)?;
+        Ok(encode_record_into(&self.0.schema, self.0.page_size, values, record)?)
     }
 
     /// The values of a record.

@@ -154,6 +154,7 @@ impl Session {
 
     async fn change(&mut self, table: &Table, change: RowChange) -> Result<()> {
         check_size(&self.shared, &change)?;
+        table.check_changeable()?;
         self.shared.log().room().await?;
         self.shared.wait_for_cache().await?;
         let tree = table.tree();
@@ -163,6 +164,7 @@ impl Session {
         let changed = self
             .shared
             .step(|core, log, now| {
+                table.check_changeable()?;
                 let held =
                     core.locks.may_change(&name, author.transaction).map_err(|_| Error::WriteConflict)?;
                 let changed = change_row(core, log, now, tree, &change, author)?;

@@ -62,8 +62,12 @@ pub fn leftmost_leaf(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<Page
 
 /// The leaf with the largest keys.
 pub fn rightmost_leaf(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<PageNumber> {
-    let last = |view: &PageView<'_>| (view.node_count() - 1, view.child(view.node_count() - 1));
-    walk(changes, root, None, last, |_, _| {})
+    rightmost_path(changes, root).map(|path| path.leaf)
+}
+
+/// The way to the leaf with the largest keys.
+pub fn rightmost_path(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<Path> {
+    path_by(changes, root, |view| (view.node_count() - 1, view.child(view.node_count() - 1)))
 }
 
 fn path_by(
@@ -179,7 +183,7 @@ pub fn split(
 }
 
 /// Moves everything in the root to `child`, so that the root has room and the child can be split.
-fn raise_root(changes: &mut ChangeSet<'_>, root: PageNumber, child: PageNumber) -> Step<()> {
+pub fn raise_root(changes: &mut ChangeSet<'_>, root: PageNumber, child: PageNumber) -> Step<()> {
     let view = changes.view(root)?;
     let flags = view.flags();
     let object = view.object_id();
@@ -228,8 +232,8 @@ fn choose_split(changes: &mut ChangeSet<'_>, page: PageNumber, slot: usize) -> S
 }
 
 /// The shortest prefix of `right` that is greater than `left`.
-fn shortest_separator(left: &[u8], right: &[u8]) -> Vec<u8> {
-    assert!(left < right, "keys of a page ascend");
+pub fn shortest_separator(left: &[u8], right: &[u8]) -> Vec<u8> {
+    assert!(left < right, "keys of a tree ascend");
     let common = left.iter().zip(right).take_while(|(l, r)| l == r).count();
     right[..=common].to_vec()
 }

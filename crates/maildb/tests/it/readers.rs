@@ -6,7 +6,7 @@
 
 use crate::model::{self, Mix, Rows};
 use maildb::{
-    ColumnId, ColumnType, Durability, Instance, PageSize, TableDefinition, Value,
+    BulkLoadSettings, ColumnId, ColumnType, Durability, Instance, PageSize, TableDefinition, Value,
     format::record::{CodePage, TableSchema},
 };
 use std::{collections::BTreeMap, path::Path, process::Command};
@@ -54,8 +54,31 @@ async fn make_deep_table(instance: &Instance, count: i32, random: &mut Random) -
     rows
 }
 
-/// Makes the database; returns the rows it must hold: of "Mail", of "Deep".
-async fn make(world: &World, path: &Path, page_size: PageSize) -> (Cells, Cells) {
+/// Bulk loads a table: a first part on sparse pages, so that there are three levels, and a second behind it.
+async fn load_table(instance: &Instance, random: &mut Random) -> Rows {
+    let database = instance.databases().remove(0);
+    let definition = TableDefinition {
+        name: "Loaded".to_owned(),
+        columns: model::columns(),
+        primary_key: vec![model::MAILBOX, model::MESSAGE],
+    };
+    let table = database.create_table(definition).await.expect("the table can be made");
+    let mut rows = Rows::new();
+    for (mailbox, fill_percent, count) in [(0, 1, 60), (1, 100, 2000)] {
+        let settings = BulkLoadSettings { fill_percent, ..BulkLoadSettings::default() };
+        let mut loader = database.bulk_load(&table, settings).await.expect("a load can begin");
+        for message in 0..count {
+            let row = model::random_row(random, 700);
+            loader.push(&model::row_values((mailbox, message), &row)).await.expect("a row is taken");
+            rows.insert((mailbox, message), row);
+        }
+        loader.finish(Durability::Lazy).await.expect("a load ends");
+    }
+    rows
+}
+
+/// Makes the database; returns the rows its tables must hold.
+async fn make(world: &World, path: &Path, page_size: PageSize) -> [(&'static str, Cells); 3] {
     let config = model::config(page_size, ByteCount(256 * page_size.bytes() as u64));
     let instance = model::open(world, path, 1, config).await;
     let database = instance.databases().remove(0);
@@ -68,16 +91,20 @@ async fn make(world: &World, path: &Path, page_size: PageSize) -> (Cells, Cells)
         model::change_at_random(&mut session, &table, &mut rows, &mut random, 3000, mix).await;
     }
     let deep = make_deep_table(&instance, deep_rows(page_size), &mut random).await;
+    let loaded = load_table(&instance, &mut random).await;
     instance.close().await.expect("the group closes");
     let verdict = model::check_whole(path, "priv1.edb", page_size).await;
     assert_eq!(verdict.levels_max, 3, "{page_size:?}: {verdict:?}");
 
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let mail = rows.iter().map(|((mailbox, message), (subject, body))| {
-        vec![mailbox.to_string(), message.to_string(), subject.clone(), hex(body)]
-    });
+    let cells = |rows: &Rows| {
+        let row = |((mailbox, message), (subject, body)): (&(i32, i64), &(String, Vec<u8>))| {
+            vec![mailbox.to_string(), message.to_string(), subject.clone(), hex(body)]
+        };
+        rows.iter().map(row).collect::<Cells>()
+    };
     let deep = deep.iter().map(|(number, value)| vec![value.to_string(), deep_key(*number)]);
-    (mail.collect(), deep.collect())
+    [("Mail", cells(&rows)), ("Deep", deep.collect()), ("Loaded", cells(&loaded))]
 }
 
 /// Runs `judge` on a database of each page size and compares what it sees of both tables.
@@ -85,9 +112,9 @@ fn compare(judge: impl Fn(&Path, &str) -> Cells) {
     for page_size in [PageSize::Kib4, PageSize::Kib8, PageSize::Kib32] {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path();
-        let (mail, deep) =
+        let tables =
             real::run(3, real::RealOptions::default(), async |world| make(&world, path, page_size).await);
-        for (table, expected) in [("Mail", mail), ("Deep", deep)] {
+        for (table, expected) in tables {
             let found = judge(&path.join("priv1.edb"), table);
             assert_eq!(found.len(), expected.len(), "{page_size:?}, {table}: number of rows");
             let different = found.iter().zip(&expected).position(|(found, expected)| found != expected);

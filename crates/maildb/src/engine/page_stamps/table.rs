@@ -115,6 +115,21 @@ impl StampTable {
         self.candidates.remove(&page);
     }
 
+    /// Forgets all pages behind `last`: they are no part of the database, whatever is in their place.
+    pub fn forget_behind(&mut self, last: PageNumber) {
+        let from = PageNumber(last.0 + 1);
+        self.candidates.split_off(&from);
+        self.unsettled.split_off(&from);
+        for page in (from.0..=self.pages())
+            .map(PageNumber)
+            .filter(|&page| self.current(page).is_known())
+            .collect::<Vec<_>>()
+        {
+            self.set(page, Stamp::UNKNOWN);
+            self.unwritten.insert(page);
+        }
+    }
+
     /// Notes the stamp of an image that is stable in its place.
     pub fn settle(&mut self, page: PageNumber, stamp: Stamp) {
         assert!(!self.unsettled.contains_key(&page), "page {page} is being written");

@@ -1,0 +1,342 @@
+//! Making many records at once, at the end of a table: without the cache, and with hardly any log.
+//!
+//! Pages are made in private memory, written behind the end of the database ([`tail`]) in long writes, many under
+//! way, and flushed. Only then **one** log record makes them part of the database: file size, space trees, the
+//! leaves' links, the entries in the pages above ([`link`]). So there is nothing to undo and nothing to redo but
+//! that one record: before it the pages are slack behind the end of the database, after it they are stable.
+//!
+//! Invariants:
+//!
+//! 1. *Written, flushed, linked*: the record that links a batch is appended when every page of it is on stable
+//!    storage, and so are its stamps in the sidecar, where those are kept.
+//! 2. Batches are linked in the order of their keys, each whole: what a crash leaves is a prefix of batches.
+//! 3. Nobody changes the table meanwhile, and nobody else makes the database grow.
+//! 4. Every page of a batch carries a time of its own that is later than all log records before: none of them
+//!    is for it, all later ones are newer.
+//!
+//! No flush journal is needed: a torn page is behind the end, and no part of the database.
+
+mod build;
+mod link;
+mod right_end;
+mod settle;
+mod tail;
+
+use super::{
+    core::Shared, page_stamps::Stamp, rows::record_bytes_max, space, table::Table, transaction::Durability,
+};
+use crate::{
+    error::{Error, Result},
+    format::{header::LogPosition, key::Value, page::PageFlags, page_size::PageNumber, record::ColumnId},
+    log::{LogRecord, RestructureKind},
+};
+use build::{Builder, Form, Piece, Pushed};
+use right_end::{RightEnd, prepare, right_end};
+use settle::{Settled, Settling, Written, write_piece};
+use std::{collections::VecDeque, rc::Rc, task::Poll};
+use tail::Tail;
+use world::{ByteCount, JoinHandle};
+
+/// A file that is going to be larger grows by this much at a time, ahead of what is written.
+const GROWTH: ByteCount = ByteCount::mib(64);
+/// Writes under way at once at most.
+const WRITES_MAX: usize = 16;
+
+/// How a table is loaded.
+#[derive(Clone, Debug)]
+pub struct BulkLoadSettings {
+    /// The size that the database file is expected to get, in bytes: it grows in long steps up to that.
+    pub size_expected: ByteCount,
+    /// How full pages are made, in percent. 100, the default, is what inserts in ascending order come to.
+    pub fill_percent: u8,
+    /// Records become visible, and survive a crash, in batches of about this many bytes; default 32 MiB.
+    pub batch: ByteCount,
+}
+
+impl Default for BulkLoadSettings {
+    fn default() -> Self {
+        Self { size_expected: ByteCount(0), fill_percent: 100, batch: ByteCount::mib(32) }
+    }
+}
+
+/// Called when records have become visible, with their number; see [`BulkLoader::on_link`].
+type OnLink = Box<dyn FnMut(u64)>;
+
+/// Adds records to the end of a table; made by [`Database::bulk_load`](super::database::Database::bulk_load).
+///
+/// Records become visible batch after batch; those pushed since the last batch are given up if the loader is
+/// dropped. While there is a loader, changes of its table are refused, and changes of other tables of the
+/// database wait where they need the file to grow.
+pub struct BulkLoader {
+    shared: Rc<Shared>,
+    table: Table,
+    settings: BulkLoadSettings,
+    tail: Rc<Tail>,
+    builder: Builder,
+    /// Key and record of the row at hand; kept for their memory.
+    row: (Vec<u8>, Vec<u8>),
+    /// Writes of the batch at hand, oldest first.
+    writes: VecDeque<JoinHandle<Result<Written>>>,
+    stamps: Vec<(PageNumber, Stamp)>,
+    /// The batch before, on its way into the tree.
+    settling: Option<JoinHandle<Result<Settled>>>,
+    growing: Option<JoinHandle<Result<()>>>,
+    on_link: Option<OnLink>,
+    /// Behind the record that linked the last batch.
+    linked_until: Option<LogPosition>,
+    /// Whether a call has failed, or was given up, half done.
+    is_broken: bool,
+}
+
+impl BulkLoader {
+    pub(super) async fn begin(shared: Rc<Shared>, table: Table, settings: BulkLoadSettings) -> Result<Self> {
+        if !(1..=100).contains(&settings.fill_percent) {
+            let problem = format!("pages cannot be filled to {} %", settings.fill_percent);
+            return Err(Error::Configuration(problem));
+        }
+        let tree = table.tree();
+        table.check_changeable()?;
+        let (tail, end) = loop {
+            while shared.step(|core, log, now| prepare(core, log, now, tree)).await? {}
+            let tail = Tail::take(&shared, &table).await?;
+            let end = shared.step(|core, _, now| right_end(&mut core.change_set(tree.database, now), tree));
+            if let Some(end) = end.await? {
+                break (tail, end);
+            }
+            // Somebody was quicker; only now nobody is any more.
+        };
+        let RightEnd { leaf: last_leaf, bound: last_key, flags } = end;
+        let page_size = shared.config.page_size;
+        let pages_of = |bytes: ByteCount| (bytes.0 / page_size.bytes() as u64).clamp(1, 1 << 20) as u32;
+        let form = Form {
+            page_size,
+            object: tree.object,
+            flags: flags.without(PageFlags::ROOT | PageFlags::LEAF | PageFlags::PARENT_OF_LEAF),
+            fill_percent: usize::from(settings.fill_percent),
+            piece_pages: pages_of(shared.config.coalesce),
+            batch_pages: pages_of(settings.batch),
+        };
+        let first = PageNumber(shared.core.borrow_mut().database(tree.database).pages + 1);
+        Ok(Self {
+            table,
+            settings,
+            tail,
+            builder: Builder::new(form, first, last_leaf, last_key),
+            row: Default::default(),
+            writes: VecDeque::new(),
+            stamps: Vec::new(),
+            settling: None,
+            growing: None,
+            on_link: None,
+            linked_until: None,
+            is_broken: false,
+            shared,
+        })
+    }
+
+    /// Has `on_link` told, in the step that makes records visible, how many: the next ones in the order in
+    /// which they were pushed. It must not use the database.
+    pub fn on_link(&mut self, on_link: impl FnMut(u64) + 'static) {
+        self.on_link = Some(Box::new(on_link));
+    }
+
+    /// Size of the database file if the load ended now, in bytes; whole extensions not counted.
+    pub fn size(&self) -> ByteCount {
+        ByteCount((u64::from(self.builder.last_page().0) + 2) * self.shared.config.page_size.bytes() as u64)
+    }
+
+    /// Adds a record. Its key must be above all keys of the table, those pushed before included.
+    ///
+    /// After an error of the storage the load cannot go on; records of batches linked before stay.
+    pub async fn push(&mut self, values: &[(ColumnId, Value)]) -> Result<()> {
+        let (key, data) = &mut self.row;
+        self.table.encode_into(values, key, data)?;
+        let (bytes, bytes_max) = (key.len() + data.len(), record_bytes_max(self.shared.config.page_size));
+        if bytes > bytes_max {
+            return Err(Error::RecordTooLarge { bytes, bytes_max });
+        }
+        if !self.builder.is_next(key) {
+            let problem =
+                "a bulk load takes records in ascending order of their keys, behind those there are";
+            return Err(Error::Table(format!("{}: {problem}", self.table.name())));
+        }
+        self.check_whole()?;
+        loop {
+            if self.builder.needs_time() {
+                let mut core = self.shared.core.borrow_mut();
+                core.check_running()?;
+                self.builder.begin_batch(core.database(self.table.tree().database).next_dbtime());
+            }
+            let pushed = self.builder.push(&self.row.0, &self.row.1);
+            if pushed == Pushed::Taken && !self.builder.has_finished() {
+                return Ok(());
+            }
+            self.is_broken = true;
+            self.write_finished().await?;
+            if pushed == Pushed::BatchIsComplete {
+                self.end_batch().await?;
+            }
+            self.is_broken = false;
+            if pushed == Pushed::Taken {
+                return Ok(());
+            }
+        }
+    }
+
+    fn check_whole(&self) -> Result<()> {
+        match self.is_broken {
+            false => Ok(()),
+            true => Err(Error::Table(format!("the bulk load of {} has failed before", self.table.name()))),
+        }
+    }
+
+    /// Makes all records pushed so far visible.
+    pub async fn commit(&mut self, durability: Durability) -> Result<()> {
+        self.check_whole()?;
+        self.is_broken = true;
+        self.end_batch().await?;
+        self.settle_last().await?;
+        self.is_broken = false;
+        match (durability, self.linked_until) {
+            (Durability::Stable, Some(end)) => Ok(self.shared.log().make_stable(end).await?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes all records visible and ends the load. What the file has grown by beyond that is free space of the
+    /// database.
+    pub async fn finish(mut self, durability: Durability) -> Result<()> {
+        self.commit(durability).await?;
+        if let Some(growing) = self.growing.take() {
+            growing.await?;
+        }
+        self.own_the_rest().await
+    }
+
+    /// Starts writing the pieces that are finished.
+    async fn write_finished(&mut self) -> Result<()> {
+        for piece in self.builder.take_finished() {
+            let last = PageNumber(piece.first.0 + piece.pages - 1);
+            self.make_room(last).await?;
+            while self.writes.len() >= WRITES_MAX {
+                let oldest = self.writes.pop_front().expect("there are many");
+                if let Some(buffer) = oldest.await? {
+                    self.builder.reuse(buffer);
+                }
+            }
+            self.stamp(&piece);
+            let writing = write_piece(Rc::clone(&self.shared), Rc::clone(&self.tail), piece);
+            self.writes.push_back(self.shared.world.spawn("bulk write", writing));
+        }
+        // So that what was just started gets to the device while the next pages are made.
+        give_way().await;
+        Ok(())
+    }
+
+    fn stamp(&mut self, piece: &Piece) {
+        let mut core = self.shared.core.borrow_mut();
+        let Some(stamps) = &core.database(self.table.tree().database).stamps else { return };
+        let pages = piece.buffer.chunks_exact(self.shared.config.page_size.bytes());
+        for (number, page) in (piece.first.0..piece.first.0 + piece.pages).map(PageNumber).zip(pages) {
+            self.stamps.push((number, stamps.table.stamp(number, page)));
+        }
+    }
+
+    /// Waits until the file has room for the pages up to `last`; has it grow further ahead in the background.
+    async fn make_room(&mut self, last: PageNumber) -> Result<()> {
+        let page_bytes = self.shared.config.page_size.bytes() as u64;
+        let step = (GROWTH.0 / page_bytes) as u32;
+        let expected = u32::try_from(self.settings.size_expected.0.div_ceil(page_bytes)).unwrap_or(u32::MAX);
+        let goal = |end: PageNumber| {
+            PageNumber(last.0.max(expected.saturating_sub(2).min(end.0.saturating_add(step))))
+        };
+        while last > self.tail.end() {
+            match self.growing.take() {
+                Some(growing) => growing.await?,
+                None => self.tail.make_room(goal(self.tail.end())).await?,
+            }
+        }
+        let end = self.tail.end();
+        let is_near = end.0 - last.0 < step / 2 && goal(end) > end;
+        if is_near && self.growing.as_ref().is_none_or(JoinHandle::is_finished) {
+            if let Some(growing) = self.growing.take() {
+                growing.await?;
+            }
+            let (tail, goal) = (Rc::clone(&self.tail), goal(end));
+            self.growing = Some(self.shared.world.spawn("bulk growth", async move {
+                let result = tail.make_room(goal).await;
+                drop(tail);
+                result
+            }));
+        }
+        Ok(())
+    }
+
+    /// Ends the batch at hand and has it settled in the background, once the one before is.
+    async fn end_batch(&mut self) -> Result<()> {
+        let Some(batch) = self.builder.end_batch() else { return Ok(()) };
+        self.write_finished().await?;
+        self.make_room(batch.grown.last).await?;
+        self.settle_last().await?;
+        let settling = Settling {
+            shared: Rc::clone(&self.shared),
+            tail: Rc::clone(&self.tail),
+            tree: self.table.tree(),
+            batch,
+            writes: std::mem::take(&mut self.writes),
+            stamps: std::mem::take(&mut self.stamps),
+            on_link: self.on_link.take(),
+        };
+        self.settling = Some(self.shared.world.spawn("bulk link", settling.run()));
+        Ok(())
+    }
+
+    /// Waits until the last batch that was ended is linked.
+    async fn settle_last(&mut self) -> Result<()> {
+        let Some(settling) = self.settling.take() else { return Ok(()) };
+        let Settled { buffers, on_link, end } = settling.await?;
+        buffers.into_iter().for_each(|buffer| self.builder.reuse(buffer));
+        self.on_link = on_link;
+        self.linked_until = Some(end);
+        Ok(())
+    }
+
+    /// Gives what the file has grown by, and nobody has written to, to the database.
+    async fn own_the_rest(&mut self) -> Result<()> {
+        let database = self.table.tree().database;
+        let pages = self.shared.core.borrow_mut().database(database).pages;
+        let end = self.tail.end().0;
+        if end <= pages {
+            return Ok(());
+        }
+        self.shared
+            .step(|core, log, now| {
+                core.restructure(log, now, database, RestructureKind::Space, |changes| {
+                    space::add_file_growth(changes, pages, end)
+                })?;
+                core.database(database).pages = end;
+                log.append(&LogRecord::ExtendDatabase { dbid: database.log_id(), pages: end });
+                Ok(())
+            })
+            .await
+    }
+}
+
+impl Drop for BulkLoader {
+    fn drop(&mut self) {
+        self.tail.let_go();
+    }
+}
+
+/// Lets all other tasks have their turn.
+async fn give_way() {
+    let mut has_waited = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

@@ -1,0 +1,352 @@
+//! Records in key order become leaves, and leaves the pages above them, in memory that nobody else sees.
+//!
+//! Pages are numbered in the order in which they are finished, so that all of a batch is one run of the file:
+//! leaves, and behind the last leaf of each parent the parent. The one page that is not finished is the last.
+//!
+//! Invariants:
+//!
+//! 1. Keys ascend over everything that was ever pushed.
+//! 2. A page of a piece is either finished (never changed again) or the leaf under construction, the last one.
+//! 3. A parent is finished with its last leaf, or is none: then its leaves are entered in the tree one by one.
+
+use super::{
+    super::tree::shortest_separator,
+    link::{Batch, Child, PAGES_TO_LINK, entry_bytes},
+};
+use crate::format::{
+    checksum::seal_page,
+    page::{NodeFlags, PageFlags, PageMut, PageView},
+    page_size::{DbTime, ObjectId, PageNumber, PageSize},
+    space::ExtentNode,
+};
+use world::Buffer;
+
+/// What the pages of a tree are like.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    /// Their size.
+    pub page_size: PageSize,
+    /// The number they carry.
+    pub object: ObjectId,
+    /// Flags of all of them besides leaf and parent of leaf.
+    pub flags: PageFlags,
+    /// How much of a page is filled, in percent of what there is without its header.
+    pub fill_percent: usize,
+    /// Pages of a piece.
+    pub piece_pages: u32,
+    /// A batch that has as many pages ends with the next parent that is full.
+    pub batch_pages: u32,
+}
+
+impl Form {
+    /// Bytes that stay free on every page.
+    fn bytes_kept_free(&self) -> usize {
+        let capacity = self.page_size.bytes() - self.page_size.header_bytes();
+        capacity * (100 - self.fill_percent) / 100
+    }
+}
+
+/// Some pages that lie together.
+pub struct Piece {
+    /// The first of them.
+    pub first: PageNumber,
+    /// How many there are.
+    pub pages: u32,
+    /// Their bytes, and room for more.
+    pub buffer: Buffer,
+}
+
+/// What became of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pushed {
+    /// It is in a page.
+    Taken,
+    /// It is not: the batch is complete, and [`Builder::end_batch`] comes first.
+    BatchIsComplete,
+}
+
+/// A leaf under construction.
+struct Leaf {
+    number: PageNumber,
+    low: Vec<u8>,
+    nodes: usize,
+}
+
+/// A parent of leaves under construction; it has no number until it is finished.
+struct Parent {
+    page: Vec<u8>,
+    low: Vec<u8>,
+    leaves: usize,
+    entries_bytes: usize,
+}
+
+/// See the module's documentation.
+pub struct Builder {
+    form: Form,
+    dbtime: DbTime,
+    /// The first page of the batch, and the one that is numbered next.
+    first: PageNumber,
+    next: PageNumber,
+    piece: Option<Piece>,
+    finished: Vec<Piece>,
+    /// Buffers that may be used again.
+    spare: Vec<Buffer>,
+    leaf: Option<Leaf>,
+    parent: Option<Parent>,
+    first_leaf: Option<PageNumber>,
+    last_leaf: Option<PageNumber>,
+    last_key: Vec<u8>,
+    children: Vec<Child>,
+    entries_bytes: usize,
+    is_complete: bool,
+    rows: u64,
+}
+
+impl Builder {
+    /// Begins behind `last_leaf` of a tree whose keys are all `last_key` or below; none: the tree is empty.
+    pub fn new(form: Form, first: PageNumber, last_leaf: Option<PageNumber>, last_key: Vec<u8>) -> Self {
+        assert!((1..=100).contains(&form.fill_percent) && form.piece_pages > 0 && form.batch_pages > 0);
+        Self {
+            form,
+            dbtime: DbTime(0),
+            first,
+            next: first,
+            piece: None,
+            finished: Vec::new(),
+            spare: Vec::new(),
+            leaf: None,
+            parent: None,
+            first_leaf: None,
+            last_leaf,
+            last_key,
+            children: Vec::new(),
+            entries_bytes: 0,
+            is_complete: false,
+            rows: 0,
+        }
+    }
+
+    /// Whether the batch has no record yet: the time its pages shall carry is wanted first.
+    pub fn needs_time(&self) -> bool {
+        self.first_leaf.is_none()
+    }
+
+    /// Every page of the batch counts as changed at `dbtime`.
+    pub fn begin_batch(&mut self, dbtime: DbTime) {
+        assert!(self.needs_time() && dbtime > self.dbtime, "every batch has a time of its own");
+        self.dbtime = dbtime;
+    }
+
+    /// Whether a key may come next.
+    pub fn is_next(&self, key: &[u8]) -> bool {
+        self.last_key.as_slice() < key
+    }
+
+    /// The last page that the file would have if the batch ended now.
+    pub fn last_page(&self) -> PageNumber {
+        match self.needs_time() {
+            true => PageNumber(self.first.0 - 1),
+            // Its parent is yet to come.
+            false => PageNumber(self.next.0 + PAGES_TO_LINK),
+        }
+    }
+
+    /// Adds a record that is [next](Builder::is_next) and fits a page.
+    pub fn push(&mut self, key: &[u8], data: &[u8]) -> Pushed {
+        assert!(self.is_next(key), "keys ascend");
+        if self.is_complete {
+            return Pushed::BatchIsComplete;
+        }
+        if !self.insert(key, data) {
+            if self.leaf.is_some() {
+                self.end_leaf(Some(key));
+            }
+            if self.is_complete {
+                return Pushed::BatchIsComplete;
+            }
+            self.begin_leaf(key);
+            assert!(self.insert(key, data), "a record that was measured fits an empty page");
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.rows += 1;
+        Pushed::Taken
+    }
+
+    /// Inserts a record into the leaf under construction; false if there is none, or no room.
+    fn insert(&mut self, key: &[u8], data: &[u8]) -> bool {
+        let kept_free = self.form.bytes_kept_free();
+        let Some(leaf) = &mut self.leaf else { return false };
+        let nodes = leaf.nodes;
+        let page = page_of(&mut self.piece, self.form.page_size, leaf.number);
+        if nodes > 0 && kept_free > 0 {
+            let view = PageView::new(page);
+            if view.free_bytes() < kept_free + view.bytes_needed(key, data) {
+                return false;
+            }
+        }
+        let is_in = PageMut::new(page).insert_node(nodes, NodeFlags::NONE, key, data).is_ok();
+        leaf.nodes += usize::from(is_in);
+        is_in
+    }
+
+    fn begin_leaf(&mut self, key: &[u8]) {
+        let low = shortest_separator(&self.last_key, key);
+        let number = self.take_number();
+        let page = page_of(&mut self.piece, self.form.page_size, number);
+        let mut page = PageMut::format(page, number, self.form.object, self.form.flags | PageFlags::LEAF);
+        page.set_dbtime(self.dbtime);
+        // The keys to come begin much as this one does.
+        page.set_external_header(key).expect("an empty page has room for a key");
+        self.first_leaf.get_or_insert(number);
+        self.leaf = Some(Leaf { number, low, nodes: 0 });
+    }
+
+    /// Finishes the leaf under construction; `next` is the key that comes next, if one does.
+    fn end_leaf(&mut self, next: Option<&[u8]>) {
+        let leaf = self.leaf.take().expect("there is a leaf to finish");
+        let separator = next.map(|next| shortest_separator(&self.last_key, next));
+        let parent_is_full = self.enter_in_parent(&leaf, separator.as_deref());
+        let pages = self.next.0 - self.first.0 + 1;
+        // What makes the batch visible is one log record, so its entries are no more than a page.
+        let is_large =
+            pages >= self.form.batch_pages || self.entries_bytes >= self.form.page_size.bytes() / 2;
+        self.is_complete = next.is_none() || parent_is_full && is_large;
+        let next_leaf = match self.is_complete {
+            true => None,
+            false => Some(PageNumber(self.next.0 + u32::from(parent_is_full))),
+        };
+        let page = page_of(&mut self.piece, self.form.page_size, leaf.number);
+        PageMut::new(page).set_siblings(self.last_leaf, next_leaf);
+        seal_page(page, self.form.page_size, leaf.number);
+        self.last_leaf = Some(leaf.number);
+        if parent_is_full {
+            self.end_parent();
+        }
+    }
+
+    /// Adds a finished leaf to its parent; true if it is the last one there. Its upper bound is `separator`, or
+    /// unknown yet.
+    fn enter_in_parent(&mut self, leaf: &Leaf, separator: Option<&[u8]>) -> bool {
+        let kept_free = self.form.bytes_kept_free();
+        let form = self.form;
+        let parent = self.parent.get_or_insert_with(|| {
+            let mut page = vec![0; form.page_size.bytes()];
+            let flags = form.flags | PageFlags::PARENT_OF_LEAF;
+            // Its number is not known yet.
+            let mut edit = PageMut::format(&mut page, PageNumber(0), form.object, flags);
+            edit.set_external_header(separator.unwrap_or_default()).expect("an empty page has room");
+            Parent { page, low: leaf.low.clone(), leaves: 0, entries_bytes: 0 }
+        });
+        let child = leaf.number.0.to_le_bytes();
+        let view = PageView::new(&parent.page);
+        let needed_for_last = view.bytes_needed(&[], &child);
+        // Two at least, so that the tree narrows upwards.
+        let kept_free = if parent.leaves < 2 { 0 } else { kept_free };
+        let key = separator.filter(|separator| {
+            view.free_bytes() >= kept_free + needed_for_last + view.bytes_needed(separator, &child)
+        });
+        PageMut::new(&mut parent.page)
+            .insert_node(parent.leaves, NodeFlags::NONE, key.unwrap_or_default(), &child)
+            .expect("room for a last child is always kept");
+        parent.leaves += 1;
+        parent.entries_bytes += entry_bytes(&leaf.low);
+        separator.is_some() && key.is_none()
+    }
+
+    /// Gives a parent with its last child its number and its place.
+    fn end_parent(&mut self) {
+        let Parent { page: finished, low, .. } = self.parent.take().expect("it was entered in");
+        let number = self.take_number();
+        let page = page_of(&mut self.piece, self.form.page_size, number);
+        page.copy_from_slice(&finished);
+        let mut edit = PageMut::new(page);
+        edit.set_dbtime(self.dbtime);
+        edit.set_number(number);
+        seal_page(page, self.form.page_size, number);
+        self.entries_bytes += entry_bytes(&low);
+        self.children.push(Child { page: number, low, height: 1 });
+    }
+
+    /// Whether the parent under construction is worth a page: half full, or its leaves have long separators.
+    fn is_worth_a_page(&self, parent: &Parent) -> bool {
+        let page_bytes = self.form.page_size.bytes();
+        let capacity = page_bytes - self.form.page_size.header_bytes();
+        let used = capacity - PageView::new(&parent.page).free_bytes();
+        used * 2 >= capacity * self.form.fill_percent / 100 || parent.entries_bytes > page_bytes / 2
+    }
+
+    /// Enters the leaves of a parent that is not worth a page each by itself.
+    fn dissolve_parent(&mut self) {
+        let parent = self.parent.take().expect("it was judged");
+        let view = PageView::new(&parent.page);
+        let mut low = parent.low;
+        for leaf in 0..parent.leaves {
+            let mut upper = Vec::new();
+            view.key_of(leaf, &mut upper);
+            let page = view.child(leaf);
+            self.children.push(Child { page, low: std::mem::replace(&mut low, upper), height: 0 });
+        }
+    }
+
+    /// Ends the batch, with pages free behind it for what linking takes; none if it has no records.
+    pub fn end_batch(&mut self) -> Option<Batch> {
+        if self.leaf.is_some() {
+            self.end_leaf(None);
+        }
+        match &self.parent {
+            Some(parent) if self.is_worth_a_page(parent) => self.end_parent(),
+            Some(_) => self.dissolve_parent(),
+            None => {}
+        }
+        self.is_complete = false;
+        self.entries_bytes = 0;
+        self.finished.extend(self.piece.take());
+        let first_leaf = self.first_leaf.take()?;
+        let children = std::mem::take(&mut self.children);
+        let used = self.next.0 - self.first.0;
+        let pages = used + PAGES_TO_LINK;
+        let grown = ExtentNode::starting_at(self.first, pages);
+        self.first = PageNumber(grown.last.0 + 1);
+        self.next = self.first;
+        Some(Batch { grown, used, first_leaf, children, rows: std::mem::take(&mut self.rows) })
+    }
+
+    /// Pieces all of whose pages are finished.
+    pub fn take_finished(&mut self) -> Vec<Piece> {
+        std::mem::take(&mut self.finished)
+    }
+
+    /// Whether there are any.
+    pub fn has_finished(&self) -> bool {
+        !self.finished.is_empty()
+    }
+
+    /// Gives a buffer back, to be used again.
+    pub fn reuse(&mut self, buffer: Buffer) {
+        self.spare.push(buffer);
+    }
+
+    fn take_number(&mut self) -> PageNumber {
+        let number = self.next;
+        self.next.0 += 1;
+        if self.piece.as_ref().is_some_and(|piece| piece.pages == self.form.piece_pages) {
+            self.finished.extend(self.piece.take());
+        }
+        let spare = &mut self.spare;
+        let bytes = self.form.piece_pages as usize * self.form.page_size.bytes();
+        let piece = self.piece.get_or_insert_with(|| {
+            let buffer = spare.pop().unwrap_or_else(|| Buffer::zeroed(bytes));
+            Piece { first: number, pages: 0, buffer }
+        });
+        assert_eq!(piece.first.0 + piece.pages, number.0, "the pages of a piece lie together");
+        piece.pages += 1;
+        number
+    }
+}
+
+fn page_of(piece: &mut Option<Piece>, page_size: PageSize, number: PageNumber) -> &mut [u8] {
+    let piece = piece.as_mut().expect("a numbered page lies in a piece");
+    let index = (number.0 - piece.first.0) as usize;
+    &mut piece.buffer[index * page_size.bytes()..][..page_size.bytes()]
+}

@@ -1,0 +1,69 @@
+//! Where a tree is continued: behind the last key of its last leaf.
+
+use super::{
+    super::{
+        Step,
+        changes::ChangeSet,
+        core::Core,
+        rows::{Tree, merge_row},
+        space, tree,
+    },
+    link::is_lone_leaf,
+};
+use crate::{
+    format::{key::KEY_BYTES_MAX, page::PageFlags, page_size::PageNumber},
+    log::{Log, RestructureKind},
+};
+use world::Moment;
+
+/// Makes a tree ready to be continued: its last leaf stays where it is, and has records if any has. True if
+/// there may be more to do.
+pub fn prepare(core: &mut Core, log: &Log, now: Moment, tree: Tree) -> Step<bool> {
+    if is_lone_leaf(&mut core.change_set(tree.database, now), tree.root)? {
+        core.restructure(log, now, tree.database, RestructureKind::Split, |changes| {
+            let page = space::allocate(changes, tree.root)?;
+            tree::raise_root(changes, tree.root, page)
+        })?;
+        return Ok(true);
+    }
+    let mut pages = core.change_set(tree.database, now);
+    let leaf = tree::rightmost_leaf(&mut pages, tree.root)?;
+    if leaf == tree.root || pages.view(leaf)?.node_count() > 0 {
+        return Ok(false);
+    }
+    merge_row(core, log, now, tree, &[u8::MAX; KEY_BYTES_MAX])
+}
+
+/// Where a tree is continued.
+pub struct RightEnd {
+    /// Its last leaf; none if the tree is empty.
+    pub leaf: Option<PageNumber>,
+    /// All keys behind are above.
+    pub bound: Vec<u8>,
+    /// Flags of its root.
+    pub flags: PageFlags,
+}
+
+/// Where a tree is continued; none if it must be [prepared](prepare) first.
+pub fn right_end(changes: &mut ChangeSet<'_>, tree: Tree) -> Step<Option<RightEnd>> {
+    if is_lone_leaf(changes, tree.root)? {
+        return Ok(None);
+    }
+    let flags = changes.view(tree.root)?.flags();
+    let path = tree::rightmost_path(changes, tree.root)?;
+    let mut bound = Vec::new();
+    if path.leaf == tree.root {
+        return Ok(Some(RightEnd { leaf: None, bound, flags }));
+    }
+    let view = changes.view(path.leaf)?;
+    match view.node_count() {
+        // Empty all the same: what comes must be above the last separator of all, the leaf's own.
+        0 => {
+            for &(page, slot) in path.branches.iter().filter(|(_, slot)| *slot > 0) {
+                changes.view(page)?.key_of(slot - 1, &mut bound);
+            }
+        }
+        nodes => view.key_of(nodes - 1, &mut bound),
+    }
+    Ok(Some(RightEnd { leaf: Some(path.leaf), bound, flags }))
+}
