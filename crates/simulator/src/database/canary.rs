@@ -5,12 +5,17 @@
 //! within a few seeds; one that is not means that a checker sleeps.
 
 use super::plan::Grade;
-use maildb::log::{
-    file_header::LogFileHeader,
-    segment::{SEGMENT_BYTES, SegmentState, inspect_segment},
+use maildb::{
+    PageSize,
+    format::{bootstrap::LAST_SYSTEM_OBJECT, page::PageView},
+    log::{
+        file_header::LogFileHeader,
+        segment::{SEGMENT_BYTES, SegmentState, inspect_segment},
+    },
 };
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -39,13 +44,15 @@ pub enum Canary {
     RelyOnUnstableStamps,
     /// One write of a database in forty is acknowledged and never done.
     LoseAWrite,
+    /// The pages of a bulk load are linked before they are stable.
+    LinkBeforeStable,
     /// Pages are believed without their stamps, on drives that do what only stamps find out.
     BelieveThePages,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::AcknowledgeBeforeStable,
         Self::PageBeforeItsLog,
         Self::SkipTheShadow,
@@ -54,6 +61,7 @@ impl Canary {
         Self::ReplayTooLittle,
         Self::RelyOnUnstableStamps,
         Self::LoseAWrite,
+        Self::LinkBeforeStable,
         Self::BelieveThePages,
     ];
 
@@ -96,7 +104,9 @@ impl SpoiltDirectory {
             let inner = opening.await?;
             let late = Rc::new(RefCell::new(None));
             let (last, writes) = (RefCell::new(None), Cell::new(0));
-            Ok(Rc::new(SpoiltFile { inner, kind, canary, world, late, last, writes }) as Rc<dyn File>)
+            let (seen, has_new) = (RefCell::default(), Cell::new(false));
+            let file = SpoiltFile { inner, kind, canary, world, late, last, writes, seen, has_new };
+            Ok(Rc::new(file) as Rc<dyn File>)
         })
     }
 }
@@ -160,6 +170,10 @@ struct SpoiltFile {
     last: RefCell<Option<Arc<Buffer>>>,
     /// How many there were.
     writes: Cell<u64>,
+    /// Where pages of the table that is bulk loaded were written.
+    seen: RefCell<BTreeSet<ByteOffset>>,
+    /// Whether there was a new place since the last flush.
+    has_new: Cell<bool>,
 }
 
 impl SpoiltFile {
@@ -245,6 +259,10 @@ impl BlockDevice for SpoiltFile {
                     return Box::pin(async { Ok(()) });
                 }
             }
+            Canary::LinkBeforeStable if self.kind == Kind::Database && is_of_loaded_table(&from) => {
+                let is_new = self.seen.borrow_mut().insert(at);
+                self.has_new.set(self.has_new.get() || is_new);
+            }
             _ => {}
         }
         self.inner.write(at, from, stability)
@@ -252,6 +270,9 @@ impl BlockDevice for SpoiltFile {
 
     fn flush(&self) -> LocalFuture<IoResult<()>> {
         match (self.canary, self.kind) {
+            (Canary::LinkBeforeStable, Kind::Database) if self.has_new.replace(false) => {
+                Box::pin(async { Ok(()) })
+            }
             (Canary::CheckpointTooFar, Kind::Database) | (Canary::RelyOnUnstableStamps, Kind::Stamps) => {
                 Box::pin(async { Ok(()) })
             }
@@ -268,6 +289,12 @@ impl Resizable for SpoiltFile {
     fn resize(&self, size: ByteCount) -> LocalFuture<IoResult<()>> {
         self.inner.resize(size)
     }
+}
+
+/// Whether the first page written is of the table that is bulk loaded: the second one made.
+fn is_of_loaded_table(from: &[Arc<Buffer>]) -> bool {
+    let object = |page: &Arc<Buffer>| PageView::new(&page[..PageSize::Kib4.bytes()]).object_id().0;
+    from.first().is_some_and(|page| object(page) == LAST_SYSTEM_OBJECT.0 + 2)
 }
 
 /// Blanks the last segment that counts, and its shadow, in what was read from the start of a log file.

@@ -30,8 +30,8 @@ pub struct History {
     commits: Vec<Vec<Change>>,
     required: usize,
     latest: Rows,
-    /// Databases whose table must be there.
-    tables: BTreeSet<usize>,
+    /// Tables that must be there, by database and name.
+    tables: BTreeSet<(usize, &'static str)>,
 }
 
 impl History {
@@ -53,14 +53,14 @@ impl History {
         assert!(self.required <= self.commits.len());
     }
 
-    /// The making of a database's table has returned.
-    pub fn note_table(&mut self, database: usize) {
-        self.tables.insert(database);
+    /// The making of a table has returned.
+    pub fn note_table(&mut self, database: usize, name: &'static str) {
+        self.tables.insert((database, name));
     }
 
-    /// A database has no table.
-    pub fn check_missing_table(&self, database: usize) -> Result<(), Violation> {
-        match self.tables.contains(&database) {
+    /// A database does not have that table.
+    pub fn check_missing_table(&self, database: usize, name: &'static str) -> Result<(), Violation> {
+        match self.tables.contains(&(database, name)) {
             true => Err(Violation::TableLost { database }),
             false => Ok(()),
         }

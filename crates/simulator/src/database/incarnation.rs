@@ -3,12 +3,13 @@
 //! 1. Open: recovery.
 //! 2. Check: everything found is held against the history, and is its base from here on.
 //! 3. Perhaps close, judge the files as a stranger would, and open again.
-//! 4. Work: sessions, and beside them background scans and checkpoints asked for.
+//! 4. Work: sessions, and beside them bulk loads, background scans and checkpoints asked for.
 //! 5. Perhaps close and judge again; otherwise just go, as a crash would have it.
 
 use super::{
     canary::SpoiltDirectory,
     history::History,
+    loading::Loading,
     mail::{self, Rows},
     plan::RunPlan,
     session::Worker,
@@ -41,6 +42,10 @@ pub struct Tally {
     pub commits_begun: u64,
     /// Clean shutdowns whose files were judged.
     pub judged: u64,
+    /// Files that were cut to the size of their database at opening.
+    pub tails_cut: u64,
+    /// Bulk loads ended by their worker, and given up by it.
+    pub loads: [u64; 2],
     /// Page splits.
     pub splits: u64,
     /// Page merges.
@@ -80,6 +85,8 @@ pub struct Course {
 struct Open {
     instance: Instance,
     databases: Vec<(Database, Table)>,
+    /// The same with the tables that are bulk loaded; none if no table is.
+    loaded: Vec<(Database, Table)>,
 }
 
 impl Ground {
@@ -153,30 +160,42 @@ impl Ground {
             tally.openings += 1;
             tally.recoveries += u64::from(!recovery.clean);
             tally.pages_redone += recovery.pages_changed;
+            tally.tails_cut += u64::from(recovery.tails_cut);
             tally.transactions_undone += u64::from(recovery.transactions_undone);
             tally.story.push(format!("opened: {recovery:?}"));
         }
-        let mut databases = Vec::new();
+        let (mut databases, mut loaded) = (Vec::new(), Vec::new());
         for (index, database) in instance.databases().into_iter().enumerate() {
-            let table = match database.table(mail::TABLE) {
-                Some(table) => table,
-                None => {
-                    if !self.may_lose_log() {
-                        self.history.borrow().check_missing_table(index)?;
-                    }
-                    database.create_table(mail::definition()).await?
-                }
-            };
-            self.history.borrow_mut().note_table(index);
-            databases.push((database, table));
+            databases.push((database.clone(), self.table(&database, index, mail::TABLE).await?));
+            if self.plan.loads > 0 {
+                let table = self.table(&database, index, mail::LOADED_TABLE).await?;
+                loaded.push((database, table));
+            }
         }
-        Ok(Open { instance, databases })
+        Ok(Open { instance, databases, loaded })
+    }
+
+    /// A table of a database, made now if it is not there.
+    async fn table(&self, database: &Database, index: usize, name: &'static str) -> Result<Table, Trouble> {
+        let table = match database.table(name) {
+            Some(table) => table,
+            None => {
+                if !self.may_lose_log() {
+                    self.history.borrow().check_missing_table(index, name)?;
+                }
+                database.create_table(mail::definition(name)).await?
+            }
+        };
+        self.history.borrow_mut().note_table(index, name);
+        Ok(table)
     }
 
     async fn check(&self, open: &Open) -> Result<(), Trouble> {
         let mut found = Rows::new();
-        for (index, (database, table)) in open.databases.iter().enumerate() {
-            found.extend(mail::scan((index, database, table), &[], |_| true).await?);
+        for tables in [&open.databases, &open.loaded] {
+            for (index, (database, table)) in tables.iter().enumerate() {
+                found.extend(mail::scan((index, database, table), &[], |_| true).await?);
+            }
         }
         let mut history = self.history.borrow_mut();
         let (required, begun, rows) = (history.required(), history.begun(), found.len());
@@ -220,6 +239,17 @@ impl Ground {
             let session = open.instance.session();
             sessions.push(world.spawn("session", worker.work(world.clone(), session)));
         }
+        if self.plan.loads > 0 {
+            let loading = Loading {
+                databases: open.loaded.clone(),
+                history: Rc::clone(&self.history),
+                tally: Rc::clone(&self.tally),
+                plan: Rc::clone(&self.plan),
+                random: Random::new(world.random("work").next_u64(), "loading"),
+            };
+            let session = open.instance.session();
+            sessions.push(world.spawn("loading", loading.work(world.clone(), session)));
+        }
         let mut random = world.random("upkeep");
         while !sessions.iter().all(world::JoinHandle::is_finished) {
             world.sleep(Duration::from_micros(1 + random.below(500_000))).await;
@@ -251,7 +281,7 @@ impl Ground {
 
     /// Shuts down cleanly, then reads the files as a stranger would.
     async fn close_and_judge(&self, world: &World, open: Open) -> Result<(), Trouble> {
-        drop(open.databases);
+        drop((open.databases, open.loaded));
         open.instance.close().await?;
         let (databases, log) = self.directories(world).await?;
         let damaged = |file: &str, count: usize, finding: String| {

@@ -1,4 +1,4 @@
-//! The one table of each database, and its rows as the model knows them.
+//! The tables of each database, and their rows as the model knows them.
 
 use super::trouble::{Trouble, Violation};
 use maildb::{
@@ -8,8 +8,12 @@ use maildb::{
 use std::{collections::BTreeMap, rc::Rc};
 use world::Random;
 
-/// Name of the table.
+/// Name of the table that sessions share.
 pub const TABLE: &str = "Mail";
+/// Name of the table that is bulk loaded.
+pub const LOADED_TABLE: &str = "Loaded";
+/// Mailboxes from this one on are in the table that is bulk loaded.
+pub const LOADED_MAILBOX_MIN: i32 = 1000;
 
 const MAILBOX: ColumnId = ColumnId(1);
 const MESSAGE: ColumnId = ColumnId(2);
@@ -80,8 +84,8 @@ impl Key {
     }
 }
 
-/// How the table is made.
-pub fn definition() -> TableDefinition {
+/// How a table is made.
+pub fn definition(name: &str) -> TableDefinition {
     let schema = TableSchema::from_kinds([
         ("MailboxId", ColumnType::I32, CodePage::Western),
         ("MessageId", ColumnType::I64, CodePage::Western),
@@ -89,7 +93,7 @@ pub fn definition() -> TableDefinition {
         ("Body", ColumnType::LongBinary, CodePage::Western),
     ]);
     let columns = schema.expect("these columns suit each other").columns().to_vec();
-    TableDefinition { name: TABLE.to_owned(), columns, primary_key: vec![MAILBOX, MESSAGE] }
+    TableDefinition { name: name.to_owned(), columns, primary_key: vec![MAILBOX, MESSAGE] }
 }
 
 /// The rows of one database from a key prefix on, as long as `wanted` says so.

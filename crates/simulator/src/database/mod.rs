@@ -3,6 +3,7 @@
 pub mod canary;
 pub mod history;
 pub mod incarnation;
+pub mod loading;
 pub mod mail;
 pub mod plan;
 pub mod run;

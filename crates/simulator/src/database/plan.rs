@@ -52,6 +52,8 @@ pub struct RunPlan {
     pub sessions: usize,
     /// Transactions of a session in one incarnation.
     pub transactions: u64,
+    /// Bulk loads in one incarnation.
+    pub loads: u64,
     /// Largest body of a row.
     pub body_bytes_max: u64,
     /// Messages a mailbox may have: few means many replaced and deleted.
@@ -120,6 +122,7 @@ impl RunPlan {
             spares_log: false,
             canary: options.canary,
             config,
+            loads: 0,
         };
         plan.config.page_stamps = random.percent(60.0);
         let believes_pages = options.canary == Some(Canary::BelieveThePages);
@@ -128,6 +131,9 @@ impl RunPlan {
             plan.spares_log = random.percent(60.0);
         }
         plan.config.page_stamps &= !believes_pages;
+        if random.percent(50.0) {
+            plan.loads = 1 + random.below(3);
+        }
         plan
     }
 }

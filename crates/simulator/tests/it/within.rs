@@ -19,7 +19,7 @@ fn quarter(number: u64) {
         sum(|report| report.tally.commits_survived),
     );
     // Each of these is a branch that a run may or may not take: over so many it must be taken.
-    let reached: [(&str, Count); 12] = [
+    let reached: [(&str, Count); 15] = [
         ("crashes while opening", |report| report.crashes_while_opening),
         ("recoveries", |report| report.tally.recoveries),
         ("changes repeated", |report| report.tally.pages_redone),
@@ -27,6 +27,9 @@ fn quarter(number: u64) {
         ("commits lost", |report| report.tally.commits_begun - report.tally.commits_survived),
         ("commits that survived", |report| report.tally.commits_survived),
         ("clean shutdowns judged", |report| report.tally.judged),
+        ("bulk loads", |report| report.tally.loads[0]),
+        ("bulk loads given up", |report| report.tally.loads[1]),
+        ("unlinked pages cut off", |report| report.tally.tails_cut),
         ("splits", |report| report.tally.splits),
         ("merges", |report| report.tally.merges),
         ("generations", |report| report.tally.log_generations),
