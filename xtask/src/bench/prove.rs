@@ -96,8 +96,8 @@ impl ProveBench<'_> {
             CREATION,
             "MB/s",
             Goal::OfPeer(0.7),
-            "creation: bytes of records made, through transactions and log; fio writes 512 KiB at a time, 32 \
-             under way, into a new file",
+            "creation: bytes of records made, opening and closing checkpoint included; fio writes 512 KiB at a time, \
+             32 under way, into a new file",
         );
         let mut mixed = Row::new(
             MIXED,

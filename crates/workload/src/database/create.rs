@@ -1,25 +1,23 @@
 //! Making the databases, and finding out what is in those that are there already.
 //!
-//! Records are inserted in key order (mailbox after mailbox, a thousand messages each), in batches
-//! with lazy commits, until the file has the wanted size. Order makes it sequential I/O and full
-//! pages, and resumable: whatever is there after a stop is a prefix, and its last key says where to
-//! go on. The databases of a group are filled side by side, the groups on their threads.
+//! Records are loaded in key order (mailbox after mailbox, a thousand messages each), in one bulk load, until
+//! the file has the wanted size. Order makes it sequential I/O and full pages, and resumable: whatever
+//! is there after a stop is a prefix, and its last key says where to go on. The databases of a group are
+//! filled side by side, the groups on their threads.
 
 use super::{
     error::Error,
     key_space::KeySpace,
     mail_record::{MailKey, Version},
     mail_table::MailDatabase,
-    turn::give_turn,
 };
-use maildb::{Durability, Session};
 use serde::{Deserialize, Serialize};
 use world::ByteCount;
 
 /// Messages a mailbox is made with: about 1 MiB of mail at the usual record size.
 pub const MESSAGES_PER_MAILBOX: i64 = 1024;
-/// Records between two commits.
-const BATCH_RECORDS: u32 = 64;
+/// Records between two looks at the size and at whether to go on.
+const LOOK_RECORDS: u32 = 64;
 /// A database this near to its wanted size is not filled further, in percent: growing goes in
 /// extents, and a run on it has grown it anyway.
 const NEAR_ENOUGH_PERCENT: u64 = 97;
@@ -46,7 +44,6 @@ pub struct Created {
 /// Brings one database to `wanted` bytes, and `keys` to what it holds.
 pub async fn create(
     mail: &MailDatabase,
-    session: &mut Session,
     keys: &mut KeySpace,
     wanted: ByteCount,
     watch: &impl Watch,
@@ -59,26 +56,25 @@ pub async fn create(
     let mut next = last.map_or(MailKey { mailbox: 0, message: 0 }, following);
     let near_enough = ByteCount(wanted.0 / 100 * NEAR_ENOUGH_PERCENT);
     let wanted = if found > 0 { near_enough } else { wanted };
-    let mut inserted = 0;
-    while filled(mail) < wanted {
-        if watch.stopped() {
-            return Ok(Created { found, inserted, complete: false });
-        }
-        for _ in 0..BATCH_RECORDS {
-            mail.insert(session, next).await?;
+    if mail.database.size() >= wanted {
+        return Ok(Created { found, inserted: 0, complete: true });
+    }
+    let mut load = mail.begin_load(wanted).await?;
+    // What is loaded between two looks must not make the file outgrow its size by a whole extension.
+    let look_bytes = u64::from(LOOK_RECORDS) * 2 * mail.maker.record_bytes() as u64;
+    let (mut inserted, mut stopped) = (0, false);
+    while load.size().0 + look_bytes < wanted.0 && !stopped {
+        for _ in 0..LOOK_RECORDS {
+            load.push(next).await?;
             keys.note(next, Version::FIRST);
             next = following(next);
             inserted += 1;
         }
-        session.commit(Durability::Lazy).await?;
-        give_turn().await;
-        watch.progress(filled(mail), wanted);
+        watch.progress(load.size(), wanted);
+        stopped = watch.stopped();
     }
-    Ok(Created { found, inserted, complete: true })
-}
-
-fn filled(mail: &MailDatabase) -> ByteCount {
-    mail.database.size()
+    load.finish().await?;
+    Ok(Created { found, inserted, complete: !stopped })
 }
 
 fn following(key: MailKey) -> MailKey {

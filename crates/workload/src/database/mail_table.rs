@@ -6,10 +6,11 @@ use super::{
     turn::give_turn,
 };
 use maildb::{
-    ColumnDefinition, ColumnId, ColumnType, Database, Session, Table, TableDefinition, Value,
-    format::record::CodePage,
+    BulkLoadSettings, BulkLoader, ColumnDefinition, ColumnId, ColumnType, Database, Durability, Session,
+    Table, TableDefinition, Value, format::record::CodePage,
 };
 use std::collections::BTreeMap;
+use world::ByteCount;
 
 /// The table the test works on.
 const MAIL_TABLE: &str = "Mail";
@@ -35,6 +36,38 @@ pub struct MailDatabase {
     table: Table,
     /// Makes and checks its records.
     pub maker: RecordMaker,
+}
+
+/// Records on their way to the end of the mail table.
+pub struct MailLoad<'a> {
+    maker: &'a RecordMaker,
+    loader: BulkLoader,
+    /// The last one; kept for its memory.
+    record: MailRecord,
+}
+
+impl MailLoad<'_> {
+    /// Adds `key`, which is above all there are, in its first version.
+    pub async fn push(&mut self, key: MailKey) -> maildb::Result<()> {
+        self.maker.make_in(&mut self.record, key, Version::FIRST);
+        let MailRecord { received, flags, subject, body, .. } = &mut self.record;
+        let mut values = values_of(key, *received, *flags, std::mem::take(subject), std::mem::take(body));
+        let outcome = self.loader.push(&values).await;
+        if let [.., (_, Value::Text(text)), (_, Value::LongBinary(bytes))] = &mut values {
+            (*subject, *body) = (std::mem::take(text), std::mem::take(bytes));
+        }
+        outcome
+    }
+
+    /// Size of the database if the load ended now.
+    pub fn size(&self) -> ByteCount {
+        self.loader.size()
+    }
+
+    /// Makes all records visible; they survive a crash a little later.
+    pub async fn finish(self) -> maildb::Result<()> {
+        self.loader.finish(Durability::Lazy).await
+    }
 }
 
 /// A record read back: the version it is in, or what is wrong with it.
@@ -80,6 +113,14 @@ impl MailDatabase {
             write_label(&database, session, Label { seed, form }).await?;
         }
         Ok(Self { database, table, maker: RecordMaker::new(seed, form) })
+    }
+
+    /// Begins to add records behind all there are, in ascending order; the file shall get `size` bytes.
+    pub async fn begin_load(&self, size: ByteCount) -> maildb::Result<MailLoad<'_>> {
+        let settings = BulkLoadSettings { size_expected: size, ..BulkLoadSettings::default() };
+        let loader = self.database.bulk_load(&self.table, settings).await?;
+        let record = self.maker.make(MailKey { mailbox: 0, message: 0 }, Version::FIRST);
+        Ok(MailLoad { maker: &self.maker, loader, record })
     }
 
     /// Inserts `key` in its first version.
@@ -158,13 +199,24 @@ fn key_values(key: MailKey) -> [Value; 2] {
 }
 
 fn to_values(record: MailRecord) -> Vec<(ColumnId, Value)> {
-    vec![
-        (MAILBOX_ID, Value::I32(record.key.mailbox)),
-        (MESSAGE_ID, Value::I64(record.key.message)),
-        (RECEIVED, Value::I64(record.received)),
-        (FLAGS, Value::I32(record.flags)),
-        (SUBJECT, Value::Text(record.subject)),
-        (BODY, Value::LongBinary(record.body)),
+    let MailRecord { key, received, flags, subject, body } = record;
+    values_of(key, received, flags, subject, body).into()
+}
+
+fn values_of(
+    key: MailKey,
+    received: i64,
+    flags: i32,
+    subject: String,
+    body: Vec<u8>,
+) -> [(ColumnId, Value); 6] {
+    [
+        (MAILBOX_ID, Value::I32(key.mailbox)),
+        (MESSAGE_ID, Value::I64(key.message)),
+        (RECEIVED, Value::I64(received)),
+        (FLAGS, Value::I32(flags)),
+        (SUBJECT, Value::Text(subject)),
+        (BODY, Value::LongBinary(body)),
     ]
 }
 
@@ -246,7 +298,7 @@ async fn write_label(database: &Database, session: &mut Session, label: Label) -
     };
     let [id] = LABEL_KEY;
     session.insert(&table, &[(LABEL_ID, id), (LABEL_TEXT, Value::Text(label.to_text()))]).await?;
-    session.commit(maildb::Durability::Stable).await?;
+    session.commit(Durability::Stable).await?;
     Ok(())
 }
 

@@ -337,7 +337,7 @@ fn a_run_ends_with_a_partial_report_when_an_operation_hangs() {
 #[test]
 fn storage_that_hangs_while_databases_are_made_is_refused_in_a_line() {
     let course =
-        Course { frozen_after: Some(Duration::from_millis(20)), in_creation: true, ..Course::default() };
+        Course { frozen_after: Some(Duration::from_millis(5)), in_creation: true, ..Course::default() };
     let error = try_run(plan(LIGHT, 10), course).unwrap_err().to_string();
     assert!(error.starts_with("the storage does not answer: "), "{error}");
     assert!(error.contains("on drive was not answered in 240 s"), "{error}");

@@ -1,8 +1,8 @@
 //! Filling the cache: the load runs unmeasured until the group does what it will do from then on.
 //!
-//! A database that was just made has filled the cache already, with clean pages. Measured then, it would
-//! write far too little: pages are written back when the cache is short of clean ones, or when the log
-//! behind them is as long as the checkpoint depth. So it takes three things to begin: a full cache,
+//! With an empty cache a run would read too much; with one full of clean pages it would write far too
+//! little: pages are written back when the cache is short of clean ones, or when the log behind them is as
+//! long as the checkpoint depth. So it takes three things to begin: a full cache,
 //! writes at their usual level, and a few seconds of load, in which pacing learns what an operation costs.
 
 use super::{super::progress::Phase, FillOutcome, Group, Running, TICK};
