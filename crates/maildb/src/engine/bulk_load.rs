@@ -203,14 +203,16 @@ impl BulkLoader {
         }
     }
 
-    /// Makes all records visible and ends the load. What the file has grown by beyond that is free space of the
-    /// database.
+    /// Makes all records visible and ends the load. The rest of the extension that the file has then is free space
+    /// of the database.
     pub async fn finish(mut self, durability: Durability) -> Result<()> {
         self.commit(durability).await?;
         if let Some(growing) = self.growing.take() {
             growing.await?;
         }
-        self.own_the_rest().await
+        self.own_the_rest().await?;
+        // What it was to grow by, had it gone on.
+        self.shared.cut_tail(self.table.tree().database).await.map(drop)
     }
 
     /// Starts writing the pieces that are finished.
@@ -301,11 +303,12 @@ impl BulkLoader {
         Ok(())
     }
 
-    /// Gives what the file has grown by, and nobody has written to, to the database.
+    /// Gives the rest of the file's last extension, which nobody has written to, to the database.
     async fn own_the_rest(&mut self) -> Result<()> {
         let database = self.table.tree().database;
         let pages = self.shared.core.borrow_mut().database(database).pages;
-        let end = self.tail.end().0;
+        let unit = self.shared.config.extension_pages.max(1);
+        let end = self.tail.end().0.min(pages.next_multiple_of(unit));
         if end <= pages {
             return Ok(());
         }
