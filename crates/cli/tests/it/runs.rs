@@ -280,11 +280,11 @@ fn a_filesystem_that_fills_up_in_the_middle_ends_the_run_with_one_line() {
         return;
     }
     let bench = Bench::new();
-    let Some(device) = LoopDevice::new(400 << 20) else { return };
+    let Some(device) = LoopDevice::new(640 << 20) else { return };
     device.make_ext4();
     let _mount = device.mount(&bench, "db");
     let arguments =
-        ["prove", "db", "--size", "96MiB", "--cache", "4MiB", "--duration", "60s", "--report", "result"];
+        ["prove", "db", "--size", "256MiB", "--cache", "4MiB", "--duration", "60s", "--report", "result"];
     let mut child =
         bench.command(&arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("starts");
     let watch = Watchdog::over(&child);
@@ -305,7 +305,7 @@ fn a_filesystem_that_fills_up_in_the_middle_ends_the_run_with_one_line() {
         "prove",
         "db",
         "--size",
-        "96MiB",
+        "256MiB",
         "--cache",
         "4MiB",
         "--duration",
