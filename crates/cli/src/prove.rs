@@ -56,7 +56,7 @@ use world::{
 };
 
 /// The cache may fill for this share of the measured time before measuring begins all the same, but
-/// within these bounds.
+/// within these bounds; and never longer than is measured.
 const FILL_SHARE: u32 = 4;
 const FILL_MIN: Duration = Duration::from_secs(5);
 const FILL_MAX: Duration = Duration::from_secs(1_800);
@@ -273,7 +273,7 @@ fn settle(
             load,
             duration_s: duration.as_secs().max(1),
             judged: setup::judged(arguments),
-            fill_s_max: (duration / FILL_SHARE).clamp(FILL_MIN, FILL_MAX).as_secs(),
+            fill_s_max: (duration / FILL_SHARE).clamp(FILL_MIN.min(duration), FILL_MAX).as_secs(),
             seed,
             volumes: volume_facts(survey, &layout),
             storage_cache_bytes: None,
