@@ -1,14 +1,18 @@
 //! Checking every page of a database file against its own checksum, in file order.
 //!
-//! Pages past the last one the database owns are slack, whatever is in them; pages that were never
-//! written are all zero. Both are counted and neither is damage.
+//! Pages past the last one the database owns are slack, and may be blank; so may those that are free. A blank
+//! page that is in use is damaged, if the database was shut down cleanly ([`BlankPages`]).
 
-use super::stamps::{StampsBeside, StampsVerdict};
+use super::{
+    blank::BlankPages,
+    stamps::{StampsBeside, StampsVerdict},
+    walking::WalkedPages,
+};
 use crate::{
     error::{Error, Result},
     format::{
         checksum::{PageCheck, check_page},
-        header::{DatabaseHeader, HeaderCopies},
+        header::{DatabaseHeader, DatabaseState, HeaderCopies},
         page_size::{PageNumber, PageSize},
     },
 };
@@ -40,7 +44,8 @@ pub struct DatabaseVerdict {
     pub header_copies_good: u8,
     /// Pages whose checksum is right.
     pub pages_good: u32,
-    /// Pages never written.
+    /// Blank pages that may be: free, or slack; any, if the database was not shut down cleanly, for its log
+    /// may hold what belongs there.
     pub pages_empty: u32,
     /// What the stamps beside the database came to.
     pub stamps: StampsVerdict,
@@ -103,12 +108,28 @@ async fn verify_pages(
         bytes: ByteCount(2 * page_bytes),
     };
     let end = size.0 - size.0 % page_bytes;
-    let mut chunks = Chunks::new(file, 2 * page_bytes, end);
+    let mut blank = BlankPages::default();
+    let mut chunks = Chunks::new(Rc::clone(&file), 2 * page_bytes, end);
     while let Some((at, chunk)) = chunks.next().await? {
-        check_chunk(&chunk, stamps, PageNumber((at / page_bytes - 1) as u32), &mut verdict);
+        check_chunk(&chunk, stamps, PageNumber((at / page_bytes - 1) as u32), &mut verdict, &mut blank);
         verdict.bytes = ByteCount(at + chunk.len() as u64);
         on_progress(verdict.bytes, size);
         chunks.give_back(chunk);
+    }
+    verdict.pages_empty = blank.count();
+    if verdict.header.state == DatabaseState::CleanShutdown {
+        for damage in blank.damaged(&mut WalkedPages::new(file, page_size)).await? {
+            verdict.pages_empty -= u32::from(blank.contains(damage.page));
+            verdict.damaged.push(damage);
+        }
+        verdict.damaged.sort_by_key(|damage| damage.page);
+        verdict.damaged.dedup_by(|consequence, damage| {
+            let is_one = consequence.page == damage.page;
+            if is_one {
+                damage.problem += &format!("; {}", consequence.problem);
+            }
+            is_one
+        });
     }
     Ok(verdict)
 }
@@ -165,6 +186,7 @@ fn check_chunk(
     stamps: Option<&StampsBeside>,
     first: PageNumber,
     verdict: &mut DatabaseVerdict,
+    blank: &mut BlankPages,
 ) {
     let page_size = verdict.page_size;
     for (index, page) in bytes.chunks_exact(page_size.bytes()).enumerate() {
@@ -178,7 +200,7 @@ fn check_chunk(
         }
         match check {
             PageCheck::Good => verdict.pages_good += 1,
-            PageCheck::Uninitialised => verdict.pages_empty += 1,
+            PageCheck::Uninitialised => blank.note(number),
             other => verdict.damaged.push(PageDamage { page: number, problem: describe(other) }),
         }
     }

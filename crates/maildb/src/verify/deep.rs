@@ -9,25 +9,21 @@
 //! 5. every page a table owns is its root, a page of its space trees, a page of its tree, or free:
 //!    exactly one of these; and every page of the file is owned by exactly one tree or free.
 
+use super::walking::{DATABASE, TreeToWalk, WalkedPages};
 use crate::{
     engine::{
-        DatabaseIndex, PageId, Pause, Step,
-        cache::Cache,
+        Step,
         changes::{ChangeSet, impossible},
-        pager::check_read_page,
         space::{DATABASE_ROOT, extents, space_of},
-        tree,
     },
     error::{Error, Result},
     format::{
-        bootstrap::CATALOG_ROOT,
-        catalog,
         page_size::{ObjectId, PageNumber, PageSize},
         space::ExtentNode,
     },
 };
 use std::{collections::BTreeMap, rc::Rc};
-use world::{Buffer, ByteOffset, File, Moment};
+use world::File;
 
 /// Something wrong, in words, with the page it was found on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,13 +54,16 @@ pub struct DeepVerdict {
 /// Walks all trees of the database in `file`. Fails only if the file cannot be read or its root makes no
 /// sense; everything else is a finding.
 pub async fn verify_deep(file: Rc<dyn File>, page_size: PageSize) -> Result<DeepVerdict> {
-    let mut walk =
-        Walk { file, pages: Pages::new(page_size), verdict: DeepVerdict::default(), uses: BTreeMap::new() };
+    let mut walk = Walk {
+        pages: WalkedPages::new(file, page_size),
+        verdict: DeepVerdict::default(),
+        uses: BTreeMap::new(),
+    };
     let database = walk.extents_of(DATABASE_ROOT).await?;
     let mut owned_by_tables = Vec::new();
     walk.note_space(DATABASE_ROOT, &database);
     walk.note_use(DATABASE_ROOT, "root of the database");
-    for tree in walk.trees().await? {
+    for tree in walk.pages.trees().await? {
         let space = walk.extents_of(tree.root).await?;
         owned_by_tables.extend(space.owned.iter().copied());
         walk.note_space(tree.root, &space);
@@ -80,13 +79,6 @@ pub async fn verify_deep(file: Rc<dyn File>, page_size: PageSize) -> Result<Deep
     Ok(walk.verdict)
 }
 
-/// A tree to walk.
-#[derive(Clone, Copy)]
-struct TreeToWalk {
-    root: PageNumber,
-    object: ObjectId,
-}
-
 /// A page with the bounds its parents' separators set for its keys: from (inclusive), to (exclusive).
 type Bounded = (PageNumber, Vec<u8>, Option<Vec<u8>>);
 
@@ -97,26 +89,12 @@ struct Space {
     own_pages: Vec<PageNumber>,
 }
 
-/// Pages read so far. The walk of a file that fits memory is simple; a larger one wants a bound here.
-struct Pages {
-    cache: Cache,
-    page_size: PageSize,
-}
-
-impl Pages {
-    fn new(page_size: PageSize) -> Self {
-        Self { cache: Cache::new(usize::MAX / 2), page_size }
-    }
-}
-
 struct Walk {
-    file: Rc<dyn File>,
-    pages: Pages,
+    pages: WalkedPages,
     verdict: DeepVerdict,
     uses: BTreeMap<PageNumber, &'static str>,
 }
 
-const DATABASE: DatabaseIndex = DatabaseIndex(0);
 /// Deeper and larger than any space tree.
 const SPACE_LEVELS_MAX: u32 = 8;
 const SPACE_PAGES_MAX: usize = 1 << 20;
@@ -181,66 +159,27 @@ impl Walk {
         }
     }
 
-    /// Runs a step of the engine's own code over the file, reading what it misses.
-    async fn step<T>(&mut self, mut step: impl FnMut(&mut ChangeSet<'_>) -> Step<T>) -> Result<T> {
-        loop {
-            let mut view = ChangeSet::new(&mut self.pages.cache, DATABASE, self.pages.page_size, Moment(0));
-            match step(&mut view) {
-                Ok(value) => return Ok(value),
-                Err(Pause::Missing(id)) => self.read(id).await?,
-                Err(Pause::Failed(error)) => return Err(error),
-                Err(Pause::Grow { .. }) => unreachable!("a walk allocates nothing"),
-            }
-        }
-    }
-
-    async fn read(&mut self, id: PageId) -> Result<()> {
-        let page_size = self.pages.page_size;
-        let at = ByteOffset(id.page.file_offset(page_size));
-        let mut buffers = self.file.read(at, vec![Buffer::zeroed(page_size.bytes())]).await?;
-        let buffer = buffers.pop().expect("a read gives its buffer back");
-        check_read_page("database", page_size, id, &buffer)?;
-        assert!(self.pages.cache.reserve(), "the walk's cache is unbounded");
-        self.pages.cache.put_read(id, buffer, Moment(0));
-        self.pages.cache.unpin(id);
-        Ok(())
-    }
-
-    async fn trees(&mut self) -> Result<Vec<TreeToWalk>> {
-        let rows = self.step(|pages| tree::all_data(pages, CATALOG_ROOT)).await?;
-        let tables = catalog::parse_tables(self.pages.page_size, rows.iter().map(Vec::as_slice));
-        let tables = tables.map_err(|error| Error::DatabaseDamaged {
-            database: "the catalogue".to_owned(),
-            problem: error.to_string(),
-        })?;
-        let mut trees = BTreeMap::new();
-        for table in tables {
-            trees.insert(table.root, table.object_id);
-            trees.extend(table.indexes.iter().map(|index| (index.root, index.object_id)));
-        }
-        Ok(trees.into_iter().map(|(root, object)| TreeToWalk { root, object }).collect())
-    }
-
     async fn extents_of(&mut self, root: PageNumber) -> Result<Space> {
-        self.step(|pages| {
-            let space = space_of(pages, root)?;
-            let mut own_pages = Vec::new();
-            for space_root in [space.owned_root, space.available_root] {
-                collect_pages(pages, space_root, &mut own_pages, 0)?;
-            }
-            Ok(Space {
-                owned: extents(pages, space.owned_root)?,
-                available: extents(pages, space.available_root)?,
-                own_pages,
+        self.pages
+            .step(|pages| {
+                let space = space_of(pages, root)?;
+                let mut own_pages = Vec::new();
+                for space_root in [space.owned_root, space.available_root] {
+                    collect_pages(pages, space_root, &mut own_pages, 0)?;
+                }
+                Ok(Space {
+                    owned: extents(pages, space.owned_root)?,
+                    available: extents(pages, space.available_root)?,
+                    own_pages,
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Whether the first readable page of a level is a leaf.
     async fn is_leaf_level(&mut self, level: &[Bounded]) -> Result<bool> {
         for (page, _, _) in level {
-            match self.step(|pages| Ok(pages.view(*page)?.is_leaf())).await {
+            match self.pages.step(|pages| Ok(pages.view(*page)?.is_leaf())).await {
                 Ok(is_leaf) => return Ok(is_leaf),
                 Err(Error::PageDamaged { .. }) => {}
                 Err(error) => return Err(error),
@@ -265,7 +204,7 @@ impl Walk {
                     continue;
                 }
                 self.verdict.pages_in_use += 1;
-                let facts = match self.step(|pages| PageFacts::read(pages, *page)).await {
+                let facts = match self.pages.step(|pages| PageFacts::read(pages, *page)).await {
                     Ok(facts) => facts,
                     Err(error @ Error::PageDamaged { .. }) => {
                         self.find(*page, error.to_string());

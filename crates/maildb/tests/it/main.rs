@@ -8,6 +8,9 @@ mod model;
 /// Many records at once, at the end of a table.
 mod bulk_load;
 
+/// Pages that became zeros.
+mod blank;
+
 /// Killed in the middle of work, again and again.
 mod crash;
 

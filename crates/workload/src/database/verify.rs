@@ -23,7 +23,7 @@ pub struct VerifiedFile {
     pub seconds: f64,
     /// Pages (of a database) or segments (of a log) that are right.
     pub good: u64,
-    /// Pages never used.
+    /// Blank pages (of a database, where nothing is in use) or segments (of a log).
     pub empty: u64,
     /// What is damaged, in words.
     pub damaged: Vec<String>,

@@ -1,5 +1,6 @@
 //! The workload's integration tests: one binary, a module for each subject.
 
+mod blanked;
 mod compared;
 mod compressed;
 mod documented;

@@ -87,9 +87,18 @@ fn run_until(
     place: Place,
     until: impl Fn(Phase) -> bool,
 ) -> Result<RunResults, Error> {
+    run_on(plan, open_in(folder), place, until)
+}
+
+fn run_on(
+    plan: RunPlan,
+    open: OpenGroup,
+    place: Place,
+    until: impl Fn(Phase) -> bool,
+) -> Result<RunResults, Error> {
     let stop = Arc::new(AtomicBool::new(false));
     let surroundings = Surroundings {
-        open: open_in(folder),
+        open,
         place,
         stop: Arc::clone(&stop),
         generator: "spindle test".to_owned(),
@@ -110,6 +119,11 @@ fn run_until(
 
 pub fn run_here(plan: RunPlan, folder: &Path) -> RunResults {
     run_until(plan, folder, Place::Here, |_| false).unwrap()
+}
+
+/// Runs `plan` on storage opened by `open`.
+pub fn run_opened(plan: RunPlan, open: OpenGroup) -> RunResults {
+    run_on(plan, open, Place::Here, |_| false).unwrap()
 }
 
 #[test]

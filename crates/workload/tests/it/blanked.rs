@@ -1,0 +1,98 @@
+//! Storage that loses what it had stored, after the load and before the verification.
+
+use crate::real_run::{folders, plan, run_opened};
+use std::{cell::Cell, path::PathBuf, rc::Rc, sync::Arc};
+use workload::database::{
+    OpenGroup,
+    group::GroupStorage,
+    plan::Load,
+    verdict::{Answer, Verdict},
+};
+use world::{
+    Buffer, ByteCount, ByteOffset, Directory, DirectoryEntry, File, IoResult, LocalFuture, Stability,
+    real::FolderDirectory,
+};
+
+const PAGE_BYTES: u64 = 8192;
+const DATABASE: &str = "priv2.edb";
+const LOST: std::ops::Range<u64> = 300..310;
+
+/// A directory that loses ten pages of a database before that is opened again.
+struct ForgetfulDirectory {
+    inner: Rc<dyn Directory>,
+    forgotten: Rc<Cell<bool>>,
+}
+
+impl Directory for ForgetfulDirectory {
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    fn list(&self) -> LocalFuture<IoResult<Vec<DirectoryEntry>>> {
+        self.inner.list()
+    }
+
+    fn open(&self, name: &str) -> LocalFuture<IoResult<Rc<dyn File>>> {
+        let (opening, forgotten) = (self.inner.open(name), Rc::clone(&self.forgotten));
+        let forgets = name == DATABASE;
+        Box::pin(async move {
+            let file = opening.await?;
+            if forgets && !forgotten.replace(true) {
+                let zeros = Buffer::zeroed(((LOST.end - LOST.start) * PAGE_BYTES) as usize);
+                let at = ByteOffset((LOST.start + 1) * PAGE_BYTES);
+                file.write(at, vec![Arc::new(zeros)], Stability::Stable).await?;
+            }
+            Ok(file)
+        })
+    }
+
+    fn create(&self, name: &str, size: ByteCount) -> LocalFuture<IoResult<Rc<dyn File>>> {
+        self.inner.create(name, size)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> LocalFuture<IoResult<()>> {
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> LocalFuture<IoResult<()>> {
+        self.inner.remove(name)
+    }
+
+    fn sync(&self) -> LocalFuture<IoResult<()>> {
+        self.inner.sync()
+    }
+
+    fn free(&self) -> LocalFuture<IoResult<ByteCount>> {
+        self.inner.free()
+    }
+}
+
+async fn forgetful(path: PathBuf) -> IoResult<GroupStorage> {
+    let inner: Rc<dyn Directory> = Rc::new(FolderDirectory::open(&path)?);
+    let directory: Rc<dyn Directory> = Rc::new(ForgetfulDirectory { inner, forgotten: Rc::default() });
+    let database = |number| (Rc::clone(&directory), format!("priv{number}.edb"), "databases".to_owned());
+    Ok(GroupStorage {
+        databases: vec![database(1), database(2)],
+        log: (Rc::clone(&directory), "logs".to_owned()),
+    })
+}
+
+#[test]
+fn pages_that_became_zeros_fail_the_run_and_are_named() {
+    let folder = folders(1);
+    let path = folder.path().to_owned();
+    let open: OpenGroup = Arc::new(move |_, group| Box::pin(forgetful(path.join(group.to_string()))));
+    let mut plan = plan("exchange-2007", Load::Threads { per_group: 4 });
+    (plan.duration_s, plan.fill_s_max) = (1, 2);
+    let results = run_opened(plan, open);
+    let [first, second, log] = &results.verified[..] else { panic!("{:?}", results.verified) };
+    assert!(first.damaged.is_empty() && log.damaged.is_empty(), "{:?} {:?}", first.damaged, log.damaged);
+    let expected: Vec<String> = LOST
+        .map(|page| format!("page {page}: it is in use, and blank: what was written there is gone"))
+        .collect();
+    assert_eq!(second.damaged, expected);
+    assert!(first.empty > 0, "pages never used are no damage");
+    assert_eq!(results.failure_counts.checksum, 10);
+    assert_eq!(results.failures[0].text, format!("priv2.edb: {}", expected[0]));
+    assert_eq!(Verdict::of(&results).unwrap().answer, Answer::Fail);
+}
