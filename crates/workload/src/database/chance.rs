@@ -6,8 +6,9 @@
 //! is missing than three standard deviations of the arrivals it needed: of 100 operations 30 %, of 10,000 3 %,
 //! of a million 0.3 %.
 //!
-//! Only arrivals are excused. Where operations waited for more than a second, were given up, or did not end, the
-//! storage (or the machine) did not do what was asked, and the target must be met in full; the caller looks.
+//! Only arrivals are excused. Where more than a second of operations waited or did not end, or some were given
+//! up, the storage (or the machine) did not do what was asked, and the target must be met in full; the caller
+//! looks.
 
 /// Standard deviations that are taken for chance.
 pub const SIGMAS: f64 = 3.0;

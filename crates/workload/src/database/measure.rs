@@ -80,8 +80,18 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler whose first sample begins now. Restart the meters at the same moment.
-    pub fn new(meters: Vec<Rc<Meter>>, now: Moment, statistics: Statistics) -> Self {
+    /// A sampler whose first sample begins now: what `meters` and `operations` have counted until now (making
+    /// databases, say) is in none.
+    pub fn new(
+        meters: Vec<Rc<Meter>>,
+        operations: &OperationMeter,
+        now: Moment,
+        statistics: Statistics,
+    ) -> Self {
+        for meter in &meters {
+            meter.take_sample();
+        }
+        operations.take_sample();
         Self { meters, began: now, last: now, statistics }
     }
 

@@ -6,7 +6,7 @@ use super::{
     meter::Role,
     plan::RunClass,
     processor::BusiestThread,
-    results::{RunResults, VolumeResults},
+    results::{PacingResults, RunResults, VolumeResults},
 };
 use serde::{Deserialize, Serialize};
 
@@ -82,20 +82,21 @@ impl Verdict {
     }
 }
 
-/// A held rate that comes out too low by less than this, in percent of the target, while everything that
-/// arrived was served at once, was not asked for.
-const GENERATOR_MISS_PERCENT_MAX: f64 = 3.0;
-
 /// Whether the target was missed because too little was asked of the storage, rather than because the
-/// storage did not keep up.
+/// storage did not keep up: everything that arrived was served, and at once.
 pub fn generator_missed_target(results: &RunResults) -> bool {
     let (Some(target), Some(pacing)) = (results.target_iops(), results.pacing) else {
         return false;
     };
     let percent = results.achieved_iops() / target * 100.0;
     let met = excused_by_chance(results).map_or(100.0, |(share, _)| 100.0 * share);
-    let missed = (100.0 - GENERATOR_MISS_PERCENT_MAX..met).contains(&percent);
-    results.measured_s > 0.0 && missed && !pacing.fell_behind() && results.unfinished_operations == 0
+    results.measured_s > 0.0 && percent < met && !fell_behind(results, pacing)
+}
+
+/// Whether the storage fell behind what arrived: at some time, or in the end, more than a second of operations
+/// waited or were under way (they take less than a second each, then), or some were given up.
+fn fell_behind(results: &RunResults, pacing: PacingResults) -> bool {
+    pacing.fell_behind() || results.unfinished_operations as f64 > pacing.operations_per_second
 }
 
 /// Whether what was broken speaks of the storage. Delays do not, where a group's thread had no processor left.
@@ -109,7 +110,7 @@ fn by_storage(results: &RunResults, rows: &[VerdictRow]) -> bool {
 /// less than all (see [`chance`]); none if nothing is excused.
 fn excused_by_chance(results: &RunResults) -> Option<(f64, f64)> {
     let (target, pacing) = (results.target_iops()?, results.pacing?);
-    if pacing.fell_behind() || results.unfinished_operations > 0 {
+    if fell_behind(results, pacing) {
         return None;
     }
     let operations: u64 = results.operations.iter().map(|operation| operation.count).sum();

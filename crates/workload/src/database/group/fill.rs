@@ -2,8 +2,9 @@
 //!
 //! With an empty cache a run would read too much; with one full of clean pages it would write far too
 //! little: pages are written back when the cache is short of clean ones, or when the log behind them is as
-//! long as the checkpoint depth. So it takes three things to begin: a full cache,
-//! writes at their usual level, and a few seconds of load, in which pacing learns what an operation costs.
+//! long as the checkpoint depth. So it takes four things to begin: a full cache, writes at their usual level,
+//! a few seconds of load, in which pacing learns what an operation costs, and of a held rate that it is
+//! there: where little was asked for, nothing moves, and that is no level.
 
 use super::{super::progress::Phase, FillOutcome, Group, Running, TICK};
 use maildb::{Instance, Statistics};
@@ -59,14 +60,15 @@ impl Group {
         let depth = self.plan.profile.checkpoint_depth();
         let least = LEAST.min(self.plan.duration() / LEAST_SHARE);
         let longest = Duration::from_secs(self.plan.fill_s_max);
-        let mut sampler = self.sampler(instance);
+        let mut sampler = self.sampler(instance, running);
         let mut settling = Settling::new(&instance.statistics());
         loop {
             let statistics = instance.statistics();
             let room = statistics.cache_pages_max.min(statistics.database_pages).max(1);
             let reached = statistics.cache_pages * 100 >= room * CACHE_FULL_PERCENT;
             let written = settling.share_of_depth(&statistics, depth);
-            let settled = written >= 1.0 || settling.has_levelled_off();
+            let level = written >= 1.0 || settling.has_levelled_off();
+            let settled = level && running.load.pacer.is_at_rate();
             let took = self.world.now().since(began);
             running.tally.fill = FillOutcome {
                 seconds: took.as_secs_f64(),

@@ -13,8 +13,9 @@ use super::{
 use maildb::Instance;
 
 impl Group {
-    pub(super) fn sampler(&self, instance: &Instance) -> Sampler {
-        Sampler::new(self.meters.clone(), self.world.now(), instance.statistics())
+    pub(super) fn sampler(&self, instance: &Instance, running: &Running) -> Sampler {
+        let operations = &running.load.meter;
+        Sampler::new(self.meters.clone(), operations, self.world.now(), instance.statistics())
     }
 
     pub(super) fn ended(&self, running: &Running) -> bool {
@@ -76,7 +77,7 @@ impl Group {
         }
         let sizes = running.load.stores.iter().map(|store| store.mail.database.size().0);
         running.tally.bytes_before = sizes.collect();
-        let mut sampler = self.sampler(instance);
+        let mut sampler = self.sampler(instance, running);
         self.record_measuring(running);
         let (began, duration) = (self.world.now(), self.plan.duration());
         let keep_every = sample_interval(duration);

@@ -143,7 +143,7 @@ impl Group {
     /// took, if it has.
     async fn let_settle(&self, instance: &Instance, running: &Running, span_max: Duration) -> Option<f64> {
         let (began, mut sampler, mut settling) =
-            (self.world.now(), self.sampler(instance), Settling::default());
+            (self.world.now(), self.sampler(instance, running), Settling::default());
         let mut ticks = 0;
         while self.world.now().since(began) < span_max {
             ticks += 1;
@@ -166,7 +166,7 @@ impl Group {
 
     /// Runs the load for `span`, tick by tick, and tells the driver what it does.
     async fn probe(&self, instance: &Instance, running: &Running, span: Duration) {
-        let (began, mut sampler) = (self.world.now(), self.sampler(instance));
+        let (began, mut sampler) = (self.world.now(), self.sampler(instance, running));
         let mut ticks = 0;
         while self.world.now().since(began) < span {
             ticks += 1;

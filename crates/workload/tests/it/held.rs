@@ -1,0 +1,72 @@
+//! Held rates in a simulated world: databases that were just made get what was asked for, from the beginning.
+
+use crate::simulated::{Drive, describe, plan, run_on};
+use std::time::Duration;
+use workload::database::{
+    document::document,
+    meter::Role,
+    plan::{Load, RunPlan},
+    results::RunResults,
+    verdict::{Answer, Verdict},
+};
+
+/// A disk of 200 random reads a second.
+const DISK: Drive = Drive { mean: Duration::from_millis(5), servers: 1 };
+
+/// A new database held at `iops` for `duration_s` with as long a fill as the program would give it.
+fn held(iops: f64, duration_s: u64) -> RunPlan {
+    let load = Load::Mailboxes { count: 100, iops_each: iops / 100.0 };
+    RunPlan { fill_s_max: (duration_s / 4).max(5), ..plan(load, duration_s) }
+}
+
+fn share(results: &RunResults) -> f64 {
+    results.achieved_iops() / results.target_iops().unwrap()
+}
+
+/// A new database gets `iops` for `duration_s`, no less than chance may take, and no more than twice that.
+#[track_caller]
+fn check(iops: f64, duration_s: u64) {
+    let results = run_on(DISK, held(iops, duration_s), None);
+    let (verdict, said) = (Verdict::of(&results).unwrap(), describe(&results));
+    let chance = 3.0 / (iops * duration_s as f64).sqrt();
+    let share = share(&results);
+    assert_eq!(verdict.answer, Answer::Pass, "{share} of {iops} for {duration_s} s: {verdict:#?}\n{said}");
+    assert!(
+        (1.0 - chance..1.2 + 2.0 * chance).contains(&share),
+        "{share} of {iops} for {duration_s} s\n{said}"
+    );
+}
+
+#[test]
+fn a_new_database_gets_its_low_rate_in_a_run_of_seconds() {
+    check(30.0, 5);
+    check(90.0, 5);
+}
+
+#[test]
+fn a_new_database_gets_its_low_rate_in_a_run_of_a_minute() {
+    check(30.0, 60);
+    check(90.0, 60);
+}
+
+#[test]
+fn what_making_a_database_wrote_is_no_part_of_its_load() {
+    // A minute of few operations, far from the checkpoint depth: hardly a page has to be written.
+    let results = run_on(DISK, held(5.0, 60), None);
+    let (reads, writes) = results.in_role(Role::Database).fold((0, 0), |(reads, writes), volume| {
+        (reads + volume.tallies.read.count, writes + volume.tallies.write.count)
+    });
+    assert!(reads > 100 && writes * 2 < reads, "{reads} reads, {writes} writes\n{}", describe(&results));
+}
+
+#[test]
+fn a_fill_in_which_the_rate_was_not_there_has_not_settled() {
+    // A second of fill: too short to know what an operation costs.
+    let results = run_on(DISK, RunPlan { fill_s_max: 1, ..held(30.0, 5) }, None);
+    assert!(!results.fill.settled, "{}", describe(&results));
+    let verdict = Verdict::of(&results).unwrap();
+    let options = report::text::TextOptions { width: 200, colour: false };
+    let report = report::text::render(&document(&results, &verdict), options);
+    let report = report.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(report.contains("before database writes had come to their usual level"), "{report}");
+}

@@ -1,0 +1,116 @@
+//! Runs of one group in a simulated world, for tests: minutes of storage in seconds.
+
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+use workload::database::{
+    Place, Surroundings,
+    group::GroupStorage,
+    judged::Judged,
+    plan::{Load, RunPlan},
+    profile::Profile,
+    progress::Phase,
+    results::{HostFacts, RunResults},
+    run,
+};
+use world::{
+    ByteCount, Directory, ExtentDirectory, World,
+    sim::{DriveOptions, Limits, ServiceTime, Simulation},
+};
+
+/// Where databases lie, and where logs.
+type Directories = (Rc<dyn Directory>, Rc<dyn Directory>);
+
+thread_local! {
+    /// Those of the one group. A simulation is one thread.
+    static DIRECTORIES: RefCell<Option<Directories>> = const { RefCell::new(None) };
+}
+
+/// Storage of a test: reads of one mean length, so many at once. Writes cost next to nothing, as where a
+/// controller caches them: they come in bursts, of which queueing theory has no closed form.
+#[derive(Clone, Copy, Debug)]
+pub struct Drive {
+    /// Mean length of a read.
+    pub mean: Duration,
+    /// Reads at once.
+    pub servers: usize,
+}
+
+/// A run of one small database that does not fit into its cache.
+pub fn plan(load: Load, duration_s: u64) -> RunPlan {
+    let mut profile = Profile::load("exchange-2007").unwrap();
+    // One page an I/O: as a queue has it.
+    profile.set("coalesce_bytes", "8192").unwrap();
+    RunPlan {
+        profile,
+        groups: 1,
+        databases_per_group: 1,
+        database_bytes: 24 << 20,
+        database_bytes_max: 48 << 20,
+        cache_bytes_per_group: 4 << 20,
+        load,
+        duration_s,
+        judged: Judged::All,
+        fill_s_max: 20,
+        seed: 11,
+        volumes: Vec::new(),
+        storage_cache_bytes: None,
+        setup: None,
+        layout: None,
+    }
+}
+
+/// Runs `plan` with its database on `drive` and its log on a fast one; stops it after `stop_after` trials.
+pub fn run_on(drive: Drive, plan: RunPlan, stop_after: Option<u32>) -> RunResults {
+    let mut simulation = Simulation::new(plan.seed);
+    let random = ServiceTime { least: Duration::ZERO, mean_above: drive.mean, per_mib: Duration::ZERO };
+    let cached = ServiceTime { least: Duration::from_micros(5), mean_above: Duration::ZERO, ..random };
+    let slow = DriveOptions {
+        queue_depth: drive.servers,
+        read: random,
+        write: cached,
+        flush: cached,
+        ..DriveOptions::new(ByteCount::mib(256))
+    };
+    let database = simulation.add_drive(slow);
+    let log = simulation.add_drive(DriveOptions::new(ByteCount::mib(256)));
+    let main = move |world: World| async move {
+        let database: Rc<dyn Directory> = Rc::new(ExtentDirectory::format(database).await.unwrap());
+        let log: Rc<dyn Directory> = Rc::new(ExtentDirectory::format(log).await.unwrap());
+        DIRECTORIES.set(Some((database, log)));
+        let stop = Arc::new(AtomicBool::new(false));
+        let surroundings = Surroundings {
+            open: Arc::new(|_, _| {
+                let (database, log) = DIRECTORIES.with_borrow(|all| all.clone().expect("set above"));
+                let databases = vec![(database, "priv1.edb".to_owned(), "databases".to_owned())];
+                Box::pin(async move { Ok(GroupStorage { databases, log: (log, "logs".to_owned()) }) })
+            }),
+            place: Place::Here,
+            stop: Arc::clone(&stop),
+            generator: "spindle test".to_owned(),
+            host: HostFacts::default(),
+            read_host: None,
+            recorder: None,
+            kernel: None,
+        };
+        let results = run(&world, plan, surroundings, |progress| {
+            let trials = progress.search.map_or(0, |search| search.probe);
+            if progress.phase == Phase::Search && stop_after.is_some_and(|after| trials > after) {
+                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            }
+        });
+        results.await.unwrap()
+    };
+    let results = simulation.run(Limits::generous(), main).completed();
+    DIRECTORIES.set(None);
+    results
+}
+
+/// The test log.
+pub fn describe(results: &RunResults) -> String {
+    let lines: Vec<&str> = results.log.iter().map(|line| line.text.as_str()).collect();
+    lines.join("\n")
+}
