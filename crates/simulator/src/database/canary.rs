@@ -1,28 +1,27 @@
 //! Planted bugs: is the simulator able to catch what it is there for?
 //!
 //! A canary stands between the engine and its files and spoils what the engine does there, with the effect that
-//! a mistake at a known durability point would have. The engine itself stays as it is. Each must be caught
-//! within a few seeds; one that is not means that a checker sleeps.
+//! a mistake at a known durability point would have; or cuts the log short, or closes badly. The engine itself
+//! stays as it is. Each must be caught within a few seeds; one that is not means that a checker sleeps.
 
-use super::plan::Grade;
+use super::{late_log::LateLog, plan::Grade};
 use maildb::{
     PageSize,
-    format::{bootstrap::LAST_SYSTEM_OBJECT, page::PageView},
-    log::{
-        file_header::LogFileHeader,
-        segment::{SEGMENT_BYTES, SegmentState, inspect_segment},
+    format::{
+        bootstrap::LAST_SYSTEM_OBJECT,
+        page::{PageFlags, PageView},
     },
 };
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeSet,
+    future::{pending, ready},
     rc::Rc,
     sync::Arc,
-    time::Duration,
 };
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Directory, DirectoryEntry, File, Geometry, IoResult,
-    JoinHandle, LocalFuture, Resizable, Stability, World,
+    LocalFuture, Resizable, Stability, World,
 };
 
 /// A bug to plant.
@@ -30,16 +29,19 @@ use world::{
 pub enum Canary {
     /// Log writes return when the drive has them in its cache: commits are acknowledged before they are stable.
     AcknowledgeBeforeStable,
-    /// Log writes return at once and are done later: pages reach their file before their log.
+    /// The engine takes its log for stable when it is not, and writes pages before their log. Commits are
+    /// acknowledged when the log is stable indeed.
     PageBeforeItsLog,
     /// No partial segment of the log has a shadow.
     SkipTheShadow,
     /// Database files are never flushed: the checkpoint passes changes that are not stable.
     CheckpointTooFar,
-    /// Of neighbouring pages written at once the second is forgotten.
+    /// One page in four that a split has made is not written.
     ForgetAPage,
-    /// Recovery does not see the last segment of the log.
+    /// Recovery does not see the last record of the log.
     ReplayTooLittle,
+    /// A clean shutdown ends without the lazy commits that are not yet in the log.
+    CloseForgetsLazyCommits,
     /// Sidecars of page stamps are never stable: the checkpoint relies on stamps that a power cut takes.
     RelyOnUnstableStamps,
     /// One write of a database in forty is acknowledged and never done.
@@ -52,13 +54,14 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::AcknowledgeBeforeStable,
         Self::PageBeforeItsLog,
         Self::SkipTheShadow,
         Self::CheckpointTooFar,
         Self::ForgetAPage,
         Self::ReplayTooLittle,
+        Self::CloseForgetsLazyCommits,
         Self::RelyOnUnstableStamps,
         Self::LoseAWrite,
         Self::LinkBeforeStable,
@@ -74,17 +77,39 @@ impl Canary {
     }
 }
 
+/// What the spoilt files of an incarnation share.
+#[derive(Clone)]
+pub struct Spoiling {
+    /// Log writes that are done later.
+    pub late_log: Rc<LateLog>,
+    /// The group is gone: nothing it asks for is done or answered.
+    pub is_over: Rc<Cell<bool>>,
+}
+
+impl Spoiling {
+    /// For a new incarnation.
+    pub fn new(world: &World) -> Self {
+        Self { late_log: LateLog::new(world), is_over: Rc::default() }
+    }
+
+    /// What `ask` gives, unless nobody is there to ask.
+    fn unless_over<T: 'static>(&self, ask: impl FnOnce() -> LocalFuture<T>) -> LocalFuture<T> {
+        if self.is_over.get() { Box::pin(pending()) } else { ask() }
+    }
+}
+
 /// A directory whose files are spoilt.
 pub struct SpoiltDirectory {
     inner: Rc<dyn Directory>,
     canary: Canary,
-    world: World,
+    page_size: PageSize,
+    spoiling: Spoiling,
 }
 
 impl SpoiltDirectory {
-    /// `inner`, spoilt.
-    pub fn new(inner: Rc<dyn Directory>, canary: Canary, world: World) -> Self {
-        Self { inner, canary, world }
+    /// `inner`, spoilt. Its databases have pages of that size.
+    pub fn new(inner: Rc<dyn Directory>, canary: Canary, page_size: PageSize, spoiling: Spoiling) -> Self {
+        Self { inner, canary, page_size, spoiling }
     }
 
     fn spoil(
@@ -93,19 +118,17 @@ impl SpoiltDirectory {
         opening: LocalFuture<IoResult<Rc<dyn File>>>,
     ) -> LocalFuture<IoResult<Rc<dyn File>>> {
         let kind = match name.rsplit('.').next() {
-            Some("log") if name.len() == "E00.log".len() => Kind::CurrentLog,
-            Some("log") => Kind::OtherLog,
+            Some("log") => Kind::Log,
             Some("edb") => Kind::Database,
             Some("stamps") => Kind::Stamps,
             _ => return opening,
         };
-        let (canary, world) = (self.canary, self.world.clone());
+        let (canary, page_size, spoiling) = (self.canary, self.page_size, self.spoiling.clone());
         Box::pin(async move {
             let inner = opening.await?;
-            let late = Rc::new(RefCell::new(None));
-            let (last, writes) = (RefCell::new(None), Cell::new(0));
+            let (last, count) = (RefCell::default(), Rc::default());
             let (seen, has_new) = (RefCell::default(), Cell::new(false));
-            let file = SpoiltFile { inner, kind, canary, world, late, last, writes, seen, has_new };
+            let file = SpoiltFile { inner, kind, canary, page_size, spoiling, last, count, seen, has_new };
             Ok(Rc::new(file) as Rc<dyn File>)
         })
     }
@@ -121,23 +144,30 @@ impl Directory for SpoiltDirectory {
     }
 
     fn open(&self, name: &str) -> LocalFuture<IoResult<Rc<dyn File>>> {
-        self.spoil(name, self.inner.open(name))
+        self.spoiling.unless_over(|| self.spoil(name, self.inner.open(name)))
     }
 
     fn create(&self, name: &str, size: ByteCount) -> LocalFuture<IoResult<Rc<dyn File>>> {
-        self.spoil(name, self.inner.create(name, size))
+        self.spoiling.unless_over(|| self.spoil(name, self.inner.create(name, size)))
     }
 
     fn rename(&self, from: &str, to: &str) -> LocalFuture<IoResult<()>> {
-        self.inner.rename(from, to)
+        let late_log = Rc::clone(&self.spoiling.late_log);
+        self.spoiling.unless_over(|| {
+            let rename = self.inner.rename(from, to);
+            Box::pin(async move {
+                late_log.settle().await?;
+                rename.await
+            })
+        })
     }
 
     fn remove(&self, name: &str) -> LocalFuture<IoResult<()>> {
-        self.inner.remove(name)
+        self.spoiling.unless_over(|| self.inner.remove(name))
     }
 
     fn sync(&self) -> LocalFuture<IoResult<()>> {
-        self.inner.sync()
+        self.spoiling.unless_over(|| self.inner.sync())
     }
 
     fn free(&self) -> LocalFuture<IoResult<ByteCount>> {
@@ -147,29 +177,21 @@ impl Directory for SpoiltDirectory {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    CurrentLog,
-    OtherLog,
+    Log,
     Database,
     Stamps,
-}
-
-impl Kind {
-    fn is_log(self) -> bool {
-        matches!(self, Self::CurrentLog | Self::OtherLog)
-    }
 }
 
 struct SpoiltFile {
     inner: Rc<dyn File>,
     kind: Kind,
     canary: Canary,
-    world: World,
-    /// The last of the writes that are done later.
-    late: Rc<RefCell<Option<JoinHandle<()>>>>,
+    page_size: PageSize,
+    spoiling: Spoiling,
     /// What was written last.
     last: RefCell<Option<Arc<Buffer>>>,
-    /// How many there were.
-    writes: Cell<u64>,
+    /// How many writes, or new pages, there were.
+    count: Rc<Cell<u64>>,
     /// Where pages of the table that is bulk loaded were written.
     seen: RefCell<BTreeSet<ByteOffset>>,
     /// Whether there was a new place since the last flush.
@@ -183,18 +205,51 @@ impl SpoiltFile {
         matches!((from, &*last), ([only], Some(last)) if Arc::ptr_eq(only, last))
     }
 
-    fn write_later(&self, at: ByteOffset, from: Vec<Arc<Buffer>>, stability: Stability) {
-        let (inner, world) = (Rc::clone(&self.inner), self.world.clone());
-        let before = self.late.borrow_mut().take();
-        let task = self.world.spawn("late log write", async move {
-            if let Some(before) = before {
-                before.await;
+    /// A write of the log that is done later; one of a file's header is not, and waits for those that are.
+    fn write_log_late(
+        &self,
+        at: ByteOffset,
+        from: Vec<Arc<Buffer>>,
+        stability: Stability,
+    ) -> LocalFuture<IoResult<()>> {
+        let (inner, late_log) = (Rc::clone(&self.inner), Rc::clone(&self.spoiling.late_log));
+        if stability == Stability::Stable && at.0 > 0 {
+            return Box::pin(ready(late_log.write(inner, at, from, stability)));
+        }
+        Box::pin(async move {
+            late_log.settle().await?;
+            inner.write(at, from, stability).await
+        })
+    }
+
+    /// A write of pages, but for one in four of those that splits have made: not yet in the file, and neither
+    /// a tree's root nor its space.
+    fn write_pages_but_one(
+        &self,
+        mut at: ByteOffset,
+        from: Vec<Arc<Buffer>>,
+        stability: Stability,
+    ) -> LocalFuture<IoResult<()>> {
+        let (inner, page_size, count) = (Rc::clone(&self.inner), self.page_size, Rc::clone(&self.count));
+        Box::pin(async move {
+            let mut runs = vec![(at, Vec::new())];
+            for page in from {
+                let length = page.len();
+                let is_whole = length == page_size.bytes();
+                let is_new =
+                    is_whole && is_of_a_split(PageView::new(&page)) && is_blank(&inner, at, length).await?;
+                count.set(count.get() + u64::from(is_new));
+                at = at + ByteCount(length as u64);
+                match is_new && count.get().is_multiple_of(4) {
+                    true => runs.push((at, Vec::new())),
+                    false => runs.last_mut().expect("at least one").1.push(page),
+                }
             }
-            world.sleep(Duration::from_millis(30)).await;
-            // Nobody waits for the answer: that is the bug.
-            drop(inner.write(at, from, stability).await);
-        });
-        *self.late.borrow_mut() = Some(task);
+            for (at, run) in runs.into_iter().filter(|(_, run)| !run.is_empty()) {
+                inner.write(at, run, stability).await?;
+            }
+            Ok(())
+        })
     }
 }
 
@@ -204,15 +259,7 @@ impl BlockDevice for SpoiltFile {
     }
 
     fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
-        let read = self.inner.read(at, into);
-        if self.canary != Canary::ReplayTooLittle || self.kind != Kind::CurrentLog || at.0 > 0 {
-            return read;
-        }
-        Box::pin(async move {
-            let mut buffers = read.await?;
-            forget_last_segment(&mut buffers[0]);
-            Ok(buffers)
-        })
+        self.inner.read(at, into)
     }
 
     fn write(
@@ -221,15 +268,17 @@ impl BlockDevice for SpoiltFile {
         mut from: Vec<Arc<Buffer>>,
         stability: Stability,
     ) -> LocalFuture<IoResult<()>> {
+        if self.spoiling.is_over.get() {
+            return Box::pin(pending());
+        }
         match self.canary {
-            Canary::AcknowledgeBeforeStable if self.kind.is_log() && at.0 > 0 => {
+            Canary::AcknowledgeBeforeStable if self.kind == Kind::Log && at.0 > 0 => {
                 return self.inner.write(at, from, Stability::Volatile);
             }
-            Canary::PageBeforeItsLog if self.kind.is_log() && stability == Stability::Stable && at.0 > 0 => {
-                self.write_later(at, from, stability);
-                return Box::pin(async { Ok(()) });
+            Canary::PageBeforeItsLog if self.kind == Kind::Log => {
+                return self.write_log_late(at, from, stability);
             }
-            Canary::SkipTheShadow if self.kind.is_log() => {
+            Canary::SkipTheShadow if self.kind == Kind::Log => {
                 if self.is_shadow(&from) {
                     return Box::pin(async { Ok(()) });
                 }
@@ -240,22 +289,15 @@ impl BlockDevice for SpoiltFile {
                 }
                 *self.last.borrow_mut() = from.last().cloned();
             }
-            Canary::ForgetAPage if self.kind == Kind::Database && from.len() > 1 => {
-                let behind = at + ByteCount((from[0].len() + from[1].len()) as u64);
-                let rest = from.split_off(2);
-                let first = self.inner.write(at, vec![from.swap_remove(0)], stability);
-                let rest = self.inner.write(behind, rest, stability);
-                return Box::pin(async move {
-                    first.await?;
-                    rest.await
-                });
+            Canary::ForgetAPage if self.kind == Kind::Database && stability == Stability::Volatile => {
+                return self.write_pages_but_one(at, from, stability);
             }
             Canary::RelyOnUnstableStamps if self.kind == Kind::Stamps => {
                 return self.inner.write(at, from, Stability::Volatile);
             }
             Canary::LoseAWrite if self.kind == Kind::Database && stability == Stability::Volatile => {
-                self.writes.set(self.writes.get() + 1);
-                if self.writes.get().is_multiple_of(40) {
+                self.count.set(self.count.get() + 1);
+                if self.count.get().is_multiple_of(40) {
                     return Box::pin(async { Ok(()) });
                 }
             }
@@ -276,36 +318,38 @@ impl BlockDevice for SpoiltFile {
             (Canary::CheckpointTooFar, Kind::Database) | (Canary::RelyOnUnstableStamps, Kind::Stamps) => {
                 Box::pin(async { Ok(()) })
             }
-            _ => self.inner.flush(),
+            _ => self.spoiling.unless_over(|| self.inner.flush()),
         }
     }
 
     fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
-        self.inner.discard(at, length)
+        self.spoiling.unless_over(|| self.inner.discard(at, length))
     }
 }
 
 impl Resizable for SpoiltFile {
     fn resize(&self, size: ByteCount) -> LocalFuture<IoResult<()>> {
-        self.inner.resize(size)
+        self.spoiling.unless_over(|| self.inner.resize(size))
     }
 }
 
-/// Whether the first page written is of the table that is bulk loaded: the second one made.
+/// Whether the first page written is of the table that is bulk loaded.
 fn is_of_loaded_table(from: &[Arc<Buffer>]) -> bool {
-    let object = |page: &Arc<Buffer>| PageView::new(&page[..PageSize::Kib4.bytes()]).object_id().0;
-    from.first().is_some_and(|page| object(page) == LAST_SYSTEM_OBJECT.0 + 2)
+    from.first().is_some_and(|page| is_loaded(PageView::new(&page[..PageSize::Kib4.bytes()])))
 }
 
-/// Blanks the last segment that counts, and its shadow, in what was read from the start of a log file.
-fn forget_last_segment(bytes: &mut [u8]) {
-    let Some(header) = LogFileHeader::decode(&bytes[..SEGMENT_BYTES.min(bytes.len())]) else { return };
-    let is_good = |index: u16, bytes: &[u8]| {
-        matches!(inspect_segment(bytes, header.generation, index), SegmentState::Good { .. })
-    };
-    let segments = bytes.chunks_exact(SEGMENT_BYTES).enumerate().skip(1);
-    let good = segments.take_while(|(index, segment)| is_good(*index as u16, segment));
-    if let Some((last, _)) = good.last() {
-        bytes[last * SEGMENT_BYTES..].fill(0);
-    }
+/// Whether the page is of the table that is bulk loaded: the second one made.
+fn is_loaded(page: PageView<'_>) -> bool {
+    page.object_id().0 == LAST_SYSTEM_OBJECT.0 + 2
+}
+
+/// Whether only a split makes such a page: one of a tree, not its root, and not bulk loaded.
+fn is_of_a_split(page: PageView<'_>) -> bool {
+    let flags = page.flags();
+    !flags.contains(PageFlags::ROOT) && !flags.contains(PageFlags::SPACE_TREE) && !is_loaded(page)
+}
+
+async fn is_blank(file: &Rc<dyn File>, at: ByteOffset, length: usize) -> IoResult<bool> {
+    let found = file.read(at, vec![Buffer::zeroed(length)]).await?;
+    Ok(found[0].iter().all(|&byte| byte == 0))
 }

@@ -2,7 +2,8 @@
 //!
 //! Commits are listed in the order in which they were asked for, which is their order in the log. What
 //! survives must be the state after some prefix of the list: nothing uncommitted, nothing half, no commit
-//! without all before it. The prefix must reach to the last durable commit that was acknowledged.
+//! without all before it. The prefix must reach to the last durable commit that was acknowledged; after a clean
+//! shutdown it is the whole list.
 //!
 //! A drive that loses the end of a log, beyond what storage promises, takes acknowledged commits with it, also
 //! some that were found before. Then any prefix of all commits will do ([`History::check_older`]).
@@ -51,6 +52,11 @@ impl History {
     pub fn acknowledge(&mut self, ticket: usize) {
         self.required = self.required.max(ticket);
         assert!(self.required <= self.commits.len());
+    }
+
+    /// A clean shutdown has returned: all that was committed must be there, however lazily.
+    pub fn acknowledge_all(&mut self) {
+        self.required = self.commits.len();
     }
 
     /// The making of a table has returned.
@@ -184,6 +190,15 @@ mod tests {
         assert_eq!(check(&[(1, "c"), (2, "b"), (3, "d")]), None, "half a commit");
         assert_eq!(check(&[(1, "a"), (2, "b")]), None, "a commit without the rest of it");
         assert_eq!(check(&[(1, "c"), (2, "b"), (9, "x")]), None, "a row nobody committed");
+    }
+
+    #[test]
+    fn after_a_clean_shutdown_every_commit_must_be_there() {
+        let mut history = three();
+        history.acknowledge_all();
+        let rows = |rows: &[(i64, &str)]| rows.iter().map(|(at, text)| (key(*at), mail(text))).collect();
+        assert!(history.check(rows(&[(1, "c"), (2, "b")])).is_err(), "a lazy commit is lost");
+        assert_eq!(history.check(rows(&[(2, "b"), (3, "d")])).ok(), Some(3));
     }
 
     #[test]

@@ -7,12 +7,13 @@
 //! 5. Perhaps close and judge again; otherwise just go, as a crash would have it.
 
 use super::{
-    canary::SpoiltDirectory,
+    canary::{Canary, Spoiling, SpoiltDirectory},
     history::History,
     loading::Loading,
     mail::{self, Rows},
     plan::RunPlan,
     session::Worker,
+    short_log::drop_last_record,
     trouble::{Trouble, Violation},
 };
 use maildb::{
@@ -24,6 +25,9 @@ use world::{
     BlockDevice, Directory, ExtentDirectory, Random, World,
     sim::{Fault, SimDrive},
 };
+
+/// By then a drive has answered what it was asked, if it ever does.
+const ANSWERED_MAX: Duration = Duration::from_secs(60);
 
 /// What a run has seen, for its report and for the story of a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,6 +91,7 @@ struct Open {
     databases: Vec<(Database, Table)>,
     /// The same with the tables that are bulk loaded; none if no table is.
     loaded: Vec<(Database, Table)>,
+    spoiling: Spoiling,
 }
 
 impl Ground {
@@ -129,24 +134,38 @@ impl Ground {
     }
 
     /// The directories of databases and log, spoilt if a bug is planted.
-    async fn directories(&self, world: &World) -> Result<(Rc<dyn Directory>, Rc<dyn Directory>), Trouble> {
-        let databases = self.directory(world, &self.database_drive).await?;
+    async fn directories(
+        &self,
+        spoiling: &Spoiling,
+    ) -> Result<(Rc<dyn Directory>, Rc<dyn Directory>), Trouble> {
+        let databases = self.directory(spoiling, &self.database_drive).await?;
         if Rc::ptr_eq(&self.database_drive, &self.log_drive) {
             return Ok((Rc::clone(&databases), databases));
         }
-        Ok((databases, self.directory(world, &self.log_drive).await?))
+        Ok((databases, self.directory(spoiling, &self.log_drive).await?))
     }
 
-    async fn directory(&self, world: &World, drive: &Rc<SimDrive>) -> Result<Rc<dyn Directory>, Trouble> {
+    async fn directory(
+        &self,
+        spoiling: &Spoiling,
+        drive: &Rc<SimDrive>,
+    ) -> Result<Rc<dyn Directory>, Trouble> {
         let carved = ExtentDirectory::open(Rc::clone(drive) as Rc<dyn BlockDevice>).await?;
         Ok(match self.plan.canary {
-            Some(canary) => Rc::new(SpoiltDirectory::new(Rc::new(carved), canary, world.clone())),
+            Some(canary) => {
+                let page_size = self.plan.config.page_size;
+                Rc::new(SpoiltDirectory::new(Rc::new(carved), canary, page_size, spoiling.clone()))
+            }
             None => Rc::new(carved),
         })
     }
 
     async fn open(&self, world: &World) -> Result<Open, Trouble> {
-        let (database_directory, log_directory) = self.directories(world).await?;
+        let spoiling = Spoiling::new(world);
+        let (database_directory, log_directory) = self.directories(&spoiling).await?;
+        if self.plan.canary == Some(Canary::ReplayTooLittle) {
+            drop_last_record(&log_directory, &self.plan.config.base_name).await?;
+        }
         let locations = (0..self.plan.databases)
             .map(|index| DatabaseLocation {
                 directory: Rc::clone(&database_directory),
@@ -166,24 +185,32 @@ impl Ground {
         }
         let (mut databases, mut loaded) = (Vec::new(), Vec::new());
         for (index, database) in instance.databases().into_iter().enumerate() {
-            databases.push((database.clone(), self.table(&database, index, mail::TABLE).await?));
+            databases.push((database.clone(), self.table(&database, index, mail::TABLE, &spoiling).await?));
             if self.plan.loads > 0 {
-                let table = self.table(&database, index, mail::LOADED_TABLE).await?;
+                let table = self.table(&database, index, mail::LOADED_TABLE, &spoiling).await?;
                 loaded.push((database, table));
             }
         }
-        Ok(Open { instance, databases, loaded })
+        Ok(Open { instance, databases, loaded, spoiling })
     }
 
     /// A table of a database, made now if it is not there.
-    async fn table(&self, database: &Database, index: usize, name: &'static str) -> Result<Table, Trouble> {
+    async fn table(
+        &self,
+        database: &Database,
+        index: usize,
+        name: &'static str,
+        spoiling: &Spoiling,
+    ) -> Result<Table, Trouble> {
         let table = match database.table(name) {
             Some(table) => table,
             None => {
                 if !self.may_lose_log() {
                     self.history.borrow().check_missing_table(index, name)?;
                 }
-                database.create_table(mail::definition(name)).await?
+                let table = database.create_table(mail::definition(name)).await?;
+                spoiling.late_log.settle().await?;
+                table
             }
         };
         self.history.borrow_mut().note_table(index, name);
@@ -191,6 +218,7 @@ impl Ground {
     }
 
     async fn check(&self, open: &Open) -> Result<(), Trouble> {
+        open.spoiling.late_log.settle().await?;
         let mut found = Rows::new();
         for tables in [&open.databases, &open.loaded] {
             for (index, (database, table)) in tables.iter().enumerate() {
@@ -234,6 +262,7 @@ impl Ground {
                 databases: open.databases.clone(),
                 history: Rc::clone(&self.history),
                 plan: Rc::clone(&self.plan),
+                late_log: Rc::clone(&open.spoiling.late_log),
                 random,
             };
             let session = open.instance.session();
@@ -245,6 +274,7 @@ impl Ground {
                 history: Rc::clone(&self.history),
                 tally: Rc::clone(&self.tally),
                 plan: Rc::clone(&self.plan),
+                late_log: Rc::clone(&open.spoiling.late_log),
                 random: Random::new(world.random("work").next_u64(), "loading"),
             };
             let session = open.instance.session();
@@ -279,11 +309,26 @@ impl Ground {
         }
     }
 
-    /// Shuts down cleanly, then reads the files as a stranger would.
-    async fn close_and_judge(&self, world: &World, open: Open) -> Result<(), Trouble> {
+    /// Shuts down cleanly: from now on every commit must be there.
+    async fn close(&self, world: &World, mut open: Open) -> Result<(), Trouble> {
+        if self.plan.canary == Some(Canary::CloseForgetsLazyCommits) {
+            // Ends as a crash would, and closes what recovery makes of it: whole, but for what no log has.
+            open.spoiling.is_over.set(true);
+            drop(open);
+            world.sleep(ANSWERED_MAX).await;
+            open = self.open(world).await?;
+        }
         drop((open.databases, open.loaded));
         open.instance.close().await?;
-        let (databases, log) = self.directories(world).await?;
+        open.spoiling.late_log.settle().await?;
+        self.history.borrow_mut().acknowledge_all();
+        Ok(())
+    }
+
+    /// Shuts down cleanly, then reads the files as a stranger would.
+    async fn close_and_judge(&self, world: &World, open: Open) -> Result<(), Trouble> {
+        self.close(world, open).await?;
+        let (databases, log) = self.directories(&Spoiling::new(world)).await?;
         let damaged = |file: &str, count: usize, finding: String| {
             let finding = format!("{count} findings, the first: {finding}");
             Trouble::Violation(Violation::Damaged { file: file.to_owned(), finding })

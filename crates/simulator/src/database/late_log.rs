@@ -1,8 +1,8 @@
 //! Log writes that are answered before they are done: the engine takes its log for stable too early.
 //!
-//! The rest of the world is not deceived: whoever would tell a user that a commit is durable waits for
-//! [`LateLog::settle`] first. What remains is what the engine does by itself: it writes pages before their log.
-//! Without that canary there are no such writes, and nobody waits.
+//! Only the engine is deceived: whoever notes that a user may rely on something waits for [`LateLog::settle`]
+//! first. What remains is what the engine does by itself: it writes pages before their log. Without that canary
+//! there are no such writes, and nobody waits.
 
 use std::{
     cell::{Cell, RefCell},

@@ -6,6 +6,7 @@
 use super::{
     history::{Change, History},
     incarnation::Tally,
+    late_log::LateLog,
     mail::{Key, LOADED_MAILBOX_MIN, Mail},
     plan::RunPlan,
     trouble::{Trouble, is_no_space},
@@ -32,6 +33,8 @@ pub struct Loading {
     pub tally: Rc<RefCell<Tally>>,
     /// Settings.
     pub plan: Rc<RunPlan>,
+    /// What of the log only seems to be stable.
+    pub late_log: Rc<LateLog>,
     /// Its stream.
     pub random: Random,
 }
@@ -85,6 +88,7 @@ impl Loading {
             }
             if self.random.percent(2.0) {
                 loader.commit(Durability::Stable).await?;
+                self.late_log.settle().await?;
                 self.history.borrow_mut().acknowledge(told.ticket.get());
             }
         }
@@ -96,6 +100,7 @@ impl Loading {
         let is_durable = self.random.percent(50.0);
         loader.finish(if is_durable { Durability::Stable } else { Durability::Lazy }).await?;
         if is_durable {
+            self.late_log.settle().await?;
             self.history.borrow_mut().acknowledge(told.ticket.get());
         }
         Ok(())

@@ -3,11 +3,13 @@
 pub mod canary;
 pub mod history;
 pub mod incarnation;
+mod late_log;
 pub mod loading;
 pub mod mail;
 pub mod plan;
 pub mod run;
 pub mod session;
+mod short_log;
 pub mod trouble;
 
 pub use canary::Canary;

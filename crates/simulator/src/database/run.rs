@@ -1,4 +1,4 @@
-//! A seed's whole run: incarnations that crash, and a last one that must be perfect.
+//! A seed's whole run: incarnations that crash, then one that must be perfect, and a look at what it left.
 
 use super::{
     history::History,
@@ -90,7 +90,7 @@ struct Run {
     crashes: u64,
     crashes_while_opening: u64,
     refusals: u64,
-    /// Whether the incarnation that must be perfect has begun.
+    /// Whether only incarnations that must be perfect are left.
     is_last: bool,
 }
 
@@ -126,13 +126,10 @@ impl Run {
         }
         self.drives.iter().for_each(|drive| drive.set_faults(FaultPlan::none()));
         self.is_last = true;
-        let course = Course { judge_first: true, judge_last: true, works: true };
-        let ground = self.ground.clone();
-        let last = self.simulation.run(Limits::generous(), |world| ground.live(world, course));
-        match last {
-            Outcome::Completed(result) => self.settle_trouble(result)?,
-            other => return Err(Violation::Endless(format!("{other:?}"))),
-        }
+        self.undisturbed(Course { judge_first: true, judge_last: true, works: true })?;
+        // Whoever shut down cleanly may pull the plug.
+        self.simulation.cut_power();
+        self.undisturbed(Course { judge_first: false, judge_last: false, works: false })?;
         Ok(RunReport {
             trace: self.simulation.trace(),
             tally: self.ground.tally.borrow().clone(),
@@ -141,6 +138,15 @@ impl Run {
             refusals: self.refusals,
             drives: self.drives.iter().map(|drive| drive.statistics()).collect(),
         })
+    }
+
+    /// An incarnation that nothing ends early.
+    fn undisturbed(&mut self, course: Course) -> Result<(), Violation> {
+        let ground = self.ground.clone();
+        match self.simulation.run(Limits::generous(), |world| ground.live(world, course)) {
+            Outcome::Completed(result) => self.settle_trouble(result),
+            other => Err(Violation::Endless(format!("{other:?}"))),
+        }
     }
 
     fn set_faults(&self, cycle: u64) {

@@ -5,6 +5,7 @@
 
 use super::{
     history::{Change, History},
+    late_log::LateLog,
     mail::{self, Key, Mail},
     plan::RunPlan,
     trouble::{Trouble, Violation, is_no_space},
@@ -25,6 +26,8 @@ pub struct Worker {
     pub history: Rc<RefCell<History>>,
     /// Settings.
     pub plan: Rc<RunPlan>,
+    /// What of the log only seems to be stable.
+    pub late_log: Rc<LateLog>,
     /// Its stream.
     pub random: Random,
 }
@@ -75,6 +78,7 @@ impl Worker {
         match durable {
             true => {
                 session.commit(Durability::Stable).await?;
+                self.late_log.settle().await?;
                 self.history.borrow_mut().acknowledge(ticket);
             }
             false => session.commit(Durability::Lazy).await?,

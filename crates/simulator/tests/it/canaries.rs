@@ -1,4 +1,5 @@
 use simulator::database::{Canary, RunOptions, run};
+use std::collections::BTreeMap;
 
 /// A bug must show within this many seeds.
 const SEEDS_MAX: u64 = 200;
@@ -6,6 +7,7 @@ const SEEDS_MAX: u64 = 200;
 #[test]
 fn every_planted_bug_is_caught_within_200_seeds() {
     let mut escaped = Vec::new();
+    let mut catches: BTreeMap<(u64, String), Canary> = BTreeMap::new();
     for canary in Canary::ALL {
         let grade = canary.grade();
         let options = RunOptions { canary: Some(canary), grade, ..RunOptions::default() };
@@ -15,6 +17,8 @@ fn every_planted_bug_is_caught_within_200_seeds() {
                 let without = run(failure.seed, RunOptions { grade, ..RunOptions::default() });
                 assert!(without.is_ok(), "seed {} fails without a planted bug too", failure.seed);
                 println!("note: {canary:?} caught by seed {}: {}", failure.seed, failure.what);
+                let twin = catches.insert((failure.seed, failure.what), canary);
+                assert!(twin.is_none(), "{canary:?} and {twin:?} are one bug under two names");
             }
             None => escaped.push(canary),
         }
