@@ -9,8 +9,8 @@ use crate::{
     quantity::{parse_duration, parse_size, show_duration},
     refusal::Refusal,
 };
-use clap::{Args, Parser, Subcommand, error::ErrorKind};
-use std::{path::PathBuf, time::Duration};
+use clap::{Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
+use std::{env, ffi::OsString, path::PathBuf, time::Duration};
 use workload::database::judged::Judged;
 use world::ByteCount;
 
@@ -115,11 +115,11 @@ pub struct ProveArguments {
     pub threads: Option<Threads>,
 
     /// Mailboxes of the whole run; with --iops, a held rate of transactional I/O
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count::<MAILBOXES_MAX>, requires = "iops")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count::<MAILBOXES_MAX>)]
     pub mailboxes: Option<u32>,
 
     /// I/O a second of one mailbox, such as 0.1
-    #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = rate, requires = "mailboxes")]
+    #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = rate)]
     pub iops: Option<f64>,
 
     /// Search for the highest rate of transactional I/O within limits, then hold it
@@ -235,14 +235,15 @@ pub struct ProveArguments {
 
 /// Reads the command line. Help and version are printed as asked and are no refusal.
 pub fn parse() -> Result<Option<Arguments>, Refusal> {
-    match Arguments::try_parse() {
+    let words: Vec<OsString> = env::args_os().collect();
+    match Arguments::try_parse_from(&words) {
         Ok(arguments) => Ok(Some(arguments)),
         Err(error) if is_help(error.kind()) => {
             // A closed pipe (`spindle --help | head -1`) is no failure.
             let _ = error.print();
             Ok(None)
         }
-        Err(error) => Err(refusal_of(&error)),
+        Err(error) => Err(refusal_of(&error, &words)),
     }
 }
 
@@ -256,15 +257,24 @@ fn is_help(kind: ErrorKind) -> bool {
 }
 
 /// Joins clap's several lines (the error, a tip, the usage) to one: the error and the tip.
-fn refusal_of(error: &clap::Error) -> Refusal {
+fn refusal_of(error: &clap::Error, words: &[OsString]) -> Refusal {
     let text = error.to_string();
     let before_usage = text.split("\nUsage:").next().unwrap_or(&text);
     let before_usage = before_usage.split("\nFor more information").next().unwrap_or(before_usage);
     let (problem, tip) = match before_usage.split_once("\n\n  tip: ") {
         Some((problem, tips)) => (problem, tips.replace("\n  tip: ", "; ")),
-        None => (before_usage, "see 'spindle prove --help'".to_owned()),
+        None => (before_usage, help_of(words)),
     };
     Refusal::new(problem.trim_start_matches("error: "), tip)
+}
+
+/// Which help to see: that of the verb, if `words` name one.
+fn help_of(words: &[OsString]) -> String {
+    let is_verb = |word: &&str| Arguments::command().find_subcommand(word).is_some();
+    match words.get(1).and_then(|word| word.to_str()).filter(is_verb) {
+        Some(verb) => format!("see 'spindle {verb} --help'"),
+        None => "see 'spindle --help'".to_owned(),
+    }
 }
 
 /// A count of at least one and at most `MAX`.
@@ -335,7 +345,6 @@ fn key_and_value(text: &str) -> Result<(String, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_declarations_are_consistent() {
@@ -346,7 +355,8 @@ mod tests {
     fn an_error_of_form_is_one_line_with_a_tip() {
         let line = |words: &[&str]| {
             let error = Arguments::try_parse_from(words).expect_err("refused");
-            refusal_of(&error).to_string()
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            refusal_of(&error, &words).to_string()
         };
         assert_eq!(
             line(&["spindle", "prove", "--threads", "0"]),
@@ -357,8 +367,16 @@ mod tests {
             "unexpected argument '--thread' found; a similar argument exists: '--threads'"
         );
         assert_eq!(
-            line(&["spindle", "prove", "--mailboxes", "100"]),
-            "the following required arguments were not provided: --iops <X>; see 'spindle prove --help'"
+            line(&["spindle", "compare", "a.run"]),
+            "2 values required by '<RUN> <RUN>...'; only 1 was provided; see 'spindle compare --help'"
+        );
+        assert_eq!(
+            line(&["spindle", "report"]),
+            "the following required arguments were not provided: <RUN>; see 'spindle report --help'"
+        );
+        assert_eq!(
+            line(&["spindle", "--nonsense"]),
+            "unexpected argument '--nonsense' found; see 'spindle --help'"
         );
         assert_eq!(
             line(&["spindle", "prove", "--judge", "first:1h"]),

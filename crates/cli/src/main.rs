@@ -11,6 +11,7 @@ mod quantity;
 mod rebuild;
 mod records;
 mod refusal;
+mod text_file;
 mod verb_arguments;
 
 use arguments::Verb;

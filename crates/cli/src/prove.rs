@@ -33,6 +33,7 @@ use crate::{
     ending::Ending,
     outputs::Outputs,
     refusal::Refusal,
+    text_file,
 };
 use allowance::Allowance;
 use layout::{GroupLayout, LayoutKind, Places, Spot, Spreading};
@@ -41,7 +42,7 @@ use performance::Finished;
 use pristine::Task;
 use screen::Intent;
 use sizing::{BARE_DURATION, Needs, Volume, Wanted};
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 use survey::Survey;
 use workload::database::{
     estimate::SpeedGuess,
@@ -52,7 +53,7 @@ use workload::database::{
 };
 use world::{
     ByteCount, World,
-    real::{self, RealOptions, host_files},
+    real::{self, RealOptions},
 };
 
 /// The cache may fill for this share of the measured time before measuring begins all the same, but
@@ -110,9 +111,8 @@ async fn prove_in(
             false => clean::clean_all(&survey, console).await,
         };
     }
-    let setup = setup::load(arguments)?;
-    let filled = setup.as_ref().map(|setup| setup::fill_in(arguments, setup));
-    let arguments = filled.as_ref().unwrap_or(arguments);
+    let (arguments, setup) = setup::filled_in(arguments)?;
+    let arguments = &arguments;
     let profile = profile(arguments)?;
     let survey = Survey::for_proving(world, arguments).await?;
     if let Some(sweep) = &arguments.sweep {
@@ -176,10 +176,7 @@ fn profile(arguments: &ProveArguments) -> Result<Profile, Refusal> {
         _ => Refusal::new(error.to_string(), ""),
     };
     let mut profile = if is_file {
-        let text = host_files::read_to_string(Path::new(name)).map_err(|error| {
-            let known = Profile::names().join(", ");
-            Refusal::new(format!("--profile: {error}"), format!("give a file, or one of {known}"))
-        })?;
+        let text = text_file::read("--profile", name, &Profile::names())?;
         Profile::parse(&text).map_err(|error| Refusal::new(format!("{name}: {error}"), ""))?
     } else {
         Profile::load(name).map_err(refuse)?

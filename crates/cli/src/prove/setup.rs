@@ -4,23 +4,37 @@ use super::sweep::What;
 use crate::{
     arguments::{ProveArguments, Threads},
     refusal::Refusal,
+    text_file,
 };
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 use workload::database::{
     judged::Judged,
     plan::Load,
     setup::{Setup, SetupError},
 };
-use world::{ByteCount, real::host_files};
+use world::ByteCount;
+
+/// `arguments` with what they leave open filled in from their set-up, and that; refused if what drives the
+/// storage is only half said then.
+pub fn filled_in(arguments: &ProveArguments) -> Result<(ProveArguments, Option<Setup>), Refusal> {
+    let setup = load(arguments)?;
+    let filled = match &setup {
+        Some(setup) => fill_in(arguments, setup),
+        None => arguments.clone(),
+    };
+    let (given, missing) = match (filled.mailboxes, filled.iops) {
+        (Some(_), None) => ("--mailboxes", "--iops, the I/O a second of each"),
+        (None, Some(_)) => ("--iops", "--mailboxes, how many there are"),
+        _ => return Ok((filled, setup)),
+    };
+    Err(Refusal::new(format!("{given} alone does not say how much is asked"), format!("add {missing}")))
+}
 
 /// The set-up asked for, if one is.
-pub fn load(arguments: &ProveArguments) -> Result<Option<Setup>, Refusal> {
+fn load(arguments: &ProveArguments) -> Result<Option<Setup>, Refusal> {
     let Some(name) = &arguments.setup else { return Ok(None) };
     if name.contains('/') || name.ends_with(".toml") {
-        let text = host_files::read_to_string(Path::new(name)).map_err(|error| {
-            let known = Setup::names().join(", ");
-            Refusal::new(format!("--setup: {error}"), format!("give a file, or one of {known}"))
-        })?;
+        let text = text_file::read("--setup", name, &Setup::names())?;
         let setup = Setup::parse(&text).map_err(|error| Refusal::new(format!("{name}: {error}"), ""))?;
         return Ok(Some(setup));
     }
@@ -38,8 +52,9 @@ pub fn load(arguments: &ProveArguments) -> Result<Option<Setup>, Refusal> {
 
 /// `arguments` with what they leave open filled in from `setup`.
 ///
-/// A run of another duration than the published one judges the same share of it.
-pub fn fill_in(arguments: &ProveArguments, setup: &Setup) -> ProveArguments {
+/// A run of another duration than the published one judges the same share of it. Of mailboxes and their
+/// rate one may be said alone: the other is the published one.
+fn fill_in(arguments: &ProveArguments, setup: &Setup) -> ProveArguments {
     let mut filled = arguments.clone();
     filled.groups.get_or_insert(setup.groups.value);
     filled.databases.get_or_insert(setup.databases_per_group.value);
@@ -52,6 +67,10 @@ pub fn fill_in(arguments: &ProveArguments, setup: &Setup) -> ProveArguments {
         same if same == planned_s => setup.judged(),
         other => setup.judged().scaled(planned_s, other.max(1)),
     });
+    if filled.mailboxes.is_some() || filled.iops.is_some() {
+        filled.mailboxes.get_or_insert(setup.mailboxes.value);
+        filled.iops.get_or_insert(setup.iops_each.value);
+    }
     let is_swept = filled.sweep.as_ref().is_some_and(|sweep| sweep.what == What::Threads);
     if filled.threads.is_none() && filled.mailboxes.is_none() && !filled.max && !is_swept {
         match setup.load_of() {
@@ -82,8 +101,7 @@ mod tests {
         let words = ["spindle", "prove"].into_iter().chain(line.split(' '));
         let verb = Arguments::try_parse_from(words).expect("understood").verb;
         let Verb::Prove(arguments) = verb else { panic!("{verb:?} is not prove") };
-        let setup = load(&arguments).expect("known").expect("asked for");
-        fill_in(&arguments, &setup)
+        filled_in(&arguments).expect("accepted").0
     }
 
     #[test]
@@ -113,5 +131,17 @@ mod tests {
         let all = filled("--setup snapmanager --duration 60s --judge all");
         assert_eq!(all.judge, Some(Judged::All));
         assert_eq!((all.mailboxes, all.iops), (Some(3000), Some(0.32)));
+    }
+
+    #[test]
+    fn one_half_of_the_load_leaves_the_other_as_published() {
+        let rate = |line| (filled(line).mailboxes, filled(line).iops, filled(line).threads);
+        assert_eq!(rate("--setup stortrends --mailboxes 900"), (Some(900), Some(0.45), None));
+        assert_eq!(rate("--setup stortrends --iops 0.9"), (Some(600), Some(0.9), None));
+        assert_eq!(
+            rate("--setup eva8000 --mailboxes 900"),
+            (Some(900), Some(1.0), None),
+            "instead of threads"
+        );
     }
 }

@@ -100,9 +100,15 @@ fn numbers_that_make_no_sense() {
     );
     check(
         &["prove", "db", "--mailboxes", "100"],
-        expect![
-            "spindle: the following required arguments were not provided: --iops <X>; see 'spindle prove --help'"
-        ],
+        expect![[
+            "spindle: --mailboxes alone does not say how much is asked; add --iops, the I/O a second of each"
+        ]],
+    );
+    check(
+        &["prove", "db", "--iops", "0.5"],
+        expect![[
+            "spindle: --iops alone does not say how much is asked; add --mailboxes, how many there are"
+        ]],
     );
     check(
         &["prove", "db", "--mailboxes", "100", "--iops", "nan"],
@@ -141,7 +147,7 @@ fn profiles_and_keys_that_are_not_there() {
     check(
         &["prove", "db", "--profile", "none.toml"],
         expect![
-            "spindle: --profile: reading none.toml: No such file or directory (os error 2); give a file, or one of exchange-2003, exchange-2007, exchange-2010, exchange-2013"
+            "spindle: --profile: none.toml does not exist; give a file, or one of exchange-2003, exchange-2007, exchange-2010, exchange-2013"
         ],
     );
     check(
@@ -175,7 +181,19 @@ fn set_ups_limits_and_parts_that_are_not_there() {
     check(
         &["prove", "db", "--setup", "./none"],
         expect![
-            "spindle: --setup: reading ./none: No such file or directory (os error 2); give a file, or one of eva5000, eva5000-throughput, continuous-access, eva8000, stortrends, stortrends-stress, snapmanager, equallogic, equallogic-light"
+            "spindle: --setup: ./none does not exist; give a file, or one of eva5000, eva5000-throughput, continuous-access, eva8000, stortrends, stortrends-stress, snapmanager, equallogic, equallogic-light"
+        ],
+    );
+    check(
+        &["prove", "db", "--setup", "/dev/zero"],
+        expect![
+            "spindle: --setup: /dev/zero is not a file; give a file, or one of eva5000, eva5000-throughput, continuous-access, eva8000, stortrends, stortrends-stress, snapmanager, equallogic, equallogic-light"
+        ],
+    );
+    check(
+        &["prove", "db", "--profile", "/dev/zero"],
+        expect![
+            "spindle: --profile: /dev/zero is not a file; give a file, or one of exchange-2003, exchange-2007, exchange-2010, exchange-2013"
         ],
     );
     check(

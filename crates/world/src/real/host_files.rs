@@ -10,7 +10,7 @@ use rustix::{
 };
 use std::{
     fs,
-    io::{self, Write},
+    io::{self, Read, Write},
     os::{fd::OwnedFd, unix::fs::FileTypeExt},
     path::{Path, PathBuf},
     process,
@@ -58,6 +58,20 @@ pub fn read_to_string(path: &Path) -> IoResult<String> {
 /// The whole of a file.
 pub fn read(path: &Path) -> IoResult<Vec<u8>> {
     fs::read(path).map_err(fail("reading", path))
+}
+
+/// The whole of a file of at most `bytes_max`; `Damaged` if it is longer.
+pub fn read_at_most(path: &Path, bytes_max: u64) -> IoResult<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(bytes_max + 1).read_to_end(&mut bytes));
+    read.map_err(fail("reading", path))?;
+    match bytes.len() as u64 > bytes_max {
+        true => Err(IoError::new(
+            IoErrorKind::Damaged,
+            format!("reading {}: it has more than {bytes_max} bytes", path.display()),
+        )),
+        false => Ok(bytes),
+    }
 }
 
 /// Puts `bytes` at `path` in one step: whoever looks sees the old file or the whole new one, after
@@ -191,6 +205,16 @@ mod tests {
         let refused = write_atomically(&folder.path().join("taken"), b"x").unwrap_err();
         assert_eq!(refused.kind(), IoErrorKind::WrongType);
         assert_eq!(list(folder.path()).unwrap(), ["report.json", "taken"]);
+    }
+
+    #[test]
+    fn no_more_is_read_than_a_file_may_have() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("profile.toml");
+        fs::write(&path, "12345").unwrap();
+        assert_eq!(read_at_most(&path, 5).unwrap(), b"12345");
+        assert_eq!(read_at_most(&path, 4).unwrap_err().kind(), IoErrorKind::Damaged);
+        assert_eq!(read_at_most(Path::new("/dev/zero"), 4).unwrap_err().kind(), IoErrorKind::Damaged);
     }
 
     #[test]

@@ -1,0 +1,24 @@
+//! Small text files that the command line names: profiles and set-ups.
+
+use crate::refusal::Refusal;
+use std::path::Path;
+use world::real::host_files::{self, PathKind};
+
+/// The built-in ones have 4 to 12 KiB. A database given by mistake is not read in search of its end.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// The text of the file `name` that `flag` gives; `known` are the names that would do instead.
+pub fn read(flag: &str, name: &str, known: &[&str]) -> Result<String, Refusal> {
+    let refuse = |problem: String| {
+        Refusal::new(format!("{flag}: {problem}"), format!("give a file, or one of {}", known.join(", ")))
+    };
+    let path = Path::new(name);
+    match host_files::kind(path) {
+        Ok(PathKind::File) => {}
+        Ok(PathKind::Missing) => return Err(refuse(format!("{name} does not exist"))),
+        Ok(_) => return Err(refuse(format!("{name} is not a file"))),
+        Err(error) => return Err(refuse(error.to_string())),
+    }
+    let bytes = host_files::read_at_most(path, BYTES_MAX).map_err(|error| refuse(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|_| refuse(format!("{name} is not UTF-8 text")))
+}
