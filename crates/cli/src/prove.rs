@@ -403,3 +403,6 @@ fn screen_lines(console: &Console, settled: &Settled, survey: &Survey) -> Vec<St
     let intent = Intent { plan: &settled.plan, beginning: &beginning, needs: &settled.needs };
     screen::lines(console, &intent, &of(&places.databases), &of(&places.logs))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,5 @@
 //! The commands of docs/seeds.md are commands: each is understood as it stands, and made small it settles a run.
+//! That each is accepted as it stands, given the room, is tested where room can be imagined: in crate cli.
 
 use crate::{
     readme::{commands, spindle},

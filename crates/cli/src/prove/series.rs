@@ -50,10 +50,8 @@ pub async fn run(
     options: RealOptions,
 ) -> Result<Ending, Refusal> {
     let Asked { arguments, sweep, .. } = asked;
-    check(arguments, sweep, &survey)?;
     let outputs = Outputs::settle_report(arguments.report.as_deref(), world.wall(), &survey.places.all)?;
     let (each, settled) = settle_all(world, &asked, &survey, &outputs.prefix())?;
-    check_writes(&settled)?;
     for line in screen(console, sweep, &settled, &survey) {
         console.say(&line);
     }
@@ -147,14 +145,16 @@ fn check(arguments: &ProveArguments, sweep: &Sweep, survey: &Survey) -> Result<(
     }
 }
 
-/// Settles every run, as it will find things, and all with databases of one size and one seed.
-fn settle_all(
+/// Settles every run, as it will find things, and all with databases of one size and one seed; or says
+/// what speaks against one of them, or against all together.
+pub(super) fn settle_all(
     world: &World,
     asked: &Asked<'_>,
     survey: &Survey,
     prefix: &Path,
 ) -> Result<(Vec<ProveArguments>, Vec<Settled>), Refusal> {
     let Asked { arguments, sweep, profile, setup } = asked;
+    check(arguments, sweep, survey)?;
     let settle =
         |own: &ProveArguments, start| settle(world, own, profile.clone(), setup.clone(), survey, start);
     let mut each: Vec<ProveArguments> =
@@ -177,6 +177,7 @@ fn settle_all(
             (own.attach, own.fresh) = (sweep.what.keeps_databases(), !sweep.what.keeps_databases());
         }
     }
+    check_writes(&settled)?;
     Ok((each, settled))
 }
 

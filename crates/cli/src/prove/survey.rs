@@ -114,6 +114,13 @@ impl Survey {
             held,
         })
     }
+
+    /// As it would be if these places had been found.
+    #[cfg(test)]
+    pub fn imagined(places: Places, memory: Memory) -> Self {
+        let io = vec![None; places.all.len()];
+        Self { places, io, memory, host: machine::host_facts(), held: Vec::new() }
+    }
 }
 
 impl Roll {
