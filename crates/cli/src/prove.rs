@@ -40,6 +40,7 @@ use layout::{GroupLayout, LayoutKind, Places, Spot, Spreading};
 use manifest::{Asked, Beginning, Wish};
 use performance::Finished;
 use pristine::Task;
+use record::RunRecord;
 use screen::Intent;
 use sizing::{BARE_DURATION, Needs, Volume, Wanted};
 use std::time::Duration;
@@ -53,7 +54,7 @@ use workload::database::{
 };
 use world::{
     ByteCount, World,
-    real::{self, RealOptions},
+    real::{self, RealOptions, host_files::FolderLock},
 };
 
 /// The cache may fill for this share of the measured time before measuring begins all the same, but
@@ -143,20 +144,42 @@ async fn perform(
     interruption: &performance::Interruption,
     console: &Console,
 ) -> Result<Finished, Refusal> {
-    let Settled { plan, needs, layout, beginning, copies, outputs } = settled;
-    let _held = stage::set(world, survey, plan, layout, *beginning, *copies).await?;
+    let Settled { plan, needs, layout, outputs, .. } = settled;
+    // First of all, so that a run that cannot be recorded leaves everything as it was.
+    let record = performance::begin_record(world, plan, survey, &outputs.record)?;
     let mut allowance = Allowance::new(needs.writes_max);
-    let run = performance::Run { plan, layout, survey, options, record: &outputs.record, interruption };
+    let run = performance::Run { plan, layout, survey, options, interruption };
+    match make_ready(world, settled, &run, &record, &mut allowance, console).await {
+        Ok(_held) => performance::run(world, &run, record, allowance, console).await,
+        Err(refusal) => {
+            record.abandon().await;
+            Err(refusal)
+        }
+    }
+}
+
+/// Makes the places ready and takes care of pristine copies. What this returns is held while the run goes on.
+async fn make_ready(
+    world: &World,
+    settled: &Settled,
+    run: &performance::Run<'_>,
+    record: &RunRecord,
+    allowance: &mut Allowance,
+    console: &Console,
+) -> Result<Vec<FolderLock>, Refusal> {
+    let Settled { plan, layout, beginning, copies, .. } = settled;
+    let (survey, stop) = (run.survey, &run.interruption.stop);
+    let held = stage::set(world, survey, plan, layout, *beginning, *copies).await?;
     match copies {
         Task::Leave => {}
         Task::Forget => copies::forget(survey).await?,
-        Task::Restore => copies::restore(world, survey, console, &interruption.stop).await?,
+        Task::Restore => copies::restore(world, survey, console, stop).await?,
         Task::Keep => {
-            performance::prepare(world, &run, &mut allowance, console).await?;
-            copies::keep(world, survey, console, &interruption.stop).await?;
+            performance::prepare(world, run, record, allowance, console).await?;
+            copies::keep(world, survey, console, stop).await?;
         }
     }
-    performance::run(world, &run, allowance, console).await
+    Ok(held)
 }
 
 fn warn(console: &Console, settled: &Settled, survey: &Survey) {

@@ -56,8 +56,6 @@ pub struct Run<'a> {
     pub survey: &'a Survey,
     /// How files are reached.
     pub options: RealOptions,
-    /// Where the run is recorded.
-    pub record: &'a Path,
     /// Ends it early.
     pub interruption: &'a Interruption,
 }
@@ -106,14 +104,27 @@ impl Interruption {
     }
 }
 
+/// Begins the record of a run of `plan`, before anything else is written.
+pub fn begin_record(
+    world: &World,
+    plan: &RunPlan,
+    survey: &Survey,
+    path: &Path,
+) -> Result<RunRecord, Refusal> {
+    let (command, host) = (command_line(env::args()), survey.host.clone());
+    let began_unix_s = world.wall().seconds;
+    RunRecord::begin(path, Header::new(plan.clone(), GENERATOR.to_owned(), command, host, began_unix_s))
+}
+
 /// Makes the databases and shuts them down cleanly. An early end is a refusal: there is nothing to report.
 pub async fn prepare(
     world: &World,
     run: &Run<'_>,
+    record: &RunRecord,
     allowance: &mut Allowance,
     console: &Console,
 ) -> Result<(), Refusal> {
-    let surroundings = surroundings(run, None);
+    let surroundings = surroundings(run, record.recorder());
     let mut view = ProgressView::new(console);
     let began = world.now();
     let outcome = database::prepare(world, run.plan, surroundings, |progress| {
@@ -135,17 +146,13 @@ pub async fn prepare(
 pub async fn run(
     world: &World,
     run: &Run<'_>,
+    record: RunRecord,
     mut allowance: Allowance,
     console: &Console,
 ) -> Result<Finished, Refusal> {
     let plan = run.plan.clone();
-    let command = command_line(env::args());
-    let host = run.survey.host.clone();
-    let began_unix_s = world.wall().seconds;
-    let header = Header::new(plan.clone(), GENERATOR.to_owned(), command.clone(), host, began_unix_s);
-    let record = RunRecord::begin(run.record, header)?;
     let mut view = ProgressView::new(console);
-    let surroundings = surroundings(run, Some(record.recorder()));
+    let surroundings = surroundings(run, record.recorder());
     let began = world.now();
     let mut has_measured = false;
     run.interruption.leaves_report.set(true);
@@ -177,11 +184,11 @@ pub async fn run(
         }
     }
     let results = outcome.map_err(refusal_of)?;
-    let document = document_of(&results, &remarks, &command)?;
+    let document = document_of(&results, &remarks, &command_line(env::args()))?;
     Ok(Finished { results, document })
 }
 
-fn surroundings(run: &Run<'_>, recorder: Option<Recorder>) -> Surroundings {
+fn surroundings(run: &Run<'_>, recorder: Recorder) -> Surroundings {
     Surroundings {
         open: opener(run.layout, run.survey),
         place: database::Place::Threads(run.options),
@@ -189,7 +196,7 @@ fn surroundings(run: &Run<'_>, recorder: Option<Recorder>) -> Surroundings {
         generator: GENERATOR.to_owned(),
         host: run.survey.host.clone(),
         read_host: Some(Box::new(super::machine::read_host)),
-        recorder,
+        recorder: Some(recorder),
         kernel: Some(kernel_log(run.survey)),
     }
 }

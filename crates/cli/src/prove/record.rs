@@ -13,7 +13,7 @@ use std::{
 use workload::database::record::{Header, News, NewsStream, Recorder, Writer, channel};
 use world::{
     IoResult, World,
-    real::{self, AppendFile, RealOptions, ThreadHandle},
+    real::{self, AppendFile, RealOptions, ThreadHandle, host_files},
 };
 
 /// How often news are looked for.
@@ -37,17 +37,25 @@ impl RunRecord {
                 "give another prefix, such as --report ~/spindle-report",
             )
         };
-        let mut file = AppendFile::create(path).map_err(|error| refuse(error.to_string()))?;
+        let file = AppendFile::create(path).map_err(|error| refuse(error.to_string()))?;
+        Self::begin_in(file, path, header).map_err(|error| {
+            // What could not be begun is no record.
+            let _ = host_files::remove_file(path);
+            refuse(error)
+        })
+    }
+
+    fn begin_in(mut file: AppendFile, path: &Path, header: Header) -> Result<Self, String> {
         let mut writer = Writer::new();
         let opening = writer.line(0.0, News::Header(Box::new(header)));
-        file.append(&opening).and_then(|()| file.sync()).map_err(|error| refuse(error.to_string()))?;
+        file.append(&opening).and_then(|()| file.sync()).map_err(|error| error.to_string())?;
         let (recorder, news) = channel();
         // It moves no data under test: it needs no ring.
         let options = RealOptions { force_plain: true };
         let thread = real::spawn_thread("record", 0, options, move |world| {
             Box::pin(async move { write(&world, file, writer, news).await })
         });
-        let thread = thread.map_err(|error| refuse(error.to_string()))?;
+        let thread = thread.map_err(|error| error.to_string())?;
         Ok(Self { path: path.to_owned(), recorder, thread })
     }
 
@@ -67,6 +75,14 @@ impl RunRecord {
         drop(self.recorder);
         let written = self.thread.join().await;
         written.err().map(|error| format!("the record {} is not whole: {error}", self.path.display()))
+    }
+
+    /// Ends a record of which nothing is worth keeping, and removes it.
+    pub async fn abandon(self) {
+        drop(self.recorder);
+        // It goes, whether it could be written or not.
+        let _ = self.thread.join().await;
+        let _ = host_files::remove_file(&self.path);
     }
 }
 

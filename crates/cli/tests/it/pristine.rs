@@ -37,7 +37,10 @@ fn record(folder: &Path) -> String {
 
 /// Starts the program and kills it as soon as `when` says so; false if it ended before.
 fn kill_when(bench: &Bench, arguments: &[&str], when: impl Fn() -> bool) -> bool {
+    // What is killed leaves a record, and the next run of the same second would go by the same name.
+    let report = format!("killed-{}", names(&bench.path(".")).len());
     let mut command = bench.command(arguments);
+    command.args(["--report", &report]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
     let watch = Watchdog::over(&child);
     let patience = Instant::now() + Duration::from_secs(90);

@@ -1,6 +1,9 @@
 //! Records of runs: what `spindle report` makes of those that ended and of those that died.
 
-use crate::spindle::{Bench, Said, Watchdog};
+use crate::{
+    spindle::{Bench, Said, Watchdog, names},
+    storage::{Mount, may_mount},
+};
 use std::{
     fs,
     process::Stdio,
@@ -104,6 +107,60 @@ fn a_killed_run_loses_seconds_at_most() {
     let shown = json["document"]["highlights"][0]["value"]["value"].as_f64().expect("a rate");
     let by_hand = io as f64 / known_s;
     assert!((shown / by_hand - 1.0).abs() < 0.05, "{shown} I/O/s in the report, {by_hand} by hand");
+}
+
+#[test]
+fn a_run_killed_while_its_databases_are_made_says_how_far_they_were() {
+    let bench = Bench::new();
+    let command = ["prove", "--size", "2GiB", "--cache", "4MiB", "--duration", "60s", "--report", "dead"];
+    let mut child = bench.command(&command);
+    let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+    let watch = Watchdog::over(&child);
+    let began = Instant::now();
+    let done = |record: &str| {
+        let last = record.lines().rev().find(|line| line.contains("\"creating\":{") && line.ends_with('}'));
+        last.and_then(|line| json_of(line)["entry"]["creating"]["done_bytes"].as_u64()).unwrap_or(0)
+    };
+    while done(&fs::read_to_string(bench.path("dead.run")).unwrap_or_default()) < 1 << 20 {
+        assert!(began.elapsed() < Duration::from_secs(90), "nothing is recorded");
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().expect("killed");
+    child.wait().expect("it ends");
+    watch.call_off();
+    let said = bench.run(&["report", "dead.run"]);
+    assert_eq!(said.code, Some(2), "{}{}", said.stdout, said.stderr);
+    let told = said.stdout.split("in phase create, ").nth(1).expect("the phase is told");
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains(" of 2.00 GiB ("), "{told}");
+}
+
+#[test]
+fn a_creation_that_was_interrupted_is_not_called_whole() {
+    let bench = Bench::new();
+    let command = ["prove", "--size=2GiB", "--cache=4MiB", "--duration=1s", "--report", "r"];
+    let database = bench.path("spindle-data").join("sg1-db1.edb");
+    let said = bench.interrupted_when(&command, || database.exists());
+    assert_eq!(said.code, Some(2), "{}{}", said.stdout, said.stderr);
+    let report = fs::read_to_string(bench.path("r.json")).expect("a report");
+    assert!(report.contains("sg1-db1.edb: ended at "), "{report}");
+    assert!(!report.contains(": attached, "), "{report}");
+}
+
+#[test]
+fn a_run_that_cannot_be_recorded_leaves_everything_as_it_was() {
+    if !may_mount() {
+        return;
+    }
+    let bench = Bench::new();
+    bench.make_folder("db");
+    // The header of a record is longer.
+    let _full = Mount::tmpfs(&bench, "full", "size=4k");
+    let said = bench.run(&prove(&["db", "--duration", "1s", "--report", "full/r"]));
+    assert_eq!(said.code, Some(2), "{}", said.stdout);
+    assert!(said.stderr.contains("spindle: the run could not be recorded: "), "{}", said.stderr);
+    assert_eq!(names(&bench.path("full")), [""; 0]);
+    assert_eq!(names(&bench.path("db")), [""; 0]);
 }
 
 fn refusal(said: &Said) -> &str {

@@ -7,7 +7,7 @@ use super::{
     plan::RunPlan,
     profile::ProfileError,
     progress::{Phase, Progress, Shared, merge_boards},
-    record::{News, Recorder, interval_s},
+    record::{CREATION_INTERVAL, Creating, News, Recorder, interval_s},
     results::{HostFacts, HostSample, RunFrame, RunResults},
     seek::Seeker,
 };
@@ -91,6 +91,9 @@ pub async fn run(
             seeker.look(world, &shared);
         }
         let mut progress = watch.look(world, &shared);
+        if let Some(creating) = watch.creating(world, &progress) {
+            shared.record(|| News::Creating(creating));
+        }
         if let Some(search) =
             seeker.as_ref().and_then(Seeker::progress).filter(|_| progress.phase == Phase::Search)
         {
@@ -143,7 +146,8 @@ pub async fn run(
 }
 
 /// Makes, or completes, the databases of `plan` and shuts them down cleanly, and no more; false if the
-/// run was ended before all were whole. Nothing is recorded. `on_progress` is called as [`run`] does.
+/// run was ended before all were whole. Of that only how far it has come is recorded. `on_progress` is called
+/// as [`run`] does.
 ///
 /// # Errors
 /// As [`run`].
@@ -154,7 +158,7 @@ pub async fn prepare(
     mut on_progress: impl FnMut(&Progress),
 ) -> Result<bool, Error> {
     plan.check()?;
-    let Surroundings { open, place, stop, .. } = surroundings;
+    let Surroundings { open, place, stop, recorder, .. } = surroundings;
     let shared = Shared::new(plan.groups, stop, None);
     let mut groups = Vec::new();
     for number in 0..plan.groups {
@@ -165,7 +169,11 @@ pub async fn prepare(
     let mut watch = Watch::new(world, interval_s(plan.duration()));
     while !groups.iter().all(Started::is_finished) {
         world.sleep(LOOK).await;
-        on_progress(&watch.look(world, &shared));
+        let progress = watch.look(world, &shared);
+        if let (Some(creating), Some(recorder)) = (watch.creating(world, &progress), &recorder) {
+            recorder.tell(News::Creating(creating));
+        }
+        on_progress(&progress);
     }
     let mut complete = Ok(true);
     for group in groups {
@@ -242,11 +250,25 @@ struct Watch {
     record_interval_s: u64,
     /// Those recorded.
     recorded: u64,
+    /// When the making of databases was last recorded.
+    creating_told: Option<Moment>,
 }
 
 impl Watch {
     fn new(world: &World, record_interval_s: u64) -> Self {
-        Self { phase: Phase::Create, began: world.now(), lines_told: 0, record_interval_s, recorded: 0 }
+        let (began, creating_told) = (world.now(), None);
+        Self { phase: Phase::Create, began, lines_told: 0, record_interval_s, recorded: 0, creating_told }
+    }
+
+    /// How far the databases are, if that is to be recorded now.
+    fn creating(&mut self, world: &World, progress: &Progress) -> Option<Creating> {
+        let (done_bytes, bytes) = progress.bytes.filter(|_| progress.phase == Phase::Create)?;
+        let now = world.now();
+        if self.creating_told.is_some_and(|told| now.since(told) < CREATION_INTERVAL) {
+            return None;
+        }
+        self.creating_told = Some(now);
+        Some(Creating { done_bytes, bytes })
     }
 
     /// Whether a reading of the host at this time of measuring is one to be recorded.

@@ -302,6 +302,10 @@ impl Group {
         for (store, made) in stores.iter().zip(&created) {
             let (name, size) = (store.mail.database.name(), store.mail.database.size());
             self.say(match (made.found, made.inserted) {
+                (found, inserted) if !made.complete => {
+                    let wanted = ByteCount(self.plan.database_bytes);
+                    format!("{name}: ended at {size} of {wanted}, {} records", found + inserted)
+                }
                 (found, 0) => format!("{name}: attached, {size}, {found} records read and checked"),
                 (0, inserted) => format!("{name}: created, {size}, {inserted} records"),
                 (found, inserted) => {

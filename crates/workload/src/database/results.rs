@@ -106,6 +106,9 @@ pub struct CutOff {
     pub after_s: f64,
     /// The phase it was in.
     pub during: Phase,
+    /// Bytes of the databases that were made or read, and of all of them; none if nothing was told of it.
+    #[serde(default)]
+    pub created: Option<(u64, u64)>,
     /// The error it ended with; none if it left no word.
     pub cause: Option<String>,
 }

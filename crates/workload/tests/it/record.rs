@@ -212,7 +212,7 @@ fn a_figure_the_profile_did_not_have_then_is_as_built_in() {
 fn absurd_numbers_end_in_a_report_or_in_one_line() {
     let kinds = ["made", "measuring", "measured", "host", "verified", "filled", "ended"];
     make_absurd(&golden(), &kinds, 500);
-    make_absurd(&golden_search(), &["trial", "holding", "kernel"], 100);
+    make_absurd(&golden_search(), &["creating", "trial", "holding", "kernel"], 100);
 }
 
 fn make_absurd(golden: &[u8], kinds: &[&str], tried_min: usize) {
@@ -293,6 +293,14 @@ fn a_crash_in_a_search_costs_none_of_its_trials() {
     let held = read(&until(&golden, "\"measuring\":")).unwrap().results;
     let first_hold = found.trials.iter().find(|trial| trial.holds).unwrap();
     assert_eq!(held.search.unwrap().held, Some(first_hold.level), "a crash in a hold knows what was held");
+}
+
+#[test]
+fn a_crash_while_databases_are_made_says_how_far_they_were() {
+    let results = read(&until(&golden_search(), "\"made\":")).unwrap().results;
+    let document = document(&results, &Verdict::of(&results).unwrap());
+    let texts: Vec<&str> = document.findings.iter().map(|finding| finding.text.as_str()).collect();
+    expect!["The record ends without the end of the run, 1 s after it began, in phase create, 16.1 MiB of 32.0 MiB (50 %): Spindle or the machine died, or the run goes on. What follows is what was recorded until then, and the files were not verified; percentiles are up to 1.6 % too long."].assert_eq(texts[0]);
 }
 
 #[test]

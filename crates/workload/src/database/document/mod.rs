@@ -20,6 +20,7 @@ use super::{
     operation::FailureKind,
     plan::Load,
     processor::{self, BusiestThread},
+    progress::Phase,
     results::{CutOff, RunResults},
     seek::SearchResults,
     span::Span,
@@ -153,6 +154,12 @@ fn capitalised(text: &str) -> String {
 /// Why there is only a record, and what that means for the figures.
 fn cut_off_in_words(results: &RunResults, cut_off: &CutOff) -> (Severity, String) {
     let (after, phase) = (Span(cut_off.after_s.round() as u64), cut_off.during.title());
+    let phase = match cut_off.created.filter(|_| cut_off.during == Phase::Create) {
+        Some((done, all)) => {
+            format!("{phase}, {} of {} ({} %)", ByteCount(done), ByteCount(all), percent_of(done, all))
+        }
+        None => phase.to_owned(),
+    };
     let known = format!("What follows is what was recorded until then, and {}", not_verified(results));
     match &cut_off.cause {
         Some(cause) => (
@@ -168,6 +175,11 @@ fn cut_off_in_words(results: &RunResults, cut_off: &CutOff) -> (Severity, String
             ),
         ),
     }
+}
+
+/// Whole percents of a whole, rounded down: 100 is all of it.
+fn percent_of(part: u64, whole: u64) -> u64 {
+    (u128::from(part) * 100 / u128::from(whole.max(1))) as u64
 }
 
 /// What an early end left out of verification.

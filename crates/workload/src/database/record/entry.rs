@@ -53,6 +53,8 @@ pub enum Entry<L> {
     Line(LogLine),
     /// A reading of the host, while measuring.
     Host(HostSample),
+    /// How far making the databases has come, or reading those that are there.
+    Creating(Creating),
     /// A group's databases are made or attached to.
     Made(Made),
     /// A group's cache is filled, as far as it will be.
@@ -90,6 +92,15 @@ pub enum Entry<L> {
 
 /// What groups and driver tell while a run goes.
 pub type News = Entry<Readings>;
+
+/// Databases of all groups on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Creating {
+    /// Bytes that are there, or are read.
+    pub done_bytes: u64,
+    /// Bytes there will be.
+    pub bytes: u64,
+}
 
 /// Databases of one group, as measuring will find them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

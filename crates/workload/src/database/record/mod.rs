@@ -18,7 +18,7 @@ mod recovered;
 mod sense;
 mod writer;
 
-pub use entry::{Ended, Entry, Header, Made, Measured, Measuring, News, Readings, TrialNews};
+pub use entry::{Creating, Ended, Entry, Header, Made, Measured, Measuring, News, Readings, TrialNews};
 pub use line::{FORMAT, LineDamage, VERSION};
 pub use reader::{Reader, RecordError};
 pub use recorder::{NewsStream, Recorder, channel};
@@ -30,12 +30,16 @@ use std::time::Duration;
 /// Up to this long a run is recorded often, with all its latencies each time.
 const SHORT_RUN_MAX: Duration = Duration::from_secs(30 * 60);
 
+/// How often the making of databases is recorded: a line of a hundred bytes.
+pub const CREATION_INTERVAL: Duration = Duration::from_secs(2);
+
 /// Every how many seconds of measuring a run of `duration` is recorded.
 pub fn interval_s(duration: Duration) -> u64 {
     if duration <= SHORT_RUN_MAX { 2 } else { 10 }
 }
 
-/// Every how many seconds latencies by size are among it: they are most of a record's bytes.
+/// Every how many seconds latencies by size are among it: always. They are most of a record's bytes, which is
+/// why long runs are recorded less often.
 pub fn latency_interval_s(duration: Duration) -> u64 {
-    if duration <= SHORT_RUN_MAX { 2 } else { 60 }
+    interval_s(duration)
 }

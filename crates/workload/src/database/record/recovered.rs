@@ -15,7 +15,7 @@ use super::{
         seek::SearchResults,
         verify::VerifiedFile,
     },
-    Ended, Entry, Header, Made, Measured, Measuring, Readings, TrialNews, buckets,
+    Creating, Ended, Entry, Header, Made, Measured, Measuring, Readings, TrialNews, buckets,
     entry::Differences,
     sense,
 };
@@ -41,6 +41,7 @@ pub struct Recovery {
     at_s: f64,
     phase: Phase,
     log: Vec<LogLine>,
+    creating: Option<Creating>,
     host_samples: Vec<HostSample>,
     search: Option<SearchResults>,
     kernel: Option<KernelResults>,
@@ -76,6 +77,7 @@ impl Recovery {
             at_s: 0.0,
             phase: Phase::Create,
             log: Vec::new(),
+            creating: None,
             host_samples: Vec::new(),
             search: None,
             kernel: None,
@@ -100,6 +102,10 @@ impl Recovery {
             Entry::Phase(phase) => self.phase = phase,
             Entry::Line(line) => self.log.push(line),
             Entry::Host(sample) => self.host_samples.push(sample),
+            Entry::Creating(creating) => {
+                sense::creating(&creating)?;
+                self.creating = Some(creating);
+            }
             Entry::Made(made) => {
                 let databases = self.header.plan.databases_per_group as usize;
                 if made.databases.len() != databases {
@@ -171,7 +177,12 @@ impl Recovery {
             kernel: self.kernel,
             log: self.log,
             search: self.search,
-            cut_off: Some(CutOff { after_s: self.at_s, during: self.phase, cause: self.failed }),
+            cut_off: Some(CutOff {
+                after_s: self.at_s,
+                during: self.phase,
+                created: self.creating.map(|creating| (creating.done_bytes, creating.bytes)),
+                cause: self.failed,
+            }),
         };
         let results = RunResults::assemble(frame, &outcomes);
         Recovered { header, results, remarks: Vec::new(), dropped_bytes }

@@ -12,7 +12,7 @@ use super::{
         results::{LatencyBucket, RunResults},
         seek::TrialResults,
     },
-    Header, Made, Measured, Measuring, Readings,
+    Creating, Header, Made, Measured, Measuring, Readings,
     entry::Differences,
 };
 
@@ -80,6 +80,12 @@ fn spikes<'s>(mut spikes: impl Iterator<Item = &'s Spikes>) -> Result<(), String
 fn slow(slow: &SlowTally) -> Result<(), String> {
     count("slow operations", slow.long, RUN_MAX)?;
     count("slow operations", slow.hung, RUN_MAX)
+}
+
+/// What can be under way.
+pub fn creating(creating: &Creating) -> Result<(), String> {
+    count("bytes", creating.bytes, RUN_MAX)?;
+    count("bytes made", creating.done_bytes, creating.bytes)
 }
 
 /// What a group can have made.

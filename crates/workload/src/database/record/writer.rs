@@ -48,6 +48,7 @@ impl Writer {
             Entry::Phase(phase) => Entry::Phase(phase),
             Entry::Line(line) => Entry::Line(line),
             Entry::Host(sample) => Entry::Host(sample),
+            Entry::Creating(creating) => Entry::Creating(creating),
             Entry::Made(made) => Entry::Made(made),
             Entry::Filled { group, fill } => Entry::Filled { group, fill },
             Entry::Trial(trial) => Entry::Trial(trial),
