@@ -5,8 +5,14 @@
 //! written is counted over the whole process.
 
 use super::{
-    Settled, Start, perform, performance::Interruption, screen::plural, settle, sizing::show_decimal,
-    survey::Survey, sweep::Sweep, warn,
+    Settled, Start, perform,
+    performance::Interruption,
+    screen::plural,
+    settle,
+    sizing::show_decimal,
+    survey::Survey,
+    sweep::{Sweep, What},
+    warn,
 };
 use crate::{
     answer::deliver_whole,
@@ -101,8 +107,8 @@ pub async fn run(
 fn check(arguments: &ProveArguments, sweep: &Sweep, survey: &Survey) -> Result<(), Refusal> {
     let name = sweep.what.name();
     let also = match sweep.what {
-        super::sweep::What::Threads => arguments.threads.map(|_| "--threads"),
-        super::sweep::What::Layouts => arguments.layout.map(|_| "--layout"),
+        What::Threads => arguments.threads.map(|_| "--threads"),
+        What::Layouts => arguments.layout.map(|_| "--layout"),
         _ => None,
     };
     if let Some(also) = also {
@@ -116,7 +122,7 @@ fn check(arguments: &ProveArguments, sweep: &Sweep, survey: &Survey) -> Result<(
         (None, true) => Some("--max"),
         (None, false) => None,
     };
-    if let Some(held) = held.filter(|_| sweep.what == super::sweep::What::Threads) {
+    if let Some(held) = held.filter(|_| sweep.what == What::Threads) {
         return Err(Refusal::new(
             format!(
                 "--sweep threads= does not go with {held}, whose rate is held by as many threads as it takes"
@@ -177,8 +183,33 @@ pub(super) fn settle_all(
             (own.attach, own.fresh) = (sweep.what.keeps_databases(), !sweep.what.keeps_databases());
         }
     }
+    check_files_move(sweep, &settled)?;
     check_writes(&settled)?;
     Ok((each, settled))
+}
+
+/// Values of a sweep over volumes or layouts that put every file in the same place compare nothing.
+fn check_files_move(sweep: &Sweep, settled: &[Settled]) -> Result<(), Refusal> {
+    let (What::Volumes | What::Layouts) = sweep.what else { return Ok(()) };
+    let same = (1..settled.len()).find_map(|index| {
+        let before = settled[..index].iter().position(|other| other.layout == settled[index].layout);
+        before.map(|before| (before, index))
+    });
+    let Some((one, other)) = same else { return Ok(()) };
+    let plan = &settled[other].plan;
+    let databases = plural(plan.database_count() as u32, "database");
+    let (one, other, name) = (sweep.value(one), sweep.value(other), sweep.what.name());
+    Err(Refusal::new(
+        format!(
+            "--sweep {name}={one},{other} compares nothing: {databases} and logs lie in the same places with both"
+        ),
+        match sweep.what {
+            What::Volumes => {
+                "add databases with --databases or --groups, at least one for each volume".to_owned()
+            }
+            _ => format!("add paths, databases or groups, or leave out {other}"),
+        },
+    ))
 }
 
 /// All runs together write no more than one may.

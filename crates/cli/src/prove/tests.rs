@@ -34,6 +34,24 @@ fn a_printed_command_with_too_small_an_allowance_would_be_seen() {
     assert!(said.to_string().contains("by the 2 runs together"), "{said}");
 }
 
+#[test]
+fn a_sweep_that_moves_no_file_is_refused() {
+    let refused = |words| settled(words).expect_err("refused").to_string();
+    assert_eq!(
+        refused("prove /mnt/a /mnt/b --sweep volumes=1,2 --size 1GiB"),
+        "--sweep volumes=1,2 compares nothing: 1 database and logs lie in the same places with both; add \
+         databases with --databases or --groups, at least one for each volume"
+    );
+    assert_eq!(
+        refused(
+            "prove /mnt/a --logs /mnt/log --sweep layouts=together,half-the-volumes,one-volume --size 1GiB"
+        ),
+        "--sweep layouts=half-the-volumes,one-volume compares nothing: 1 database and logs lie in the same \
+         places with both; add paths, databases or groups, or leave out one-volume"
+    );
+    assert_eq!(settled("prove /mnt/a /mnt/b --databases 2 --sweep volumes=1,2 --size 1GiB"), Ok(()));
+}
+
 /// Settles a command as [`prove_in`] does, on imagined places.
 fn settled(words: &str) -> Result<(), Refusal> {
     let words = ["spindle"].into_iter().chain(words.split(' '));
