@@ -12,21 +12,31 @@ pub(crate) use put;
 
 /// Text that shows as itself within HTML and SVG, in elements and in quoted attributes.
 pub(crate) fn escaped(text: &str) -> Escaped<'_> {
-    Escaped(text)
+    Escaped { text, breaks: false }
+}
+
+/// The same within elements of HTML, where a line may end after each underscore: names such as
+/// `hot_mailbox_percent` are wider than their columns.
+pub(crate) fn breakable(text: &str) -> Escaped<'_> {
+    Escaped { text, breaks: true }
 }
 
 /// See [`escaped`].
-pub(crate) struct Escaped<'a>(&'a str);
+pub(crate) struct Escaped<'a> {
+    text: &'a str,
+    breaks: bool,
+}
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for character in self.0.chars() {
+        for character in self.text.chars() {
             match character {
                 '&' => f.write_str("&amp;")?,
                 '<' => f.write_str("&lt;")?,
                 '>' => f.write_str("&gt;")?,
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&#39;")?,
+                '_' if self.breaks => f.write_str("_<wbr>")?,
                 '\n' | '\t' => fmt::Write::write_char(f, character)?,
                 // No control character has a place in a page, and some end its parsing.
                 control if control.is_control() => f.write_str("\u{fffd}")?,
@@ -40,6 +50,12 @@ impl fmt::Display for Escaped<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_may_end_after_an_underscore_where_it_is_wanted() {
+        assert_eq!(breakable("a_b<c>").to_string(), "a_<wbr>b&lt;c&gt;");
+        assert_eq!(escaped("a_b").to_string(), "a_b");
+    }
 
     #[test]
     fn no_text_becomes_markup() {

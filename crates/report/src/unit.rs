@@ -70,9 +70,11 @@ impl Unit {
             Self::Bytes => pick(&BINARY, magnitude, ""),
             Self::BytesPerSecond => pick(&BINARY, magnitude, "/s"),
             Self::Percent => Scale { factor: 1.0, symbol: "%".to_owned() },
-            Self::One | Self::PerSecond | Self::IoPerSecond | Self::Named(_) => {
-                pick(&DECIMAL, magnitude, &format!(" {}", self.symbol()))
+            // Nobody counts in thousandths: 0.4 I/O/s is not 400 m I/O/s.
+            Self::One | Self::PerSecond | Self::IoPerSecond => {
+                pick(&DECIMAL, magnitude.max(1.0), &format!(" {}", self.symbol()))
             }
+            Self::Named(_) => pick(&DECIMAL, magnitude, &format!(" {}", self.symbol())),
         }
     }
 }
@@ -163,6 +165,7 @@ mod tests {
         check(Unit::BytesPerSecond, 0.0, 1.0, "B/s");
         check(Unit::IoPerSecond, 331.0, 1.0, "I/O/s");
         check(Unit::IoPerSecond, 25_000.0, 1e3, "k I/O/s");
+        check(Unit::IoPerSecond, 0.4, 1.0, "I/O/s");
         check(Unit::One, 2e15, 1e12, "T");
         check(Unit::Percent, 4e9, 1.0, "%");
     }

@@ -3,7 +3,7 @@
 use crate::block::{Block, KeyValue, KeyValues, LimitCheck, LimitTable, Log};
 use crate::cell::{Cell, Mark};
 use crate::html::charts;
-use crate::markup::{escaped, put};
+use crate::markup::{breakable, escaped, put};
 use crate::quantity;
 use crate::table::{Align, Column, Table};
 use crate::unit::Unit;
@@ -29,7 +29,7 @@ fn key_values(values: &KeyValues, out: &mut String) {
     let short = if values.rows.len() <= SHORT_ROWS { " short" } else { "" };
     put!(out, "<dl class=\"values{short}\">\n");
     for KeyValue { key, value, note } in &values.rows {
-        put!(out, "<div><dt>{}</dt><dd>", escaped(key));
+        put!(out, "<div><dt>{}</dt><dd>", breakable(key));
         cell_content(value, &Unit::One, out);
         if !note.is_empty() {
             put!(out, " <span class=\"note\">{}</span>", escaped(note));
@@ -107,7 +107,7 @@ fn cell_content(cell: &Cell, column_unit: &Unit, out: &mut String) {
             quantity::number(*bytes as f64, 0),
             quantity::bytes(*bytes)
         ),
-        other => put!(out, "{}", escaped(&other.shown(column_unit))),
+        other => put!(out, "{}", breakable(&other.shown(column_unit))),
     }
 }
 
