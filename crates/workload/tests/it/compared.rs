@@ -7,6 +7,7 @@ use workload::database::{
     comparison::{
         ComparedRun, Comparison,
         document::document,
+        likeness::unlike,
         saturation::{in_words, signs},
         settings,
     },
@@ -202,6 +203,46 @@ fn the_lightest_load_near_the_best_is_the_one_to_choose() {
     assert_eq!(best(vec![five.clone(), run(10, 900.0, 14.0, 1.0), run(20, 990.0, 19.0, 1.0)]), Some(2));
     assert_eq!(best(vec![five, run(10, 900.0, 34.0, 1.0)]), Some(0), "beyond a limit is not within");
     assert_eq!(best(vec![run(5, 500.0, 90.0, 1.0)]), None);
+}
+
+#[test]
+fn runs_of_other_limits_or_loads_are_told_first_and_none_is_the_best() {
+    let mut other = run(10, 900.0, 9.0, 1.0);
+    other.plan.profile.limits = "eva8000".to_owned();
+    other.plan.profile.name = "exchange-2003".to_owned();
+    other.plan.database_bytes /= 2;
+    let mut held = run(10, 0.4, 9.0, 1.0);
+    held.plan.load = Load::Mailboxes { count: 600, iops_each: 0.45 };
+    let comparison = compared(vec![run(5, 500.0, 9.0, 1.0), other.clone(), held.clone()]);
+    assert_eq!(comparison.best(), None);
+    let document = document(&comparison, report::Meta::default());
+    let findings: Vec<&str> = document.findings.iter().map(|finding| finding.text.as_str()).collect();
+    expect![[r#"
+        The runs are of different limit sets (jetstress; eva8000): to pass is not the same for all, and none is named the best.
+        The runs are of different loads (a closed loop; a held rate of 600 mailboxes of 0.45 I/O/s each): more I/O is not more of the same, and none is named the best.
+        The runs are of different profiles (exchange-2007; exchange-2003): an I/O of one is not an I/O of the other.
+        The runs are of different sizes (129 GiB; 64.7 GiB): smaller databases are cached and reached more easily.
+        The runs differ in more than what was varied: Mailboxes, I/O/s of a mailbox, Profile, Limits."#]].assert_eq(&findings.join("\n"));
+    let text = text::render(&document, TextOptions { width: 100, colour: false });
+    assert!(text.contains("No run is named the best, for they differ in limit sets and loads."), "{text}");
+    assert!(text.contains(" 0.4 I/O/s") && !text.contains(" m I/O/s"), "{text}");
+    assert!(!text.contains("Best within limits") && !text.contains("limit of "), "{text}");
+
+    assert_eq!(compared(vec![run(5, 500.0, 9.0, 1.0), held.clone()]).best(), None, "a loop and a held rate");
+    // Rates that were varied are a series like any other, and so are threads.
+    let mut higher = held.clone();
+    higher.plan.load = Load::Mailboxes { count: 900, iops_each: 0.45 };
+    assert_eq!(unlike(&compared(vec![held.clone(), higher])), []);
+    let by_eva8000 = vec![other.clone(), {
+        let mut more = other;
+        more.plan.load = Load::Threads { per_group: 20 };
+        more
+    }];
+    let text = text::render(
+        &self::document(&compared(by_eva8000), report::Meta::default()),
+        TextOptions { width: 100, colour: false },
+    );
+    assert!(text.contains("limit of database writes: 10 ms"), "{text}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::{
     },
     Comparison,
     figures::Figures,
+    likeness::{Trait, unlike},
     saturation::{Sign, in_words, signs},
     settings::{Value, differences},
 };
@@ -40,15 +41,43 @@ fn lower(text: &str) -> String {
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 
+/// A rate within a sentence: `8,408`, `0.4`.
+fn in_prose(rate: f64) -> String {
+    if rate < SMALL_RATE {
+        return format!("{rate:.1}");
+    }
+    let digits = format!("{rate:.0}");
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).expect("digits")).collect();
+    groups.join(",")
+}
+
+/// Rates below this are shown with a decimal.
+const SMALL_RATE: f64 = 10.0;
+
+fn rate(value: Option<f64>) -> Cell {
+    let is_small = value.is_some_and(|value| value > 0.0 && value < SMALL_RATE);
+    Cell::number(value, Unit::IoPerSecond, u8::from(is_small))
+}
+
+/// What keeps a best run from being named.
+fn unlikes(comparison: &Comparison) -> Vec<&'static str> {
+    let forbidding = unlike(comparison).into_iter().filter(|unlike| unlike.what.forbids_best());
+    forbidding.map(|unlike| unlike.what.title()).collect()
+}
+
 /// What the best run reached, and which it was.
 pub fn knee(comparison: &Comparison) -> String {
     match comparison.best() {
         Some(best) => format!(
-            "{:.0} I/O/s within every limit at {}; no run that keeps them reaches 5 % more.",
-            comparison.figures[best].iops.unwrap_or(0.0),
+            "{} I/O/s within every limit at {}; no run that keeps them reaches 5 % more.",
+            in_prose(comparison.figures[best].iops.unwrap_or(0.0)),
             comparison.title(best),
         ),
-        None => "No run came to its end within every limit.".to_owned(),
+        None => match unlikes(comparison).as_slice() {
+            [] => "No run came to its end within every limit.".to_owned(),
+            unlikes => format!("No run is named the best, for they differ in {}.", unlikes.join(" and ")),
+        },
     }
 }
 
@@ -56,7 +85,7 @@ fn highlights(document: &mut Document, comparison: &Comparison, signs: &[Sign]) 
     if let Some(best) = comparison.best() {
         let figures = &comparison.figures[best];
         document.highlight("Best within limits", Cell::text(comparison.title(best)), "");
-        document.highlight("Its database I/O", Cell::number(figures.iops, Unit::IoPerSecond, 0), "");
+        document.highlight("Its database I/O", rate(figures.iops), "");
         document.highlight("Its database reads", milliseconds(figures.read.average_ms), "average");
     }
     let (first, note) = match signs.first() {
@@ -67,6 +96,9 @@ fn highlights(document: &mut Document, comparison: &Comparison, signs: &[Sign]) 
 }
 
 fn findings(document: &mut Document, comparison: &Comparison) {
+    for unlike in unlike(comparison) {
+        document.finding(Severity::Warning, unlike.to_string(), "");
+    }
     for (index, run) in comparison.runs.iter().enumerate() {
         let title = comparison.title(index);
         if run.results.cut_off.is_some() {
@@ -144,9 +176,9 @@ fn milliseconds(value: Option<f64>) -> Cell {
 type Row = (&'static str, fn(&Figures) -> Cell);
 
 const ROWS: [Row; 23] = [
-    ("Database I/O", |f| Cell::number(f.iops, Unit::IoPerSecond, 0)),
-    ("of it reads", |f| Cell::number(f.reads, Unit::IoPerSecond, 0)),
-    ("of it writes", |f| Cell::number(f.writes, Unit::IoPerSecond, 0)),
+    ("Database I/O", |f| rate(f.iops)),
+    ("of it reads", |f| rate(f.reads)),
+    ("of it writes", |f| rate(f.writes)),
     ("for each thread", |f| Cell::number(f.iops_per_thread, Unit::IoPerSecond, 1)),
     ("Operations", |f| Cell::number(f.operations, Unit::PerSecond, 0)),
     ("Database read, average", |f| milliseconds(f.read.average_ms)),
@@ -229,7 +261,9 @@ fn curves(comparison: &Comparison) -> Section {
             None => curve,
         }
     };
-    let set = LimitSet::load(&comparison.runs[0].results.plan.profile.limits).ok();
+    let are_judged_alike = unlike(comparison).iter().all(|unlike| unlike.what != Trait::Limits);
+    let set =
+        LimitSet::load(&comparison.runs[0].results.plan.profile.limits).ok().filter(|_| are_judged_alike);
     let class = comparison.runs[0].results.class();
     let limit = |measure: Measure| {
         let limits = set.iter().flat_map(|set| &set.limits);
@@ -244,6 +278,7 @@ fn curves(comparison: &Comparison) -> Section {
         .line("database writes", all(|f| f.write.average_ms))
         .line("log writes", all(|f| f.log.average_ms))
         .limit("limit of database reads", limit(Measure::DatabaseReadAverageMs))
+        .limit("limit of database writes", limit(Measure::DatabaseWriteAverageMs))
         .limit("limit of log writes", limit(Measure::LogWriteAverageMs));
     let rare = chart("99 % within", Axis::new("latency", Unit::Milliseconds))
         .line("database reads", all(|f| f.read.p99_ms))

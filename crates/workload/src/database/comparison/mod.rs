@@ -1,11 +1,12 @@
 //! Several runs side by side: what differs between them, what each reached, and what saturated first.
 //!
 //! [`settings`] finds what was varied; [`figures`] takes from each run's results what the papers compared;
-//! [`saturation`] names the resource that ended the growth, with its evidence; [`document`](mod@document)
+//! [`likeness`] says in what they are unlike beside that; [`saturation`] names the resource that ended the growth, with its evidence; [`document`](mod@document)
 //! draws the curves.
 
 pub mod document;
 pub mod figures;
+pub mod likeness;
 pub mod saturation;
 pub mod settings;
 
@@ -61,8 +62,11 @@ impl Comparison {
     }
 
     /// The run to choose: of those that passed the one with the most I/O, or the lightest that comes near
-    /// it. None if none passed.
+    /// it. None if none passed, or if runs of different limits or loads make "most" mean nothing.
     pub fn best(&self) -> Option<usize> {
+        if likeness::unlike(self).iter().any(|unlike| unlike.what.forbids_best()) {
+            return None;
+        }
         let passed = |index: &usize| self.runs[*index].verdict.answer == Answer::Pass;
         let iops = |index: usize| self.figures[index].iops.unwrap_or(0.0);
         let most = (0..self.runs.len()).filter(passed).map(iops).fold(0.0, f64::max);

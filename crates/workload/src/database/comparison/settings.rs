@@ -21,9 +21,9 @@ pub struct Value {
 const VARIED: [&str; 7] = [LAYOUT, GROUPS, DATABASES, VOLUMES, THREADS, MAILBOXES, IOPS_EACH];
 /// Of those, the ones by which more is asked of the same storage.
 const LOADS: [&str; 4] = [THREADS, MAILBOXES, IOPS_EACH, GROUPS];
-const THREADS: &str = "Threads a group";
-const MAILBOXES: &str = "Mailboxes";
-const IOPS_EACH: &str = "I/O/s of a mailbox";
+pub(super) const THREADS: &str = "Threads a group";
+pub(super) const MAILBOXES: &str = "Mailboxes";
+pub(super) const IOPS_EACH: &str = "I/O/s of a mailbox";
 const GROUPS: &str = "Groups";
 const DATABASES: &str = "Databases a group";
 const VOLUMES: &str = "Database volumes";

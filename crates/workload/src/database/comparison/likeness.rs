@@ -1,0 +1,118 @@
+//! Whether runs may be held against each other: in what they are unlike beside what was varied.
+
+use super::{
+    super::{plan::Load, results::RunResults},
+    Comparison,
+    settings::{IOPS_EACH, MAILBOXES, THREADS},
+};
+use std::fmt;
+use world::ByteCount;
+
+/// Databases are sized in whole pages and files: as near as this is the same size.
+const SAME_SIZE_PERCENT: u64 = 2;
+
+/// What differs between runs that should be alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trait {
+    /// The limits they were judged by.
+    Limits,
+    /// What drove the storage.
+    Load,
+    /// What a session does.
+    Profile,
+    /// How large all databases were.
+    Size,
+}
+
+/// One trait in which runs are unlike, with what each has, each once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unlike {
+    /// Which.
+    pub what: Trait,
+    /// What there is of it.
+    pub values: Vec<String>,
+}
+
+impl Trait {
+    const ALL: [Self; 4] = [Self::Limits, Self::Load, Self::Profile, Self::Size];
+
+    /// Whether no run of them is the best of all: what passed, or how much was asked, is another thing.
+    pub fn forbids_best(self) -> bool {
+        matches!(self, Self::Limits | Self::Load)
+    }
+
+    /// What it is called of several runs.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Limits => "limit sets",
+            Self::Load => "loads",
+            Self::Profile => "profiles",
+            Self::Size => "sizes",
+        }
+    }
+
+    fn of(self, results: &RunResults, varied: Option<&str>) -> String {
+        let plan = &results.plan;
+        match self {
+            Self::Limits => plan.profile.limits.clone(),
+            Self::Load => load(plan.load, varied),
+            Self::Profile => plan.profile.name.clone(),
+            Self::Size => ByteCount(size(results)).to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Unlike {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "The runs are of different {} ({})", self.what.title(), self.values.join("; "))?;
+        f.write_str(match self.what {
+            Trait::Limits => ": to pass is not the same for all, and none is named the best.",
+            Trait::Load => ": more I/O is not more of the same, and none is named the best.",
+            Trait::Profile => ": an I/O of one is not an I/O of the other.",
+            Trait::Size => ": smaller databases are cached and reached more easily.",
+        })
+    }
+}
+
+/// In what the runs of `comparison` are unlike, beside what was varied.
+pub fn unlike(comparison: &Comparison) -> Vec<Unlike> {
+    let varied = comparison.varied.setting;
+    let found = Trait::ALL.map(|what| {
+        let mut values: Vec<String> = Vec::new();
+        for run in &comparison.runs {
+            let value = what.of(&run.results, varied);
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        Unlike { what, values }
+    });
+    let sizes = comparison.runs.iter().map(|run| size(&run.results));
+    let (least, most) = sizes.fold((u64::MAX, 0), |(least, most), size| (least.min(size), most.max(size)));
+    let are_one_size = most - least <= most / 100 * SAME_SIZE_PERCENT;
+    found
+        .into_iter()
+        .filter(|unlike| unlike.values.len() > 1 && !(unlike.what == Trait::Size && are_one_size))
+        .collect()
+}
+
+fn size(results: &RunResults) -> u64 {
+    results.plan.database_bytes.saturating_mul(results.plan.database_count())
+}
+
+/// A load in words, without what was varied of it.
+fn load(load: Load, varied: Option<&str>) -> String {
+    let unless = |setting: &str, text: String| if varied == Some(setting) { String::new() } else { text };
+    match load {
+        Load::Threads { per_group } => {
+            format!("a closed loop{}", unless(THREADS, format!(" of {per_group} threads a group")))
+        }
+        Load::Mailboxes { count, iops_each } => format!(
+            "a held rate{}{}",
+            unless(MAILBOXES, format!(" of {count} mailboxes")),
+            unless(IOPS_EACH, format!(" of {iops_each} I/O/s each")),
+        ),
+        Load::Maximum { .. } => "the highest rate within limits".to_owned(),
+        Load::TunedThreads { .. } => "the best number of threads".to_owned(),
+    }
+}
