@@ -11,7 +11,8 @@
 //!
 //! The rate that is held is the one the papers count: database reads and writes a second. How many
 //! of those one operation costs depends on the cache and on what the engine coalesces, so it is
-//! measured as the run goes, over the last ten seconds or so, and already before measuring begins. The
+//! measured as the run goes, over the last ten seconds or so, and already before measuring begins; of a load
+//! that has just begun over the later half of it, as a cold cache makes the first operations dear. The
 //! arrival rate is the target divided by it, a little more, and what the estimate has left out so far.
 //!
 //! What was left out is what *arrivals* did not ask for, never what storage did not do: operations
@@ -33,8 +34,10 @@ const NAP_MAX: Duration = Duration::from_millis(50);
 /// when a run of two minutes ends is a tenth of that. Aiming this much above the target keeps chance out
 /// of the verdict.
 const AIM: f64 = 1.01;
-/// Observations the cost of an operation is measured over; they come about once a second.
+/// Observations the cost of an operation is measured over, at most; they come about once a second.
 const RATIO_OBSERVATIONS: usize = 10;
+/// The same at least, when a load has just begun.
+const RATIO_OBSERVATIONS_MIN: usize = 2;
 /// The rate is looked at over so many of the last.
 const AT_RATE_OBSERVATIONS: usize = 5;
 /// Time in which what was left out is caught up with.
@@ -254,6 +257,8 @@ struct Arrivals {
     /// The last observations.
     observed: VecDeque<Observed>,
     observed_at: Moment,
+    /// All of them since the load began.
+    observations: usize,
     /// Database I/O a second that is asked for now.
     wanted_iops: f64,
     began: Moment,
@@ -274,6 +279,7 @@ impl Arrivals {
             target_iops,
             observed: VecDeque::new(),
             observed_at: now,
+            observations: 0,
             wanted_iops: AIM * target_iops,
             began: now,
             done_io: 0,
@@ -305,8 +311,14 @@ impl Arrivals {
 
     /// Database reads and writes of one operation; 1 until there is something to go by.
     fn io_per_operation(&self) -> f64 {
-        let (io, operations) =
-            self.observed.iter().fold((0, 0), |sum, one| (sum.0 + one.io, sum.1 + one.operations));
+        let window = (self.observations / 2).clamp(RATIO_OBSERVATIONS_MIN, RATIO_OBSERVATIONS);
+        let (mut io, mut operations) = (0, 0);
+        for (index, one) in self.observed.iter().rev().enumerate() {
+            if index >= window && operations >= RATIO_OPERATIONS_MIN {
+                break;
+            }
+            (io, operations) = (io + one.io, operations + one.operations);
+        }
         if operations < RATIO_OPERATIONS_MIN {
             return 1.0;
         }
@@ -354,6 +366,7 @@ impl Arrivals {
     fn observe(&mut self, now: Moment, io: u64, operations: u64, under_way: u64) {
         let span_s = now.since(self.observed_at).as_secs_f64();
         self.observed_at = now;
+        self.observations += 1;
         self.observed.push_back(Observed { io, operations, span_s });
         if self.observed.len() > RATIO_OBSERVATIONS {
             self.observed.pop_front();
