@@ -87,8 +87,10 @@ const SETTLE_MIN_S: u64 = 2;
 /// What the search needs from a guess that is off by a factor of hundred, with a third of the probes tried
 /// twice.
 const PROBES_MAX: u32 = 25;
-/// The first, and two that step back.
-const HOLDS_MAX: u32 = 3;
+/// The first, and those that step back: as many as fit into ten minutes, within these bounds.
+const HOLDS_MAX: (u32, u32) = (4, 8);
+/// Seconds all holds of a short run may take together.
+const HOLDS_S: u64 = 600;
 /// A probe may take this much longer, for what is under way to end and groups to meet.
 const BETWEEN_S: u64 = 1;
 
@@ -101,7 +103,8 @@ impl ProbePlan {
             settle_s: if measure_s < SETTLE_MIN_S { measure_s } else { (2 * measure_s).min(SETTLE_MAX_S) },
             measure_s,
             probes_max: PROBES_MAX,
-            holds_max: HOLDS_MAX,
+            holds_max: (HOLDS_S / duration.as_secs().max(1)).clamp(HOLDS_MAX.0.into(), HOLDS_MAX.1.into())
+                as u32,
         }
     }
 
@@ -131,11 +134,12 @@ mod tests {
     fn probes_suit_the_length_of_the_run() {
         let of = |seconds| {
             let plan = ProbePlan::fitting(Duration::from_secs(seconds), None);
-            (plan.settle_s, plan.measure_s, plan.seconds_max())
+            (plan.settle_s, plan.measure_s, plan.seconds_max(), plan.holds_max)
         };
-        assert_eq!(of(10), (10, 5, 400));
-        assert_eq!(of(60), (14, 7, 550));
-        assert_eq!(of(7200), (30, 15, 1150), "one window of the maxima");
+        assert_eq!(of(10), (10, 5, 400, 8));
+        assert_eq!(of(60), (14, 7, 550, 8));
+        assert_eq!(of(120), (30, 15, 1150, 5));
+        assert_eq!(of(7200), (30, 15, 1150, 4), "one window of the maxima");
         let told = ProbePlan::fitting(Duration::from_secs(60), Some(Duration::from_secs(30)));
         assert_eq!(told.measure_s, 30);
     }

@@ -2,13 +2,15 @@
 //!
 //! Pure: no clock, no I/O, no randomness. Invariants:
 //!
-//! 1. What passed lies below what failed: `passed` ascends, and its last is less than `failed`.
-//! 2. Nothing counts as failed that has not failed twice in a row, so one disturbed trial decides nothing.
+//! 1. What passed lies below what failed: both ascend, and the last of `passed` is less than the first of `failed`.
+//! 2. Nothing counts as failed that has not failed twice in a row, so one disturbed trial decides nothing; and the
+//!    lowest that failed is tried again beside the highest that passed twice, so a bad spell decides nothing.
 //! 3. It ends: after at most `probes_max` probes and `holds_max` holds.
 //!
 //! It doubles until something fails (or halves until something passes), narrows what lies between to 5 %,
-//! tries the highest that passed once more, and has it held. What cannot be held is stepped back from, by
-//! 5 % and then by 10 %, as TechNet ff459238 says: raise until a test fails, then step back.
+//! tries the highest that passed once more, then the lowest that failed; what fails no longer is no bound, and the
+//! search goes on upwards. The highest that passed is held. What cannot be held is stepped back from, by 5 % and
+//! then by ever more, as TechNet ff459238 says: raise until a test fails, then step back.
 //!
 //! Storage that nothing can overload is no failure: the search then ends where the machine, or what was
 //! allowed, ends ([`Bound`]).
@@ -17,8 +19,12 @@ use serde::{Deserialize, Serialize};
 
 /// Passed and failed lie this near to each other when the search is done.
 pub const RESOLUTION: f64 = 1.05;
-/// Each hold that failed is followed by one at this share of it.
-const STEPS_BACK: [f64; 2] = [0.95, 0.90];
+/// Times a boundary must fail again before it is believed.
+const RECHECKS: u32 = 3;
+/// Each hold that failed is followed by one at this share of it: together 95, 90, 83, 71, 53, 34, 17 % of the first.
+const STEPS_BACK: [f64; 7] = [0.95, 0.95, 0.92, 0.85, 0.75, 0.65, 0.5];
+/// The last that is allowed is at this share at most: it is to give an answer.
+const LAST_STEP_BACK: f64 = 0.6;
 /// Twice the threads that make less than this times the I/O are not worth having (seed 000, figures 22 and
 /// 23: 40 threads did no more than 20).
 const GAIN_MIN: f64 = 1.05;
@@ -108,8 +114,10 @@ pub struct Search {
     next: Next,
     /// What passed, and what was achieved then.
     passed: Vec<(f64, f64)>,
-    /// The lowest that failed, twice.
-    failed: Option<(f64, Judgement)>,
+    /// What failed, twice.
+    failed: Vec<(f64, Judgement)>,
+    /// One of them that has failed again, and how often, each time beside what had just passed again.
+    rechecked: Option<(f64, u32)>,
     /// What failed once, and is to be tried again.
     doubted: Option<f64>,
     /// Whether the highest that passed has passed again.
@@ -129,7 +137,8 @@ impl Search {
             options,
             next: Next::Probe(start),
             passed: Vec::new(),
-            failed: None,
+            failed: Vec::new(),
+            rechecked: None,
             doubted: None,
             confirmed: false,
             plateau: false,
@@ -152,8 +161,8 @@ impl Search {
     pub fn probes_left(&self) -> f64 {
         let most = f64::from(self.options.probes_max - self.probes);
         let narrowing = |low: f64, high: f64| ((high / low).ln() / RESOLUTION.ln()).log2().max(0.0).ceil();
-        let guess = match (self.passed.last(), self.failed) {
-            (Some((low, _)), Some((high, _))) => narrowing(*low, high) * 1.5 + 1.0,
+        let guess = match (self.passed.last(), self.failed.first()) {
+            (Some((low, _)), Some((high, _))) => narrowing(*low, *high) * 1.5 + 6.0,
             // Two more doublings, and what follows them.
             _ => 2.0 + narrowing(1.0, 2.0) * 1.5 + 2.0,
         };
@@ -167,7 +176,7 @@ impl Search {
 
     /// Why it goes, or went, no higher.
     pub fn bound(&self) -> Bound {
-        match (self.failed, self.passed.last()) {
+        match (self.failed.first(), self.passed.last()) {
             _ if self.plateau => Bound::Plateau,
             (Some((_, Judgement::Generator)), _) => Bound::Generator,
             (Some((_, Judgement::Sessions)), _) => Bound::Sessions,
@@ -192,11 +201,18 @@ impl Search {
         self.probes += 1;
         if judgement == Judgement::Within {
             self.doubted = None;
+            self.failed.retain(|(failed, _)| *failed > level);
             self.pass(level, achieved);
+        } else if self.lowest_failed() == Some(level) {
+            let before = self.rechecks_of(level);
+            self.rechecked = Some((level, before + 1));
+            // In between the one below has its turn: a bad spell may be over by then.
+            self.confirmed = before + 1 >= RECHECKS;
         } else if self.doubted == Some(level) {
             self.doubted = None;
             self.passed.retain(|(passed, _)| *passed < level);
-            self.failed = Some((level, judgement));
+            self.failed.insert(0, (level, judgement));
+            self.confirmed = false;
         } else {
             self.doubted = Some(level);
         }
@@ -214,7 +230,7 @@ impl Search {
             }
             None => {
                 // Only twice the threads may be expected to do more: steps within a bracket are small.
-                let doubled = self.options.axis == Axis::Threads && self.failed.is_none() && best > 0.0;
+                let doubled = self.options.axis == Axis::Threads && self.failed.is_empty() && best > 0.0;
                 self.plateau = doubled && achieved < best * GAIN_MIN;
                 self.passed.push((level, achieved));
                 self.passed.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -226,7 +242,7 @@ impl Search {
     fn after_probe(&self) -> Next {
         let SearchOptions { axis, least, most, probes_max, .. } = self.options;
         let low = self.passed.last().map(|(level, _)| *level);
-        let high = self.failed.map(|(level, _)| level);
+        let high = self.lowest_failed();
         if self.probes >= probes_max {
             return Next::Hold(self.best().unwrap_or_else(|| high.unwrap_or(least) / 2.0).max(least));
         }
@@ -247,10 +263,22 @@ impl Search {
         }
     }
 
-    /// What passed is tried once more before it is held.
+    fn lowest_failed(&self) -> Option<f64> {
+        self.failed.first().map(|(level, _)| *level)
+    }
+
+    fn rechecks_of(&self, level: f64) -> u32 {
+        self.rechecked.filter(|(failed, _)| *failed == level).map_or(0, |(_, times)| times)
+    }
+
+    /// What passed is tried once more before it is held, and then what failed above it.
     fn boundary(&self) -> Next {
         let best = self.best().expect("only what passed has a boundary");
-        if self.confirmed { Next::Hold(best) } else { Next::Probe(best) }
+        match self.lowest_failed() {
+            _ if !self.confirmed => Next::Probe(best),
+            Some(failed) if self.rechecks_of(failed) < RECHECKS && !self.plateau => Next::Probe(failed),
+            _ => Next::Hold(best),
+        }
     }
 
     /// The highest rate that passed; of threads the fewest that do about as much as any.
@@ -271,7 +299,9 @@ impl Search {
 
     fn tell_hold(&mut self, level: f64, judgement: Judgement) {
         self.holds += 1;
-        let share = STEPS_BACK[(self.holds as usize - 1).min(STEPS_BACK.len() - 1)];
+        let step = STEPS_BACK[(self.holds as usize - 1).min(STEPS_BACK.len() - 1)];
+        let is_last = self.holds + 1 == self.options.holds_max;
+        let share = if is_last { step.min(LAST_STEP_BACK) } else { step };
         let back = on_axis(self.options.axis, level * share).max(self.options.least);
         let held = judgement == Judgement::Within;
         let over = held || self.holds >= self.options.holds_max || back >= level;
@@ -280,7 +310,8 @@ impl Search {
 
     fn check(&self) {
         assert!(self.passed.windows(2).all(|pair| pair[0].0 < pair[1].0), "invariant 1: {:?}", self.passed);
-        if let (Some((low, _)), Some((high, _))) = (self.passed.last(), self.failed) {
+        assert!(self.failed.windows(2).all(|pair| pair[0].0 < pair[1].0), "invariant 1: {:?}", self.failed);
+        if let (Some((low, _)), Some(high)) = (self.passed.last(), self.lowest_failed()) {
             assert!(*low < high, "invariant 1: {low} passed and {high} failed");
         }
         assert!(self.probes <= self.options.probes_max, "invariant 3");

@@ -8,7 +8,7 @@ mod seen;
 
 use super::{
     chance,
-    limits::{LimitSet, LimitsError, Measure},
+    limits::{Limit, LimitSet, LimitsError, Measure},
     measure::Sample,
     meter::Role,
     plan::{ProbePlan, RunClass, RunPlan, WINDOW},
@@ -185,25 +185,38 @@ impl Seeker {
         }
         let window_over = seen.span_s() >= WINDOW.as_secs_f64();
         let backlog_s = seen.backlog() as f64 / seen.operations_per_second().max(1e-9);
-        let broken = self.broken(seen);
-        let past_help = |measure: &Measure| match measure {
+        let broken = self.broken(trial, seen);
+        let stalls: u64 = seen.samples.iter().map(|sample| sample.page_fault_stalls).sum();
+        let class = RunClass::of(self.plan.duration());
+        let past_help = |limit: &Limit| match limit.measure {
             // A window that is over stays what it was.
             Measure::DatabaseReadWindowMaximumMs | Measure::LogWriteWindowMaximumMs => window_over,
+            // Nor do stalls go away: there are more than the whole run may have.
+            Measure::PageFaultStallsPerSecond => {
+                trial.holds && stalls as f64 > limit.value(class) * self.plan.duration_s as f64
+            }
             _ => false,
         };
-        broken.iter().any(past_help) || (!broken.is_empty() && backlog_s > LOST_BACKLOG_S)
+        let is_past_help =
+            self.limits.limits.iter().any(|limit| broken.contains(&limit.measure) && past_help(limit));
+        is_past_help || (!broken.is_empty() && backlog_s > LOST_BACKLOG_S)
     }
 
-    fn broken(&self, seen: &Seen) -> Vec<Measure> {
+    /// The limits that `trial` has broken. A hold is judged as the run is; a probe is too short for a limit of rare
+    /// events, and breaks it only where that is no chance.
+    fn broken(&self, trial: &Trial, seen: &Seen) -> Vec<Measure> {
         let class = RunClass::of(self.plan.duration());
-        let exceeds = |measure: Measure, bound: f64| seen.measure(measure).is_some_and(|value| value > bound);
+        let exceeds = |measure: Measure, bound: f64| match measure {
+            Measure::PageFaultStallsPerSecond if !trial.holds => seen.stalls_at_least() > bound,
+            _ => seen.measure(measure).is_some_and(|value| value > bound),
+        };
         let upper = self.limits.limits.iter().filter(|limit| !limit.measure.is_floor());
         let broken = upper.filter(|limit| exceeds(limit.measure, limit.value(class)));
         broken.map(|limit| limit.measure).collect()
     }
 
     fn judge(&self, trial: &Trial, seen: &Seen, efforts: &[Effort]) -> TrialResults {
-        let (achieved_iops, broken) = (seen.achieved_iops(), self.broken(seen));
+        let (achieved_iops, broken) = (seen.achieved_iops(), self.broken(trial, seen));
         let busiest = BusiestThread::of(efforts.iter().map(|effort| effort.processor));
         let processor_is_the_limit = busiest.is_some_and(BusiestThread::is_the_limit);
         let sessions_full = efforts.iter().any(|effort| effort.sessions_full);
@@ -329,6 +342,21 @@ mod tests {
         let (settle, measure) = (Duration::from_secs(10), Duration::from_secs(10));
         let trial = Trial { number: 1, load: TrialLoad::Rate(1000.0), holds: false, settle, measure };
         seeker.judge(&trial, &seen, &[effort])
+    }
+
+    /// What a probe of so many stalls, second by second, is worth.
+    fn stalled(stalls: &[u64]) -> f64 {
+        let sample = |stalls: &u64| Sample { span_s: 1.0, page_fault_stalls: *stalls, ..Sample::default() };
+        let samples: Vec<Sample> = stalls.iter().map(sample).collect();
+        Seen::of(&[vec![]], &[&samples]).stalls_at_least()
+    }
+
+    #[test]
+    fn a_burst_of_stalls_is_chance_and_stalls_that_go_on_are_not() {
+        assert_eq!(stalled(&[0, 6, 0, 0, 0]), 0.0, "1.2 a second, of one moment");
+        assert_eq!(stalled(&[0, 0, 120, 90, 0]), 0.0);
+        assert!(stalled(&[40, 45, 38, 41, 46]) > 1.0, "42 a second, again and again");
+        assert_eq!(stalled(&[1, 0, 1, 0, 0]), 0.0);
     }
 
     #[test]

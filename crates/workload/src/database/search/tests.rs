@@ -135,6 +135,45 @@ fn nothing_fails_by_one_trial() {
 }
 
 #[test]
+fn a_bad_spell_does_not_fix_the_ceiling() {
+    // The storage's own cache is being written out while 400 is tried for the first time.
+    let mut spell = 2;
+    let (tried, search) = searched(options(200.0), |next| match level(next) {
+        rate if rate == 400.0 && spell > 0 => {
+            spell -= 1;
+            (Judgement::Beyond, 300.0)
+        }
+        rate if rate <= 3_000.0 => (Judgement::Within, rate),
+        rate => (Judgement::Beyond, rate),
+    });
+    assert!((2_850.0..=3_000.0).contains(&held(&tried)), "{tried:?}");
+    assert_eq!(search.bound(), Bound::Limit);
+}
+
+#[test]
+fn bursts_of_stalls_now_and_then_decide_nothing() {
+    let mut shares = Vec::new();
+    for seed in 0..300 {
+        let mut random = Random::new(seed, "bursts");
+        let mut in_burst = false;
+        let options = SearchOptions { holds_max: 8, ..options(300.0) };
+        let (tried, _) = searched(options, |next| {
+            // One trial in twenty begins a burst; half of those that follow one are in it still.
+            in_burst = random.percent(if in_burst { 50.0 } else { 5.0 });
+            let rate = level(next);
+            let judgement = if in_burst || rate > 10_000.0 { Judgement::Beyond } else { Judgement::Within };
+            (judgement, rate.min(10_000.0))
+        });
+        shares.push((held(&tried) / 10_000.0, seed));
+    }
+    shares.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let low = shares.iter().filter(|(share, _)| *share < 0.85).count();
+    assert!(shares.iter().all(|(share, _)| *share <= 1.0), "{shares:?}");
+    // Three bad spells at the same boundary, or holds that all meet one.
+    assert!(low <= 6, "{low} of 300 are more than 15 % below: {:?}", &shares[..low]);
+}
+
+#[test]
 fn what_passed_by_chance_does_not_pass_the_trial_of_the_boundary() {
     let mut lucky = true;
     let (tried, _) = searched(options(100.0), |next| match level(next) {
@@ -161,7 +200,7 @@ fn what_cannot_be_held_is_stepped_back_from_and_not_for_ever() {
     let (tried, _) = searched(options(1000.0), answer(960.0));
     assert_eq!(holds(&tried), [1000.0, 950.0]);
     let (tried, _) = searched(options(1000.0), answer(0.0));
-    assert_eq!(holds(&tried), [1000.0, 950.0, 855.0]);
+    assert_eq!(holds(&tried), [1000.0, 950.0, 570.0], "the last is to give an answer");
 }
 
 #[test]

@@ -7,6 +7,9 @@ use super::super::{
     plan::WINDOW,
 };
 
+/// Standard deviations by which stalls of a probe must exceed their limit. Of equally bad seconds it takes four.
+const STALL_SIGMAS: f64 = 1.8;
+
 /// What all groups saw of a trial, as one.
 pub struct Seen {
     roles: Vec<Role>,
@@ -85,6 +88,17 @@ impl Seen {
             }
             _ => None,
         }
+    }
+
+    /// Page-fault stalls a second that there are at least, but for [`STALL_SIGMAS`] standard deviations. They come
+    /// in bursts, so a second of them is one event: the variance of their sum is that of the seconds' squares, and
+    /// one bad second of a probe of five says nothing.
+    pub fn stalls_at_least(&self) -> f64 {
+        let (sum, squares) = self.samples.iter().fold((0.0, 0.0), |(sum, squares), sample| {
+            let stalls = sample.page_fault_stalls as f64;
+            (sum + stalls, squares + stalls * stalls)
+        });
+        (sum - STALL_SIGMAS * f64::sqrt(squares)).max(0.0) / self.span_s().max(1e-9)
     }
 
     fn average_ms(&self, role: Role, of: fn(&IoTallies) -> IoTally) -> Option<f64> {
