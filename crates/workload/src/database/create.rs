@@ -10,7 +10,9 @@ use super::{
     key_space::KeySpace,
     mail_record::{MailKey, Version},
     mail_table::MailDatabase,
+    turn::give_turn,
 };
+use maildb::{Durability, Session};
 use serde::{Deserialize, Serialize};
 use world::ByteCount;
 
@@ -21,6 +23,8 @@ const LOOK_RECORDS: u32 = 64;
 /// A database this near to its wanted size is not filled further, in percent: growing goes in
 /// extents, and a run on it has grown it anyway.
 const NEAR_ENOUGH_PERCENT: u64 = 97;
+/// How much of a small database is records, in percent: the rest is what pages and trees take of it.
+const SMALL_PERCENT: u64 = 80;
 
 /// How the caller hears of progress and says stop.
 pub trait Watch {
@@ -44,6 +48,7 @@ pub struct Created {
 /// Brings one database to `wanted` bytes, and `keys` to what it holds.
 pub async fn create(
     mail: &MailDatabase,
+    session: &mut Session,
     keys: &mut KeySpace,
     wanted: ByteCount,
     watch: &impl Watch,
@@ -57,7 +62,12 @@ pub async fn create(
     let near_enough = ByteCount(wanted.0 / 100 * NEAR_ENOUGH_PERCENT);
     let wanted = if found > 0 { near_enough } else { wanted };
     if mail.database.size() >= wanted {
-        return Ok(Created { found, inserted: 0, complete: true });
+        // A file begins with an extension of free pages, behind which a load would begin: a small database is
+        // all within it.
+        let records =
+            if found > 0 { 0 } else { wanted.0 / 100 * SMALL_PERCENT / mail.maker.record_bytes() as u64 };
+        let inserted = insert_few(mail, session, keys, records, watch).await?;
+        return Ok(Created { found, inserted, complete: inserted == records });
     }
     let mut load = mail.begin_load(wanted).await?;
     // What is loaded between two looks must not make the file outgrow its size by a whole extension.
@@ -75,6 +85,31 @@ pub async fn create(
     }
     load.finish().await?;
     Ok(Created { found, inserted, complete: !stopped })
+}
+
+/// Inserts the first `records` records into an empty database, one after the other; gives how many before it was
+/// stopped.
+async fn insert_few(
+    mail: &MailDatabase,
+    session: &mut Session,
+    keys: &mut KeySpace,
+    records: u64,
+    watch: &impl Watch,
+) -> Result<u64, Error> {
+    let mut next = MailKey { mailbox: 0, message: 0 };
+    let mut inserted = 0;
+    while inserted < records && !watch.stopped() {
+        for _ in 0..u64::from(LOOK_RECORDS).min(records - inserted) {
+            mail.insert(session, next).await?;
+            keys.note(next, Version::FIRST);
+            next = following(next);
+            inserted += 1;
+        }
+        session.commit(Durability::Lazy).await?;
+        give_turn().await;
+        watch.progress(ByteCount(inserted), ByteCount(records));
+    }
+    Ok(inserted)
 }
 
 fn following(key: MailKey) -> MailKey {

@@ -273,7 +273,7 @@ impl Group {
                     let mail = MailDatabase::attach(database, &mut session, seed, form).await?;
                     let mut keys = KeySpace::new(plan.profile.skew());
                     let wanted = ByteCount(plan.database_bytes);
-                    let created = create(&mail, &mut keys, wanted, &watch).await?;
+                    let created = create(&mail, &mut session, &mut keys, wanted, &watch).await?;
                     let size_max = ByteCount(plan.database_bytes_max);
                     let store = Store::new(mail, keys, size_max, extension);
                     Ok::<_, Error>((store, created))
