@@ -19,7 +19,7 @@ pub fn section(results: &RunResults, found: &SearchResults) -> Section {
                  measured when its throughput has settled, or all the same after a while (then that column is \
                  empty). A rate counts as held if no more than three standard deviations of its random arrivals \
                  are missing, and none waited for a second. \
-                 Page-fault stalls fail a probe only where they are no burst that chance may have brought; a hold is \
+                 Page-fault stalls fail a probe only where most of its seconds have too many; a hold is \
                  judged by all of them. What failed is tried once more beside what passed twice.";
     Section::new("Search for the most within limits", intro)
         .paragraph(outcome(found))

@@ -7,9 +7,6 @@ use super::super::{
     plan::WINDOW,
 };
 
-/// Standard deviations by which stalls of a probe must exceed their limit. Of equally bad seconds it takes four.
-const STALL_SIGMAS: f64 = 1.8;
-
 /// What all groups saw of a trial, as one.
 pub struct Seen {
     roles: Vec<Role>,
@@ -90,15 +87,17 @@ impl Seen {
         }
     }
 
-    /// Page-fault stalls a second that there are at least, but for [`STALL_SIGMAS`] standard deviations. They come
-    /// in bursts, so a second of them is one event: the variance of their sum is that of the seconds' squares, and
-    /// one bad second of a probe of five says nothing.
-    pub fn stalls_at_least(&self) -> f64 {
-        let (sum, squares) = self.samples.iter().fold((0.0, 0.0), |(sum, squares), sample| {
-            let stalls = sample.page_fault_stalls as f64;
-            (sum + stalls, squares + stalls * stalls)
-        });
-        (sum - STALL_SIGMAS * f64::sqrt(squares)).max(0.0) / self.span_s().max(1e-9)
+    /// Page-fault stalls a second, as the median second has them. They come in bursts, which are too rare for a
+    /// probe to tell how rare: seconds of it that are bad say nothing unless most of them are.
+    pub fn usual_stalls(&self) -> f64 {
+        let mut seconds: Vec<f64> = self
+            .samples
+            .iter()
+            .map(|sample| sample.page_fault_stalls as f64 / sample.span_s.max(1e-9))
+            .collect();
+        seconds.sort_by(f64::total_cmp);
+        // The lower of two in the middle: half of them is not most.
+        seconds.get(seconds.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
     }
 
     fn average_ms(&self, role: Role, of: fn(&IoTallies) -> IoTally) -> Option<f64> {
