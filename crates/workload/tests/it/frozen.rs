@@ -312,7 +312,8 @@ fn an_operation_of_a_minute_is_a_long_one_and_fails() {
     assert!((9.0..12.0).contains(&longest.at_s.unwrap()), "{longest:?}");
     assert_eq!((longest.kind, longest.slowness, &*longest.volume), (Kind::Write, Slowness::Long, "drive"));
     assert!(longest.file == "priv1.edb" || longest.file.starts_with("E00"), "{longest:?}");
-    assert!((1..=3).contains(&said(&results, "long, 41 s without an answer")), "{:?}", results.log);
+    // A line for each second in which some became long, not for each of them.
+    assert!((1..=5).contains(&said(&results, "long, 41 s without an answer")), "{:?}", results.log);
     assert_eq!(said(&results, "answered; the longest"), 1, "{:?}", results.log);
     assert_eq!(verdict.answer, Answer::Fail);
     assert!(failed(&verdict, Measure::LongOperations) && !failed(&verdict, Measure::HungOperations));

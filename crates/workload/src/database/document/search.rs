@@ -20,7 +20,7 @@ pub fn section(results: &RunResults, found: &SearchResults) -> Section {
                  empty). A rate counts as held if no more than three standard deviations of its random arrivals \
                  are missing, and none waited for a second. \
                  Page-fault stalls fail a probe only where most of its seconds have too many; a hold is \
-                 judged by all of them. What failed is tried once more beside what passed twice.";
+                 judged by all of them. What failed is tried again, up to three times, beside what passed.";
     Section::new("Search for the most within limits", intro)
         .paragraph(outcome(found))
         .block(trials(found))
