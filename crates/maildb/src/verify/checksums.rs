@@ -1,7 +1,7 @@
 //! Checking every page of a database file against its own checksum, in file order.
 //!
 //! Pages past the last one the database owns are slack, and may be blank; so may those that are free. A blank
-//! page that is in use is damaged, if the database was shut down cleanly ([`BlankPages`]).
+//! page that is in use is damaged, if the database was shut down cleanly (`BlankPages`).
 
 use super::{
     blank::BlankPages,
