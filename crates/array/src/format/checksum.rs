@@ -9,20 +9,16 @@
 //! its checksum turned, not its data read.
 
 use super::units::{BlockChecksum, BlockIndex, BranchNumber, PoolId, Stamp};
-use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
+use world::crc32c;
 
 /// CRC-32C (RFC 3720) of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    crc32_iscsi(bytes)
+    crc32c::crc32c(&[bytes])
 }
 
 /// CRC-32C of `bytes`, the four from `at` on taken as zero.
 pub(super) fn seal_of(bytes: &[u8], at: usize) -> u32 {
-    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
-    digest.update(&bytes[..at]);
-    digest.update(&[0; 4]);
-    digest.update(&bytes[at + 4..]);
-    digest.finalize() as u32
+    crc32c::crc32c(&[&bytes[..at], &[0; 4], &bytes[at + 4..]])
 }
 
 /// One version of one block.
