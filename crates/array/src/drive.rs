@@ -8,7 +8,10 @@ use crate::{
     format::{BLOCK_BYTES, MemberIndex, PoolGeometry, SlotAddress},
 };
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
-use world::{BlockDevice, Buffer, ByteOffset, IoResult, LocalFuture, Stability};
+use world::{BlockDevice, Buffer, ByteOffset, IoError, IoResult, LocalFuture, Stability};
+
+/// Drives that failed to write, and what they said.
+pub type WriteFailures = Vec<(MemberIndex, IoError)>;
 
 /// Drives that are there. Cheap to clone; clones are one.
 #[derive(Clone)]
@@ -83,4 +86,17 @@ impl Drives {
         assert!(end <= usize::from(self.geometry.slot_blocks()), "block {end} of a slot");
         ByteOffset(self.geometry.slot_start_bytes(slot.slot) + u64::from(block) * BLOCK_BYTES as u64)
     }
+}
+
+/// Waits for writes that were started, each on the drive of a member; which failed, if any did.
+pub async fn all_written(
+    writes: Vec<(MemberIndex, LocalFuture<IoResult<()>>)>,
+) -> std::result::Result<(), WriteFailures> {
+    let mut failures = Vec::new();
+    for (member, write) in writes {
+        if let Err(error) = write.await {
+            failures.push((member, error));
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures) }
 }

@@ -4,10 +4,10 @@
 //! that is to have it ([`write_generation`] returned Ok).
 
 use crate::{
-    drive::Drives,
+    drive::{Drives, WriteFailures, all_written},
     election::Seen,
     format::{
-        Fault, Generation, MemberIndex, Refusal, Superblock,
+        Fault, MemberIndex, Refusal, Superblock,
         superblock::{SUPERBLOCK_BYTES_MAX, SUPERBLOCK_PLACES, superblock_places, superblock_start_bytes},
     },
 };
@@ -68,10 +68,7 @@ pub async fn look(devices: &[Rc<dyn BlockDevice>]) -> Vec<Seen> {
 
 /// Writes `superblock` to both places of its generation on every member that is to have it; all but `this` and `place`
 /// is the same for all. Ok: the generation is complete. Else: which members cannot be written.
-pub async fn write_generation(
-    drives: &Drives,
-    superblock: &Superblock,
-) -> Result<(), Vec<(MemberIndex, IoError)>> {
+pub async fn write_generation(drives: &Drives, superblock: &Superblock) -> Result<(), WriteFailures> {
     let mut writes: Vec<(MemberIndex, LocalFuture<IoResult<()>>)> = Vec::new();
     for (index, member) in superblock.members.iter().enumerate() {
         let index = MemberIndex(index as u16);
@@ -85,16 +82,5 @@ pub async fn write_generation(
                 .push((index, device.write(at, vec![Arc::new(Buffer::copy_of(&image))], Stability::Stable)));
         }
     }
-    let mut failures = Vec::new();
-    for (member, write) in writes {
-        if let Err(error) = write.await {
-            failures.push((member, error));
-        }
-    }
-    if failures.is_empty() { Ok(()) } else { Err(failures) }
-}
-
-/// The generation after this one.
-pub fn next(generation: Generation) -> Generation {
-    Generation(generation.0 + 1)
+    all_written(writes).await
 }

@@ -1,9 +1,9 @@
 //! What a record of the log says: entries of 32 bytes (a move: 64), each beginning with its kind.
 
 use super::{
-    checksum::BlockKey,
+    checksum::{BlockKey, ChecksumSeed, crc32c},
     location::{Location, RawLocation, Stored},
-    refusal::{Refusal, Structure},
+    refusal::{Fault, Refusal, Structure},
     row::{ROW_BYTES_MAX, RowKey, Table},
     units::{BLOCK_GRAINS, BlockChecksum, BlockCount, BlockIndex, BranchNumber, GRAIN_BYTES, Stamp},
 };
@@ -173,6 +173,20 @@ impl Entry {
             Self::Put(put) => part(put.at, usize::from(put.length)),
             _ => None,
         }
+    }
+
+    /// Holds `part` against the entry's checksum; what has no payload has nothing to be wrong.
+    ///
+    /// # Errors
+    ///
+    /// The checksums differ.
+    pub fn check_part(&self, seed: ChecksumSeed, part: &[u8]) -> Result<(), Fault> {
+        let (stored, computed) = match self {
+            Self::Write(write) => (write.checksum.0, seed.checksum(write.key, part).0),
+            Self::Put(put) => (put.checksum, crc32c(part)),
+            Self::Zeroes(_) | Self::Discard(_) | Self::Move(_) | Self::Remove(_) => return Ok(()),
+        };
+        if stored == computed { Ok(()) } else { Err(Fault::Checksum { stored, computed }) }
     }
 
     pub(super) fn encode(&self, into: &mut Vec<u8>) {

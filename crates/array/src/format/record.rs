@@ -6,9 +6,9 @@
 //! predecessor, so that a gap cannot be stepped over.
 
 use super::{
-    checksum::{ChecksumSeed, crc32c},
+    checksum::ChecksumSeed,
     entry::Entry,
-    refusal::{Fault, Head, Refusal, SEAL_AT, Structure, seal},
+    refusal::{Head, Refusal, SEAL_AT, Structure, seal},
     units::{
         BLOCK_BYTES, Fence, Incarnation, PoolId, Position, SegmentBlock, SegmentNumber, SegmentUse,
         WallNanoseconds,
@@ -205,14 +205,7 @@ impl Record {
         for entry in &self.entries {
             let Some(part) = entry.payload() else { continue };
             let at = part.start;
-            let (stored, computed) = match entry {
-                Entry::Write(write) => (write.checksum.0, seed.checksum(write.key, &payload[part]).0),
-                Entry::Put(put) => (put.checksum, crc32c(&payload[part])),
-                _ => unreachable!("only these have a payload"),
-            };
-            if stored != computed {
-                return Err(THIS.refuse(at, Fault::Checksum { stored, computed }));
-            }
+            entry.check_part(seed, &payload[part]).map_err(|fault| THIS.refuse(at, fault))?;
         }
         Ok(())
     }

@@ -4,8 +4,8 @@ use crate::{
     drive::Drives,
     error::Result,
     format::{
-        BLOCK_BYTES, ChecksumSeed, Entry, MirroredSegment, PoolId, Record, SegmentBlock, SegmentKind,
-        SlotAddress, SlotHeader, checksum::crc32c,
+        BLOCK_BYTES, ChecksumSeed, MirroredSegment, PoolId, Record, SegmentBlock, SegmentKind, SlotAddress,
+        SlotHeader,
     },
 };
 use std::{ops::Range, sync::Arc};
@@ -143,18 +143,10 @@ impl Chain {
         for entry in &record.entries {
             let Some(part) = entry.payload() else { continue };
             let right = self.copies.iter().map(|copy| &copy.data(payload_block, count)[part.clone()]);
-            let right = right.into_iter().find(|stored| self.is_right(entry, stored))?;
+            let right = right.into_iter().find(|stored| entry.check_part(self.seed, stored).is_ok())?;
             bytes[BLOCK_BYTES..][part].copy_from_slice(right);
         }
         Some(Found { record, bytes })
-    }
-
-    fn is_right(&self, entry: &Entry, stored: &[u8]) -> bool {
-        match entry {
-            Entry::Write(write) => self.seed.checksum(write.key, stored) == write.checksum,
-            Entry::Put(put) => crc32c(stored) == put.checksum,
-            Entry::Zeroes(_) | Entry::Discard(_) | Entry::Move(_) | Entry::Remove(_) => true,
-        }
     }
 
     /// Writes a record to every copy that does not have it whole.

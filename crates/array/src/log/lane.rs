@@ -11,7 +11,7 @@
 
 use super::{Draft, Part, Placed, Tail, summary_blocks};
 use crate::{
-    drive::Drives,
+    drive::{Drives, WriteFailures, all_written},
     error::{Error, Result},
     format::{
         ChecksumSeed, Link, MemberIndex, MirroredSegment, RedundancyClass, SegmentKind, SegmentShape,
@@ -230,7 +230,7 @@ impl Lane {
         &self,
         placed: &[Placed],
         drafts: &VecDeque<Draft>,
-    ) -> std::result::Result<(), Vec<(MemberIndex, IoError)>> {
+    ) -> std::result::Result<(), WriteFailures> {
         let first = placed.first().expect("something was placed").record.block;
         let mut buffers = Vec::new();
         for (placed, draft) in placed.iter().zip(drafts) {
@@ -244,17 +244,23 @@ impl Lane {
             .iter()
             .filter_map(|&slot| Some((slot.member, self.drives.write(slot, 1 + first.0, buffers.clone())?)))
             .collect();
-        await_all(writes).await
+        all_written(writes).await
     }
 
     /// Gives up the drives that failed, and takes back what was placed.
-    async fn turn_away(&self, last_stable: Link, failures: Vec<(MemberIndex, IoError)>) -> Result<()> {
+    async fn turn_away(&self, last_stable: Link, failures: WriteFailures) -> Result<()> {
+        self.give_up(failures).await?;
+        self.tail.borrow_mut().withdraw(last_stable);
+        self.enter_next().await
+    }
+
+    /// From now on these drives are not there, and every other one knows.
+    async fn give_up(&self, failures: WriteFailures) -> Result<()> {
         for (member, error) in failures {
             self.drives.lose(member);
             self.owner.lose(member, error).await?;
         }
-        self.tail.borrow_mut().withdraw(last_stable);
-        self.enter_next().await
+        Ok(())
     }
 
     /// Whether every copy a record must have is there: all of them, or one on each drive there is.
@@ -276,19 +282,13 @@ impl Lane {
                 return Err(if present == 0 { Error::TooFewDrives { present, needed } } else { Error::Full });
             };
             let successors = self.successors_of_next();
-            let failures = self.write_header(&next, &successors).await.err();
-            match failures {
-                None => {
+            match self.write_header(&next, &successors).await {
+                Ok(()) => {
                     let shape = log_shape(self.drives.geometry().slot_blocks(), next.slots.len());
                     self.tail.borrow_mut().enter(next, shape);
                     return Ok(());
                 }
-                Some(failures) => {
-                    for (member, error) in failures {
-                        self.drives.lose(member);
-                        self.owner.lose(member, error).await?;
-                    }
-                }
+                Err(failures) => self.give_up(failures).await?,
             }
         }
     }
@@ -307,7 +307,7 @@ impl Lane {
         &self,
         segment: &MirroredSegment,
         successors: &[MirroredSegment],
-    ) -> std::result::Result<(), Vec<(MemberIndex, IoError)>> {
+    ) -> std::result::Result<(), WriteFailures> {
         let (pool, incarnation, first_position) = {
             let tail = self.tail.borrow();
             (tail.pool, tail.incarnation, tail.position_next())
@@ -333,21 +333,8 @@ impl Lane {
                 Some((slot.member, self.drives.write(slot, 0, vec![block])?))
             })
             .collect();
-        await_all(writes).await
+        all_written(writes).await
     }
-}
-
-/// Waits for all of them; which failed, if any did.
-async fn await_all(
-    writes: Vec<(MemberIndex, LocalFuture<world::IoResult<()>>)>,
-) -> std::result::Result<(), Vec<(MemberIndex, IoError)>> {
-    let mut failures = Vec::new();
-    for (member, write) in writes {
-        if let Err(error) = write.await {
-            failures.push((member, error));
-        }
-    }
-    if failures.is_empty() { Ok(()) } else { Err(failures) }
 }
 
 /// Shape of a log segment of so many copies.

@@ -73,15 +73,15 @@ pub async fn replay(
     let mut chain = Chain::open(drives, (start.pool, seed), &start.log.segment).await;
     let mut block = start.log.block;
     let (mut records, mut mended) = (0, 0);
-    loop {
+    let beyond = loop {
         let found = match chain.record_at(block, |record| reader.is_next(record, block)) {
             Some(found) => found,
             None => match enter_successor(drives, (start.pool, seed), &chain, &reader).await {
-                Some((next, found)) => {
-                    chain = next;
+                Next::Entered(next, found) => {
+                    chain = *next;
                     found
                 }
-                None => break,
+                Next::End(successors) => break successors,
             },
         };
         reader.took(&found);
@@ -90,8 +90,10 @@ pub async fn replay(
         mended += u64::from(chain.mend(drives, &found).await?);
         let rows = rows_of(&found);
         take(TakenRecord { record: found.record, rows });
-    }
-    reader.look_beyond(drives, (start.pool, seed), &chain, block).await;
+    };
+    // Behind the end: positions that were given, and what they say was acknowledged.
+    reader.look_at(&chain, block);
+    beyond.iter().for_each(|successor| reader.look_at(successor, SegmentBlock(0)));
     let acknowledged = reader.acknowledged_below;
     if acknowledged.0 > reader.last.position.0 + 1 {
         return Err(Error::LostRecords { found: reader.last.position.0, acknowledged: acknowledged.0 });
@@ -111,24 +113,31 @@ pub async fn replay(
     })
 }
 
-/// The segment in which the log goes on, with the record at its front.
+/// What follows a segment whose records are all read.
+enum Next {
+    /// The segment in which the log goes on, with the record at its front.
+    Entered(Box<Chain>, Found),
+    /// Nothing: the log does not go on in any of its successors, which these are.
+    End(Vec<Chain>),
+}
+
 async fn enter_successor(
     drives: &Drives,
     pool: (PoolId, ChecksumSeed),
     chain: &Chain,
     reader: &Reader,
-) -> Option<(Chain, Found)> {
-    for successor in &chain.header.as_ref()?.successors {
+) -> Next {
+    let mut others = Vec::new();
+    for successor in chain.header.iter().flat_map(|header| &header.successors) {
         let next = Chain::open(drives, pool, successor).await;
-        if next.header.is_none() {
-            continue;
-        }
         let front = SegmentBlock(0);
-        if let Some(found) = next.record_at(front, |record| reader.is_next(record, front)) {
-            return Some((next, found));
+        let follows = |record: &Record| next.header.is_some() && reader.is_next(record, front);
+        match next.record_at(front, follows) {
+            Some(found) => return Next::Entered(Box::new(next), found),
+            None => others.push(next),
         }
     }
-    None
+    Next::End(others)
 }
 
 fn rows_of(found: &Found) -> Vec<(RowKey, Vec<u8>)> {
@@ -188,25 +197,10 @@ impl Reader {
         self.acknowledged_below = self.acknowledged_below.max(record.acknowledged_below);
     }
 
-    /// Looks at everything behind the end: for positions that were given, and for what they say was acknowledged.
-    async fn look_beyond(
-        &mut self,
-        drives: &Drives,
-        pool: (PoolId, ChecksumSeed),
-        chain: &Chain,
-        end: SegmentBlock,
-    ) {
-        self.look_at(chain, end);
-        for successor in chain.header.iter().flat_map(|header| &header.successors) {
-            let next = Chain::open(drives, pool, successor).await;
-            self.look_at(&next, SegmentBlock(0));
-        }
-    }
-
+    /// Notes every valid header from `from` on, of whatever record.
     fn look_at(&mut self, chain: &Chain, from: SegmentBlock) {
         for block in (from.0..chain.data_blocks()).map(SegmentBlock) {
-            let records: Vec<Record> = chain.headers_at(block).map(|(record, _)| record).collect();
-            records.iter().for_each(|record| self.note(record));
+            chain.headers_at(block).for_each(|(record, _)| self.note(&record));
         }
     }
 }
