@@ -1,12 +1,12 @@
 //! Values against what was varied, drawn: a point for each run, joined.
 
 use super::{
-    Plot, WIDTH, axis_names, grid_row, limit_rows, line_chart::LIMIT_REACH, nothing_to_draw, open,
-    series_class, tick_below,
+    Plot, WIDTH, axis_names, grid_row, limit_rows, line_chart::LIMIT_REACH, marked_place, nothing_to_draw,
+    open, series_class, tick_below,
 };
 use crate::axis::{ValueAxis, with_unit};
 use crate::curve::{Curve, CurveLine};
-use crate::markup::{escaped, put};
+use crate::markup::put;
 
 const PLOT: Plot = Plot { left: 52.0, top: 28.0, width: WIDTH - 110.0, height: 176.0 };
 const HEIGHT: f64 = 244.0;
@@ -29,7 +29,7 @@ pub(crate) fn curve(chart: &Curve, id: &str, out: &mut String) {
     axis_names(out, PLOT, vertical.trim_end_matches(", "), &chart.x);
     ticks(chart, out);
     if let Some((index, label)) = &chart.mark {
-        mark(place(chart, *index), label, out);
+        marked_place(out, PLOT, (place(chart, *index), label), PLOT.top + 11.0, 0.7);
     }
     for (index, line) in chart.lines().iter().enumerate() {
         draw(chart, line, index, &axis, out);
@@ -78,21 +78,6 @@ fn draw(chart: &Curve, line: &CurveLine, index: usize, axis: &ValueAxis, out: &m
         put!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
     }
     out.push_str("</g>\n");
-}
-
-fn mark(place: f64, label: &str, out: &mut String) {
-    let (x, _) = PLOT.at(place, 0.0);
-    let (anchor, gap) = if place > 0.7 { ("end", -5.0) } else { ("start", 5.0) };
-    put!(
-        out,
-        "<path class=\"event\" d=\"M{x:.1} {}V{}\"/><text class=\"event-name\" x=\"{:.1}\" y=\"{}\" \
-         text-anchor=\"{anchor}\">{}</text>\n",
-        PLOT.top,
-        PLOT.bottom(),
-        x + gap,
-        PLOT.top + 11.0,
-        escaped(label),
-    );
 }
 
 /// The chart in words, for those who hear it.

@@ -1,8 +1,8 @@
 //! Values over time, drawn.
 
 use super::{
-    Plot, TEXT_HEIGHT, WIDTH, axis_names, grid_row, limit_rows, nothing_to_draw, open, series_class,
-    tick_below,
+    Plot, TEXT_HEIGHT, WIDTH, axis_names, grid_row, limit_rows, marked_place, nothing_to_draw, open,
+    series_class, tick_below,
 };
 use crate::axis::{ValueAxis, horizontal, with_unit};
 use crate::chart::{LineChart, TimePoint, TimeSeries, known};
@@ -42,7 +42,7 @@ pub(crate) fn line_chart(chart: &LineChart, id: &str, out: &mut String) {
     }
     for event in &chart.events {
         if let Some(time_s) = event.time_s.get().filter(|time_s| (from_s..=to_s).contains(time_s)) {
-            draw_event(out, place_x(time_s), &event.label);
+            marked_place(out, PLOT, (place_x(time_s), &event.label), PLOT.bottom() - 6.0, 0.75);
         }
     }
     for (index, series) in chart.series.iter().enumerate() {
@@ -154,21 +154,6 @@ fn draw_limits_beyond(out: &mut String, chart: &LineChart, beyond: &[f64]) {
             escaped(value),
         );
     }
-}
-
-fn draw_event(out: &mut String, place: f64, label: &str) {
-    let (x, _) = PLOT.at(place, 0.0);
-    let (anchor, gap) = if place > 0.75 { ("end", -5.0) } else { ("start", 5.0) };
-    put!(
-        out,
-        "<path class=\"event\" d=\"M{x:.1} {}V{}\"/><text class=\"event-name\" x=\"{:.1}\" y=\"{}\" \
-         text-anchor=\"{anchor}\">{}</text>\n",
-        PLOT.top,
-        PLOT.bottom(),
-        x + gap,
-        PLOT.bottom() - 6.0,
-        escaped(label),
-    );
 }
 
 /// The chart in words, for those who hear it.

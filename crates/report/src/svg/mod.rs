@@ -83,6 +83,23 @@ fn grid_row(out: &mut String, plot: Plot, place: f64, label: &str) {
     );
 }
 
+/// A vertical line through the plot with its name beside it: at height `name_y`, and to its left from the place
+/// `left_from` on, where there is too little room to its right.
+fn marked_place(out: &mut String, plot: Plot, (place, name): (f64, &str), name_y: f64, left_from: f64) {
+    let (x, _) = plot.at(place, 0.0);
+    let (anchor, gap) = if place > left_from { ("end", -5.0) } else { ("start", 5.0) };
+    put!(
+        out,
+        "<path class=\"event\" d=\"M{x:.1} {}V{}\"/><text class=\"event-name\" x=\"{:.1}\" y=\"{}\" \
+         text-anchor=\"{anchor}\">{}</text>\n",
+        plot.top,
+        plot.bottom(),
+        x + gap,
+        name_y,
+        escaped(name),
+    );
+}
+
 /// A mark below the plot and its label, which stays within the picture.
 fn tick_below(out: &mut String, plot: Plot, place: f64, label: &str) {
     let (x, y) = plot.at(place, 0.0);
