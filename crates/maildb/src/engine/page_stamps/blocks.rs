@@ -153,9 +153,11 @@ impl Head {
     }
 }
 
-/// Whether bytes from the beginning of a file are a sidecar's or of one whose making was cut short.
+/// Whether bytes from the beginning of a file are a sidecar's or of one whose making was cut short: of a head that
+/// was being written any of the sectors may be there, and the last one holds the digest alone.
 pub fn is_ours(start: &[u8]) -> bool {
-    let is_head = |block: &[u8]| block.starts_with(HEAD_MAGIC) || block.iter().all(|&byte| byte == 0);
+    let is_head =
+        |block: &[u8]| block.starts_with(HEAD_MAGIC) || block.iter().take(DIGEST_AT).all(|&byte| byte == 0);
     start.chunks(BLOCK_BYTES).all(is_head)
 }
 

@@ -4,7 +4,7 @@ use super::{
     Stamp,
     blocks::{
         BLOCK_BYTES, HEADS_BYTES, Head, JOURNAL_STAMPS, JournalBlock, Settling, TABLE_STAMPS,
-        decode_table_block, encode_table_block,
+        decode_table_block, encode_table_block, is_ours,
     },
     hash::StampKey,
 };
@@ -174,4 +174,23 @@ proptest! {
         prop_assert_eq!(is_table, seals && kind == 1);
         let _ = JournalBlock::decode(&block, snapshot, index);
     }
+}
+
+/// Sectors of the smallest kind of drive, the unit a power cut keeps or loses.
+const SECTOR_BYTES: usize = 512;
+
+#[test]
+fn a_head_that_was_being_written_is_ours_whichever_of_its_sectors_are_there() {
+    let (whole, sectors) = (head().encode(), BLOCK_BYTES / SECTOR_BYTES);
+    for there in 0..1u32 << sectors {
+        let mut start = vec![0; HEADS_BYTES as usize];
+        for sector in (0..sectors).filter(|sector| there >> sector & 1 == 1) {
+            let range = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
+            start[range.clone()].copy_from_slice(&whole[range]);
+        }
+        assert!(is_ours(&start), "sectors {there:08b}");
+    }
+    let mut other = vec![0; HEADS_BYTES as usize];
+    other[SECTOR_BYTES] = 1;
+    assert!(!is_ours(&other), "a file of something else");
 }
