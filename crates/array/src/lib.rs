@@ -11,4 +11,6 @@ pub mod format;
 
 pub mod lineage;
 pub mod log;
+pub mod map;
 pub mod superblocks;
+pub mod tree;

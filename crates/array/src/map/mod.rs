@@ -1,0 +1,5 @@
+//! The map: which version of a block is where.
+
+mod version;
+
+pub use version::Version;
