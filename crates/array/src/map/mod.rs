@@ -1,5 +1,14 @@
-//! The map: which version of a block is where.
+//! The map: which version of which block lies where, and which versions somebody still sees.
+//!
+//! What was written since the last checkpoint is in a table in memory; everything older is in two trees, *head* with
+//! the newest version of each block and *history* with what only points see.
 
+mod branches;
+mod points;
+mod space;
 mod version;
 
-pub use version::Version;
+pub use branches::{Branch, Branches};
+pub use points::Points;
+pub use space::LiveGrains;
+pub use version::{Dead, Found, Mapped, Version};
