@@ -42,6 +42,23 @@ pub enum Found {
     },
 }
 
+impl Found {
+    /// Nothing was asked yet.
+    pub const NOTHING: Self = Self::Unknown { discarded: None };
+
+    /// Takes in what the next older source says.
+    pub fn refine(&mut self, older: Self) {
+        let Self::Unknown { discarded } = *self else { return };
+        *self = match (discarded, older) {
+            (Some(discarded), Self::Version(version)) if version.birth < discarded => {
+                Self::Version(Version::zero(discarded))
+            }
+            (_, Self::Version(version)) => Self::Version(version),
+            (_, Self::Unknown { discarded: older }) => Self::Unknown { discarded: discarded.max(older) },
+        }
+    }
+}
+
 /// What a block reads as: the version, and the branch that wrote it, which may be a parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapped {

@@ -1,0 +1,379 @@
+//! The table: what happened to blocks since the last checkpoint, in memory. The log is its durability.
+//!
+//! Invariants:
+//!
+//! 1. The newest thing that happened to a block here, a version or a discard, is in the extents of its branch.
+//! 2. What that displaced is kept, with its death, exactly if a point saw it then; anything else was told as dead.
+//! 3. Of one block no two lives overlap, and all end before the newest version's begins.
+//! 4. A discard that a checkpoint left unfinished is older than all extents it covers. It hides versions of older
+//!    sources, born before it, and nothing else.
+//! 5. A version that moved lies where its last move says: in its extent, or if it is not here, by the table of
+//!    moves, which the reader of an older source asks.
+//! 6. `live` counts what the extents, the kept versions and the targets of moves take. It never shrinks below zero.
+
+use super::{
+    Dead, Found, LiveGrains, Points, Version,
+    extents::{Checksums, Extents, Piece},
+};
+use crate::format::{
+    BlockChecksum, BlockCount, BlockIndex, BlockKey, BranchNumber, Interval, Location, Move, Stamp,
+    node::BRANCH_BLOCKS_MAX,
+};
+use std::{collections::BTreeMap, ops::Range};
+
+/// See the module's documentation.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    lines: BTreeMap<BranchNumber, Line>,
+    checksums: Checksums,
+    live: LiveGrains,
+}
+
+/// What happened to one branch.
+#[derive(Clone, Debug, Default)]
+struct Line {
+    extents: Extents,
+    /// By block and birth.
+    kept: BTreeMap<(u64, Stamp), Past>,
+    /// Unfinished discards, by first block: the end, and when.
+    unfinished: BTreeMap<u64, (u64, Stamp)>,
+    /// Moves of versions that are not here, by block and birth.
+    moves: BTreeMap<(u64, Stamp), Move>,
+}
+
+/// A version whose life has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Past {
+    /// The version.
+    pub version: Version,
+    /// When the branch had the next one.
+    pub death: Stamp,
+}
+
+impl Table {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A version was written. One that comes again, with its old stamp and perhaps in another place (records that
+    /// were written again), takes the place of what it was.
+    pub fn write(
+        &mut self,
+        key: BlockKey,
+        location: Location,
+        checksum: Option<BlockChecksum>,
+        points: &Points,
+        dead: &mut Vec<Dead>,
+    ) {
+        assert!(key.block.0 < BRANCH_BLOCKS_MAX, "block {} of a branch", key.block);
+        let version = Version { birth: key.stamp, location, checksum };
+        let line = self.lines.entry(key.branch).or_default();
+        self.live.add(location);
+        let Some(old) = line.extents.replace(key.block.0, version, &mut self.checksums) else { return };
+        if old.birth < key.stamp {
+            let place = (key.branch, key.block);
+            displace(&mut line.kept, place, old, key.stamp, points, &mut self.live, dead);
+        } else if old.birth == key.stamp {
+            bury(old.key(key.branch, key.block), old.location, &mut self.live, dead);
+        } else {
+            // Written again, and overwritten before that.
+            line.extents.replace(key.block.0, old, &mut self.checksums);
+            let replaced = match line.kept.get_mut(&(key.block.0, key.stamp)) {
+                Some(past) => std::mem::replace(&mut past.version, version),
+                None => version,
+            };
+            bury(key, replaced.location, &mut self.live, dead);
+        }
+    }
+
+    /// Blocks were discarded, or zeroes written. Costs what the branch has in memory there, however long it is.
+    pub fn discard(&mut self, interval: Interval, points: &Points, dead: &mut Vec<Dead>) {
+        let Interval { branch, stamp, .. } = interval;
+        let range = blocks(interval);
+        if range.is_empty() {
+            return;
+        }
+        let line = self.lines.entry(branch).or_default();
+        let mut gap = range.start;
+        let mut gaps = Vec::new();
+        let mut displaced = Vec::new();
+        for piece in line.extents.pieces(range.clone(), &self.checksums) {
+            if !piece.is_zero() && piece.birth < stamp {
+                displaced.push(piece.first.0..piece.end().0);
+                for (block, version) in piece.versions() {
+                    displace(&mut line.kept, (branch, block), version, stamp, points, &mut self.live, dead);
+                }
+            } else {
+                gaps.push(gap..piece.first.0);
+                gap = piece.end().0;
+            }
+        }
+        gaps.push(gap..range.end);
+        for blocks in displaced {
+            line.extents.remove(blocks);
+        }
+        for blocks in gaps.into_iter().filter(|blocks| !blocks.is_empty()) {
+            line.extents.put_zeroes(blocks, stamp);
+        }
+    }
+
+    /// Discards that the last checkpoint left unfinished: what is older than each, and not here, reads as zero.
+    /// Given once, after that checkpoint or when a pool is opened.
+    pub fn set_unfinished(&mut self, mut intervals: Vec<Interval>) {
+        assert!(self.lines.values().all(|line| line.unfinished.is_empty()), "given once");
+        // The youngest first, for the oldest one counts.
+        intervals.sort_by_key(|interval| std::cmp::Reverse(interval.stamp));
+        for interval in intervals {
+            let range = blocks(interval);
+            if !range.is_empty() {
+                self.lines.entry(interval.branch).or_default().cover(range, interval.stamp);
+            }
+        }
+    }
+
+    /// A version was copied to another place. If it is not there any more, the copy is dead; if it is in an older source,
+    /// nobody knows before the next checkpoint.
+    pub fn moved(&mut self, moved: &Move, dead: &mut Vec<Dead>) {
+        let Move { key, from, to, checksum } = *moved;
+        let line = self.lines.entry(key.branch).or_default();
+        let version = Version { birth: key.stamp, location: to, checksum: checksum_of(to, checksum) };
+        let newest = line.extents.version(key.block.0, &self.checksums);
+        let is_newest = newest.is_some_and(|newest| newest.birth == key.stamp);
+        let place = (key.block.0, key.stamp);
+        let known = match (line.kept.get(&place), line.moves.get(&place)) {
+            (Some(past), _) => Some(past.version.location),
+            (None, Some(before)) => Some(before.to),
+            (None, None) => newest.filter(|_| is_newest).map(|newest| newest.location),
+        };
+        if known == Some(to) {
+            return;
+        }
+        self.live.add(to);
+        if known.is_some_and(|known| known != from) {
+            bury(key, to, &mut self.live, dead);
+            return;
+        }
+        if let Some(past) = line.kept.get_mut(&place) {
+            past.version = version;
+        } else if is_newest {
+            line.extents.replace(key.block.0, version, &mut self.checksums);
+        } else {
+            line.moves
+                .entry(place)
+                .and_modify(|before| (before.to, before.checksum) = (to, checksum))
+                .or_insert(*moved);
+        }
+        if let Some(known) = known {
+            bury(key, known, &mut self.live, dead);
+        }
+    }
+
+    /// What is here of a block's newest version.
+    pub fn newest(&self, branch: BranchNumber, block: BlockIndex) -> Found {
+        let mut found = [Found::NOTHING];
+        self.refine(branch, block, None, &mut found);
+        found[0]
+    }
+
+    /// What is here of the version that `point`, one of the branch's points, sees.
+    pub fn newest_until(&self, branch: BranchNumber, block: BlockIndex, point: Stamp) -> Found {
+        let mut found = [Found::NOTHING];
+        self.refine(branch, block, Some(point), &mut found);
+        found[0]
+    }
+
+    /// Says of each block from `first` on what is here, where `found`, from younger sources, leaves it open: the newest
+    /// version, or what a point sees.
+    pub fn refine(&self, branch: BranchNumber, first: BlockIndex, point: Option<Stamp>, found: &mut [Found]) {
+        let Some(line) = self.lines.get(&branch) else { return };
+        let range = first.0..first.0 + found.len() as u64;
+        let index = |block: u64| (block - first.0) as usize;
+        for piece in line.extents.pieces(range.clone(), &self.checksums) {
+            if point.is_none_or(|point| piece.birth <= point) {
+                for (block, version) in piece.versions() {
+                    found[index(block.0)].refine(Found::Version(version));
+                }
+            }
+        }
+        if let Some(point) = point {
+            for (&(block, birth), past) in line.kept.range((range.start, Stamp(0))..(range.end, Stamp(0))) {
+                if birth <= point && point < past.death {
+                    found[index(block)].refine(Found::Version(past.version));
+                }
+            }
+        }
+        for (blocks, stamp) in line.unfinished_in(range) {
+            if point.is_none_or(|point| stamp <= point) {
+                let hidden = Found::Unknown { discarded: Some(stamp) };
+                found[index(blocks.start)..=index(blocks.end - 1)]
+                    .iter_mut()
+                    .for_each(|found| found.refine(hidden));
+            }
+        }
+    }
+
+    /// A version of an older source, in the place it has now.
+    pub fn relocated(&self, branch: BranchNumber, block: BlockIndex, version: Version) -> Version {
+        let moves = self.lines.get(&branch).map(|line| &line.moves);
+        match moves.and_then(|moves| moves.get(&(block.0, version.birth))) {
+            Some(moved) if moved.from == version.location => Version {
+                birth: version.birth,
+                location: moved.to,
+                checksum: checksum_of(moved.to, moved.checksum),
+            },
+            _ => version,
+        }
+    }
+
+    /// Branches something happened to.
+    pub fn branches(&self) -> impl Iterator<Item = BranchNumber> {
+        self.lines.keys().copied()
+    }
+
+    /// The newest of what happened to `range` of a branch, in order.
+    pub fn pieces(&self, branch: BranchNumber, range: Range<BlockIndex>) -> impl Iterator<Item = Piece<'_>> {
+        let line = self.lines.get(&branch);
+        line.into_iter()
+            .flat_map(move |line| line.extents.pieces(range.start.0..range.end.0, &self.checksums))
+    }
+
+    /// What is kept of a branch beside the newest, by block and birth.
+    pub fn kept(&self, branch: BranchNumber) -> impl Iterator<Item = (BlockIndex, Past)> {
+        let line = self.lines.get(&branch);
+        line.into_iter()
+            .flat_map(|line| line.kept.iter().map(|(&(block, _), &past)| (BlockIndex(block), past)))
+    }
+
+    /// Discards of a branch that are unfinished, by block, as intervals that do not overlap.
+    pub fn unfinished(&self, branch: BranchNumber) -> impl Iterator<Item = Interval> {
+        let line = self.lines.get(&branch);
+        line.into_iter()
+            .flat_map(|line| line.unfinished_in(0..BRANCH_BLOCKS_MAX))
+            .map(move |(blocks, stamp)| interval(branch, blocks, stamp))
+    }
+
+    /// The unfinished discard of a block.
+    pub fn unfinished_at(&self, branch: BranchNumber, block: BlockIndex) -> Option<Stamp> {
+        let line = self.lines.get(&branch)?;
+        line.unfinished_in(block.0..block.0 + 1).next().map(|(_, stamp)| stamp)
+    }
+
+    /// Moves of versions of older sources, by block and birth.
+    pub fn moves(&self, branch: BranchNumber) -> impl Iterator<Item = &Move> {
+        let line = self.lines.get(&branch);
+        line.into_iter().flat_map(|line| line.moves.values())
+    }
+
+    /// The first thing that happened to a block here, as far as points are concerned. Unfinished discards are older.
+    pub fn first_event(&self, branch: BranchNumber, block: BlockIndex) -> Option<Stamp> {
+        let line = self.lines.get(&branch)?;
+        let kept = line.kept.range((block.0, Stamp(0))..(block.0 + 1, Stamp(0))).next();
+        let first = kept.map(|(&(_, birth), _)| birth);
+        first.or_else(|| Some(line.extents.version(block.0, &self.checksums)?.birth))
+    }
+
+    /// Grains that what is here takes, by segment. Versions of older sources are counted there until a checkpoint
+    /// finds that they died.
+    pub fn live(&self) -> &LiveGrains {
+        &self.live
+    }
+
+    /// Whether nothing happened.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Entries: extents, kept versions, unfinished discards, moves.
+    pub fn len(&self) -> usize {
+        let lines = self.lines.values();
+        lines
+            .map(|line| line.extents.len() + line.kept.len() + line.unfinished.len() + line.moves.len())
+            .sum()
+    }
+
+    /// Bytes of memory, about: B-trees are 5/8 full, and checksums grow by doubling.
+    pub fn bytes(&self) -> usize {
+        let bytes = |line: &Line| {
+            line.extents.len() * 68
+                + line.kept.len() * 104
+                + line.unfinished.len() * 44
+                + line.moves.len() * 120
+        };
+        self.lines.values().map(bytes).sum::<usize>() + self.checksums.len() * 6
+    }
+}
+
+impl Line {
+    /// Unfinished discards in `range`, in order.
+    fn unfinished_in(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, Stamp)> {
+        let before = self.unfinished.range(..range.start).next_back();
+        let within = self.unfinished.range(range.clone());
+        before.into_iter().chain(within).filter_map(move |(&first, &(end, stamp))| {
+            let blocks = first.max(range.start)..end.min(range.end);
+            (!blocks.is_empty()).then_some((blocks, stamp))
+        })
+    }
+
+    /// Lays an unfinished discard over those that are there.
+    fn cover(&mut self, range: Range<u64>, stamp: Stamp) {
+        let over: Vec<_> = self.unfinished_in(range.clone()).map(|(blocks, _)| blocks).collect();
+        for blocks in over {
+            let (&first, &(end, other)) =
+                self.unfinished.range(..=blocks.start).next_back().expect("seen above");
+            assert!(stamp <= other, "the oldest one counts");
+            self.unfinished.remove(&first);
+            if first < blocks.start {
+                self.unfinished.insert(first, (blocks.start, other));
+            }
+            if blocks.end < end {
+                self.unfinished.insert(blocks.end, (end, other));
+            }
+        }
+        self.unfinished.insert(range.start, (range.end, stamp));
+    }
+}
+
+/// A version is not the newest any more: it is kept if a point sees it.
+fn displace(
+    kept: &mut BTreeMap<(u64, Stamp), Past>,
+    (branch, block): (BranchNumber, BlockIndex),
+    version: Version,
+    death: Stamp,
+    points: &Points,
+    live: &mut LiveGrains,
+    dead: &mut Vec<Dead>,
+) {
+    if points.sees(branch, version.birth, death) {
+        let last = kept.range((block.0, Stamp(0))..(block.0 + 1, Stamp(0))).next_back();
+        assert!(last.is_none_or(|(_, last)| last.death <= version.birth), "lives do not overlap");
+        kept.insert((block.0, version.birth), Past { version, death });
+    } else {
+        bury(version.key(branch, block), version.location, live, dead);
+    }
+}
+
+fn bury(key: BlockKey, location: Location, live: &mut LiveGrains, dead: &mut Vec<Dead>) {
+    live.subtract(location);
+    if let Location::Direct { segment, .. } = location {
+        assert!(live.of(segment) >= 0, "more died in segment {segment} than was written there");
+    }
+    if location != Location::Zero {
+        dead.push(Dead { key, location });
+    }
+}
+
+fn checksum_of(location: Location, checksum: BlockChecksum) -> Option<BlockChecksum> {
+    matches!(location, Location::Direct { .. }).then_some(checksum)
+}
+
+/// Blocks of an interval that a branch can have.
+fn blocks(interval: Interval) -> Range<u64> {
+    let end = interval.first.0.saturating_add(interval.count.0);
+    interval.first.0.min(BRANCH_BLOCKS_MAX)..end.min(BRANCH_BLOCKS_MAX)
+}
+
+fn interval(branch: BranchNumber, blocks: Range<u64>, stamp: Stamp) -> Interval {
+    let count = BlockCount(blocks.end - blocks.start);
+    Interval { branch, first: BlockIndex(blocks.start), count, stamp }
+}
