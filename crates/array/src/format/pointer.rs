@@ -1,7 +1,8 @@
 //! Pointers to nodes of trees.
 
 use super::{
-    refusal::{Refusal, Structure},
+    checksum::seal_of,
+    refusal::{Refusal, SEAL_AT, Structure},
     units::{BLOCK_BYTES, SegmentBlock, SegmentNumber, Stamp},
 };
 use std::mem::offset_of;
@@ -45,6 +46,11 @@ impl NodePointer {
     /// Bytes of the node.
     pub fn node_bytes(&self) -> usize {
         usize::from(self.blocks) * BLOCK_BYTES
+    }
+
+    /// Whether these bytes have the seal of the node. A copy that has not is not the node, or rotten.
+    pub fn seals(&self, bytes: &[u8]) -> bool {
+        bytes.len() == self.node_bytes() && seal_of(bytes, SEAL_AT) == self.seal
     }
 
     pub(super) fn to_raw(self) -> RawNodePointer {

@@ -12,17 +12,43 @@
 
 mod change;
 
+mod check;
+
+mod lookup;
+
+mod head;
+
+mod history;
+
+mod rows;
+
+mod runs;
+
+mod merge;
+
+mod changes;
+
+mod walker;
+
+mod levels;
+
+mod draft;
+
+mod writer;
+
+mod reading;
+
+mod cache;
+
 pub use change::{HeadChange, HeadEvent, HistoryChange, HistoryEvent, RowChange};
+pub use check::Counted;
 
 use crate::{
     error::Result,
-    format::{
-        BlockIndex, BranchNumber, CheckpointNumber, NodeKey, NodePointer, PoolId, RowKey, Run, SegmentBlock,
-        SegmentNumber, Stamp, Tree,
-    },
-    map::Version,
+    format::{NodePointer, PoolId, SegmentBlock, SegmentNumber, Tree},
 };
-use std::{ops::ControlFlow, rc::Rc};
+use cache::NodeCache;
+use std::rc::Rc;
 use world::LocalFuture;
 
 /// Where nodes lie. The pool has one over its segments of nodes.
@@ -48,142 +74,17 @@ pub trait NodeStore {
 pub struct Trees {
     store: Rc<dyn NodeStore>,
     pool: PoolId,
-}
-
-/// What [`Trees::check`] counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// Nodes of all levels.
-    pub nodes: u64,
-    /// Runs, or rows.
-    pub entries: u64,
-    /// Blocks of runs.
-    pub blocks: u64,
+    cache: NodeCache,
 }
 
 impl Trees {
     /// Over `store`, with at most `cache_bytes` of nodes kept in RAM.
     pub fn new(store: Rc<dyn NodeStore>, pool: PoolId, cache_bytes: usize) -> Self {
-        let _ = cache_bytes;
-        Self { store, pool }
+        Self { store, pool, cache: NodeCache::new(cache_bytes) }
     }
 
-    /// What a head tree has of a block.
-    pub async fn version(
-        &self,
-        root: Option<NodePointer>,
-        branch: BranchNumber,
-        block: BlockIndex,
-    ) -> Result<Option<Version>> {
-        todo!("{root:?} {branch} {block}")
-    }
-
-    /// Shows all that a head tree has of `count` blocks from `first` on, in order, as parts of runs that lie within.
-    pub async fn runs(
-        &self,
-        root: Option<NodePointer>,
-        branch: BranchNumber,
-        first: BlockIndex,
-        count: u64,
-        visit: impl FnMut(&Run<'_>),
-    ) -> Result<()> {
-        let _ = visit;
-        todo!("{root:?} {branch} {first} {count}")
-    }
-
-    /// What a history tree has of a block that was alive at `point`.
-    pub async fn version_at(
-        &self,
-        root: Option<NodePointer>,
-        branch: BranchNumber,
-        block: BlockIndex,
-        point: Stamp,
-    ) -> Result<Option<Version>> {
-        todo!("{root:?} {branch} {block} {point}")
-    }
-
-    /// Shows all that a history tree has of `count` blocks from `first` on and was alive at `point`, in order, as parts
-    /// of runs that lie within.
-    pub async fn runs_at(
-        &self,
-        root: Option<NodePointer>,
-        branch: BranchNumber,
-        first: BlockIndex,
-        count: u64,
-        point: Stamp,
-        visit: impl FnMut(&Run<'_>),
-    ) -> Result<()> {
-        let _ = visit;
-        todo!("{root:?} {branch} {first} {count} {point}")
-    }
-
-    /// Shows the runs of head or history that are not wholly below `from`, and begin below `to`, in order, until told
-    /// to stop. For long walks: it reads ahead, and leaves the cache alone.
-    pub async fn scan(
-        &self,
-        tree: Tree,
-        root: Option<NodePointer>,
-        from: NodeKey,
-        to: NodeKey,
-        visit: impl FnMut(&Run<'_>) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let _ = visit;
-        todo!("{tree:?} {root:?} {from:?} {to:?}")
-    }
-
-    /// All rows of a catalogue, in order.
-    pub async fn all_rows(&self, root: Option<NodePointer>) -> Result<Vec<(RowKey, Vec<u8>)>> {
-        todo!("{root:?}")
-    }
-
-    /// A head tree with `changes`; its root.
-    pub async fn merge_head(
-        &self,
-        checkpoint: CheckpointNumber,
-        root: Option<NodePointer>,
-        changes: impl IntoIterator<Item = HeadChange>,
-        tell: impl FnMut(HeadEvent),
-    ) -> Result<Option<NodePointer>> {
-        let _ = (changes.into_iter().count(), tell);
-        todo!("{checkpoint} {root:?}")
-    }
-
-    /// A history tree with `changes`; its root.
-    pub async fn merge_history(
-        &self,
-        checkpoint: CheckpointNumber,
-        root: Option<NodePointer>,
-        changes: impl IntoIterator<Item = HistoryChange>,
-        tell: impl FnMut(HistoryEvent),
-    ) -> Result<Option<NodePointer>> {
-        let _ = (changes.into_iter().count(), tell);
-        todo!("{checkpoint} {root:?}")
-    }
-
-    /// A catalogue with `changes`; its root.
-    pub async fn merge_rows(
-        &self,
-        checkpoint: CheckpointNumber,
-        root: Option<NodePointer>,
-        changes: impl IntoIterator<Item = RowChange>,
-    ) -> Result<Option<NodePointer>> {
-        let _ = changes.into_iter().count();
-        todo!("{checkpoint} {root:?}")
-    }
-
-    /// Forgets the cached nodes that merges have replaced: to be called when the new roots are in use.
+    /// Drops from the cache what merges have replaced: to be called when the new roots are in use.
     pub fn forget_replaced(&self) {
-        let _ = (&self.store, self.pool);
-    }
-
-    /// Reads a whole tree, from where it lies, and refuses it if any rule is broken. Shows every node.
-    pub async fn check(
-        &self,
-        tree: Tree,
-        root: Option<NodePointer>,
-        visit: impl FnMut(&NodePointer),
-    ) -> Result<Counted> {
-        let _ = visit;
-        todo!("{tree:?} {root:?}")
+        self.cache.forget_replaced();
     }
 }

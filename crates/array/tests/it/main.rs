@@ -3,6 +3,8 @@
 mod election;
 mod examples;
 mod golden;
+mod head_tree;
+mod history_tree;
 mod hostile;
 mod image;
 mod lineage;
@@ -10,4 +12,5 @@ mod log;
 mod nodes;
 mod round_trip;
 mod superblocks;
+mod tree_store;
 mod values;

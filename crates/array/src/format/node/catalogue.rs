@@ -110,6 +110,17 @@ impl CatalogueBuilder {
         self.draft.entry_count == 0
     }
 
+    /// What was added, in order.
+    pub fn rows(&self) -> impl Iterator<Item = (RowKey, &[u8])> {
+        let mut reader = Reader::new(&self.draft.body, HEAD_BYTES);
+        (0..self.draft.entry_count).map(move |_| read_row(&mut reader).expect("what was encoded decodes"))
+    }
+
+    /// Bytes used so far, head included.
+    pub fn used_bytes(&self) -> usize {
+        self.draft.used_bytes()
+    }
+
     /// The leaf's bytes, and what points to it there.
     ///
     /// # Panics

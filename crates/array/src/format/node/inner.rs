@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_e
 /// A child of an inner node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Child {
-    /// No key in it is lower, and none in the child before is this or higher.
+    /// The first key in it; those in the child before are lower.
     pub first: NodeKey,
     /// Where it is.
     pub pointer: NodePointer,
@@ -26,6 +26,9 @@ struct RawChild {
     minor: le::U64,
     pointer: RawNodePointer,
 }
+
+/// Children of an inner node of one block at most.
+pub const CHILDREN_MAX: usize = (crate::format::BLOCK_BYTES - HEAD_BYTES) / CHILD_BYTES;
 
 const CHILD_BYTES: usize = size_of::<RawChild>();
 const _: () = assert!(CHILD_BYTES == 48);

@@ -16,37 +16,53 @@ pub struct MapLeaf<'a>(pub(super) Sealed<'a>);
 
 impl<'a> MapLeaf<'a> {
     /// All runs, in order.
-    pub fn runs(self) -> impl Iterator<Item = Run<'a>> {
-        (0..self.0.group_count()).flat_map(move |group| self.group(group))
+    pub fn runs(self) -> Runs<'a> {
+        self.runs_from(0)
+    }
+
+    /// The runs from a group on.
+    fn runs_from(self, group: usize) -> Runs<'a> {
+        let group = group.min(self.0.group_count());
+        let start =
+            if group == self.0.group_count() { self.0.body().len() } else { self.0.group_start(group) };
+        let base = self.group_base();
+        Runs {
+            reader: Reader::new(self.0.body(), start),
+            base,
+            before: base,
+            next: group * GROUP_ENTRIES,
+            count: self.0.entry_count(),
+            is_history: self.is_history(),
+        }
     }
 
     /// The runs from the first one on that does not end below `key`.
     pub fn seek(self, key: NodeKey) -> impl Iterator<Item = Run<'a>> {
-        let groups = self.0.group_count();
-        let (mut low, mut high) = (0, groups);
-        // Of the groups that begin at or below `key`, the last one may hold it.
+        self.runs_from(self.group_for(key)).skip_while(move |run| run.last_key() < key)
+    }
+
+    /// The last run that begins at or below `key`, and the one behind it.
+    pub fn around(self, key: NodeKey) -> (Option<Run<'a>>, Option<Run<'a>>) {
+        let (mut at_or_below, mut behind) = (None, None);
+        for run in self.runs_from(self.group_for(key)) {
+            if run.first_key() > key {
+                behind = Some(run);
+                break;
+            }
+            at_or_below = Some(run);
+        }
+        (at_or_below, behind)
+    }
+
+    /// Of the groups that begin at or below `key`, the last one; else the first one.
+    fn group_for(self, key: NodeKey) -> usize {
+        let (mut low, mut high) = (0, self.0.group_count());
         while low < high {
             let middle = low.midpoint(high);
-            let first = self.group(middle).next().expect("a group has an entry");
-            if self.first_key(&first) <= key { low = middle + 1 } else { high = middle }
+            let first = self.runs_from(middle).next().expect("a group has an entry");
+            if first.first_key() <= key { low = middle + 1 } else { high = middle }
         }
-        (low.saturating_sub(1)..groups)
-            .flat_map(move |group| self.group(group))
-            .skip_while(move |run| self.last_key(run) < key)
-    }
-
-    /// Key of a run's first block.
-    pub fn first_key(&self, run: &Run) -> NodeKey {
-        self.key(run, run.first.0)
-    }
-
-    /// Key of a run's last block.
-    pub fn last_key(&self, run: &Run) -> NodeKey {
-        self.key(run, run.last().0)
-    }
-
-    fn key(&self, run: &Run, block: u64) -> NodeKey {
-        NodeKey { major: run.branch.0, id: block, minor: if self.is_history() { run.birth.0 } else { 0 } }
+        low.saturating_sub(1)
     }
 
     fn is_history(&self) -> bool {
@@ -58,16 +74,9 @@ impl<'a> MapLeaf<'a> {
         Before::group(BranchNumber(raw.branch_base.get()), Stamp(raw.stamp_base.get()))
     }
 
-    /// Runs of a group of a leaf that was decoded.
-    fn group(self, group: usize) -> impl Iterator<Item = Run<'a>> {
-        let mut reader = Reader::new(self.0.body(), self.0.group_start(group));
-        let mut before = self.group_base();
-        (0..self.0.group_entries(group)).map(move |_| {
-            let (run, after) =
-                Run::decode(&mut reader, before, self.is_history()).expect("the leaf was decoded before");
-            before = after;
-            run
-        })
+    /// The last run.
+    pub fn last(self) -> Run<'a> {
+        self.runs_from(self.0.group_count() - 1).last().expect("a leaf holds something")
     }
 
     pub(super) fn check(&self) -> Result<(), Refusal> {
@@ -82,9 +91,9 @@ impl<'a> MapLeaf<'a> {
             let start = reader.at();
             let (run, after) = Run::decode(&mut reader, before, self.is_history())?;
             before = after;
-            let ascends = last.is_none_or(|last| last < self.first_key(&run));
+            let ascends = last.is_none_or(|last| last < run.first_key());
             THIS.agree(ascends, start, "runs do not ascend, or overlap")?;
-            last = Some(self.last_key(&run));
+            last = Some(run.last_key());
             stamp_max = stamp_max.max(run.birth.0);
             if index == 0 {
                 bases = (run.branch.0, run.birth.0);
@@ -92,6 +101,37 @@ impl<'a> MapLeaf<'a> {
         }
         self.0.check_end(reader.at())?;
         self.0.check_bases(bases.0, bases.1, stamp_max)
+    }
+}
+
+/// Runs of a leaf that was decoded, one after the other.
+#[derive(Clone)]
+pub struct Runs<'a> {
+    reader: Reader<'a>,
+    /// What the first of a group is relative to.
+    base: Before,
+    before: Before,
+    next: usize,
+    count: usize,
+    is_history: bool,
+}
+
+impl<'a> Iterator for Runs<'a> {
+    type Item = Run<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Run<'a>> {
+        if self.next >= self.count {
+            return None;
+        }
+        if self.next.is_multiple_of(GROUP_ENTRIES) {
+            self.before = self.base;
+        }
+        self.next += 1;
+        let (run, after) =
+            Run::decode(&mut self.reader, self.before, self.is_history).expect("the leaf was decoded before");
+        self.before = after;
+        Some(run)
     }
 }
 
@@ -123,19 +163,14 @@ impl MapBuilder {
         let is_history = self.draft.tree == Tree::History;
         assert_eq!(run.death.is_some(), is_history, "versions in history have died, those in head have not");
         run.check(self.draft.body.len()).expect("a run that is written would be accepted");
-        let key = |block: u64| NodeKey {
-            major: run.branch.0,
-            id: block,
-            minor: if is_history { run.birth.0 } else { 0 },
-        };
-        assert!(self.last.is_none_or(|last| last < key(run.first.0)), "runs ascend");
+        assert!(self.last.is_none_or(|last| last < run.first_key()), "runs ascend");
         let (branch, stamp) = self.draft.bases.unwrap_or((run.branch.0, run.birth.0));
         let base = Before::group(BranchNumber(branch), Stamp(stamp));
         let before = if self.draft.begins_group() { base } else { self.before.unwrap_or(base) };
         let mut after = before;
         self.draft.add(|body| after = run.encode(before, body))?;
         self.before = Some(after);
-        self.last = Some(key(run.last().0));
+        self.last = Some(run.last_key());
         self.draft.bases = Some((branch, stamp));
         self.draft.stamp_max = self.draft.stamp_max.max(run.birth.0);
         Ok(())
@@ -146,9 +181,23 @@ impl MapBuilder {
         self.draft.entry_count == 0
     }
 
+    /// What was added, in order.
+    pub fn runs(&self) -> Runs<'_> {
+        let (branch, stamp) = self.draft.bases.unwrap_or_default();
+        let base = Before::group(BranchNumber(branch), Stamp(stamp));
+        Runs {
+            reader: Reader::new(&self.draft.body, HEAD_BYTES),
+            base,
+            before: base,
+            next: 0,
+            count: usize::from(self.draft.entry_count),
+            is_history: self.draft.tree == Tree::History,
+        }
+    }
+
     /// Bytes used so far, head included.
     pub fn used_bytes(&self) -> usize {
-        self.draft.body.len() + self.draft.groups.len() * super::DIRECTORY_ENTRY_BYTES
+        self.draft.used_bytes()
     }
 
     /// The leaf's bytes, and what points to it there.

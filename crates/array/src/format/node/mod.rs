@@ -15,8 +15,8 @@ mod run;
 mod varint;
 
 pub use catalogue::{CatalogueBuilder, CatalogueLeaf};
-pub use inner::{Child, InnerBuilder, InnerNode};
-pub use map::{MapBuilder, MapLeaf};
+pub use inner::{CHILDREN_MAX, Child, InnerBuilder, InnerNode};
+pub use map::{MapBuilder, MapLeaf, Runs};
 pub use run::{BRANCH_BLOCKS_MAX, RUN_BLOCKS_MAX, Run};
 
 use super::{
@@ -40,6 +40,7 @@ const VERSION: u16 = 1;
 const THIS: Structure = Structure::Node;
 const HEAD_BYTES: usize = size_of::<RawNode>();
 const DIRECTORY_ENTRY_BYTES: usize = 2;
+const HOLDS_SOMETHING: &str = "a node holds something";
 
 /// The trees of a pool. The numbers are those on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -211,6 +212,24 @@ impl<'a> Node<'a> {
         THIS.agree(self.pointer() == *pointer, SEAL_AT, "not the node that is pointed to")
     }
 
+    /// The first key in it.
+    pub fn first_key(&self) -> NodeKey {
+        match self {
+            Self::Map(leaf) => leaf.runs().next().expect(HOLDS_SOMETHING).first_key(),
+            Self::Catalogue(leaf) => NodeKey::of_row(leaf.rows().next().expect(HOLDS_SOMETHING).0),
+            Self::Inner(inner) => inner.child(0).first,
+        }
+    }
+
+    /// The last key that stands in it: of an inner node, the first one in its last child.
+    pub fn last_key(&self) -> NodeKey {
+        match self {
+            Self::Map(leaf) => leaf.last().last_key(),
+            Self::Catalogue(leaf) => NodeKey::of_row(leaf.rows().last().expect(HOLDS_SOMETHING).0),
+            Self::Inner(inner) => inner.child(inner.len() - 1).first,
+        }
+    }
+
     /// Of which tree.
     pub fn tree(&self) -> Tree {
         match self.sealed().raw.tree {
@@ -339,6 +358,10 @@ impl Draft {
         self.level == 0 && usize::from(self.entry_count).is_multiple_of(GROUP_ENTRIES)
     }
 
+    fn used_bytes(&self) -> usize {
+        self.body.len() + self.groups.len() * DIRECTORY_ENTRY_BYTES
+    }
+
     /// Adds what `encode` appends, if there is room.
     fn add(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), NodeFull> {
         let start = self.body.len();
@@ -357,7 +380,7 @@ impl Draft {
     }
 
     fn finish(self, place: NodePlace) -> (Vec<u8>, NodePointer) {
-        assert!(self.entry_count > 0, "a node holds something");
+        assert!(self.entry_count > 0, "{HOLDS_SOMETHING}");
         let (branch_base, stamp_base) = self.bases.unwrap_or_default();
         let raw = RawNode {
             tree: self.tree as u8,

@@ -1,6 +1,9 @@
 //! Runs: what a leaf of the map holds. Blocks in a row, written by one host command and stored one after the other.
 
-use super::varint::{Reader, put, put_difference};
+use super::{
+    NodeKey,
+    varint::{Reader, put, put_difference},
+};
 use crate::format::{
     location::{IN_ONE_BLOCK, Location, Stored},
     refusal::{Refusal, Structure},
@@ -94,6 +97,24 @@ impl Run<'_> {
         self.checksums.get(self.index_of(block)).map(|checksum| BlockChecksum(checksum.get()))
     }
 
+    /// Key of the first block: in history with its birth.
+    #[inline]
+    pub fn first_key(&self) -> NodeKey {
+        self.key(self.first)
+    }
+
+    /// Key of the last block.
+    #[inline]
+    pub fn last_key(&self) -> NodeKey {
+        self.key(self.last())
+    }
+
+    #[inline]
+    fn key(&self, block: BlockIndex) -> NodeKey {
+        let minor = if self.death.is_some() { self.birth.0 } else { 0 };
+        NodeKey { major: self.branch.0, id: block.0, minor }
+    }
+
     fn index_of(&self, block: BlockIndex) -> usize {
         assert!((self.first..=self.last()).contains(&block), "{block} is not one of the run's");
         (block.0 - self.first.0) as usize
@@ -163,6 +184,18 @@ impl Run<'_> {
 }
 
 impl<'a> Run<'a> {
+    /// The blocks from `first` to `last` of it.
+    ///
+    /// # Panics
+    ///
+    /// If they are not among its own.
+    #[inline]
+    pub fn part(&self, first: BlockIndex, last: BlockIndex) -> Self {
+        let (from, to) = (self.index_of(first), self.index_of(last));
+        let checksums = if self.checksums.is_empty() { self.checksums } else { &self.checksums[from..=to] };
+        Self { first, count: (to - from + 1) as u8, location: self.location_of(first), checksums, ..*self }
+    }
+
     /// The next run of a leaf. `has_death` in history.
     #[inline]
     pub(super) fn decode(

@@ -1,0 +1,506 @@
+//! The head tree against a plain map of blocks: after any changes it holds what it should, tells what it should, and
+//! shares or gives back every node.
+
+use crate::tree_store::{self, MemoryStore, at_once, check, run, trees};
+use array::{
+    format::{
+        BlockChecksum, BlockIndex, BlockKey, BranchNumber, CheckpointNumber, Compression, Encoding,
+        InlineBytes, Location, Move, NodeKey, NodePointer, SegmentBlock, SegmentGrain, SegmentNumber,
+        SharedBlock, Stamp, Stored, Tree,
+    },
+    map::Version,
+    tree::{HeadChange, HeadEvent, Trees},
+};
+use std::{collections::BTreeMap, ops::ControlFlow, rc::Rc};
+use world::Random;
+
+pub type Blocks = BTreeMap<(BranchNumber, BlockIndex), Version>;
+
+/// What a seed draws, and how large it gets.
+#[derive(Clone, Copy, Debug)]
+struct Regime {
+    branches: u64,
+    blocks: u64,
+    writes: u64,
+    write_blocks_max: u64,
+    removals: u64,
+    removal_blocks_max: u64,
+}
+
+const REGIMES: [Regime; 4] = [
+    // Everything meets everything.
+    Regime {
+        branches: 2,
+        blocks: 300,
+        writes: 40,
+        write_blocks_max: 70,
+        removals: 6,
+        removal_blocks_max: 100,
+    },
+    // Single blocks, far apart: leaves change alone.
+    Regime {
+        branches: 3,
+        blocks: 1 << 30,
+        writes: 150,
+        write_blocks_max: 1,
+        removals: 4,
+        removal_blocks_max: 1 << 26,
+    },
+    // Many short runs: full leaves.
+    Regime {
+        branches: 1,
+        blocks: 20_000,
+        writes: 2_000,
+        write_blocks_max: 4,
+        removals: 3,
+        removal_blocks_max: 3_000,
+    },
+    // What is there goes again.
+    Regime {
+        branches: 2,
+        blocks: 8_000,
+        writes: 600,
+        write_blocks_max: 3,
+        removals: 30,
+        removal_blocks_max: 2_500,
+    },
+];
+
+/// A pool's head tree beside what it should be.
+struct Beside {
+    store: Rc<MemoryStore>,
+    trees: Trees,
+    root: Option<NodePointer>,
+    blocks: Blocks,
+    stamp: u64,
+    place: u32,
+    random: Random,
+    regime: Regime,
+}
+
+impl Beside {
+    fn new(seed: u64) -> Self {
+        let store = MemoryStore::new(seed);
+        // Of some, little is cached.
+        let cache = if seed.is_multiple_of(3) { 40_000 } else { 1 << 20 };
+        Self {
+            trees: trees(&store, cache),
+            store,
+            root: None,
+            blocks: Blocks::new(),
+            stamp: 10,
+            place: 0,
+            random: Random::new(seed, "head"),
+            regime: REGIMES[seed as usize % REGIMES.len()],
+        }
+    }
+
+    fn key(&mut self) -> (BranchNumber, BlockIndex) {
+        let branch = BranchNumber(1 + self.random.below(self.regime.branches) as u32);
+        (branch, BlockIndex(self.random.below(self.regime.blocks)))
+    }
+
+    fn known_key(&mut self) -> Option<(BranchNumber, BlockIndex)> {
+        let key = self.key();
+        self.blocks.range(key..).next().map(|(key, _)| *key)
+    }
+
+    fn stamp(&mut self) -> Stamp {
+        self.stamp += 1 + self.random.below(3);
+        Stamp(self.stamp)
+    }
+
+    fn version(&mut self, birth: Stamp, in_row: bool) -> Version {
+        let checksum = Some(BlockChecksum(self.random.next_u64() as u32));
+        let kind = if in_row { 0 } else { self.random.below(12) };
+        let fill = Encoding { compression: Compression::Fill, encrypted: false };
+        let (location, checksum) = match kind {
+            0..8 => {
+                self.place += 1;
+                let segment = SegmentNumber(self.place / 1000);
+                (Location::plain(segment, SegmentBlock(self.place % 1000).first_grain()), checksum)
+            }
+            8 => {
+                let encoding = Encoding { compression: Compression::Lz4, encrypted: true };
+                let stored = Stored::new(100, encoding).unwrap();
+                let at = SegmentGrain(self.random.below(1 << 20) as u32 * 64);
+                (Location::Direct { segment: SegmentNumber(3), at, stored }, checksum)
+            }
+            9 => (Location::Inline(InlineBytes::new(&[1, 2], fill).unwrap()), None),
+            10 => (Location::Indirect(SharedBlock(self.random.next_u64())), None),
+            _ => (Location::Zero, None),
+        };
+        Version { birth, location, checksum }
+    }
+
+    /// Sorted changes that a table could have.
+    fn changes(&mut self) -> Vec<HeadChange> {
+        let mut moves = BTreeMap::<_, Vec<Move>>::new();
+        for _ in 0..self.random.below(30) {
+            let Some((branch, block)) = self.known_key() else { break };
+            let version = self.blocks[&(branch, block)];
+            let mut key = BlockKey { branch, block, stamp: version.birth };
+            let mut from = version.location;
+            match self.random.below(5) {
+                0 => key.stamp.0 += 1,
+                1 => from = Location::plain(SegmentNumber(u32::MAX), SegmentGrain(0)),
+                2 => key.block.0 += 1,
+                _ => {}
+            }
+            let to = self.version(key.stamp, true);
+            let moved = Move { key, from, to: to.location, checksum: to.checksum.unwrap() };
+            let of_block = moves.entry((key.branch, key.block)).or_default();
+            of_block.push(moved);
+            if self.random.percent(20.0) {
+                // And on, from where it was moved to.
+                let on = self.version(key.stamp, true);
+                of_block.push(Move {
+                    from: moved.to,
+                    to: on.location,
+                    checksum: on.checksum.unwrap(),
+                    ..moved
+                });
+            }
+        }
+        let mut removals = Vec::new();
+        for _ in 0..self.random.below(self.regime.removals + 1) {
+            let (branch, first) = self.key();
+            let count = 1 + self.random.below(self.regime.removal_blocks_max);
+            // Some are older than what they meet.
+            let by = if self.random.percent(25.0) { Stamp(self.stamp / 2) } else { self.stamp() };
+            removals.push(HeadChange::Remove { branch, first, count, by });
+        }
+        let mut sets = Blocks::new();
+        for _ in 0..1 + self.random.below(self.regime.writes) {
+            let ((branch, first), birth) = (self.key(), self.stamp());
+            let count = 1 + self.random.below(self.regime.write_blocks_max);
+            for block in first.0..first.0 + count {
+                let version = self.version(birth, count > 1);
+                sets.insert((branch, BlockIndex(block)), version);
+            }
+        }
+        let mut changes: Vec<_> = moves.into_values().flatten().map(HeadChange::Relocate).collect();
+        changes.extend(removals);
+        changes.extend(sets.into_iter().map(|((branch, block), version)| HeadChange::Set {
+            branch,
+            block,
+            version,
+        }));
+        changes.sort_by_key(first_block);
+        changes
+    }
+
+    /// Merges, and compares what is told, and all that is there, with the plain map.
+    fn merge(&mut self, changes: Vec<HeadChange>, context: &str) {
+        let (before, before_blocks) = (self.root, self.blocks.clone());
+        let expected = apply(&mut self.blocks, &changes);
+        let mut told = Vec::new();
+        let live: Vec<_> = self.store.live.borrow().iter().copied().collect();
+        let merged =
+            self.trees.merge_head(CheckpointNumber(self.stamp), self.root, changes, |event| told.push(event));
+        self.root = run(merged).expect(context);
+        assert!(told == expected, "{context}: {}", first_difference(&told, &expected));
+        check(&self.store, &self.trees, &[(Tree::Head, self.root)]);
+        assert!(all(&self.trees, self.root) == self.blocks, "{context}: the tree holds what was set");
+        assert!(all(&self.trees, before) == before_blocks, "{context}: the old tree is still good");
+        if self.random.percent(50.0) {
+            self.trees.forget_replaced();
+        }
+        // A checkpoint later, what was released is really gone.
+        let gone: Vec<_> =
+            live.into_iter().filter(|place| !self.store.live.borrow().contains(place)).collect();
+        for place in gone {
+            self.store.nodes.borrow_mut().remove(&place);
+        }
+    }
+
+    fn look_up(&mut self, context: &str) {
+        for _ in 0..40 {
+            let (branch, block) = self.key();
+            let found = run(self.trees.version(self.root, branch, block)).unwrap();
+            assert_eq!(found, self.blocks.get(&(branch, block)).copied(), "{context}: {branch} {block}");
+            let Some((branch, block)) = self.known_key() else { continue };
+            let found = run(self.trees.version(self.root, branch, block)).unwrap();
+            assert_eq!(found, self.blocks.get(&(branch, block)).copied(), "{context}: {branch} {block}");
+            let count = self.random.below(200);
+            let first = BlockIndex(block.0.saturating_sub(self.random.below(100)));
+            let mut found = Vec::new();
+            let looked = self.trees.runs(self.root, branch, first, count, |run| {
+                found.extend(
+                    (run.first.0..=run.last().0)
+                        .map(|block| ((run.branch, BlockIndex(block)), Version::of(run, BlockIndex(block)))),
+                );
+            });
+            run(looked).unwrap();
+            let end = BlockIndex(first.0 + count);
+            let expected: Vec<_> = self
+                .blocks
+                .range((branch, first)..(branch, end))
+                .map(|(key, version)| (*key, *version))
+                .collect();
+            assert_eq!(found, expected, "{context}: {branch}, {count} blocks from {first}");
+        }
+    }
+}
+
+fn first_block(change: &HeadChange) -> (BranchNumber, BlockIndex) {
+    match change {
+        HeadChange::Set { branch, block, .. } => (*branch, *block),
+        HeadChange::Remove { branch, first, .. } => (*branch, *first),
+        HeadChange::Relocate(moved) => (moved.key.branch, moved.key.block),
+    }
+}
+
+/// The changes, block by block, as plainly as can be.
+fn apply(blocks: &mut Blocks, changes: &[HeadChange]) -> Vec<HeadEvent> {
+    let mut events = BTreeMap::<_, Vec<HeadEvent>>::new();
+    let mut deaths = BTreeMap::<(BranchNumber, BlockIndex), Stamp>::new();
+    let mut dies = |key, version: &Version, by: Stamp| {
+        if version.birth < by {
+            deaths.entry(key).and_modify(|known| *known = by.min(*known)).or_insert(by);
+        }
+    };
+    for change in changes {
+        match *change {
+            HeadChange::Relocate(moved) => {
+                let key = (moved.key.branch, moved.key.block);
+                let there = blocks
+                    .get_mut(&key)
+                    .filter(|version| version.birth == moved.key.stamp && version.location == moved.from);
+                let event = match there {
+                    Some(version) => {
+                        (version.location, version.checksum) = (moved.to, Some(moved.checksum));
+                        HeadEvent::Moved(moved)
+                    }
+                    None => HeadEvent::Missed(moved),
+                };
+                events.entry(key).or_default().push(event);
+            }
+            HeadChange::Remove { branch, first, count, by } => {
+                let end = BlockIndex(first.0 + count);
+                blocks
+                    .range((branch, first)..(branch, end))
+                    .for_each(|(key, version)| dies(*key, version, by));
+            }
+            HeadChange::Set { branch, block, version } => {
+                let key = (branch, block);
+                if let Some(there) = blocks.get(&key) {
+                    dies(key, there, version.birth);
+                }
+            }
+        }
+    }
+    for ((branch, block), by) in deaths {
+        let version = blocks.remove(&(branch, block)).expect("it was there");
+        let event = HeadEvent::Displaced { branch, block, version, by };
+        events.entry((branch, block)).or_default().push(event);
+    }
+    for change in changes {
+        if let HeadChange::Set { branch, block, version } = *change {
+            blocks.insert((branch, block), version);
+        }
+    }
+    events.into_values().flatten().collect()
+}
+
+fn first_difference(told: &[HeadEvent], expected: &[HeadEvent]) -> String {
+    let index = told.iter().zip(expected).position(|(told, expected)| told != expected);
+    let index = index.unwrap_or(told.len().min(expected.len()));
+    format!("event {index}: {:?} is told, {:?} should be", told.get(index), expected.get(index))
+}
+
+/// All a head tree holds.
+pub fn all(trees: &Trees, root: Option<NodePointer>) -> Blocks {
+    let mut blocks = Blocks::new();
+    let to = NodeKey { major: u32::MAX, id: u64::MAX, minor: 0 };
+    run(trees.scan(Tree::Head, root, NodeKey::FIRST, to, |run| {
+        for block in run.first.0..=run.last().0 {
+            let block = BlockIndex(block);
+            blocks.insert((run.branch, block), Version::of(run, block));
+        }
+        ControlFlow::Continue(())
+    }))
+    .unwrap();
+    blocks
+}
+
+/// `count` blocks from `first` on, written by one command.
+pub fn write(first: u64, count: u64, birth: u64, place: u32) -> impl Iterator<Item = HeadChange> {
+    (0..count).map(move |index| HeadChange::Set {
+        branch: BranchNumber(1),
+        block: BlockIndex(first + index),
+        version: Version {
+            birth: Stamp(birth),
+            location: Location::plain(
+                SegmentNumber(place >> 10),
+                SegmentBlock((place & 1023) + index as u32).first_grain(),
+            ),
+            checksum: Some(BlockChecksum(birth as u32 ^ index as u32)),
+        },
+    })
+}
+
+pub fn remove(first: u64, count: u64, by: u64) -> HeadChange {
+    HeadChange::Remove { branch: BranchNumber(1), first: BlockIndex(first), count, by: Stamp(by) }
+}
+
+#[test]
+fn any_changes_make_the_tree_they_should() {
+    for seed in 0..40 {
+        let mut beside = Beside::new(seed);
+        for round in 0..12 {
+            let context = format!("seed {seed}, merge {round}");
+            let changes = beside.changes();
+            beside.merge(changes, &context);
+            beside.look_up(&context);
+        }
+        let everything = (1..=3).map(|branch| HeadChange::Remove {
+            branch: BranchNumber(branch),
+            first: BlockIndex(0),
+            count: 1 << 40,
+            by: Stamp(u64::MAX),
+        });
+        beside.merge(everything.collect(), &format!("seed {seed}, all removed"));
+        assert_eq!(beside.root, None, "seed {seed}: an empty tree has no nodes");
+        let changes = beside.changes();
+        beside.merge(changes, &format!("seed {seed}, begun again"));
+    }
+}
+
+#[test]
+fn without_changes_the_tree_stays() {
+    let store = MemoryStore::new(0);
+    let trees = trees(&store, 1 << 20);
+    let root = run(trees.merge_head(CheckpointNumber(1), None, write(0, 5_000, 3, 0), |_| ())).unwrap();
+    assert_eq!(run(trees.merge_head(CheckpointNumber(2), root, [], |_| ())).unwrap(), root);
+    assert_eq!(run(trees.merge_head(CheckpointNumber(2), None, [], |_| ())).unwrap(), None);
+}
+
+#[test]
+fn what_one_command_wrote_is_one_run_again_however_it_came() {
+    let store = MemoryStore::new(0);
+    let trees = trees(&store, 1 << 20);
+    let root = run(trees.merge_head(CheckpointNumber(1), None, write(100, 640, 3, 0), |_| ())).unwrap();
+    let counted = check(&store, &trees, &[(Tree::Head, root)]);
+    assert_eq!((counted.nodes, counted.entries, counted.blocks), (1, 10, 640));
+    // Every block moved, to places that follow each other again.
+    let moves = write(100, 640, 3, 0).zip(write(100, 640, 3, 9 << 10)).map(|(from, to)| {
+        let (HeadChange::Set { version: from, branch, block }, HeadChange::Set { version: to, .. }) =
+            (from, to)
+        else {
+            panic!("writes set")
+        };
+        let key = BlockKey { branch, block, stamp: Stamp(3) };
+        let checksum = to.checksum.unwrap();
+        HeadChange::Relocate(Move { key, from: from.location, to: to.location, checksum })
+    });
+    let mut moved = 0;
+    let merged = trees.merge_head(CheckpointNumber(2), root, moves, |event| {
+        moved += u64::from(matches!(event, HeadEvent::Moved(_)));
+    });
+    let root = run(merged).unwrap();
+    let counted = check(&store, &trees, &[(Tree::Head, root)]);
+    assert_eq!((moved, counted.entries, counted.blocks), (640, 10, 640));
+    // A hole in each run parts it; what is left between two holes is one run.
+    let holes = (0..10).flat_map(|run| write(130 + run * 64, 1, 50, 20 << 10));
+    let root = run(trees.merge_head(CheckpointNumber(3), root, holes, |_| ())).unwrap();
+    assert_eq!(check(&store, &trees, &[(Tree::Head, root)]).entries, 10 + 11);
+}
+
+#[test]
+fn a_merge_touches_only_what_changes() {
+    let store = MemoryStore::new(0);
+    let trees = trees(&store, 0);
+    let scattered =
+        (0..100_000).flat_map(|index| write(index * 2, 1, 5 + index, (index as u32 * 7) % (1 << 20)));
+    let root = run(trees.merge_head(CheckpointNumber(1), None, scattered, |_| ())).unwrap();
+    let nodes = check(&store, &trees, &[(Tree::Head, root)]).nodes;
+    assert!(root.unwrap().level == 2 && nodes > 250, "a tree of three levels, {nodes} nodes");
+    assert_eq!(store.longest_write.get(), 64, "nodes are written in long runs");
+    let (reads, live) = (store.reads.get(), store.live.borrow().clone());
+    let root =
+        run(trees.merge_head(CheckpointNumber(2), root, write(77_777, 1, 1 << 20, 0), |_| ())).unwrap();
+    let reads = store.reads.get() - reads;
+    let replaced = live.difference(&store.live.borrow()).count();
+    assert!(reads == 3 && replaced == 3, "{reads} nodes read, {replaced} replaced, one a level");
+    check(&store, &trees, &[(Tree::Head, root)]);
+    store.reading_max.set(0);
+    let all_over = (0..2_000).flat_map(|index| write(index * 100 + 1, 1, 2 << 20, 0));
+    let root = run(trees.merge_head(CheckpointNumber(3), root, all_over, |_| ())).unwrap();
+    assert!(store.reading_max.get() > 16, "leaves are read ahead: {} at a time", store.reading_max.get());
+    check(&store, &trees, &[(Tree::Head, root)]);
+}
+
+#[test]
+fn leaves_fill_up_and_thin_ones_join() {
+    let fill = |store: &MemoryStore, trees: &Trees, root| {
+        let counted = check(store, trees, &[(Tree::Head, root)]);
+        counted.blocks as f64 / counted.nodes as f64
+    };
+    let store = MemoryStore::new(0);
+    let trees = trees(&store, 1 << 20);
+    let mut random = Random::new(1, "fill");
+    let place = |random: &mut Random| random.below(1 << 20) as u32 & !1023;
+    let birth = |random: &mut Random| 1 + random.below(1 << 24);
+    // Merged together: as full as can be.
+    let scattered: Vec<_> =
+        (0..40_000).flat_map(|index| write(index * 16, 1, birth(&mut random), place(&mut random))).collect();
+    let mut root = run(trees.merge_head(CheckpointNumber(1), None, scattered, |_| ())).unwrap();
+    let full = fill(&store, &trees, root);
+    // Few at a time: leaves split into halves.
+    for merge in 0..400_u64 {
+        let mut blocks: Vec<u64> =
+            (0..40).map(|_| random.below(40_000) * 16 + 1 + random.below(15)).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        let writes: Vec<_> =
+            blocks.iter().flat_map(|&block| write(block, 1, (1 << 24) + merge, place(&mut random))).collect();
+        root = run(trees.merge_head(CheckpointNumber(2), root, writes, |_| ())).unwrap();
+    }
+    let split = fill(&store, &trees, root);
+    assert!(split > 0.6 * full, "{split:.0} blocks a node after single writes, {full:.0} in full leaves");
+    // Most goes, a little at a time.
+    let mut blocks: Vec<u64> = (0..640).collect();
+    for _ in 0..580 {
+        let block = blocks.swap_remove(random.below(blocks.len() as u64) as usize);
+        let removal = remove(block * 1000, 1000, 1 << 40);
+        root = run(trees.merge_head(CheckpointNumber(3), root, [removal], |_| ())).unwrap();
+    }
+    let thin = fill(&store, &trees, root);
+    assert!(thin > 0.35 * full, "{thin:.0} blocks a node after removals, {full:.0} in full leaves");
+}
+
+#[test]
+fn what_is_cached_is_found_at_once_and_the_cache_is_bounded() {
+    let store = MemoryStore::new(0);
+    let scattered =
+        (0..50_000).flat_map(|index| write(index * 2, 1, 5 + index, (index as u32 * 7) % (1 << 20)));
+    let made = trees(&store, 1 << 24);
+    let root = run(made.merge_head(CheckpointNumber(1), None, scattered, |_| ())).unwrap();
+    let of = |block: u64| (BranchNumber(1), BlockIndex(block));
+    let look = |trees: &Trees, block| {
+        let (branch, block) = of(block);
+        at_once(trees.version(root, branch, block)).map(|found| found.unwrap().is_some())
+    };
+    assert_eq!(look(&made, 40_000), Some(true), "what was made is kept");
+    let other = tree_store::trees(&store, 1 << 24);
+    let (branch, block) = of(40_000);
+    assert!(run(other.version(root, branch, block)).unwrap().is_some());
+    assert_eq!(look(&other, 40_000), Some(true), "what was read is kept");
+    let reads = store.reads.get();
+    let mut runs = 0;
+    assert!(at_once(other.runs(root, branch, block, 60, |_| runs += 1)).is_some() && runs == 30);
+    assert_eq!(store.reads.get(), reads);
+    // Far fewer bytes than leaves: who comes by all of them again has to read most again.
+    let small = tree_store::trees(&store, 200_000);
+    let leaves = check(&store, &small, &[(Tree::Head, root)]).nodes as f64;
+    for _ in 0..2 {
+        store.reads.set(0);
+        for block in (0..100_000).step_by(100) {
+            run(small.version(root, branch, BlockIndex(block))).unwrap();
+        }
+    }
+    let read = store.reads.get() as f64;
+    let kept = 200_000.0 / 4096.0;
+    assert!(read >= leaves - kept && read <= leaves + 10.0, "{read} reads for {leaves} leaves, {kept} kept");
+}
