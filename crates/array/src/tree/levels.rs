@@ -8,6 +8,7 @@
 
 use super::{
     draft::{ChildDraft, Draft, NODE_BLOCKS},
+    reading::contradiction,
     writer::Writer,
 };
 use crate::{
@@ -66,10 +67,13 @@ impl<D: Draft> Row<D> {
 
     /// The last nodes of the row; it is empty then.
     fn close(&mut self, end: End) -> Vec<D> {
+        if self.is_empty() {
+            return Vec::new();
+        }
         let open = std::mem::replace(&mut self.open, D::new(self.tree, self.level));
         match self.full.take() {
             Some(full) if end == End::Part && open.used_bytes() < UNEVEN_BYTES => self.evened(&full, &open),
-            full => full.into_iter().chain(Some(open).filter(|open| !open.is_empty())).collect(),
+            full => full.into_iter().chain([open]).collect(),
         }
     }
 
@@ -170,9 +174,16 @@ impl<'t, D: Draft> Levels<'t, D> {
     /// Adds a child to the level above its own.
     fn adopt(&mut self, child: Child) -> Result<()> {
         let level = child.pointer.level + 1;
+        if level == LEVELS_MAX {
+            // No tree that was made has so many; one that was forged may.
+            return Err(contradiction(
+                self.tree,
+                child.pointer,
+                "a node above it would be one level too many",
+            ));
+        }
         while self.inner.len() < usize::from(level) {
             let next = self.inner.len() as u8 + 1;
-            assert!(next < LEVELS_MAX, "a tree of {next} levels");
             self.inner.push(Row::new(self.tree, next));
         }
         match self.inner[usize::from(level) - 1].push(child) {

@@ -12,5 +12,7 @@ mod log;
 mod nodes;
 mod round_trip;
 mod superblocks;
+mod tree_faults;
+mod tree_shape;
 mod tree_store;
 mod values;
