@@ -50,7 +50,7 @@ pub struct Piece<'a> {
     checksums: &'a [BlockChecksum],
 }
 
-impl Piece<'_> {
+impl<'a> Piece<'a> {
     /// The first block behind it.
     pub fn end(&self) -> BlockIndex {
         BlockIndex(self.first.0 + self.count)
@@ -62,8 +62,8 @@ impl Piece<'_> {
     }
 
     /// Its blocks.
-    pub fn versions(&self) -> impl Iterator<Item = (BlockIndex, Version)> {
-        (0..self.count).map(|index| {
+    pub fn versions(self) -> impl Iterator<Item = (BlockIndex, Version)> + use<'a> {
+        (0..self.count).map(move |index| {
             let checksum = self.checksums.get(index as usize).copied();
             let version = Version { birth: self.birth, location: along(self.location, index), checksum };
             (BlockIndex(self.first.0 + index), version)

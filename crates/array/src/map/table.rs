@@ -5,18 +5,18 @@
 //! 1. The newest thing that happened to a block here, a version or a discard, is in the extents of its branch.
 //! 2. What that displaced is kept, with its death, exactly if a point saw it then; anything else was told as dead.
 //! 3. Of one block no two lives overlap, and all end before the newest version's begins.
-//! 4. A discard that a checkpoint left unfinished is older than all extents it covers. It hides versions of older
-//!    sources, born before it, and nothing else.
-//! 5. A version that moved lies where its last move says: in its extent, or if it is not here, by the table of
-//!    moves, which the reader of an older source asks.
-//! 6. `live` counts what the extents, the kept versions and the targets of moves take. It never shrinks below zero.
+//! 4. A discard that a checkpoint left unfinished is older than all that happened here to the blocks it covers. It hides
+//!    versions of older sources that were born before it, and nothing else: some may have been born since.
+//! 5. A version that is here lies where its last move says. Moves of any other are kept in their order: which of
+//!    them count shows where the version is found, for each does only if the version lies where the move begins.
+//! 6. `live` counts what the extents, the kept versions and the targets of those moves take. It never falls below zero.
 
 use super::{
     Dead, Found, LiveGrains, Points, Version,
     extents::{Checksums, Extents, Piece},
 };
 use crate::format::{
-    BlockChecksum, BlockCount, BlockIndex, BlockKey, BranchNumber, Interval, Location, Move, Stamp,
+    BlockChecksum, BlockIndex, BlockKey, BranchNumber, Interval, Location, Move, Stamp,
     node::BRANCH_BLOCKS_MAX,
 };
 use std::{collections::BTreeMap, ops::Range};
@@ -35,10 +35,10 @@ struct Line {
     extents: Extents,
     /// By block and birth.
     kept: BTreeMap<(u64, Stamp), Past>,
-    /// Unfinished discards, by first block: the end, and when.
-    unfinished: BTreeMap<u64, (u64, Stamp)>,
-    /// Moves of versions that are not here, by block and birth.
-    moves: BTreeMap<(u64, Stamp), Move>,
+    /// Unfinished discards, by first block of an interval: its end, and when, the oldest first.
+    unfinished: BTreeMap<u64, (u64, Vec<Stamp>)>,
+    /// Moves of versions that are not here, by block, birth, and the order in which they came.
+    moves: BTreeMap<(u64, Stamp, u32), Move>,
 }
 
 /// A version whose life has ended.
@@ -87,7 +87,8 @@ impl Table {
         }
     }
 
-    /// Blocks were discarded, or zeroes written. Costs what the branch has in memory there, however long it is.
+    /// Blocks were discarded, or zeroes written. Costs what the branch has in memory there, however long it is. Of one
+    /// branch and stamp there is one interval: what a checkpoint leaves of it is known by these two.
     pub fn discard(&mut self, interval: Interval, points: &Points, dead: &mut Vec<Dead>) {
         let Interval { branch, stamp, .. } = interval;
         let range = blocks(interval);
@@ -120,12 +121,10 @@ impl Table {
 
     /// Discards that the last checkpoint left unfinished: what is older than each, and not here, reads as zero.
     /// Given once, after that checkpoint or when a pool is opened.
-    pub fn set_unfinished(&mut self, mut intervals: Vec<Interval>) {
+    pub fn set_unfinished(&mut self, intervals: &[Interval]) {
         assert!(self.lines.values().all(|line| line.unfinished.is_empty()), "given once");
-        // The youngest first, for the oldest one counts.
-        intervals.sort_by_key(|interval| std::cmp::Reverse(interval.stamp));
         for interval in intervals {
-            let range = blocks(interval);
+            let range = blocks(*interval);
             if !range.is_empty() {
                 self.lines.entry(interval.branch).or_default().cover(range, interval.stamp);
             }
@@ -139,33 +138,21 @@ impl Table {
         let line = self.lines.entry(key.branch).or_default();
         let version = Version { birth: key.stamp, location: to, checksum: checksum_of(to, checksum) };
         let newest = line.extents.version(key.block.0, &self.checksums);
-        let is_newest = newest.is_some_and(|newest| newest.birth == key.stamp);
-        let place = (key.block.0, key.stamp);
-        let known = match (line.kept.get(&place), line.moves.get(&place)) {
-            (Some(past), _) => Some(past.version.location),
-            (None, Some(before)) => Some(before.to),
-            (None, None) => newest.filter(|_| is_newest).map(|newest| newest.location),
-        };
-        if known == Some(to) {
-            return;
-        }
+        let newest = newest.filter(|newest| newest.birth == key.stamp);
+        let kept = line.kept.get_mut(&(key.block.0, key.stamp)).map(|past| &mut past.version);
+        let here = kept.as_ref().map(|kept| kept.location).or(newest.map(|newest| newest.location));
         self.live.add(to);
-        if known.is_some_and(|known| known != from) {
-            bury(key, to, &mut self.live, dead);
-            return;
-        }
-        if let Some(past) = line.kept.get_mut(&place) {
-            past.version = version;
-        } else if is_newest {
-            line.extents.replace(key.block.0, version, &mut self.checksums);
-        } else {
-            line.moves
-                .entry(place)
-                .and_modify(|before| (before.to, before.checksum) = (to, checksum))
-                .or_insert(*moved);
-        }
-        if let Some(known) = known {
-            bury(key, known, &mut self.live, dead);
+        match here {
+            None => line.add_move(*moved, &mut self.live),
+            Some(here) if here == to => self.live.subtract(to),
+            Some(here) if here != from => bury(key, to, &mut self.live, dead),
+            Some(_) => {
+                match kept {
+                    Some(kept) => *kept = version,
+                    None => drop(line.extents.replace(key.block.0, version, &mut self.checksums)),
+                }
+                bury(key, from, &mut self.live, dead);
+            }
         }
     }
 
@@ -203,27 +190,29 @@ impl Table {
                 }
             }
         }
-        for (blocks, stamp) in line.unfinished_in(range) {
-            if point.is_none_or(|point| stamp <= point) {
-                let hidden = Found::Unknown { discarded: Some(stamp) };
-                found[index(blocks.start)..=index(blocks.end - 1)]
-                    .iter_mut()
-                    .for_each(|found| found.refine(hidden));
-            }
+        for (blocks, stamps) in line.unfinished_in(range) {
+            let discarded = stamps.iter().rfind(|&&stamp| point.is_none_or(|point| stamp <= point)).copied();
+            let covered = &mut found[index(blocks.start)..=index(blocks.end - 1)];
+            covered.iter_mut().for_each(|found| found.refine(Found::Unknown { discarded }));
         }
     }
 
     /// A version of an older source, in the place it has now.
     pub fn relocated(&self, branch: BranchNumber, block: BlockIndex, version: Version) -> Version {
-        let moves = self.lines.get(&branch).map(|line| &line.moves);
-        match moves.and_then(|moves| moves.get(&(block.0, version.birth))) {
-            Some(moved) if moved.from == version.location => Version {
-                birth: version.birth,
-                location: moved.to,
-                checksum: checksum_of(moved.to, moved.checksum),
-            },
+        let Some(line) = self.lines.get(&branch) else { return version };
+        line.moves_of(block.0, version.birth).fold(version, |version, moved| match moved {
+            Move { from, to, checksum, .. } if *from == version.location => {
+                Version { birth: version.birth, location: *to, checksum: checksum_of(*to, *checksum) }
+            }
             _ => version,
-        }
+        })
+    }
+
+    /// What happened to one branch, alone.
+    pub(super) fn only(&self, branch: BranchNumber) -> Self {
+        let line = self.lines.get(&branch).map(|line| (branch, line.clone()));
+        let checksums = if line.is_some() { self.checksums.clone() } else { Checksums::new() };
+        Self { lines: line.into_iter().collect(), checksums, live: LiveGrains::new() }
     }
 
     /// Branches something happened to.
@@ -240,37 +229,78 @@ impl Table {
 
     /// What is kept of a branch beside the newest, by block and birth.
     pub fn kept(&self, branch: BranchNumber) -> impl Iterator<Item = (BlockIndex, Past)> {
-        let line = self.lines.get(&branch);
-        line.into_iter()
-            .flat_map(|line| line.kept.iter().map(|(&(block, _), &past)| (BlockIndex(block), past)))
+        self.kept_in(branch, 0..BRANCH_BLOCKS_MAX)
     }
 
-    /// Discards of a branch that are unfinished, by block, as intervals that do not overlap.
-    pub fn unfinished(&self, branch: BranchNumber) -> impl Iterator<Item = Interval> {
+    /// That of some blocks.
+    pub fn kept_in(
+        &self,
+        branch: BranchNumber,
+        blocks: Range<u64>,
+    ) -> impl Iterator<Item = (BlockIndex, Past)> {
+        let range = (blocks.start, Stamp(0))..(blocks.end.max(blocks.start), Stamp(0));
         let line = self.lines.get(&branch);
         line.into_iter()
-            .flat_map(|line| line.unfinished_in(0..BRANCH_BLOCKS_MAX))
-            .map(move |(blocks, stamp)| interval(branch, blocks, stamp))
+            .flat_map(move |line| line.kept.range(range.clone()))
+            .map(|(&(block, _), &past)| (BlockIndex(block), past))
     }
 
-    /// The unfinished discard of a block.
-    pub fn unfinished_at(&self, branch: BranchNumber, block: BlockIndex) -> Option<Stamp> {
+    /// Blocks of a branch that are discarded and unfinished, in order: since when, the oldest discard first.
+    pub fn unfinished(&self, branch: BranchNumber) -> impl Iterator<Item = (Range<u64>, &[Stamp])> {
+        let line = self.lines.get(&branch);
+        line.into_iter().flat_map(|line| line.unfinished_in(0..BRANCH_BLOCKS_MAX))
+    }
+
+    /// When the life of a version ended that an older source has of a block: with the first discard or version after
+    /// its birth, as far as points are concerned. None: it did not end here.
+    pub fn death(&self, branch: BranchNumber, block: BlockIndex, birth: Stamp) -> Option<Stamp> {
         let line = self.lines.get(&branch)?;
-        line.unfinished_in(block.0..block.0 + 1).next().map(|(_, stamp)| stamp)
+        let discarded = line.discarded_after(block.0, birth);
+        discarded.or_else(|| line.first_event(block.0, &self.checksums))
     }
 
-    /// Moves of versions of older sources, by block and birth.
+    /// Where a discard that is unfinished was followed, here, by something else: when the block was discarded, if an older
+    /// source has what was born at `birth`, or nothing; and when it was written again.
+    pub fn gap(
+        &self,
+        branch: BranchNumber,
+        block: BlockIndex,
+        birth: Option<Stamp>,
+    ) -> Option<(Stamp, Stamp)> {
+        let line = self.lines.get(&branch)?;
+        let discarded = line.discarded_after(block.0, birth.unwrap_or_default())?;
+        Some((discarded, line.first_event(block.0, &self.checksums)?))
+    }
+
+    /// Since when a block reads as zero that was last discarded, if an older source has `there`, or nothing; none if
+    /// it was not discarded since, or has been zero all the time.
+    pub fn zero_since(
+        &self,
+        branch: BranchNumber,
+        block: BlockIndex,
+        there: Option<Version>,
+    ) -> Option<Stamp> {
+        let line = self.lines.get(&branch)?;
+        let newest = line.extents.version(block.0, &self.checksums);
+        if newest.is_some_and(|newest| !newest.is_zero()) {
+            return None;
+        }
+        if self.kept_in(branch, block.0..block.0 + 1).next().is_none() {
+            if there.is_some_and(|there| there.is_zero()) {
+                return None;
+            }
+            let birth = there.map_or(Stamp(0), |there| there.birth);
+            if let Some(discarded) = line.discarded_after(block.0, birth) {
+                return Some(discarded);
+            }
+        }
+        newest.map(|newest| newest.birth)
+    }
+
+    /// Moves of versions of older sources, by block and birth; those of one in their order.
     pub fn moves(&self, branch: BranchNumber) -> impl Iterator<Item = &Move> {
         let line = self.lines.get(&branch);
         line.into_iter().flat_map(|line| line.moves.values())
-    }
-
-    /// The first thing that happened to a block here, as far as points are concerned. Unfinished discards are older.
-    pub fn first_event(&self, branch: BranchNumber, block: BlockIndex) -> Option<Stamp> {
-        let line = self.lines.get(&branch)?;
-        let kept = line.kept.range((block.0, Stamp(0))..(block.0 + 1, Stamp(0))).next();
-        let first = kept.map(|(&(_, birth), _)| birth);
-        first.or_else(|| Some(line.extents.version(block.0, &self.checksums)?.birth))
     }
 
     /// Grains that what is here takes, by segment. Versions of older sources are counted there until a checkpoint
@@ -305,32 +335,69 @@ impl Table {
 }
 
 impl Line {
+    fn moves_of(&self, block: u64, birth: Stamp) -> impl Iterator<Item = &Move> {
+        self.moves.range((block, birth, 0)..=(block, birth, u32::MAX)).map(|(_, moved)| moved)
+    }
+
+    /// Keeps a move whose target is counted. One that comes again says nothing new.
+    fn add_move(&mut self, moved: Move, live: &mut LiveGrains) {
+        let (block, birth) = (moved.key.block.0, moved.key.stamp);
+        if self.moves_of(block, birth).any(|before| *before == moved) {
+            live.subtract(moved.to);
+            return;
+        }
+        let order = self.moves_of(block, birth).count() as u32;
+        self.moves.insert((block, birth, order), moved);
+    }
+
     /// Unfinished discards in `range`, in order.
-    fn unfinished_in(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, Stamp)> {
+    fn unfinished_in(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, &[Stamp])> {
         let before = self.unfinished.range(..range.start).next_back();
         let within = self.unfinished.range(range.clone());
-        before.into_iter().chain(within).filter_map(move |(&first, &(end, stamp))| {
-            let blocks = first.max(range.start)..end.min(range.end);
-            (!blocks.is_empty()).then_some((blocks, stamp))
+        before.into_iter().chain(within).filter_map(move |(&first, (end, stamps))| {
+            let blocks = first.max(range.start)..range.end.min(*end);
+            (!blocks.is_empty()).then_some((blocks, stamps.as_slice()))
         })
     }
 
-    /// Lays an unfinished discard over those that are there.
+    /// The first unfinished discard of a block after `birth`.
+    fn discarded_after(&self, block: u64, birth: Stamp) -> Option<Stamp> {
+        let (_, stamps) = self.unfinished_in(block..block + 1).next()?;
+        stamps.iter().find(|&&stamp| stamp > birth).copied()
+    }
+
+    /// The first thing that happened to a block here, as far as points are concerned.
+    fn first_event(&self, block: u64, checksums: &Checksums) -> Option<Stamp> {
+        let kept = self.kept.range((block, Stamp(0))..(block + 1, Stamp(0))).next();
+        let first = kept.map(|(&(_, birth), _)| birth);
+        first.or_else(|| Some(self.extents.version(block, checksums)?.birth))
+    }
+
+    /// Adds an unfinished discard.
     fn cover(&mut self, range: Range<u64>, stamp: Stamp) {
         let over: Vec<_> = self.unfinished_in(range.clone()).map(|(blocks, _)| blocks).collect();
+        let mut gap = range.start;
         for blocks in over {
-            let (&first, &(end, other)) =
-                self.unfinished.range(..=blocks.start).next_back().expect("seen above");
-            assert!(stamp <= other, "the oldest one counts");
-            self.unfinished.remove(&first);
+            if gap < blocks.start {
+                self.unfinished.insert(gap, (blocks.start, vec![stamp]));
+            }
+            gap = blocks.end;
+            let (&first, _) = self.unfinished.range(..=blocks.start).next_back().expect("seen above");
+            let (end, mut stamps) = self.unfinished.remove(&first).expect("seen above");
             if first < blocks.start {
-                self.unfinished.insert(first, (blocks.start, other));
+                self.unfinished.insert(first, (blocks.start, stamps.clone()));
             }
             if blocks.end < end {
-                self.unfinished.insert(blocks.end, (end, other));
+                self.unfinished.insert(blocks.end, (end, stamps.clone()));
             }
+            if let Err(index) = stamps.binary_search(&stamp) {
+                stamps.insert(index, stamp);
+            }
+            self.unfinished.insert(blocks.start, (blocks.end, stamps));
         }
-        self.unfinished.insert(range.start, (range.end, stamp));
+        if gap < range.end {
+            self.unfinished.insert(gap, (range.end, vec![stamp]));
+        }
     }
 }
 
@@ -371,9 +438,4 @@ fn checksum_of(location: Location, checksum: BlockChecksum) -> Option<BlockCheck
 fn blocks(interval: Interval) -> Range<u64> {
     let end = interval.first.0.saturating_add(interval.count.0);
     interval.first.0.min(BRANCH_BLOCKS_MAX)..end.min(BRANCH_BLOCKS_MAX)
-}
-
-fn interval(branch: BranchNumber, blocks: Range<u64>, stamp: Stamp) -> Interval {
-    let count = BlockCount(blocks.end - blocks.start);
-    Interval { branch, first: BlockIndex(blocks.start), count, stamp }
 }

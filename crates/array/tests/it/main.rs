@@ -9,6 +9,7 @@ mod hostile;
 mod image;
 mod lineage;
 mod log;
+mod map;
 mod nodes;
 mod round_trip;
 mod superblocks;

@@ -1,0 +1,254 @@
+//! The merge of a checkpoint: what a frozen table holds goes into the trees, and what nothing sees any more goes.
+//!
+//! Which version of a block is displaced shows only where its leaf is rewritten. The points as of the freeze say what
+//! becomes of it: it goes to history if one sees it, else it is dead. Points that are made later see nothing of it;
+//! those that go later leave it to the next pass of [`Reclaim`](super::Reclaim).
+
+use super::{
+    Branches, LiveGrains, Points, ReclaimPlan, Reclaimed, Table, Version, discards::Discards,
+    reclaim::Removals,
+};
+use crate::{
+    error::Result,
+    format::{
+        BlockIndex, BlockKey, BranchNumber, CheckpointNumber, Interval, Location, NodeKey, Roots, Stamp,
+        node::BRANCH_BLOCKS_MAX,
+    },
+    tree::{HeadChange, HeadEvent, HistoryChange, HistoryEvent, Trees},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter::Peekable,
+};
+
+/// How much of what can wait one checkpoint does. It bounds memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Blocks of discards looked at.
+    pub discarded: u64,
+    /// Versions looked at for what deletion of points gives back.
+    pub reclaimed: u64,
+}
+
+/// What is merged, as of the moment at which the table was frozen.
+#[derive(Clone, Copy, Debug)]
+pub struct Merge<'a> {
+    /// Of which checkpoint.
+    pub checkpoint: CheckpointNumber,
+    /// What happened since the last one. Nothing is added to it any more.
+    pub frozen: &'a Table,
+    /// The trees of the last one.
+    pub roots: Roots,
+    /// All points.
+    pub points: &'a Points,
+    /// All branches.
+    pub branches: &'a Branches,
+    /// What deleted points may have left.
+    pub reclaim: &'a ReclaimPlan,
+    /// How much of that, and of discards.
+    pub budget: Budget,
+}
+
+/// What came of it. Takes effect at one moment: new roots, the frozen table gone, [`Table::set_unfinished`] for the active
+/// one, [`Reclaim::finish`](super::Reclaim::finish).
+#[derive(Clone, Debug)]
+pub struct Merged {
+    /// The new trees; the catalogue is the old one.
+    pub roots: Roots,
+    /// By how much what the two trees take has changed.
+    pub live: LiveGrains,
+    /// What died: out of the trees, the frozen table, and copies that were not needed.
+    pub died: LiveGrains,
+    /// What is left of discards: one a branch and stamp, each a row of the catalogue.
+    pub unfinished: Vec<Interval>,
+    /// How far the search for what nothing sees has come.
+    pub reclaimed: Reclaimed,
+}
+
+/// What is known so far.
+struct Progress<'a> {
+    merge: &'a Merge<'a>,
+    live: LiveGrains,
+    died: LiveGrains,
+    history: Vec<HistoryChange>,
+    /// Births of what was displaced in branches that have a parent.
+    displaced: BTreeMap<(BranchNumber, BlockIndex), Stamp>,
+}
+
+impl Merge<'_> {
+    /// Merges. The old trees stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// Nodes that cannot be read, written or placed. Nothing has happened then.
+    pub async fn run(&self, trees: &Trees) -> Result<Merged> {
+        let discards = Discards::plan(self, trees).await?;
+        let removals = Removals::find(self, trees).await?;
+        let mut planned = discards.changes;
+        planned.extend(removals.head);
+        planned.extend(
+            self.frozen
+                .branches()
+                .flat_map(|branch| self.frozen.moves(branch))
+                .map(|&m| HeadChange::Relocate(m)),
+        );
+        planned.sort_by_key(|change| (key(change), !matches!(change, HeadChange::Relocate(_))));
+
+        let mut progress = Progress {
+            merge: self,
+            // Versions and targets of moves are counted as if all went into the trees; what does not is taken off.
+            live: self.frozen.live().clone(),
+            died: LiveGrains::new(),
+            history: Vec::new(),
+            displaced: BTreeMap::new(),
+        };
+        let changes = InOrder { left: planned.into_iter().peekable(), right: self.sets().peekable() };
+        let head = trees
+            .merge_head(self.checkpoint, self.roots.head, changes, |event| progress.take_head(event))
+            .await?;
+        progress.take_kept();
+        progress.take_gaps();
+
+        let mut history = std::mem::take(&mut progress.history);
+        history.extend(removals.history.into_iter().map(HistoryChange::Remove));
+        history.sort_by_key(|change| (history_key(change), matches!(change, HistoryChange::Remove(_))));
+        let history = trees
+            .merge_history(self.checkpoint, self.roots.history, history, |event| progress.take_history(event))
+            .await?;
+        Ok(Merged {
+            roots: Roots { head, history, catalogue: self.roots.catalogue },
+            live: progress.live,
+            died: progress.died,
+            unfinished: discards.unfinished,
+            reclaimed: removals.reclaimed,
+        })
+    }
+
+    /// The newest versions that store something, in order.
+    fn sets(&self) -> impl Iterator<Item = HeadChange> {
+        let all = BlockIndex(0)..BlockIndex(BRANCH_BLOCKS_MAX);
+        self.frozen.branches().flat_map(move |branch| {
+            let stored = self.frozen.pieces(branch, all.clone()).filter(|piece| !piece.is_zero());
+            stored.flat_map(|piece| piece.versions()).map(move |(block, version)| HeadChange::Set {
+                branch,
+                block,
+                version,
+            })
+        })
+    }
+}
+
+impl Progress<'_> {
+    fn take_head(&mut self, event: HeadEvent) {
+        match event {
+            HeadEvent::Displaced { branch, block, version, by: _ } => {
+                if self.merge.branches.hides(branch) {
+                    self.displaced.insert((branch, block), version.birth);
+                }
+                let death = self.merge.frozen.death(branch, block, version.birth);
+                let is_wiped =
+                    self.merge.points.of(branch).is_empty() && !self.merge.branches.has_head(branch);
+                assert!(death.is_some() || is_wiped, "block {block} of branch {branch} lost its version");
+                match death {
+                    Some(death) if self.is_seen(branch, &version, death) => {
+                        self.history.push(HistoryChange::Insert { branch, block, version, death });
+                    }
+                    _ => self.bury(version.location),
+                }
+            }
+            HeadEvent::Moved(moved) => self.bury(moved.from),
+            // Not the newest version of its block: perhaps a point's.
+            HeadEvent::Missed(moved) => self.history.push(HistoryChange::Relocate(moved)),
+        }
+    }
+
+    fn take_history(&mut self, event: HistoryEvent) {
+        match event {
+            HistoryEvent::Removed { version, .. } => self.bury(version.location),
+            HistoryEvent::Absent(key) => unreachable!("{key:?} was found before, and nobody else removes"),
+            HistoryEvent::Moved(moved) => self.bury(moved.from),
+            HistoryEvent::Missed(moved) => self.bury(moved.to),
+        }
+    }
+
+    /// Versions of which the table knows that they are not the newest.
+    fn take_kept(&mut self) {
+        for branch in self.merge.frozen.branches() {
+            for (block, past) in self.merge.frozen.kept(branch) {
+                let (version, death) = (past.version, past.death);
+                if self.is_seen(branch, &version, death) {
+                    self.history.push(HistoryChange::Insert { branch, block, version, death });
+                } else {
+                    self.bury(version.location);
+                }
+            }
+        }
+    }
+
+    /// Between an unfinished discard and what was written over it since, a child branch read zeroes, not its parent.
+    fn take_gaps(&mut self) {
+        let frozen = self.merge.frozen;
+        for branch in frozen.branches().filter(|&branch| self.merge.branches.hides(branch)) {
+            for (blocks, _) in frozen.unfinished(branch) {
+                let kept = frozen.kept_in(branch, blocks.clone()).map(|(block, _)| block);
+                let stored = frozen.pieces(branch, BlockIndex(blocks.start)..BlockIndex(blocks.end));
+                let stored = stored
+                    .filter(|piece| !piece.is_zero())
+                    .flat_map(|piece| (piece.first.0..piece.end().0).map(BlockIndex));
+                for block in kept.chain(stored).collect::<BTreeSet<_>>() {
+                    let birth = self.displaced.get(&(branch, block)).copied();
+                    let Some((since, until)) = frozen.gap(branch, block, birth) else { continue };
+                    let version = Version::zero(since);
+                    if self.merge.points.sees(branch, since, until) {
+                        self.history.push(HistoryChange::Insert { branch, block, version, death: until });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a point sees a version that lived until `death`. Zeroes that hide nothing need not be seen.
+    fn is_seen(&self, branch: BranchNumber, version: &Version, death: Stamp) -> bool {
+        let says_something = !version.is_zero() || self.merge.branches.hides(branch);
+        says_something && self.merge.points.sees(branch, version.birth, death)
+    }
+
+    fn bury(&mut self, location: Location) {
+        self.live.subtract(location);
+        self.died.add(location);
+    }
+}
+
+/// Two sorted sequences as one; of one key the left ones come first.
+struct InOrder<L: Iterator<Item = HeadChange>, R: Iterator<Item = HeadChange>> {
+    left: Peekable<L>,
+    right: Peekable<R>,
+}
+
+impl<L: Iterator<Item = HeadChange>, R: Iterator<Item = HeadChange>> Iterator for InOrder<L, R> {
+    type Item = HeadChange;
+
+    fn next(&mut self) -> Option<HeadChange> {
+        match (self.left.peek(), self.right.peek()) {
+            (Some(left), Some(right)) if key(left) <= key(right) => self.left.next(),
+            (_, Some(_)) => self.right.next(),
+            (_, None) => self.left.next(),
+        }
+    }
+}
+
+fn key(change: &HeadChange) -> NodeKey {
+    match change {
+        HeadChange::Set { branch, block, .. } => NodeKey::of_block(*branch, *block),
+        HeadChange::Remove { branch, first, .. } => NodeKey::of_block(*branch, *first),
+        HeadChange::Relocate(moved) => NodeKey::of_block(moved.key.branch, moved.key.block),
+    }
+}
+
+fn history_key(change: &HistoryChange) -> BlockKey {
+    match change {
+        HistoryChange::Insert { branch, block, version, .. } => version.key(*branch, *block),
+        HistoryChange::Remove(key) => *key,
+        HistoryChange::Relocate(moved) => moved.key,
+    }
+}

@@ -1,0 +1,190 @@
+//! Reclaim: what nothing sees any more after points were deleted, and how much that would be.
+//!
+//! A pass goes along the history of a branch and takes out what no point sees; of a branch that has neither head nor
+//! points it then takes out the head, too. It is a part of checkpoints, a budget's worth in each, and goes on where
+//! the last one stopped. A point that is deleted while a pass is under way asks for another pass.
+
+use super::Merge;
+use crate::{
+    error::Result,
+    format::{BlockIndex, BlockKey, BranchNumber, NodeKey, Run, Stamp, Tree, node::BRANCH_BLOCKS_MAX},
+    tree::{HeadChange, Trees},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
+};
+
+/// Which branches are gone through, and how far. Invariant: a pass is there for at least one deleted point.
+#[derive(Clone, Debug, Default)]
+pub struct Reclaim {
+    passes: BTreeMap<BranchNumber, Pass>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Pass {
+    /// Points that were gone when it began.
+    points: BTreeSet<Stamp>,
+    /// Points that went later.
+    later: BTreeSet<Stamp>,
+    /// Where it goes on; none has not begun.
+    next: Option<Next>,
+}
+
+/// Where a pass goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    History(NodeKey),
+    Head(NodeKey),
+}
+
+/// What a checkpoint is to go through.
+#[derive(Clone, Debug, Default)]
+pub struct ReclaimPlan {
+    passes: Vec<(BranchNumber, Next)>,
+}
+
+/// How far it came: where each pass goes on, if it is not finished.
+#[derive(Clone, Debug, Default)]
+pub struct Reclaimed {
+    passes: Vec<(BranchNumber, Option<Next>)>,
+}
+
+/// What a checkpoint takes out.
+#[derive(Debug, Default)]
+pub(super) struct Removals {
+    pub history: Vec<BlockKey>,
+    pub head: Vec<HeadChange>,
+    pub reclaimed: Reclaimed,
+}
+
+impl Reclaim {
+    /// Nothing to do.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A point is gone, and not in [`Points`](super::Points) any more: what it alone saw is to be found.
+    pub fn point_deleted(&mut self, branch: BranchNumber, point: Stamp) {
+        let pass = self.passes.entry(branch).or_default();
+        if pass.next.is_none() { &mut pass.points } else { &mut pass.later }.insert(point);
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_idle(&self) -> bool {
+        self.passes.is_empty()
+    }
+
+    /// What the next checkpoint is to go through: to be asked when its table is frozen.
+    pub fn begin(&mut self) -> ReclaimPlan {
+        let passes = self.passes.iter_mut().map(|(&branch, pass)| {
+            let start = Next::History(NodeKey::of_block(branch, BlockIndex(0)));
+            (branch, *pass.next.get_or_insert(start))
+        });
+        ReclaimPlan { passes: passes.collect() }
+    }
+
+    /// Takes in what a checkpoint did, once it is in force. Gives the deleted points of which nothing is left.
+    pub fn finish(&mut self, reclaimed: Reclaimed) -> Vec<(BranchNumber, Stamp)> {
+        let mut gone = Vec::new();
+        for (branch, next) in reclaimed.passes {
+            let pass = self.passes.get_mut(&branch).expect("only finished here");
+            if next.is_some() {
+                pass.next = next;
+                continue;
+            }
+            let pass = self.passes.remove(&branch).expect("seen above");
+            gone.extend(pass.points.into_iter().map(|point| (branch, point)));
+            if !pass.later.is_empty() {
+                self.passes.insert(branch, Pass { points: pass.later, ..Pass::default() });
+            }
+        }
+        gone
+    }
+}
+
+impl Removals {
+    /// Goes through what the budget allows.
+    pub async fn find(merge: &Merge<'_>, trees: &Trees) -> Result<Self> {
+        let mut removals = Self::default();
+        let mut budget = merge.budget.reclaimed;
+        for &(branch, next) in &merge.reclaim.passes {
+            let mut next = Some(next);
+            while let (Some(at), true) = (next, budget > 0) {
+                next = match at {
+                    Next::History(from) => {
+                        removals.of_history(merge, trees, branch, from, &mut budget).await?
+                    }
+                    Next::Head(from) => removals.of_head(merge, trees, branch, from, &mut budget).await?,
+                };
+            }
+            removals.reclaimed.passes.push((branch, next));
+        }
+        Ok(removals)
+    }
+
+    async fn of_history(
+        &mut self,
+        merge: &Merge<'_>,
+        trees: &Trees,
+        branch: BranchNumber,
+        from: NodeKey,
+        budget: &mut u64,
+    ) -> Result<Option<Next>> {
+        let mut next = None;
+        let visit = |run: &Run<'_>| {
+            if *budget == 0 {
+                next = Some(Next::History(NodeKey::of_version(branch, run.first, run.birth)));
+                return ControlFlow::Break(());
+            }
+            *budget = budget.saturating_sub(run.count.into());
+            if !merge.points.sees(branch, run.birth, death(run)) {
+                let blocks = run.first.0..=run.last().0;
+                self.history.extend(blocks.map(|block| BlockKey {
+                    branch,
+                    block: BlockIndex(block),
+                    stamp: run.birth,
+                }));
+            }
+            ControlFlow::Continue(())
+        };
+        trees.scan(Tree::History, merge.roots.history, from, end_of(branch), visit).await?;
+        let is_gone = !merge.branches.has_head(branch) && merge.points.of(branch).is_empty();
+        let head = is_gone.then_some(Next::Head(NodeKey::of_block(branch, BlockIndex(0))));
+        Ok(next.or(head))
+    }
+
+    async fn of_head(
+        &mut self,
+        merge: &Merge<'_>,
+        trees: &Trees,
+        branch: BranchNumber,
+        from: NodeKey,
+        budget: &mut u64,
+    ) -> Result<Option<Next>> {
+        let mut end = None;
+        let visit = |run: &Run<'_>| {
+            if *budget == 0 {
+                end = Some(run.first);
+                return ControlFlow::Break(());
+            }
+            *budget = budget.saturating_sub(run.count.into());
+            ControlFlow::Continue(())
+        };
+        trees.scan(Tree::Head, merge.roots.head, from, end_of(branch), visit).await?;
+        let count = end.map_or(BRANCH_BLOCKS_MAX, |end| end.0) - from.id;
+        let (first, by) = (BlockIndex(from.id), Stamp(u64::MAX));
+        self.head.push(HeadChange::Remove { branch, first, count, by });
+        Ok(end.map(|end| Next::Head(NodeKey::of_block(branch, end))))
+    }
+}
+
+/// When the versions of a run of history died.
+pub(super) fn death(run: &Run<'_>) -> Stamp {
+    run.death.expect("versions in history have died")
+}
+
+/// Behind the last key of a branch, in either tree.
+pub(super) fn end_of(branch: BranchNumber) -> NodeKey {
+    NodeKey { major: branch.0, id: BRANCH_BLOCKS_MAX, minor: 0 }
+}

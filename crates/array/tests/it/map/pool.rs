@@ -1,0 +1,352 @@
+//! The map as a pool would keep it: an active table, perhaps one that is being merged, trees; and beside it the oracle.
+
+use super::oracle::{Oracle, OracleBranch};
+use crate::tree_store::{MemoryStore, run, trees};
+use array::{
+    error::Result,
+    format::{
+        BlockChecksum, BlockCount, BlockIndex, BlockKey, BranchNumber, CheckpointNumber, Compression,
+        Encoding, InlineBytes, Interval, Location, Move, NodeKey, Roots, SegmentBlock, SegmentGrain,
+        SegmentNumber, Stamp, Stored, Tree,
+    },
+    map::{
+        Branch, Branches, Budget, Figure, LiveGrains, Lookup, Mapped, Merge, Merged, Points, Reclaim,
+        Sources, Table,
+    },
+    tree::Trees,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    ops::ControlFlow,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+};
+use world::Random;
+
+/// Blocks that most commands concern.
+pub const BLOCKS: u64 = 160;
+/// Blocks of a segment of data.
+const SEGMENT_BLOCKS: u64 = 64;
+
+type Answers = Vec<Option<(BranchNumber, Stamp)>>;
+type Merging = Pin<Box<dyn Future<Output = Result<Merged>>>>;
+
+pub struct Pool {
+    pub random: Random,
+    trees: Rc<Trees>,
+    pub active: Table,
+    merging: Option<(Rc<Table>, Merging)>,
+    roots: Roots,
+    pub points: Points,
+    pub branches: Branches,
+    reclaim: Reclaim,
+    live: LiveGrains,
+    /// Unfinished discards of the last checkpoint.
+    unfinished: Vec<Interval>,
+    pub oracle: Oracle,
+    /// Deleted points of which something may be left.
+    pub leaving: BTreeSet<(BranchNumber, Stamp)>,
+    /// Lookups that were begun, and what they have to say.
+    held: Vec<(Lookup, Answers)>,
+    checkpoint: u64,
+    pub stamp: u64,
+    place: u64,
+}
+
+impl Pool {
+    pub fn new(seed: u64) -> Self {
+        let store = MemoryStore::new(seed);
+        let mut pool = Self {
+            random: Random::new(seed, "map"),
+            trees: Rc::new(trees(&store, 1 << 16)),
+            active: Table::new(),
+            merging: None,
+            roots: Roots::default(),
+            points: Points::new(),
+            branches: Branches::new(),
+            reclaim: Reclaim::new(),
+            live: LiveGrains::new(),
+            unfinished: Vec::new(),
+            oracle: Oracle::default(),
+            leaving: BTreeSet::new(),
+            held: Vec::new(),
+            checkpoint: 0,
+            stamp: 0,
+            place: 0,
+        };
+        pool.add_branch(None);
+        pool
+    }
+
+    pub fn next_stamp(&mut self) -> Stamp {
+        self.stamp += 1 + self.random.below(3);
+        Stamp(self.stamp)
+    }
+
+    pub fn add_branch(&mut self, parent: Option<(BranchNumber, Stamp)>) -> BranchNumber {
+        let number = BranchNumber(self.oracle.branches.len() as u32 + 1);
+        self.branches.set(number, Branch { parent, filled_below: None, has_head: true });
+        self.oracle
+            .branches
+            .insert(number, OracleBranch { parent, has_head: true, ..OracleBranch::default() });
+        number
+    }
+
+    /// One host command: blocks in a row, mostly plain and one behind the other.
+    pub fn write(&mut self, branch: BranchNumber, first: u64, count: u64) {
+        let stamp = self.next_stamp();
+        let mut dead = Vec::new();
+        for block in first..first + count {
+            let key = BlockKey { branch, block: BlockIndex(block), stamp };
+            let location = self.new_location();
+            self.active.write(key, location, checksum(key, location), &self.points, &mut dead);
+            self.oracle.write(key, location);
+        }
+    }
+
+    fn new_location(&mut self) -> Location {
+        self.place += if self.random.percent(10.0) { 2 } else { 1 };
+        let segment = SegmentNumber(1000 + (self.place / SEGMENT_BLOCKS) as u32);
+        let at = SegmentBlock((self.place % SEGMENT_BLOCKS) as u32).first_grain();
+        let lz4 = Encoding { compression: Compression::Lz4, encrypted: false };
+        match self.random.below(20) {
+            0 => Location::Zero,
+            1 => Location::Inline(InlineBytes::new(&self.place.to_le_bytes(), lz4).expect("it fits")),
+            2 | 3 => {
+                let stored = Stored::new(1000, lz4).expect("shortened");
+                Location::Direct { segment, at: SegmentGrain(at.0 + 3), stored }
+            }
+            _ => Location::plain(segment, at),
+        }
+    }
+
+    pub fn discard(&mut self, branch: BranchNumber, first: u64, count: u64) {
+        let stamp = self.next_stamp();
+        let interval = Interval { branch, first: BlockIndex(first), count: BlockCount(count), stamp };
+        self.active.discard(interval, &self.points, &mut Vec::new());
+        self.oracle.discard(branch, first, first + count, stamp);
+    }
+
+    pub fn add_point(&mut self, branch: BranchNumber) -> Stamp {
+        let point = if self.random.percent(50.0) { Stamp(self.stamp.max(1)) } else { self.next_stamp() };
+        self.stamp = self.stamp.max(1);
+        self.points.insert(branch, point);
+        self.oracle.branches.get_mut(&branch).expect("it is there").points.insert(point);
+        point
+    }
+
+    pub fn delete_point(&mut self, branch: BranchNumber, point: Stamp) {
+        assert!(self.points.remove(branch, point));
+        self.oracle.branches.get_mut(&branch).expect("it is there").points.remove(&point);
+        self.reclaim.point_deleted(branch, point);
+        self.leaving.insert((branch, point));
+    }
+
+    pub fn delete_head(&mut self, branch: BranchNumber) {
+        self.discard(branch, 0, 1 << 48);
+        let known = *self.branches.get(branch).expect("it is there");
+        self.branches.set(branch, Branch { has_head: false, ..known });
+        self.oracle.branches.get_mut(&branch).expect("it is there").has_head = false;
+    }
+
+    /// The mover copied a version. It counts if it is still kept, and lies where the mover read it.
+    pub fn relocate(&mut self) {
+        let kept = self.oracle.kept(&[]);
+        if kept.is_empty() {
+            return;
+        }
+        let (key, from) = kept[self.random.below(kept.len() as u64) as usize];
+        let (Location::Direct { .. }, to @ Location::Direct { .. }) = (from, self.new_location()) else {
+            return;
+        };
+        let is_stale = self.random.percent(20.0);
+        let from = if is_stale { Location::plain(SegmentNumber(7), SegmentGrain(0)) } else { from };
+        let checksum = checksum(key, to).expect("it lies in a segment");
+        self.active.moved(&Move { key, from, to, checksum }, &mut Vec::new());
+        if !is_stale {
+            self.oracle.relocate(key, to);
+        }
+    }
+
+    fn sources(&self) -> Sources<'_> {
+        Sources {
+            active: &self.active,
+            merging: self.merging.as_ref().map(|(table, _)| &**table),
+            roots: self.roots,
+            branches: &self.branches,
+        }
+    }
+
+    /// Freezes the active table.
+    pub fn begin_merge(&mut self) {
+        assert!(self.merging.is_none());
+        self.checkpoint += 1;
+        let frozen = Rc::new(std::mem::take(&mut self.active));
+        let (roots, trees, checkpoint) = (self.roots, self.trees.clone(), CheckpointNumber(self.checkpoint));
+        let (points, branches) = (self.points.clone(), self.branches.clone());
+        let (table, reclaim) = (frozen.clone(), self.reclaim.begin());
+        let mut budget = || [3, 40, 100_000][self.random.below(3) as usize];
+        let budget = Budget { discarded: budget(), reclaimed: budget() };
+        let merging = async move {
+            let merge = Merge {
+                checkpoint,
+                frozen: &table,
+                roots,
+                points: &points,
+                branches: &branches,
+                reclaim: &reclaim,
+                budget,
+            };
+            merge.run(&trees).await
+        };
+        self.merging = Some((frozen, Box::pin(merging)));
+    }
+
+    pub fn is_merging(&self) -> bool {
+        self.merging.is_some()
+    }
+
+    /// Polls a merge that is under way. Whether it is done.
+    pub fn go_on(&mut self) -> bool {
+        let Some((frozen, merging)) = &mut self.merging else { return true };
+        let Poll::Ready(merged) = merging.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+            return false;
+        };
+        let merged = merged.expect("nothing fails here");
+        let before = self.live.total() + frozen.live().total();
+        self.roots = merged.roots;
+        self.live.add_all(&merged.live);
+        assert_eq!(before - merged.died.total(), self.live.total(), "what died, and what lives");
+        self.active.set_unfinished(&merged.unfinished);
+        self.unfinished = merged.unfinished;
+        for gone in self.reclaim.finish(merged.reclaimed) {
+            self.leaving.remove(&gone);
+        }
+        self.merging = None;
+        self.trees.forget_replaced();
+        true
+    }
+
+    pub fn merge(&mut self) {
+        if self.merging.is_none() {
+            self.begin_merge();
+        }
+        while !self.go_on() {}
+    }
+
+    /// Whether nothing is left to be done but what lives.
+    pub fn is_settled(&self) -> bool {
+        self.merging.is_none()
+            && self.reclaim.is_idle()
+            && self.unfinished.is_empty()
+            && self.active.is_empty()
+    }
+
+    pub fn look_up(&self, branch: BranchNumber, point: Option<Stamp>, first: u64, count: usize) -> Lookup {
+        self.sources().look_up(branch, point, BlockIndex(first), count)
+    }
+
+    pub fn finish(&self, lookup: Lookup) -> Vec<Option<Mapped>> {
+        run(lookup.finish(&self.trees)).expect("nothing fails here")
+    }
+
+    /// Every block read is the oracle's, in the place it has now.
+    pub fn check_reads(&self, branch: BranchNumber, point: Option<Stamp>, first: u64, count: usize) {
+        let answers = self.finish(self.look_up(branch, point, first, count));
+        for (block, answer) in (first..).zip(answers) {
+            let answer = answer.map(|mapped| self.sources().relocated(BlockIndex(block), mapped));
+            let expected = self.oracle.read(branch, point, block);
+            let found = answer.map(|mapped| (mapped.branch, mapped.version.birth, mapped.version.location));
+            let expected = expected.map(|(branch, written)| (branch, written.birth, written.location));
+            assert_eq!(found, expected, "block {block} of branch {branch} as of {point:?}");
+            if let Some(Mapped { branch, version }) = answer {
+                let key = version.key(branch, BlockIndex(block));
+                assert_eq!(version.checksum, checksum(key, version.location), "it came with its version");
+            }
+        }
+    }
+
+    /// Begins a lookup that ends later, with what it has to say.
+    pub fn hold(&mut self, branch: BranchNumber, point: Option<Stamp>, first: u64, count: usize) {
+        let expected = (first..first + count as u64).map(|block| {
+            self.oracle.read(branch, point, block).map(|(branch, written)| (branch, written.birth))
+        });
+        let expected = expected.collect();
+        let lookup = self.look_up(branch, point, first, count);
+        self.held.push((lookup, expected));
+    }
+
+    /// Ends the oldest lookup that is held, whatever was written and merged since.
+    pub fn let_go(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let (lookup, expected) = self.held.remove(0);
+        let found =
+            self.finish(lookup).into_iter().map(|mapped| mapped.map(|it| (it.branch, it.version.birth)));
+        assert_eq!(found.collect::<Vec<_>>(), expected, "a lookup tells of the moment at which it began");
+    }
+
+    pub fn check_figure(&self, branch: BranchNumber, deleted: &[Stamp]) {
+        let figure = Figure::new(&self.sources(), &self.points, branch, deleted);
+        let found = run(figure.finish(&self.trees)).expect("nothing fails here");
+        let all: Vec<_> = deleted.iter().map(|&point| (branch, point)).collect();
+        let after: BTreeSet<_> = self.oracle.kept(&all).into_iter().map(|(key, _)| key).collect();
+        let freed = self.oracle.kept(&[]).into_iter().filter(|(key, _)| !after.contains(key));
+        let mut expected = LiveGrains::new();
+        freed.for_each(|(_, location)| expected.add(location));
+        assert_eq!(found, expected, "what deleting {deleted:?} of branch {branch} gives back");
+    }
+
+    /// Live grains are what trees and tables hold, counted anew; and that is at least what must be kept.
+    pub fn check_space(&self) {
+        let mut counted = LiveGrains::new();
+        for (tree, root) in [(Tree::Head, self.roots.head), (Tree::History, self.roots.history)] {
+            let end = NodeKey { major: u32::MAX, id: 0, minor: 0 };
+            let scan = self.trees.scan(tree, root, NodeKey::FIRST, end, |found| {
+                (found.first.0..=found.last().0)
+                    .for_each(|block| counted.add(found.location_of(BlockIndex(block))));
+                ControlFlow::Continue(())
+            });
+            run(scan).expect("nothing fails here");
+        }
+        assert_eq!(counted, self.live, "space of the trees");
+        for table in self.sources().merging.into_iter().chain([&self.active]) {
+            let mut counted = LiveGrains::new();
+            for branch in table.branches() {
+                let pieces =
+                    table.pieces(branch, BlockIndex(0)..BlockIndex(1 << 48)).filter(|piece| !piece.is_zero());
+                pieces
+                    .flat_map(|piece| piece.versions())
+                    .for_each(|(_, version)| counted.add(version.location));
+                table.kept(branch).for_each(|(_, past)| counted.add(past.version.location));
+                table.moves(branch).for_each(|moved| counted.add(moved.to));
+            }
+            assert_eq!(&counted, table.live(), "space of a table");
+        }
+        if self.is_settled() {
+            let mut kept = LiveGrains::new();
+            self.oracle.kept(&[]).iter().for_each(|(_, location)| kept.add(*location));
+            assert_eq!(self.live, kept, "when all is settled nothing lives that is not kept");
+        }
+    }
+
+    /// Blocks something ever happened to, per branch.
+    pub fn everything(&self) -> BTreeMap<BranchNumber, Vec<Option<Stamp>>> {
+        let branches = self.oracle.branches.iter();
+        branches
+            .map(|(&number, branch)| {
+                let head = branch.has_head.then_some(None);
+                (number, head.into_iter().chain(branch.points.iter().map(|&point| Some(point))).collect())
+            })
+            .collect()
+    }
+}
+
+/// A checksum that tells keys apart.
+fn checksum(key: BlockKey, location: Location) -> Option<BlockChecksum> {
+    let Location::Direct { at, .. } = location else { return None };
+    Some(BlockChecksum(key.block.0 as u32 * 31 + key.stamp.0 as u32 * 7 + key.branch.0 + at.0))
+}
