@@ -270,6 +270,7 @@ pub fn point_row() -> PointRow {
         snapshot: SnapshotId([0x55; 16]),
         created_at: WallNanoseconds(1_792_000_000_000_000_000),
         expires_at: WallNanoseconds(1_793_000_000_000_000_000),
+        sectors: 1 << 31,
     }
 }
 

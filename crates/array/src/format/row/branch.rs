@@ -1,6 +1,6 @@
 //! Rows of branches and of the points on them.
 
-use super::{THIS, VERSION, VolumeState, is_name, name, nothing_behind, open};
+use super::{THIS, VERSION, VOLUME_SECTORS_MAX, VolumeState, is_name, name, nothing_behind, open};
 use crate::format::{
     refusal::Refusal,
     units::{BlockIndex, BranchNumber, GroupNumber, SnapshotId, Stamp, VolumeNumber, WallNanoseconds},
@@ -131,6 +131,8 @@ pub struct PointRow {
     pub created_at: WallNanoseconds,
     /// When it is to go; 0 is never.
     pub expires_at: WallNanoseconds,
+    /// What the volume had then, in sectors of 512 bytes.
+    pub sectors: u64,
 }
 
 /// Why a point is kept.
@@ -171,11 +173,12 @@ struct RawPoint {
     snapshot: [u8; 16],
     created_at: le::U64,
     expires_at: le::U64,
+    sectors: le::U64,
     name_length: u8,
     zero: [u8; 7],
 }
 
-const _: () = assert!(size_of::<RawPoint>() == 56);
+const _: () = assert!(size_of::<RawPoint>() == 64);
 
 impl PointRow {
     /// Its bytes.
@@ -193,6 +196,7 @@ impl PointRow {
             snapshot: self.snapshot.0,
             created_at: self.created_at.0.into(),
             expires_at: self.expires_at.0.into(),
+            sectors: self.sectors.into(),
             name_length: self.name.len() as u8,
             zero: [0; 7],
         };
@@ -207,6 +211,8 @@ impl PointRow {
     pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
         let (raw, rest) = open::<RawPoint>(bytes)?;
         THIS.zero(&raw.zero, offset_of!(RawPoint, zero))?;
+        let is_size = raw.sectors.get() <= VOLUME_SECTORS_MAX;
+        THIS.value(is_size, offset_of!(RawPoint, sectors), "sectors", raw.sectors.get(), "at most 2^37")?;
         Ok(Self {
             name: name(rest, raw.name_length, offset_of!(RawPoint, name_length), size_of::<RawPoint>())?,
             state: VolumeState::decode(raw.state, offset_of!(RawPoint, state))?,
@@ -217,6 +223,7 @@ impl PointRow {
             snapshot: SnapshotId(raw.snapshot),
             created_at: WallNanoseconds(raw.created_at.get()),
             expires_at: WallNanoseconds(raw.expires_at.get()),
+            sectors: raw.sectors.get(),
         })
     }
 }
