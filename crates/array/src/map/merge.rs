@@ -106,6 +106,7 @@ impl Merge<'_> {
         let head = trees
             .merge_head(self.checkpoint, self.roots.head, changes, |event| progress.take_head(event))
             .await?;
+        progress.take_wiped();
         progress.take_kept();
         progress.take_gaps();
 
@@ -124,10 +125,15 @@ impl Merge<'_> {
         })
     }
 
-    /// The newest versions that store something, in order.
+    /// Whether nobody can see anything of a branch any more: it was deleted, and has no points.
+    fn is_wiped(&self, branch: BranchNumber) -> bool {
+        self.points.of(branch).is_empty() && !self.branches.has_head(branch)
+    }
+
+    /// The newest versions that store something and that somebody sees, in order.
     fn sets(&self) -> impl Iterator<Item = HeadChange> {
         let all = BlockIndex(0)..BlockIndex(BRANCH_BLOCKS_MAX);
-        self.frozen.branches().flat_map(move |branch| {
+        self.frozen.branches().filter(|&branch| !self.is_wiped(branch)).flat_map(move |branch| {
             let stored = self.frozen.pieces(branch, all.clone()).filter(|piece| !piece.is_zero());
             stored.flat_map(|piece| piece.versions()).map(move |(block, version)| HeadChange::Set {
                 branch,
@@ -146,9 +152,10 @@ impl Progress<'_> {
                     self.displaced.insert((branch, block), version.birth);
                 }
                 let death = self.merge.frozen.death(branch, block, version.birth);
-                let is_wiped =
-                    self.merge.points.of(branch).is_empty() && !self.merge.branches.has_head(branch);
-                assert!(death.is_some() || is_wiped, "block {block} of branch {branch} lost its version");
+                assert!(
+                    death.is_some() || self.merge.is_wiped(branch),
+                    "block {block} of branch {branch} lost its version"
+                );
                 match death {
                     Some(death) if self.is_seen(branch, &version, death) => {
                         self.history.push(HistoryChange::Insert { branch, block, version, death });
@@ -168,6 +175,16 @@ impl Progress<'_> {
             HistoryEvent::Absent(key) => unreachable!("{key:?} was found before, and nobody else removes"),
             HistoryEvent::Moved(moved) => self.bury(moved.from),
             HistoryEvent::Missed(moved) => self.bury(moved.to),
+        }
+    }
+
+    /// Versions of branches that are gone altogether never come into a tree.
+    fn take_wiped(&mut self) {
+        let frozen = self.merge.frozen;
+        let all = BlockIndex(0)..BlockIndex(BRANCH_BLOCKS_MAX);
+        for branch in frozen.branches().filter(|&branch| self.merge.is_wiped(branch)) {
+            let stored = frozen.pieces(branch, all.clone()).filter(|piece| !piece.is_zero());
+            stored.flat_map(|piece| piece.versions()).for_each(|(_, version)| self.bury(version.location));
         }
     }
 
