@@ -49,21 +49,28 @@ impl Drives {
         self.writable.borrow_mut().remove(&member);
     }
 
+    /// A new member is there.
+    pub fn add(&self, member: MemberIndex, device: Rc<dyn BlockDevice>) {
+        let before = self.writable.borrow_mut().insert(member, device);
+        assert!(before.is_none(), "member {member} is new");
+    }
+
     /// The drive of a member, if it is there.
     pub fn device(&self, member: MemberIndex) -> Option<Rc<dyn BlockDevice>> {
         self.writable.borrow().get(&member).cloned()
     }
 
-    /// Starts a stable write of whole blocks from `block` of a slot on; none if the drive is not there.
+    /// Starts a write of whole blocks from `block` of a slot on; none if the drive is not there.
     pub fn write(
         &self,
         slot: SlotAddress,
         block: u32,
         from: Vec<Arc<Buffer>>,
+        stability: Stability,
     ) -> Option<LocalFuture<IoResult<()>>> {
         let blocks = from.iter().map(|buffer| buffer.len()).sum::<usize>() / BLOCK_BYTES;
         let at = self.place(slot, block, blocks);
-        self.device(slot.member).map(|device| device.write(at, from, Stability::Stable))
+        self.device(slot.member).map(|device| device.write(at, from, stability))
     }
 
     /// Reads `blocks` whole blocks from `block` of a slot on.

@@ -6,6 +6,7 @@
 use crate::{
     drive::{Drives, WriteFailures, all_written},
     election::Seen,
+    error::Error,
     format::{
         Fault, MemberIndex, Refusal, Superblock,
         superblock::{SUPERBLOCK_BYTES_MAX, SUPERBLOCK_PLACES, superblock_places, superblock_start_bytes},
@@ -83,4 +84,31 @@ pub async fn write_generation(drives: &Drives, superblock: &Superblock) -> Resul
         }
     }
     all_written(writes).await
+}
+
+/// Makes all places of the drives say nothing, whatever they held.
+///
+/// # Errors
+///
+/// A drive that cannot be written.
+pub async fn clear_places(drives: &Drives) -> Result<(), Error> {
+    for member in drives.members() {
+        let device = drives.device(member).expect("a member that is listed is there");
+        clear_device(member, &device).await?;
+    }
+    Ok(())
+}
+
+/// As [`clear_places`], for one drive that is or will be `member`.
+///
+/// # Errors
+///
+/// It cannot be written.
+pub async fn clear_device(member: MemberIndex, device: &Rc<dyn BlockDevice>) -> Result<(), Error> {
+    for place in 0..SUPERBLOCK_PLACES as u8 {
+        let (at, zeroes) = (ByteOffset(superblock_start_bytes(place)), Buffer::zeroed(SUPERBLOCK_BYTES_MAX));
+        let written = device.write(at, vec![Arc::new(zeroes)], Stability::Stable).await;
+        written.map_err(|error| Error::Drive { member, error })?;
+    }
+    Ok(())
 }

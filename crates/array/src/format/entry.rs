@@ -5,7 +5,10 @@ use super::{
     location::{Location, RawLocation, Stored},
     refusal::{Fault, Refusal, Structure},
     row::{ROW_BYTES_MAX, RowKey, Table},
-    units::{BLOCK_GRAINS, BlockChecksum, BlockCount, BlockIndex, BranchNumber, GRAIN_BYTES, Stamp},
+    units::{
+        BLOCK_GRAINS, BlockChecksum, BlockCount, BlockIndex, BranchNumber, GRAIN_BYTES, SegmentBlock,
+        SegmentGrain, SegmentNumber, Stamp,
+    },
 };
 use std::{mem::offset_of, ops::Range};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
@@ -250,6 +253,14 @@ impl RawWrite {
             stored,
             checksum: BlockChecksum(self.checksum.get()),
         })
+    }
+}
+
+impl Write {
+    /// Where it lies, if the payload of its record begins at `payload` of a segment.
+    pub fn location(&self, segment: SegmentNumber, payload: SegmentBlock) -> Location {
+        let at = SegmentGrain(payload.first_grain().0 + u32::from(self.at.0));
+        Location::Direct { segment, at, stored: self.stored }
     }
 }
 

@@ -21,6 +21,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 pub const PAYLOAD_BLOCKS_MAX: usize = 64;
 /// Bytes of entries a record has at most: 124 of 32 bytes.
 pub const ENTRY_BYTES_MAX: usize = BLOCK_BYTES - size_of::<RawRecord>();
+/// Entries of a record at most: 124, if none is a move.
+pub const ENTRIES_MAX: usize = ENTRY_BYTES_MAX / 32;
 
 const MAGIC: &[u8; 8] = b"SPNDLREC";
 const VERSION: u16 = 1;
@@ -156,7 +158,7 @@ impl Record {
     }
 
     fn decode_entries(header: &[u8], count: u16) -> Result<Vec<Entry>, Refusal> {
-        let count_max = ENTRY_BYTES_MAX / 32;
+        let count_max = ENTRIES_MAX;
         let fits = (1..=count_max).contains(&usize::from(count));
         THIS.value(fits, 10, "entry count", count, "1 to 124")?;
         let mut entries = Vec::with_capacity(usize::from(count));

@@ -6,6 +6,8 @@ use std::fmt;
 pub const BLOCK_BYTES: usize = 4096;
 /// Bytes of a grain, the unit in which places of shortened blocks are counted.
 pub const GRAIN_BYTES: usize = 64;
+/// Bytes of a sector, the unit in which volumes are addressed.
+pub const SECTOR_BYTES: u64 = 512;
 /// Grains of a block.
 pub const BLOCK_GRAINS: usize = BLOCK_BYTES / GRAIN_BYTES;
 
@@ -65,6 +67,11 @@ numbers! {
     SlotNumber(u32);
     /// Checksum of a block as it is stored, bound to its key.
     BlockChecksum(u32);
+}
+
+/// Blocks that so many sectors take, the last one perhaps in part.
+pub fn sectors_to_blocks(sectors: u64) -> u64 {
+    sectors.div_ceil(BLOCK_BYTES as u64 / SECTOR_BYTES)
 }
 
 impl SegmentBlock {

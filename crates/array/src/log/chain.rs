@@ -9,7 +9,7 @@ use crate::{
     },
 };
 use std::{ops::Range, sync::Arc};
-use world::Buffer;
+use world::{Buffer, Stability};
 
 /// Blocks read at once.
 const CHUNK_BLOCKS: usize = 64;
@@ -162,7 +162,7 @@ impl Chain {
                 continue;
             }
             let bytes = Arc::new(found.bytes.clone());
-            if let Some(write) = drives.write(copy.slot, 1 + block.0, vec![bytes]) {
+            if let Some(write) = drives.write(copy.slot, 1 + block.0, vec![bytes], Stability::Stable) {
                 let member = copy.slot.member;
                 write.await.map_err(|error| crate::error::Error::Drive { member, error })?;
                 mended += 1;

@@ -129,6 +129,21 @@ impl Draft {
         (start + length <= BLOCK_BYTES).then_some(start)
     }
 
+    /// The rows it puts, in the order of its entries.
+    pub fn rows(&self) -> impl Iterator<Item = (RowKey, &[u8])> {
+        let puts = self.entries.iter().filter_map(|entry| match entry {
+            Entry::Put(put) => Some(put),
+            _ => None,
+        });
+        puts.map(|put| {
+            let start = put.at.byte();
+            let PayloadBlock::Rows(rows) = &self.payload[start / BLOCK_BYTES] else {
+                unreachable!("rows lie in blocks of rows");
+            };
+            (put.row, &rows[start % BLOCK_BYTES..][..usize::from(put.length)])
+        })
+    }
+
     /// The payload, a buffer for each block.
     pub fn payload(&self) -> impl Iterator<Item = Arc<Buffer>> {
         self.payload.iter().map(|block| match block {

@@ -14,8 +14,9 @@ use crate::{
     drive::{Drives, WriteFailures, all_written},
     error::{Error, Result},
     format::{
-        ChecksumSeed, Link, MemberIndex, MirroredSegment, RedundancyClass, SegmentKind, SegmentShape,
-        SlotHeader, WallNanoseconds, record::PAYLOAD_BLOCKS_MAX, segment::SUCCESSORS_MAX,
+        ChecksumSeed, Link, LogStart, MemberIndex, MirroredSegment, RedundancyClass, SegmentBlock,
+        SegmentKind, SegmentNumber, SegmentShape, SlotHeader, WallNanoseconds, record::PAYLOAD_BLOCKS_MAX,
+        segment::SUCCESSORS_MAX,
     },
 };
 use std::{
@@ -25,7 +26,7 @@ use std::{
     sync::Arc,
 };
 use tokio::sync::{Notify, oneshot};
-use world::{Buffer, IoError, LocalFuture, World};
+use world::{Buffer, IoError, LocalFuture, Stability, World};
 
 /// What the log needs of its pool.
 pub trait LogOwner {
@@ -33,8 +34,10 @@ pub trait LogOwner {
     fn allocate(&self) -> Option<MirroredSegment>;
     /// Takes a record in that is stable, and soon acknowledged. Called in the order of positions.
     fn take(&self, placed: &Placed, draft: &Draft);
+    /// The log goes on at `start`, which no header names: a checkpoint has to. Everything before was taken.
+    fn begin_anew(self: Rc<Self>, start: LogStart) -> LocalFuture<Result<()>>;
     /// A drive failed to write. Done when every drive that is left says so.
-    fn lose(&self, member: MemberIndex, error: IoError) -> LocalFuture<Result<()>>;
+    fn lose(self: Rc<Self>, member: MemberIndex, error: IoError) -> LocalFuture<Result<()>>;
 }
 
 /// How the lane works.
@@ -48,6 +51,8 @@ pub struct LaneSetting {
 
 struct Command {
     parts: VecDeque<Part>,
+    /// All in one record: they happen together.
+    is_one: bool,
     answer: oneshot::Sender<Result<()>>,
 }
 
@@ -70,6 +75,9 @@ pub struct Lane {
     tail: RefCell<Tail>,
     /// Where the log may go on, as the header of its segment says.
     successors: RefCell<VecDeque<MirroredSegment>>,
+    /// The segment whose header is being written.
+    entering: RefCell<Option<MirroredSegment>>,
+    copies_changed: Cell<bool>,
     closing: Cell<bool>,
 }
 
@@ -97,6 +105,8 @@ impl Lane {
             failure: RefCell::new(None),
             tail: RefCell::new(tail),
             successors: RefCell::new(successors.into()),
+            entering: RefCell::new(None),
+            copies_changed: Cell::new(false),
             closing: Cell::new(false),
         })
     }
@@ -104,11 +114,28 @@ impl Lane {
     /// Logs `parts`, in their order; they may come to lie in several records. Done when all of them are stable on
     /// every copy and the owner has taken them.
     pub fn append(&self, parts: Vec<Part>) -> LocalFuture<Result<()>> {
+        self.enqueue(parts, false)
+    }
+
+    /// As [`Lane::append`], but all parts come to lie in one record: after a crash all of them are there, or none.
+    /// They must fit into one.
+    pub fn append_together(&self, parts: Vec<Part>) -> LocalFuture<Result<()>> {
+        self.enqueue(parts, true)
+    }
+
+    fn enqueue(&self, parts: Vec<Part>, is_one: bool) -> LocalFuture<Result<()>> {
         if parts.is_empty() {
             return Box::pin(async { Ok(()) });
         }
+        if let Some(error) = &*self.failure.borrow() {
+            let error = Error::Stopped(error.to_string());
+            return Box::pin(async { Err(error) });
+        }
+        if self.closing.get() {
+            return Box::pin(async { Err(Error::Stopped("it was closed".to_owned())) });
+        }
         let (answer, answered) = oneshot::channel();
-        self.queue.borrow_mut().push_back(Command { parts: parts.into(), answer });
+        self.queue.borrow_mut().push_back(Command { parts: parts.into(), is_one, answer });
         self.wanted.notify_one();
         Box::pin(async move {
             answered.await.unwrap_or_else(|_| Err(Error::Stopped("its log was closed".to_owned())))
@@ -120,9 +147,29 @@ impl Lane {
         self.tail.borrow().clone()
     }
 
-    /// Where the log may go on.
-    pub fn successors(&self) -> Vec<MirroredSegment> {
-        self.successors.borrow().iter().cloned().collect()
+    /// Segments the log is in, or may go on in.
+    pub fn segments_in_use(&self) -> Vec<SegmentNumber> {
+        let (tail, successors, entering) =
+            (self.tail.borrow(), self.successors.borrow(), self.entering.borrow());
+        let all = successors.iter().chain(entering.iter()).chain([tail.segment()]);
+        all.map(|segment| segment.number).collect()
+    }
+
+    /// Goes on in a segment of its own, with as many successors as there is room for. To be called before
+    /// [`Lane::run`].
+    ///
+    /// # Errors
+    ///
+    /// There is no room, or no drive to write to.
+    pub async fn begin_anew(&self) -> Result<()> {
+        self.successors_of_next();
+        self.enter_next().await
+    }
+
+    /// Drives came or went: the log moves on by itself if its segment has fewer copies than it could.
+    pub fn look_at_copies(&self) {
+        self.copies_changed.set(true);
+        self.wanted.notify_one();
     }
 
     /// Ends [`Lane::run`] when everything that was asked for is answered.
@@ -138,6 +185,12 @@ impl Lane {
     /// What stopped it; everyone who waits is told.
     pub async fn run(self: Rc<Self>) -> Result<()> {
         loop {
+            let lacks_copies =
+                self.copies_changed.take() && !self.has_enough_copies(self.tail.borrow().segment());
+            if lacks_copies && let Err(error) = self.enter_next().await {
+                self.stop(Vec::new(), &error);
+                return Err(error);
+            }
             let flight = self.gather();
             if flight.drafts.is_empty() {
                 if self.closing.get() {
@@ -173,8 +226,15 @@ impl Lane {
         let mut flight = Flight { drafts: VecDeque::new(), answers: Vec::new() };
         let mut draft = Draft::default();
         'commands: while let Some(command) = queue.front_mut() {
+            if command.is_one && !draft.is_empty() {
+                flight.drafts.push_back(std::mem::take(&mut draft));
+                if flight.drafts.len() == self.setting.flight_records_max {
+                    break;
+                }
+            }
             while let Some(part) = command.parts.pop_front() {
                 let Err(part) = draft.push(self.seed, part) else { continue };
+                assert!(!command.is_one, "what happens together fits into one record");
                 flight.drafts.push_back(std::mem::take(&mut draft));
                 if flight.drafts.len() == self.setting.flight_records_max {
                     command.parts.push_front(part);
@@ -242,7 +302,9 @@ impl Lane {
         let writes: Vec<_> = segment
             .slots
             .iter()
-            .filter_map(|&slot| Some((slot.member, self.drives.write(slot, 1 + first.0, buffers.clone())?)))
+            .filter_map(|&slot| {
+                Some((slot.member, self.drives.write(slot, 1 + first.0, buffers.clone(), Stability::Stable)?))
+            })
             .collect();
         all_written(writes).await
     }
@@ -258,7 +320,7 @@ impl Lane {
     async fn give_up(&self, failures: WriteFailures) -> Result<()> {
         for (member, error) in failures {
             self.drives.lose(member);
-            self.owner.lose(member, error).await?;
+            Rc::clone(&self.owner).lose(member, error).await?;
         }
         Ok(())
     }
@@ -269,28 +331,45 @@ impl Lane {
         there > 0 && there >= self.setting.copies.min(self.drives.members().len())
     }
 
-    /// Goes on in the next segment that has enough copies, its header being stable.
+    /// Goes on in the next segment that has enough copies, its header being stable. If none of those that the last
+    /// header named has any more (drives went, or came), the log begins anew: then the owner says so in a superblock.
     async fn enter_next(&self) -> Result<()> {
         loop {
-            let next = {
-                let mut successors = self.successors.borrow_mut();
-                let place = successors.iter().position(|segment| self.has_enough_copies(segment));
-                place.and_then(|place| successors.remove(place))
-            };
-            let Some(next) = next else {
-                let (present, needed) = (self.drives.members().len(), self.setting.copies);
-                return Err(if present == 0 { Error::TooFewDrives { present, needed } } else { Error::Full });
-            };
-            let successors = self.successors_of_next();
-            match self.write_header(&next, &successors).await {
-                Ok(()) => {
-                    let shape = log_shape(self.drives.geometry().slot_blocks(), next.slots.len());
-                    self.tail.borrow_mut().enter(next, shape);
-                    return Ok(());
+            let (next, is_new_beginning) = match self.take_successor() {
+                Some(next) => (next, false),
+                None => {
+                    self.successors.borrow_mut().clear();
+                    self.successors_of_next();
+                    (self.take_successor().ok_or_else(|| self.nowhere_to_go())?, true)
                 }
-                Err(failures) => self.give_up(failures).await?,
+            };
+            *self.entering.borrow_mut() = Some(next.clone());
+            let successors = self.successors_of_next();
+            if let Err(failures) = self.write_header(&next, &successors).await {
+                self.give_up(failures).await?;
+                continue;
             }
+            let shape = log_shape(self.drives.geometry().slot_blocks(), next.slots.len());
+            if is_new_beginning {
+                let previous = self.tail.borrow().previous();
+                let start = LogStart { previous, segment: next.clone(), block: SegmentBlock(0) };
+                Rc::clone(&self.owner).begin_anew(start).await?;
+            }
+            self.tail.borrow_mut().enter(next, shape);
+            *self.entering.borrow_mut() = None;
+            return Ok(());
         }
+    }
+
+    fn take_successor(&self) -> Option<MirroredSegment> {
+        let mut successors = self.successors.borrow_mut();
+        let place = successors.iter().position(|segment| self.has_enough_copies(segment))?;
+        successors.remove(place)
+    }
+
+    fn nowhere_to_go(&self) -> Error {
+        let (present, needed) = (self.drives.members().len(), self.setting.copies);
+        if present == 0 { Error::TooFewDrives { present, needed } } else { Error::Full }
     }
 
     /// The segments left to go on in, filled up with new ones.
@@ -330,7 +409,7 @@ impl Lane {
             .zip(headers)
             .filter_map(|(&slot, header)| {
                 let block = Arc::new(Buffer::copy_of(&header.encode()));
-                Some((slot.member, self.drives.write(slot, 0, vec![block])?))
+                Some((slot.member, self.drives.write(slot, 0, vec![block], Stability::Stable)?))
             })
             .collect();
         all_written(writes).await

@@ -26,8 +26,8 @@ pub struct TakenRecord {
 /// Where the log goes on, once it was read.
 #[derive(Clone, Debug)]
 pub struct Replayed {
-    /// The segment it ends in.
-    pub segment: MirroredSegment,
+    /// Every segment records were looked for in, in the order of the log. It ends in the last one.
+    pub segments: Vec<MirroredSegment>,
     /// Where in it the next record lies.
     pub block: SegmentBlock,
     /// Where it may go on, as that segment's header says.
@@ -72,6 +72,7 @@ pub async fn replay(
     let mut reader = Reader::new(&start);
     let mut chain = Chain::open(drives, (start.pool, seed), &start.log.segment).await;
     let mut block = start.log.block;
+    let mut segments = vec![chain.segment.clone()];
     let (mut records, mut mended) = (0, 0);
     let beyond = loop {
         let found = match chain.record_at(block, |record| reader.is_next(record, block)) {
@@ -79,6 +80,7 @@ pub async fn replay(
             None => match enter_successor(drives, (start.pool, seed), &chain, &reader).await {
                 Next::Entered(next, found) => {
                     chain = *next;
+                    segments.push(chain.segment.clone());
                     found
                 }
                 Next::End(successors) => break successors,
@@ -102,7 +104,7 @@ pub async fn replay(
     let uses = successors.iter().map(|segment| segment.segment_use);
     Ok(Replayed {
         segment_use: uses.chain([chain.segment.segment_use]).max().expect("its own, at least"),
-        segment: chain.segment,
+        segments,
         block,
         successors,
         last: reader.last,
@@ -111,6 +113,13 @@ pub async fn replay(
         records,
         mended,
     })
+}
+
+impl Replayed {
+    /// The segment it ends in.
+    pub fn segment(&self) -> &MirroredSegment {
+        self.segments.last().expect("the log begins somewhere")
+    }
 }
 
 /// What follows a segment whose records are all read.

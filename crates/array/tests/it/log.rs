@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 use world::{
-    BlockDevice, Buffer, ByteCount, IoError, LocalFuture, Random, World,
+    BlockDevice, Buffer, ByteCount, IoError, LocalFuture, Random, Stability, World,
     sim::{DriveOptions, FaultPlan, Limits, Outcome, SimDrive, Simulation},
 };
 
@@ -92,7 +92,11 @@ impl LogOwner for Ledger {
         self.taken_last.set(placed.record.position.0);
     }
 
-    fn lose(&self, member: MemberIndex, _error: IoError) -> LocalFuture<Result<()>> {
+    fn begin_anew(self: Rc<Self>, _start: LogStart) -> LocalFuture<Result<()>> {
+        unreachable!("four successors on three drives outlive the loss of one")
+    }
+
+    fn lose(self: Rc<Self>, member: MemberIndex, _error: IoError) -> LocalFuture<Result<()>> {
         self.lost.borrow_mut().insert(member);
         Box::pin(async { Ok(()) })
     }
@@ -206,7 +210,11 @@ async fn write_first_header(drives: &Drives, segment: &MirroredSegment, successo
             successors: successors.to_vec(),
         };
         let block = Arc::new(Buffer::copy_of(&header.encode()));
-        drives.write(slot, 0, vec![block]).expect("it is there").await.expect("drives work at first");
+        drives
+            .write(slot, 0, vec![block], Stability::Stable)
+            .expect("it is there")
+            .await
+            .expect("drives work at first");
     }
 }
 
@@ -221,7 +229,11 @@ async fn serve(
     let tail = Tail::new(
         (POOL, Incarnation(incarnation), Fence(0)),
         (found.position_next, Position(found.last.position.0 + 1), found.last),
-        (found.segment.clone(), log_shape(GEOMETRY.slot_blocks(), found.segment.slots.len()), found.block),
+        (
+            found.segment().clone(),
+            log_shape(GEOMETRY.slot_blocks(), found.segment().slots.len()),
+            found.block,
+        ),
     );
     let setting = LaneSetting { flight_records_max: 3, copies: ledger.copies };
     let owner = Rc::clone(&ledger) as Rc<dyn LogOwner>;
