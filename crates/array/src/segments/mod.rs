@@ -1,0 +1,290 @@
+//! The segments of a pool: which there are, how much of each is alive, and where the next one goes.
+//!
+//! Invariants:
+//!
+//! 1. A slot is free, or belongs to one segment, or waits to become free (`condemned`).
+//! 2. So does a number.
+//! 3. `live_grains` of a segment is what the trees point to, as of the last merge. It is never negative.
+//! 4. What a segment had becomes free only when a checkpoint without it is complete, and everyone who began to read
+//!    before that is done.
+
+mod free_slots;
+
+use crate::{
+    format::{
+        CheckpointNumber, MemberIndex, MirroredSegment, PoolGeometry, SegmentKind, SegmentNumber, SegmentUse,
+        SlotAddress,
+        row::{SegmentRow, SegmentState},
+    },
+    log::log_shape,
+};
+use free_slots::FreeSlots;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Segments {
+    geometry: PoolGeometry,
+    /// By number.
+    rows: Vec<Option<SegmentRow>>,
+    /// Numbers below `rows.len()` that no segment has, condemned ones not among them.
+    free_numbers: BTreeSet<u32>,
+    slots: BTreeMap<MemberIndex, FreeSlots>,
+    use_next: SegmentUse,
+    /// Rows that differ from those of the last checkpoint.
+    changed: BTreeSet<SegmentNumber>,
+    condemned: VecDeque<Condemned>,
+    /// Of all segments but those of nodes.
+    live_grains: u64,
+}
+
+/// A segment nothing needs any more, from a checkpoint on.
+#[derive(Debug)]
+struct Condemned {
+    number: SegmentNumber,
+    slots: Vec<SlotAddress>,
+    from: CheckpointNumber,
+}
+
+impl Segments {
+    /// No segments, on drives with so many slots each.
+    pub fn new(
+        geometry: PoolGeometry,
+        slot_counts: impl IntoIterator<Item = (MemberIndex, u32)>,
+        use_next: SegmentUse,
+    ) -> Self {
+        let slots = slot_counts.into_iter().map(|(member, count)| (member, FreeSlots::all(count))).collect();
+        Self {
+            geometry,
+            rows: Vec::new(),
+            free_numbers: BTreeSet::new(),
+            slots,
+            use_next,
+            changed: BTreeSet::new(),
+            condemned: VecDeque::new(),
+            live_grains: 0,
+        }
+    }
+
+    /// A segment that is there already: as the catalogue, the checkpoint or the log says. What is said later of the
+    /// same number counts.
+    ///
+    /// # Errors
+    ///
+    /// A slot that is not free: the pool's tables contradict each other.
+    pub fn adopt(&mut self, number: SegmentNumber, row: SegmentRow) -> Result<(), SlotAddress> {
+        if let Some(before) = self.take_row(number) {
+            self.give_back(&before.slots);
+        }
+        for &slot in &row.slots {
+            // A member that is gone has no slots left to give.
+            if let Some(free) = self.slots.get_mut(&slot.member)
+                && !free.take(slot.slot)
+            {
+                return Err(slot);
+            }
+        }
+        self.put_row(number, row);
+        Ok(())
+    }
+
+    /// The next use of a segment; no lower one is free.
+    pub fn use_next(&self) -> SegmentUse {
+        self.use_next
+    }
+
+    /// A mirrored segment of up to `copies` copies on the members of `there` that have the most room; none if none
+    /// has any.
+    pub fn allocate(
+        &mut self,
+        kind: SegmentKind,
+        copies: usize,
+        there: &[MemberIndex],
+    ) -> Option<MirroredSegment> {
+        assert!(copies > 0, "a segment lies somewhere");
+        let mut roomy: Vec<(u32, MemberIndex)> = there
+            .iter()
+            .filter_map(|&member| Some((self.slots.get(&member)?.free(), member)))
+            .filter(|&(free, _)| free > 0)
+            .collect();
+        if roomy.len() < copies.min(there.len()) || roomy.is_empty() {
+            return None;
+        }
+        // Drives with equal room take turns, lest neighbours pair up for ever.
+        let turn = self.use_next.0 as usize % roomy.len();
+        roomy.rotate_left(turn);
+        roomy.sort_by_key(|&(free, _)| std::cmp::Reverse(free));
+        let mut slots = Vec::with_capacity(copies);
+        for (_, member) in roomy.into_iter().take(copies) {
+            let free = self.slots.get_mut(&member).expect("it has room");
+            slots.push(SlotAddress { member, slot: free.take_next().expect("it has room") });
+        }
+        let number = SegmentNumber(self.free_numbers.first().copied().unwrap_or(self.rows.len() as u32));
+        let segment_use = self.use_next;
+        self.use_next = SegmentUse(segment_use.0 + 1);
+        let shape = log_shape(self.geometry.slot_blocks(), slots.len());
+        let row = SegmentRow {
+            segment_use,
+            kind,
+            state: SegmentState::Open,
+            shape,
+            slots: slots.clone(),
+            live_grains: 0,
+        };
+        self.put_row(number, row);
+        Some(MirroredSegment { number, segment_use, slots })
+    }
+
+    /// A free slot on the member of `members` that has the most room.
+    pub fn allocate_slot(&mut self, members: &[MemberIndex]) -> Option<SlotAddress> {
+        let roomy = members.iter().filter_map(|&member| Some((self.slots.get(&member)?.free(), member)));
+        let (_, member) = roomy.filter(|&(free, _)| free > 0).max()?;
+        let slot = self.slots.get_mut(&member).expect("it has room").take_next()?;
+        Some(SlotAddress { member, slot })
+    }
+
+    /// A slot that was allocated is not needed after all.
+    pub fn give_back_slot(&mut self, slot: SlotAddress) {
+        self.give_back(&[slot]);
+    }
+
+    /// A copy of a segment lies elsewhere.
+    pub fn replace_slot(&mut self, number: SegmentNumber, old: SlotAddress, new: SlotAddress) {
+        let row = self.rows[number.0 as usize].as_mut().expect("a segment that is rebuilt is there");
+        let place = row.slots.iter().position(|&slot| slot == old).expect("it had the old one");
+        row.slots[place] = new;
+        self.changed.insert(number);
+        // Nobody writes to a drive that is lost: its slots need not wait for readers.
+        self.give_back(&[old]);
+    }
+
+    /// A mirrored segment has one more copy. Its data is laid out in the same way whether it has one or more.
+    pub fn add_slot(&mut self, number: SegmentNumber, new: SlotAddress) {
+        let row = self.rows[number.0 as usize].as_mut().expect("a segment that is rebuilt is there");
+        row.slots.push(new);
+        row.shape = log_shape(row.shape.slot_blocks(), row.slots.len());
+        self.changed.insert(number);
+    }
+
+    /// One more drive.
+    pub fn add_member(&mut self, member: MemberIndex, slot_count: u32) {
+        let before = self.slots.insert(member, FreeSlots::all(slot_count));
+        assert!(before.is_none(), "member {member} is new");
+    }
+
+    /// Nothing more is written into it.
+    pub fn seal(&mut self, number: SegmentNumber) {
+        let row = self.rows[number.0 as usize].as_mut().expect("a segment that is sealed is there");
+        row.state = SegmentState::Sealed;
+        self.changed.insert(number);
+    }
+
+    /// So much more of it is pointed to, or less.
+    pub fn add_live(&mut self, number: SegmentNumber, grains: i64) {
+        let row = self.rows[number.0 as usize].as_mut().expect("what is pointed to is there");
+        let live = i64::from(row.live_grains) + grains;
+        assert!(live >= 0, "segment {number}: {} grains live, and {grains} go", row.live_grains);
+        assert!(
+            live <= i64::from(row.shape.data_blocks()) * 64,
+            "segment {number} holds no more than its data"
+        );
+        row.live_grains = live as u32;
+        if row.kind != SegmentKind::Nodes {
+            self.live_grains = self.live_grains.checked_add_signed(grains).expect("a sum of counts");
+        }
+        self.changed.insert(number);
+    }
+
+    /// From the checkpoint `from` on nobody needs it.
+    pub fn condemn(&mut self, number: SegmentNumber, from: CheckpointNumber) {
+        let row = self.rows[number.0 as usize].take().expect("a segment is condemned once");
+        assert_eq!(row.live_grains, 0, "segment {number} is pointed to");
+        self.changed.insert(number);
+        self.condemned.push_back(Condemned { number, slots: row.slots, from });
+    }
+
+    /// Frees what checkpoints up to `complete` do not need, except for readers that began at `oldest_reader`.
+    pub fn release(&mut self, complete: CheckpointNumber, oldest_reader: Option<CheckpointNumber>) {
+        let until = oldest_reader.map_or(complete, |oldest| oldest.min(complete));
+        while self.condemned.front().is_some_and(|condemned| condemned.from <= until) {
+            let condemned = self.condemned.pop_front().expect("looked at");
+            self.give_back(&condemned.slots);
+            self.free_numbers.insert(condemned.number.0);
+        }
+    }
+
+    /// A segment.
+    pub fn row(&self, number: SegmentNumber) -> Option<&SegmentRow> {
+        self.rows.get(number.0 as usize)?.as_ref()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (SegmentNumber, &SegmentRow)> {
+        let rows = self.rows.iter().enumerate();
+        rows.filter_map(|(number, row)| Some((SegmentNumber(number as u32), row.as_ref()?)))
+    }
+
+    /// Grains of all segments of log and data that are pointed to.
+    pub fn live_grains(&self) -> u64 {
+        self.live_grains
+    }
+
+    /// What differs from the last checkpoint, none being gone; from now on nothing does.
+    pub fn take_changes(&mut self) -> Vec<(SegmentNumber, Option<SegmentRow>)> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.into_iter().map(|number| (number, self.row(number).cloned())).collect()
+    }
+
+    /// Segments of `copies` copies that can still be allocated on `there`.
+    pub fn free_segments(&self, copies: usize, there: &[MemberIndex]) -> u64 {
+        let mut free: Vec<u64> =
+            there.iter().filter_map(|member| Some(self.slots.get(member)?.free().into())).collect();
+        free.sort_unstable();
+        // The most that can be had: the largest drives cannot be paired with themselves.
+        let copies = copies.min(there.len()).max(1) as u64;
+        let (mut low, mut high) = (0, free.iter().sum::<u64>() / copies);
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            let fits = free.iter().map(|&free| free.min(middle)).sum::<u64>() >= middle * copies;
+            (low, high) = if fits { (middle, high) } else { (low, middle - 1) };
+        }
+        low
+    }
+
+    /// Segments that would be there if all slots of `there` were free.
+    pub fn all_segments(&self, copies: usize, there: &[MemberIndex]) -> u64 {
+        let slots = there.iter().filter_map(|member| Some(u64::from(self.slots.get(member)?.all_slots())));
+        slots.sum::<u64>() / copies.min(there.len()).max(1) as u64
+    }
+
+    fn take_row(&mut self, number: SegmentNumber) -> Option<SegmentRow> {
+        let row = self.rows.get_mut(number.0 as usize)?.take()?;
+        if row.kind != SegmentKind::Nodes {
+            self.live_grains -= u64::from(row.live_grains);
+        }
+        Some(row)
+    }
+
+    fn put_row(&mut self, number: SegmentNumber, row: SegmentRow) {
+        let index = number.0 as usize;
+        if index >= self.rows.len() {
+            self.free_numbers.extend(self.rows.len() as u32..number.0);
+            self.rows.resize(index + 1, None);
+        }
+        self.free_numbers.remove(&number.0);
+        assert!(self.rows[index].is_none(), "segment {number} is there once");
+        if row.kind != SegmentKind::Nodes {
+            self.live_grains += u64::from(row.live_grains);
+        }
+        self.rows[index] = Some(row);
+        self.changed.insert(number);
+    }
+
+    fn give_back(&mut self, slots: &[SlotAddress]) {
+        for slot in slots {
+            if let Some(free) = self.slots.get_mut(&slot.member) {
+                free.give_back(slot.slot);
+            }
+        }
+    }
+}
