@@ -1,6 +1,9 @@
 //! What can go wrong with a pool.
 
-use crate::format::{MemberIndex, Refusal};
+use crate::{
+    election::NotOpened,
+    format::{BlockIndex, BranchNumber, MemberIndex, PoolId, Refusal, SegmentNumber, SlotAddress},
+};
 use world::IoError;
 
 /// Result of an operation of a pool.
@@ -36,6 +39,82 @@ pub enum Error {
         /// What was acknowledged.
         acknowledged: u64,
     },
+    /// Why a pool is not opened.
+    #[error(transparent)]
+    NotOpened(#[from] NotOpened),
+    /// A drive that is to become one of a pool belongs to one.
+    #[error("drive {drive} belongs to pool {pool}; erase it first if that pool is not wanted any more")]
+    InUse {
+        /// Which of those given, from 0.
+        drive: usize,
+        /// Its pool.
+        pool: PoolId,
+    },
+    /// A drive is too small for a pool.
+    #[error(
+        "drive {drive} has {size} bytes, and {needed} are the least; give it more, or take smaller slots"
+    )]
+    TooSmall {
+        /// Which of those given, from 0.
+        drive: usize,
+        /// What it has, in bytes.
+        size: u64,
+        /// What it needs, in bytes.
+        needed: u64,
+    },
+    /// Something points to a segment that is not there.
+    #[error("segment {0} is pointed to and is not there; the pool is damaged")]
+    NoSegment(SegmentNumber),
+    /// Two segments are said to have one slot.
+    #[error("slot {} of drive {} is in two segments; the pool is damaged", .0.slot, .0.member)]
+    SlotTwice(SlotAddress),
+    /// There is no such volume.
+    #[error("the pool has no volume {0:?}")]
+    NoVolume(String),
+    /// There is no such snapshot.
+    #[error("volume {volume:?} has no snapshot {snapshot:?}")]
+    NoSnapshot {
+        /// Of which volume.
+        volume: String,
+        /// Its name.
+        snapshot: String,
+    },
+    /// The name is taken.
+    #[error("{0:?} is there already; take another name")]
+    NameTaken(String),
+    /// The name cannot be one.
+    #[error("{0:?} is no name: 1 to 128 bytes of UTF-8 without control characters")]
+    BadName(String),
+    /// The size cannot be that of a volume.
+    #[error("a volume cannot have {0} bytes: a multiple of 512, at least 512 and at most 64 TiB")]
+    BadSize(u64),
+    /// Snapshots are in the way.
+    #[error("volume {volume:?} has {count} snapshots; delete them first, or with it")]
+    HasSnapshots {
+        /// Which volume.
+        volume: String,
+        /// How many it has.
+        count: usize,
+    },
+    /// Too many volumes for one cut.
+    #[error("{volumes} volumes cannot be cut at once; {at_most} can")]
+    TooManyAtOnce {
+        /// That were named.
+        volumes: usize,
+        /// That one record has room for.
+        at_most: usize,
+    },
+    /// No copy of a block is right.
+    #[error("block {block} of branch {branch}: no copy of it can be read and is right")]
+    Unreadable {
+        /// Which block.
+        block: BlockIndex,
+        /// Of which branch.
+        branch: BranchNumber,
+    },
+    /// The pool holds something that this program cannot read.
+    #[error("{0} cannot be read by this program; a newer one can")]
+    NotYet(&'static str),
     /// No segment is free for what was asked.
     #[error("the pool is full")]
     Full,

@@ -1,8 +1,8 @@
 //! The array: one log, mirrored volumes, snapshots.
 //!
-//! So far this is what a pool looks like on its drives ([`format`](mod@format)), as pure functions of bytes; the engine that
-//! reads and writes it comes on top. `docs/format.md` is the same in words, for whoever writes
-//! another reader.
+//! What a pool looks like on its drives is [`format`](mod@format), as pure functions of bytes; `docs/format.md` is the same in
+//! words, for whoever writes another reader. On it stand the [`log`], the [`map`] with its [`tree`]s and the
+//! [`segments`]; the [`pool`] brings them together, and a [`volume`] is what a host sees of it.
 
 pub mod drive;
 pub mod election;
@@ -12,5 +12,9 @@ pub mod format;
 pub mod lineage;
 pub mod log;
 pub mod map;
+pub mod mover;
+pub mod pool;
+pub mod segments;
 pub mod superblocks;
 pub mod tree;
+pub mod volume;

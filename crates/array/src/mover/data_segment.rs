@@ -1,0 +1,160 @@
+//! A segment of data in the making: blocks one behind the other, then the summary of their keys.
+//!
+//! Invariant: nothing refers to it before it is sealed, header and summary being stable on all copies.
+
+use crate::{
+    drive::all_written,
+    error::{Error, Result},
+    format::{
+        BLOCK_BYTES, BlockChecksum, BlockKey, MemberIndex, MirroredSegment, Position, SegmentBlock,
+        SegmentKind, SegmentShape, SlotHeader, Stored, SummaryBlock, SummaryEntry,
+        summary::SUMMARY_ENTRIES_MAX,
+    },
+    log::{log_shape, summary_blocks},
+    pool::Pool,
+};
+use std::sync::Arc;
+use world::{Buffer, IoResult, LocalFuture, Stability};
+
+/// Blocks written at once.
+const WRITE_BLOCKS: usize = 64;
+
+type Writes = Vec<(MemberIndex, LocalFuture<IoResult<()>>)>;
+
+/// See the module's documentation.
+pub struct DataSegment {
+    /// Where it lies.
+    pub segment: MirroredSegment,
+    shape: SegmentShape,
+    entries: Vec<SummaryEntry>,
+    /// Blocks behind those that were written.
+    waiting: Vec<Arc<Buffer>>,
+}
+
+impl DataSegment {
+    /// An empty one, in a free segment.
+    ///
+    /// # Errors
+    ///
+    /// None is free.
+    pub fn begin(pool: &Pool) -> Result<Self> {
+        let drives = &pool.shared.drives;
+        let copies = usize::from(drives.geometry().log_copies);
+        let segment = {
+            let mut state = pool.shared.state.borrow_mut();
+            state.segments.allocate(SegmentKind::Data, copies, &drives.members()).ok_or(Error::Full)?
+        };
+        let shape = log_shape(drives.geometry().slot_blocks(), segment.slots.len());
+        Ok(Self { segment, shape, entries: Vec::new(), waiting: Vec::new() })
+    }
+
+    /// Whether another block fits in beside the summary.
+    pub fn has_room(&self) -> bool {
+        (self.entries.len() as u32) < self.shape.data_blocks() - summary_blocks(self.shape)
+    }
+
+    /// Adds a block; gives where it lies.
+    ///
+    /// # Errors
+    ///
+    /// A copy cannot be written; the segment is given up.
+    pub async fn add(
+        &mut self,
+        pool: &Pool,
+        key: BlockKey,
+        data: Arc<Buffer>,
+        checksum: BlockChecksum,
+    ) -> Result<SegmentBlock> {
+        assert!(self.has_room(), "a full segment takes no block");
+        assert_eq!(data.len(), BLOCK_BYTES, "a block is stored whole");
+        let block = SegmentBlock(self.entries.len() as u32);
+        self.entries.push(SummaryEntry { key, at: block.first_grain(), stored: Stored::PLAIN, checksum });
+        self.waiting.push(data);
+        if self.waiting.len() == WRITE_BLOCKS {
+            self.write_waiting(pool).await?;
+        }
+        Ok(block)
+    }
+
+    /// Writes what is left, the header and the summary. Done when all is stable.
+    ///
+    /// # Errors
+    ///
+    /// A copy cannot be written; the segment is given up.
+    pub async fn seal(&mut self, pool: &Pool) -> Result<()> {
+        self.write_waiting(pool).await?;
+        let blocks = self.summary(pool);
+        let first = self.shape.data_blocks() - blocks.len() as u32;
+        self.write(pool, SegmentBlock(first), blocks).await?;
+        self.write_header(pool).await
+    }
+
+    fn summary(&self, pool: &Pool) -> Vec<Arc<Buffer>> {
+        let parts: Vec<&[SummaryEntry]> = match self.entries.is_empty() {
+            true => vec![&[]],
+            false => self.entries.chunks(SUMMARY_ENTRIES_MAX).collect(),
+        };
+        let count = parts.len() as u16;
+        let blocks = parts.into_iter().enumerate().map(|(index, entries)| SummaryBlock {
+            pool: pool.shared.pool,
+            number: self.segment.number,
+            segment_use: self.segment.segment_use,
+            block_index: index as u16,
+            block_count: count,
+            entries: entries.to_vec(),
+        });
+        blocks.map(|block| Arc::new(Buffer::copy_of(&block.encode()))).collect()
+    }
+
+    async fn write_waiting(&mut self, pool: &Pool) -> Result<()> {
+        let waiting = std::mem::take(&mut self.waiting);
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let first = SegmentBlock((self.entries.len() - waiting.len()) as u32);
+        self.write(pool, first, waiting).await
+    }
+
+    async fn write(&self, pool: &Pool, at: SegmentBlock, blocks: Vec<Arc<Buffer>>) -> Result<()> {
+        let slots = self.segment.slots.iter();
+        let writes = slots.filter_map(|&slot| {
+            let write = pool.shared.drives.write(slot, 1 + at.0, blocks.clone(), Stability::Stable)?;
+            Some((slot.member, write))
+        });
+        self.finish(pool, writes.collect()).await
+    }
+
+    async fn write_header(&self, pool: &Pool) -> Result<()> {
+        let headers = (0..self.segment.slots.len()).map(|slot_index| SlotHeader {
+            pool: pool.shared.pool,
+            number: self.segment.number,
+            segment_use: self.segment.segment_use,
+            incarnation: pool.lane.tail().incarnation,
+            kind: SegmentKind::Data,
+            shape: self.shape,
+            slots: self.segment.slots.clone(),
+            slot_index,
+            first_position: Position(0),
+            successors: Vec::new(),
+        });
+        let writes = self.segment.slots.iter().zip(headers).filter_map(|(&slot, header)| {
+            let block = vec![Arc::new(Buffer::copy_of(&header.encode()))];
+            Some((slot.member, pool.shared.drives.write(slot, 0, block, Stability::Stable)?))
+        });
+        self.finish(pool, writes.collect()).await
+    }
+
+    /// A drive that fails is left out, and this segment given up: what it was to hold is safer where it is.
+    async fn finish(&self, pool: &Pool, writes: Writes) -> Result<()> {
+        if writes.is_empty() {
+            return Err(Error::TooFewDrives { present: 0, needed: 1 });
+        }
+        let Err(failures) = all_written(writes).await else { return Ok(()) };
+        let mut last = None;
+        for (member, error) in failures {
+            last = Some(Error::Drive { member, error: error.clone() });
+            pool.shared.lose(member, error).await?;
+        }
+        Err(last.expect("someone failed"))
+    }
+}

@@ -1,0 +1,21 @@
+//! The mover: relocates blocks that are alive, so that segments become free as a whole.
+//!
+//! ```text
+//! victim ─▶ contents: keys of all that was written there
+//!            └▶ which of them the map still points to there ─▶ read, each checked
+//!                 └▶ data segment: blocks, then its summary, stable
+//!                      └▶ log: the segment's row and a move for each block ─▶ tables ─▶ next checkpoint frees the victim
+//! ```
+//!
+//! A move counts only if its key still points to the old place when its record is taken: the host is never waited for,
+//! and never waits. A crash before the moves are stable leaves a segment that nothing points to.
+
+mod cleaner;
+mod contents;
+mod data_segment;
+mod rebuild;
+mod scrub;
+
+pub use cleaner::Cleaned;
+pub use rebuild::Degraded;
+pub use scrub::Scrubbed;

@@ -1,0 +1,269 @@
+//! The catalogue in RAM: every row but those of segments, as the log has them.
+//!
+//! Invariants:
+//!
+//! 1. It is what the checkpoint's tree has, plus every record taken since; `changed` names the rows that differ.
+//! 2. A live volume's name is given once.
+//! 3. `points` holds the key of every row of the table of points that is not being deleted, `branches` every branch.
+//!    A checkpoint under way keeps those of its beginning.
+
+use crate::{
+    format::{
+        BlockCount, BranchNumber, Interval, Refusal, RowKey, Stamp, Table, VolumeNumber,
+        row::{BranchRow, DiscardRow, PointRow, VolumeRow, VolumeState},
+    },
+    map::{Branch, Branches, Points},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+
+/// As the stamp of a point: all that a branch has.
+pub const ALL: Stamp = Stamp(u64::MAX);
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct Catalogue {
+    volumes: BTreeMap<VolumeNumber, VolumeRow>,
+    branch_rows: BTreeMap<BranchNumber, BranchRow>,
+    branches: Rc<Branches>,
+    point_rows: BTreeMap<(BranchNumber, Stamp), PointRow>,
+    points: Rc<Points>,
+    /// Rows of tables that this version carries along.
+    others: BTreeMap<RowKey, Vec<u8>>,
+    names: BTreeMap<String, VolumeNumber>,
+    changed: BTreeSet<RowKey>,
+    /// Discards that are not wholly in the map: as of the last merge.
+    discards: BTreeMap<RowKey, DiscardRow>,
+    discards_changed: BTreeSet<RowKey>,
+}
+
+impl Catalogue {
+    /// A row is as given from now on.
+    ///
+    /// # Errors
+    ///
+    /// Bytes that are no such row.
+    pub fn put(&mut self, key: RowKey, bytes: &[u8]) -> Result<(), Refusal> {
+        match key.table {
+            Table::Volume => self.put_volume(VolumeNumber(key.id as u32), VolumeRow::decode(bytes)?),
+            Table::Branch => {
+                let (number, row) = (BranchNumber(key.id as u32), BranchRow::decode(bytes)?);
+                Rc::make_mut(&mut self.branches).set(number, Branch::of_row(&row));
+                self.branch_rows.insert(number, row);
+            }
+            Table::Point => {
+                let (branch, stamp) = (BranchNumber(key.id as u32), Stamp(key.sub));
+                let row = PointRow::decode(bytes)?;
+                let is_kept = row.state != VolumeState::Deleting && self.keeps_points(row.volume);
+                let points = Rc::make_mut(&mut self.points);
+                match is_kept {
+                    true => points.insert(branch, stamp),
+                    false => points.remove(branch, stamp),
+                };
+                self.point_rows.insert((branch, stamp), row);
+            }
+            Table::Discard => {
+                self.discards.insert(key, DiscardRow::decode(bytes)?);
+            }
+            Table::Segment | Table::Group | Table::Epoch => {
+                self.others.insert(key, bytes.to_vec());
+            }
+        }
+        self.changed.insert(key);
+        Ok(())
+    }
+
+    fn put_volume(&mut self, number: VolumeNumber, row: VolumeRow) {
+        self.forget_name(number);
+        if row.state == VolumeState::Live {
+            let other = self.names.insert(row.name.clone(), number);
+            assert_eq!(other, None, "volume {:?} is there once", row.name);
+        }
+        if row.state == VolumeState::Deleting {
+            let stamps: Vec<Stamp> = self.points_of(row.branch).map(|(stamp, _)| stamp).collect();
+            let points = Rc::make_mut(&mut self.points);
+            for stamp in stamps {
+                points.remove(row.branch, stamp);
+            }
+        }
+        self.volumes.insert(number, row);
+    }
+
+    /// Whether points of a volume are any: those of one that is being deleted are not.
+    fn keeps_points(&self, volume: VolumeNumber) -> bool {
+        self.volumes.get(&volume).is_none_or(|row| row.state != VolumeState::Deleting)
+    }
+
+    fn forget_name(&mut self, number: VolumeNumber) {
+        if let Some(before) = self.volumes.get(&number)
+            && before.state == VolumeState::Live
+        {
+            self.names.remove(&before.name);
+        }
+    }
+
+    /// A row is gone.
+    pub fn remove(&mut self, key: RowKey) {
+        match key.table {
+            Table::Volume => {
+                self.forget_name(VolumeNumber(key.id as u32));
+                self.volumes.remove(&VolumeNumber(key.id as u32));
+            }
+            Table::Branch => {
+                Rc::make_mut(&mut self.branches).remove(BranchNumber(key.id as u32));
+                self.branch_rows.remove(&BranchNumber(key.id as u32));
+            }
+            Table::Point => {
+                let (branch, stamp) = (BranchNumber(key.id as u32), Stamp(key.sub));
+                self.point_rows.remove(&(branch, stamp));
+                Rc::make_mut(&mut self.points).remove(branch, stamp);
+            }
+            Table::Discard => {
+                self.discards.remove(&key);
+            }
+            Table::Segment | Table::Group | Table::Epoch => {
+                self.others.remove(&key);
+            }
+        }
+        self.changed.insert(key);
+    }
+
+    /// What was just read from the checkpoint differs in nothing.
+    pub fn is_as_of_checkpoint(&mut self) {
+        self.changed.clear();
+    }
+
+    /// Rows that differ from the last checkpoint, none being gone; from now on nothing does.
+    pub fn take_changes(&mut self) -> Vec<(RowKey, Option<Vec<u8>>)> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.into_iter().map(|key| (key, self.encoded(key))).collect()
+    }
+
+    /// Discards that are left after a merge.
+    pub fn set_discards(&mut self, intervals: &[Interval]) {
+        let rows = intervals.iter().map(|interval| {
+            let key = RowKey::of_discard(interval.branch, interval.stamp);
+            (key, DiscardRow { first: interval.first, count: interval.count, done_below: interval.first })
+        });
+        let before = std::mem::replace(&mut self.discards, rows.collect());
+        self.discards_changed.extend(before.into_keys().chain(self.discards.keys().copied()));
+    }
+
+    /// Rows of discards that differ from the last checkpoint, none being gone; from now on none does.
+    pub fn take_discard_changes(&mut self) -> Vec<(RowKey, Option<Vec<u8>>)> {
+        let changed = std::mem::take(&mut self.discards_changed);
+        changed.into_iter().map(|key| (key, self.encoded(key))).collect()
+    }
+
+    /// Discards that are not wholly in the map.
+    pub fn discards(&self) -> Vec<Interval> {
+        let rows = self.discards.iter().map(|(key, row)| Interval {
+            branch: BranchNumber(key.id as u32),
+            first: row.done_below,
+            count: BlockCount(row.first.0 + row.count.0 - row.done_below.0),
+            stamp: Stamp(key.sub),
+        });
+        rows.filter(|interval| interval.count.0 > 0).collect()
+    }
+
+    /// What is being deleted: points by their stamps, and of a branch that goes altogether [`ALL`].
+    pub fn deletions(&self) -> Vec<(BranchNumber, Stamp)> {
+        let points = self.point_rows.iter().filter(|(_, row)| row.state == VolumeState::Deleting);
+        let branches = self.branch_rows.iter().filter(|(_, row)| row.state == VolumeState::Deleting);
+        let points = points.map(|(&point, _)| point);
+        points.chain(branches.map(|(&branch, _)| (branch, ALL))).collect()
+    }
+
+    /// Nothing is left of a point that was deleted; or of a branch, with its volume.
+    pub fn forget(&mut self, branch: BranchNumber, point: Stamp) {
+        if point != ALL {
+            return self.remove(RowKey::of_point(branch, point));
+        }
+        let stamps: Vec<Stamp> = self.points_of(branch).map(|(stamp, _)| stamp).collect();
+        for stamp in stamps {
+            self.remove(RowKey::of_point(branch, stamp));
+        }
+        let volume = self.branch_rows[&branch].volume;
+        // The highest numbers stay taken: none is given twice.
+        let is_highest = self.volume_next().0 == volume.0 + 1 || self.branch_next().0 == branch.0 + 1;
+        if !is_highest {
+            self.remove(RowKey::of_branch(branch));
+            self.remove(RowKey::of_volume(volume));
+        }
+    }
+
+    fn encoded(&self, key: RowKey) -> Option<Vec<u8>> {
+        match key.table {
+            Table::Volume => Some(self.volumes.get(&VolumeNumber(key.id as u32))?.encode()),
+            Table::Branch => Some(self.branch_rows.get(&BranchNumber(key.id as u32))?.encode()),
+            Table::Point => {
+                Some(self.point_rows.get(&(BranchNumber(key.id as u32), Stamp(key.sub)))?.encode())
+            }
+            Table::Discard => Some(self.discards.get(&key)?.encode()),
+            Table::Segment | Table::Group | Table::Epoch => self.others.get(&key).cloned(),
+        }
+    }
+
+    /// A volume, in whatever state.
+    pub fn volume(&self, number: VolumeNumber) -> Option<&VolumeRow> {
+        self.volumes.get(&number)
+    }
+
+    /// A live volume by its name.
+    pub fn volume_named(&self, name: &str) -> Option<VolumeNumber> {
+        self.names.get(name).copied()
+    }
+
+    /// All volumes, in whatever state.
+    pub fn volumes(&self) -> impl Iterator<Item = (VolumeNumber, &VolumeRow)> {
+        self.volumes.iter().map(|(&number, row)| (number, row))
+    }
+
+    /// A branch.
+    pub fn branch(&self, number: BranchNumber) -> Option<&BranchRow> {
+        self.branch_rows.get(&number)
+    }
+
+    /// All branches.
+    pub fn branch_rows(&self) -> impl Iterator<Item = (BranchNumber, &BranchRow)> {
+        self.branch_rows.iter().map(|(&number, row)| (number, row))
+    }
+
+    /// How branches hang together.
+    pub fn branches(&self) -> &Rc<Branches> {
+        &self.branches
+    }
+
+    /// Where versions are kept.
+    pub fn points(&self) -> &Rc<Points> {
+        &self.points
+    }
+
+    /// The row of a point.
+    pub fn point(&self, branch: BranchNumber, stamp: Stamp) -> Option<&PointRow> {
+        self.point_rows.get(&(branch, stamp))
+    }
+
+    /// Rows of the points of a branch, oldest first.
+    pub fn points_of(&self, branch: BranchNumber) -> impl Iterator<Item = (Stamp, &PointRow)> {
+        let range = (branch, Stamp(0))..=(branch, Stamp(u64::MAX));
+        self.point_rows.range(range).map(|(&(_, stamp), row)| (stamp, row))
+    }
+
+    /// Snapshots of a branch that people see, oldest first.
+    pub fn snapshots_of(&self, branch: BranchNumber) -> impl Iterator<Item = (Stamp, &PointRow)> {
+        self.points_of(branch).filter(|(_, row)| row.state == VolumeState::Live && row.uses.snapshot)
+    }
+
+    /// The lowest number no volume has had, as far as rows tell.
+    pub fn volume_next(&self) -> VolumeNumber {
+        VolumeNumber(self.volumes.keys().next_back().map_or(1, |last| last.0 + 1))
+    }
+
+    /// The lowest number no branch has had, as far as rows tell.
+    pub fn branch_next(&self) -> BranchNumber {
+        BranchNumber(self.branch_rows.keys().next_back().map_or(1, |last| last.0 + 1))
+    }
+}

@@ -1,0 +1,171 @@
+//! The checkpoint: what is in RAM goes into the trees, and the log begins anew.
+//!
+//! 1. Freeze: the active table, the rows that changed, and where the log goes on behind them. Nothing awaits here.
+//! 2. The frozen table is merged into head and history; nodes are written beside the old ones.
+//! 3. What nothing points to any more is condemned, and the rows of all that changed are merged into the catalogue.
+//! 4. Flush. Then a superblock with the new roots: from here on it counts.
+//! 5. What was condemned is free, once those who read meanwhile are done.
+//!
+//! A crash before 4 leaves the checkpoint before, and the log since. An error stops the pool, for the tables in RAM
+//! and the trees may then not agree any more: opening it finds what was acknowledged.
+
+use super::Pool;
+use crate::{
+    error::Result,
+    format::{
+        Checkpoint, CheckpointNumber, LogStart, Roots, RowKey, SegmentKind, SegmentNumber, row::SegmentState,
+    },
+    map::{Branches, Budget, Merge, Merged, Points, ReclaimPlan, Table},
+};
+use std::rc::Rc;
+
+/// What can wait is done in parts: so much of it with each checkpoint.
+const BUDGET: Budget = Budget { discarded: 1 << 20, reclaimed: 1 << 18 };
+
+/// What one checkpoint puts into the trees.
+struct Frozen {
+    number: CheckpointNumber,
+    log: LogStart,
+    roots: Roots,
+    table: Rc<Table>,
+    points: Rc<Points>,
+    branches: Rc<Branches>,
+    rows: Vec<(RowKey, Option<Vec<u8>>)>,
+    reclaim: ReclaimPlan,
+    /// Segments of data all of whose moves are in the table.
+    filled: Vec<SegmentNumber>,
+}
+
+impl Pool {
+    /// Makes a checkpoint of all that was taken so far.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong; the pool has stopped.
+    pub async fn checkpoint(&self) -> Result<()> {
+        let _one_at_a_time = self.checkpointing.lock().await;
+        self.shared.check_runs()?;
+        let done = self.make_checkpoint().await;
+        if let Err(error) = &done {
+            self.shared.stop(error);
+        }
+        done
+    }
+
+    async fn make_checkpoint(&self) -> Result<()> {
+        let frozen = self.freeze();
+        let merge = Merge {
+            checkpoint: frozen.number,
+            frozen: &frozen.table,
+            roots: frozen.roots,
+            points: &frozen.points,
+            branches: &frozen.branches,
+            reclaim: &frozen.reclaim,
+            budget: BUDGET,
+        };
+        let merged = merge.run(&self.trees).await?;
+        let roots = merged.roots;
+        self.settle(merged);
+        let rows = self.rows_for(&frozen);
+        let catalogue = self.trees.merge_rows(frozen.number, roots.catalogue, rows).await?;
+        self.shared.state.borrow_mut().roots.catalogue = catalogue;
+        self.trees.forget_replaced();
+        self.nodes.flush().await?;
+        self.publish_checkpoint(frozen.number, frozen.log, Roots { catalogue, ..roots }).await?;
+        let mut state = self.shared.state.borrow_mut();
+        state.checkpoint = frozen.number;
+        state.segments.release(frozen.number, self.shared.readers.oldest());
+        Ok(())
+    }
+
+    fn freeze(&self) -> Frozen {
+        let mut state = self.shared.state.borrow_mut();
+        assert!(state.merging.is_none(), "one checkpoint is made at a time");
+        let table = Rc::new(std::mem::take(&mut state.table));
+        state.merging = Some(Rc::clone(&table));
+        state.log_blocks = 0;
+        Frozen {
+            number: CheckpointNumber(state.checkpoint.0 + 1),
+            log: state.log_taken.clone(),
+            roots: state.roots,
+            table,
+            points: Rc::clone(state.catalogue.points()),
+            branches: Rc::clone(state.catalogue.branches()),
+            rows: state.catalogue.take_changes(),
+            reclaim: state.reclaim.begin(),
+            filled: std::mem::take(&mut state.filled),
+        }
+    }
+
+    /// From now on reads find in the trees what was in the frozen table.
+    fn settle(&self, merged: Merged) {
+        let mut state = self.shared.state.borrow_mut();
+        state.roots = merged.roots;
+        state.merging = None;
+        state.catalogue.set_discards(&merged.unfinished);
+        state.table.set_unfinished(&merged.unfinished);
+        for (segment, grains) in merged.live.iter() {
+            state.segments.add_live(segment, grains);
+        }
+        for (branch, point) in state.reclaim.finish(merged.reclaimed) {
+            state.catalogue.forget(branch, point);
+        }
+    }
+
+    /// Rows of all that changed, with what nothing needs any more condemned.
+    fn rows_for(&self, frozen: &Frozen) -> Vec<(RowKey, Option<Vec<u8>>)> {
+        let in_use = self.lane.segments_in_use();
+        let mut state = self.shared.state.borrow_mut();
+        let before = state.log_segments.iter().position(|&number| number == frozen.log.segment.number);
+        state.log_segments.drain(..before.unwrap_or(0));
+        let kept: Vec<SegmentNumber> = state.log_segments.iter().copied().chain(in_use).collect();
+        let left: Vec<SegmentNumber> = state
+            .segments
+            .iter()
+            .filter(|(number, row)| {
+                row.kind == SegmentKind::Log && row.state == SegmentState::Open && !kept.contains(number)
+            })
+            .map(|(number, _)| number)
+            .collect();
+        left.into_iter().chain(frozen.filled.iter().copied()).for_each(|number| state.segments.seal(number));
+        let idle: Vec<SegmentNumber> = state
+            .segments
+            .iter()
+            .filter(|(_, row)| row.state == SegmentState::Sealed && row.live_grains == 0)
+            .map(|(number, _)| number)
+            .collect();
+        idle.into_iter().for_each(|number| state.segments.condemn(number, frozen.number));
+        let segments = state.segments.take_changes().into_iter();
+        let segments =
+            segments.map(|(number, row)| (RowKey::of_segment(number), row.map(|row| row.encode())));
+        let segments: Vec<_> = segments.collect();
+        let discards = state.catalogue.take_discard_changes();
+        let mut rows: Vec<_> = frozen.rows.iter().cloned().chain(segments).chain(discards).collect();
+        rows.sort_by_key(|(key, _)| *key);
+        rows
+    }
+
+    async fn publish_checkpoint(&self, number: CheckpointNumber, log: LogStart, roots: Roots) -> Result<()> {
+        let catalogue_segments = self.nodes.catalogue_segments();
+        let (stamp_next, segment_use_next) = {
+            let state = self.shared.state.borrow();
+            (state.stamp_next, state.segments.use_next())
+        };
+        let tail = self.lane.tail();
+        let checkpoint = Checkpoint {
+            pool: self.shared.pool,
+            number,
+            incarnation: tail.incarnation,
+            log,
+            acknowledged_below: tail.acknowledged_below(),
+            position_next: tail.position_next(),
+            stamp_next,
+            segment_use_next,
+            fence: tail.fence,
+            written_at: self.shared.wall_now(),
+            roots,
+            catalogue_segments,
+        };
+        self.shared.publish(|superblock| superblock.checkpoint = checkpoint.clone()).await
+    }
+}

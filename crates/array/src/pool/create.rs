@@ -1,0 +1,164 @@
+//! Making a pool of drives that have none.
+
+use super::shared::wall_now;
+use crate::{
+    drive::{Drives, all_written},
+    error::{Error, Result},
+    format::{
+        Checkpoint, CheckpointNumber, DriveId, Features, Fence, Generation, Incarnation, Link, LogStart,
+        Member, MemberIndex, MemberState, MirroredSegment, PoolGeometry, PoolId, Position, Roots,
+        SegmentBlock, SegmentKind, SegmentUse, SlotHeader, Stamp, Superblock,
+        superblock::DATA_START_BYTES_MIN,
+    },
+    log::log_shape,
+    segments::Segments,
+    superblocks::{clear_places, look, write_generation},
+};
+use std::{rc::Rc, sync::Arc};
+use world::{BlockDevice, Buffer, Stability, World};
+
+/// Slots a drive must have room for at least: those of the log and its successors, of the trees, and the reserve.
+pub const SLOTS_MIN: u32 = 48;
+
+/// A drive that is to become one of a pool.
+#[derive(Clone)]
+pub struct NewDrive {
+    /// Its name in the pool.
+    pub drive: DriveId,
+    /// For people; printable ASCII, at most 48 characters.
+    pub serial: String,
+    /// The drive.
+    pub device: Rc<dyn BlockDevice>,
+}
+
+/// What a pool is to be.
+#[derive(Clone, Debug)]
+pub struct NewPool {
+    /// A name no other pool has.
+    pub pool: PoolId,
+    /// For people.
+    pub name: String,
+    /// Bytes of a slot: 1, 2 or 4 MiB.
+    pub slot_bytes: u32,
+}
+
+/// Makes a pool. What the drives held is lost, but a pool is not overwritten.
+///
+/// # Errors
+///
+/// A drive is a pool's already, or too small, or fails. A pool that was not made whole is none: opening does not
+/// find it.
+pub async fn create(world: &World, new: &NewPool, drives: &[NewDrive]) -> Result<()> {
+    let devices: Vec<_> = drives.iter().map(|drive| Rc::clone(&drive.device)).collect();
+    if let Some(seen) = look(&devices).await.first() {
+        return Err(Error::InUse { drive: seen.given, pool: seen.superblock.pool });
+    }
+    let superblock = first_superblock(world, new, drives)?;
+    let members = devices.into_iter().enumerate();
+    let there =
+        Drives::new(superblock.geometry, members.map(|(index, device)| (MemberIndex(index as u16), device)));
+    clear_places(&there).await?;
+    write_log_header(&there, &superblock).await?;
+    let written = write_generation(&there, &superblock).await;
+    written.map_err(|failures| {
+        let (member, error) = failures.into_iter().next().expect("someone failed");
+        Error::Drive { member, error }
+    })
+}
+
+fn first_superblock(world: &World, new: &NewPool, drives: &[NewDrive]) -> Result<Superblock> {
+    if drives.is_empty() {
+        return Err(Error::TooFewDrives { present: 0, needed: 1 });
+    }
+    let geometry = PoolGeometry {
+        data_start_bytes: DATA_START_BYTES_MIN,
+        slot_bytes: new.slot_bytes,
+        log_copies: drives.len().min(2) as u8,
+    };
+    let mut members = Vec::new();
+    for (index, drive) in drives.iter().enumerate() {
+        members.push(member_of(geometry, index, drive)?);
+    }
+    let generation = Generation(1);
+    let (log_segment, segment_use_next) = first_log_segment(geometry, &members);
+    Ok(Superblock {
+        pool: new.pool,
+        name: new.name.clone(),
+        generation,
+        settled: Generation(0),
+        mark: super::membership::draw_mark(world, generation),
+        previous_mark: Default::default(),
+        features: Features::default(),
+        created_at: wall_now(world),
+        geometry,
+        members,
+        this: MemberIndex(0),
+        place: 1,
+        checkpoint: Checkpoint {
+            pool: new.pool,
+            number: CheckpointNumber(1),
+            incarnation: Incarnation(1),
+            log: LogStart { previous: Link::BEGINNING, segment: log_segment, block: SegmentBlock(0) },
+            acknowledged_below: Position(1),
+            position_next: Position(1),
+            stamp_next: Stamp(1),
+            segment_use_next,
+            fence: Fence(0),
+            written_at: wall_now(world),
+            roots: Roots::default(),
+            catalogue_segments: Vec::new(),
+        },
+    })
+}
+
+/// The row of a new drive in the member table.
+pub(super) fn member_of(geometry: PoolGeometry, index: usize, drive: &NewDrive) -> Result<Member> {
+    let size = drive.device.geometry();
+    let slots = size.size.0.saturating_sub(geometry.data_start_bytes) / u64::from(geometry.slot_bytes);
+    if slots < u64::from(SLOTS_MIN) {
+        let needed = geometry.data_start_bytes + u64::from(SLOTS_MIN) * u64::from(geometry.slot_bytes);
+        return Err(Error::TooSmall { drive: index, size: size.size.0, needed });
+    }
+    Ok(Member {
+        drive: drive.drive,
+        serial: drive.serial.clone(),
+        state: MemberState::Active,
+        since: Generation(1),
+        sector_bytes: size.sector as u16,
+        slot_count: u32::try_from(slots).unwrap_or(u32::MAX),
+    })
+}
+
+fn first_log_segment(geometry: PoolGeometry, members: &[Member]) -> (MirroredSegment, SegmentUse) {
+    let indexes: Vec<_> = (0..members.len() as u16).map(MemberIndex).collect();
+    let counts = indexes.iter().copied().zip(members.iter().map(|member| member.slot_count));
+    let mut segments = Segments::new(geometry, counts, SegmentUse(1));
+    let log = segments.allocate(SegmentKind::Log, usize::from(geometry.log_copies), &indexes);
+    (log.expect("new drives have room"), segments.use_next())
+}
+
+/// The log begins in a segment without successors: opening gives it others.
+async fn write_log_header(drives: &Drives, superblock: &Superblock) -> Result<()> {
+    let segment = &superblock.checkpoint.log.segment;
+    let writes = (0..segment.slots.len()).map(|slot_index| {
+        let header = SlotHeader {
+            pool: superblock.pool,
+            number: segment.number,
+            segment_use: segment.segment_use,
+            incarnation: superblock.checkpoint.incarnation,
+            kind: SegmentKind::Log,
+            shape: log_shape(superblock.geometry.slot_blocks(), segment.slots.len()),
+            slots: segment.slots.clone(),
+            slot_index,
+            first_position: superblock.checkpoint.position_next,
+            successors: Vec::new(),
+        };
+        let slot = segment.slots[slot_index];
+        let block = vec![Arc::new(Buffer::copy_of(&header.encode()))];
+        (slot.member, drives.write(slot, 0, block, Stability::Stable).expect("a new drive is there"))
+    });
+    all_written(writes.collect()).await.map_err(|failures| {
+        let (member, error) = failures.into_iter().next().expect("someone failed");
+        Error::Drive { member, error }
+    })
+}

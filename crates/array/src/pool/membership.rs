@@ -1,0 +1,96 @@
+//! Superblocks of a pool that runs: each generation made from the one before, on every member that is there.
+//!
+//! A drive that fails is left out by the next generation; nothing that relied on it is acknowledged before that one is
+//! complete. The one after it says that it was complete: then the drive has no vote any more
+//! (`docs/format.md`, "Going on").
+
+use super::{
+    Shared,
+    create::{NewDrive, member_of},
+};
+use crate::{
+    election::can_go_on_with,
+    error::{Error, Result},
+    format::{Generation, GenerationMark, Member, MemberIndex, MemberState, Superblock},
+    superblocks::write_generation,
+};
+use std::collections::BTreeSet;
+use world::{IoError, World};
+
+impl Shared {
+    /// A drive failed to write. Done when every drive that is left says so.
+    ///
+    /// # Errors
+    ///
+    /// Those that are left are too few to go on; the pool has stopped.
+    pub async fn lose(&self, member: MemberIndex, _error: IoError) -> Result<()> {
+        self.drives.lose(member);
+        self.publish(|_| ()).await
+    }
+
+    /// The row of a drive that is to become a member.
+    pub(crate) fn new_member(&self, new: &NewDrive) -> Result<Member> {
+        member_of(self.drives.geometry(), self.superblock.borrow().members.len(), new)
+    }
+
+    /// Writes the next generation, with `change` made, and without the drives that are not there. Drives that fail
+    /// meanwhile are left out, too.
+    ///
+    /// # Errors
+    ///
+    /// The drives that are left are too few to go on; the pool has stopped.
+    pub async fn publish(&self, change: impl Fn(&mut Superblock)) -> Result<()> {
+        let _one_at_a_time = self.publishing.lock().await;
+        self.check_runs()?;
+        let mut change = Some(change);
+        let mut settled = self.generation();
+        loop {
+            let next = self.next_generation(settled, change.as_ref());
+            let left: BTreeSet<MemberIndex> = self.drives.members().into_iter().collect();
+            if !can_go_on_with(&self.superblock.borrow(), &left) {
+                let error = Error::TooFewDrives { present: left.len(), needed: left.len() + 1 };
+                self.stop(&error);
+                return Err(error);
+            }
+            let written = write_generation(&self.drives, &next).await;
+            let generation = next.generation;
+            let is_new = |member: &Member| member.state == MemberState::Missing && member.since > settled;
+            let leaves_out = next.members.iter().any(is_new);
+            // Also what was written in part is what the next one is made from: those that are left have it.
+            *self.superblock.borrow_mut() = next;
+            match written {
+                // Once more, for the drives left out to have no vote.
+                Ok(()) if leaves_out => (change, settled) = (None, generation),
+                Ok(()) => return Ok(()),
+                Err(failures) => failures.into_iter().for_each(|(member, _)| self.drives.lose(member)),
+            }
+        }
+    }
+
+    fn next_generation(&self, settled: Generation, change: Option<&impl Fn(&mut Superblock)>) -> Superblock {
+        let last = self.superblock.borrow();
+        let mut next = last.clone();
+        next.generation = Generation(last.generation.0 + 1);
+        next.settled = settled;
+        next.previous_mark = last.mark;
+        next.mark = draw_mark(&self.world, next.generation);
+        if let Some(change) = change {
+            change(&mut next);
+        }
+        for (index, member) in next.members.iter_mut().enumerate() {
+            if member.state.holds_superblocks() && !self.drives.has(MemberIndex(index as u16)) {
+                member.state = MemberState::Missing;
+                member.since = next.generation;
+            }
+        }
+        next
+    }
+}
+
+/// A mark that no other image of this generation has: also none that was made in another opening of the pool, whose
+/// world may have begun with the same seed.
+pub fn draw_mark(world: &World, generation: Generation) -> GenerationMark {
+    let wall = world.wall();
+    let name = format!("generation {generation} at {}.{:09}", wall.seconds, wall.nanos);
+    GenerationMark(world.random(&name).next_u64())
+}

@@ -1,0 +1,137 @@
+//! A pool: drives that are one disk group, one log, one map, and the volumes on them.
+//!
+//! ```text
+//! volume   read · write · discard · flush          snapshots, verbs
+//!             │      │                                   │
+//!             │      └── parts ─▶ log lane ─ stable ─▶ owner: taken into the tables, then answered
+//!             └── map: active table · merging table · trees ─▶ drives, any good copy
+//!          checkpoint: tables ─▶ trees ─▶ superblock; what died is freed
+//! ```
+//!
+//! Reading order: `shared` (what there is), `owner` (what happens to a record), `checkpoint`, `membership` (drives that
+//! fail), `open`, `create`, `verbs`.
+
+mod catalogue;
+mod checkpoint;
+mod create;
+mod mapping;
+mod membership;
+mod nodes;
+mod open;
+mod owner;
+mod readers;
+mod reading;
+mod running;
+mod shared;
+mod snapshots;
+mod space;
+mod verbs;
+
+pub use catalogue::Catalogue;
+pub use create::{NewDrive, NewPool, SLOTS_MIN, create};
+pub use open::open;
+pub use snapshots::Snapshot;
+pub use space::Space;
+pub use verbs::{NewVolume, VolumeInfo};
+
+pub(crate) use nodes::Nodes;
+pub(crate) use readers::Reading;
+pub(crate) use reading::StoredRun;
+pub(crate) use shared::Shared;
+
+use crate::{error::Result, format::VolumeNumber, log::Lane, tree::Trees, volume::Volume};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::{Rc, Weak},
+    time::Duration,
+};
+use world::JoinHandle;
+
+/// How a pool is opened, and how it works from then on.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenSetting {
+    /// Take the loss of what drives that are not there may hold alone.
+    pub forced: bool,
+    /// RAM for nodes of the trees.
+    pub cache_bytes: usize,
+    /// Versions in the active table that bring about a checkpoint.
+    pub table_entries: usize,
+    /// Blocks of log that bring about a checkpoint.
+    pub log_blocks: u64,
+    /// A checkpoint is made after so long, if anything was written.
+    pub interval: Duration,
+}
+
+impl Default for OpenSetting {
+    /// 64 MiB of nodes; a checkpoint every 512 Ki versions, 1 GiB of log or 30 s.
+    fn default() -> Self {
+        Self {
+            forced: false,
+            cache_bytes: 64 << 20,
+            table_entries: 512 << 10,
+            log_blocks: 256 << 10,
+            interval: Duration::from_secs(30),
+        }
+    }
+}
+
+/// An open pool.
+pub struct Pool {
+    pub(crate) shared: Rc<Shared>,
+    nodes: Rc<Nodes>,
+    pub(crate) trees: Rc<Trees>,
+    pub(crate) lane: Rc<Lane>,
+    setting: OpenSetting,
+    /// One checkpoint is made at a time.
+    checkpointing: tokio::sync::Mutex<()>,
+    /// One round of cleaning runs at a time.
+    pub(crate) cleaning: tokio::sync::Mutex<()>,
+    /// The last round of cleaning found nothing to gain.
+    cannot_clean: Cell<bool>,
+    /// One verb changes the catalogue at a time.
+    pub(crate) changing: tokio::sync::Mutex<()>,
+    /// Those somebody has.
+    volumes: RefCell<BTreeMap<VolumeNumber, Weak<Volume>>>,
+    lane_task: RefCell<Option<JoinHandle<Result<()>>>>,
+}
+
+impl Pool {
+    fn new(
+        shared: Rc<Shared>,
+        nodes: Rc<Nodes>,
+        trees: Rc<Trees>,
+        lane: Rc<Lane>,
+        setting: OpenSetting,
+    ) -> Self {
+        Self {
+            shared,
+            nodes,
+            trees,
+            lane,
+            setting,
+            checkpointing: Default::default(),
+            cleaning: Default::default(),
+            cannot_clean: Cell::new(false),
+            changing: Default::default(),
+            volumes: RefCell::default(),
+            lane_task: RefCell::new(None),
+        }
+    }
+
+    /// Why nothing is written any more, if so.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.stopped.borrow().as_ref().map(ToString::to_string)
+    }
+
+    /// Copies that were wrong or unreadable since the pool was opened, and were written again from a good one.
+    pub fn mended(&self) -> u64 {
+        self.shared.mended.get()
+    }
+
+    /// Someone begins to read: what may be found from now on stays where it is until this is dropped.
+    pub(crate) fn begin_reading(&self) -> Reading {
+        let checkpoint = self.shared.state.borrow().checkpoint;
+        self.shared.readers.begin(checkpoint)
+    }
+}

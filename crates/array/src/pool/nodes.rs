@@ -1,0 +1,266 @@
+//! Where the nodes of the trees lie: segments of their own, those of the catalogue apart from the others.
+//!
+//! A node is placed behind the one before it, in the open segment of its kind. It is written to every copy, and
+//! stable with the flush that comes before the superblock that leads to it. Nodes are read from any copy that is the
+//! node the pointer describes; the others are written again.
+
+use super::Shared;
+use crate::{
+    drive::{WriteFailures, all_written},
+    error::{Error, Result},
+    format::{
+        BLOCK_BYTES, BLOCK_GRAINS, Incarnation, MemberIndex, MirroredSegment, Node, NodePointer, Position,
+        SegmentBlock, SegmentKind, SegmentNumber, SlotAddress, SlotHeader, Tree,
+    },
+    log::log_shape,
+    tree::NodeStore,
+};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+    sync::Arc,
+};
+use world::{Buffer, IoResult, LocalFuture, Stability};
+
+/// The segment nodes of one kind go to.
+#[derive(Debug)]
+struct OpenSegment {
+    segment: MirroredSegment,
+    block_next: u32,
+    data_blocks: u32,
+}
+
+/// See the module's documentation.
+pub struct Nodes {
+    shared: Rc<Shared>,
+    incarnation: Cell<Incarnation>,
+    /// Of the map's trees, and of the catalogue.
+    open: [RefCell<Option<OpenSegment>>; 2],
+    /// Blocks of nodes of the catalogue, by segment: those a checkpoint must name. A segment that is open for them
+    /// is listed with none, too.
+    catalogue: RefCell<BTreeMap<SegmentNumber, u32>>,
+    /// Headers of segments that are being written.
+    headers: RefCell<Vec<(MemberIndex, LocalFuture<IoResult<()>>)>>,
+}
+
+fn grains_of(blocks: u8) -> i64 {
+    i64::from(blocks) * BLOCK_GRAINS as i64
+}
+
+impl Nodes {
+    /// For reading. Nothing is placed before [`Nodes::begin`].
+    pub fn new(shared: Rc<Shared>) -> Self {
+        Self {
+            shared,
+            incarnation: Cell::new(Incarnation(0)),
+            open: [RefCell::new(None), RefCell::new(None)],
+            catalogue: RefCell::default(),
+            headers: RefCell::default(),
+        }
+    }
+
+    /// Nodes are written by `incarnation` from now on.
+    pub fn begin(&self, incarnation: Incarnation) {
+        self.incarnation.set(incarnation);
+    }
+
+    /// Nodes of the catalogue that are there: blocks, by segment.
+    pub fn adopt_catalogue(&self, blocks: &BTreeMap<SegmentNumber, u32>) {
+        *self.catalogue.borrow_mut() = blocks.clone();
+    }
+
+    /// The segments a checkpoint names: nodes of the catalogue lie in them. In ascending order.
+    pub fn catalogue_segments(&self) -> Vec<MirroredSegment> {
+        let state = self.shared.state.borrow();
+        let numbers = self.catalogue.borrow();
+        let named = numbers.keys().filter_map(|&number| {
+            let row = state.segments.row(number)?;
+            Some(MirroredSegment { number, segment_use: row.segment_use, slots: row.slots.clone() })
+        });
+        named.collect()
+    }
+
+    /// Makes all nodes written so far stable, on every drive that is there.
+    ///
+    /// # Errors
+    ///
+    /// Too few drives are left.
+    pub async fn flush(&self) -> Result<()> {
+        let headers = std::mem::take(&mut *self.headers.borrow_mut());
+        if let Err(failures) = all_written(headers).await {
+            self.shared.lose_all(failures).await?;
+        }
+        let drives = &self.shared.drives;
+        let flushes =
+            drives.members().into_iter().filter_map(|member| Some((member, drives.device(member)?.flush())));
+        match all_written(flushes.collect()).await {
+            Ok(()) => Ok(()),
+            Err(failures) => self.shared.lose_all(failures).await,
+        }
+    }
+
+    /// Opens another segment for nodes of a kind. Its header is stable with them.
+    fn enter_next(&self, open: &mut Option<OpenSegment>, is_catalogue: bool) -> Result<()> {
+        let drives = &self.shared.drives;
+        let geometry = drives.geometry();
+        let segment = {
+            let mut state = self.shared.state.borrow_mut();
+            let copies = usize::from(geometry.log_copies);
+            let segment = state.segments.allocate(SegmentKind::Nodes, copies, &drives.members());
+            let segment = segment.ok_or(Error::Full)?;
+            if let Some(left) = open.take() {
+                state.segments.seal(left.segment.number);
+            }
+            segment
+        };
+        if is_catalogue {
+            let mut catalogue = self.catalogue.borrow_mut();
+            catalogue.retain(|_, blocks| *blocks > 0);
+            catalogue.insert(segment.number, 0);
+        }
+        let shape = log_shape(geometry.slot_blocks(), segment.slots.len());
+        let headers = (0..segment.slots.len()).map(|slot_index| SlotHeader {
+            pool: self.shared.pool,
+            number: segment.number,
+            segment_use: segment.segment_use,
+            incarnation: self.incarnation.get(),
+            kind: SegmentKind::Nodes,
+            shape,
+            slots: segment.slots.clone(),
+            slot_index,
+            first_position: Position(0),
+            successors: Vec::new(),
+        });
+        for (&slot, header) in segment.slots.iter().zip(headers) {
+            let block = vec![Arc::new(Buffer::copy_of(&header.encode()))];
+            let write = drives.write(slot, 0, block, Stability::Volatile);
+            self.headers.borrow_mut().extend(write.map(|write| (slot.member, write)));
+        }
+        *open = Some(OpenSegment { segment, block_next: 0, data_blocks: shape.data_blocks() });
+        Ok(())
+    }
+}
+
+impl NodeStore for Nodes {
+    fn read(&self, pointer: NodePointer) -> LocalFuture<Result<Rc<[u8]>>> {
+        let shared = Rc::clone(&self.shared);
+        Box::pin(async move { shared.read_node(pointer).await })
+    }
+
+    fn place(&self, tree: Tree, blocks: u8) -> Result<(SegmentNumber, SegmentBlock)> {
+        let is_catalogue = tree == Tree::Catalogue;
+        let mut open = self.open[usize::from(is_catalogue)].borrow_mut();
+        let drives = &self.shared.drives;
+        let copies = usize::from(drives.geometry().log_copies).min(drives.members().len());
+        let has_room = |open: &OpenSegment| {
+            let there = open.segment.slots.iter().filter(|slot| drives.has(slot.member)).count();
+            open.block_next + u32::from(blocks) <= open.data_blocks && there >= copies
+        };
+        if !open.as_ref().is_some_and(has_room) {
+            self.enter_next(&mut open, is_catalogue)?;
+        }
+        let open = open.as_mut().expect("just entered");
+        let place = (open.segment.number, SegmentBlock(open.block_next));
+        open.block_next += u32::from(blocks);
+        self.shared.state.borrow_mut().segments.add_live(place.0, grains_of(blocks));
+        if is_catalogue {
+            *self.catalogue.borrow_mut().get_mut(&place.0).expect("listed when entered") += u32::from(blocks);
+        }
+        Ok(place)
+    }
+
+    fn write(&self, at: (SegmentNumber, SegmentBlock), nodes: Vec<Vec<u8>>) -> LocalFuture<Result<()>> {
+        let shared = Rc::clone(&self.shared);
+        Box::pin(async move { shared.write_nodes(at, &nodes).await })
+    }
+
+    fn release(&self, pointer: NodePointer) {
+        self.shared.state.borrow_mut().segments.add_live(pointer.segment, -grains_of(pointer.blocks));
+        if let Some(blocks) = self.catalogue.borrow_mut().get_mut(&pointer.segment) {
+            *blocks -= u32::from(pointer.blocks);
+        }
+    }
+}
+
+impl Shared {
+    /// Leaves out drives that failed to write.
+    async fn lose_all(&self, failures: WriteFailures) -> Result<()> {
+        for (member, error) in failures {
+            self.lose(member, error).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes nodes to every copy that is there. One is enough: a drive that fails is left out.
+    async fn write_nodes(&self, at: (SegmentNumber, SegmentBlock), nodes: &[Vec<u8>]) -> Result<()> {
+        let (number, block) = at;
+        let buffers: Vec<_> = nodes.iter().map(|node| Arc::new(Buffer::copy_of(node))).collect();
+        let mut writes = Vec::new();
+        for slot in self.slots_of(number)? {
+            let write = self.drives.write(slot, 1 + block.0, buffers.clone(), Stability::Volatile);
+            writes.extend(write.map(|write| (slot.member, write)));
+        }
+        let copies = writes.len();
+        let failures = all_written(writes).await.err().unwrap_or_default();
+        let good = copies - failures.len();
+        self.lose_all(failures).await?;
+        if good > 0 { Ok(()) } else { Err(Error::TooFewDrives { present: 0, needed: 1 }) }
+    }
+
+    /// Looks at every copy of a node, and mends those that are wrong.
+    pub(crate) async fn scrub_node(&self, pointer: NodePointer) -> Result<()> {
+        self.read_copies_of_node(pointer, true).await.map(drop)
+    }
+
+    /// Reads a node from the first copy that has it, and mends those before it.
+    async fn read_node(&self, pointer: NodePointer) -> Result<Rc<[u8]>> {
+        self.read_copies_of_node(pointer, false).await
+    }
+
+    async fn read_copies_of_node(&self, pointer: NodePointer, all: bool) -> Result<Rc<[u8]>> {
+        let (mut refused, mut good) = (None, None);
+        let mut bad: Vec<SlotAddress> = Vec::new();
+        for slot in self.slots_of(pointer.segment)? {
+            if !self.drives.has(slot.member) {
+                continue;
+            }
+            match self.drives.read(slot, 1 + pointer.block.0, usize::from(pointer.blocks)).await {
+                Ok(bytes) => match Node::decode(&bytes)
+                    .and_then(|node| node.expect_pointer(self.pool, &pointer))
+                {
+                    Ok(()) => {
+                        good = Some(bytes);
+                        if all { continue } else { break }
+                    }
+                    Err(refusal) => {
+                        let what = format!("node at block {} of segment {}", pointer.block, pointer.segment);
+                        refused = Some(Error::Damaged { what, refusal });
+                    }
+                },
+                Err(error) => drop(refused.get_or_insert(error)),
+            }
+            bad.push(slot);
+        }
+        if let Some(bytes) = good {
+            self.mend_node(&bad, pointer, &bytes).await;
+            return Ok(Rc::from(&bytes[..]));
+        }
+        Err(refused.unwrap_or(Error::TooFewDrives { present: self.drives.members().len(), needed: 1 }))
+    }
+
+    /// Writes a node again where it was not as it should be. A drive that cannot be written is found by whoever
+    /// relies on a write.
+    async fn mend_node(&self, bad: &[SlotAddress], pointer: NodePointer, bytes: &[u8]) {
+        assert_eq!(bytes.len(), usize::from(pointer.blocks) * BLOCK_BYTES, "a node is whole");
+        for &slot in bad {
+            let block = vec![Arc::new(Buffer::copy_of(bytes))];
+            let write = self.drives.write(slot, 1 + pointer.block.0, block, Stability::Volatile);
+            if let Some(write) = write
+                && write.await.is_ok()
+            {
+                self.mended.set(self.mended.get() + 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Opening a pool: which drives count, what the trees and the log say, and a new beginning of the log.
+//!
+//! 1. The drives elect a superblock; those that are up to date and lack it are given it.
+//! 2. The catalogue is read, and the log is replayed on top: from here on the state in RAM is what was acknowledged.
+//! 3. A superblock with the next incarnation, and numbers nobody can have used, is written. Drives that are not there
+//!    are left out by it.
+//! 4. A checkpoint: what was replayed goes into the trees, and the log goes on in a new segment.
+//!
+//! A crash anywhere leaves a pool that is opened in the same way.
+
+use super::{
+    Nodes, OpenSetting, Pool,
+    catalogue::Catalogue,
+    shared::{Shared, State},
+};
+use crate::{
+    drive::Drives,
+    election::{can_go_on_with, elect},
+    error::{Error, Result},
+    format::{
+        BLOCK_GRAINS, Checkpoint, ChecksumSeed, Incarnation, LogStart, MemberIndex, MemberState,
+        MirroredSegment, NodePointer, Position, RowKey, SegmentBlock, SegmentKind, SegmentNumber, SegmentUse,
+        Stamp, Superblock, Table as CatalogueTable, Tree,
+        checkpoint::OPENING_STEP,
+        row::{SegmentRow, SegmentState},
+    },
+    log::{Lane, LaneSetting, LogOwner, Replayed, Start, Tail, log_shape, replay},
+    map::{Reclaim, Table},
+    segments::Segments,
+    superblocks::{look, write_generation},
+    tree::{NodeStore, Trees},
+};
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    rc::Rc,
+};
+use world::{BlockDevice, World};
+
+/// Records in one flight at most.
+const FLIGHT_RECORDS_MAX: usize = 4;
+
+/// Opens the pool that `devices` are drives of.
+///
+/// # Errors
+///
+/// Why it cannot be opened; but for superblocks that were rewritten nothing was changed then.
+pub async fn open(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenSetting) -> Result<Rc<Pool>> {
+    let election = elect(&look(devices).await, setting.forced)?;
+    let present = election.present.iter().map(|(&member, &given)| (member, Rc::clone(&devices[given])));
+    let drives = Drives::new(election.superblock.geometry, present);
+    let superblock = election.superblock;
+    settle_generation(&drives, &superblock).await?;
+    let read = loop {
+        match read_in(world, &drives, &superblock, setting).await? {
+            Ok(read) => break read,
+            // A drive that fails meanwhile is left out, like one that was not there.
+            Err(member) => {
+                drives.lose(member);
+                check_enough(&drives, &superblock)?;
+            }
+        }
+    };
+    go_on(read, &superblock.checkpoint, setting).await
+}
+
+/// Gives the elected superblock to every drive that should have it.
+async fn settle_generation(drives: &Drives, superblock: &Superblock) -> Result<()> {
+    while let Err(failures) = write_generation(drives, superblock).await {
+        failures.into_iter().for_each(|(member, _)| drives.lose(member));
+        check_enough(drives, superblock)?;
+    }
+    Ok(())
+}
+
+fn check_enough(drives: &Drives, superblock: &Superblock) -> Result<()> {
+    let left: BTreeSet<MemberIndex> = drives.members().into_iter().collect();
+    if can_go_on_with(superblock, &left) {
+        return Ok(());
+    }
+    Err(Error::TooFewDrives { present: left.len(), needed: left.len() + 1 })
+}
+
+/// The pool as its drives have it.
+struct ReadIn {
+    shared: Rc<Shared>,
+    nodes: Rc<Nodes>,
+    trees: Rc<Trees>,
+    replayed: Replayed,
+}
+
+/// Reads catalogue and log; or gives the drive that could not be mended.
+async fn read_in(
+    world: &World,
+    drives: &Drives,
+    superblock: &Superblock,
+    setting: OpenSetting,
+) -> Result<std::result::Result<ReadIn, MemberIndex>> {
+    let checkpoint = &superblock.checkpoint;
+    let shared = Rc::new(shared_of(world, drives, superblock)?);
+    let nodes = Rc::new(Nodes::new(Rc::clone(&shared)));
+    let store = Rc::clone(&nodes) as Rc<dyn NodeStore>;
+    let trees = Rc::new(Trees::new(store, superblock.pool, setting.cache_bytes));
+    let rows = trees.all_rows(checkpoint.roots.catalogue).await?;
+    let catalogue_nodes = catalogue_nodes(&trees, checkpoint).await?;
+    {
+        let mut state = shared.state.borrow_mut();
+        state.catalogue = catalogue_of(&rows)?;
+        for (branch, point) in state.catalogue.deletions() {
+            state.reclaim.point_deleted(branch, point);
+        }
+        let discards = state.catalogue.discards();
+        state.table.set_unfinished(&discards);
+    }
+    let replayed = match replay_into(&shared, checkpoint).await {
+        Err(Error::Drive { member, .. }) => return Ok(Err(member)),
+        replayed => replayed?,
+    };
+    {
+        let mut state = shared.state.borrow_mut();
+        let announced = std::mem::take(&mut state.announced);
+        let known = Known { rows: &rows, catalogue_nodes: &catalogue_nodes, announced };
+        state.segments = segments_of(drives, superblock, known, &replayed)?;
+    }
+    nodes.adopt_catalogue(&catalogue_nodes);
+    Ok(Ok(ReadIn { shared, nodes, trees, replayed }))
+}
+
+/// From here on the pool is written.
+async fn go_on(read: ReadIn, checkpoint: &Checkpoint, setting: OpenSetting) -> Result<Rc<Pool>> {
+    let ReadIn { shared, nodes, trees, replayed } = read;
+    let incarnation = Incarnation(checkpoint.incarnation.0.max(replayed.incarnation.0) + 1);
+    {
+        let mut state = shared.state.borrow_mut();
+        state.stamp_next = Stamp(state.stamp_next.0 + OPENING_STEP);
+    }
+    announce(&shared, incarnation, &replayed).await?;
+    nodes.begin(incarnation);
+    let lane = new_lane(&shared, incarnation, &replayed).await?;
+    let pool = Rc::new(Pool::new(shared, nodes, trees, lane, setting));
+    *pool.shared.pool_itself.borrow_mut() = Rc::downgrade(&pool);
+    pool.checkpoint().await?;
+    pool.run();
+    Ok(pool)
+}
+
+fn shared_of(world: &World, drives: &Drives, superblock: &Superblock) -> Result<Shared> {
+    let checkpoint = &superblock.checkpoint;
+    // Enough to read the catalogue by: all else is in it.
+    let mut segments = empty_segments(superblock, SegmentUse(0));
+    for segment in &checkpoint.catalogue_segments {
+        adopt(&mut segments, segment.number, row_of(drives, segment, SegmentKind::Nodes))?;
+    }
+    Ok(Shared {
+        pool_itself: Default::default(),
+        world: world.clone(),
+        drives: drives.clone(),
+        pool: superblock.pool,
+        seed: ChecksumSeed::of(superblock.pool),
+        state: RefCell::new(State {
+            catalogue: Catalogue::default(),
+            segments,
+            roots: checkpoint.roots,
+            table: Table::default(),
+            merging: None,
+            checkpoint: checkpoint.number,
+            stamp_next: checkpoint.stamp_next,
+            log_taken: checkpoint.log.clone(),
+            log_segments: VecDeque::new(),
+            log_blocks: 0,
+            filled: Vec::new(),
+            announced: Vec::new(),
+            reclaim: Reclaim::new(),
+            unreadable: BTreeSet::new(),
+        }),
+        readers: Default::default(),
+        superblock: RefCell::new(superblock.clone()),
+        publishing: Default::default(),
+        stopped: RefCell::new(None),
+        mended: Cell::new(0),
+    })
+}
+
+fn empty_segments(superblock: &Superblock, use_next: SegmentUse) -> Segments {
+    let members = superblock.members.iter().enumerate();
+    let counts = members
+        .filter(|(_, member)| member.state != MemberState::Gone)
+        .map(|(index, member)| (MemberIndex(index as u16), member.slot_count));
+    Segments::new(superblock.geometry, counts, use_next)
+}
+
+fn row_of(drives: &Drives, segment: &MirroredSegment, kind: SegmentKind) -> SegmentRow {
+    SegmentRow {
+        segment_use: segment.segment_use,
+        kind,
+        state: SegmentState::Open,
+        shape: log_shape(drives.geometry().slot_blocks(), segment.slots.len()),
+        slots: segment.slots.clone(),
+        live_grains: 0,
+    }
+}
+
+fn adopt(segments: &mut Segments, number: SegmentNumber, row: SegmentRow) -> Result<()> {
+    segments.adopt(number, row).map_err(Error::SlotTwice)
+}
+
+/// How many blocks of nodes of the catalogue lie in which segment.
+async fn catalogue_nodes(trees: &Trees, checkpoint: &Checkpoint) -> Result<BTreeMap<SegmentNumber, u32>> {
+    let mut blocks = BTreeMap::new();
+    let count = |node: &NodePointer| *blocks.entry(node.segment).or_default() += u32::from(node.blocks);
+    trees.check(Tree::Catalogue, checkpoint.roots.catalogue, count).await?;
+    Ok(blocks)
+}
+
+fn catalogue_of(rows: &[(RowKey, Vec<u8>)]) -> Result<Catalogue> {
+    let mut catalogue = Catalogue::default();
+    for (key, bytes) in rows.iter().filter(|(key, _)| key.table != CatalogueTable::Segment) {
+        let refused = |refusal| Error::Damaged { what: format!("row {key:?}"), refusal };
+        catalogue.put(*key, bytes).map_err(refused)?;
+    }
+    catalogue.is_as_of_checkpoint();
+    Ok(catalogue)
+}
+
+async fn replay_into(shared: &Shared, checkpoint: &Checkpoint) -> Result<Replayed> {
+    let start = Start {
+        pool: shared.pool,
+        log: &checkpoint.log,
+        position_next: checkpoint.position_next,
+        acknowledged_below: checkpoint.acknowledged_below,
+    };
+    let mut refused = None;
+    let replayed = replay(&shared.drives, start, |taken| {
+        let position = taken.record.position;
+        if let Err(refusal) = shared.state.borrow_mut().take(&taken.record, taken.rows) {
+            refused.get_or_insert(Error::Damaged { what: format!("a row in record {position}"), refusal });
+        }
+    })
+    .await?;
+    refused.map_or(Ok(replayed), Err)
+}
+
+/// What is known of segments.
+struct Known<'a> {
+    /// From the catalogue.
+    rows: &'a [(RowKey, Vec<u8>)],
+    /// Of the catalogue itself.
+    catalogue_nodes: &'a BTreeMap<SegmentNumber, u32>,
+    /// From the log: segments that moves lead to.
+    announced: Vec<(SegmentNumber, SegmentRow)>,
+}
+
+/// All segments there are: those of the catalogue, of the catalogue's own nodes, and those that came since.
+fn segments_of(
+    drives: &Drives,
+    superblock: &Superblock,
+    known: Known<'_>,
+    replayed: &Replayed,
+) -> Result<Segments> {
+    let Known { rows, catalogue_nodes, announced } = known;
+    let checkpoint = &superblock.checkpoint;
+    let use_next = checkpoint.segment_use_next.0.max(replayed.segment_use.0 + 1) + OPENING_STEP;
+    let mut segments = empty_segments(superblock, SegmentUse(use_next));
+    let said_elsewhere: BTreeSet<SegmentNumber> = checkpoint
+        .catalogue_segments
+        .iter()
+        .chain(&replayed.segments)
+        .map(|segment| segment.number)
+        .collect();
+    for (key, bytes) in rows.iter().filter(|(key, _)| key.table == CatalogueTable::Segment) {
+        let number = SegmentNumber(key.id as u32);
+        let refused = |refusal| Error::Damaged { what: format!("row {key:?}"), refusal };
+        let mut row = SegmentRow::decode(bytes).map_err(refused)?;
+        if said_elsewhere.contains(&number) {
+            continue;
+        }
+        // Nothing is written into it any more: who wrote it is gone.
+        row.state = SegmentState::Sealed;
+        adopt(&mut segments, number, row)?;
+    }
+    for segment in &checkpoint.catalogue_segments {
+        let mut row = row_of(drives, segment, SegmentKind::Nodes);
+        row.state = SegmentState::Sealed;
+        let blocks = catalogue_nodes.get(&segment.number).copied().unwrap_or(0);
+        row.live_grains = blocks * BLOCK_GRAINS as u32;
+        adopt(&mut segments, segment.number, row)?;
+    }
+    for (number, row) in announced {
+        // What the catalogue has of it, if anything, is older or the same; live is what the trees have.
+        let live_grains = segments.row(number).filter(|known| known.segment_use == row.segment_use);
+        let live_grains = live_grains.map_or(0, |known| known.live_grains);
+        adopt(&mut segments, number, SegmentRow { state: SegmentState::Sealed, live_grains, ..row })?;
+    }
+    for segment in &replayed.segments {
+        let key = RowKey::of_segment(segment.number);
+        let known = rows.binary_search_by_key(&key, |(row, _)| *row).ok();
+        let known = known.and_then(|index| SegmentRow::decode(&rows[index].1).ok());
+        let live =
+            known.filter(|row| row.segment_use == segment.segment_use).map_or(0, |row| row.live_grains);
+        let row = SegmentRow { live_grains: live, ..row_of(drives, segment, SegmentKind::Log) };
+        adopt(&mut segments, segment.number, row)?;
+    }
+    Ok(segments)
+}
+
+/// Says to all drives who writes from now on, and from which numbers on.
+async fn announce(shared: &Shared, incarnation: Incarnation, replayed: &Replayed) -> Result<()> {
+    let (stamp_next, segment_use_next) = {
+        let state = shared.state.borrow();
+        (state.stamp_next, state.segments.use_next())
+    };
+    let written_at = shared.wall_now();
+    shared
+        .publish(|superblock| {
+            let checkpoint = &mut superblock.checkpoint;
+            checkpoint.incarnation = incarnation;
+            checkpoint.position_next = replayed.position_next;
+            checkpoint.stamp_next = stamp_next;
+            checkpoint.segment_use_next = segment_use_next;
+            checkpoint.written_at = written_at;
+        })
+        .await
+}
+
+/// The log goes on in a segment of its own, whose copies are all there.
+async fn new_lane(shared: &Rc<Shared>, incarnation: Incarnation, replayed: &Replayed) -> Result<Rc<Lane>> {
+    let owner = Rc::clone(shared) as Rc<dyn LogOwner>;
+    let geometry = shared.drives.geometry();
+    let fence = shared.superblock.borrow().checkpoint.fence;
+    let acknowledged = Position(replayed.last.position.0 + 1);
+    let segment = replayed.segment();
+    let shape = log_shape(geometry.slot_blocks(), segment.slots.len());
+    let tail = Tail::new(
+        (shared.pool, incarnation, fence),
+        (replayed.position_next, acknowledged, replayed.last),
+        (segment.clone(), shape, replayed.block),
+    );
+    let setting = LaneSetting { flight_records_max: FLIGHT_RECORDS_MAX, copies: geometry.log_copies.into() };
+    let parts = (shared.drives.clone(), shared.seed, setting);
+    let lane = Lane::new(&shared.world, parts, owner, (tail, Vec::new()));
+    lane.begin_anew().await?;
+    let tail = lane.tail();
+    let mut state = shared.state.borrow_mut();
+    state.log_taken =
+        LogStart { previous: replayed.last, segment: tail.segment().clone(), block: SegmentBlock(0) };
+    state.log_segments.push_back(tail.segment().number);
+    Ok(lane)
+}

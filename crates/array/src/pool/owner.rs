@@ -1,0 +1,141 @@
+//! What the log needs of the pool: room for it, its records taken in, its failed drives left out.
+
+use super::{
+    catalogue::ALL,
+    shared::{Shared, State},
+};
+use crate::{
+    error::{Error, Result},
+    format::{
+        BranchNumber, Entry, LogStart, MemberIndex, MirroredSegment, Record, Refusal, RowKey, SegmentBlock,
+        SegmentKind, SegmentNumber, Stamp, Table,
+        row::{SegmentRow, VolumeState},
+    },
+    log::{Draft, LogOwner, Placed},
+};
+use std::rc::Rc;
+use world::{IoError, LocalFuture};
+
+impl LogOwner for Shared {
+    fn allocate(&self) -> Option<MirroredSegment> {
+        let copies = usize::from(self.drives.geometry().log_copies);
+        let there = self.drives.members();
+        self.state.borrow_mut().segments.allocate(SegmentKind::Log, copies, &there)
+    }
+
+    fn take(&self, placed: &Placed, draft: &Draft) {
+        let record = &placed.record;
+        let rows = draft.rows().map(|(row, bytes)| (row, bytes.to_vec())).collect();
+        let mut state = self.state.borrow_mut();
+        state.take(record, rows).expect("rows that were encoded here decode");
+        let row = state.segments.row(record.segment).expect("the log is in a segment");
+        let (segment_use, slots) = (record.segment_use, row.slots.clone());
+        state.log_taken = LogStart {
+            previous: Record::link_of(&placed.header),
+            segment: MirroredSegment { number: record.segment, segment_use, slots },
+            block: SegmentBlock(record.block.0 + record.blocks()),
+        };
+    }
+
+    fn begin_anew(self: Rc<Self>, start: LogStart) -> LocalFuture<Result<()>> {
+        {
+            let mut state = self.state.borrow_mut();
+            state.log_segments.push_back(start.segment.number);
+            state.log_taken = start;
+        }
+        let pool = self.pool_itself.borrow().upgrade();
+        Box::pin(async move {
+            match pool {
+                Some(pool) => pool.checkpoint().await,
+                None => Err(Error::Stopped("it was closed".to_owned())),
+            }
+        })
+    }
+
+    fn lose(self: Rc<Self>, member: MemberIndex, error: IoError) -> LocalFuture<Result<()>> {
+        Box::pin(async move { Shared::lose(&self, member, error).await })
+    }
+}
+
+impl State {
+    /// Takes in a record that is stable; in the order of the log. A record may come twice (a flight that was written
+    /// again): the second time changes where its blocks lie, and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// A row that is none.
+    pub fn take(
+        &mut self,
+        record: &Record,
+        rows: Vec<(RowKey, Vec<u8>)>,
+    ) -> std::result::Result<(), Refusal> {
+        let mut rows = rows.into_iter();
+        // What dies in the table before it came into a tree took no space there.
+        let mut dead = Vec::new();
+        let payload = SegmentBlock(record.block.0 + 1);
+        for entry in &record.entries {
+            let points = Rc::clone(self.catalogue.points());
+            match entry {
+                Entry::Write(write) => {
+                    let location = write.location(record.segment, payload);
+                    self.table.write(write.key, location, Some(write.checksum), &points, &mut dead);
+                    self.has_stamp(write.key.stamp);
+                }
+                Entry::Zeroes(interval) | Entry::Discard(interval) => {
+                    self.table.discard(*interval, &points, &mut dead);
+                    self.has_stamp(interval.stamp);
+                }
+                Entry::Move(moved) => self.table.moved(moved, &mut dead),
+                Entry::Put(put) => {
+                    let (row, bytes) = rows.next().expect("every put has its row");
+                    assert_eq!(row, put.row, "rows come in the order of entries");
+                    drop(points);
+                    self.put(row, &bytes)?;
+                }
+                Entry::Remove(row) => {
+                    drop(points);
+                    self.catalogue.remove(*row);
+                }
+            }
+        }
+        if self.log_segments.back() != Some(&record.segment) {
+            self.log_segments.push_back(record.segment);
+        }
+        self.log_blocks += u64::from(record.blocks());
+        Ok(())
+    }
+
+    fn put(&mut self, row: RowKey, bytes: &[u8]) -> std::result::Result<(), Refusal> {
+        match row.table {
+            Table::Segment => {
+                let (number, segment) = (SegmentNumber(row.id as u32), SegmentRow::decode(bytes)?);
+                // The mover's: it is known already, but to a replay.
+                let known = self.segments.row(number).map(|known| known.segment_use);
+                if known != Some(segment.segment_use) {
+                    self.announced.push((number, segment));
+                }
+                return Ok(());
+            }
+            Table::Point => self.has_stamp(Stamp(row.sub)),
+            _ => {}
+        }
+        self.catalogue.put(row, bytes)?;
+        let branch = BranchNumber(row.id as u32);
+        let is_deleted = |state: Option<VolumeState>| state == Some(VolumeState::Deleting);
+        match row.table {
+            Table::Point if is_deleted(self.catalogue.point(branch, Stamp(row.sub)).map(|row| row.state)) => {
+                self.reclaim.point_deleted(branch, Stamp(row.sub));
+            }
+            Table::Branch if is_deleted(self.catalogue.branch(branch).map(|row| row.state)) => {
+                self.reclaim.point_deleted(branch, ALL);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// No stamp up to this one is free.
+    fn has_stamp(&mut self, stamp: Stamp) {
+        self.stamp_next = self.stamp_next.max(Stamp(stamp.0 + 1));
+    }
+}

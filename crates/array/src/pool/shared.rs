@@ -1,0 +1,136 @@
+//! What the parts of an open pool share: its drives, its state in RAM, and the superblock written last.
+//!
+//! Invariants:
+//!
+//! 1. `state` is whole whenever nothing borrows it: no one awaits while it is half-changed.
+//! 2. `state` is what the trees at `roots`, the merging table and the active table say together; `log_taken` is where
+//!    the log goes on behind it.
+//! 3. `superblock` is complete on every member that is there, unless the pool has stopped.
+
+use super::{Catalogue, Pool, readers::Readers};
+use crate::{
+    drive::Drives,
+    error::{Error, Result},
+    format::{
+        CheckpointNumber, ChecksumSeed, Generation, LogStart, PoolId, Roots, SegmentNumber, SlotAddress,
+        Stamp, Superblock, WallNanoseconds, row::SegmentRow,
+    },
+    map::{Reclaim, Table},
+    segments::Segments,
+};
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeSet, VecDeque},
+    rc::{Rc, Weak},
+};
+use world::World;
+
+/// See the module's documentation.
+pub struct Shared {
+    /// Whose it is, once it is open.
+    pub pool_itself: RefCell<Weak<Pool>>,
+    /// Clock, tasks, randomness.
+    pub world: World,
+    /// Those that are there.
+    pub drives: Drives,
+    /// Which pool.
+    pub pool: PoolId,
+    /// Of its blocks' checksums.
+    pub seed: ChecksumSeed,
+    /// What changes while it is open.
+    pub state: RefCell<State>,
+    /// Who reads, and since when.
+    pub readers: Readers,
+    /// Written last.
+    pub superblock: RefCell<Superblock>,
+    /// One generation is written at a time.
+    pub publishing: tokio::sync::Mutex<()>,
+    /// Why nothing is written any more.
+    pub stopped: RefCell<Option<Error>>,
+    /// Copies that were wrong or unreadable, and were written again from a good one.
+    pub mended: Cell<u64>,
+}
+
+/// The state of an open pool.
+#[derive(Debug)]
+pub struct State {
+    /// Volumes, branches, points.
+    pub catalogue: Catalogue,
+    /// Where things lie.
+    pub segments: Segments,
+    /// The trees.
+    pub roots: Roots,
+    /// What was taken since the last freeze.
+    pub table: Table,
+    /// What a checkpoint that is under way puts into the trees.
+    pub merging: Option<Rc<Table>>,
+    /// The checkpoint that is complete.
+    pub checkpoint: CheckpointNumber,
+    /// The next stamp.
+    pub stamp_next: Stamp,
+    /// Behind the last record that is in the table.
+    pub log_taken: LogStart,
+    /// Segments of the log that a replay would read, oldest first; the last one is that of `log_taken`.
+    pub log_segments: VecDeque<SegmentNumber>,
+    /// Blocks of log since the last freeze.
+    pub log_blocks: u64,
+    /// Segments of data whose moves were all taken since the last freeze: the checkpoint that merges them seals them.
+    pub filled: Vec<SegmentNumber>,
+    /// Segments of data that the log told of, while it was replayed.
+    pub announced: Vec<(SegmentNumber, SegmentRow)>,
+    /// What deleted points and branches may have left.
+    pub reclaim: Reclaim,
+    /// Segments that could not be read through: they are not cleaned before somebody looks at them.
+    pub unreadable: BTreeSet<SegmentNumber>,
+}
+
+impl State {
+    /// A stamp nobody had.
+    pub fn next_stamp(&mut self) -> Stamp {
+        let stamp = self.stamp_next;
+        self.stamp_next = Stamp(stamp.0 + 1);
+        stamp
+    }
+}
+
+impl Shared {
+    /// Where the slots of a segment are.
+    pub fn slots_of(&self, number: SegmentNumber) -> Result<Vec<SlotAddress>> {
+        let state = self.state.borrow();
+        let row = state.segments.row(number);
+        Ok(row.ok_or(Error::NoSegment(number))?.slots.clone())
+    }
+
+    /// Whether it still writes.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub fn check_runs(&self) -> Result<()> {
+        match &*self.stopped.borrow() {
+            Some(error) => Err(Error::Stopped(error.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    /// The time of day, for people.
+    pub fn wall_now(&self) -> WallNanoseconds {
+        wall_now(&self.world)
+    }
+
+    /// Nothing is written from now on.
+    pub fn stop(&self, error: &Error) {
+        self.stopped.borrow_mut().get_or_insert_with(|| error.clone());
+    }
+
+    /// The generation written last.
+    pub fn generation(&self) -> Generation {
+        self.superblock.borrow().generation
+    }
+}
+
+/// The time of day in a world; 0 before 1970.
+pub fn wall_now(world: &World) -> WallNanoseconds {
+    let now = world.wall();
+    WallNanoseconds(u64::try_from(now.seconds).unwrap_or(0) * 1_000_000_000 + u64::from(now.nanos))
+}

@@ -1,0 +1,117 @@
+//! Snapshots: a point on the branch of each volume of the cut, and a row for it. Nothing is copied.
+
+use super::{Pool, verbs::check_name};
+use crate::{
+    error::{Error, Result},
+    format::{
+        BranchNumber, RowKey, SECTOR_BYTES, SnapshotId, Stamp, WallNanoseconds,
+        record::ENTRIES_MAX,
+        row::{PointRow, PointUses, VolumeState},
+    },
+    log::Part,
+    volume::SnapshotDevice,
+};
+use std::rc::Rc;
+
+/// A snapshot of one volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// For people; no other snapshot of the volume has it.
+    pub name: String,
+    /// The same for all volumes of one cut.
+    pub snapshot: SnapshotId,
+    /// When it was made.
+    pub created_at: WallNanoseconds,
+    /// What the volume had then.
+    pub size_bytes: u64,
+}
+
+impl Pool {
+    /// Takes a snapshot of several volumes at one moment, between two commands of their hosts. What was acknowledged
+    /// is in it, of what is under way anything may be.
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume; one of them has a snapshot of that name; there are more than 124 volumes.
+    pub async fn snapshot(&self, volumes: &[&str], name: &str, snapshot: SnapshotId) -> Result<()> {
+        let _one_at_a_time = self.changing.lock().await;
+        check_name(name)?;
+        let mut parts = Vec::new();
+        let stamp = self.shared.state.borrow_mut().next_stamp();
+        for volume in volumes {
+            let (number, branch) = self.branch_of(volume)?;
+            if self.find_snapshot(branch, name).is_some() {
+                return Err(Error::NameTaken(name.to_owned()));
+            }
+            let row = PointRow {
+                name: name.to_owned(),
+                state: VolumeState::Live,
+                uses: PointUses { snapshot: true, ..PointUses::default() },
+                references: 0,
+                volume: number,
+                group: None,
+                snapshot,
+                created_at: self.shared.wall_now(),
+                expires_at: WallNanoseconds(0),
+                sectors: self.volume_row(number).sectors,
+            };
+            parts.push(Part::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() });
+        }
+        if parts.len() > ENTRIES_MAX {
+            return Err(Error::TooManyAtOnce { volumes: parts.len(), at_most: ENTRIES_MAX });
+        }
+        self.lane.append_together(parts).await
+    }
+
+    /// Snapshots of a volume, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume.
+    pub fn snapshots(&self, volume: &str) -> Result<Vec<Snapshot>> {
+        let (_, branch) = self.branch_of(volume)?;
+        let state = self.shared.state.borrow();
+        let rows = state.catalogue.snapshots_of(branch).map(|(_, row)| Snapshot {
+            name: row.name.clone(),
+            snapshot: row.snapshot,
+            created_at: row.created_at,
+            size_bytes: row.sectors * SECTOR_BYTES,
+        });
+        Ok(rows.collect())
+    }
+
+    /// A snapshot as a device that can be read.
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume or snapshot.
+    pub fn snapshot_device(self: &Rc<Self>, volume: &str, name: &str) -> Result<SnapshotDevice> {
+        let (_, branch) = self.branch_of(volume)?;
+        let (stamp, row) = self.find_snapshot(branch, name).ok_or_else(|| no_snapshot(volume, name))?;
+        Ok(SnapshotDevice::new(Rc::clone(self), (branch, stamp), row.sectors))
+    }
+
+    /// Deletes a snapshot. It is gone at once; the space only it needs comes back by and by.
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume or snapshot.
+    pub async fn delete_snapshot(&self, volume: &str, name: &str) -> Result<()> {
+        let _one_at_a_time = self.changing.lock().await;
+        let (_, branch) = self.branch_of(volume)?;
+        let (stamp, row) = self.find_snapshot(branch, name).ok_or_else(|| no_snapshot(volume, name))?;
+        let row = PointRow { state: VolumeState::Deleting, ..row };
+        let put = Part::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() };
+        self.lane.append(vec![put]).await
+    }
+
+    fn find_snapshot(&self, branch: BranchNumber, name: &str) -> Option<(Stamp, PointRow)> {
+        let state = self.shared.state.borrow();
+        let mut snapshots = state.catalogue.snapshots_of(branch);
+        snapshots.find(|(_, row)| row.name == name).map(|(stamp, row)| (stamp, row.clone()))
+    }
+}
+
+fn no_snapshot(volume: &str, name: &str) -> Error {
+    Error::NoSnapshot { volume: volume.to_owned(), snapshot: name.to_owned() }
+}

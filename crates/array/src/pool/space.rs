@@ -1,0 +1,126 @@
+//! Room: how much there is, who may still write, and how fast.
+//!
+//! Hosts leave the reserve alone: it is for checkpoints, cleaning and deletions, so that a pool that is full can still be
+//! emptied. Before they meet it they are slowed down, the more the nearer it is, so that cleaning can keep up. They
+//! are refused only when what is alive leaves nothing to clean for them.
+
+use super::Pool;
+use crate::{
+    error::{Error, Result},
+    format::BLOCK_GRAINS,
+    log::{log_shape, summary_blocks},
+};
+use std::time::Duration;
+
+/// Share of all segments that hosts leave alone, in percent; and so many at least, if that is no more than a third.
+const RESERVE_PERCENT: u64 = 2;
+const RESERVE_SEGMENTS_MIN: u64 = 32;
+/// Hosts are slowed down when no more than this is free beyond the reserve, in percent of all segments.
+const NEAR_PERCENT: u64 = 5;
+/// The longest a write is held up at once. The delay grows with the square of what is missing.
+const DELAY_MAX: Duration = Duration::from_millis(20);
+/// Tables in RAM hold at most so many times what brings about a checkpoint.
+const TABLES_MAX: usize = 3;
+/// How long to wait before looking again.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// The room of a pool, in segments but for the last two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// All there are on the drives that are there.
+    pub segments: u64,
+    /// Those nothing lies in.
+    pub free: u64,
+    /// Those hosts leave alone.
+    pub reserve: u64,
+    /// What hosts can store at most, in bytes.
+    pub usable_bytes: u64,
+    /// What is stored for them and still needed, in bytes: as of the last checkpoint, and all that was written since.
+    pub used_bytes: u64,
+}
+
+impl Space {
+    /// Whether nothing more can be stored, however much is cleaned.
+    pub fn is_full(&self) -> bool {
+        self.used_bytes >= self.usable_bytes
+    }
+
+    /// Used of what is usable, in percent.
+    pub fn used_percent(&self) -> f64 {
+        self.used_bytes as f64 / self.usable_bytes.max(1) as f64 * 100.0
+    }
+
+    /// How long a write is held up for cleaning to keep up.
+    fn delay(&self) -> Duration {
+        let near = (self.segments * NEAR_PERCENT / 100).max(1);
+        let left = self.free.saturating_sub(self.reserve).min(near);
+        let missing = (near - left) as f64 / near as f64;
+        DELAY_MAX.mul_f64(missing * missing)
+    }
+
+    /// Whether segments should be cleaned now.
+    pub(crate) fn wants_cleaning(&self) -> bool {
+        self.free.saturating_sub(self.reserve) <= 2 * (self.segments * NEAR_PERCENT / 100).max(4)
+    }
+}
+
+impl Pool {
+    /// The room there is.
+    pub fn space(&self) -> Space {
+        let drives = &self.shared.drives;
+        let geometry = drives.geometry();
+        let (there, copies) = (drives.members(), usize::from(geometry.log_copies));
+        let state = self.shared.state.borrow();
+        let segments = state.segments.all_segments(copies, &there);
+        let reserve = (segments * RESERVE_PERCENT / 100).max(RESERVE_SEGMENTS_MIN).min(segments / 3);
+        let shape = log_shape(geometry.slot_blocks(), copies);
+        let segment_grains = u64::from(shape.data_blocks() - summary_blocks(shape)) * BLOCK_GRAINS as u64;
+        let grain_bytes = crate::format::GRAIN_BYTES as u64;
+        let in_tables =
+            state.table.live().total() + state.merging.as_ref().map_or(0, |table| table.live().total());
+        let used_grains = state.segments.live_grains() + u64::try_from(in_tables).unwrap_or(0);
+        Space {
+            segments,
+            free: state.segments.free_segments(copies, &there),
+            reserve,
+            usable_bytes: (segments - reserve) * segment_grains * grain_bytes,
+            used_bytes: used_grains * grain_bytes,
+        }
+    }
+
+    /// Lets a host's write in, when there is room for it: in the tables, and on the drives.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`]; or the pool has stopped.
+    pub(crate) async fn admit(&self) -> Result<()> {
+        let mut is_delayed = false;
+        loop {
+            self.shared.check_runs()?;
+            if self.are_tables_full() {
+                self.shared.world.sleep(LOOK_AGAIN).await;
+                continue;
+            }
+            let space = self.space();
+            if space.free > space.reserve {
+                let delay = space.delay();
+                if is_delayed || delay < LOOK_AGAIN {
+                    return Ok(());
+                }
+                self.shared.world.sleep(delay).await;
+                is_delayed = true;
+                continue;
+            }
+            if space.is_full() || self.cannot_clean.get() {
+                return Err(Error::Full);
+            }
+            self.shared.world.sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    fn are_tables_full(&self) -> bool {
+        let state = self.shared.state.borrow();
+        let merging = state.merging.as_ref().map_or(0, |table| table.len());
+        state.table.len() + merging >= TABLES_MAX * self.setting.table_entries
+    }
+}

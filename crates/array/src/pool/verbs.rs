@@ -1,0 +1,230 @@
+//! What can be done to volumes: made, found, resized, renamed, deleted. Each is rows put and removed in one record,
+//! stable when it is answered.
+
+use super::Pool;
+use crate::{
+    error::{Error, Result},
+    format::{
+        BlockCount, BlockIndex, BlockKey, BranchNumber, Compression, Interval, RedundancyClass, RowKey,
+        SECTOR_BYTES, VolumeId, VolumeNumber,
+        row::{BranchRow, NAME_BYTES_MAX, VOLUME_SECTORS_MAX, VolumeRow, VolumeState, WriteCache},
+        sectors_to_blocks,
+    },
+    log::Part,
+    volume::Volume,
+};
+use std::rc::Rc;
+
+/// What a volume is to be.
+#[derive(Clone, Debug)]
+pub struct NewVolume {
+    /// For people; no other volume of the pool has it.
+    pub name: String,
+    /// A name no other volume has anywhere.
+    pub volume: VolumeId,
+    /// A multiple of 512.
+    pub size_bytes: u64,
+}
+
+/// What a volume is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeInfo {
+    /// For people.
+    pub name: String,
+    /// The same on every replica.
+    pub volume: VolumeId,
+    /// What it holds when it is full.
+    pub size_bytes: u64,
+    /// Snapshots there are of it.
+    pub snapshots: usize,
+}
+
+impl Pool {
+    /// Makes a volume, which takes no space until it is written.
+    ///
+    /// # Errors
+    ///
+    /// The name is taken or none, the size is none; or the pool cannot write.
+    pub async fn create_volume(&self, new: &NewVolume) -> Result<()> {
+        let _one_at_a_time = self.changing.lock().await;
+        check_name(&new.name)?;
+        let sectors = check_size(new.size_bytes)?;
+        let (number, branch) = {
+            let state = self.shared.state.borrow();
+            if state.catalogue.volume_named(&new.name).is_some() {
+                return Err(Error::NameTaken(new.name.clone()));
+            }
+            (state.catalogue.volume_next(), state.catalogue.branch_next())
+        };
+        let row = VolumeRow {
+            volume: new.volume,
+            name: new.name.clone(),
+            state: VolumeState::Live,
+            class: RedundancyClass::Raid1,
+            branch,
+            group: None,
+            write_cache: WriteCache::Off,
+            compression: Compression::None,
+            sectors,
+            reserve: BlockCount(0),
+            limit: BlockCount(0),
+            iops_max: 0,
+            kib_per_second_max: 0,
+            created_at: self.shared.wall_now(),
+            key: [0; 16],
+        };
+        let branch_row = BranchRow {
+            state: VolumeState::Live,
+            volume: number,
+            parent: None,
+            depth: 0,
+            is_replica: false,
+            stamp_max: Default::default(),
+            filled_below: None,
+        };
+        let parts = vec![
+            Part::Put { row: RowKey::of_branch(branch), bytes: branch_row.encode() },
+            Part::Put { row: RowKey::of_volume(number), bytes: row.encode() },
+        ];
+        self.lane.append_together(parts).await
+    }
+
+    /// The volume of that name. Whoever asks twice gets the same one.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub fn volume(self: &Rc<Self>, name: &str) -> Result<Rc<Volume>> {
+        let number = self.number_of(name)?;
+        let mut volumes = self.volumes.borrow_mut();
+        volumes.retain(|_, volume| volume.strong_count() > 0);
+        if let Some(volume) = volumes.get(&number).and_then(std::rc::Weak::upgrade) {
+            return Ok(volume);
+        }
+        let volume = Rc::new(Volume::new(Rc::clone(self), number));
+        volumes.insert(number, Rc::downgrade(&volume));
+        Ok(volume)
+    }
+
+    /// All volumes, by number.
+    pub fn volumes(&self) -> Vec<VolumeInfo> {
+        let state = self.shared.state.borrow();
+        let live = state.catalogue.volumes().filter(|(_, row)| row.state == VolumeState::Live);
+        live.map(|(_, row)| VolumeInfo {
+            name: row.name.clone(),
+            volume: row.volume,
+            size_bytes: row.sectors * SECTOR_BYTES,
+            snapshots: state.catalogue.snapshots_of(row.branch).count(),
+        })
+        .collect()
+    }
+
+    /// Gives a volume another name.
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume, or the new name is taken or none.
+    pub async fn rename_volume(&self, name: &str, new_name: &str) -> Result<()> {
+        let _one_at_a_time = self.changing.lock().await;
+        check_name(new_name)?;
+        let number = self.number_of(name)?;
+        if self.shared.state.borrow().catalogue.volume_named(new_name).is_some() {
+            return Err(Error::NameTaken(new_name.to_owned()));
+        }
+        let row = VolumeRow { name: new_name.to_owned(), ..self.volume_row(number) };
+        self.lane.append(vec![Part::Put { row: RowKey::of_volume(number), bytes: row.encode() }]).await
+    }
+
+    /// Gives a volume another size. What lies behind a smaller one is gone from its head; snapshots keep it.
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume, or it cannot have that size.
+    pub async fn resize_volume(self: &Rc<Self>, name: &str, size_bytes: u64) -> Result<()> {
+        let _one_at_a_time = self.changing.lock().await;
+        let sectors = check_size(size_bytes)?;
+        let number = self.number_of(name)?;
+        let before = self.volume_row(number);
+        let row = VolumeRow { sectors, ..before.clone() };
+        let put = Part::Put { row: RowKey::of_volume(number), bytes: row.encode() };
+        if sectors >= before.sectors {
+            return self.lane.append(vec![put]).await;
+        }
+        // Nobody reads behind the new end before it is gone: a volume that grows again reads zeroes there.
+        let volume = self.volume(name)?;
+        let _nobody_writes = volume.hold_writes().await;
+        let (first, end) = (sectors_to_blocks(sectors), sectors_to_blocks(before.sectors));
+        let mut parts = Vec::new();
+        let tail = volume.block_cut_at(sectors).await?;
+        let stamp = self.shared.state.borrow_mut().next_stamp();
+        if let Some((block, data)) = tail {
+            let key = BlockKey { branch: before.branch, block, stamp };
+            parts.push(Part::Write { key, data });
+        }
+        if first < end {
+            parts.push(Part::Discard(Interval {
+                branch: before.branch,
+                first: BlockIndex(first),
+                count: BlockCount(end - first),
+                stamp,
+            }));
+        }
+        parts.push(put);
+        self.lane.append_together(parts).await
+    }
+
+    /// Deletes a volume; with its snapshots if asked to. It is gone at once, its space comes back by and by.
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume, or it has snapshots.
+    pub async fn delete_volume(&self, name: &str, with_snapshots: bool) -> Result<()> {
+        let _one_at_a_time = self.changing.lock().await;
+        let number = self.number_of(name)?;
+        let row = self.volume_row(number);
+        let (branch_row, snapshots) = {
+            let state = self.shared.state.borrow();
+            let branch = state.catalogue.branch(row.branch).expect("a volume has a branch").clone();
+            (branch, state.catalogue.snapshots_of(row.branch).count())
+        };
+        if snapshots > 0 && !with_snapshots {
+            return Err(Error::HasSnapshots { volume: name.to_owned(), count: snapshots });
+        }
+        let (volume_key, branch_key) = (RowKey::of_volume(number), RowKey::of_branch(row.branch));
+        let branch_row = BranchRow { state: VolumeState::Deleting, ..branch_row };
+        let row = VolumeRow { state: VolumeState::Deleting, ..row };
+        // Points of a volume that is being deleted are none: this alone deletes all of them.
+        self.lane
+            .append_together(vec![
+                Part::Put { row: volume_key, bytes: row.encode() },
+                Part::Put { row: branch_key, bytes: branch_row.encode() },
+            ])
+            .await
+    }
+
+    pub(super) fn number_of(&self, name: &str) -> Result<VolumeNumber> {
+        let state = self.shared.state.borrow();
+        state.catalogue.volume_named(name).ok_or_else(|| Error::NoVolume(name.to_owned()))
+    }
+
+    pub(crate) fn volume_row(&self, number: VolumeNumber) -> VolumeRow {
+        let state = self.shared.state.borrow();
+        state.catalogue.volume(number).expect("numbers of volumes stay").clone()
+    }
+
+    pub(super) fn branch_of(&self, name: &str) -> Result<(VolumeNumber, BranchNumber)> {
+        let number = self.number_of(name)?;
+        Ok((number, self.volume_row(number).branch))
+    }
+}
+
+pub(super) fn check_name(name: &str) -> Result<()> {
+    let is_name = !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control);
+    if is_name { Ok(()) } else { Err(Error::BadName(name.to_owned())) }
+}
+
+fn check_size(size_bytes: u64) -> Result<u64> {
+    let sectors = size_bytes / SECTOR_BYTES;
+    let is_size = size_bytes.is_multiple_of(SECTOR_BYTES) && (1..=VOLUME_SECTORS_MAX).contains(&sectors);
+    if is_size { Ok(sectors) } else { Err(Error::BadSize(size_bytes)) }
+}

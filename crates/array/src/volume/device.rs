@@ -1,0 +1,111 @@
+//! A volume: what its head reads and writes.
+
+use super::{
+    block_locks::{BlockLocks, Held, Span},
+    check_range, io_error,
+};
+use crate::{
+    format::{BlockCount, BlockIndex, BranchNumber, Interval, SECTOR_BYTES, VolumeNumber},
+    log::Part,
+    pool::Pool,
+};
+use std::{rc::Rc, sync::Arc};
+use world::{BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoResult, LocalFuture, Stability};
+
+/// A volume of an open pool. See the module's documentation.
+pub struct Volume {
+    pub(super) pool: Rc<Pool>,
+    number: VolumeNumber,
+    pub(super) locks: Rc<BlockLocks>,
+}
+
+impl Volume {
+    pub(crate) fn new(pool: Rc<Pool>, number: VolumeNumber) -> Self {
+        Self { pool, number, locks: Rc::default() }
+    }
+
+    /// What it holds when it is full, as of now.
+    pub fn size_bytes(&self) -> u64 {
+        self.pool.volume_row(self.number).sectors * SECTOR_BYTES
+    }
+
+    pub(super) fn branch(&self) -> BranchNumber {
+        self.pool.volume_row(self.number).branch
+    }
+
+    /// Nobody writes until what is given back is dropped; writes under way are done.
+    pub(crate) async fn hold_writes(&self) -> Held {
+        self.locks.close().await
+    }
+
+    /// Whether it was deleted meanwhile.
+    pub(super) fn check_is_there(&self) -> crate::error::Result<()> {
+        let row = self.pool.volume_row(self.number);
+        match row.state {
+            crate::format::row::VolumeState::Live => Ok(()),
+            _ => Err(crate::error::Error::NoVolume(row.name)),
+        }
+    }
+
+    async fn discard_range(&self, at: ByteOffset, length: u64) -> IoResult<()> {
+        check_range("discard", at, length, self.size_bytes())?;
+        self.check_is_there().map_err(|error| io_error("discard", &error))?;
+        // Only whole blocks are let go: the rest of a block in part still holds what the host wrote.
+        let block_bytes = crate::format::BLOCK_BYTES as u64;
+        let (first, end) = (at.0.div_ceil(block_bytes), (at.0 + length) / block_bytes);
+        if first >= end {
+            return Ok(());
+        }
+        let _held = self.locks.lock(Span::whole(first..=end - 1)).await;
+        let done = {
+            let stamp = self.pool.shared.state.borrow_mut().next_stamp();
+            let interval = Interval {
+                branch: self.branch(),
+                first: BlockIndex(first),
+                count: BlockCount(end - first),
+                stamp,
+            };
+            self.pool.lane.append(vec![Part::Discard(interval)])
+        };
+        done.await.map_err(|error| io_error("discard", &error))
+    }
+}
+
+/// Volumes are handed around in an Rc: a command that was begun goes on when nobody waits for it.
+#[derive(Clone)]
+pub struct VolumeDevice(pub Rc<Volume>);
+
+impl BlockDevice for VolumeDevice {
+    fn geometry(&self) -> Geometry {
+        Geometry { size: ByteCount(self.0.size_bytes()), sector: SECTOR_BYTES as u32 }
+    }
+
+    fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
+        let volume = Rc::clone(&self.0);
+        let world = volume.pool.shared.world.clone();
+        Box::pin(world.spawn("volume read", async move { volume.read_range(at, into).await }))
+    }
+
+    fn write(
+        &self,
+        at: ByteOffset,
+        from: Vec<Arc<Buffer>>,
+        _stability: Stability,
+    ) -> LocalFuture<IoResult<()>> {
+        let volume = Rc::clone(&self.0);
+        let world = volume.pool.shared.world.clone();
+        Box::pin(world.spawn("volume write", async move { volume.write_range(at, &from).await }))
+    }
+
+    fn flush(&self) -> LocalFuture<IoResult<()>> {
+        // What was answered is stable already.
+        let stopped = self.0.pool.shared.check_runs();
+        Box::pin(async move { stopped.map_err(|error| io_error("flush", &error)) })
+    }
+
+    fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
+        let volume = Rc::clone(&self.0);
+        let world = volume.pool.shared.world.clone();
+        Box::pin(world.spawn("volume discard", async move { volume.discard_range(at, length.0).await }))
+    }
+}

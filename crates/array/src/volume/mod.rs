@@ -1,0 +1,107 @@
+//! Volumes and snapshots as block devices.
+//!
+//! A volume is addressed in sectors of 512 bytes and kept in blocks of 4 KiB: a block that is written in part is read
+//! first, and locked meanwhile. With the write cache off, as it is so far, every write is stable when it is answered.
+
+mod block_locks;
+mod device;
+mod read;
+mod snapshot;
+mod write;
+
+pub use device::{Volume, VolumeDevice};
+pub use snapshot::SnapshotDevice;
+
+use crate::{
+    error::Error,
+    format::{BLOCK_BYTES, SECTOR_BYTES},
+};
+use world::{ByteOffset, IoError, IoErrorKind, IoResult};
+
+/// A piece of one command that lies in one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    /// Which block of the volume.
+    block: u64,
+    /// Where in it the piece begins, in bytes.
+    start: usize,
+    /// Bytes of the piece, 512 to 4096.
+    length: usize,
+    /// Where in the command it begins, in bytes.
+    at: usize,
+}
+
+impl Piece {
+    fn is_whole(&self) -> bool {
+        self.length == BLOCK_BYTES
+    }
+}
+
+/// The pieces of `length` bytes from `at` on, block by block.
+fn pieces(at: ByteOffset, length: usize) -> impl Iterator<Item = Piece> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let place = at.0 + done as u64;
+        let start = (place % BLOCK_BYTES as u64) as usize;
+        let piece_length = (BLOCK_BYTES - start).min(length - done);
+        let piece = Piece { block: place / BLOCK_BYTES as u64, start, length: piece_length, at: done };
+        done += piece_length;
+        (piece_length > 0).then_some(piece)
+    })
+}
+
+/// Refuses what is no whole number of sectors, or goes beyond the end.
+fn check_range(what: &str, at: ByteOffset, length: u64, size: u64) -> IoResult<()> {
+    if !at.0.is_multiple_of(SECTOR_BYTES) || !length.is_multiple_of(SECTOR_BYTES) {
+        let story = format!("{what} of {length} bytes at {}: not whole sectors of 512 bytes", at.0);
+        return Err(IoError::new(IoErrorKind::Unaligned, story));
+    }
+    match at.0.checked_add(length) {
+        Some(end) if end <= size => Ok(()),
+        _ => {
+            let story = format!("{what} of {length} bytes at {}: the volume has {size}", at.0);
+            Err(IoError::new(IoErrorKind::OutOfRange, story))
+        }
+    }
+}
+
+/// What a host is told.
+fn io_error(what: &str, error: &Error) -> IoError {
+    let kind = match error {
+        Error::Full => IoErrorKind::NoSpace,
+        Error::Stopped(_) | Error::LostRecords { .. } | Error::TooFewDrives { .. } => IoErrorKind::ReadOnly,
+        Error::Damaged { .. } | Error::Unreadable { .. } | Error::Drive { .. } | Error::NoSegment(_) => {
+            IoErrorKind::Medium
+        }
+        _ => IoErrorKind::Other,
+    };
+    IoError::new(kind, format!("{what}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_cut_at_blocks() {
+        let cut: Vec<_> = pieces(ByteOffset(3584), 5632)
+            .map(|piece| (piece.block, piece.start, piece.length, piece.at))
+            .collect();
+        assert_eq!(cut, [(0, 3584, 512, 0), (1, 0, 4096, 512), (2, 0, 1024, 4608)]);
+        assert_eq!(pieces(ByteOffset(4096), 0).count(), 0);
+    }
+
+    #[test]
+    fn commands_lie_on_sectors_within_the_volume() {
+        assert!(check_range("read", ByteOffset(512), 512, 1024).is_ok());
+        for (at, length, kind) in [
+            (1, 512, IoErrorKind::Unaligned),
+            (0, 511, IoErrorKind::Unaligned),
+            (512, 1024, IoErrorKind::OutOfRange),
+            (u64::MAX - 511, 512, IoErrorKind::OutOfRange),
+        ] {
+            let refused = check_range("read", ByteOffset(at), length, 1024).expect_err("it is refused");
+            assert_eq!(refused.kind(), kind, "{refused}");
+        }
+    }
+}

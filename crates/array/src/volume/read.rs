@@ -1,0 +1,116 @@
+//! Reading a volume or a snapshot: which version of each block, and where it lies. Blocks that follow each other in one
+//! segment are read at once.
+
+use super::{check_range, device::Volume, io_error, pieces};
+use crate::{
+    error::{Error, Result},
+    format::{BLOCK_BYTES, BlockIndex, BranchNumber, Location, Stamp, Stored},
+    map::Mapped,
+    pool::{Pool, StoredRun},
+};
+use std::rc::Rc;
+use world::{Buffer, ByteOffset, IoResult, LocalFuture};
+
+impl Volume {
+    pub(super) async fn read_range(&self, at: ByteOffset, into: Vec<Buffer>) -> IoResult<Vec<Buffer>> {
+        let length: usize = into.iter().map(|buffer| buffer.len()).sum();
+        check_range("read", at, length as u64, self.size_bytes())?;
+        self.check_is_there().map_err(|error| io_error("read", &error))?;
+        let reader = Reader { pool: &self.pool, branch: self.branch(), as_of: None };
+        reader.read(at, into).await.map_err(|error| io_error("read", &error))
+    }
+
+    /// One block as it is now.
+    pub(super) async fn read_block(&self, block: BlockIndex) -> Result<Buffer> {
+        let reader = Reader { pool: &self.pool, branch: self.branch(), as_of: None };
+        let at = ByteOffset(block.0 * BLOCK_BYTES as u64);
+        let read = reader.read(at, vec![Buffer::zeroed(BLOCK_BYTES)]).await?;
+        Ok(read.into_iter().next().expect("a buffer for a buffer"))
+    }
+}
+
+/// Reads a branch, as it is now or as of a point.
+pub(super) struct Reader<'a> {
+    pub pool: &'a Rc<Pool>,
+    pub branch: BranchNumber,
+    pub as_of: Option<Stamp>,
+}
+
+impl Reader<'_> {
+    /// Fills `into` from byte `at` on. Blocks that have no version read as zeroes.
+    pub async fn read(&self, at: ByteOffset, mut into: Vec<Buffer>) -> Result<Vec<Buffer>> {
+        let length: usize = into.iter().map(|buffer| buffer.len()).sum();
+        if length == 0 {
+            return Ok(into);
+        }
+        let _reading = self.pool.begin_reading();
+        let block_bytes = BLOCK_BYTES as u64;
+        let first = BlockIndex(at.0 / block_bytes);
+        let count = (at.0 + length as u64).div_ceil(block_bytes) - first.0;
+        let mapped = self.pool.map_of(self.branch, first, count, self.as_of).await?;
+        let runs = runs(first, &mapped)?;
+        let reads: Vec<LocalFuture<Result<(usize, Buffer)>>> = runs
+            .into_iter()
+            .map(|(index, run)| {
+                let shared = Rc::clone(&self.pool.shared);
+                let world = shared.world.clone();
+                let reading = async move { shared.read_run(&run).await.map(|data| (index, data)) };
+                Box::pin(world.spawn("run read", reading)) as LocalFuture<_>
+            })
+            .collect();
+        let mut blocks: Vec<Option<(Rc<Buffer>, usize)>> = vec![None; count as usize];
+        for read in reads {
+            let (index, data) = read.await?;
+            let data = Rc::new(data);
+            for block in 0..data.len() / BLOCK_BYTES {
+                blocks[index + block] = Some((Rc::clone(&data), block));
+            }
+        }
+        fill(at, &blocks, &mut into);
+        Ok(into)
+    }
+}
+
+/// Copies blocks to where the command wants them.
+fn fill(at: ByteOffset, blocks: &[Option<(Rc<Buffer>, usize)>], into: &mut [Buffer]) {
+    let first = at.0 / BLOCK_BYTES as u64;
+    let mut place = at;
+    for buffer in into {
+        let cut: Vec<_> = pieces(place, buffer.len()).collect();
+        for piece in cut {
+            let target = &mut buffer[piece.at..piece.at + piece.length];
+            match &blocks[(piece.block - first) as usize] {
+                Some((data, block)) => {
+                    let from = block * BLOCK_BYTES + piece.start;
+                    target.copy_from_slice(&data[from..from + piece.length]);
+                }
+                None => target.fill(0),
+            }
+        }
+        place = ByteOffset(place.0 + buffer.len() as u64);
+    }
+}
+
+/// What lies together is read together: runs, each with the place of its first block in the command.
+fn runs(first: BlockIndex, mapped: &[Option<Mapped>]) -> Result<Vec<(usize, StoredRun)>> {
+    let mut runs: Vec<(usize, StoredRun)> = Vec::new();
+    for (index, mapped) in mapped.iter().enumerate() {
+        let Some(Mapped { branch, version }) = mapped else { continue };
+        let (segment, at) = match version.location {
+            Location::Direct { segment, at, stored } if stored == Stored::PLAIN => (segment, at.block()),
+            Location::Zero => continue,
+            // Nothing this program writes; features it does not know keep such a pool closed.
+            _ => return Err(Error::NotYet("a block that is not stored plain")),
+        };
+        let key = version.key(*branch, BlockIndex(first.0 + index as u64));
+        let checksum = version.checksum.expect("what is stored in a segment has a checksum");
+        let goes_on = runs
+            .last()
+            .is_some_and(|(begun, run)| begun + run.blocks.len() == index && run.is_followed_by(segment, at));
+        if !goes_on {
+            runs.push((index, StoredRun { segment, at, blocks: Vec::new() }));
+        }
+        runs.last_mut().expect("there is one").1.blocks.push((key, checksum));
+    }
+    Ok(runs)
+}

@@ -1,0 +1,69 @@
+//! A snapshot as a device: it reads as the volume did, and is never written.
+
+use super::{check_range, io_error, read::Reader};
+use crate::{
+    format::{BranchNumber, SECTOR_BYTES, Stamp},
+    pool::Pool,
+};
+use std::{rc::Rc, sync::Arc};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoError, IoErrorKind, IoResult, LocalFuture,
+    Stability,
+};
+
+/// See the module's documentation.
+#[derive(Clone)]
+pub struct SnapshotDevice {
+    pool: Rc<Pool>,
+    point: (BranchNumber, Stamp),
+    sectors: u64,
+}
+
+impl SnapshotDevice {
+    pub(crate) fn new(pool: Rc<Pool>, point: (BranchNumber, Stamp), sectors: u64) -> Self {
+        Self { pool, point, sectors }
+    }
+
+    fn refused(&self, what: &str) -> LocalFuture<IoResult<()>> {
+        let error = IoError::new(IoErrorKind::ReadOnly, format!("{what}: a snapshot is never written"));
+        Box::pin(async move { Err(error) })
+    }
+}
+
+impl BlockDevice for SnapshotDevice {
+    fn geometry(&self) -> Geometry {
+        Geometry { size: ByteCount(self.sectors * SECTOR_BYTES), sector: SECTOR_BYTES as u32 }
+    }
+
+    fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
+        let this = self.clone();
+        let world = self.pool.shared.world.clone();
+        Box::pin(world.spawn("snapshot read", async move {
+            let length: usize = into.iter().map(|buffer| buffer.len()).sum();
+            check_range("read", at, length as u64, this.sectors * SECTOR_BYTES)?;
+            let (branch, stamp) = this.point;
+            if !this.pool.is_point(branch, stamp) {
+                return Err(IoError::new(IoErrorKind::NotFound, "read: the snapshot was deleted"));
+            }
+            let reader = Reader { pool: &this.pool, branch, as_of: Some(stamp) };
+            reader.read(at, into).await.map_err(|error| io_error("read", &error))
+        }))
+    }
+
+    fn write(
+        &self,
+        _at: ByteOffset,
+        _from: Vec<Arc<Buffer>>,
+        _stability: Stability,
+    ) -> LocalFuture<IoResult<()>> {
+        self.refused("write")
+    }
+
+    fn flush(&self) -> LocalFuture<IoResult<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn discard(&self, _at: ByteOffset, _length: ByteCount) -> LocalFuture<IoResult<()>> {
+        self.refused("discard")
+    }
+}

@@ -1,0 +1,109 @@
+//! Writing to a volume: cut into blocks, those in part filled up from what is there, then one command to the log.
+
+use super::{Piece, block_locks::Span, check_range, device::Volume, io_error, pieces};
+use crate::{
+    error::Result,
+    format::{BLOCK_BYTES, BlockIndex, BlockKey, SECTOR_BYTES},
+    log::Part,
+};
+use std::sync::Arc;
+use world::{Buffer, ByteOffset, IoResult};
+
+impl Volume {
+    pub(super) async fn write_range(&self, at: ByteOffset, from: &[Arc<Buffer>]) -> IoResult<()> {
+        let length: usize = from.iter().map(|buffer| buffer.len()).sum();
+        check_range("write", at, length as u64, self.size_bytes())?;
+        if length == 0 {
+            return Ok(());
+        }
+        self.write_blocks(at, length, from).await.map_err(|error| io_error("write", &error))
+    }
+
+    async fn write_blocks(&self, at: ByteOffset, length: usize, from: &[Arc<Buffer>]) -> Result<()> {
+        self.pool.admit().await?;
+        let cut: Vec<Piece> = pieces(at, length).collect();
+        let (first, last) = (cut[0], cut[cut.len() - 1]);
+        let span = Span {
+            blocks: first.block..=last.block,
+            first_in_part: !first.is_whole(),
+            last_in_part: !last.is_whole(),
+        };
+        let _held = self.locks.lock(span).await;
+        let mut blocks = Vec::with_capacity(cut.len());
+        for piece in &cut {
+            blocks.push((BlockIndex(piece.block), self.whole_block(piece, from).await?));
+        }
+        self.check_is_there()?;
+        let done = {
+            // The stamp and the place in the log's queue are taken at one moment: their orders are one.
+            let stamp = self.pool.shared.state.borrow_mut().next_stamp();
+            let branch = self.branch();
+            let parts = blocks.into_iter().map(|(block, data)| {
+                let key = BlockKey { branch, block, stamp };
+                Part::Write { key, data }
+            });
+            self.pool.lane.append(parts.collect())
+        };
+        done.await
+    }
+
+    /// The block of a piece as it will be.
+    async fn whole_block(&self, piece: &Piece, from: &[Arc<Buffer>]) -> Result<Arc<Buffer>> {
+        if piece.is_whole()
+            && let Some(buffer) = exactly(from, piece.at)
+        {
+            return Ok(buffer);
+        }
+        let mut block = match piece.is_whole() {
+            true => Buffer::zeroed(BLOCK_BYTES),
+            false => self.read_block(BlockIndex(piece.block)).await?,
+        };
+        copy_from(from, piece.at, &mut block[piece.start..piece.start + piece.length]);
+        Ok(Arc::new(block))
+    }
+
+    /// The block in which a volume of `sectors` would end, with nothing behind the end; none if it ends with a block.
+    pub(crate) async fn block_cut_at(&self, sectors: u64) -> Result<Option<(BlockIndex, Arc<Buffer>)>> {
+        let end = sectors * SECTOR_BYTES;
+        let within = (end % BLOCK_BYTES as u64) as usize;
+        if within == 0 {
+            return Ok(None);
+        }
+        let block = BlockIndex(end / BLOCK_BYTES as u64);
+        let mut data = self.read_block(block).await?;
+        data[within..].fill(0);
+        Ok(Some((block, Arc::new(data))))
+    }
+}
+
+/// The buffer that is exactly the block at byte `at` of the command.
+fn exactly(from: &[Arc<Buffer>], at: usize) -> Option<Arc<Buffer>> {
+    let mut start = 0;
+    for buffer in from {
+        if start == at {
+            return (buffer.len() == BLOCK_BYTES).then(|| Arc::clone(buffer));
+        }
+        if start > at {
+            return None;
+        }
+        start += buffer.len();
+    }
+    None
+}
+
+/// Copies bytes of the command, from its byte `at` on, from the buffers it came in.
+fn copy_from(from: &[Arc<Buffer>], at: usize, into: &mut [u8]) {
+    let (mut start, mut done) = (0, 0);
+    for buffer in from {
+        let end = start + buffer.len();
+        let wanted = at + done;
+        if wanted < end && done < into.len() {
+            let part = &buffer[wanted - start..];
+            let count = part.len().min(into.len() - done);
+            into[done..done + count].copy_from_slice(&part[..count]);
+            done += count;
+        }
+        start = end;
+    }
+    assert_eq!(done, into.len(), "the command has these bytes");
+}

@@ -1,0 +1,74 @@
+//! A pool of drives in a simulated world, and how tests talk to it.
+
+use array::{
+    error::Result,
+    format::{DriveId, PoolId, VolumeId},
+    pool::{NewDrive, NewPool, NewVolume, OpenSetting, Pool, create},
+    volume::VolumeDevice,
+};
+use std::{rc::Rc, sync::Arc};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, Stability, World,
+    sim::{DriveOptions, Limits, SimDrive, Simulation},
+};
+
+pub const MIB: u64 = 1 << 20;
+pub const POOL: PoolId = PoolId([7; 16]);
+
+/// Drives of a pool in a simulated world.
+pub struct Scene {
+    pub simulation: Simulation,
+    pub drives: Vec<Rc<SimDrive>>,
+}
+
+impl Scene {
+    /// A pool of so many drives of 100 slots of 1 MiB.
+    pub fn new(seed: u64, drives: usize) -> Self {
+        let mut simulation = Simulation::new(seed);
+        let size = ByteCount(101 * MIB);
+        let drives = (0..drives).map(|_| simulation.add_drive(DriveOptions::new(size))).collect();
+        let mut scene = Self { simulation, drives };
+        scene.run(|world, devices| async move {
+            let new = NewPool { pool: POOL, name: "test".to_owned(), slot_bytes: MIB as u32 };
+            let drives = devices.into_iter().enumerate().map(|(index, device)| NewDrive {
+                drive: DriveId([index as u8 + 1; 16]),
+                serial: format!("S{index}"),
+                device,
+            });
+            create(&world, &new, &drives.collect::<Vec<_>>()).await.expect("a pool is made");
+        });
+        scene
+    }
+
+    /// Runs `main` with all drives that there are, to its end.
+    pub fn run<F: Future<Output = ()> + 'static>(
+        &mut self,
+        main: impl FnOnce(World, Vec<Rc<dyn BlockDevice>>) -> F,
+    ) {
+        let devices = self.drives.iter().map(|drive| Rc::clone(drive) as Rc<dyn BlockDevice>).collect();
+        self.simulation.run(Limits::generous(), |world| main(world, devices)).completed();
+    }
+}
+
+/// A checkpoint after every few writes.
+pub fn small() -> OpenSetting {
+    OpenSetting { table_entries: 40, cache_bytes: 64 << 10, ..OpenSetting::default() }
+}
+
+/// A volume as a device.
+pub async fn make_volume(pool: &Rc<Pool>, name: &str, size_bytes: u64) -> Result<VolumeDevice> {
+    let volume = VolumeId([name.as_bytes()[0]; 16]);
+    pool.create_volume(&NewVolume { name: name.to_owned(), volume, size_bytes }).await?;
+    Ok(VolumeDevice(pool.volume(name)?))
+}
+
+pub async fn write(device: &impl BlockDevice, at: u64, byte: u8, length: usize) {
+    let mut data = Buffer::zeroed(length);
+    data.fill(byte);
+    device.write(ByteOffset(at), vec![Arc::new(data)], Stability::Stable).await.expect("it is written");
+}
+
+pub async fn read(device: &impl BlockDevice, at: u64, length: usize) -> Vec<u8> {
+    let read = device.read(ByteOffset(at), vec![Buffer::zeroed(length)]).await.expect("it is read");
+    read[0].to_vec()
+}

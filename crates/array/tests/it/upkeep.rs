@@ -1,0 +1,174 @@
+//! What a pool does by itself: it cleans, it rebuilds, it mends; and it says when it is full.
+
+use crate::scene::{MIB, Scene, make_volume, read, small, write};
+use array::{
+    format::{DriveId, SnapshotId},
+    pool::{NewDrive, open},
+    volume::VolumeDevice,
+};
+use std::{rc::Rc, sync::Arc, time::Duration};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, Random, Stability,
+    sim::{DriveOptions, FaultPlan},
+};
+
+const BLOCK: u64 = 4096;
+
+#[test]
+fn a_volume_can_be_overwritten_for_ever() {
+    let mut scene = Scene::new(11, 3);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small_tables()).await.expect("it opens");
+        let blocks = 60 * MIB / BLOCK;
+        let volume = make_volume(&pool, "mail", 60 * MIB).await.expect("it is made");
+        let mut random = Random::new(11, "overwrite");
+        let mut last = vec![0_u8; blocks as usize];
+        // Four times what the drives hold.
+        for round in 0..(400 * MIB / (8 * BLOCK)) {
+            let block = random.below(blocks - 8);
+            let byte = (round % 255) as u8 + 1;
+            write(&volume, block * BLOCK, byte, 8 * BLOCK as usize).await;
+            last[block as usize..block as usize + 8].fill(byte);
+        }
+        for (block, byte) in last.iter().enumerate() {
+            let found = read(&volume, block as u64 * BLOCK, BLOCK as usize).await;
+            assert!(found.iter().all(|found| found == byte), "block {block}");
+        }
+        pool.checkpoint().await.expect("it is made");
+        let space = pool.space();
+        let written = last.iter().filter(|&&byte| byte > 0).count() as u64 * BLOCK;
+        assert_eq!(space.used_bytes, written, "what is alive is counted exactly");
+        pool.close().await.expect("it closes");
+    });
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small_tables()).await.expect("it opens again");
+        let before = pool.space();
+        pool.checkpoint().await.expect("it is made");
+        assert_eq!(before.used_bytes, pool.space().used_bytes, "also by who opens it");
+    });
+}
+
+#[test]
+fn a_full_pool_refuses_writes_and_can_be_emptied() {
+    let mut scene = Scene::new(12, 2);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small_tables()).await.expect("it opens");
+        let volume =
+            make_volume(&pool, "mail", 400 * MIB).await.expect("thin: it promises more than there is");
+        let mut filled = 0;
+        let refused = loop {
+            let data = Arc::new(Buffer::copy_of(&vec![7; 65536]));
+            match volume.write(ByteOffset(filled), vec![data], Stability::Stable).await {
+                Ok(()) => filled += 65536,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), IoErrorKind::NoSpace, "{refused}");
+        assert!(filled > 40 * MIB, "{filled} bytes of two drives of 100 MiB");
+        let found = read(&volume, filled - 65536, 65536).await;
+        assert!(found.iter().all(|&byte| byte == 7), "what was taken is there");
+        pool.snapshot(&["mail"], "full", SnapshotId([1; 16])).await.expect("that takes no room");
+        volume.discard(ByteOffset(0), ByteCount(filled)).await.expect("it is discarded");
+        pool.delete_snapshot("mail", "full").await.expect("deleting works");
+        for _ in 0..4 {
+            pool.checkpoint().await.expect("it is made");
+        }
+        write(&volume, 0, 9, 65536).await;
+        let space = pool.space();
+        assert!(space.used_bytes <= 2 * 65536, "everything came back: {space:?}");
+    });
+}
+
+#[test]
+fn a_lost_drive_is_rebuilt_and_another_can_go() {
+    let mut scene = Scene::new(13, 4);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small_tables()).await.expect("it opens");
+        let volume = make_volume(&pool, "mail", 32 * MIB).await.expect("it is made");
+        for at in 0..32 {
+            write(&volume, at * MIB, at as u8 + 1, 65536).await;
+        }
+        pool.close().await.expect("it closes");
+    });
+    for lost in [2, 0] {
+        scene.drives[lost].set_faults(FaultPlan { failed_write_percent: 100.0, ..FaultPlan::none() });
+        scene.run(move |world, devices| async move {
+            let pool = open(&world, &devices, small_tables()).await.expect("enough drives are there");
+            let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+            for _ in 0..3 {
+                world.sleep(Duration::from_secs(60)).await;
+                pool.checkpoint().await.expect("it is made");
+            }
+            assert_eq!(pool.degraded().segments, 0, "all have two copies again");
+            for at in 0..32 {
+                let found = read(&volume, at * MIB, 65536).await;
+                assert!(found.iter().all(|&byte| byte == at as u8 + 1), "without drive {lost}: MiB {at}");
+            }
+            pool.close().await.expect("it closes");
+        });
+    }
+}
+
+#[test]
+fn two_drives_lose_one_and_get_another() {
+    let mut scene = Scene::new(14, 2);
+    scene.drives[1].set_faults(FaultPlan { failed_write_percent: 100.0, ..FaultPlan::none() });
+    let spare = scene.simulation.add_drive(DriveOptions::new(ByteCount(101 * MIB)));
+    scene.run(move |world, devices| async move {
+        let pool = open(&world, &devices, small_tables()).await.expect("one of two, and the other lost now");
+        let volume = make_volume(&pool, "mail", 32 * MIB).await.expect("it is made");
+        write(&volume, 0, 1, 65536).await;
+        let new =
+            NewDrive { drive: DriveId([9; 16]), serial: "SPARE".to_owned(), device: Rc::clone(&spare) as _ };
+        pool.add_drive(&new).await.expect("it is taken in");
+        assert!(pool.degraded().segments > 0, "what was written has one copy");
+        for _ in 0..4 {
+            world.sleep(Duration::from_secs(60)).await;
+            pool.checkpoint().await.expect("it is made");
+        }
+        assert_eq!(pool.degraded().segments, 0);
+        let found = read(&volume, 0, 65536).await;
+        assert!(found.iter().all(|&byte| byte == 1));
+        pool.close().await.expect("it closes");
+        let pool =
+            open(&world, &[devices[0].clone(), spare as _], small_tables()).await.expect("these two are it");
+        let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+        let found = read(&volume, 0, 65536).await;
+        assert!(found.iter().all(|&byte| byte == 1));
+    });
+}
+
+#[test]
+fn a_scrub_mends_every_copy_that_a_drive_forgot() {
+    let mut scene = Scene::new(15, 3);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens");
+        let volume = make_volume(&pool, "mail", 32 * MIB).await.expect("it is made");
+        for at in 0..100 {
+            write(&volume, at * 65536, at as u8 + 1, 65536).await;
+        }
+        pool.checkpoint().await.expect("it is made");
+        // Behind the pool's back: all slots of one drive are overwritten.
+        for at in 1..101 {
+            let noise = Arc::new(Buffer::copy_of(&vec![0xa5; MIB as usize]));
+            devices[1]
+                .write(ByteOffset(at * MIB), vec![noise], Stability::Stable)
+                .await
+                .expect("it is written");
+        }
+        let found = pool.scrub().await.expect("it ends");
+        assert!(found.lost.is_empty(), "{:?}", found.lost);
+        assert!(found.mended > 500 && found.blocks >= 1600 && found.nodes > 3, "{found:?}");
+        let again = pool.scrub().await.expect("it ends");
+        assert_eq!((again.mended, again.blocks, again.nodes), (0, found.blocks, found.nodes));
+        for at in 0..100 {
+            let found = read(&volume, at * 65536, 65536).await;
+            assert!(found.iter().all(|&byte| byte == at as u8 + 1));
+        }
+    });
+}
+
+/// Checkpoints are made now and then, not after every few writes.
+fn small_tables() -> array::pool::OpenSetting {
+    array::pool::OpenSetting { table_entries: 2000, cache_bytes: 256 << 10, ..Default::default() }
+}
