@@ -4,6 +4,7 @@
 //! figures under `bench/runs/<date>-<host>/`, the goals. Ours and the peer's runs alternate, and a ratio is the
 //! median of the ratios of neighbouring runs, so that a slow minute of the machine meets both sides.
 
+mod array;
 mod fio;
 mod machine;
 mod mixed;
@@ -50,6 +51,8 @@ pub struct Options {
 enum Name {
     /// The mailbox engine beside fio: random page reads, the mixed run, creation, verification
     Prove,
+    /// A volume of a pool beside fio on a plain file: reads, the mixed load, latency
+    Array,
 }
 
 /// What every bench is given.
@@ -79,6 +82,7 @@ pub fn run(options: &Options) -> Result<()> {
     let setting = Setting { quick: options.quick, folder: scratch.0.clone(), only: options.only.clone() };
     let name = match options.name {
         Name::Prove => "prove",
+        Name::Array => "array",
     };
     let programs = our_programs::OurPrograms::build()?;
     let start = Instant::now();
@@ -86,6 +90,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut record = Record::new(name, options.quick, &parent, &fio_version)?;
     let rows = match options.name {
         Name::Prove => prove::run(&setting, &programs, &mut record)?,
+        Name::Array => array::run(&setting, &programs, &mut record)?,
     };
     drop(scratch);
     if rows.is_empty() {

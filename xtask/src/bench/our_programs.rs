@@ -16,7 +16,7 @@ use std::{
 /// How often the memory of a running program is looked at; the kernel keeps the peak.
 const LOOK: Duration = Duration::from_millis(20);
 /// Programs beside `spindle`, each an example of its package.
-const EXAMPLES: [&str; 3] = ["random_read", "page_reads", "verify_pages"];
+const EXAMPLES: [&str; 4] = ["random_read", "page_reads", "verify_pages", "pool_load"];
 
 /// Where the built programs are.
 pub struct OurPrograms {
@@ -37,7 +37,20 @@ impl OurPrograms {
     /// Builds everything in release.
     pub fn build() -> Result<Self> {
         let mut command = step::cargo();
-        command.args(["build", "--release", "-p", "cli", "-p", "world", "-p", "maildb", "--bin", "spindle"]);
+        command.args([
+            "build",
+            "--release",
+            "-p",
+            "cli",
+            "-p",
+            "world",
+            "-p",
+            "maildb",
+            "-p",
+            "array",
+            "--bin",
+            "spindle",
+        ]);
         for example in EXAMPLES {
             command.args(["--example", example]);
         }
@@ -64,6 +77,12 @@ impl OurPrograms {
         let arguments = [database.to_owned(), depth.to_string(), seconds.to_string()];
         let raw = self.example("page_reads", |command| command.arg(folder).args(&arguments))?;
         Ok(Measured { value: rate(&raw, "reads")?, raw })
+    }
+
+    /// A pool made, or a load on its volume: I/O a second.
+    pub fn pool_load(&self, folder: &Path, arguments: &[String]) -> Result<Measured> {
+        let raw = self.example("pool_load", |command| command.arg(folder).args(arguments))?;
+        Ok(Measured { value: rate(&raw, "ios")?, raw })
     }
 
     /// One or more passes of verification: what the program printed.

@@ -1,0 +1,132 @@
+//! The bench of the array: a volume of a pool on eight drives that are files, beside fio on one plain file.
+//!
+//! fio does what the volume's host asks for, once and without protection. The pool does it on two drives, with a
+//! checksum for each block, and acknowledges what is stable: what it costs is what the ratio shows.
+
+use super::{
+    Setting,
+    fio::{self, Jobs},
+    our_programs::OurPrograms,
+    record::Record,
+    row::{Goal, Measured, Row, interleave},
+};
+use anyhow::Result;
+use std::{fs, path::PathBuf};
+
+const BLOCK_BYTES: u64 = 8192;
+const DEPTH: u32 = 32;
+const DRIVES: u32 = 8;
+/// Share of reads of the mixed load, in percent.
+const READ_PERCENT: u32 = 70;
+
+/// How large and how long.
+#[derive(Clone, Copy)]
+struct Scale {
+    volume_mib: u64,
+    seconds: f64,
+    rounds: usize,
+}
+
+const FULL: Scale = Scale { volume_mib: 2048, seconds: 12.0, rounds: 5 };
+const QUICK: Scale = Scale { volume_mib: 512, seconds: 4.0, rounds: 3 };
+
+/// A load, on both sides.
+struct Load {
+    what: &'static str,
+    read_percent: u32,
+    depth: u32,
+    /// fio's options beside sizes and depth.
+    peer: &'static str,
+    goal: Goal,
+    note: &'static str,
+}
+
+const LOADS: [Load; 5] = [
+    Load {
+        what: "reads, depth 32",
+        read_percent: 100,
+        depth: DEPTH,
+        peer: "rw=randread",
+        goal: Goal::OfPeer(0.85),
+        note: "all: 8 KiB at random, raid1 on eight drives that are files, checksums on; fio on one plain file, \
+               io_uring, O_DIRECT",
+    },
+    Load {
+        what: "mixed, depth 32, stable",
+        read_percent: READ_PERCENT,
+        depth: DEPTH,
+        peer: "rw=randrw rwmixread=70",
+        goal: Goal::OfPeer(0.55),
+        note: "mixed, stable: 70 % reads; every write of ours is on two drives when it is answered, fio syncs nothing",
+    },
+    Load {
+        what: "mixed, depth 32, beside fdatasync=8",
+        read_percent: READ_PERCENT,
+        depth: DEPTH,
+        peer: "rw=randrw rwmixread=70 fdatasync=8",
+        goal: Goal::OfPeer(1.3),
+        note: "beside fdatasync=8: fio makes every eight writes stable at once",
+    },
+    Load {
+        what: "reads, depth 1",
+        read_percent: 100,
+        depth: 1,
+        peer: "rw=randread",
+        goal: Goal::OfPeer(0.87),
+        note: "depth 1: a latency of 1.15 times the peer's is 0.87 of its rate, 1.3 times is 0.77",
+    },
+    Load {
+        what: "stable writes, depth 1",
+        read_percent: 0,
+        depth: 1,
+        peer: "rw=randwrite sync=dsync",
+        goal: Goal::OfPeer(0.77),
+        note: "",
+    },
+];
+
+/// Measures all rows.
+pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result<Vec<Row>> {
+    let scale = if setting.quick { QUICK } else { FULL };
+    let wanted: Vec<&Load> = LOADS.iter().filter(|load| setting.wants(load.what)).collect();
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let bytes = scale.volume_mib << 20;
+    let plain = setting.folder.join("plain");
+    println!("   make a pool of {DRIVES} drives and a plain file, {} MiB each", scale.volume_mib);
+    fio::lay_out(&plain, bytes, &setting.folder)?;
+    let pool: PathBuf = setting.folder.join("pool");
+    fs::create_dir(&pool)?;
+    ours.pool_load(&pool, &["make".to_owned(), DRIVES.to_string(), bytes.to_string()])?;
+    let mut rows = Vec::new();
+    for load in wanted {
+        println!("   {}", load.what);
+        let mut row = Row::new(load.what, "I/O/s", load.goal, load.note);
+        let arguments = [
+            "run".to_owned(),
+            load.read_percent.to_string(),
+            BLOCK_BYTES.to_string(),
+            load.depth.to_string(),
+            scale.seconds.to_string(),
+        ];
+        let options = format!("{} bs={BLOCK_BYTES} iodepth={}", load.peer, load.depth);
+        interleave(
+            &mut row,
+            scale.rounds,
+            || ours.pool_load(&pool, &arguments),
+            || {
+                let outcome =
+                    Jobs::new(Some(scale.seconds)).job("load", &plain, &options).run(&setting.folder)?;
+                let value = outcome.total_iops();
+                Ok::<Measured, anyhow::Error>(outcome.measured(value))
+            },
+        )?;
+        rows.push(row);
+    }
+    record.method(
+        "a pool of eight drives, each a file that was written through; the volume filled once before; all rows on the \
+         same pool, in order",
+    );
+    Ok(rows)
+}
