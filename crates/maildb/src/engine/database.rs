@@ -120,10 +120,17 @@ impl Database {
         Ok(table)
     }
 
-    /// Begins to add many records at the end of a table, see [`BulkLoader`]. Refused while a transaction changes
-    /// records of the table, or another load is under way.
+    /// Begins to add many records at the end of a table, see [`BulkLoader`].
+    ///
+    /// # Errors
+    /// If the table is of another database; while a transaction changes records of it, or another load is under
+    /// way.
     pub async fn bulk_load(&self, table: &Table, settings: BulkLoadSettings) -> Result<BulkLoader> {
-        assert_eq!(table.tree().database, self.index, "a table of this database");
+        if !self.table(table.name()).is_some_and(|own| own.is(table)) {
+            let problem =
+                format!("{} is no table of {}; ask that database for it", table.name(), self.name());
+            return Err(Error::Table(problem));
+        }
         BulkLoader::begin(Rc::clone(&self.shared), table.clone(), settings).await
     }
 

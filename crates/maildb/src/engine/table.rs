@@ -73,6 +73,11 @@ impl Table {
         &self.0.primary_key
     }
 
+    /// Whether `other` is a handle of the same table of the same open database.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+
     pub(super) fn tree(&self) -> Tree {
         self.0.tree
     }

@@ -151,6 +151,32 @@ fn rows_out_of_order_and_tables_in_use_are_refused_and_nothing_is_changed() {
 }
 
 #[test]
+fn a_table_of_another_database_or_another_group_is_refused() {
+    in_folder(async |world, path| {
+        let page_size = PageSize::Kib4;
+        let (here, elsewhere) = (path.join("here"), path.join("elsewhere"));
+        [&here, &elsewhere].map(|folder| std::fs::create_dir(folder).expect("a folder"));
+        let instance = model::open(&world, &here, 2, config(page_size, false)).await;
+        let other_group = model::open(&world, &elsewhere, 1, config(page_size, false)).await;
+        let databases = instance.databases();
+        let own = model::mail_table(&databases[0]).await;
+        // Of the same name, and in the other group of the same number and place, too.
+        let strangers =
+            [model::mail_table(&databases[1]).await, model::mail_table(&other_group.databases()[0]).await];
+        for stranger in &strangers {
+            let outcome = databases[0].bulk_load(stranger, BulkLoadSettings::default()).await.map(drop);
+            let Err(Error::Table(problem)) = outcome else { panic!("not refused") };
+            assert!(problem.contains("is no table of priv1.edb"), "{problem}");
+        }
+        let loader =
+            databases[0].bulk_load(&own, BulkLoadSettings::default()).await.expect("nothing is held");
+        loader.finish(Durability::Lazy).await.expect("ends");
+        instance.close().await.expect("closes");
+        other_group.close().await.expect("closes");
+    });
+}
+
+#[test]
 fn a_group_does_not_close_under_a_load_and_a_load_may_be_dropped_at_any_time() {
     for (rows_pushed, closes) in [(0, true), (10, false), (2000, true), (2500, false)] {
         in_folder(async |world, path| {
