@@ -5,6 +5,9 @@
 /// A group under test: a folder, a table, and a model of what must be in it.
 mod model;
 
+/// The same on a simulated drive.
+mod simulated;
+
 /// Many records at once, at the end of a table.
 mod bulk_load;
 

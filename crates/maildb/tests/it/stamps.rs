@@ -4,19 +4,21 @@
 mod pace;
 mod sidecar;
 
-use crate::model::{self, Mix, Rows};
+use crate::{
+    model::{self, Mix, Rows},
+    simulated::{DATABASE, SimulatedDrive, open, read_all},
+};
 use maildb::{
-    DatabaseLocation, Durability, Error, Instance, InstanceConfig, PageSize, StampFinding,
+    Durability, Error, Instance, InstanceConfig, PageSize, StampFinding,
     format::page_size::PageNumber,
     verify::{DatabaseVerdict, StampsVerdict, verify_database, verify_database_beside},
 };
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Directory, ExtentDirectory, Random, Stability, World,
-    sim::{DriveOptions, FaultPlan, Limits, SimDrive, Simulation},
+    sim::{DriveOptions, FaultPlan, Limits},
 };
 
-const DATABASE: &str = "priv1.edb";
 const STAMPS: &str = "priv1.stamps";
 const PAGE_SIZE: PageSize = PageSize::Kib4;
 const MIX: Mix = Mix { body_bytes_max: 500, mailboxes: 10, delete_percent: 10.0 };
@@ -28,8 +30,7 @@ fn config() -> InstanceConfig {
 
 /// A drive with a directory on it, and what must be in its database.
 struct Ground {
-    simulation: Simulation,
-    drive: Rc<SimDrive>,
+    disk: SimulatedDrive,
     rows: Rc<RefCell<Rows>>,
 }
 
@@ -41,17 +42,13 @@ impl Ground {
 
     /// As [`Ground::new`], on a drive with other manners.
     fn on(seed: u64, manners: impl FnOnce(&mut DriveOptions)) -> Self {
-        let mut simulation = Simulation::new(seed);
         let mut options = DriveOptions {
             atomic_unit: ByteCount(PAGE_SIZE.bytes() as u64),
             ..DriveOptions::new(ByteCount::mib(128))
         };
         manners(&mut options);
-        let drive = simulation.add_drive(options);
-        let formatted = Rc::clone(&drive) as Rc<dyn BlockDevice>;
-        let format = |_| async move { ExtentDirectory::format(formatted).await.map(drop) };
-        simulation.run(Limits::generous(), format).completed().expect("a new drive can be formatted");
-        let mut ground = Self { simulation, drive, rows: Rc::default() };
+        let disk = SimulatedDrive::formatted(seed, options);
+        let mut ground = Self { disk, rows: Rc::default() };
         ground.change(1500);
         ground
     }
@@ -60,12 +57,7 @@ impl Ground {
         &mut self,
         main: impl FnOnce(World, Rc<dyn Directory>) -> F + 'static,
     ) -> T {
-        let drive = Rc::clone(&self.drive) as Rc<dyn BlockDevice>;
-        let outcome = self.simulation.run(Limits::generous(), |world| async move {
-            let directory = ExtentDirectory::open(drive).await.expect("the drive has a directory");
-            main(world, Rc::new(directory)).await
-        });
-        outcome.completed()
+        self.disk.run(main)
     }
 
     /// Opens the group, changes rows, closes it.
@@ -83,7 +75,7 @@ impl Ground {
         let rows = self.rows.borrow().clone();
         self.run(async move |world, directory| {
             let instance = open(&world, &directory, config).await?;
-            let found = try_read_all(&instance).await?;
+            let found = read_all(&instance.databases()[0]).await?;
             assert!(found == rows, "{} rows found, {} committed", found.len(), rows.len());
             instance.close().await
         })
@@ -109,15 +101,6 @@ impl Ground {
     }
 }
 
-async fn open(
-    world: &World,
-    directory: &Rc<dyn Directory>,
-    config: InstanceConfig,
-) -> Result<Instance, Error> {
-    let location = DatabaseLocation { directory: Rc::clone(directory), file_name: DATABASE.to_owned() };
-    Instance::open(world, Rc::clone(directory), vec![location], config).await
-}
-
 async fn change(instance: &Instance, rows: &Rc<RefCell<Rows>>, count: usize) {
     let table = model::mail_table(&instance.databases()[0]).await;
     let (mut session, mut now) = (instance.session(), rows.take());
@@ -125,19 +108,6 @@ async fn change(instance: &Instance, rows: &Rc<RefCell<Rows>>, count: usize) {
     model::change_at_random(&mut session, &table, &mut now, &mut random, count, MIX).await;
     session.commit(Durability::Stable).await.expect("committed");
     *rows.borrow_mut() = now;
-}
-
-async fn try_read_all(instance: &Instance) -> Result<Rows, Error> {
-    let database = &instance.databases()[0];
-    let mut cursor = database.cursor(&model::mail_table(database).await, &[])?;
-    let mut rows = Rows::new();
-    loop {
-        let batch = cursor.next_rows().await?;
-        if batch.is_empty() {
-            return Ok(rows);
-        }
-        rows.extend(batch.into_iter().map(model::from_values));
-    }
 }
 
 /// All pages of the file, the two of the header included: page n is at n + 1.
@@ -298,7 +268,7 @@ fn a_running_group_takes_no_old_page_and_its_background_scan_tells() {
         for &place in &places {
             put(&directory, place, &before[place]).await;
         }
-        let error = try_read_all(&instance).await.expect_err("some of them must be read");
+        let error = read_all(&instance.databases()[0]).await.expect_err("some of them must be read");
         assert!(matches!(error, Error::NotAsWritten { .. }), "{error:?}");
         let outcome = instance.databases()[0].scan(PageNumber(1), u32::MAX).await.expect("readable");
         let mut damaged: Vec<_> = outcome.damaged.iter().map(|(page, _)| page.0 as usize + 1).collect();
@@ -310,7 +280,7 @@ fn a_running_group_takes_no_old_page_and_its_background_scan_tells() {
 #[test]
 fn a_stale_read_gives_an_error_and_the_page_is_good_when_read_again() {
     let mut ground = Ground::new(6);
-    let (rows, drive) = (Rc::clone(&ground.rows), Rc::clone(&ground.drive));
+    let (rows, drive) = (Rc::clone(&ground.rows), Rc::clone(&ground.disk.drive));
     ground.run(async move |world, directory| {
         let stale = |percent| FaultPlan { stale_read_percent: percent, ..FaultPlan::none() };
         // From now on the drive remembers what it overwrites.
@@ -321,7 +291,7 @@ fn a_stale_read_gives_an_error_and_the_page_is_good_when_read_again() {
         let mut refused = 0;
         for _ in 0..10 {
             drive.set_faults(stale(50.0));
-            match try_read_all(&instance).await {
+            match read_all(&instance.databases()[0]).await {
                 Ok(found) => assert!(found == *rows.borrow()),
                 Err(error) => {
                     let is_it = matches!(error, Error::NotAsWritten { .. } | Error::PageDamaged { .. });
@@ -330,7 +300,7 @@ fn a_stale_read_gives_an_error_and_the_page_is_good_when_read_again() {
                 }
             }
             drive.set_faults(FaultPlan::none());
-            assert!(try_read_all(&instance).await.expect("readable") == *rows.borrow());
+            assert!(read_all(&instance.databases()[0]).await.expect("readable") == *rows.borrow());
         }
         assert!(refused > 0, "no read was stale");
     });
@@ -350,10 +320,11 @@ fn a_crash_in_flight_is_not_reported() {
                 writes_outstanding_max: 1 << random.below(5),
                 ..config()
             };
-            let (rows, drive) = (Rc::clone(&ground.rows), Rc::clone(&ground.drive) as Rc<dyn BlockDevice>);
+            let (rows, drive) =
+                (Rc::clone(&ground.rows), Rc::clone(&ground.disk.drive) as Rc<dyn BlockDevice>);
             let (settings, attempt) = (config.clone(), random.next_u64());
             let limits = Limits { polls: Some(200 + random.below(20_000)), ..Limits::generous() };
-            let _ = ground.simulation.run(limits, |world| async move {
+            let _ = ground.disk.simulation.run(limits, |world| async move {
                 let directory: Rc<dyn Directory> =
                     Rc::new(ExtentDirectory::open(drive).await.expect("there"));
                 let instance = open(&world, &directory, settings).await.expect("opened");
@@ -372,13 +343,13 @@ fn a_crash_in_flight_is_not_reported() {
                     world.sleep(std::time::Duration::from_millis(random.below(30))).await;
                 }
             });
-            ground.simulation.cut_power();
+            ground.disk.simulation.cut_power();
             let (seed_again, rows) = (seed, Rc::clone(&ground.rows));
             redone += ground.run(async move |world, directory| {
                 let instance = open(&world, &directory, config).await;
                 let instance = instance.unwrap_or_else(|error| panic!("seed {seed_again}: {error}"));
                 assert_eq!(instance.recovery().stamps_begun, 0, "seed {seed_again}");
-                let found = try_read_all(&instance).await;
+                let found = read_all(&instance.databases()[0]).await;
                 let found = found.unwrap_or_else(|error| panic!("seed {seed_again}: {error}"));
                 assert!(found.keys().eq(rows.borrow().keys()), "seed {seed_again}");
                 *rows.borrow_mut() = found;

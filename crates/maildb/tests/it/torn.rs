@@ -7,19 +7,18 @@
 mod cost;
 mod tearing;
 
-use crate::model::{self, Rows};
+use crate::{
+    model::{self, Rows},
+    simulated::{DATABASE, SimulatedDrive, open, read_all},
+};
 use maildb::{
-    Database, DatabaseLocation, Durability, Error, Instance, InstanceConfig, PageSize,
+    Durability, Error, InstanceConfig, PageSize,
     verify::{verify_database, verify_deep},
 };
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 use tearing::{Power, TearingDirectory};
-use world::{
-    BlockDevice, Buffer, ByteCount, ByteOffset, Directory, ExtentDirectory, Random, Stability, World,
-    sim::{DriveOptions, Limits, SimDrive, Simulation},
-};
+use world::{Buffer, ByteCount, ByteOffset, Directory, Random, Stability, World, sim::DriveOptions};
 
-const DATABASE: &str = "priv1.edb";
 const JOURNAL: &str = "E00.fj";
 /// Enough for any cut to come.
 const ROUNDS_MAX: usize = 20_000;
@@ -27,8 +26,7 @@ const ROUNDS_MAX: usize = 20_000;
 /// One group, its drive, and what must be in it.
 struct Case {
     seed: u64,
-    simulation: Simulation,
-    drive: Rc<SimDrive>,
+    disk: SimulatedDrive,
     config: InstanceConfig,
     rows: Rc<RefCell<Rows>>,
     /// What the last transaction made of its rows; it may or may not have happened.
@@ -44,11 +42,10 @@ struct Found {
 
 impl Case {
     fn new(seed: u64, sector: u32) -> Self {
-        let mut simulation = Simulation::new(seed);
-        let mut random = simulation.random("case");
         let atomic_unit = ByteCount(u64::from(sector));
         let options = DriveOptions { sector, atomic_unit, ..DriveOptions::new(ByteCount::mib(256)) };
-        let drive = simulation.add_drive(options);
+        let disk = SimulatedDrive::formatted(seed, options);
+        let mut random = disk.simulation.random("case");
         let page_size = [PageSize::Kib4, PageSize::Kib8, PageSize::Kib32][(seed % 3) as usize];
         let page_bytes = page_size.bytes() as u64;
         let mut config = model::config(page_size, ByteCount(64 * page_bytes));
@@ -56,10 +53,7 @@ impl Case {
         config.checkpoint_depth = ByteCount::kib(64 << random.below(4));
         config.log_file = ByteCount(16 * page_bytes);
         config.writes_outstanding_max = 1 + random.below(8) as usize;
-        let formatted = Rc::clone(&drive) as Rc<dyn BlockDevice>;
-        let format = |_| async move { ExtentDirectory::format(formatted).await.map(drop) };
-        simulation.run(Limits::generous(), format).completed().expect("a new drive can be formatted");
-        Self { seed, simulation, drive, config, rows: Rc::default(), unsure: Rc::default() }
+        Self { seed, disk, config, rows: Rc::default(), unsure: Rc::default() }
     }
 
     /// Runs `main` over the drive's directory.
@@ -67,17 +61,12 @@ impl Case {
         &mut self,
         main: impl FnOnce(World, Rc<dyn Directory>) -> F + 'static,
     ) -> T {
-        let drive = Rc::clone(&self.drive) as Rc<dyn BlockDevice>;
-        let outcome = self.simulation.run(Limits::generous(), |world| async move {
-            let directory = ExtentDirectory::open(drive).await.expect("the drive has a directory");
-            main(world, Rc::new(directory)).await
-        });
-        outcome.completed()
+        self.disk.run(main)
     }
 
     /// Works until the power goes, and returns what the cut did.
     fn work_until_cut(&mut self, suffix: &'static str, write: u64) -> Rc<Power> {
-        let power = Power::fails_at(suffix, write, self.simulation.random("tears"));
+        let power = Power::fails_at(suffix, write, self.disk.simulation.random("tears"));
         let (config, seed) = (self.config.clone(), self.seed);
         let (rows, unsure, cut) = (Rc::clone(&self.rows), Rc::clone(&self.unsure), Rc::clone(&power));
         self.run(move |world, inner| async move {
@@ -118,15 +107,6 @@ impl Case {
             Ok(Found { pages_restored: summary.pages_restored, unprotected: summary.unprotected })
         })
     }
-}
-
-async fn open(
-    world: &World,
-    directory: &Rc<dyn Directory>,
-    config: InstanceConfig,
-) -> Result<Instance, Error> {
-    let location = DatabaseLocation { directory: Rc::clone(directory), file_name: DATABASE.to_owned() };
-    Instance::open(world, Rc::clone(directory), vec![location], config).await
 }
 
 /// Changes rows in durable transactions until something fails.
@@ -172,19 +152,6 @@ async fn work(
         rows.borrow_mut().extend(unsure.take());
     }
     Ok(())
-}
-
-async fn read_all(database: &Database) -> Result<Rows, Error> {
-    let mut rows = Rows::new();
-    let Some(table) = database.table("Mail") else { return Ok(rows) };
-    let mut cursor = database.cursor(&table, &[])?;
-    loop {
-        let batch = cursor.next_rows().await?;
-        if batch.is_empty() {
-            return Ok(rows);
-        }
-        rows.extend(batch.into_iter().map(model::from_values));
-    }
 }
 
 /// Ten times as many under `cargo xtask test --full`.
@@ -308,7 +275,7 @@ fn a_garbled_journal_restores_what_is_whole_and_nothing_else() {
     for seed in seeds(60) {
         let mut case = Case::new(seed, 512);
         case.work_until_cut(".edb", some_write(seed));
-        let mut random = case.simulation.random("garbling");
+        let mut random = case.disk.simulation.random("garbling");
         case.run(move |_, directory| async move {
             let file = directory.open(JOURNAL).await?;
             let blocks = file.geometry().size.0 / 4096;
