@@ -3,11 +3,16 @@
 // Tests play the user: they start programs and look at files.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod answers;
+mod cleaning;
+mod databases;
+mod drives;
+mod early_ends;
 mod pristine;
 mod records;
 mod refusals;
 mod refused_places;
-mod runs;
+mod searches;
 mod spindle;
 mod storage;
 mod sweeps;

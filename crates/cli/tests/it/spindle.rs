@@ -3,9 +3,10 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::{BufRead, BufReader},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, ChildStderr, Command, Output, Stdio},
     sync::mpsc,
     thread,
     time::Duration,
@@ -171,4 +172,44 @@ pub fn names(folder: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// The smallest run worth the name: a few seconds.
+const SHORT: [&str; 6] = ["--size", "16MiB", "--cache", "4MiB", "--duration", "2s"];
+
+/// `prove` with `arguments`, the smallest run worth the name.
+pub fn short<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    [&["prove"], arguments, &SHORT].concat()
+}
+
+/// The program ran and answered, with pass or fail: on a busy machine either may be true.
+#[track_caller]
+pub fn answered(said: &Said) {
+    assert!(matches!(said.code, Some(0 | 1)), "{:?}\n{}\n{}", said.code, said.stdout, said.stderr);
+}
+
+/// `text`, which is JSON.
+pub fn json_of(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+/// Reads standard error until a line holds `word`.
+pub fn wait_for_line(child: &mut Child, word: &str) -> BufReader<ChildStderr> {
+    let mut reader = BufReader::new(child.stderr.take().expect("piped"));
+    let mut said = String::new();
+    loop {
+        let mut line = String::new();
+        let length = reader.read_line(&mut line).expect("text");
+        said.push_str(&line);
+        assert!(length > 0, "the program ended before it said {word:?}: {said}");
+        if line.contains(word) {
+            return reader;
+        }
+    }
+}
+
+/// Sends `child` the signal of that name.
+pub fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status();
+    assert!(sent.expect("kill runs").success());
 }
