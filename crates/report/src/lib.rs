@@ -25,6 +25,7 @@ mod histogram;
 pub mod html;
 pub mod json;
 mod markup;
+pub mod prose;
 mod quantity;
 mod reading;
 mod sampling;

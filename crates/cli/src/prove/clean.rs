@@ -6,10 +6,10 @@
 use super::{
     ground::Door,
     manifest::{MANIFEST_NAME, Manifest, is_harmless},
-    screen::plural,
     survey::Survey,
 };
 use crate::{console::Console, ending::Ending, refusal::Refusal};
+use report::prose::counted;
 use std::path::Path;
 use world::{ByteCount, Directory, IoResult, real::host_files};
 
@@ -39,7 +39,7 @@ pub fn show_all(survey: &Survey, console: &Console) -> Ending {
         let made = place.made();
         let bytes = made.values().fold(ByteCount(0), |sum, &size| sum + size);
         console
-            .say_always(&format!("{given}: would remove {} ({bytes}):", plural(made.len() as u32, "file")));
+            .say_always(&format!("{given}: would remove {} ({bytes}):", counted(made.len() as u64, "file")));
         for (name, size) in made {
             console.say_always(&format!("  {name}  {size}"));
         }
@@ -109,13 +109,8 @@ async fn remove_owned(directory: &dyn Directory, manifest: &Manifest) -> IoResul
 impl Cleaned {
     /// What happened, in one line.
     pub fn line(&self, given: &Path, is_device: bool) -> String {
-        let mut line = format!(
-            "{}: removed {} file{} ({})",
-            given.display(),
-            self.removed,
-            if self.removed == 1 { "" } else { "s" },
-            self.bytes
-        );
+        let mut line =
+            format!("{}: removed {} ({})", given.display(), counted(self.removed as u64, "file"), self.bytes);
         match (self.place_gone, is_device) {
             (true, false) => line.push_str(" and the folder"),
             (true, true) => line.push_str(", the device is blank again"),

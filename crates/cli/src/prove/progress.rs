@@ -2,6 +2,7 @@
 
 use crate::{console::Console, quantity::show_duration};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use report::prose::number;
 use std::time::Duration;
 use workload::database::{
     progress::{Live, Phase, Progress},
@@ -54,7 +55,7 @@ impl Standing {
 }
 
 fn live_figures(live: &Live) -> Vec<String> {
-    let mut figures = vec![format!("{:.0} I/O/s", live.database_iops)];
+    let mut figures = vec![format!("{} I/O/s", number(live.database_iops, 0))];
     let latencies =
         [("read", live.database_read_ms), ("write", live.database_write_ms), ("log", live.log_write_ms)];
     for (name, latency_ms) in latencies {
@@ -63,7 +64,7 @@ fn live_figures(live: &Live) -> Vec<String> {
         }
     }
     if live.backlog > 0 {
-        figures.push(format!("{} waiting", live.backlog));
+        figures.push(format!("{} waiting", number(live.backlog as f64, 0)));
     }
     figures
 }

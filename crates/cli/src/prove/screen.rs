@@ -8,6 +8,7 @@ use crate::{
     console::Console,
     quantity::{show_duration, show_estimate},
 };
+use report::prose::counted;
 use std::time::Duration;
 use workload::database::{
     judged::Judged,
@@ -36,9 +37,9 @@ pub struct Intent<'a> {
 pub fn lines(console: &Console, intent: &Intent<'_>, databases: &[&Place], logs: &[&Place]) -> Vec<String> {
     let plan = intent.plan;
     let load = match plan.load {
-        Load::Threads { per_group } => format!("{} each", plural(per_group, "thread")),
+        Load::Threads { per_group } => format!("{} each", counted(per_group.into(), "thread")),
         Load::Mailboxes { count, iops_each } => {
-            format!("{count} mailboxes at {iops_each} I/O a second")
+            format!("{} at {iops_each} I/O a second", counted(count, "mailbox"))
         }
         Load::Maximum { .. } => "the highest rate within limits".to_owned(),
         Load::TunedThreads { .. } => "the best number of threads".to_owned(),
@@ -50,8 +51,8 @@ pub fn lines(console: &Console, intent: &Intent<'_>, databases: &[&Place], logs:
     let title = format!(
         "profile {}, {} of {}, {load}, seed {}",
         plan.profile.name,
-        plural(plan.groups, "group"),
-        plural(plan.databases_per_group, "database"),
+        counted(plan.groups.into(), "group"),
+        counted(plan.databases_per_group.into(), "database"),
         plan.seed,
     );
     let mut lines = Vec::new();
@@ -180,11 +181,6 @@ pub fn description(place: &Place) -> String {
         true => format!("{name}, {space}"),
         false => format!("{name} ({}), {space}", details.join(", ")),
     }
-}
-
-/// `1 group`, `2 groups`.
-pub fn plural(count: u32, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// An estimate of bytes with no more digits than it knows.

@@ -7,7 +7,6 @@
 use super::{
     Settled, Start, perform,
     performance::Interruption,
-    screen::plural,
     settle,
     sizing::show_decimal,
     survey::Survey,
@@ -24,7 +23,7 @@ use crate::{
     quantity::{show_duration, show_estimate},
     refusal::Refusal,
 };
-use report::{Outcome, Verdict};
+use report::{Outcome, Verdict, prose::counted};
 use std::{path::Path, time::Duration};
 use workload::database::{
     comparison::{ComparedRun, Comparison, document::knee, saturation},
@@ -197,7 +196,7 @@ fn check_files_move(sweep: &Sweep, settled: &[Settled]) -> Result<(), Refusal> {
     });
     let Some((one, other)) = same else { return Ok(()) };
     let plan = &settled[other].plan;
-    let databases = plural(plan.database_count() as u32, "database");
+    let databases = counted(plan.database_count(), "database");
     let (one, other, name) = (sweep.value(one), sweep.value(other), sweep.what.name());
     Err(Refusal::new(
         format!(
@@ -221,7 +220,7 @@ fn check_writes(settled: &[Settled]) -> Result<(), Refusal> {
     }
     let shown = show_decimal(writes);
     Err(Refusal::new(
-        format!("about {shown} would be written by the {} runs together", settled.len()),
+        format!("about {shown} would be written by the {} together", counted(settled.len() as u64, "run")),
         format!("if the storage may wear by that much, say --allow-writes {}", shown.replace(' ', "")),
     ))
 }
@@ -242,7 +241,7 @@ fn screen(console: &Console, sweep: &Sweep, settled: &[Settled], survey: &Survey
     let row = |name: &str, text: String| format!("  {name:<10} {text}");
     lines.extend([
         String::new(),
-        format!("This is the first of {}:", plural(settled.len() as u32, "run")),
+        format!("This is the first of {}:", counted(settled.len() as u64, "run")),
         String::new(),
         row("sweep", format!("{} {}, {databases}", sweep.what.name(), sweep.values())),
         row("space", format!("at most {}", most(|settled| settled.needs.space))),

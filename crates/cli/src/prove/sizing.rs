@@ -4,8 +4,8 @@
 //! bound a run whose size the user left open; what the user asks for by name is held only to what
 //! the storage and the machine have. The costs themselves are the workload's estimate.
 
-use super::screen::plural;
 use crate::{quantity::show_duration, refusal::Refusal};
+use report::prose::counted;
 use std::time::Duration;
 use workload::database::{
     estimate::SpeedGuess,
@@ -201,7 +201,7 @@ fn safe_size(wanted: &Wanted, volumes: &[Volume]) -> Result<ByteCount, Refusal> 
     Err(Refusal::new(
         format!(
             "{} {} not fit the safe default of 4 GiB and 10 % of the free space",
-            plural(count as u32, "database"),
+            counted(count, "database"),
             if count == 1 { "does" } else { "do" }
         ),
         format!(
@@ -255,7 +255,7 @@ fn cache(wanted: &Wanted, database: ByteCount, memory: Memory) -> Result<ByteCou
         return Err(Refusal::new(
             format!(
                 "--cache {cache} for each of {} is more than this machine's memory ({})",
-                plural(wanted.plan.groups, "group"),
+                counted(wanted.plan.groups.into(), "group"),
                 memory.total
             ),
             "give less",

@@ -56,6 +56,12 @@ pub struct DatabaseVerdict {
 }
 
 impl DatabaseVerdict {
+    /// Whether a blank page that is in use was told as damage: only after a clean shutdown can it be known that
+    /// every page in use has been written.
+    pub fn blank_are_judged(&self) -> bool {
+        self.header.state == DatabaseState::CleanShutdown
+    }
+
     /// Whether nothing at all is damaged.
     pub fn is_clean(&self) -> bool {
         let are_stamps_usable = !matches!(self.stamps, StampsVerdict::Unusable(_));
@@ -117,7 +123,7 @@ async fn verify_pages(
         chunks.give_back(chunk);
     }
     verdict.pages_empty = blank.count();
-    if verdict.header.state == DatabaseState::CleanShutdown {
+    if verdict.blank_are_judged() {
         for damage in blank.damaged(&mut WalkedPages::new(file, page_size)).await? {
             verdict.pages_empty -= u32::from(blank.contains(damage.page));
             verdict.damaged.push(damage);

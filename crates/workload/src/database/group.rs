@@ -28,6 +28,7 @@ use super::{
     session::{GroupLoad, Store, run_session},
 };
 use maildb::{DatabaseLocation, Instance, InstanceConfig};
+use report::prose::counted;
 use running::{Judging, Running, Seconds, Tally};
 use std::{
     cell::{Cell, RefCell},
@@ -301,15 +302,20 @@ impl Group {
         instance.checkpoint().await?;
         for (store, made) in stores.iter().zip(&created) {
             let (name, size) = (store.mail.database.name(), store.mail.database.size());
+            let records = |count| counted(count, "record");
             self.say(match (made.found, made.inserted) {
                 (found, inserted) if !made.complete => {
                     let wanted = ByteCount(self.plan.database_bytes);
-                    format!("{name}: ended at {size} of {wanted}, {} records", found + inserted)
+                    format!("{name}: ended at {size} of {wanted}, {}", records(found + inserted))
                 }
-                (found, 0) => format!("{name}: attached, {size}, {found} records read and checked"),
-                (0, inserted) => format!("{name}: created, {size}, {inserted} records"),
+                (found, 0) => format!("{name}: attached, {size}, {} read and checked", records(found)),
+                (0, inserted) => format!("{name}: created, {size}, {}", records(inserted)),
                 (found, inserted) => {
-                    format!("{name}: {found} records found and checked, {inserted} added, {size}")
+                    format!(
+                        "{name}: {} found and checked, {} added, {size}",
+                        records(found),
+                        records(inserted)
+                    )
                 }
             });
         }

@@ -12,6 +12,7 @@ use super::{
     setting::Confidence,
     verdict::{Answer, Verdict},
 };
+use report::prose::{counted, number};
 use serde::Deserialize;
 
 const FIGURES: &str = include_str!("mailboxes.toml");
@@ -186,26 +187,18 @@ impl Mailboxes {
 
     /// `≈ 57,000 mailboxes of 150 messages a day within 20 ms`.
     pub fn headline(&self) -> String {
-        let number = self.number();
         let at_least = if matches!(self.claim, Claim::AtLeast | Claim::Generated) { "at least " } else { "" };
         let at_this_load = if self.claim == Claim::AtThisLoad { " at this load" } else { "" };
-        let noun = if self.count == 1 { "mailbox" } else { "mailboxes" };
+        let mailboxes = counted(self.count, "mailbox");
         format!(
-            "{at_least}≈ {number} {noun} of {} messages a day within {} ms{at_this_load}",
+            "{at_least}≈ {mailboxes} of {} messages a day within {} ms{at_this_load}",
             self.figure.messages_per_day, self.within_ms
         )
     }
 
     /// The number as it is written: `57,000`.
     pub fn number(&self) -> String {
-        let digits = self.count.to_string();
-        let groups: Vec<&str> = digits
-            .as_bytes()
-            .rchunks(3)
-            .rev()
-            .map(|part| std::str::from_utf8(part).expect("digits"))
-            .collect();
-        groups.join(",")
+        number(self.count as f64, 0)
     }
 }
 

@@ -24,7 +24,7 @@ const NAP_MAX: Duration = Duration::from_millis(200);
 pub struct ScanTotals {
     /// Pages read.
     pub pages: u64,
-    /// Of those, never used.
+    /// Of those, blank: never used, or what was written there is gone.
     pub empty: u64,
     /// Of those, damaged.
     pub damaged: u64,

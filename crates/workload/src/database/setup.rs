@@ -12,6 +12,7 @@ use super::{
     setting::{Confidence, Shown, nearest},
     span::Span,
 };
+use report::prose::counted;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use world::ByteCount;
@@ -331,18 +332,17 @@ impl Layout {
 }
 
 fn shown_volumes(databases: usize, logs: usize) -> String {
-    let s = |count| if count == 1 { "" } else { "s" };
+    let volumes = counted(databases as u64, "volume");
     match logs {
-        0 => format!("{databases} volume{} for databases and logs", s(databases)),
-        logs => format!("{databases} volume{} for databases, {logs} for logs", s(databases)),
+        0 => format!("{volumes} for databases and logs"),
+        logs => format!("{volumes} for databases, {logs} for logs"),
     }
 }
 
 fn shown_load(load: Load) -> String {
     match load {
-        Load::Threads { per_group: 1 } => "1 thread a group".to_owned(),
-        Load::Threads { per_group } => format!("{per_group} threads a group"),
-        Load::Mailboxes { count, iops_each } => format!("{count} mailboxes at {iops_each} IOPS"),
+        Load::Threads { per_group } => format!("{} a group", counted(per_group.into(), "thread")),
+        Load::Mailboxes { count, iops_each } => format!("{} at {iops_each} IOPS", counted(count, "mailbox")),
         Load::Maximum { .. } => "the highest rate within limits".to_owned(),
         Load::TunedThreads { .. } => "the best number of threads".to_owned(),
     }

@@ -8,6 +8,7 @@ use super::{
     processor::BusiestThread,
     results::{PacingResults, RunResults, VolumeResults},
 };
+use report::prose::number;
 use serde::{Deserialize, Serialize};
 
 /// The answer of a run.
@@ -160,8 +161,9 @@ fn judge(results: &RunResults, limit: &Limit, class: RunClass) -> Option<Verdict
         && let Some((share, arrivals)) = excused_by_chance(results)
     {
         source = format!(
-            "{source}: {bound} %, less what chance may take, {} standard deviations of {arrivals:.0} random arrivals",
-            chance::SIGMAS
+            "{source}: {bound} %, less what chance may take, {} standard deviations of {} random arrivals",
+            chance::SIGMAS,
+            number(arrivals, 0)
         );
         // To a tenth: as it is shown.
         bound = (bound * share * 10.0).floor() / 10.0;

@@ -23,8 +23,12 @@ pub struct VerifiedFile {
     pub seconds: f64,
     /// Pages (of a database) or segments (of a log) that are right.
     pub good: u64,
-    /// Blank pages (of a database, where nothing is in use) or segments (of a log).
+    /// Blank pages (of a database) or segments (of a log).
     pub empty: u64,
+    /// Whether nobody can say which of them should hold something: the database was not shut down cleanly, so
+    /// that its log may hold what belongs there, or it may be lost.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub blank_unjudged: bool,
     /// What is damaged, in words.
     pub damaged: Vec<String>,
 }
@@ -54,7 +58,7 @@ pub async fn verify_one_database(
     if verdict.header_copies_good < 2 {
         damaged.push("one of its two header copies is damaged".to_owned());
     }
-    if let StampsVerdict::Unusable(problem) = verdict.stamps {
+    if let StampsVerdict::Unusable(problem) = &verdict.stamps {
         damaged.push(format!(
             "its page stamps in {} cannot be used: {problem}",
             maildb::stamps::file_name(name)
@@ -66,6 +70,7 @@ pub async fn verify_one_database(
         seconds: world.now().since(began).as_secs_f64(),
         good: verdict.pages_good.into(),
         empty: verdict.pages_empty.into(),
+        blank_unjudged: verdict.pages_empty > 0 && !verdict.blank_are_judged(),
         damaged,
     })
 }
@@ -96,6 +101,7 @@ pub async fn verify_group_logs(
         seconds: world.now().since(began).as_secs_f64(),
         good: verdict.count(SegmentVerdict::Good) as u64,
         empty: verdict.count(SegmentVerdict::Empty) as u64,
+        blank_unjudged: false,
         damaged,
     })
 }

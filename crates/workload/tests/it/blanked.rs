@@ -1,16 +1,18 @@
 //! Storage that loses what it had stored, after the load and before the verification.
 
 use crate::real_run::{folders, plan, run_opened};
+use maildb::{DatabaseLocation, Instance, InstanceConfig, PageSize};
 use std::{cell::Cell, path::PathBuf, rc::Rc, sync::Arc};
 use workload::database::{
     OpenGroup,
     group::GroupStorage,
     plan::Load,
     verdict::{Answer, Verdict},
+    verify::verify_one_database,
 };
 use world::{
     Buffer, ByteCount, ByteOffset, Directory, DirectoryEntry, File, IoResult, LocalFuture, Stability,
-    real::FolderDirectory,
+    real::{self, FolderDirectory, RealOptions},
 };
 
 const PAGE_BYTES: u64 = 8192;
@@ -75,6 +77,26 @@ async fn forgetful(path: PathBuf) -> IoResult<GroupStorage> {
         databases: vec![database(1), database(2)],
         log: (Rc::clone(&directory), "logs".to_owned()),
     })
+}
+
+#[test]
+fn what_is_blank_without_a_clean_shutdown_is_said_to_be_unjudged() {
+    let folder = folders(1);
+    let path = folder.path().join("0");
+    real::run(1, RealOptions::default(), async |world| {
+        let directory: Rc<dyn Directory> = Rc::new(FolderDirectory::open(&path).unwrap());
+        let location = DatabaseLocation { directory: Rc::clone(&directory), file_name: DATABASE.to_owned() };
+        let config = InstanceConfig::new(PageSize::Kib8, ByteCount::mib(4));
+        let instance = Instance::open(&world, Rc::clone(&directory), vec![location], config).await.unwrap();
+        let verify =
+            async || verify_one_database(&world, &directory, DATABASE, &mut |_, _| {}).await.unwrap();
+        let running = verify().await;
+        instance.close().await.unwrap();
+        let closed = verify().await;
+        assert!(running.empty > 0 && closed.empty > 0, "{running:?} {closed:?}");
+        assert!(running.blank_unjudged && !closed.blank_unjudged, "{running:?} {closed:?}");
+        assert_eq!(running.damaged.len() + closed.damaged.len(), 0);
+    });
 }
 
 #[test]

@@ -6,7 +6,7 @@ use report::text::{self, TextOptions};
 use workload::database::{
     comparison::{
         ComparedRun, Comparison,
-        document::document,
+        document::{document, knee},
         likeness::unlike,
         saturation::{in_words, signs},
         settings,
@@ -246,6 +246,15 @@ fn runs_of_other_limits_or_loads_are_told_first_and_none_is_the_best() {
 }
 
 #[test]
+fn one_run_and_one_thread_are_no_plural() {
+    let one = document(&compared(vec![run(1, 26_427.0, 9.0, 1.0)]), report::Meta::default());
+    assert_eq!(one.subtitle, "1 run: night-0");
+    let comparison = compared(vec![run(1, 26_427.0, 9.0, 1.0), run(2, 26_500.0, 24.0, 1.0)]);
+    let all = format!("{} {}", knee(&comparison), in_words(&comparison, &signs(&comparison)));
+    assert!(all.starts_with("26,4") && all.contains(" at 1 thread a group; "), "{all}");
+}
+
+#[test]
 fn the_document_of_a_comparison() {
     let mut cut = run(40, 915.0, 36.0, 1.2);
     cut.interrupted = true;
@@ -318,7 +327,7 @@ fn the_document_of_a_comparison() {
 
         Latency against I/O, as far as it grew
         database I/O a
-        second           500      900     1000  From 0
+        second           500      900    1,000  From 0
         ──────────────  ────  ───────  ───────  ──────
         database reads  9 ms  9.50 ms    22 ms  ▄▄▄▄██
         log writes      1 ms     1 ms  1.10 ms  ██████

@@ -9,8 +9,15 @@ use report::{
 use workload::database::{
     document::document,
     operation::{Failure, FailureKind},
+    plan::Load,
+    results::RunResults,
     verdict::Verdict,
 };
+
+fn findings(results: &RunResults) -> Vec<String> {
+    let document = document(results, &Verdict::of(results).unwrap());
+    document.findings.iter().map(|f| format!("{}: {}", f.severity.word(), f.text)).collect()
+}
 
 #[test]
 fn the_document_of_a_passed_run() {
@@ -247,7 +254,7 @@ fn the_document_of_a_passed_run() {
         Records read back and right            550,000
         Page requests answered from the cache  84.7 %
         Pages in one write                     1.10
-        Page splits and merges                 140000 and 0
+        Page splits and merges                 140,000 and 0
         Page-fault stalls                      0
         Log record stalls                      0
 
@@ -313,9 +320,9 @@ fn the_document_of_a_passed_run() {
         Every page of every database and every log file, read after the run.
 
                                Rate
-        File            Size  MiB/s        Good  Never used  Damaged  Result
-        ─────────  ─────────  ─────  ──────────  ──────────  ───────  ──────
-        priv1.edb  130.2 GiB    182  17,000,000      59,970        0  pass
+        File            Size  MiB/s        Good   Blank  Damaged  Result
+        ─────────  ─────────  ─────  ──────────  ──────  ───────  ──────
+        priv1.edb  130.2 GiB    182  17,000,000  59,970        0  pass
 
         Test log
         ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -374,13 +381,55 @@ fn the_document_of_a_failed_run_begins_with_why() {
     let text = "priv1.edb: message 3 of mailbox 1 is gone: it was committed and never deleted".to_owned();
     results.failures.push(Failure { kind: FailureKind::Content, text });
     results.interrupted = true;
-    let document = document(&results, &Verdict::of(&results).unwrap());
-    let findings: Vec<String> =
-        document.findings.iter().map(|f| format!("{}: {}", f.severity.word(), f.text)).collect();
+    let (document, findings) = (document(&results, &Verdict::of(&results).unwrap()), findings(&results));
     expect![[r#"
         331 database I/O a second, but beyond a limit: Wrong or missing records 1, at most 0.
         error: Wrong or missing records 1, at most 0.
         error: wrong record: priv1.edb: message 3 of mailbox 1 is gone: it was committed and never deleted
-        warning: The run was ended early: what follows is partial, and only 1 of 2 files were verified.
+        warning: The run was ended early: what follows is partial, and only 1 of 2 files was verified.
         note: The profile's figures for page_bytes, compressible_percent, log_file_bytes, checkpoint_depth_bytes, scan_batch_bytes, lazy_commit_delay_ms are recalled or assumed, not read in a source."#]].assert_eq(&format!("{}\n{}", document.verdict.unwrap().headline, findings.join("\n")));
+}
+
+#[test]
+fn one_thread_is_no_threads_and_thousands_are_kept_apart() {
+    let mut results = seed_002();
+    (results.plan.load, results.pacing) = (Load::Threads { per_group: 1 }, None);
+    results.volumes.iter_mut().for_each(|volume| volume.tallies.read.count *= 100);
+    let one = document(&results, &Verdict::of(&results).unwrap());
+    assert_eq!(one.subtitle, "exchange-2007, 1 database of 129 GiB, 1 thread a group");
+    let headline = one.verdict.unwrap().headline;
+    assert!(headline.contains(": 17,165 database I/O a second within every limit"), "{headline}");
+    results.plan.load = Load::Mailboxes { count: 16_000, iops_each: 1.5 };
+    let many = document(&results, &Verdict::of(&results).unwrap());
+    assert_eq!(many.subtitle, "exchange-2007, 1 database of 129 GiB, 16,000 mailboxes at 1.5 IOPS");
+    let headline = many.verdict.unwrap().headline;
+    assert!(headline.starts_with("17,165 database I/O a second, but beyond a limit"), "{headline}");
+}
+
+#[test]
+fn databases_that_grew_to_their_limit_are_one_note() {
+    let mut results = seed_002();
+    let full = |results: &RunResults| -> Vec<String> {
+        findings(results).into_iter().filter(|finding| finding.contains(" grew to ")).collect()
+    };
+    let then = "from then on as many records were deleted as inserted.";
+    results.databases = vec![results.databases[0].clone(); 3];
+    results.plan.databases_per_group = 3;
+    assert_eq!(full(&results), [""; 0]);
+    results.databases[1].became_full = true;
+    assert_eq!(full(&results), [format!("note: priv1.edb grew to its limit; {then}")]);
+    results.databases[2].became_full = true;
+    assert_eq!(full(&results), [format!("note: priv1.edb and 1 more database grew to their limit; {then}")]);
+    results.databases[0].became_full = true;
+    assert_eq!(full(&results), [format!("note: All 3 databases grew to their limit; {then}")]);
+}
+
+#[test]
+fn blank_pages_that_could_not_be_judged_are_told() {
+    let mut results = seed_002();
+    results.verified[0].blank_unjudged = true;
+    let told = "59,970 blank pages of priv1.edb not judged: without a clean shutdown";
+    let warned =
+        findings(&results).into_iter().any(|finding| finding.starts_with(&format!("warning: {told}")));
+    assert!(warned, "{:?}", findings(&results));
 }

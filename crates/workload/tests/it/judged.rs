@@ -207,7 +207,7 @@ fn held(share: f64, operations: u64, backlog_max: u64) -> (Answer, Option<String
 fn a_target_missed_by_what_random_arrivals_explain_is_met() {
     let (answer, excuse) = held(0.95, 1_000, 40);
     assert_eq!(answer, Answer::Pass);
-    expect![[r#"90.7 seed 002 report, "Achieved I/O per Second" above "Target I/O per Second": 100 %, less what chance may take, 3 standard deviations of 1053 random arrivals"#]]
+    expect![[r#"90.7 seed 002 report, "Achieved I/O per Second" above "Target I/O per Second": 100 %, less what chance may take, 3 standard deviations of 1,053 random arrivals"#]]
         .assert_eq(&excuse.unwrap());
     assert_eq!(held(0.90, 1_000, 40).0, Answer::Incomplete, "more than chance takes: too little asked");
     assert_eq!(held(0.95, 1_000_000, 40).0, Answer::Incomplete, "of a million 0.3 % at most");

@@ -164,6 +164,7 @@ pub fn seed_002() -> RunResults {
             seconds: 732.0,
             good: 17_000_000,
             empty: 59_970,
+            blank_unjudged: false,
             damaged: Vec::new(),
         }],
         samples: samples.collect(),

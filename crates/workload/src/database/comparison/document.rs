@@ -12,7 +12,10 @@ use super::{
     saturation::{Sign, in_words, signs},
     settings::{Value, differences},
 };
-use report::{Axis, Cell, Column, Curve, Document, Mark, Meta, Section, Severity, Table, Unit};
+use report::{
+    Axis, Cell, Column, Curve, Document, Mark, Meta, Section, Severity, Table, Unit,
+    prose::{counted, number},
+};
 
 /// The report of a comparison. `meta` is that of the program that compares.
 pub fn document(comparison: &Comparison, meta: Meta) -> Document {
@@ -30,9 +33,10 @@ pub fn document(comparison: &Comparison, meta: Meta) -> Document {
 
 fn subtitle(comparison: &Comparison) -> String {
     let labels = comparison.varied.labels.join(", ");
+    let runs = counted(comparison.runs.len() as u64, "run");
     match comparison.varied.setting {
-        Some(setting) => format!("{} runs: {} {labels}", comparison.runs.len(), lower(setting)),
-        None => format!("{} runs: {labels}", comparison.runs.len()),
+        Some(setting) => format!("{runs}: {} {labels}", lower(setting)),
+        None => format!("{runs}: {labels}"),
     }
 }
 
@@ -43,13 +47,7 @@ fn lower(text: &str) -> String {
 
 /// A rate within a sentence: `8,408`, `0.4`.
 fn in_prose(rate: f64) -> String {
-    if rate < SMALL_RATE {
-        return format!("{rate:.1}");
-    }
-    let digits = format!("{rate:.0}");
-    let groups: Vec<&str> =
-        digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).expect("digits")).collect();
-    groups.join(",")
+    number(rate, u8::from(rate < SMALL_RATE))
 }
 
 /// Rates below this are shown with a decimal.
@@ -306,7 +304,7 @@ fn against_rate(comparison: &Comparison) -> Option<Curve> {
     if points.len() < 2 {
         return None;
     }
-    let stations = points.iter().map(|(iops, ..)| (*iops, format!("{iops:.0}")));
+    let stations = points.iter().map(|(iops, ..)| (*iops, number(*iops, 0)));
     let curve = Curve::new(
         "Latency against I/O, as far as it grew",
         "database I/O a second",

@@ -5,6 +5,7 @@ use super::{
     Comparison,
     settings::{IOPS_EACH, MAILBOXES, THREADS},
 };
+use report::prose::counted;
 use std::fmt;
 use world::ByteCount;
 
@@ -105,11 +106,14 @@ fn load(load: Load, varied: Option<&str>) -> String {
     let unless = |setting: &str, text: String| if varied == Some(setting) { String::new() } else { text };
     match load {
         Load::Threads { per_group } => {
-            format!("a closed loop{}", unless(THREADS, format!(" of {per_group} threads a group")))
+            format!(
+                "a closed loop{}",
+                unless(THREADS, format!(" of {} a group", counted(per_group.into(), "thread")))
+            )
         }
         Load::Mailboxes { count, iops_each } => format!(
             "a held rate{}{}",
-            unless(MAILBOXES, format!(" of {count} mailboxes")),
+            unless(MAILBOXES, format!(" of {}", counted(count, "mailbox"))),
             unless(IOPS_EACH, format!(" of {iops_each} I/O/s each")),
         ),
         Load::Maximum { .. } => "the highest rate within limits".to_owned(),

@@ -19,6 +19,7 @@ use super::{
     figures::VolumeFigures,
     settings::{is_same_kind_of_load, load},
 };
+use report::prose::{counted, number};
 
 /// A processor, or all of them, is busy from here on.
 const BUSY_SHARE: f64 = 0.9;
@@ -115,7 +116,10 @@ fn processor(comparison: &Comparison, run: usize) -> Found {
         && count > 0.0
         && used >= BUSY_SHARE * count
     {
-        return Some((Resource::Processor, format!("Spindle used {used:.1} of {count} processors")));
+        return Some((
+            Resource::Processor,
+            format!("Spindle used {used:.1} of {}", counted(figures.processor_count.into(), "processor")),
+        ));
     }
     let (share, group) = figures.busiest_thread.filter(|(share, _)| *share >= BUSY_SHARE)?;
     let percent = share * 100.0;
@@ -166,7 +170,7 @@ fn beyond(row: &VerdictRow) -> String {
     let measured = row.measured.unwrap_or(f64::NAN);
     let lower = title.chars().next().map(|first| first.to_lowercase().chain(title.chars().skip(1)));
     let title: String = lower.into_iter().flatten().collect();
-    format!("{title} {measured:.1} ms, limit {} ms", row.limit)
+    format!("{title} {} ms, limit {} ms", number(measured, 1), row.limit)
 }
 
 /// The run before by load, if it asked for so much less that I/O should have grown since.
@@ -206,10 +210,10 @@ fn no_more(comparison: &Comparison, run: usize) -> Found {
         Some((volume, earlier)) => (
             volume_in(volume.role, volume.name.clone()),
             format!(
-                "{grown}, while {:.1} operations were under way there, after {:.1}, and {} took {:.2} ms, \
+                "{grown}, while {} operations were under way there, after {}, and {} took {:.2} ms, \
                  after {:.2} ms",
-                volume.queue,
-                earlier.queue,
+                number(volume.queue, 1),
+                number(earlier.queue, 1),
                 if volume.role == Role::Database { "reads" } else { "writes" },
                 volume.waited_ms.unwrap_or(f64::NAN),
                 earlier.waited_ms.unwrap_or(f64::NAN),
@@ -239,7 +243,7 @@ fn page_cache(comparison: &Comparison, run: usize) -> Found {
     let stalls = row.measured.unwrap_or(f64::NAN);
     Some((
         Resource::PageCache,
-        format!("{stalls:.1} page faults a second found no free page, limit {}", row.limit),
+        format!("{} page faults a second found no free page, limit {}", number(stalls, 1), row.limit),
     ))
 }
 
@@ -247,7 +251,10 @@ fn log_buffer(comparison: &Comparison, run: usize) -> Found {
     let stalls = comparison.figures[run].log_record_stalls.filter(|stalls| *stalls > LOG_STALLS_MAX)?;
     Some((
         Resource::LogBuffer,
-        format!("{stalls:.0} log appends a second found no room in the buffer, above {LOG_STALLS_MAX}"),
+        format!(
+            "{} log appends a second found no room in the buffer, above {LOG_STALLS_MAX}",
+            number(stalls, 0)
+        ),
     ))
 }
 

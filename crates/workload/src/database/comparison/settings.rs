@@ -4,6 +4,7 @@ use super::{
     super::{plan::Load, results::RunResults, setting::Shown, span::Span},
     ComparedRun,
 };
+use report::prose;
 use world::ByteCount;
 
 /// One setting of one run.
@@ -56,7 +57,7 @@ pub fn settings(results: &RunResults) -> Vec<(String, Value)> {
     let plan = &results.plan;
     let number = |text: String, number: f64| Value { text, number: Some(number) };
     let words = |text: String| Value { text, number: None };
-    let count = |count: u64| number(count.to_string(), count as f64);
+    let count = |count: u64| number(prose::number(count as f64, 0), count as f64);
     let none = || words("–".to_owned());
     let threads = match results.threads_per_group() {
         Some(threads) => count(threads as u64),

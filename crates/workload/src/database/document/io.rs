@@ -5,7 +5,7 @@ use super::super::{
     results::{LatencySummary, RunResults, VolumeResults},
 };
 use super::charts;
-use report::{Cell, Column, KeyValues, Section, Table, Unit};
+use report::{Cell, Column, KeyValues, Section, Table, Unit, prose::number};
 
 /// Operations a second, or none if nothing was measured.
 fn rate(results: &RunResults, count: u64) -> Option<f64> {
@@ -121,7 +121,14 @@ pub fn operations(results: &RunResults) -> Section {
         .row("Records read back and right", Cell::count(transactions.records_checked))
         .row("Page requests answered from the cache", Cell::number(hits, Unit::Percent, 1))
         .row("Pages in one write", Cell::number(per_write, Unit::One, 2))
-        .row("Page splits and merges", Cell::text(format!("{} and {}", engine.splits, engine.merges)))
+        .row(
+            "Page splits and merges",
+            Cell::text(format!(
+                "{} and {}",
+                number(engine.splits as f64, 0),
+                number(engine.merges as f64, 0)
+            )),
+        )
         .row("Page-fault stalls", Cell::count(engine.page_fault_stalls))
         .row("Log record stalls", Cell::count(engine.log_record_stalls));
     let intro = "From the intended start of an operation to the end of its commit, so waiting for a session \
@@ -156,7 +163,7 @@ pub fn background_scan(results: &RunResults) -> Section {
     }
     let rows = KeyValues::default()
         .row("Pages checked", Cell::count(scan.pages))
-        .row("Of those, never used", Cell::count(scan.empty))
+        .row("Of those, blank", Cell::count(scan.empty))
         .row("Of those, damaged", Cell::count(scan.damaged))
         .row("Passes completed", Cell::count(scan.passes));
     section.block(table).block(rows)

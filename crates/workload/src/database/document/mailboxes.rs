@@ -7,7 +7,7 @@ use super::{
     },
     sections::confidence,
 };
-use report::{Cell, Column, Document, Section, Table, Unit};
+use report::{Cell, Column, Document, Section, Table, Unit, prose::number};
 
 /// The number the report leads with.
 pub fn add_highlight(document: &mut Document, mailboxes: &Mailboxes) {
@@ -41,7 +41,7 @@ pub fn section(results: &RunResults, mailboxes: Option<&Mailboxes>) -> Section {
     };
     row(
         "Database I/O within every limit".to_owned(),
-        format!("{:.1} {}", mailboxes.achieved_iops, Unit::IoPerSecond),
+        format!("{} {}", number(mailboxes.achieved_iops, 1), Unit::IoPerSecond),
         "this run; log and background scan not counted",
         "measured",
     );

@@ -26,7 +26,10 @@ use super::{
     span::Span,
     verdict::{Answer, Verdict, VerdictRow, generator_missed_target},
 };
-use report::{Cell, Document, LimitCheck, LimitTable, Meta, Outcome, Relation, Section, Severity, Unit};
+use report::{
+    Cell, Document, LimitCheck, LimitTable, Meta, Outcome, Relation, Section, Severity, Unit,
+    prose::{counted, number},
+};
 use time::{OffsetDateTime, format_description::StaticFormatDescription, macros::format_description};
 use world::ByteCount;
 
@@ -89,19 +92,19 @@ fn utc(unix_s: i64) -> String {
 
 fn subtitle(results: &RunResults) -> String {
     let plan = &results.plan;
-    let databases = plan.database_count();
-    let (s, size) = (if databases == 1 { "" } else { "s" }, ByteCount(plan.database_bytes));
+    let databases = counted(plan.database_count(), "database");
+    let size = ByteCount(plan.database_bytes);
     let load = match plan.load {
-        Load::Threads { per_group } => format!("{per_group} threads a group"),
-        Load::Mailboxes { count, iops_each } => format!("{count} mailboxes at {iops_each} IOPS"),
+        Load::Threads { per_group } => format!("{} a group", counted(per_group.into(), "thread")),
+        Load::Mailboxes { count, iops_each } => format!("{} at {iops_each} IOPS", counted(count, "mailbox")),
         Load::Maximum { .. } => "the highest rate within limits".to_owned(),
         Load::TunedThreads { .. } => "the best number of threads".to_owned(),
     };
-    format!("{}, {databases} database{s} of {size}, {load}", plan.profile.name)
+    format!("{}, {databases} of {size}, {load}", plan.profile.name)
 }
 
 fn headline(results: &RunResults, verdict: &Verdict, mailboxes: Option<&Mailboxes>) -> String {
-    let rate = format!("{:.0} database I/O a second", results.achieved_iops());
+    let rate = format!("{} database I/O a second", number(results.achieved_iops(), 0));
     let rate = match mailboxes {
         Some(mailboxes) => format!("{}: {rate}", capitalised(&mailboxes.headline())),
         None => rate,
@@ -187,6 +190,7 @@ fn not_verified(results: &RunResults) -> String {
     let groups = results.plan.groups as usize;
     match (results.verified.len(), results.databases.len() + groups) {
         (0, _) => "the files were not verified".to_owned(),
+        (1, total) if total > 1 => format!("only 1 of {total} files was verified"),
         (done, total) if done < total => format!("only {done} of {total} files were verified"),
         _ => "the files were verified".to_owned(),
     }
@@ -194,13 +198,12 @@ fn not_verified(results: &RunResults) -> String {
 
 fn broken(row: &VerdictRow) -> String {
     let (unit, decimals) = unit_of(row.measure);
-    let decimals = usize::from(decimals);
     let space = if unit == Unit::One { "" } else { " " };
     let place = row.place.as_ref().map(|place| format!(" on {place}")).unwrap_or_default();
     let side = if row.measure.is_floor() { "at least" } else { "at most" };
     let title = row.measure.title();
-    let measured = row.measured.unwrap_or(f64::NAN);
-    format!("{title} {measured:.decimals$}{space}{unit}{place}, {side} {}{space}{unit}", row.limit)
+    let measured = number(row.measured.unwrap_or(f64::NAN), decimals);
+    format!("{title} {measured}{space}{unit}{place}, {side} {}{space}{unit}", row.limit)
 }
 
 /// The unit a measure's name speaks of, and the decimals that mean something.
@@ -241,7 +244,7 @@ fn add_highlights(document: &mut Document, results: &RunResults) {
         return;
     }
     let target = results.target_iops();
-    let note = target.map(|target| format!("target {target:.0}")).unwrap_or_default();
+    let note = target.map(|target| format!("target {}", number(target, 0))).unwrap_or_default();
     document.highlight("Database I/O", Cell::number(results.achieved_iops(), Unit::IoPerSecond, 0), note);
     for (role, what) in [(Role::Database, "Database read"), (Role::Log, "Log write")] {
         let summary = |volume: &super::results::VolumeResults| match role {
@@ -294,20 +297,23 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
     let late = results.late;
     if late.longest_s() > LATE_WARNED_S {
         let after = match late.unanswered {
-            0 => format!("all were answered {:.1} s later", late.waited_s),
-            unanswered => format!("{unanswered} were not answered in the {:.0} s after", late.waited_s),
+            0 => format!("none was unanswered {:.1} s later", late.waited_s),
+            unanswered => {
+                format!("{} without an answer {:.0} s later", number(unanswered as f64, 0), late.waited_s)
+            }
         };
         let text = format!(
-            "{} device operations were outstanding when measuring ended, the oldest for {:.1} s; {after}.",
-            late.count, late.oldest_s
+            "Outstanding when measuring ended: {}, the oldest for {:.1} s; {after}.",
+            counted(late.count, "device operation"),
+            late.oldest_s
         );
         document.finding(Severity::Warning, text, "");
     }
     if results.unfinished_operations > 0 {
         let text = format!(
-            "{} operations that had arrived in the measured time did not end in it, nor soon after; they are \
-             counted with the time they had waited.",
-            results.unfinished_operations
+            "{} that had arrived in the measured time did not end in it, nor soon after: counted with the time \
+             waited until then.",
+            counted(results.unfinished_operations, "operation")
         );
         document.finding(Severity::Warning, text, "");
     }
@@ -326,16 +332,15 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
         );
         document.finding(Severity::Warning, text, "");
     }
+    if let Some(text) = sections::unjudged(results) {
+        document.finding(Severity::Warning, text, "");
+    }
     add_setup(document, results);
     for weakness in results.plan.weaknesses() {
         let severity = if weakness.is_note() { Severity::Note } else { Severity::Warning };
         document.finding(severity, weakness.to_string(), weakness.source());
     }
-    for database in results.databases.iter().filter(|database| database.became_full) {
-        let text = format!(
-            "{} grew to its limit; from then on as many records were deleted as inserted.",
-            database.name
-        );
+    if let Some(text) = grown_full(results) {
         document.finding(Severity::Note, text, "");
     }
     if let Some(thread) = results.busiest_thread().filter(|thread| thread.is_the_limit()) {
@@ -349,10 +354,10 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
     }
     if generator_missed_target(results) {
         let text = format!(
-            "The load generator missed the target: {:.1} I/O a second of {:.1}, though nothing waited. This \
-             says nothing about the storage; run it again, or longer.",
-            results.achieved_iops(),
-            results.target_iops().unwrap_or(f64::NAN)
+            "The load generator missed the target: {} I/O a second of {}, though nothing waited. This says \
+             nothing about the storage; run it again, or longer.",
+            number(results.achieved_iops(), 1),
+            number(results.target_iops().unwrap_or(f64::NAN), 1)
         );
         document.finding(Severity::Warning, text, "");
     }
@@ -360,16 +365,17 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
         && pacing.backlog_max as f64 > pacing.operations_per_second
     {
         let text = format!(
-            "Up to {} operations waited to begin, more than a second's arrivals ({:.0}): the storage did not \
-             keep up at all times.",
-            pacing.backlog_max, pacing.operations_per_second
+            "Up to {} waited to begin, more than a second's arrivals ({}): the storage did not keep up at all \
+             times.",
+            counted(pacing.backlog_max, "operation"),
+            number(pacing.operations_per_second, 0)
         );
         document.finding(Severity::Warning, text, "");
     }
     if let Some(pacing) = results.pacing
         && pacing.shed > 0
     {
-        let text = format!("{} operations were given up after a minute's backlog.", pacing.shed);
+        let text = format!("Given up after a minute's backlog: {}.", counted(pacing.shed, "operation"));
         document.finding(Severity::Warning, text, "");
     }
     let judged = results.judged_samples();
@@ -379,6 +385,22 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
         let text = format!("Page faults found no free cache page in {stalls} of {all} samples.");
         document.finding(Severity::Note, text, "seed 002 counts samples higher than 0");
     }
+}
+
+/// Which databases grew to their limit, and what that means: one note, however many they are.
+fn grown_full(results: &RunResults) -> Option<String> {
+    let mut full = results.databases.iter().filter(|database| database.became_full);
+    let (first, others) = (full.next()?, full.count());
+    let who = match others {
+        0 => format!("{} grew to its limit", first.name),
+        others if others + 1 == results.databases.len() => {
+            format!("All {} grew to their limit", counted(others as u64 + 1, "database"))
+        }
+        others => {
+            format!("{} and {} grew to their limit", first.name, counted(others as u64, "more database"))
+        }
+    };
+    Some(format!("{who}; from then on as many records were deleted as inserted."))
 }
 
 /// Says which published test the run goes by, and where it does otherwise.

@@ -6,10 +6,11 @@ use super::{
         results::{HostSample, RunResults},
         setting::{Confidence, Shown},
         setup::Setup,
+        verify::VerifiedFile,
     },
     io, trouble, utc,
 };
-use report::{Cell, Column, Document, KeyValues, Log, Mark, Section, Table, Unit};
+use report::{Cell, Column, Document, KeyValues, Log, Mark, Section, Table, Unit, prose::counted};
 
 /// Adds every section after the summary.
 pub fn add_sections(document: &mut Document, results: &RunResults) {
@@ -231,7 +232,7 @@ fn verification(results: &RunResults) -> Section {
         Column::number("Size", Unit::One),
         Column::number("Rate", "MiB/s"),
         Column::number("Good", Unit::One),
-        Column::number("Never used", Unit::One),
+        Column::number("Blank", Unit::One),
         Column::number("Damaged", Unit::One),
         Column::text("Result"),
     ];
@@ -248,7 +249,26 @@ fn verification(results: &RunResults) -> Section {
             Cell::mark(if file.damaged.is_empty() { Mark::Pass } else { Mark::Fail }),
         ]);
     }
-    section.block(table)
+    let section = section.block(table);
+    match unjudged(results) {
+        Some(text) => section.paragraph(text),
+        None => section,
+    }
+}
+
+/// What verification could not tell.
+pub(super) fn unjudged(results: &RunResults) -> Option<String> {
+    let unjudged: Vec<&VerifiedFile> = results.verified.iter().filter(|file| file.blank_unjudged).collect();
+    let names: Vec<&str> = unjudged.iter().map(|file| file.name.as_str()).collect();
+    let blank: u64 = unjudged.iter().map(|file| file.empty).sum();
+    (!names.is_empty()).then(|| {
+        format!(
+            "{} of {} not judged: without a clean shutdown nobody can tell those that were never used from those \
+             whose content is lost or still in the log.",
+            counted(blank, "blank page"),
+            names.join(", ")
+        )
+    })
 }
 
 fn test_log(results: &RunResults) -> Section {

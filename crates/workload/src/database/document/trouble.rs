@@ -9,7 +9,10 @@ use super::{
     },
     utc,
 };
-use report::{Cell, Column, Document, LineChart, Section, Severity, Table, Unit};
+use report::{
+    Cell, Column, Document, LineChart, Section, Severity, Table, Unit,
+    prose::{counted, number},
+};
 
 /// Spikes of one volume that are listed one by one.
 const LISTED: usize = 10;
@@ -29,17 +32,18 @@ pub fn add_findings(document: &mut Document, results: &RunResults) {
             false => format!("was not answered in {:.0} s", slowest.took_s),
         };
         let text = format!(
-            "{} device operations were long and {} hung; the longest, a {slowest}, {end}.",
-            results.slow.long, results.slow.hung
+            "{} took long, {} hung; the longest, a {slowest}, {end}.",
+            counted(results.slow.long, "device operation"),
+            number(results.slow.hung as f64, 0)
         );
         document.finding(Severity::Warning, text, "");
     }
     for (volume, kind, log) in logs(results).filter(|(_, _, log)| log.count() > 0) {
-        let (s, over_ms) = (if log.count() == 1 { "" } else { "s" }, log.over_ns.unwrap_or(0) as f64 / 1e6);
+        let over_ms = log.over_ns.unwrap_or(0) as f64 / 1e6;
         let longest_s = log.longest().map_or(0.0, |spell| spell.span_ns() as f64 / 1e9);
         let text = format!(
-            "{} spike{s} of {} over {over_ms:.0} ms on {}: {:.1} s together, the longest {longest_s:.2} s.",
-            log.count(),
+            "{} of {} over {over_ms:.0} ms on {}: {:.1} s together, the longest {longest_s:.2} s.",
+            counted(log.count(), "spike"),
             what(volume, kind),
             volume.volume,
             log.total_s(),
@@ -52,8 +56,11 @@ pub fn add_findings(document: &mut Document, results: &RunResults) {
 fn add_kernel_findings(document: &mut Document, kernel: &KernelResults) {
     if let Some(first) = kernel.events.first() {
         let text = format!(
-            "{} messages in the kernel log tell of trouble with the devices under test; the first, of {} ({}): {}",
-            kernel.count, first.device, first.what, first.text
+            "{} in the kernel log about trouble with the devices under test; the first, of {} ({}): {}",
+            counted(kernel.count, "message"),
+            first.device,
+            first.what,
+            first.text
         );
         document.finding(Severity::Error, text, format!("the kernel's {}", first.source));
     }

@@ -16,6 +16,7 @@ use super::{
     Group, Judging, Running,
 };
 use maildb::Instance;
+use report::prose::counted;
 use std::{
     future::{Future, poll_fn},
     pin::pin,
@@ -83,9 +84,11 @@ impl Group {
         let late = running.tally.late;
         if late.longest_s() >= LINE_AFTER.as_secs_f64() {
             self.say(format!(
-                "{} device operations were under way when measuring ended, the oldest for {:.1} s; {:.1} s \
-                 later {} were not answered",
-                late.count, late.oldest_s, late.waited_s, late.unanswered
+                "{} under way when measuring ended, the oldest for {:.1} s; {:.1} s later {} without an answer",
+                counted(late.count, "device operation"),
+                late.oldest_s,
+                late.waited_s,
+                late.unanswered
             ));
         }
     }
@@ -137,8 +140,8 @@ impl Group {
         let waiting = self.backlog(Meter::outstanding);
         let age = waiting.age(self.world.now()).as_secs_f64();
         let text = format!(
-            "{} device operations were not answered, the oldest in {age:.0} s; the run ends without them",
-            waiting.count
+            "{} not answered, the oldest in {age:.0} s; the run ends all the same",
+            counted(waiting.count, "device operation")
         );
         self.say(text.clone());
         failures.note(Failure { kind: FailureKind::Io, text });
@@ -233,7 +236,11 @@ impl Group {
                 Some(Ok(file)) => {
                     file.failures().for_each(|failure| failures.note(failure));
                     let (size, damaged) = (ByteCount(file.bytes), file.damaged.len());
-                    self.say(format!("{}: {size} verified, {damaged} damaged", file.name));
+                    let unjudged = match file.blank_unjudged {
+                        true => format!(", {} not judged", counted(file.empty, "blank page")),
+                        false => String::new(),
+                    };
+                    self.say(format!("{}: {size} verified, {damaged} damaged{unjudged}", file.name));
                     self.record_verified(&file);
                     verified.push(file);
                 }

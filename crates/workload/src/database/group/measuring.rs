@@ -123,7 +123,7 @@ impl Group {
             }
             if second.is_multiple_of(interval_s(duration)) {
                 self.take_readings(instance, running);
-                self.record_measured(running, pending.as_ref(), second);
+                self.record_measured(running, pending.as_ref());
             }
         }
         self.take_readings(instance, running);

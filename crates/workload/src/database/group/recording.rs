@@ -4,7 +4,7 @@ use super::{
     super::{
         measure::Sample,
         meter::{IoTallies, Meter},
-        record::{Made, Measured, Measuring, News, Readings, latency_interval_s},
+        record::{Made, Measured, Measuring, News, Readings},
         results::EngineCounters,
         verify::VerifiedFile,
     },
@@ -41,21 +41,16 @@ impl Group {
         });
     }
 
-    /// Records how the group stands after `ticks` seconds, with the sample it is taking.
-    pub(super) fn record_measured(&self, running: &mut Running, pending: Option<&Sample>, ticks: u64) {
-        let with_latencies = ticks.is_multiple_of(latency_interval_s(self.plan.duration()));
-        self.record(running, pending, with_latencies);
-    }
-
     /// Records how the group stands when its measured time is over and settled.
     pub(super) fn record_last(&self, running: &mut Running) {
         // What came late was added to the last sample, which may be recorded without it.
         running.tally.recording.samples =
             running.tally.recording.samples.min(running.tally.samples.len().saturating_sub(1));
-        self.record(running, None, true);
+        self.record_measured(running, None);
     }
 
-    fn record(&self, running: &mut Running, pending: Option<&Sample>, with_latencies: bool) {
+    /// Records how the group stands, with the sample it is taking.
+    pub(super) fn record_measured(&self, running: &mut Running, pending: Option<&Sample>) {
         let (tally, load) = (&running.tally, &running.load);
         // Until what is judged begins, meters and counters hold what will be forgotten.
         let is_judged = tally.judging != Judging::Before;
@@ -84,7 +79,7 @@ impl Group {
                 bytes_now: load.stores.iter().map(|store| store.mail.database.size().0).collect(),
                 failures,
                 failure_counts,
-                latencies: (with_latencies && is_judged).then(|| self.latencies(running)),
+                latencies: is_judged.then(|| self.latencies(running)),
             }))
         });
         running.tally.recording.samples = running.tally.samples.len();

@@ -8,6 +8,7 @@ use super::{
     },
     Group,
 };
+use report::prose::counted;
 use std::{
     future::{Future, poll_fn},
     pin::pin,
@@ -79,21 +80,13 @@ fn tell(news: &SlowNews, limits: &SlowLimits) -> Vec<String> {
             (news.slow, format!("long, {long_s} s without an answer")),
         ];
         if let Some((count, what)) = now_slow.into_iter().find(|(count, _)| *count > 0) {
-            let s = if count == 1 { "" } else { "s" };
-            lines.push(format!(
-                "{count} device operation{s} {what}; the oldest: {oldest}, {:.0} s",
-                oldest.took_s
-            ));
+            let operations = counted(count, "device operation");
+            lines.push(format!("{operations} {what}; the oldest: {oldest}, {:.0} s", oldest.took_s));
         }
     }
     if let Some(longest) = &news.longest {
-        let s = if news.answered == 1 { "" } else { "s" };
-        lines.push(format!(
-            "{} {} device operation{s} answered; the longest: {longest}, after {:.1} s",
-            news.answered,
-            longest.slowness.title(),
-            longest.took_s
-        ));
+        let operations = counted(news.answered, &format!("{} device operation", longest.slowness.title()));
+        lines.push(format!("{operations} answered; the longest: {longest}, after {:.1} s", longest.took_s));
     }
     lines
 }

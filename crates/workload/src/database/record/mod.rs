@@ -33,13 +33,8 @@ const SHORT_RUN_MAX: Duration = Duration::from_secs(30 * 60);
 /// How often the making of databases is recorded: a line of a hundred bytes.
 pub const CREATION_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Every how many seconds of measuring a run of `duration` is recorded.
+/// Every how many seconds of measuring a run of `duration` is recorded, latencies by size included: they are most
+/// of a record's bytes, which is why long runs are recorded less often.
 pub fn interval_s(duration: Duration) -> u64 {
     if duration <= SHORT_RUN_MAX { 2 } else { 10 }
-}
-
-/// Every how many seconds latencies by size are among it: always. They are most of a record's bytes, which is
-/// why long runs are recorded less often.
-pub fn latency_interval_s(duration: Duration) -> u64 {
-    interval_s(duration)
 }

@@ -15,6 +15,7 @@ use super::{
     Creating, Header, Made, Measured, Measuring, Readings,
     entry::Differences,
 };
+use report::prose::counted;
 
 /// The most that is counted or moved by one volume in a run: 64 PiB.
 const RUN_MAX: u64 = 1 << 56;
@@ -51,7 +52,7 @@ fn sample(sample: &Sample, volumes: usize) -> Result<(), String> {
     span("a sample's end", sample.at_s)?;
     span("a sample", sample.span_s)?;
     if sample.volumes.len() != volumes {
-        return Err(format!("a sample of {} volumes, not {volumes}", sample.volumes.len()));
+        return Err(format!("a sample of {}, not {volumes}", counted(sample.volumes.len() as u64, "volume")));
     }
     sample.volumes.iter().try_for_each(|volume| tallies(volume, SAMPLE_MAX))?;
     count("operations", sample.operations.count, SAMPLE_MAX)?;

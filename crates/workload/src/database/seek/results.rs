@@ -5,6 +5,7 @@ use super::super::{
     processor::BusiestThread,
     search::{Axis, Bound, Judgement},
 };
+use report::prose::{counted, number};
 use serde::{Deserialize, Serialize};
 
 /// How one trial went.
@@ -99,11 +100,11 @@ pub struct SearchProgress {
     pub left_s: f64,
 }
 
-/// `1250 I/O a second`, `12 threads a group`.
+/// `1,250 I/O a second`, `12 threads a group`.
 pub fn words(axis: Axis, level: f64) -> String {
     match axis {
-        Axis::Rate if level < 100.0 => format!("{level:.1} I/O a second"),
-        Axis::Rate => format!("{level:.0} I/O a second"),
-        Axis::Threads => format!("{level:.0} threads a group"),
+        Axis::Rate if level < 100.0 => format!("{} I/O a second", number(level, 1)),
+        Axis::Rate => format!("{} I/O a second", number(level, 0)),
+        Axis::Threads => format!("{} a group", counted(level as u64, "thread")),
     }
 }
