@@ -155,7 +155,9 @@ fn a_table_of_another_database_or_another_group_is_refused() {
     in_folder(async |world, path| {
         let page_size = PageSize::Kib4;
         let (here, elsewhere) = (path.join("here"), path.join("elsewhere"));
-        [&here, &elsewhere].map(|folder| std::fs::create_dir(folder).expect("a folder"));
+        for folder in [&here, &elsewhere] {
+            std::fs::create_dir(folder).expect("a folder");
+        }
         let instance = model::open(&world, &here, 2, config(page_size, false)).await;
         let other_group = model::open(&world, &elsewhere, 1, config(page_size, false)).await;
         let databases = instance.databases();
