@@ -19,6 +19,9 @@ const FILE_STAMP: &[BorrowedFormatItem<'_>] =
 const SHOWN_STAMP: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day] [hour]:[minute]:[second] UTC");
 
+/// Runs of one second that are told apart.
+const SAME_SECOND_MAX: u32 = 100;
+
 /// The files a run leaves: its report and its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outputs {
@@ -48,6 +51,24 @@ impl Outputs {
         Ok(outputs)
     }
 
+    /// Files in `folder`, named by date; where a run of the same second has left anything, with a number behind it.
+    fn by_date(folder: &Path, now: WallTime) -> Self {
+        let stamp = stamp(now, FILE_STAMP);
+        let named =
+            |ending: String| Self::with_prefix(&folder.join(format!("spindle-report-{stamp}{ending}")));
+        let first = named(String::new());
+        let numbered = (2..=SAME_SECOND_MAX).map(|number| named(format!("-{number}")));
+        let mut free = std::iter::once(first.clone()).chain(numbered).filter(|outputs| !outputs.is_taken());
+        // If all are taken, the first is refused by its name.
+        free.next().unwrap_or(first)
+    }
+
+    /// Whether any of its files is there.
+    fn is_taken(&self) -> bool {
+        let all = [&self.html, &self.json, &self.record];
+        all.into_iter().any(|file| !matches!(host_files::kind(file), Ok(PathKind::Missing)))
+    }
+
     /// Settles where a report goes that is made of records, which stay as they are.
     pub fn settle_report(prefix: Option<&Path>, now: WallTime, places: &[Place]) -> Result<Self, Refusal> {
         if let Some(prefix) = prefix
@@ -58,7 +79,10 @@ impl Outputs {
                 "give the beginning of a file name, such as --report ./result",
             ));
         }
-        let outputs = Self::named(prefix, now);
+        let outputs = match prefix {
+            Some(prefix) => Self::named(prefix),
+            None => Self::by_date(Path::new(""), now),
+        };
         outputs.check_folder(places)?;
         outputs.refuse_taken(&[&outputs.html, &outputs.json])?;
         Ok(outputs)
@@ -159,11 +183,8 @@ impl Outputs {
         }
     }
 
-    fn named(prefix: Option<&Path>, now: WallTime) -> Self {
-        let mut prefix = match prefix {
-            Some(prefix) => prefix.to_owned(),
-            None => PathBuf::from(format!("spindle-report-{}", stamp(now, FILE_STAMP))),
-        };
+    fn named(prefix: &Path) -> Self {
+        let mut prefix = prefix.to_owned();
         if prefix.extension().is_some_and(|extension| {
             [Some("html"), Some("json"), Some(records::EXTENSION)].contains(&extension.to_str())
         }) {
@@ -227,18 +248,29 @@ mod tests {
     const NOW: WallTime = WallTime { seconds: 1_795_298_700, nanos: 0 };
 
     #[track_caller]
-    fn check(prefix: Option<&str>, html: &str) {
-        assert_eq!(Outputs::named(prefix.map(Path::new), NOW).html, Path::new(html));
+    fn check(prefix: &str, html: &str) {
+        assert_eq!(Outputs::named(Path::new(prefix)).html, Path::new(html));
     }
 
     #[test]
     fn reports_are_named_by_prefix_or_by_date() {
-        check(None, "spindle-report-2026-11-21-220500.html");
-        check(Some("/tmp/db.example"), "/tmp/db.example.html");
-        check(Some("result.html"), "result.html");
-        check(Some("result.json"), "result.html");
-        check(Some("result.run"), "result.html");
+        let by_date = Outputs::by_date(Path::new(""), NOW);
+        assert_eq!(by_date.html, Path::new("spindle-report-2026-11-21-220500.html"));
+        check("/tmp/db.example", "/tmp/db.example.html");
+        check("result.html", "result.html");
+        check("result.json", "result.html");
+        check("result.run", "result.html");
         assert_eq!(shown_time(NOW), "2026-11-21 22:05:00 UTC");
+    }
+
+    #[test]
+    fn a_record_left_by_a_killed_run_does_not_block_another_in_the_same_second() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let named = |name: &str| folder.path().join(format!("spindle-report-2026-11-21-220500{name}"));
+        host_files::write_atomically(&named(".run"), b"killed").expect("a file");
+        assert_eq!(Outputs::by_date(folder.path(), NOW).record, named("-2.run"));
+        host_files::write_atomically(&named("-2.json"), b"{}").expect("a file");
+        assert_eq!(Outputs::by_date(folder.path(), NOW).html, named("-3.html"));
     }
 
     #[test]
