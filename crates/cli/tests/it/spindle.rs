@@ -16,7 +16,7 @@ use std::{
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_spindle");
 
 /// No run of these tests takes this long, on any machine.
-const PATIENCE: Duration = Duration::from_secs(100);
+const PATIENCE: Duration = Duration::from_secs(200);
 
 /// A temporary folder that a test works in; removed with everything in it.
 pub struct Bench {

@@ -8,7 +8,8 @@
 //! The *cleaner* keeps some cache pages free for reads: when fewer than the start threshold are, it
 //! evicts clean ones in order of replacement until the stop threshold is reached. So that there always
 //! are clean ones to evict, however fast the storage reads, it writes dirty pages in the same order
-//! while fewer than a tenth of the cache is free or clean: a read that finds no page to take stalls.
+//! while fewer than a fifth of the cache is free or clean: a read that finds no page to take stalls. What is on its
+//! way counts as good as clean, and where the storage is slow many pages are: so the reserve is that large.
 
 use super::{
     PageId,
@@ -24,9 +25,9 @@ use std::{rc::Rc, sync::Arc};
 use world::{Buffer, ByteOffset, Stability};
 
 /// Dirty pages are written when less than this share of the cache is free or clean, ...
-const RESERVE_START_PERCENT: usize = 10;
+const RESERVE_START_PERCENT: usize = 20;
 /// ... until this share is, or is on its way.
-const RESERVE_STOP_PERCENT: usize = 13;
+const RESERVE_STOP_PERCENT: usize = 26;
 
 /// Pages about to be written: already sealed, and marked as being written.
 struct PreparedWrite {

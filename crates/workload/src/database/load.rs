@@ -82,11 +82,12 @@ pub struct ProbePlan {
 const MEASURE_S: (u64, u64) = (5, super::plan::WINDOW.as_secs());
 /// A load that has not settled after twice the time it is measured, or after a minute, is measured all the same.
 const SETTLE_MAX_S: u64 = 60;
-/// Who wants shorter probes than this has no patience for settling either, which takes four seconds at least.
+/// Who wants shorter probes than this has no patience for settling either; what is fast settles within it all the
+/// same.
 const SETTLE_MIN_S: u64 = 2;
-/// What the search needs from a guess that is off by a factor of hundred, with a third of the probes tried
-/// twice.
-const PROBES_MAX: u32 = 25;
+/// What the search needs from a guess that is off by a factor of hundred, with two thirds of the probes tried
+/// twice: storage that others use, too, has its spells.
+const PROBES_MAX: u32 = 35;
 /// The first, and those that step back: as many as fit into ten minutes, within these bounds.
 const HOLDS_MAX: (u32, u32) = (4, 8);
 /// Seconds all holds of a short run may take together.
@@ -136,10 +137,10 @@ mod tests {
             let plan = ProbePlan::fitting(Duration::from_secs(seconds), None);
             (plan.settle_s, plan.measure_s, plan.seconds_max(), plan.holds_max)
         };
-        assert_eq!(of(10), (10, 5, 400, 8));
-        assert_eq!(of(60), (14, 7, 550, 8));
-        assert_eq!(of(120), (30, 15, 1150, 5));
-        assert_eq!(of(7200), (30, 15, 1150, 4), "one window of the maxima");
+        assert_eq!(of(10), (10, 5, 560, 8));
+        assert_eq!(of(60), (14, 7, 770, 8));
+        assert_eq!(of(120), (30, 15, 1610, 5));
+        assert_eq!(of(7200), (30, 15, 1610, 4), "one window of the maxima");
         let told = ProbePlan::fitting(Duration::from_secs(60), Some(Duration::from_secs(30)));
         assert_eq!(told.measure_s, 30);
     }

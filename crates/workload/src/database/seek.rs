@@ -18,6 +18,7 @@ use super::{
     search::{Axis, Judgement, Next, Search, SearchOptions},
     trial::{Arrived, Effort, Trial, TrialLoad},
 };
+use report::prose::number;
 use seen::Seen;
 use std::time::Duration;
 use world::World;
@@ -100,7 +101,8 @@ impl Seeker {
         self.results.bound = search.bound();
         self.note_hold(&trial);
         shared.record(|| {
-            News::Trial(Box::new(TrialNews { bound: self.results.bound, trial: results.clone() }))
+            let SearchResults { bound, sessions_max, .. } = self.results;
+            News::Trial(Box::new(TrialNews { bound, trial: results.clone(), sessions_max }))
         });
         self.results.trials.push(results);
         self.order(world, shared);
@@ -163,7 +165,7 @@ impl Seeker {
             (Duration::from_secs(self.probe.settle_s), Duration::from_secs(self.probe.measure_s));
         let trial = Trial { number, load, holds, settle, measure };
         if holds {
-            shared.line(world.wall(), format!("{} are held", words(self.axis, level)));
+            shared.line(world.wall(), format!("now held: {}", words(self.axis, level)));
             shared.record(|| News::Holding { level });
         }
         self.trial = Some(trial);
@@ -291,10 +293,10 @@ impl Seeker {
             },
         };
         format!(
-            "{what} {}: {} asked for, {:.0} I/O a second done{}{}{}: {verdict}",
+            "{what} {}: {} asked for, {} I/O a second done{}{}{}: {verdict}",
             trial.number,
             words(self.axis, trial.level),
-            trial.achieved_iops,
+            number(trial.achieved_iops, 0),
             ms("read", trial.read_ms),
             ms("write", trial.write_ms),
             ms("log", trial.log_ms),

@@ -14,29 +14,29 @@ const NEAR: f64 = 0.05;
 const CHANCE: f64 = 2.0;
 /// Database reads and writes each half holds at least.
 const IO_MIN: u64 = 100;
-/// Samples each half holds at least: one second may be an odd one.
-const SAMPLES_MIN: usize = 2;
+/// Looks each half holds at least: one may be an odd one.
+const LOOKS_MIN: usize = 2;
 
-/// What a load has done since it began, second by second.
+/// What a load has done since it began, look by look.
 #[derive(Debug, Default)]
 pub struct Settling {
     /// Database I/O and operations.
-    seconds: Vec<(u64, u64)>,
+    looks: Vec<(u64, u64)>,
 }
 
 impl Settling {
-    /// Takes in one more second.
+    /// Takes in what was done since the last look: a second mostly, less where there is little time to settle.
     pub fn observe(&mut self, io: u64, operations: u64) {
-        self.seconds.push((io, operations));
+        self.looks.push((io, operations));
     }
 
-    /// Whether the throughput of the last seconds is that of those before.
+    /// Whether the throughput of the last looks is that of those before.
     pub fn is_settled(&self) -> bool {
-        let length = self.seconds.len();
+        let length = self.looks.len();
         let sum = |part: &[(u64, u64)]| part.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        for half in SAMPLES_MIN..=length / 2 {
+        for half in LOOKS_MIN..=length / 2 {
             let (before, last) =
-                (sum(&self.seconds[length - 2 * half..length - half]), sum(&self.seconds[length - half..]));
+                (sum(&self.looks[length - 2 * half..length - half]), sum(&self.looks[length - half..]));
             if before.0.min(last.0) >= IO_MIN {
                 return are_alike(before.0, last.0) && are_alike(before.1, last.1);
             }

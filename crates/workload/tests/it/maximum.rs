@@ -100,6 +100,17 @@ fn storage_no_generator_can_overload_is_no_failure() {
 }
 
 #[test]
+fn a_probe_of_a_second_may_settle() {
+    let drive = Drive { mean: Duration::from_millis(10), servers: 1 << 10 };
+    let probe = ProbePlan { settle_s: 1, measure_s: 1, probes_max: 6, holds_max: 1 };
+    let results = run_on(drive, plan(Load::Maximum { probe }, 10), None);
+    let trials = &results.search.as_ref().unwrap().trials;
+    let settled: Vec<f64> = trials.iter().filter_map(|trial| trial.settled_s).collect();
+    assert!(!settled.is_empty(), "{trials:?}");
+    assert!(settled.iter().all(|seconds| (0.5..=1.0).contains(seconds)), "{settled:?}");
+}
+
+#[test]
 fn threads_are_tuned_to_what_keeps_every_limit() {
     // A closed loop on one server of 4 ms: each thread adds its turn, so few are within 20 ms.
     let drive = Drive { mean: Duration::from_millis(4), servers: 1 };

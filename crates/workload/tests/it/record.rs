@@ -7,6 +7,7 @@ use workload::database::{
     meter::Role,
     record::{Ended, Header, News, Reader, RecordError, Recovered, Writer},
     results::{HostFacts, RunResults},
+    seek::SearchResults,
     verdict::{Answer, Verdict},
 };
 use world::crc32c::crc32c;
@@ -278,7 +279,14 @@ fn a_crash_in_a_search_costs_none_of_its_trials() {
     let found = whole.search.as_ref().unwrap();
     assert!(found.trials.len() > 3 && found.held.is_some(), "{found:?}");
     let cut = read(&until(&golden, "\"ended\":")).unwrap().results;
-    assert_eq!(cut.search, whole.search, "all of it was told before the end");
+    let told = SearchResults { sessions_max: 0, ..found.clone() };
+    assert_eq!(cut.search, Some(told), "all of it was told before the end, but for the sessions there were");
+    let telling = until(&golden, "\"ended\":");
+    let telling = lines(&telling)
+        .into_iter()
+        .flat_map(|line| forged(line, "{\"trial\":{\"bound\"", "{\"trial\":{\"sessions_max\":51,\"bound\""));
+    let told = read(&telling.collect::<Vec<u8>>()).unwrap().results;
+    assert_eq!(told.search.map(|found| found.sessions_max), Some(51), "later programs tell them");
     assert_eq!(cut.kernel, whole.kernel);
     assert_eq!(cut.target_iops(), whole.target_iops());
 

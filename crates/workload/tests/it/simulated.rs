@@ -65,7 +65,6 @@ pub fn plan(load: Load, duration_s: u64) -> RunPlan {
 
 /// Runs `plan` with its database on `drive` and its log on a fast one; stops it after `stop_after` trials.
 pub fn run_on(drive: Drive, plan: RunPlan, stop_after: Option<u32>) -> RunResults {
-    let mut simulation = Simulation::new(plan.seed);
     let random = ServiceTime { least: Duration::ZERO, mean_above: drive.mean, per_mib: Duration::ZERO };
     let cached = ServiceTime { least: Duration::from_micros(5), mean_above: Duration::ZERO, ..random };
     let slow = DriveOptions {
@@ -75,8 +74,18 @@ pub fn run_on(drive: Drive, plan: RunPlan, stop_after: Option<u32>) -> RunResult
         flush: cached,
         ..DriveOptions::new(ByteCount::mib(256))
     };
-    let database = simulation.add_drive(slow);
-    let log = simulation.add_drive(DriveOptions::new(ByteCount::mib(256)));
+    run_on_drives(slow, DriveOptions::new(ByteCount::mib(256)), plan, stop_after)
+}
+
+/// As [`run_on`], with the database and the log on drives of any manners.
+pub fn run_on_drives(
+    database: DriveOptions,
+    log: DriveOptions,
+    plan: RunPlan,
+    stop_after: Option<u32>,
+) -> RunResults {
+    let mut simulation = Simulation::new(plan.seed);
+    let (database, log) = (simulation.add_drive(database), simulation.add_drive(log));
     let main = move |world: World| async move {
         let database: Rc<dyn Directory> = Rc::new(ExtentDirectory::format(database).await.unwrap());
         let log: Rc<dyn Directory> = Rc::new(ExtentDirectory::format(log).await.unwrap());

@@ -10,7 +10,7 @@ use super::{
     },
     charts,
 };
-use report::{Cell, Column, LineChart, Section, Table, TimeSeries, Unit};
+use report::{Cell, Column, LineChart, Section, Table, TimeSeries, Unit, prose::counted};
 
 /// The section of the search.
 pub fn section(results: &RunResults, found: &SearchResults) -> Section {
@@ -40,9 +40,8 @@ fn outcome(found: &SearchResults) -> String {
                 .to_owned()
         }
         Bound::Sessions => format!(
-            "more would need more than {} sessions a group, which is all it may have (four pages of its cache \
-             each, 128 to 1024): the storage may carry more; give it more cache, or more groups",
-            found.sessions_max
+            "more would need more than {} ({SESSIONS}): the storage may carry more; give it more cache, or more groups",
+            sessions(found)
         ),
         Bound::Processor => match found.limiting_thread() {
             Some(thread) => format!(
@@ -53,13 +52,23 @@ fn outcome(found: &SearchResults) -> String {
             None => "a processor was the limit, not the storage".to_owned(),
         },
         Bound::Plateau => "twice as many did no more".to_owned(),
-        Bound::Most if found.axis == Axis::Threads => format!(
-            "more than {} sessions a group are never tried (four pages of its cache each, 128 to 1024)",
-            found.sessions_max
-        ),
+        Bound::Most if found.axis == Axis::Threads => {
+            format!("more than {} are never tried ({SESSIONS})", sessions(found))
+        }
         Bound::Most => "more is never tried".to_owned(),
     };
-    format!("{} were held; {why}.", words(found.axis, held))
+    format!("Held: {}; {why}.", words(found.axis, held))
+}
+
+/// How many sessions a group may have.
+const SESSIONS: &str = "one for 16 pages of its cache, 32 to 1,024";
+
+/// The sessions a group could have.
+fn sessions(found: &SearchResults) -> String {
+    match found.sessions_max {
+        0 => "the sessions a group may have".to_owned(),
+        most => format!("{} a group", counted(most.into(), "session")),
+    }
 }
 
 fn trials(found: &SearchResults) -> Table {

@@ -18,6 +18,9 @@ use std::{rc::Rc, time::Duration};
 
 /// How often it is looked for an order, and whether all has ended.
 const POLL: Duration = Duration::from_millis(20);
+/// A load that settles is looked at so often at least, though its cap be a second: [`Settling`] compares two looks
+/// with the two before.
+const LOOKS_MIN: u32 = 4;
 /// Operations under way when a trial ends are waited for so long at most.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 
@@ -144,10 +147,11 @@ impl Group {
     async fn let_settle(&self, instance: &Instance, running: &Running, span_max: Duration) -> Option<f64> {
         let (began, mut sampler, mut settling) =
             (self.world.now(), self.sampler(instance, running), Settling::default());
-        let mut ticks = 0;
+        let step = TICK.min(span_max / LOOKS_MIN);
+        let mut steps = 0;
         while self.world.now().since(began) < span_max {
-            ticks += 1;
-            self.world.sleep_until(began + (TICK * ticks).min(span_max)).await;
+            steps += 1;
+            self.world.sleep_until(began + (step * steps).min(span_max)).await;
             let sample = self.tick(instance, running, &mut sampler);
             self.observe(running, &sample);
             if self.ended(running) || self.shared.trials.is_cut() {

@@ -122,6 +122,9 @@ pub struct TrialNews {
     pub bound: Bound,
     /// How it went.
     pub trial: TrialResults,
+    /// Sessions a group could have; 0 where the program did not tell.
+    #[serde(default)]
+    pub sessions_max: u32,
 }
 
 /// One group at the beginning of its measured time.

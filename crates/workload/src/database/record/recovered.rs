@@ -20,7 +20,7 @@ use super::{
     sense,
 };
 use hdrhistogram::Histogram;
-use report::Finding;
+use report::{Finding, prose::counted};
 
 /// What a record tells.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,7 +109,10 @@ impl Recovery {
             Entry::Made(made) => {
                 let databases = self.header.plan.databases_per_group as usize;
                 if made.databases.len() != databases {
-                    return Err(format!("{} databases of a group, not {databases}", made.databases.len()));
+                    return Err(format!(
+                        "{} of a group, not {databases}",
+                        counted(made.databases.len() as u64, "database")
+                    ));
                 }
                 sense::made(&made)?;
                 let group = self.group(made.group)?;
@@ -138,15 +141,14 @@ impl Recovery {
 
     /// What was found so far; an error if nothing was searched for.
     fn search(&mut self) -> Result<&mut SearchResults, String> {
-        let plan = &self.header.plan;
-        let axis = plan.load.searched_over().ok_or("nothing was searched for")?;
-        Ok(self.search.get_or_insert_with(|| SearchResults::none_yet(axis, plan.sessions_max())))
+        let axis = self.header.plan.load.searched_over().ok_or("nothing was searched for")?;
+        Ok(self.search.get_or_insert_with(|| SearchResults::none_yet(axis, 0)))
     }
 
     fn take_trial(&mut self, news: TrialNews) -> Result<(), String> {
         let search = self.search()?;
         sense::trial(&news.trial, search.trials.len())?;
-        search.bound = news.bound;
+        (search.bound, search.sessions_max) = (news.bound, news.sessions_max);
         search.trials.push(news.trial);
         Ok(())
     }
