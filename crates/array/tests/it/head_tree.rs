@@ -375,3 +375,27 @@ fn without_changes_the_tree_stays() {
     assert_eq!(run(trees.merge_head(CheckpointNumber(2), root, [], |_| ())).unwrap(), root);
     assert_eq!(run(trees.merge_head(CheckpointNumber(2), None, [], |_| ())).unwrap(), None);
 }
+
+#[test]
+fn far_more_changes_than_are_looked_at_ahead() {
+    let mut beside = Beside::new(2);
+    let sparse: Vec<_> = (0..60_000).flat_map(|index| write(index * 200, 1, 5, index as u32 * 3)).collect();
+    beside.merge(sparse, "a tree of some hundred leaves");
+    // Here and there, and so many in one leaf that nothing behind them is known before they are made; a removal that begins
+    // at their end, and goes on far behind; and others that overlap.
+    let mut changes: Vec<_> =
+        (0..60).flat_map(|index| write(index * 30_000 + 7, 2, 200, index as u32)).collect();
+    changes.extend(
+        (0..5).flat_map(|part| write(2_000_001 + part * 8_000, 8_000, 300 + part, (part as u32) << 13)),
+    );
+    changes.push(remove(2_039_990, 3_000_000, 100));
+    changes.extend([
+        remove(7_000_001, 200_000, 90),
+        remove(7_100_001, 200_000, 80),
+        remove(11_500_000, 1 << 40, 70),
+    ]);
+    changes.extend((0..30_000).flat_map(|index| write(8_000_003 + index * 100, 1, 400, index as u32)));
+    changes.sort_by_key(first_block);
+    changes.dedup_by_key(|change| (first_block(change), matches!(change, HeadChange::Remove { .. })));
+    beside.merge(changes, "many changes");
+}

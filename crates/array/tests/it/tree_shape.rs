@@ -93,11 +93,11 @@ fn leaves_fill_up_and_thin_ones_join() {
     }
     let split = fill(&store, &trees, root);
     assert!(split > 0.6 * full, "{split:.0} blocks a node after single writes, {full:.0} in full leaves");
-    // Most goes, a little at a time.
-    let mut blocks: Vec<u64> = (0..640).collect();
-    for _ in 0..580 {
-        let block = blocks.swap_remove(random.below(blocks.len() as u64) as usize);
-        let removal = remove(block * 1000, 1000, 1 << 40);
+    // Most goes, a little at a time, and what stays is all over.
+    let mut parts: Vec<u64> = (0..4_000).collect();
+    for _ in 0..3_800 {
+        let part = parts.swap_remove(random.below(parts.len() as u64) as usize);
+        let removal = remove(part * 160, 160, 1 << 40);
         root = run(trees.merge_head(CheckpointNumber(3), root, [removal], |_| ())).unwrap();
     }
     let thin = fill(&store, &trees, root);
