@@ -184,21 +184,25 @@ impl Planner<'_> {
     ) -> Result<u64> {
         let root = if tree == Tree::Head { self.merge.roots.head } else { self.merge.roots.history };
         let (from, to) = (BlockIndex(blocks.start), BlockIndex(blocks.end));
-        let (mut cut, mut count) = (blocks.end, 0);
+        let (mut cut, mut count, mut is_cut) = (blocks.start, 0, false);
         let visit = |run: &Run<'_>| {
             let part = run.first.0.max(blocks.start)..(run.last().0 + 1).min(blocks.end);
             if part.is_empty() {
                 return ControlFlow::Continue(());
             }
+            // In history a block has any number of runs; it is looked at with all of them, or not at all.
+            is_cut = count >= self.budget && part.start >= cut;
+            if is_cut {
+                return ControlFlow::Break(());
+            }
             count += part.end - part.start;
-            let version = Version { birth: run.birth, location: run.location, checksum: None };
             cut = part.end;
-            found.push((part, version));
-            if count >= self.budget { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            found.push((part, Version { birth: run.birth, location: run.location, checksum: None }));
+            ControlFlow::Continue(())
         };
         let (from, to) = (NodeKey::of_block(branch, from), NodeKey::of_block(branch, to));
         self.trees.scan(tree, root, from, to, visit).await?;
-        Ok(if count >= self.budget { cut } else { blocks.end })
+        Ok(if is_cut { cut } else { blocks.end })
     }
 
     fn finish(self) -> Discards {

@@ -27,6 +27,8 @@ pub struct Table {
     lines: BTreeMap<BranchNumber, Line>,
     checksums: Checksums,
     live: LiveGrains,
+    /// Of all lines.
+    entries: usize,
 }
 
 /// What happened to one branch.
@@ -69,22 +71,23 @@ impl Table {
         assert!(key.block.0 < BRANCH_BLOCKS_MAX, "block {} of a branch", key.block);
         let version = Version { birth: key.stamp, location, checksum };
         let line = self.lines.entry(key.branch).or_default();
+        let before = line.entries();
         self.live.add(location);
-        let Some(old) = line.extents.replace(key.block.0, version, &mut self.checksums) else { return };
-        if old.birth < key.stamp {
+        if let Some(old) = line.extents.replace(key.block.0, version, &mut self.checksums) {
             let place = (key.branch, key.block);
-            displace(&mut line.kept, place, old, key.stamp, points, &mut self.live, dead);
-        } else if old.birth == key.stamp {
-            bury(old.key(key.branch, key.block), old.location, &mut self.live, dead);
-        } else {
-            // Written again, and overwritten before that.
-            line.extents.replace(key.block.0, old, &mut self.checksums);
-            let replaced = match line.kept.get_mut(&(key.block.0, key.stamp)) {
-                Some(past) => std::mem::replace(&mut past.version, version),
-                None => version,
-            };
-            bury(key, replaced.location, &mut self.live, dead);
+            if old.birth < key.stamp {
+                displace(&mut line.kept, place, old, key.stamp, points, &mut self.live, dead);
+            } else if old.birth == key.stamp {
+                bury(key, old.location, &mut self.live, dead);
+            } else {
+                // Written again, and overwritten before that.
+                line.extents.replace(key.block.0, old, &mut self.checksums);
+                let kept = line.kept.get_mut(&(key.block.0, key.stamp));
+                let replaced = kept.map_or(version, |past| std::mem::replace(&mut past.version, version));
+                bury(key, replaced.location, &mut self.live, dead);
+            }
         }
+        self.entries = self.entries + line.entries() - before;
     }
 
     /// Blocks were discarded, or zeroes written. Costs what the branch has in memory there, however long it is. Of one
@@ -96,6 +99,7 @@ impl Table {
             return;
         }
         let line = self.lines.entry(branch).or_default();
+        let before = line.entries();
         let mut gap = range.start;
         let mut gaps = Vec::new();
         let mut displaced = Vec::new();
@@ -117,6 +121,7 @@ impl Table {
         for blocks in gaps.into_iter().filter(|blocks| !blocks.is_empty()) {
             line.extents.put_zeroes(blocks, stamp);
         }
+        self.entries = self.entries + line.entries() - before;
     }
 
     /// Discards that the last checkpoint left unfinished: what is older than each, and not here, reads as zero.
@@ -126,7 +131,10 @@ impl Table {
         for interval in intervals {
             let range = blocks(*interval);
             if !range.is_empty() {
-                self.lines.entry(interval.branch).or_default().cover(range, interval.stamp);
+                let line = self.lines.entry(interval.branch).or_default();
+                let before = line.entries();
+                line.cover(range, interval.stamp);
+                self.entries = self.entries + line.entries() - before;
             }
         }
     }
@@ -136,6 +144,7 @@ impl Table {
     pub fn moved(&mut self, moved: &Move, dead: &mut Vec<Dead>) {
         let Move { key, from, to, checksum } = *moved;
         let line = self.lines.entry(key.branch).or_default();
+        let before = line.entries();
         let version = Version { birth: key.stamp, location: to, checksum: checksum_of(to, checksum) };
         let newest = line.extents.version(key.block.0, &self.checksums);
         let newest = newest.filter(|newest| newest.birth == key.stamp);
@@ -154,6 +163,7 @@ impl Table {
                 bury(key, from, &mut self.live, dead);
             }
         }
+        self.entries = self.entries + line.entries() - before;
     }
 
     /// What is here of a block's newest version.
@@ -210,9 +220,9 @@ impl Table {
 
     /// What happened to one branch, alone.
     pub(super) fn only(&self, branch: BranchNumber) -> Self {
-        let line = self.lines.get(&branch).map(|line| (branch, line.clone()));
-        let checksums = if line.is_some() { self.checksums.clone() } else { Checksums::new() };
-        Self { lines: line.into_iter().collect(), checksums, live: LiveGrains::new() }
+        let Some(line) = self.lines.get(&branch).cloned() else { return Self::default() };
+        let (entries, checksums) = (line.entries(), self.checksums.clone());
+        Self { lines: [(branch, line)].into(), checksums, live: LiveGrains::new(), entries }
     }
 
     /// Branches something happened to.
@@ -316,10 +326,7 @@ impl Table {
 
     /// Entries: extents, kept versions, unfinished discards, moves.
     pub fn len(&self) -> usize {
-        let lines = self.lines.values();
-        lines
-            .map(|line| line.extents.len() + line.kept.len() + line.unfinished.len() + line.moves.len())
-            .sum()
+        self.entries
     }
 
     /// Bytes of memory, about: B-trees are 5/8 full, and checksums grow by doubling.
@@ -335,6 +342,10 @@ impl Table {
 }
 
 impl Line {
+    fn entries(&self) -> usize {
+        self.extents.len() + self.kept.len() + self.unfinished.len() + self.moves.len()
+    }
+
     fn moves_of(&self, block: u64, birth: Stamp) -> impl Iterator<Item = &Move> {
         self.moves.range((block, birth, 0)..=(block, birth, u32::MAX)).map(|(_, moved)| moved)
     }

@@ -4,7 +4,10 @@ mod oracle;
 mod pool;
 mod tables;
 
-use array::format::{BranchNumber, Stamp};
+use array::{
+    format::{BlockIndex, BranchNumber, Stamp, row::BRANCH_DEPTH_MAX},
+    map::Branch,
+};
 use pool::{BLOCKS, Pool};
 use world::Random;
 
@@ -148,6 +151,69 @@ fn live(seed: u64, steps: usize) {
     }
     assert!(pool.leaving.is_empty(), "nothing is left of deleted points");
     check_all(&mut pool);
+}
+
+#[test]
+fn a_chain_as_deep_as_branches_go_reads_through_all_of_them() {
+    let mut pool = Pool::new(1);
+    let mut branch = BranchNumber(1);
+    for depth in 0..u64::from(BRANCH_DEPTH_MAX) {
+        if depth > 0 {
+            let fork = pool.add_point(branch);
+            // Above the fork: the child sees nothing of it.
+            pool.write(branch, 0, 40);
+            branch = pool.add_branch(Some((branch, fork)));
+        }
+        pool.write(branch, depth * 8, 12);
+        pool.discard(branch, depth * 8 + 3, 2);
+        if depth % 3 == 0 {
+            pool.merge();
+        }
+        check_all(&mut pool);
+    }
+    pool.merge();
+    check_all(&mut pool);
+}
+
+#[test]
+fn what_a_branch_was_filled_with_is_its_own() {
+    let mut pool = Pool::new(2);
+    pool.write(BranchNumber(1), 0, 100);
+    let fork = pool.add_point(BranchNumber(1));
+    let child = pool.add_branch(Some((BranchNumber(1), fork)));
+    let known = *pool.branches.get(child).expect("it was made");
+    pool.branches.set(child, Branch { filled_below: Some(BlockIndex(50)), ..known });
+    for _ in 0..2 {
+        let found = pool.finish(pool.look_up(child, None, 0, 100));
+        for (block, found) in found.iter().enumerate() {
+            let inherited = pool.oracle.read(BranchNumber(1), Some(fork), block as u64);
+            assert_eq!(found.is_some(), block >= 50 && inherited.is_some(), "block {block}");
+        }
+        pool.merge();
+    }
+}
+
+#[test]
+fn a_discard_larger_than_a_checkpoint_allows_comes_back_until_it_is_done() {
+    for seed in 0..20 {
+        let mut pool = Pool::new(seed);
+        for first in (0..BLOCKS).step_by(8) {
+            pool.write(BranchNumber(1), first, 5);
+        }
+        let fork = pool.add_point(BranchNumber(1));
+        let child = pool.add_branch(Some((BranchNumber(1), fork)));
+        pool.merge();
+        for branch in [BranchNumber(1), child] {
+            pool.discard(branch, 0, 1 << 34);
+            pool.add_point(branch);
+            pool.write(branch, 30, 3);
+        }
+        while !pool.is_settled() {
+            check_all(&mut pool);
+            pool.merge();
+        }
+        check_all(&mut pool);
+    }
 }
 
 #[test]

@@ -325,11 +325,34 @@ impl Pool {
                 table.moves(branch).for_each(|moved| counted.add(moved.to));
             }
             assert_eq!(&counted, table.live(), "space of a table");
+            let all = BlockIndex(0)..BlockIndex(1 << 48);
+            let entries = table.branches().map(|branch| {
+                let pieces = table.pieces(branch, all.clone()).count() + table.kept(branch).count();
+                pieces + table.unfinished(branch).count() + table.moves(branch).count()
+            });
+            assert_eq!(entries.sum::<usize>(), table.len(), "entries of a table");
         }
         if self.is_settled() {
             let mut kept = LiveGrains::new();
             self.oracle.kept(&[]).iter().for_each(|(_, location)| kept.add(*location));
             assert_eq!(self.live, kept, "when all is settled nothing lives that is not kept");
+            self.check_gone();
+        }
+    }
+
+    /// Of a branch without head and points nothing is left, tombstones included.
+    fn check_gone(&self) {
+        let gone = self.branches.iter().filter(|(number, branch)| {
+            let is_read = branch.has_head || !self.points.of(*number).is_empty();
+            !is_read
+        });
+        for (branch, _) in gone {
+            let keys = [0, 1].map(|next| NodeKey { major: branch.0 + next, id: 0, minor: 0 });
+            for (tree, root) in [(Tree::Head, self.roots.head), (Tree::History, self.roots.history)] {
+                let scan =
+                    self.trees.scan(tree, root, keys[0], keys[1], |run| panic!("{run:?} is left over"));
+                run(scan).expect("nothing fails here");
+            }
         }
     }
 
