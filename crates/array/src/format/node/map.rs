@@ -56,11 +56,13 @@ impl<'a> MapLeaf<'a> {
 
     /// Of the groups that begin at or below `key`, the last one; else the first one.
     fn group_for(self, key: NodeKey) -> usize {
+        let (base, is_history) = (self.group_base(), self.is_history());
         let (mut low, mut high) = (0, self.0.group_count());
         while low < high {
             let middle = low.midpoint(high);
-            let first = self.runs_from(middle).next().expect("a group has an entry");
-            if first.first_key() <= key { low = middle + 1 } else { high = middle }
+            let mut reader = Reader::new(self.0.body(), self.0.group_start(middle));
+            let first = Run::decode_key(&mut reader, base, is_history).expect("the leaf was decoded before");
+            if first <= key { low = middle + 1 } else { high = middle }
         }
         low.saturating_sub(1)
     }

@@ -196,6 +196,19 @@ impl<'a> Run<'a> {
         Self { first, count: (to - from + 1) as u8, location: self.location_of(first), checksums, ..*self }
     }
 
+    /// The key of the next run of a leaf, and nothing else of it.
+    #[inline]
+    pub(super) fn decode_key(
+        reader: &mut Reader,
+        before: Before,
+        has_death: bool,
+    ) -> Result<NodeKey, Refusal> {
+        reader.byte()?;
+        let (branch, first) = read_key(reader, before)?;
+        let minor = if has_death { reader.difference(before.birth)? } else { 0 };
+        Ok(NodeKey { major: branch, id: first, minor })
+    }
+
     /// The next run of a leaf. `has_death` in history.
     #[inline]
     pub(super) fn decode(
