@@ -13,7 +13,8 @@
 
 use super::{
     Dead, Found, LiveGrains, Points, Version,
-    extents::{Checksums, Extents, Piece},
+    extents::{Checksums, Piece},
+    line::{Line, bury, displace},
 };
 use crate::format::{
     BlockChecksum, BlockIndex, BlockKey, BranchNumber, Interval, Location, Move, Stamp,
@@ -29,18 +30,6 @@ pub struct Table {
     live: LiveGrains,
     /// Of all lines.
     entries: usize,
-}
-
-/// What happened to one branch.
-#[derive(Clone, Debug, Default)]
-struct Line {
-    extents: Extents,
-    /// By block and birth.
-    kept: BTreeMap<(u64, Stamp), Past>,
-    /// Unfinished discards, by first block of an interval: its end, and when, the oldest first.
-    unfinished: BTreeMap<u64, (u64, Vec<Stamp>)>,
-    /// Moves of versions that are not here, by block, birth, and the order in which they came.
-    moves: BTreeMap<(u64, Stamp, u32), Move>,
 }
 
 /// A version whose life has ended.
@@ -338,106 +327,6 @@ impl Table {
                 + line.moves.len() * 120
         };
         self.lines.values().map(bytes).sum::<usize>() + self.checksums.len() * 6
-    }
-}
-
-impl Line {
-    fn entries(&self) -> usize {
-        self.extents.len() + self.kept.len() + self.unfinished.len() + self.moves.len()
-    }
-
-    fn moves_of(&self, block: u64, birth: Stamp) -> impl Iterator<Item = &Move> {
-        self.moves.range((block, birth, 0)..=(block, birth, u32::MAX)).map(|(_, moved)| moved)
-    }
-
-    /// Keeps a move whose target is counted. One that comes again says nothing new.
-    fn add_move(&mut self, moved: Move, live: &mut LiveGrains) {
-        let (block, birth) = (moved.key.block.0, moved.key.stamp);
-        if self.moves_of(block, birth).any(|before| *before == moved) {
-            live.subtract(moved.to);
-            return;
-        }
-        let order = self.moves_of(block, birth).count() as u32;
-        self.moves.insert((block, birth, order), moved);
-    }
-
-    /// Unfinished discards in `range`, in order.
-    fn unfinished_in(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, &[Stamp])> {
-        let before = self.unfinished.range(..range.start).next_back();
-        let within = self.unfinished.range(range.clone());
-        before.into_iter().chain(within).filter_map(move |(&first, (end, stamps))| {
-            let blocks = first.max(range.start)..range.end.min(*end);
-            (!blocks.is_empty()).then_some((blocks, stamps.as_slice()))
-        })
-    }
-
-    /// The first unfinished discard of a block after `birth`.
-    fn discarded_after(&self, block: u64, birth: Stamp) -> Option<Stamp> {
-        let (_, stamps) = self.unfinished_in(block..block + 1).next()?;
-        stamps.iter().find(|&&stamp| stamp > birth).copied()
-    }
-
-    /// The first thing that happened to a block here, as far as points are concerned.
-    fn first_event(&self, block: u64, checksums: &Checksums) -> Option<Stamp> {
-        let kept = self.kept.range((block, Stamp(0))..(block + 1, Stamp(0))).next();
-        let first = kept.map(|(&(_, birth), _)| birth);
-        first.or_else(|| Some(self.extents.version(block, checksums)?.birth))
-    }
-
-    /// Adds an unfinished discard.
-    fn cover(&mut self, range: Range<u64>, stamp: Stamp) {
-        let over: Vec<_> = self.unfinished_in(range.clone()).map(|(blocks, _)| blocks).collect();
-        let mut gap = range.start;
-        for blocks in over {
-            if gap < blocks.start {
-                self.unfinished.insert(gap, (blocks.start, vec![stamp]));
-            }
-            gap = blocks.end;
-            let (&first, _) = self.unfinished.range(..=blocks.start).next_back().expect("seen above");
-            let (end, mut stamps) = self.unfinished.remove(&first).expect("seen above");
-            if first < blocks.start {
-                self.unfinished.insert(first, (blocks.start, stamps.clone()));
-            }
-            if blocks.end < end {
-                self.unfinished.insert(blocks.end, (end, stamps.clone()));
-            }
-            if let Err(index) = stamps.binary_search(&stamp) {
-                stamps.insert(index, stamp);
-            }
-            self.unfinished.insert(blocks.start, (blocks.end, stamps));
-        }
-        if gap < range.end {
-            self.unfinished.insert(gap, (range.end, vec![stamp]));
-        }
-    }
-}
-
-/// A version is not the newest any more: it is kept if a point sees it.
-fn displace(
-    kept: &mut BTreeMap<(u64, Stamp), Past>,
-    (branch, block): (BranchNumber, BlockIndex),
-    version: Version,
-    death: Stamp,
-    points: &Points,
-    live: &mut LiveGrains,
-    dead: &mut Vec<Dead>,
-) {
-    if points.sees(branch, version.birth, death) {
-        let last = kept.range((block.0, Stamp(0))..(block.0 + 1, Stamp(0))).next_back();
-        assert!(last.is_none_or(|(_, last)| last.death <= version.birth), "lives do not overlap");
-        kept.insert((block.0, version.birth), Past { version, death });
-    } else {
-        bury(version.key(branch, block), version.location, live, dead);
-    }
-}
-
-fn bury(key: BlockKey, location: Location, live: &mut LiveGrains, dead: &mut Vec<Dead>) {
-    live.subtract(location);
-    if let Location::Direct { segment, .. } = location {
-        assert!(live.of(segment) >= 0, "more died in segment {segment} than was written there");
-    }
-    if location != Location::Zero {
-        dead.push(Dead { key, location });
     }
 }
 
