@@ -5,7 +5,11 @@ use super::{
     check_range, io_error,
 };
 use crate::{
-    format::{BlockCount, BlockIndex, BranchNumber, Interval, SECTOR_BYTES, VolumeNumber},
+    error::{Error, Result},
+    format::{
+        BlockCount, BlockIndex, BranchNumber, Interval, SECTOR_BYTES, VolumeNumber, row::VolumeRow,
+        row::VolumeState,
+    },
     log::Part,
     pool::Pool,
 };
@@ -24,13 +28,25 @@ impl Volume {
         Self { pool, number, locks: Rc::default() }
     }
 
-    /// What it holds when it is full, as of now.
+    /// What it holds when it is full, as of now; nothing if it was deleted.
     pub fn size_bytes(&self) -> u64 {
-        self.pool.volume_row(self.number).sectors * SECTOR_BYTES
+        self.row().map_or(0, |row| row.sectors * SECTOR_BYTES)
     }
 
-    pub(super) fn branch(&self) -> BranchNumber {
-        self.pool.volume_row(self.number).branch
+    /// The branch of its head.
+    ///
+    /// # Errors
+    ///
+    /// It was deleted.
+    pub(super) fn branch(&self) -> Result<BranchNumber> {
+        let row = self.row().ok_or_else(|| Error::NoVolume(format!("number {}", self.number)))?;
+        Ok(row.branch)
+    }
+
+    /// None once it was deleted, whether or not its space is back.
+    fn row(&self) -> Option<VolumeRow> {
+        let state = self.pool.shared.state.borrow();
+        state.catalogue.volume(self.number).filter(|row| row.state == VolumeState::Live).cloned()
     }
 
     /// Nobody writes until what is given back is dropped; writes under way are done.
@@ -39,17 +55,13 @@ impl Volume {
     }
 
     /// Whether it was deleted meanwhile.
-    pub(super) fn check_is_there(&self) -> crate::error::Result<()> {
-        let row = self.pool.volume_row(self.number);
-        match row.state {
-            crate::format::row::VolumeState::Live => Ok(()),
-            _ => Err(crate::error::Error::NoVolume(row.name)),
-        }
+    pub(super) fn check_is_there(&self) -> Result<()> {
+        self.branch().map(drop)
     }
 
     async fn discard_range(&self, at: ByteOffset, length: u64) -> IoResult<()> {
-        check_range("discard", at, length, self.size_bytes())?;
         self.check_is_there().map_err(|error| io_error("discard", &error))?;
+        check_range("discard", at, length, self.size_bytes())?;
         // Only whole blocks are let go: the rest of a block in part still holds what the host wrote.
         let block_bytes = crate::format::BLOCK_BYTES as u64;
         let (first, end) = (at.0.div_ceil(block_bytes), (at.0 + length) / block_bytes);
@@ -57,14 +69,11 @@ impl Volume {
             return Ok(());
         }
         let _held = self.locks.lock(Span::whole(first..=end - 1)).await;
+        let branch = self.branch().map_err(|error| io_error("discard", &error))?;
         let done = {
             let stamp = self.pool.shared.state.borrow_mut().next_stamp();
-            let interval = Interval {
-                branch: self.branch(),
-                first: BlockIndex(first),
-                count: BlockCount(end - first),
-                stamp,
-            };
+            let interval =
+                Interval { branch, first: BlockIndex(first), count: BlockCount(end - first), stamp };
             self.pool.lane.append(vec![Part::Discard(interval)])
         };
         done.await.map_err(|error| io_error("discard", &error))

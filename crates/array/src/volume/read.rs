@@ -14,15 +14,15 @@ use world::{Buffer, ByteOffset, IoResult, LocalFuture};
 impl Volume {
     pub(super) async fn read_range(&self, at: ByteOffset, into: Vec<Buffer>) -> IoResult<Vec<Buffer>> {
         let length: usize = into.iter().map(|buffer| buffer.len()).sum();
+        let branch = self.branch().map_err(|error| io_error("read", &error))?;
         check_range("read", at, length as u64, self.size_bytes())?;
-        self.check_is_there().map_err(|error| io_error("read", &error))?;
-        let reader = Reader { pool: &self.pool, branch: self.branch(), as_of: None };
+        let reader = Reader { pool: &self.pool, branch, as_of: None };
         reader.read(at, into).await.map_err(|error| io_error("read", &error))
     }
 
     /// One block as it is now.
     pub(super) async fn read_block(&self, block: BlockIndex) -> Result<Buffer> {
-        let reader = Reader { pool: &self.pool, branch: self.branch(), as_of: None };
+        let reader = Reader { pool: &self.pool, branch: self.branch()?, as_of: None };
         let at = ByteOffset(block.0 * BLOCK_BYTES as u64);
         let read = reader.read(at, vec![Buffer::zeroed(BLOCK_BYTES)]).await?;
         Ok(read.into_iter().next().expect("a buffer for a buffer"))

@@ -12,15 +12,12 @@ use world::{Buffer, ByteOffset, IoResult};
 impl Volume {
     pub(super) async fn write_range(&self, at: ByteOffset, from: &[Arc<Buffer>]) -> IoResult<()> {
         let length: usize = from.iter().map(|buffer| buffer.len()).sum();
+        self.check_is_there().map_err(|error| io_error("write", &error))?;
         check_range("write", at, length as u64, self.size_bytes())?;
         if length == 0 {
             return Ok(());
         }
-        self.write_blocks(at, length, from).await.map_err(|error| io_error("write", &error))
-    }
-
-    async fn write_blocks(&self, at: ByteOffset, length: usize, from: &[Arc<Buffer>]) -> Result<()> {
-        self.pool.admit().await?;
+        self.pool.admit().await.map_err(|error| io_error("write", &error))?;
         let cut: Vec<Piece> = pieces(at, length).collect();
         let (first, last) = (cut[0], cut[cut.len() - 1]);
         let span = Span {
@@ -29,15 +26,21 @@ impl Volume {
             last_in_part: !last.is_whole(),
         };
         let _held = self.locks.lock(span).await;
+        self.check_is_there().map_err(|error| io_error("write", &error))?;
+        // Meanwhile it may have become smaller: what came to lie behind its end would be there when it grows again.
+        check_range("write", at, length as u64, self.size_bytes())?;
+        self.write_blocks(&cut, from).await.map_err(|error| io_error("write", &error))
+    }
+
+    async fn write_blocks(&self, cut: &[Piece], from: &[Arc<Buffer>]) -> Result<()> {
         let mut blocks = Vec::with_capacity(cut.len());
-        for piece in &cut {
+        for piece in cut {
             blocks.push((BlockIndex(piece.block), self.whole_block(piece, from).await?));
         }
-        self.check_is_there()?;
+        let branch = self.branch()?;
         let done = {
             // The stamp and the place in the log's queue are taken at one moment: their orders are one.
             let stamp = self.pool.shared.state.borrow_mut().next_stamp();
-            let branch = self.branch();
             let parts = blocks.into_iter().map(|(block, data)| {
                 let key = BlockKey { branch, block, stamp };
                 Part::Write { key, data }
