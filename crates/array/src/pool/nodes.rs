@@ -177,8 +177,15 @@ impl NodeStore for Nodes {
 
     fn release(&self, pointer: NodePointer) {
         self.shared.state.borrow_mut().segments.add_live(pointer.segment, -grains_of(pointer.blocks));
-        if let Some(blocks) = self.catalogue.borrow_mut().get_mut(&pointer.segment) {
+        let mut catalogue = self.catalogue.borrow_mut();
+        if let Some(blocks) = catalogue.get_mut(&pointer.segment) {
             *blocks -= u32::from(pointer.blocks);
+            let open = self.open[1].borrow();
+            let is_open = open.as_ref().is_some_and(|open| open.segment.number == pointer.segment);
+            if *blocks == 0 && !is_open {
+                // Its number may soon be that of a segment of something else.
+                catalogue.remove(&pointer.segment);
+            }
         }
     }
 }
