@@ -1,4 +1,4 @@
-//! `cargo xtask sim ROOM --seeds N [--from S]`: seeds of the simulator, beyond those the tests run.
+//! `cargo xtask sim ROOM --seeds N [--from S] [--minutes M]`: seeds of the simulator, beyond those the tests run.
 //!
 //! The simulator is a program of its own (`crates/simulator`), because this package links none of the rooms.
 //! It says how far it is; a failure prints the seed, what happened, and the one command that does it again.
@@ -10,7 +10,7 @@ use std::ffi::OsString;
 /// What to run.
 #[derive(clap::Args)]
 pub struct Options {
-    /// The room (`maildb`) and its options; `maildb --help` lists them
+    /// The room (`maildb`, `array`) and its options; `maildb --help` lists them
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }

@@ -7,5 +7,11 @@
 //! [`database`] does so with the mailbox database. Reading order there: [`database::plan`] (what a seed
 //! decides), [`database::history`] (what may and must be there), [`database::session`] (the work),
 //! [`database::incarnation`] (from opening to a crash), [`database::run()`] (all of it).
+//!
+//! [`array`](mod@array) does so with whole pools of drives. Reading order there: [`array::plan`] (what a seed decides),
+//! [`array::atlas`] (what drives may do, and what is owed all the same), [`array::content`] and [`array::register`]
+//! (what a sector holds, and may hold), [`array::model`], [`array::host`] and [`array::administrator`] (the work),
+//! [`array::inspection`], [`array::incarnation`], [`array::run()`].
 
+pub mod array;
 pub mod database;

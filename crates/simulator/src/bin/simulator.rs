@@ -1,8 +1,12 @@
 //! Runs seeds of the simulator; `cargo xtask sim` starts it.
 
 use clap::{Parser, Subcommand};
-use simulator::database::{self, Grade, RunOptions};
-use std::process::ExitCode;
+use simulator::{array, database};
+use std::{process::ExitCode, time::Duration};
+use world::{
+    World,
+    real::{RealOptions, ThreadHandle, spawn_thread},
+};
 
 /// Whole rooms in the simulated world.
 #[derive(Parser)]
@@ -16,20 +20,23 @@ struct Arguments {
 enum Room {
     /// The mailbox database under power cuts, kills and faulty drives
     Maildb(Maildb),
+    /// Pools under power cuts, kills, ill and missing drives
+    Array(Array),
 }
 
-#[derive(clap::Args)]
-struct Maildb {
+/// What all rooms are asked.
+#[derive(clap::Args, Clone)]
+struct Seeds {
     /// How many seeds
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
     /// The first of them
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Let power cuts tear pages of databases, not only the log
+    /// Stop after so many minutes, however many seeds are left
     #[arg(long)]
-    torn_page_writes: bool,
-    /// Let drives do more than the engine can survive: then it must refuse, and never be wrong
+    minutes: Option<u64>,
+    /// Let drives do more than can be survived: then an error must be the answer, and never wrong data
     #[arg(long)]
     beyond: bool,
     /// Tell what happened in each run
@@ -40,51 +47,122 @@ struct Maildb {
     keep_going: bool,
 }
 
-fn main() -> ExitCode {
-    let Room::Maildb(arguments) = Arguments::parse().room;
-    run_maildb(&arguments)
+#[derive(clap::Args)]
+struct Maildb {
+    #[command(flatten)]
+    seeds: Seeds,
+    /// Let power cuts tear pages of databases, not only the log
+    #[arg(long)]
+    torn_page_writes: bool,
 }
 
-fn run_maildb(arguments: &Maildb) -> ExitCode {
-    let options = RunOptions {
-        torn_page_writes: arguments.torn_page_writes,
-        grade: if arguments.beyond { Grade::Beyond } else { Grade::Within },
-        ..RunOptions::default()
-    };
-    let (mut crashes, mut begun, mut failures) = (0, 0, 0_u64);
-    let step = (arguments.seeds / 20).clamp(1, 500);
-    for done in 0..arguments.seeds {
-        let seed = arguments.from + done;
-        match database::run(seed, options) {
-            Ok(report) => {
-                crashes += report.crashes;
-                begun += report.tally.commits_begun;
-                if arguments.tell || arguments.seeds == 1 {
-                    println!("seed {seed}: trace {:016x}", report.trace.value());
-                    report.tally.story.iter().for_each(|line| println!("- {line}"));
+#[derive(clap::Args)]
+struct Array {
+    #[command(flatten)]
+    seeds: Seeds,
+}
+
+/// What is shown of a run.
+struct Shown {
+    trace: u64,
+    crashes: u64,
+    /// Commits begun, or writes answered.
+    works: u64,
+    story: Vec<String>,
+}
+
+/// What is shown of a broken promise: on one line, and at length.
+struct Broken {
+    line: String,
+    story: String,
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().room {
+        Room::Maildb(arguments) => run_maildb(arguments),
+        Room::Array(arguments) => run_array(arguments),
+    }
+}
+
+fn run_maildb(arguments: Maildb) -> ExitCode {
+    let grade = if arguments.seeds.beyond { database::Grade::Beyond } else { database::Grade::Within };
+    let torn_page_writes = arguments.torn_page_writes;
+    let options = database::RunOptions { torn_page_writes, grade, ..database::RunOptions::default() };
+    run_seeds(arguments.seeds, "commits", move |seed| match database::run(seed, options) {
+        Ok(report) => Ok(Shown {
+            trace: report.trace.value(),
+            crashes: report.crashes,
+            works: report.tally.commits_begun,
+            story: report.tally.story,
+        }),
+        Err(failure) => Err(Broken {
+            line: format!("{}; again: {}", failure.what, failure.again),
+            story: failure.to_string(),
+        }),
+    })
+}
+
+fn run_array(arguments: Array) -> ExitCode {
+    let grade = if arguments.seeds.beyond { array::Grade::Beyond } else { array::Grade::Envelope };
+    let options = array::RunOptions { grade, ..array::RunOptions::default() };
+    run_seeds(arguments.seeds, "writes", move |seed| match array::run(seed, options) {
+        Ok(report) => Ok(Shown {
+            trace: report.trace.value(),
+            crashes: report.crashes,
+            works: report.tally.writes,
+            story: report.tally.story,
+        }),
+        Err(failure) => Err(Broken {
+            line: format!("{}; again: {}", failure.what, failure.again),
+            story: failure.to_string(),
+        }),
+    })
+}
+
+fn run_seeds(seeds: Seeds, works_are: &str, one: impl Fn(u64) -> Result<Shown, Broken>) -> ExitCode {
+    let timer = seeds.minutes.map(start_timer);
+    let is_time_up = || timer.as_ref().is_some_and(ThreadHandle::is_finished);
+    let (mut crashes, mut works, mut failures, mut done) = (0, 0, 0_u64, 0);
+    let step = (seeds.seeds / 20).clamp(1, 500);
+    while done < seeds.seeds && !is_time_up() {
+        let seed = seeds.from + done;
+        match one(seed) {
+            Ok(shown) => {
+                crashes += shown.crashes;
+                works += shown.works;
+                if seeds.tell || seeds.seeds == 1 {
+                    println!("seed {seed}: trace {:016x}", shown.trace);
+                    shown.story.iter().for_each(|line| println!("- {line}"));
                 }
             }
-            Err(failure) if arguments.keep_going => {
+            Err(broken) if seeds.keep_going => {
                 failures += 1;
-                println!("seed {seed}: {}; again: {}", failure.what, failure.again);
+                println!("seed {seed}: {}", broken.line);
             }
-            Err(failure) => {
-                eprintln!("{failure}");
+            Err(broken) => {
+                eprintln!("{}", broken.story);
                 return ExitCode::FAILURE;
             }
         }
-        if (done + 1) % step == 0 {
-            println!("{} of {} seeds, {crashes} crashes, {begun} commits", done + 1, arguments.seeds);
+        done += 1;
+        if done.is_multiple_of(step) {
+            println!("{done} of {} seeds, {crashes} crashes, {works} {works_are}", seeds.seeds);
         }
     }
     match failures {
         0 => {
-            println!("no promise was broken");
+            println!("no promise was broken in {done} seeds");
             ExitCode::SUCCESS
         }
         _ => {
-            println!("{failures} of {} seeds broke a promise", arguments.seeds);
+            println!("{failures} of {done} seeds broke a promise");
             ExitCode::FAILURE
         }
     }
+}
+
+/// A thread that ends when the time is up. The seeds run on this one, in no other world than their own.
+fn start_timer(minutes: u64) -> ThreadHandle<()> {
+    let sleep = move |world: World| world.sleep(Duration::from_secs(60 * minutes));
+    spawn_thread("timer", 0, RealOptions::default(), sleep).expect("the system has a thread left")
 }

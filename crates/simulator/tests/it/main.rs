@@ -1,28 +1,9 @@
-//! The mailbox database in the simulated world: a thousand seeds, ten thousand under `SPINDLE_FULL`.
+//! Rooms in the simulated world.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, missing_docs)]
 
-/// Nothing durable is lost, whatever crashes, within what storage promises.
-mod within;
+/// Whole pools.
+mod array;
 
-/// Beyond it, an error and never wrong data.
-mod beyond;
-
-/// Planted bugs are caught.
-mod canaries;
-
-/// One seed is one run.
-mod same_again;
-
-use simulator::database::{RunOptions, RunReport, run};
-use std::ops::Range;
-
-/// Runs seeds; the first failure is the test's.
-fn run_all(seeds: Range<u64>, options: RunOptions) -> Vec<RunReport> {
-    seeds.map(|seed| run(seed, options).unwrap_or_else(|failure| panic!("{failure}"))).collect()
-}
-
-/// A hundredth of all seeds: 10 in a test, 100 under `SPINDLE_FULL`.
-fn share() -> u64 {
-    if std::env::var_os("SPINDLE_FULL").is_some() { 100 } else { 10 }
-}
+/// The mailbox database.
+mod database;

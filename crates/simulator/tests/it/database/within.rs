@@ -1,4 +1,4 @@
-use crate::{run_all, share};
+use super::{run_all, share};
 use simulator::database::{RunOptions, RunReport};
 use world::sim::Fault;
 

@@ -1,4 +1,4 @@
-use crate::{run_all, share};
+use super::{run_all, share};
 use simulator::database::{Grade, RunOptions};
 use std::collections::BTreeMap;
 use world::sim::Fault;

@@ -1,0 +1,285 @@
+//! Changes of the catalogue, while hosts work: volumes made, renamed, resized, deleted; snapshots made and deleted.
+
+use super::{
+    content::VolumeKey,
+    ground::{Ground, snapshot_id, volume_id},
+    model::{CutKey, Presence, Resizing, VolumeModel},
+    plan::RunPlan,
+    trouble::{Refusal, Trouble, Violation},
+};
+use array::{
+    error::Error,
+    pool::{NewVolume, Pool},
+};
+use std::rc::Rc;
+use world::{Random, World};
+
+/// Volumes there are at most.
+const VOLUMES_MAX: usize = 6;
+/// Sectors of a large volume: 64 GiB.
+const LARGE_SECTORS: u64 = 64 << 21;
+
+/// An administrator.
+pub struct Administrator {
+    /// What is shared.
+    pub ground: Ground,
+    /// The pool.
+    pub pool: Rc<Pool>,
+    /// Its stream.
+    pub random: Random,
+}
+
+impl Administrator {
+    /// Gives all orders of this incarnation.
+    pub async fn work(mut self, world: World) -> Result<(), Trouble> {
+        for _ in 0..self.ground.plan.verbs {
+            let mean = self.ground.plan.pause * 2;
+            world.sleep(mean.mul_f64(-(1.0 - self.random.unit()).ln())).await;
+            let done = match self.random.below(100) {
+                0..=9 => self.create().await,
+                10..=16 => self.rename().await,
+                17..=34 => self.resize().await,
+                35..=39 => self.delete_volume().await,
+                40..=69 => self.snapshot().await,
+                70..=84 => self.delete_snapshot().await,
+                85..=94 => self.checkpoint().await,
+                _ => self.ask_for_nonsense().await,
+            };
+            match done {
+                Err(Trouble::Refused(refusal)) if refusal.is_full && self.ground.plan.is_tight => {
+                    self.ground.tally.borrow_mut().full += 1;
+                }
+                done => done?,
+            }
+            self.ground.tally.borrow_mut().verbs += 1;
+        }
+        Ok(())
+    }
+
+    fn pick_idle(&mut self) -> Option<VolumeKey> {
+        let idle = self.ground.model.borrow().idle();
+        (!idle.is_empty()).then(|| idle[self.random.below(idle.len() as u64) as usize])
+    }
+
+    fn name_of(&self, key: VolumeKey) -> String {
+        self.ground.model.borrow_mut().volume(key).name.clone()
+    }
+
+    /// Makes a volume, unless there are enough.
+    pub async fn create(&mut self) -> Result<(), Trouble> {
+        if self.ground.model.borrow().usable().len() >= VOLUMES_MAX {
+            return Ok(());
+        }
+        let model = draw_volume(&mut self.random, &self.ground.plan);
+        let (name, size_bytes) = (model.name.clone(), model.size_bytes());
+        let key = {
+            let mut all = self.ground.model.borrow_mut();
+            let key = all.next_volume();
+            all.volumes.insert(key, model);
+            key
+        };
+        let created = self.pool.create_volume(&NewVolume { name, volume: volume_id(key), size_bytes }).await;
+        created.map_err(|error| Refusal::of_pool("creating a volume", &error))?;
+        let mut model = self.ground.model.borrow_mut();
+        let volume = model.volume(key);
+        (volume.presence, volume.is_busy) = (Presence::There, false);
+        Ok(())
+    }
+
+    async fn rename(&mut self) -> Result<(), Trouble> {
+        let Some(key) = self.pick_idle() else { return Ok(()) };
+        let new_name = format!("volume {:x}", self.random.next_u64());
+        let name = {
+            let mut model = self.ground.model.borrow_mut();
+            let volume = model.volume(key);
+            volume.is_busy = true;
+            volume.new_name = Some(new_name.clone());
+            volume.name.clone()
+        };
+        let renamed = self.pool.rename_volume(&name, &new_name).await;
+        renamed.map_err(|error| Refusal::of_pool("renaming a volume", &error))?;
+        let mut model = self.ground.model.borrow_mut();
+        let volume = model.volume(key);
+        (volume.name, volume.new_name, volume.is_busy) = (new_name, None, false);
+        Ok(())
+    }
+
+    async fn resize(&mut self) -> Result<(), Trouble> {
+        let Some(key) = self.pick_idle() else { return Ok(()) };
+        let (name, resizing) = {
+            let mut all = self.ground.model.borrow_mut();
+            let volume = all.volume(key);
+            let sectors = draw_size(&mut self.random, volume, self.ground.plan.window_sectors);
+            let (name, before) = (volume.name.clone(), volume.sectors);
+            let cleared = sectors.min(before)..before;
+            let operation = all.next_operation(key, cleared.clone());
+            let now = all.tick();
+            let volume = all.volume(key);
+            let resizing = Resizing { sectors, operation };
+            volume.is_busy = true;
+            volume.resizes += 1;
+            volume.resizing = Some(resizing);
+            if !cleared.is_empty() {
+                volume.register.begin_zeroes(cleared, operation, now);
+                self.ground.tally.borrow_mut().shrinks += 1;
+            }
+            (name, resizing)
+        };
+        let size_bytes = resizing.sectors * super::content::SECTOR_BYTES as u64;
+        let resized = self.pool.resize_volume(&name, size_bytes).await;
+        resized.map_err(|error| Refusal::of_pool("resizing a volume", &error))?;
+        let mut model = self.ground.model.borrow_mut();
+        let now = model.tick();
+        let volume = model.volume(key);
+        volume.has_size(resizing, now);
+        volume.is_busy = false;
+        Ok(())
+    }
+
+    async fn delete_volume(&mut self) -> Result<(), Trouble> {
+        if self.ground.model.borrow().usable().len() < 2 {
+            return Ok(());
+        }
+        let Some(key) = self.pick_idle() else { return Ok(()) };
+        let (name, has_snapshots) = {
+            let mut model = self.ground.model.borrow_mut();
+            let has_snapshots = model.readable_cuts().iter().any(|(_, volume)| *volume == key);
+            let volume = model.volume(key);
+            volume.is_busy = true;
+            (volume.name.clone(), has_snapshots)
+        };
+        let with_snapshots = self.random.percent(70.0);
+        if has_snapshots && !with_snapshots {
+            let refused = self.pool.delete_volume(&name, false).await;
+            self.ground.model.borrow_mut().volume(key).is_busy = false;
+            return match refused {
+                Err(Error::HasSnapshots { .. }) => Ok(()),
+                Err(error) => Err(Refusal::of_pool("deleting a volume with snapshots", &error).into()),
+                Ok(()) => Err(Violation::NotRefused("deleting a volume with snapshots".to_owned()).into()),
+            };
+        }
+        self.ground.model.borrow_mut().volume(key).presence = Presence::Deleting;
+        let deleted = self.pool.delete_volume(&name, with_snapshots).await;
+        deleted.map_err(|error| Refusal::in_reserve("deleting a volume", &error))?;
+        let mut model = self.ground.model.borrow_mut();
+        model.volume(key).presence = Presence::Gone;
+        for cut in model.cuts.values_mut() {
+            if let Some(part) = cut.parts.get_mut(&key) {
+                part.presence = Presence::Gone;
+            }
+        }
+        self.ground.tally.borrow_mut().volumes_deleted += 1;
+        Ok(())
+    }
+
+    async fn snapshot(&mut self) -> Result<(), Trouble> {
+        let mut volumes = self.ground.model.borrow().idle();
+        let percent = [100.0, 60.0, 30.0][self.random.below(3) as usize];
+        let random = &mut self.random;
+        volumes.retain(|_| random.percent(percent));
+        if volumes.is_empty() {
+            return Ok(());
+        }
+        let (cut, cut_name) = {
+            let mut model = self.ground.model.borrow_mut();
+            let cut = model.begin_cut(&volumes);
+            (cut, model.cuts[&cut].name.clone())
+        };
+        let names: Vec<String> = volumes.iter().map(|&key| self.name_of(key)).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let made = self.pool.snapshot(&names, &cut_name, snapshot_id(cut)).await;
+        self.ground.model.borrow_mut().end_cut(cut, made.is_ok());
+        made.map_err(|error| Refusal::of_pool("taking a snapshot", &error))?;
+        self.ground.tally.borrow_mut().snapshots += volumes.len() as u64;
+        Ok(())
+    }
+
+    async fn delete_snapshot(&mut self) -> Result<(), Trouble> {
+        let idle = self.ground.model.borrow().idle();
+        let mut there = self.ground.model.borrow().readable_cuts();
+        there.retain(|(_, volume)| idle.contains(volume));
+        if there.is_empty() {
+            return Ok(());
+        }
+        let (cut, volume) = there[self.random.below(there.len() as u64) as usize];
+        let cut_name = {
+            let mut model = self.ground.model.borrow_mut();
+            model.volume(volume).is_busy = true;
+            let model_cut = model.cuts.get_mut(&cut).expect("it is there");
+            model_cut.parts.get_mut(&volume).expect("it is there").presence = Presence::Deleting;
+            model_cut.name.clone()
+        };
+        let deleted = self.pool.delete_snapshot(&self.name_of(volume), &cut_name).await;
+        deleted.map_err(|error| Refusal::in_reserve("deleting a snapshot", &error))?;
+        let mut model = self.ground.model.borrow_mut();
+        model.volume(volume).is_busy = false;
+        forget_part(&mut model.cuts, cut, volume);
+        self.ground.tally.borrow_mut().snapshots_deleted += 1;
+        Ok(())
+    }
+
+    async fn checkpoint(&mut self) -> Result<(), Trouble> {
+        let made = self.pool.checkpoint().await;
+        made.map_err(|error| Refusal::in_reserve("making a checkpoint", &error))?;
+        self.ground.tally.borrow_mut().checkpoints += 1;
+        Ok(())
+    }
+
+    /// What must be refused, and change nothing.
+    async fn ask_for_nonsense(&mut self) -> Result<(), Trouble> {
+        let Some(key) = self.pick_idle() else { return Ok(()) };
+        self.ground.model.borrow_mut().volume(key).is_busy = true;
+        let name = self.name_of(key);
+        let new = NewVolume { name: name.clone(), volume: volume_id(VolumeKey(u32::MAX)), size_bytes: 4096 };
+        let (what, done) = match self.random.below(5) {
+            0 => ("making a volume twice", self.pool.create_volume(&new).await),
+            1 => ("a size that is none", self.pool.resize_volume(&name, 700).await),
+            2 => ("renaming what is not there", self.pool.rename_volume("nobody", "somebody").await),
+            3 => ("a name that is none", self.pool.rename_volume(&name, "").await),
+            _ => ("deleting what is not there", self.pool.delete_snapshot(&name, "nobody").await),
+        };
+        self.ground.model.borrow_mut().volume(key).is_busy = false;
+        match done {
+            Err(_) => Ok(()),
+            Ok(()) => Err(Violation::NotRefused(what.to_owned()).into()),
+        }
+    }
+}
+
+fn forget_part(
+    cuts: &mut std::collections::BTreeMap<CutKey, super::model::Cut>,
+    cut: CutKey,
+    volume: VolumeKey,
+) {
+    let parts = &mut cuts.get_mut(&cut).expect("it is there").parts;
+    parts.get_mut(&volume).expect("it is there").presence = Presence::Gone;
+    if parts.values().all(|part| part.presence == Presence::Gone) {
+        cuts.remove(&cut);
+    }
+}
+
+/// A volume with a few spans hosts write to; some are large, and nearly empty.
+fn draw_volume(random: &mut Random, plan: &RunPlan) -> VolumeModel {
+    let window = plan.window_sectors;
+    let is_large = random.percent(25.0);
+    let sectors = match is_large {
+        true => LARGE_SECTORS - random.below(8),
+        false => 1 + random.below(3 * window),
+    };
+    let windows = match is_large {
+        true => (0..3).map(|_| random.below(sectors)).chain([sectors - window.min(sectors)]).collect(),
+        false => vec![0, sectors / 2],
+    };
+    VolumeModel::new(format!("volume {:x}", random.next_u64()), sectors, windows)
+}
+
+/// Another size: somewhere in a span that hosts write to, a little less or more, or much more.
+fn draw_size(random: &mut Random, volume: &VolumeModel, window_sectors: u64) -> u64 {
+    let window = volume.windows[random.below(volume.windows.len() as u64) as usize];
+    match random.below(4) {
+        0 => 1 + window + random.below(window_sectors),
+        1 => (volume.sectors - volume.sectors.min(random.below(20))).max(1),
+        2 => volume.sectors + random.below(window_sectors),
+        _ => 1 + random.below(volume.sectors),
+    }
+}

@@ -1,0 +1,99 @@
+//! What all of one run share, and what it has seen.
+
+use super::{
+    content::VolumeKey,
+    model::{CutKey, Model},
+    plan::RunPlan,
+};
+use array::format::{SnapshotId, VolumeId};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+use world::sim::{Fault, SimDrive};
+
+/// What a run has seen, for its report and for the story of a failure.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Pools opened.
+    pub openings: u64,
+    /// Writes and discards that were answered.
+    pub writes: u64,
+    /// Reads held against the model, but for those after an opening.
+    pub reads: u64,
+    /// Changes of the catalogue that were answered.
+    pub verbs: u64,
+    /// Snapshots of single volumes that were made.
+    pub snapshots: u64,
+    /// Cuts of several volumes that were found to lie at one moment.
+    pub cuts_checked: u64,
+    /// Snapshots deleted.
+    pub snapshots_deleted: u64,
+    /// Volumes deleted.
+    pub volumes_deleted: u64,
+    /// Volumes made smaller.
+    pub shrinks: u64,
+    /// Checkpoints asked for.
+    pub checkpoints: u64,
+    /// Pools closed.
+    pub closings: u64,
+    /// Openings without the drive that is ill.
+    pub openings_without: u64,
+    /// Those that had to be forced.
+    pub openings_forced: u64,
+    /// Copies that were mended.
+    pub mended: u64,
+    /// Commands refused for want of space.
+    pub full: u64,
+    /// What happened, in order.
+    pub story: Vec<String>,
+}
+
+/// What an incarnation needs. Cheap to clone.
+#[derive(Clone)]
+pub struct Ground {
+    /// All drives.
+    pub drives: Rc<Vec<Rc<SimDrive>>>,
+    /// Settings.
+    pub plan: Rc<RunPlan>,
+    /// What callers were told.
+    pub model: Rc<RefCell<Model>>,
+    /// Counters and story.
+    pub tally: Rc<RefCell<Tally>>,
+    /// Drives may have lost what was stable, or show what was there before, without anybody knowing.
+    pub is_untold: Rc<Cell<bool>>,
+}
+
+impl Ground {
+    /// How often drives read something else than was written, so far.
+    pub fn wrong_reads(&self) -> u64 {
+        let wrong = [Fault::BitRot, Fault::Unreadable, Fault::MisdirectedRead, Fault::StaleRead];
+        let met = self.drives.iter().map(|drive| drive.statistics().faults);
+        met.map(|met| wrong.iter().filter_map(|fault| met.get(fault)).sum::<u64>()).sum()
+    }
+
+    /// A line of the story.
+    pub fn tell(&self, line: String) {
+        self.tally.borrow_mut().story.push(line);
+    }
+}
+
+/// The name of a volume everywhere.
+pub fn volume_id(key: VolumeKey) -> VolumeId {
+    VolumeId((u128::from(key.0) | 7 << 64).to_be_bytes())
+}
+
+/// Which volume that is.
+pub fn volume_key(id: VolumeId) -> VolumeKey {
+    VolumeKey(u128::from_be_bytes(id.0) as u32)
+}
+
+/// The name of a cut everywhere.
+pub fn snapshot_id(key: CutKey) -> SnapshotId {
+    SnapshotId((u128::from(key.0) | 9 << 64).to_be_bytes())
+}
+
+/// Which cut that is.
+pub fn cut_key(id: SnapshotId) -> CutKey {
+    CutKey(u128::from_be_bytes(id.0) as u32)
+}

@@ -1,0 +1,190 @@
+//! From opening a pool to its end, unless a crash comes first.
+//!
+//! 1. Open, on the drives that are there.
+//! 2. Inspect: the catalogue always, contents often.
+//! 3. Work: hosts and an administrator; meanwhile a drive may fall ill.
+//! 4. Perhaps close; then open again and inspect.
+
+use super::{
+    administrator::Administrator,
+    atlas::Grade,
+    ground::Ground,
+    host::Host,
+    plan::SLOT_BYTES,
+    trouble::{Refusal, Trouble, Violation},
+};
+use array::{
+    election::NotOpened,
+    error::Error,
+    format::{DriveId, PoolId},
+    pool::{NewDrive, NewPool, OpenSetting, Pool, create, open},
+};
+use std::{rc::Rc, time::Duration};
+use world::{BlockDevice, Random, World, sim::FaultPlan};
+
+/// How an incarnation is to go.
+#[derive(Clone, Debug, Default)]
+pub struct Course {
+    /// Drives that are not there.
+    pub absent: Option<usize>,
+    /// A drive falls ill after so long.
+    pub falls_ill: Option<(usize, FaultPlan, Duration)>,
+    /// Whether contents are read after the opening, and each snapshot with which probability, in percent.
+    pub inspects: Option<f64>,
+    /// Whether to do any work.
+    pub works: bool,
+    /// Whether to close the pool in the end, open it again, inspect, and close it.
+    pub closes: bool,
+}
+
+impl Ground {
+    /// Makes the pool.
+    pub async fn create(self, world: World) -> Result<(), Trouble> {
+        let new = NewPool { pool: PoolId([7; 16]), name: "simulated".to_owned(), slot_bytes: SLOT_BYTES };
+        let drives = self.drives.iter().enumerate().map(|(index, drive)| NewDrive {
+            drive: DriveId([index as u8 + 1; 16]),
+            serial: format!("drive {index}"),
+            device: Rc::clone(drive) as Rc<dyn BlockDevice>,
+        });
+        let drives: Vec<_> = drives.collect();
+        let created = create(&world, &new, &drives).await;
+        created.map_err(|error| Refusal::of_pool("making a pool", &error).into())
+    }
+
+    /// One whole incarnation.
+    pub async fn live(self, world: World, course: Course) -> Result<(), Trouble> {
+        let mut random = world.random("incarnation");
+        let pool = self.open(&world, &mut random, course.absent).await?;
+        self.inspect(&pool, &mut random, course.inspects).await?;
+        if course.works {
+            self.work(&world, &pool, &mut random, &course).await?;
+        }
+        self.check_runs(&pool)?;
+        if course.closes {
+            self.close(pool).await?;
+            let pool = self.open(&world, &mut random, course.absent).await?;
+            self.inspect(&pool, &mut random, Some(100.0)).await?;
+            self.close(pool).await?;
+        }
+        Ok(())
+    }
+
+    /// Opens the pool on drives given in any order. The half of two drives is opened by force.
+    async fn open(
+        &self,
+        world: &World,
+        random: &mut Random,
+        absent: Option<usize>,
+    ) -> Result<Rc<Pool>, Trouble> {
+        let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
+        for (index, drive) in self.drives.iter().enumerate() {
+            if Some(index) != absent {
+                let place = random.below(devices.len() as u64 + 1) as usize;
+                devices.insert(place, Rc::clone(drive) as Rc<dyn BlockDevice>);
+            }
+        }
+        let setting = self.plan.setting;
+        let wrong_reads = self.wrong_reads();
+        let opened = match open(world, &devices, setting).await {
+            Err(Error::NotOpened(NotOpened::MayBeNewerElsewhere(_))) if self.drives.len() == 2 => {
+                self.tally.borrow_mut().openings_forced += 1;
+                open(world, &devices, OpenSetting { forced: true, ..setting }).await
+            }
+            opened => opened,
+        };
+        if self.plan.grade == Grade::Beyond && self.wrong_reads() > wrong_reads {
+            // Where the newest superblock cannot be read on any drive, the one before it is the pool's.
+            self.is_untold.set(true);
+        }
+        let pool = opened.map_err(|error| Refusal::of_pool("opening the pool", &error))?;
+        let mut tally = self.tally.borrow_mut();
+        tally.openings += 1;
+        tally.openings_without += u64::from(absent.is_some());
+        tally.story.push(match absent {
+            Some(absent) => format!("opened without drive {absent}"),
+            None => "opened".to_owned(),
+        });
+        Ok(pool)
+    }
+
+    async fn inspect(
+        &self,
+        pool: &Rc<Pool>,
+        random: &mut Random,
+        contents: Option<f64>,
+    ) -> Result<(), Trouble> {
+        self.check_catalogue(pool)?;
+        if let Some(percent) = contents {
+            self.check_contents(pool, random, percent).await?;
+            self.tell("inspected".to_owned());
+        }
+        Ok(())
+    }
+
+    async fn work(
+        &self,
+        world: &World,
+        pool: &Rc<Pool>,
+        random: &mut Random,
+        course: &Course,
+    ) -> Result<(), Trouble> {
+        let mut administrator = self.administrator(pool, random);
+        while (self.model.borrow().usable().len() as u64) < self.plan.volumes {
+            administrator.create().await?;
+        }
+        if let Some((drive, faults, after)) = course.falls_ill.clone() {
+            let (ground, own) = (self.clone(), world.clone());
+            world.spawn("illness", async move {
+                own.sleep(after).await;
+                ground.tell(format!("drive {drive} falls ill: {faults:?}"));
+                ground.drives[drive].set_faults(faults);
+            });
+        }
+        let mut tasks = Vec::new();
+        for _ in 0..self.plan.hosts {
+            let random = Random::new(random.next_u64(), "host");
+            let host = Host { ground: self.clone(), pool: Rc::clone(pool), random };
+            tasks.push(world.spawn("host", host.work(world.clone())));
+        }
+        tasks.push(world.spawn("administrator", administrator.work(world.clone())));
+        let mut done = Ok(());
+        for task in tasks {
+            done = done.and(task.await);
+        }
+        done
+    }
+
+    fn administrator(&self, pool: &Rc<Pool>, random: &mut Random) -> Administrator {
+        let random = Random::new(random.next_u64(), "administrator");
+        Administrator { ground: self.clone(), pool: Rc::clone(pool), random }
+    }
+
+    fn check_runs(&self, pool: &Rc<Pool>) -> Result<(), Trouble> {
+        self.tally.borrow_mut().mended += pool.mended();
+        match pool.failure() {
+            None => Ok(()),
+            Some(failure) => {
+                Err(Refusal { is_full: false, what: format!("the pool stopped: {failure}") }.into())
+            }
+        }
+    }
+
+    async fn close(&self, pool: Rc<Pool>) -> Result<(), Trouble> {
+        let closed = pool.close().await;
+        closed.map_err(|error| Refusal::of_pool("closing the pool", &error))?;
+        self.tally.borrow_mut().closings += 1;
+        self.tell("closed".to_owned());
+        Ok(())
+    }
+
+    /// A drive that the others went on without must not be a pool by itself.
+    pub async fn refuse_stale(self, world: World, stale: usize) -> Result<(), Trouble> {
+        let device = Rc::clone(&self.drives[stale]) as Rc<dyn BlockDevice>;
+        match open(&world, &[device], self.plan.setting).await {
+            Err(_) => Ok(()),
+            Ok(_) => {
+                Err(Violation::NotRefused(format!("a pool of drive {stale} alone, which is stale")).into())
+            }
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! After an opening: is everything there that must be, and nothing that must not?
+//!
+//! First the catalogue; then snapshots, because what they show has happened; then the heads of volumes.
+
+use super::{
+    content::{Content, SECTOR_BYTES, VolumeKey, content_of},
+    ground::{Ground, cut_key, volume_key},
+    model::{CutKey, Model, Presence},
+    register::Span,
+    trouble::{Refusal, Trouble, Violation},
+};
+use array::{
+    pool::{Pool, VolumeInfo},
+    volume::VolumeDevice,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    rc::Rc,
+};
+use world::{BlockDevice, Buffer, ByteOffset, Random};
+
+/// Sectors of one read at most.
+const READ_SECTORS_MAX: u64 = 512;
+/// Sectors of a block of the pool: reads go a little beyond what was written.
+const BLOCK_SECTORS: u64 = 8;
+
+impl Ground {
+    /// Holds the catalogue of a pool that was just opened against the model.
+    pub fn check_catalogue(&self, pool: &Rc<Pool>) -> Result<(), Trouble> {
+        let mut model = self.model.borrow_mut();
+        model.settle();
+        let is_lossy = self.is_untold.get();
+        let infos = pool.volumes();
+        let names: BTreeSet<&String> = infos.iter().map(|info| &info.name).collect();
+        if names.len() != infos.len() {
+            return Err(Violation::Catalogue("two volumes have one name".to_owned()).into());
+        }
+        let found: BTreeMap<VolumeKey, &VolumeInfo> =
+            infos.iter().map(|info| (volume_key(info.volume), info)).collect();
+        if let Some(unknown) = found.keys().find(|key| !model.volumes.contains_key(key)) {
+            return Err(Violation::Catalogue(format!("nobody made volume {}", unknown.0)).into());
+        }
+        let keys: Vec<VolumeKey> = model.volumes.keys().copied().collect();
+        for key in keys {
+            check_volume(&mut model, key, found.get(&key).copied(), is_lossy)?;
+        }
+        let mut snapshots = BTreeMap::new();
+        for (&key, info) in &found {
+            let there = snapshots_of(&model, pool, (key, info), is_lossy)?;
+            snapshots.extend(there.into_iter().map(|(cut, sectors)| ((cut, key), sectors)));
+        }
+        check_cuts(&mut model, &snapshots, is_lossy)?;
+        Ok(())
+    }
+
+    /// Reads snapshots and volumes, and holds them against the model; snapshots each with this probability.
+    pub async fn check_contents(
+        &self,
+        pool: &Rc<Pool>,
+        random: &mut Random,
+        percent: f64,
+    ) -> Result<(), Trouble> {
+        let cuts = self.model.borrow().readable_cuts();
+        for (cut, volume) in cuts {
+            if random.percent(percent) {
+                self.check_snapshot(pool, cut, volume).await?;
+            }
+        }
+        self.check_cuts_at_one_moment()?;
+        let volumes = self.model.borrow().usable();
+        for volume in volumes {
+            let (name, sectors, touched) = {
+                let mut model = self.model.borrow_mut();
+                let volume = model.volume(volume);
+                (volume.name.clone(), volume.sectors, volume.register.touched(READ_SECTORS_MAX))
+            };
+            let device = pool.volume(&name).map(VolumeDevice);
+            let device = device.map_err(|error| Refusal::of_pool("finding a volume", &error))?;
+            for run in within(touched, sectors) {
+                self.read_volume(&device, volume, run).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads some sectors of a volume, and holds them against the model.
+    pub async fn read_volume(
+        &self,
+        device: &dyn BlockDevice,
+        volume: VolumeKey,
+        sectors: Range<u64>,
+    ) -> Result<(), Trouble> {
+        let begun = self.model.borrow_mut().begin_look();
+        let read = read_sectors(device, &sectors).await;
+        let mut model = self.model.borrow_mut();
+        let (span, is_alone) = model.end_look(begun);
+        let bytes = read.map_err(|error| Refusal::of_volume("reading a volume", &error))?;
+        for (sector, bytes) in sectors.zip(bytes.chunks_exact(SECTOR_BYTES)) {
+            self.check_sector(&mut model, volume, sector, bytes, (span, is_alone))?;
+        }
+        Ok(())
+    }
+
+    fn check_sector(
+        &self,
+        model: &mut Model,
+        volume: VolumeKey,
+        sector: u64,
+        bytes: &[u8],
+        (span, is_alone): (Span, bool),
+    ) -> Result<(), Trouble> {
+        let content = content_of(bytes, volume, sector);
+        let wrong = |found: String, allowed: String| {
+            let span = format!("{}..{}", span.begun, span.ended);
+            Trouble::from(Violation::WrongSector { volume, sector, found, allowed, span })
+        };
+        let content = content.map_err(|found| wrong(found, "what was written there".to_owned()))?;
+        let was_written = is_known(model, content, volume, sector);
+        if !was_written {
+            return Err(wrong(format!("{content:?}"), "what was written there".to_owned()));
+        }
+        let register = &mut model.volume(volume).register;
+        if self.is_untold.get() {
+            register.believe(sector, content, span.ended);
+            return Ok(());
+        }
+        let checked = register.check(sector, content, span, is_alone);
+        checked.map_err(|allowed| wrong(format!("{content:?}"), allowed))
+    }
+
+    async fn check_snapshot(&self, pool: &Rc<Pool>, cut: CutKey, volume: VolumeKey) -> Result<(), Trouble> {
+        let (volume_name, name, sectors, touched) = {
+            let model = self.model.borrow();
+            let cut = &model.cuts[&cut];
+            let part = &cut.parts[&volume];
+            let register = part.register.as_ref().expect("a snapshot that is there is frozen");
+            let name = model.volumes[&volume].name.clone();
+            (name, cut.name.clone(), part.sectors, register.touched(READ_SECTORS_MAX))
+        };
+        let device = pool.snapshot_device(&volume_name, &name);
+        let device = device.map_err(|error| Refusal::of_pool("finding a snapshot", &error))?;
+        for run in within(touched, sectors) {
+            self.read_snapshot(&device, (cut, volume), run).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads some sectors of a snapshot, and holds them against the model.
+    pub async fn read_snapshot(
+        &self,
+        device: &dyn BlockDevice,
+        (cut, volume): (CutKey, VolumeKey),
+        sectors: Range<u64>,
+    ) -> Result<(), Trouble> {
+        let read = read_sectors(device, &sectors).await;
+        let bytes = read.map_err(|error| Refusal::of_volume("reading a snapshot", &error))?;
+        let mut model = self.model.borrow_mut();
+        for (sector, bytes) in sectors.zip(bytes.chunks_exact(SECTOR_BYTES)) {
+            let content = content_of(bytes, volume, sector);
+            let was_written =
+                content.as_ref().is_ok_and(|content| is_known(&model, *content, volume, sector));
+            let Some(model_cut) = model.cuts.get_mut(&cut) else { return Ok(()) };
+            let snapshot = model_cut.name.clone();
+            let wrong = |found: String, allowed: String| {
+                Trouble::from(Violation::WrongSnapshot { snapshot, volume, sector, found, allowed })
+            };
+            let content = match content {
+                Ok(content) if was_written => content,
+                other => return Err(wrong(format!("{other:?}"), "what was written there".to_owned())),
+            };
+            let part = model_cut.parts.get_mut(&volume).expect("a part of the cut");
+            let register = part.register.as_mut().expect("a snapshot that is there is frozen");
+            if self.is_untold.get() {
+                register.believe(sector, content);
+                continue;
+            }
+            register.check(sector, content).map_err(|allowed| wrong(format!("{content:?}"), allowed))?;
+            let ended = register.span().ended;
+            if let Content::Of(operation) = content {
+                model.volume(volume).register.note_seen(sector, operation, ended);
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts that were read whole show all that was answered before anything else they show began.
+    fn check_cuts_at_one_moment(&self) -> Result<(), Violation> {
+        if self.is_untold.get() {
+            return Ok(());
+        }
+        let mut model = self.model.borrow_mut();
+        let mut checked = 0;
+        for cut in model.cuts.values_mut().filter(|cut| !cut.is_checked) {
+            let there: Vec<_> =
+                cut.parts.iter().filter(|(_, part)| part.presence == Presence::There).collect();
+            let registers: Vec<_> =
+                there.iter().filter_map(|(key, part)| Some((**key, part.register.as_ref()?))).collect();
+            if registers.is_empty() || !registers.iter().all(|(_, register)| register.is_known()) {
+                continue;
+            }
+            let moment = registers.iter().map(|(_, register)| register.latest_seen()).max().unwrap_or(0);
+            for (volume, register) in &registers {
+                register.check_behind(moment).map_err(|(sector, allowed)| Violation::NotOneMoment {
+                    snapshot: cut.name.clone(),
+                    volume: *volume,
+                    sector,
+                    allowed,
+                })?;
+            }
+            checked += u64::from(registers.len() > 1);
+            cut.is_checked = true;
+        }
+        self.tally.borrow_mut().cuts_checked += checked;
+        Ok(())
+    }
+}
+
+fn is_known(model: &Model, content: Content, volume: VolumeKey, sector: u64) -> bool {
+    match content {
+        Content::Zeroes => true,
+        Content::Of(operation) => model.has_written(operation, volume, sector),
+    }
+}
+
+/// Runs widened to whole blocks, as far as there are `sectors`.
+fn within(runs: Vec<Range<u64>>, sectors: u64) -> impl Iterator<Item = Range<u64>> {
+    let widened = runs.into_iter().map(move |run| {
+        let start = run.start / BLOCK_SECTORS * BLOCK_SECTORS;
+        start..(run.end.div_ceil(BLOCK_SECTORS) * BLOCK_SECTORS).min(sectors)
+    });
+    widened.filter(|run| run.start < run.end)
+}
+
+/// Reads some sectors.
+pub async fn read_sectors(device: &dyn BlockDevice, sectors: &Range<u64>) -> world::IoResult<Buffer> {
+    let bytes = (sectors.end - sectors.start) as usize * SECTOR_BYTES;
+    let at = ByteOffset(sectors.start * SECTOR_BYTES as u64);
+    let mut read = device.read(at, vec![Buffer::zeroed(bytes)]).await?;
+    Ok(read.pop().expect("a read gives its buffer back"))
+}
+
+fn check_volume(
+    model: &mut Model,
+    key: VolumeKey,
+    found: Option<&VolumeInfo>,
+    is_lossy: bool,
+) -> Result<(), Violation> {
+    let now = model.tick();
+    let volume = model.volume(key);
+    let (may_be, must_be) = volume.presence.may_and_must_be();
+    let wrong = |what: &str| Err(Violation::Catalogue(format!("volume {} {what}", key.0)));
+    volume.is_busy = false;
+    let Some(info) = found else {
+        volume.presence = Presence::Gone;
+        return if must_be && !is_lossy { wrong("is lost") } else { Ok(()) };
+    };
+    if !may_be && !is_lossy {
+        return wrong("is back");
+    }
+    volume.presence = Presence::There;
+    let new_name = volume.new_name.take();
+    if info.name != volume.name && Some(&info.name) != new_name.as_ref() && !is_lossy {
+        return wrong(&format!("is named {:?}, not {:?} or {new_name:?}", info.name, volume.name));
+    }
+    volume.name = info.name.clone();
+    let sectors = info.size_bytes / SECTOR_BYTES as u64;
+    match volume.resizing {
+        Some(resizing) if resizing.sectors == sectors => volume.has_size(resizing, now),
+        _ if volume.sectors == sectors => volume.keeps_size(),
+        _ if is_lossy => {
+            volume.resizing = None;
+            volume.sectors = sectors;
+        }
+        resizing => {
+            return wrong(&format!("has {sectors} sectors, not {} or {resizing:?}", volume.sectors));
+        }
+    }
+    Ok(())
+}
+
+/// Snapshots the pool has of a volume, and their sizes in sectors.
+fn snapshots_of(
+    model: &Model,
+    pool: &Rc<Pool>,
+    (key, info): (VolumeKey, &VolumeInfo),
+    is_lossy: bool,
+) -> Result<BTreeMap<CutKey, u64>, Violation> {
+    let wrong = |what: String| Err(Violation::Catalogue(format!("volume {}: {what}", key.0)));
+    let listed = match pool.snapshots(&info.name) {
+        Ok(listed) => listed,
+        Err(error) => return wrong(error.to_string()),
+    };
+    let mut there = BTreeMap::new();
+    for snapshot in &listed {
+        let cut = cut_key(snapshot.snapshot);
+        let part = model.cuts.get(&cut).and_then(|cut| cut.parts.get(&key));
+        let may_be = part.is_some_and(|part| part.presence.may_and_must_be().0);
+        if !may_be && !is_lossy {
+            return wrong(format!("snapshot {:?} is back, or was never made", snapshot.name));
+        }
+        let Some(part) = part else { continue };
+        let size = part.sectors * SECTOR_BYTES as u64;
+        if (&snapshot.name, snapshot.size_bytes) != (&model.cuts[&cut].name, size) && !is_lossy {
+            return wrong(format!("{snapshot:?} is not {:?} of {size} bytes", model.cuts[&cut].name));
+        }
+        if there.last_key_value().is_some_and(|(&last, _)| last >= cut) && !is_lossy {
+            return wrong("snapshots are not in their order".to_owned());
+        }
+        there.insert(cut, part.sectors);
+    }
+    if info.snapshots != listed.len() {
+        return wrong(format!("{} snapshots counted, {} listed", info.snapshots, listed.len()));
+    }
+    Ok(there)
+}
+
+fn check_cuts(
+    model: &mut Model,
+    found: &BTreeMap<(CutKey, VolumeKey), u64>,
+    is_lossy: bool,
+) -> Result<(), Violation> {
+    let usable: BTreeSet<VolumeKey> = model.usable().into_iter().collect();
+    for (&key, cut) in &mut model.cuts {
+        let mut unanswered = BTreeSet::new();
+        for (&volume, part) in &mut cut.parts {
+            let is_found = found.contains_key(&(key, volume));
+            let (_, must_be) = part.presence.may_and_must_be();
+            if must_be && !is_found && usable.contains(&volume) && !is_lossy {
+                return Err(Violation::Catalogue(format!("{} of volume {} is lost", cut.name, volume.0)));
+            }
+            if part.presence == Presence::Making {
+                unanswered.insert(is_found);
+            }
+            part.presence = if is_found { Presence::There } else { Presence::Gone };
+        }
+        if unanswered.len() > 1 && !is_lossy {
+            return Err(Violation::Catalogue(format!("{} was made of some of its volumes", cut.name)));
+        }
+    }
+    model.cuts.retain(|_, cut| cut.parts.values().any(|part| part.presence == Presence::There));
+    Ok(())
+}

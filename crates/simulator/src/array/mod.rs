@@ -1,0 +1,19 @@
+//! Whole pools under power cuts, kills, ill and missing drives.
+
+pub mod administrator;
+pub mod atlas;
+pub mod content;
+pub mod ground;
+pub mod host;
+pub mod incarnation;
+pub mod inspection;
+pub mod model;
+pub mod plan;
+pub mod register;
+pub mod run;
+pub mod trouble;
+
+pub use atlas::{Grade, Ill};
+pub use plan::{RunOptions, RunPlan};
+pub use run::{Failure, RunReport, replay_command, run};
+pub use trouble::{Trouble, Violation};

@@ -1,0 +1,130 @@
+//! What a seed decides before anything happens.
+//!
+//! Drawn wide: pools of one drive and of six, a table of eight versions, a checkpoint that never rests; mistakes live
+//! where settings meet that nobody would combine.
+
+use super::atlas::{Grade, Ill, draw_faults_beyond};
+use array::{format::superblock::DATA_START_BYTES_MIN, pool::OpenSetting};
+use std::time::Duration;
+use world::{
+    ByteCount, Random,
+    sim::{DriveOptions, FaultPlan, ServiceTime},
+};
+
+/// Bytes of a slot.
+pub const SLOT_BYTES: u32 = 1 << 20;
+
+/// How runs are made, whatever the seed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunOptions {
+    /// What drives may do.
+    pub grade: Grade,
+    /// Whether the trace holds contents, not only places.
+    pub trace_contents: bool,
+}
+
+/// Everything a seed decides beforehand.
+#[derive(Clone, Debug)]
+pub struct RunPlan {
+    /// What drives may do.
+    pub grade: Grade,
+    /// The drives.
+    pub drives: Vec<DriveOptions>,
+    /// How the pool is opened.
+    pub setting: OpenSetting,
+    /// Volumes to begin with.
+    pub volumes: u64,
+    /// Hosts at work at once.
+    pub hosts: u64,
+    /// Commands of a host in one incarnation.
+    pub commands: u64,
+    /// Changes of the catalogue in one incarnation.
+    pub verbs: u64,
+    /// Sectors of a span that hosts write to: few mean many overwrites.
+    pub window_sectors: u64,
+    /// Mean pause between two commands.
+    pub pause: Duration,
+    /// Incarnations that may crash, before the last ones, which do not.
+    pub cycles: u64,
+    /// The drive that may be ill; none in a pool of one.
+    pub patient: Option<usize>,
+    /// What it has in which cycle.
+    pub ills: Vec<Option<Ill>>,
+    /// Faults of all drives in cycles, beyond what the pool promises.
+    pub faults: FaultPlan,
+    /// Drives may lose what was stable without anybody knowing.
+    pub is_untold: bool,
+    /// The drives are small, and hosts write much: space runs out.
+    pub is_tight: bool,
+}
+
+impl RunPlan {
+    /// The plan of a seed.
+    pub fn draw(random: &mut Random, options: RunOptions) -> Self {
+        let drive_count = [1, 2, 2, 2, 3, 3, 3, 4, 5, 6][random.below(10) as usize];
+        let is_tight = drive_count < 3 && random.percent(20.0);
+        let drives = (0..drive_count).map(|_| draw_drive(random, is_tight, options)).collect();
+        let cycles = 2 + random.below(4);
+        let (faults, is_untold) = match options.grade {
+            Grade::Envelope => (FaultPlan::none(), false),
+            Grade::Beyond => draw_faults_beyond(random),
+        };
+        let is_ill = options.grade == Grade::Envelope && drive_count > 1 && random.percent(65.0);
+        let patient = is_ill.then(|| random.below(drive_count) as usize);
+        let mut draw_ill = || (is_ill && random.percent(60.0)).then(|| Ill::draw(random));
+        let ills = (0..cycles).map(|_| draw_ill()).collect();
+        Self {
+            grade: options.grade,
+            drives,
+            setting: draw_setting(random),
+            volumes: 1 + random.below(4),
+            hosts: if is_tight { 4 } else { 1 + random.below(4) },
+            commands: if is_tight { 60 } else { 5 + random.below(50) },
+            verbs: random.below(20),
+            window_sectors: if is_tight { 1 << 15 } else { [16, 64, 256, 1024][random.below(4) as usize] },
+            pause: Duration::from_micros([0, 100, 5_000, 40_000][random.below(4) as usize]),
+            cycles,
+            patient,
+            ills,
+            faults,
+            is_untold,
+            is_tight,
+        }
+    }
+}
+
+fn draw_drive(random: &mut Random, is_tight: bool, options: RunOptions) -> DriveOptions {
+    let slots = if is_tight { 48 + random.below(4) } else { 120 + random.below(80) };
+    let sector = if random.percent(75.0) { 512 } else { 4096 };
+    DriveOptions {
+        sector,
+        atomic_unit: ByteCount(u64::from(sector)),
+        queue_depth: [1, 2, 8, 32][random.below(4) as usize],
+        read: draw_time(random),
+        write: draw_time(random),
+        flush: draw_time(random),
+        trace_contents: options.trace_contents,
+        ..DriveOptions::new(ByteCount(DATA_START_BYTES_MIN + slots * u64::from(SLOT_BYTES)))
+    }
+}
+
+/// Checkpoints come every few writes, or hardly ever.
+fn draw_setting(random: &mut Random) -> OpenSetting {
+    OpenSetting {
+        forced: false,
+        cache_bytes: (64 << 10) << random.below(6),
+        table_entries: [8, 64, 1_000, 100_000][random.below(4) as usize],
+        log_blocks: [16, 256, 2_048, 100_000][random.below(4) as usize],
+        interval: Duration::from_millis([50, 1_000, 30_000][random.below(3) as usize]),
+    }
+}
+
+/// From a fast flash drive to a busy disk.
+fn draw_time(random: &mut Random) -> ServiceTime {
+    let scale = [10, 100, 1_000, 5_000][random.below(4) as usize];
+    ServiceTime {
+        least: Duration::from_micros(scale),
+        mean_above: Duration::from_micros(random.below(2 * scale)),
+        per_mib: Duration::from_micros(10 * scale),
+    }
+}

@@ -1,0 +1,263 @@
+//! A seed's whole run: incarnations that crash, then some that must be perfect.
+
+use super::{
+    atlas::{Grade, Ill},
+    ground::{Ground, Tally},
+    incarnation::Course,
+    plan::{RunOptions, RunPlan},
+    trouble::{Trouble, Violation},
+};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
+    time::Duration,
+};
+use thiserror::Error;
+use world::{
+    Random,
+    sim::{DriveStatistics, FaultPlan, Limits, Outcome, Simulation, Trace},
+};
+
+/// Most polls before a crash.
+const POLLS_MAX_LOG2: f64 = 13.0;
+
+/// What a run that broke no promise did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunReport {
+    /// Hash of everything that happened.
+    pub trace: Trace,
+    /// Counters and story.
+    pub tally: Tally,
+    /// Incarnations that were crashed.
+    pub crashes: u64,
+    /// Crashes of those before the pool was open.
+    pub crashes_while_opening: u64,
+    /// Incarnations the pool ended with an error for which the drives gave the reason.
+    pub refusals: u64,
+    /// What a drive had, by kind.
+    pub ills: BTreeSet<Ill>,
+    /// What the drives did.
+    pub drives: Vec<DriveStatistics>,
+}
+
+/// A broken promise.
+#[derive(Clone, Debug, Error)]
+#[error("seed {seed}: {what}\n{story}\nagain: {again}")]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// Which promise, or the message of a failed assertion.
+    pub what: String,
+    /// Plan and what happened until then.
+    pub story: String,
+    /// The command that does it again.
+    pub again: String,
+}
+
+/// The command that replays one seed.
+pub fn replay_command(seed: u64, options: RunOptions) -> String {
+    let beyond = if options.grade == Grade::Beyond { " --beyond" } else { "" };
+    format!("cargo xtask sim array --seeds 1 --from {seed}{beyond}")
+}
+
+/// Runs a seed. Failed assertions of the pool are failures like any other.
+///
+/// # Errors
+///
+/// The promise that was broken, and the story of the run.
+pub fn run(seed: u64, options: RunOptions) -> Result<RunReport, Failure> {
+    let plan = RunPlan::draw(&mut Random::new(seed, "plan"), options);
+    let mut run = Run::new(seed, plan);
+    let what = match catch_unwind(AssertUnwindSafe(|| run.complete())) {
+        Ok(Ok(report)) => return Ok(report),
+        Ok(Err(violation)) => violation.to_string(),
+        Err(panic) => message_of(&*panic),
+    };
+    let mut story = format!("{:#?}\n", run.ground.plan);
+    for line in &run.ground.tally.borrow().story {
+        story += &format!("- {line}\n");
+    }
+    Err(Failure { seed, what, story, again: replay_command(seed, options) })
+}
+
+fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("an assertion failed: {}", text.unwrap_or("without a message"))
+}
+
+struct Run {
+    simulation: Simulation,
+    random: Random,
+    illness: Random,
+    ground: Ground,
+    crashes: u64,
+    crashes_while_opening: u64,
+    refusals: u64,
+    ills: BTreeSet<Ill>,
+    /// The drive that others went on without.
+    left_out: Option<usize>,
+}
+
+impl Run {
+    fn new(seed: u64, plan: RunPlan) -> Self {
+        let mut simulation = Simulation::new(seed);
+        let drives = plan.drives.iter().map(|options| simulation.add_drive(options.clone()));
+        let drives = Rc::new(drives.collect());
+        let (random, illness) = (simulation.random("crashes"), simulation.random("illness"));
+        let is_untold = Rc::new(Cell::new(plan.is_untold));
+        let (plan, model, tally) = (Rc::new(plan), Rc::default(), Rc::new(RefCell::default()));
+        let ground = Ground { drives, plan, model, tally, is_untold };
+        Self {
+            simulation,
+            random,
+            illness,
+            ground,
+            crashes: 0,
+            crashes_while_opening: 0,
+            refusals: 0,
+            ills: BTreeSet::new(),
+            left_out: None,
+        }
+    }
+
+    fn complete(&mut self) -> Result<RunReport, Violation> {
+        let ground = self.ground.clone();
+        let created = self.simulation.run(Limits::generous(), |world| ground.create(world)).completed();
+        self.settle_trouble(created)?;
+        for cycle in 0..self.ground.plan.cycles as usize {
+            self.cycle(cycle)?;
+        }
+        self.ground.drives.iter().for_each(|drive| drive.set_faults(FaultPlan::none()));
+        self.undisturbed(Course { inspects: Some(100.0), works: true, closes: true, ..Course::default() })?;
+        // Whoever closed may pull the plug.
+        self.simulation.cut_power();
+        self.undisturbed(Course { inspects: Some(100.0), ..Course::default() })?;
+        self.without_one()?;
+        Ok(RunReport {
+            trace: self.simulation.trace(),
+            tally: self.ground.tally.borrow().clone(),
+            crashes: self.crashes,
+            crashes_while_opening: self.crashes_while_opening,
+            refusals: self.refusals,
+            ills: self.ills.clone(),
+            drives: self.ground.drives.iter().map(|drive| drive.statistics()).collect(),
+        })
+    }
+
+    /// Where every block still has two copies, any drive may go; and a drive that was left out is no pool.
+    fn without_one(&mut self) -> Result<(), Violation> {
+        let drives = self.ground.drives.len();
+        if self.ground.plan.grade == Grade::Envelope && drives > 1 && self.ills.is_empty() {
+            let absent = Some(self.random.below(drives as u64) as usize);
+            self.left_out = absent;
+            self.undisturbed(Course { absent, inspects: Some(100.0), works: true, ..Course::default() })?;
+        }
+        if let Some(stale) = self.left_out {
+            let ground = self.ground.clone();
+            let refused = self.simulation.run(Limits::generous(), |world| ground.refuse_stale(world, stale));
+            self.settle_trouble(refused.completed())?;
+        }
+        Ok(())
+    }
+
+    /// An incarnation that nothing ends early.
+    fn undisturbed(&mut self, course: Course) -> Result<(), Violation> {
+        let ground = self.ground.clone();
+        let outcome = self.simulation.run(Limits::generous(), |world| ground.live(world, course));
+        self.ground.model.borrow_mut().end_incarnation();
+        match outcome {
+            Outcome::Completed(result) => self.settle_trouble(result),
+            other => Err(Violation::Endless(format!("{other:?}"))),
+        }
+    }
+
+    /// What is wrong with drives in a cycle: from its beginning on, or later.
+    fn fall_ill(&mut self, cycle: usize, course: &mut Course) {
+        let plan = Rc::clone(&self.ground.plan);
+        self.ground.drives.iter().for_each(|drive| drive.set_faults(plan.faults.clone()));
+        let (Some(patient), Some(ill)) = (plan.patient, plan.ills[cycle]) else { return };
+        self.ills.insert(ill);
+        let faults = ill.faults(&mut self.illness);
+        if ill == Ill::Absent {
+            course.absent = Some(patient);
+        } else if self.illness.percent(40.0) {
+            self.ground.tell(format!("drive {patient} is ill: {ill:?}"));
+            self.ground.drives[patient].set_faults(faults);
+        } else {
+            let after = Duration::from_micros(1 << self.illness.below(20));
+            course.falls_ill = Some((patient, faults, after));
+        }
+    }
+
+    fn cycle(&mut self, cycle: usize) -> Result<(), Violation> {
+        let mut course = Course {
+            inspects: self.random.percent(70.0).then(|| [0.0, 20.0, 100.0][self.random.below(3) as usize]),
+            works: true,
+            closes: self.random.percent(30.0),
+            ..Course::default()
+        };
+        self.fall_ill(cycle, &mut course);
+        let crashes = self.random.percent(85.0);
+        let polls = 2_f64.powf(4.0 + self.random.unit() * (POLLS_MAX_LOG2 - 4.0)) as u64;
+        let in_a_stable_write = self.random.percent(50.0);
+        let limits = Limits { polls: crashes.then_some(polls), in_a_stable_write, ..Limits::generous() };
+        let openings = self.ground.tally.borrow().openings;
+        let (ground, absent) = (self.ground.clone(), course.absent);
+        let outcome = self.simulation.run(limits, |world| ground.live(world, course));
+        self.ground.model.borrow_mut().end_incarnation();
+        let was_opened = self.ground.tally.borrow().openings > openings;
+        if was_opened && absent.is_some() {
+            self.left_out = absent;
+        }
+        let how = match outcome {
+            Outcome::Completed(result) => {
+                self.settle_trouble(result)?;
+                "after its end"
+            }
+            Outcome::Crashed => {
+                self.crashes += 1;
+                self.crashes_while_opening += u64::from(!was_opened);
+                "while it ran"
+            }
+            other => return Err(Violation::Endless(format!("{other:?}"))),
+        };
+        let what = self.end_badly();
+        self.ground.tell(format!("{what} {how}, after {} polls", self.simulation.polls()));
+        Ok(())
+    }
+
+    fn end_badly(&mut self) -> &'static str {
+        match self.random.below(10) {
+            0..=5 => {
+                self.simulation.cut_power();
+                "power cut"
+            }
+            6..=7 => {
+                self.simulation.kill();
+                "kill"
+            }
+            _ => {
+                self.simulation.kill();
+                self.simulation.cut_power();
+                "kill and power cut"
+            }
+        }
+    }
+
+    /// An error has a reason if drives gave one; wrong data never has.
+    fn settle_trouble(&mut self, result: Result<(), Trouble>) -> Result<(), Violation> {
+        match result {
+            Ok(()) => Ok(()),
+            Err(Trouble::Refused(refusal)) if self.ground.plan.grade == Grade::Beyond => {
+                self.refusals += 1;
+                self.ground.tell(format!("refused: {}", refusal.what));
+                Ok(())
+            }
+            Err(Trouble::Refused(refusal)) => Err(Violation::Refused(refusal.what)),
+            Err(Trouble::Violation(violation)) => Err(violation),
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The mailbox database: a thousand seeds, ten thousand under `SPINDLE_FULL`.
+
+/// Nothing durable is lost, whatever crashes, within what storage promises.
+mod within;
+
+/// Beyond it, an error and never wrong data.
+mod beyond;
+
+/// Planted bugs are caught.
+mod canaries;
+
+/// One seed is one run.
+mod same_again;
+
+use simulator::database::{RunOptions, RunReport, run};
+use std::ops::Range;
+
+/// Runs seeds; the first failure is the test's.
+fn run_all(seeds: Range<u64>, options: RunOptions) -> Vec<RunReport> {
+    seeds.map(|seed| run(seed, options).unwrap_or_else(|failure| panic!("{failure}"))).collect()
+}
+
+/// A hundredth of all seeds: 10 in a test, 100 under `SPINDLE_FULL`.
+fn share() -> u64 {
+    if std::env::var_os("SPINDLE_FULL").is_some() { 100 } else { 10 }
+}
