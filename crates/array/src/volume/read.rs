@@ -48,7 +48,14 @@ impl Reader<'_> {
         let first = BlockIndex(at.0 / block_bytes);
         let count = (at.0 + length as u64).div_ceil(block_bytes) - first.0;
         let mapped = self.pool.map_of(self.branch, first, count, self.as_of).await?;
-        let runs = runs(first, &mapped)?;
+        let mut runs = runs(first, &mapped)?;
+        let last = runs.pop();
+        if let Some((0, run)) = &last
+            && is_all_of(run, at, &into)
+        {
+            return Ok(vec![self.pool.shared.read_run(run).await?]);
+        }
+        // All but the last one are read beside it.
         let reads: Vec<LocalFuture<Result<(usize, Buffer)>>> = runs
             .into_iter()
             .map(|(index, run)| {
@@ -58,9 +65,16 @@ impl Reader<'_> {
                 Box::pin(world.spawn("run read", reading)) as LocalFuture<_>
             })
             .collect();
+        let last = match last {
+            Some((index, run)) => Some((index, self.pool.shared.read_run(&run).await?)),
+            None => None,
+        };
         let mut blocks: Vec<Option<(Rc<Buffer>, usize)>> = vec![None; count as usize];
-        for read in reads {
-            let (index, data) = read.await?;
+        let mut read: Vec<(usize, Buffer)> = last.into_iter().collect();
+        for reading in reads {
+            read.push(reading.await?);
+        }
+        for (index, data) in read {
             let data = Rc::new(data);
             for block in 0..data.len() / BLOCK_BYTES {
                 blocks[index + block] = Some((Rc::clone(&data), block));
@@ -69,6 +83,12 @@ impl Reader<'_> {
         fill(at, &blocks, &mut into);
         Ok(into)
     }
+}
+
+/// Whether a run is what the command asks for, no more and no less, in one buffer.
+fn is_all_of(run: &StoredRun, at: ByteOffset, into: &[Buffer]) -> bool {
+    let bytes = run.blocks.len() * BLOCK_BYTES;
+    at.0.is_multiple_of(BLOCK_BYTES as u64) && into.len() == 1 && into[0].len() == bytes
 }
 
 /// Copies blocks to where the command wants them.
