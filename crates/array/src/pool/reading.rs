@@ -110,7 +110,7 @@ impl Shared {
     /// Where the copies of a block lie: slot, and block in it.
     fn copies_of(&self, segment: SegmentNumber, at: SegmentBlock) -> Result<Vec<(SlotAddress, u32)>> {
         let state = self.state.borrow();
-        let row = state.segments.row(segment).ok_or(Error::NoSegment(segment))?;
+        let row = state.segments.readable(segment).ok_or(Error::NoSegment(segment))?;
         let places =
             row.shape.copies(at).map(|SlotBlock { slot_index, block }| (row.slots[slot_index], block));
         Ok(places.collect())

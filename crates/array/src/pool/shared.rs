@@ -97,7 +97,7 @@ impl Shared {
     /// Where the slots of a segment are.
     pub fn slots_of(&self, number: SegmentNumber) -> Result<Vec<SlotAddress>> {
         let state = self.state.borrow();
-        let row = state.segments.row(number);
+        let row = state.segments.readable(number);
         Ok(row.ok_or(Error::NoSegment(number))?.slots.clone())
     }
 

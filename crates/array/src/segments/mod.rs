@@ -42,7 +42,7 @@ pub struct Segments {
 #[derive(Debug)]
 struct Condemned {
     number: SegmentNumber,
-    slots: Vec<SlotAddress>,
+    row: SegmentRow,
     from: CheckpointNumber,
 }
 
@@ -200,7 +200,7 @@ impl Segments {
         let row = self.rows[number.0 as usize].take().expect("a segment is condemned once");
         assert_eq!(row.live_grains, 0, "segment {number} is pointed to");
         self.changed.insert(number);
-        self.condemned.push_back(Condemned { number, slots: row.slots, from });
+        self.condemned.push_back(Condemned { number, row, from });
     }
 
     /// Frees what checkpoints up to `complete` do not need, except for readers that began at `oldest_reader`.
@@ -208,9 +208,16 @@ impl Segments {
         let until = oldest_reader.map_or(complete, |oldest| oldest.min(complete));
         while self.condemned.front().is_some_and(|condemned| condemned.from <= until) {
             let condemned = self.condemned.pop_front().expect("looked at");
-            self.give_back(&condemned.slots);
+            self.give_back(&condemned.row.slots);
             self.free_numbers.insert(condemned.number.0);
         }
+    }
+
+    /// A segment as one who reads needs it: also one that is condemned, for what a reader found before that is there
+    /// until it is done.
+    pub fn readable(&self, number: SegmentNumber) -> Option<&SegmentRow> {
+        let condemned = || self.condemned.iter().find(|condemned| condemned.number == number);
+        self.row(number).or_else(|| condemned().map(|condemned| &condemned.row))
     }
 
     /// A segment.
