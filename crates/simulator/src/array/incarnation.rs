@@ -33,6 +33,8 @@ pub struct Course {
     pub inspects: Option<f64>,
     /// Whether to do any work.
     pub works: bool,
+    /// Whether to wait until all copies are there and right, after the work.
+    pub heals: bool,
     /// Whether to close the pool in the end, open it again, inspect, and close it.
     pub closes: bool,
 }
@@ -59,6 +61,9 @@ impl Ground {
         if course.works {
             self.work(&world, &pool, &mut random, &course).await?;
         }
+        if course.heals {
+            self.heal(&world, &pool).await?;
+        }
         self.check_runs(&pool)?;
         if course.closes {
             self.close(pool).await?;
@@ -70,7 +75,7 @@ impl Ground {
     }
 
     /// Opens the pool on drives given in any order. The half of two drives is opened by force.
-    async fn open(
+    pub(super) async fn open(
         &self,
         world: &World,
         random: &mut Random,

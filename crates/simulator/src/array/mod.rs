@@ -3,6 +3,7 @@
 pub mod administrator;
 pub mod atlas;
 pub mod content;
+pub mod convergence;
 pub mod ground;
 pub mod host;
 pub mod incarnation;

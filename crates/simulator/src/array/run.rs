@@ -131,11 +131,18 @@ impl Run {
             self.cycle(cycle)?;
         }
         self.ground.drives.iter().for_each(|drive| drive.set_faults(FaultPlan::none()));
-        self.undisturbed(Course { inspects: Some(100.0), works: true, closes: true, ..Course::default() })?;
+        let heals = self.ground.plan.grade == Grade::Envelope;
+        let course = Course { inspects: Some(100.0), works: true, heals, closes: true, ..Course::default() };
+        self.undisturbed(course)?;
         // Whoever closed may pull the plug.
         self.simulation.cut_power();
         self.undisturbed(Course { inspects: Some(100.0), ..Course::default() })?;
         self.without_one()?;
+        if heals {
+            let ground = self.ground.clone();
+            let emptied = self.simulation.run(Limits::generous(), |world| ground.empty(world)).completed();
+            self.settle_trouble(emptied)?;
+        }
         Ok(RunReport {
             trace: self.simulation.trace(),
             tally: self.ground.tally.borrow().clone(),

@@ -52,6 +52,9 @@ pub enum Violation {
     /// The pool gave an error where nothing was wrong.
     #[error("an error without a reason: {0}")]
     Refused(String),
+    /// What comes right by itself did not, in the time it has.
+    #[error("not right again: {0}")]
+    NotConverged(String),
     /// The pool did what it must refuse.
     #[error("this had to be refused: {0}")]
     NotRefused(String),
