@@ -11,7 +11,6 @@ use crate::{
         SegmentNumber, Stored, row::SegmentState,
     },
     log::{Part, log_shape, summary_blocks},
-    map::Sources,
     pool::{Pool, StoredRun},
 };
 use std::sync::Arc;
@@ -142,13 +141,7 @@ impl Pool {
             let (key, here) = (entry.key, Location::plain(victim, entry.at));
             let mapped = self.map_of(key.branch, key.block, 1, Some(key.stamp)).await?;
             let Some(mapped) = mapped[0].filter(|mapped| mapped.branch == key.branch) else { continue };
-            let mapped = {
-                let state = self.shared.state.borrow();
-                let merging = state.merging.as_deref();
-                let branches = state.catalogue.branches();
-                let sources = Sources { active: &state.table, merging, roots: state.roots, branches };
-                sources.relocated(key.block, mapped)
-            };
+            let mapped = self.shared.state.borrow().sources().relocated(key.block, mapped);
             if mapped.version.birth == key.stamp && mapped.version.location == here {
                 alive.push(Alive { key, at: entry.at.block(), checksum: entry.checksum });
             }

@@ -4,7 +4,7 @@ use super::Pool;
 use crate::{
     error::Result,
     format::{BlockIndex, BranchNumber, Stamp},
-    map::{Mapped, Sources},
+    map::Mapped,
 };
 
 impl Pool {
@@ -16,16 +16,7 @@ impl Pool {
         count: u64,
         as_of: Option<Stamp>,
     ) -> Result<Vec<Option<Mapped>>> {
-        let lookup = {
-            let state = self.shared.state.borrow();
-            let sources = Sources {
-                active: &state.table,
-                merging: state.merging.as_deref(),
-                roots: state.roots,
-                branches: state.catalogue.branches(),
-            };
-            sources.look_up(branch, as_of, first, count as usize)
-        };
+        let lookup = self.shared.state.borrow().sources().look_up(branch, as_of, first, count as usize);
         lookup.finish(&self.trees).await
     }
 

@@ -31,7 +31,7 @@ pub use catalogue::Catalogue;
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create};
 pub use open::open;
 pub use snapshots::Snapshot;
-pub use space::Space;
+pub use space::{Alarm, Space};
 pub use verbs::{NewVolume, VolumeInfo};
 
 pub(crate) use nodes::Nodes;

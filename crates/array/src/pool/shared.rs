@@ -15,7 +15,7 @@ use crate::{
         CheckpointNumber, ChecksumSeed, Generation, LogStart, PoolId, Roots, SegmentNumber, SlotAddress,
         Stamp, Superblock, WallNanoseconds, row::SegmentRow,
     },
-    map::{Reclaim, Table},
+    map::{Reclaim, Sources, Table},
     segments::Segments,
 };
 use std::{
@@ -85,6 +85,16 @@ pub struct State {
 }
 
 impl State {
+    /// The map as it is now.
+    pub fn sources(&self) -> Sources<'_> {
+        Sources {
+            active: &self.table,
+            merging: self.merging.as_deref(),
+            roots: self.roots,
+            branches: self.catalogue.branches(),
+        }
+    }
+
     /// A stamp nobody had.
     pub fn next_stamp(&mut self) -> Stamp {
         let stamp = self.stamp_next;

@@ -4,11 +4,12 @@ use super::{Pool, verbs::check_name};
 use crate::{
     error::{Error, Result},
     format::{
-        BranchNumber, RowKey, SECTOR_BYTES, SnapshotId, Stamp, WallNanoseconds,
+        BranchNumber, GRAIN_BYTES, RowKey, SECTOR_BYTES, SnapshotId, Stamp, WallNanoseconds,
         record::ENTRIES_MAX,
         row::{PointRow, PointUses, VolumeState},
     },
     log::Part,
+    map::Figure,
     volume::SnapshotDevice,
 };
 use std::rc::Rc;
@@ -103,6 +104,28 @@ impl Pool {
         let row = PointRow { state: VolumeState::Deleting, ..row };
         let put = Part::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() };
         self.lane.append(vec![put]).await
+    }
+
+    /// What deletion of some snapshots of a volume together would give back, in bytes: exactly, as of now. It walks along
+    /// the history of the volume, and takes the longer the more of it there is.
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume or snapshot; or a part of the map cannot be read.
+    pub async fn gives_back(&self, volume: &str, names: &[&str]) -> Result<u64> {
+        let (_, branch) = self.branch_of(volume)?;
+        let mut stamps = Vec::new();
+        for name in names {
+            let (stamp, _) = self.find_snapshot(branch, name).ok_or_else(|| no_snapshot(volume, name))?;
+            stamps.push(stamp);
+        }
+        let _reading = self.begin_reading();
+        let figure = {
+            let state = self.shared.state.borrow();
+            Figure::new(&state.sources(), state.catalogue.points(), branch, &stamps)
+        };
+        let grains = figure.finish(&self.trees).await?.total();
+        Ok(u64::try_from(grains).expect("nothing is given back more than once") * GRAIN_BYTES as u64)
     }
 
     fn find_snapshot(&self, branch: BranchNumber, name: &str) -> Option<(Stamp, PointRow)> {

@@ -39,6 +39,17 @@ pub struct Space {
     pub used_bytes: u64,
 }
 
+/// How full a pool is, of what hosts can store. The numbers are percent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Alarm {
+    /// From 80 % on: time to order drives.
+    Full80 = 80,
+    /// From 90 % on: time to add them.
+    Full90 = 90,
+    /// From 95 % on: hosts will soon be refused.
+    Full95 = 95,
+}
+
 impl Space {
     /// Whether nothing more can be stored, however much is cleaned.
     pub fn is_full(&self) -> bool {
@@ -48,6 +59,12 @@ impl Space {
     /// Used of what is usable, in percent.
     pub fn used_percent(&self) -> f64 {
         self.used_bytes as f64 / self.usable_bytes.max(1) as f64 * 100.0
+    }
+
+    /// How near the pool is to being full: for as long as it is, not when it comes to be.
+    pub fn alarm(&self) -> Option<Alarm> {
+        let levels = [Alarm::Full95, Alarm::Full90, Alarm::Full80];
+        levels.into_iter().find(|&level| self.used_bytes * 100 >= self.usable_bytes * level as u64)
     }
 
     /// How long a write is held up for cleaning to keep up.
@@ -122,5 +139,28 @@ impl Pool {
         let state = self.shared.state.borrow();
         let merging = state.merging.as_ref().map_or(0, |table| table.len());
         state.table.len() + merging >= TABLES_MAX * self.setting.table_entries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(free: u64, used_bytes: u64) -> Space {
+        Space { segments: 1000, free, reserve: 32, usable_bytes: 1000, used_bytes }
+    }
+
+    #[test]
+    fn alarms_hold_as_long_as_the_pool_is_that_full() {
+        let alarms = [799, 800, 899, 900, 949, 950, 1000].map(|used| space(0, used).alarm());
+        let (at_80, at_90, at_95) = (Some(Alarm::Full80), Some(Alarm::Full90), Some(Alarm::Full95));
+        assert_eq!(alarms, [None, at_80, at_80, at_90, at_90, at_95, at_95]);
+        assert!(space(0, 1000).is_full() && !space(0, 999).is_full());
+    }
+
+    #[test]
+    fn writes_are_held_up_the_more_the_less_is_left() {
+        let delays = [1000, 82, 57, 32, 0].map(|free| space(free, 0).delay());
+        assert_eq!(delays, [Duration::ZERO, Duration::ZERO, DELAY_MAX / 4, DELAY_MAX, DELAY_MAX]);
     }
 }

@@ -73,12 +73,23 @@ fn a_snapshot_keeps_what_was_until_it_is_deleted() {
             head[..10 * 4096].iter().all(|&byte| byte == 0)
                 && head[10 * 4096..].iter().all(|&byte| byte == 5)
         );
+        // Each round but the last has 60 blocks to itself; of the last, only what was discarded is in no head.
+        for (names, blocks) in [(&["round 2"][..], 60), (&["round 4"], 10), (&["round 0", "round 1"], 120)] {
+            assert_eq!(
+                pool.gives_back("mail", names).await.expect("it is found"),
+                blocks * 4096,
+                "{names:?}"
+            );
+        }
+        pool.checkpoint().await.expect("it is made");
+        let before = pool.space().used_bytes;
         pool.delete_snapshot("mail", "round 2").await.expect("it is deleted");
         let names: Vec<_> =
             pool.snapshots("mail").expect("there").into_iter().map(|found| found.name).collect();
         assert_eq!(names, ["round 0", "round 1", "round 3", "round 4"]);
         assert!(matches!(pool.snapshot_device("mail", "round 2"), Err(Error::NoSnapshot { .. })));
         pool.checkpoint().await.expect("it is made");
+        assert_eq!(before - pool.space().used_bytes, 60 * 4096, "what was told came back");
         let kept = read(&pool.snapshot_device("mail", "round 3").expect("it is there"), 0, 4096).await;
         assert!(kept.iter().all(|&byte| byte == 4));
     });
