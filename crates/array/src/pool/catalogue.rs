@@ -168,7 +168,7 @@ impl Catalogue {
         rows.filter(|interval| interval.count.0 > 0).collect()
     }
 
-    /// What is being deleted: points by their stamps, and of a branch that goes altogether [`ALL`].
+    /// What is being deleted: points by their stamps, and of a branch that goes altogether the highest stamp there is.
     pub fn deletions(&self) -> Vec<(BranchNumber, Stamp)> {
         let points = self.point_rows.iter().filter(|(_, row)| row.state == VolumeState::Deleting);
         let branches = self.branch_rows.iter().filter(|(_, row)| row.state == VolumeState::Deleting);
