@@ -5,13 +5,15 @@
 
 use crate::{
     error::{Error, Result},
-    format::{BLOCK_BYTES, MemberIndex, PoolGeometry, SlotAddress},
+    format::{BLOCK_BYTES, MemberIndex, PoolGeometry, SlotAddress, SlotHeader},
 };
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
 use world::{BlockDevice, Buffer, ByteOffset, IoError, IoResult, LocalFuture, Stability};
 
 /// Drives that failed to write, and what they said.
 pub type WriteFailures = Vec<(MemberIndex, IoError)>;
+/// Writes that were started, each on the drive of a member.
+pub type Writes = Vec<(MemberIndex, LocalFuture<IoResult<()>>)>;
 
 /// Drives that are there. Cheap to clone; clones are one.
 #[derive(Clone)]
@@ -73,6 +75,40 @@ impl Drives {
         self.device(slot.member).map(|device| device.write(at, from, stability))
     }
 
+    /// Starts the same write on every one of `slots` whose drive is there: all copies are written at once.
+    pub fn write_all(
+        &self,
+        slots: &[SlotAddress],
+        block: u32,
+        from: &[Arc<Buffer>],
+        stability: Stability,
+    ) -> Writes {
+        let started = slots
+            .iter()
+            .filter_map(|&slot| Some((slot.member, self.write(slot, block, from.to_vec(), stability)?)));
+        started.collect()
+    }
+
+    /// Starts to write the headers of a segment: `header` in each of its slots whose drive is there, with that slot's
+    /// own index.
+    pub fn write_headers(&self, header: &SlotHeader, stability: Stability) -> Writes {
+        let started = header.slots.iter().enumerate().filter_map(|(slot_index, &slot)| {
+            let block = Buffer::copy_of(&SlotHeader { slot_index, ..header.clone() }.encode());
+            Some((slot.member, self.write(slot, 0, vec![Arc::new(block)], stability)?))
+        });
+        started.collect()
+    }
+
+    /// How many of `slots` lie on drives that are there.
+    pub fn copies_there(&self, slots: &[SlotAddress]) -> usize {
+        slots.iter().filter(|slot| self.has(slot.member)).count()
+    }
+
+    /// Copies that everything should have: as the pool has it, or one on each drive there is.
+    pub fn copies_wanted(&self) -> usize {
+        usize::from(self.geometry.log_copies).min(self.writable.borrow().len())
+    }
+
     /// Reads `blocks` whole blocks from `block` of a slot on.
     ///
     /// # Errors
@@ -96,9 +132,7 @@ impl Drives {
 }
 
 /// Waits for writes that were started, each on the drive of a member; which failed, if any did.
-pub async fn all_written(
-    writes: Vec<(MemberIndex, LocalFuture<IoResult<()>>)>,
-) -> std::result::Result<(), WriteFailures> {
+pub async fn all_written(writes: Writes) -> std::result::Result<(), WriteFailures> {
     let mut failures = Vec::new();
     for (member, write) in writes {
         if let Err(error) = write.await {
@@ -106,4 +140,10 @@ pub async fn all_written(
         }
     }
     if failures.is_empty() { Ok(()) } else { Err(failures) }
+}
+
+/// What to tell of writes that failed where one drive too few is a failure: the first of them.
+pub fn first_of(failures: WriteFailures) -> Error {
+    let (member, error) = failures.into_iter().next().expect("a write failed");
+    Error::Drive { member, error }
 }

@@ -4,7 +4,7 @@
 //! that is to have it ([`write_generation`] returned Ok).
 
 use crate::{
-    drive::{Drives, WriteFailures, all_written},
+    drive::{Drives, WriteFailures, Writes, all_written},
     election::Seen,
     error::Error,
     format::{
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 use std::{rc::Rc, sync::Arc};
-use world::{BlockDevice, Buffer, ByteCount, ByteOffset, IoError, IoResult, LocalFuture, Stability};
+use world::{BlockDevice, Buffer, ByteCount, ByteOffset, IoError, Stability};
 
 /// What a drive that was given has in its places for superblocks.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ pub async fn look(devices: &[Rc<dyn BlockDevice>]) -> Vec<Seen> {
 /// Writes `superblock` to both places of its generation on every member that is to have it; all but `this` and `place`
 /// is the same for all. Ok: the generation is complete. Else: which members cannot be written.
 pub async fn write_generation(drives: &Drives, superblock: &Superblock) -> Result<(), WriteFailures> {
-    let mut writes: Vec<(MemberIndex, LocalFuture<IoResult<()>>)> = Vec::new();
+    let mut writes = Writes::new();
     for (index, member) in superblock.members.iter().enumerate() {
         let index = MemberIndex(index as u16);
         let Some(device) = drives.device(index).filter(|_| member.state.holds_superblocks()) else {

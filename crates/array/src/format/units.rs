@@ -1,6 +1,7 @@
 //! Kinds of number that must not be mixed up, and names of 16 bytes.
 
 use std::fmt;
+use world::WallTime;
 
 /// Bytes of a block, the unit of mapping, checksum and stamp.
 pub const BLOCK_BYTES: usize = 4096;
@@ -72,6 +73,13 @@ numbers! {
 /// Blocks that so many sectors take, the last one perhaps in part.
 pub fn sectors_to_blocks(sectors: u64) -> u64 {
     sectors.div_ceil(BLOCK_BYTES as u64 / SECTOR_BYTES)
+}
+
+impl WallNanoseconds {
+    /// A time of day; 0 before 1970.
+    pub fn of(time: WallTime) -> Self {
+        Self(u64::try_from(time.seconds).unwrap_or(0) * 1_000_000_000 + u64::from(time.nanos))
+    }
 }
 
 impl SegmentBlock {

@@ -279,10 +279,9 @@ impl Lane {
 
     /// Places as many drafts as the segment has room for.
     fn place(&self, drafts: &VecDeque<Draft>) -> Vec<Placed> {
-        let now = self.world.wall();
-        let nanoseconds = u64::try_from(now.seconds).unwrap_or(0) * 1_000_000_000 + u64::from(now.nanos);
+        let now = WallNanoseconds::of(self.world.wall());
         let mut tail = self.tail.borrow_mut();
-        drafts.iter().map_while(|draft| tail.place(draft, WallNanoseconds(nanoseconds))).collect()
+        drafts.iter().map_while(|draft| tail.place(draft, now)).collect()
     }
 
     /// Writes records that lie one behind the other to each copy that is there. On failure: which drives.
@@ -298,15 +297,7 @@ impl Lane {
             buffers.extend(draft.payload());
         }
         let segment = self.tail.borrow().segment().clone();
-        // Started before the first is waited for: all copies are written at once.
-        let writes: Vec<_> = segment
-            .slots
-            .iter()
-            .filter_map(|&slot| {
-                Some((slot.member, self.drives.write(slot, 1 + first.0, buffers.clone(), Stability::Stable)?))
-            })
-            .collect();
-        all_written(writes).await
+        all_written(self.drives.write_all(&segment.slots, 1 + first.0, &buffers, Stability::Stable)).await
     }
 
     /// Gives up the drives that failed, and takes back what was placed.
@@ -327,7 +318,7 @@ impl Lane {
 
     /// Whether every copy a record must have is there: all of them, or one on each drive there is.
     fn has_enough_copies(&self, segment: &MirroredSegment) -> bool {
-        let there = segment.slots.iter().filter(|slot| self.drives.has(slot.member)).count();
+        let there = self.drives.copies_there(&segment.slots);
         there > 0 && there >= self.setting.copies.min(self.drives.members().len())
     }
 
@@ -391,7 +382,7 @@ impl Lane {
             let tail = self.tail.borrow();
             (tail.pool, tail.incarnation, tail.position_next())
         };
-        let headers = segment.slots.iter().enumerate().map(|(slot_index, _)| SlotHeader {
+        let header = SlotHeader {
             pool,
             number: segment.number,
             segment_use: segment.segment_use,
@@ -399,20 +390,11 @@ impl Lane {
             kind: SegmentKind::Log,
             shape: log_shape(self.drives.geometry().slot_blocks(), segment.slots.len()),
             slots: segment.slots.clone(),
-            slot_index,
+            slot_index: 0,
             first_position,
             successors: successors.to_vec(),
-        });
-        let writes: Vec<_> = segment
-            .slots
-            .iter()
-            .zip(headers)
-            .filter_map(|(&slot, header)| {
-                let block = Arc::new(Buffer::copy_of(&header.encode()));
-                Some((slot.member, self.drives.write(slot, 0, vec![block], Stability::Stable)?))
-            })
-            .collect();
-        all_written(writes).await
+        };
+        all_written(self.drives.write_headers(&header, Stability::Stable)).await
     }
 }
 

@@ -3,23 +3,20 @@
 //! Invariant: nothing refers to it before it is sealed, header and summary being stable on all copies.
 
 use crate::{
-    drive::all_written,
+    drive::{Writes, all_written, first_of},
     error::{Error, Result},
     format::{
-        BLOCK_BYTES, BlockChecksum, BlockKey, MemberIndex, MirroredSegment, Position, SegmentBlock,
-        SegmentKind, SegmentShape, SlotHeader, Stored, SummaryBlock, SummaryEntry,
-        summary::SUMMARY_ENTRIES_MAX,
+        BLOCK_BYTES, BlockChecksum, BlockKey, MirroredSegment, Position, SegmentBlock, SegmentKind,
+        SegmentShape, SlotHeader, Stored, SummaryBlock, SummaryEntry, summary::SUMMARY_ENTRIES_MAX,
     },
     log::{log_shape, summary_blocks},
     pool::Pool,
 };
 use std::sync::Arc;
-use world::{Buffer, IoResult, LocalFuture, Stability};
+use world::{Buffer, Stability};
 
 /// Blocks written at once.
 const WRITE_BLOCKS: usize = 64;
-
-type Writes = Vec<(MemberIndex, LocalFuture<IoResult<()>>)>;
 
 /// See the module's documentation.
 pub struct DataSegment {
@@ -116,16 +113,12 @@ impl DataSegment {
     }
 
     async fn write(&self, pool: &Pool, at: SegmentBlock, blocks: Vec<Arc<Buffer>>) -> Result<()> {
-        let slots = self.segment.slots.iter();
-        let writes = slots.filter_map(|&slot| {
-            let write = pool.shared.drives.write(slot, 1 + at.0, blocks.clone(), Stability::Stable)?;
-            Some((slot.member, write))
-        });
-        self.finish(pool, writes.collect()).await
+        let slots = &self.segment.slots;
+        self.finish(pool, pool.shared.drives.write_all(slots, 1 + at.0, &blocks, Stability::Stable)).await
     }
 
     async fn write_header(&self, pool: &Pool) -> Result<()> {
-        let headers = (0..self.segment.slots.len()).map(|slot_index| SlotHeader {
+        let header = SlotHeader {
             pool: pool.shared.pool,
             number: self.segment.number,
             segment_use: self.segment.segment_use,
@@ -133,15 +126,11 @@ impl DataSegment {
             kind: SegmentKind::Data,
             shape: self.shape,
             slots: self.segment.slots.clone(),
-            slot_index,
+            slot_index: 0,
             first_position: Position(0),
             successors: Vec::new(),
-        });
-        let writes = self.segment.slots.iter().zip(headers).filter_map(|(&slot, header)| {
-            let block = vec![Arc::new(Buffer::copy_of(&header.encode()))];
-            Some((slot.member, pool.shared.drives.write(slot, 0, block, Stability::Stable)?))
-        });
-        self.finish(pool, writes.collect()).await
+        };
+        self.finish(pool, pool.shared.drives.write_headers(&header, Stability::Stable)).await
     }
 
     /// A drive that fails is left out, and this segment given up: what it was to hold is safer where it is.
@@ -150,11 +139,7 @@ impl DataSegment {
             return Err(Error::TooFewDrives { present: 0, needed: 1 });
         }
         let Err(failures) = all_written(writes).await else { return Ok(()) };
-        let mut last = None;
-        for (member, error) in failures {
-            last = Some(Error::Drive { member, error: error.clone() });
-            pool.shared.lose(member, error).await?;
-        }
-        Err(last.expect("someone failed"))
+        pool.shared.lose_all(failures.clone()).await?;
+        Err(first_of(failures))
     }
 }

@@ -7,8 +7,7 @@
 use crate::{
     error::{Error, Result},
     format::{
-        BLOCK_BYTES, MemberIndex, MemberState, SegmentNumber, SegmentUse, SlotAddress,
-        row::{SegmentRow, SegmentState},
+        BLOCK_BYTES, MemberIndex, MemberState, SegmentNumber, SegmentUse, SlotAddress, row::SegmentState,
     },
     pool::{NewDrive, Pool},
 };
@@ -40,24 +39,16 @@ struct Copying {
 impl Pool {
     /// Segments that have fewer copies than they should.
     pub fn degraded(&self) -> Degraded {
-        let copies = self.copies_wanted();
+        let copies = self.shared.drives.copies_wanted();
         let state = self.shared.state.borrow();
         let mut degraded = Degraded::default();
-        for (_, row) in state.segments.iter().filter(|(_, row)| self.copies_there(row) < copies) {
+        for (_, row) in
+            state.segments.iter().filter(|(_, row)| self.shared.drives.copies_there(&row.slots) < copies)
+        {
             degraded.segments += 1;
             degraded.still_written += u64::from(row.state == SegmentState::Open);
         }
         degraded
-    }
-
-    /// Copies that every segment should have, and could.
-    fn copies_wanted(&self) -> usize {
-        let drives = &self.shared.drives;
-        usize::from(drives.geometry().log_copies).min(drives.members().len())
-    }
-
-    fn copies_there(&self, row: &SegmentRow) -> usize {
-        row.slots.iter().filter(|slot| self.shared.drives.has(slot.member)).count()
     }
 
     /// Gives one more segment its copy back. Whether there was one that it could be done for.
@@ -92,7 +83,7 @@ impl Pool {
     }
 
     fn next_to_rebuild(&self) -> Option<Copying> {
-        let copies = self.copies_wanted();
+        let copies = self.shared.drives.copies_wanted();
         let state = self.shared.state.borrow();
         let is_there = |slot: &SlotAddress| self.shared.drives.has(slot.member);
         state.segments.iter().find_map(|(number, row)| {

@@ -1,21 +1,20 @@
 //! Making a pool of drives that have none.
 
-use super::shared::wall_now;
 use crate::{
-    drive::{Drives, all_written},
+    drive::{Drives, all_written, first_of},
     error::{Error, Result},
     format::{
         Checkpoint, CheckpointNumber, DriveId, Features, Fence, Generation, Incarnation, Link, LogStart,
         Member, MemberIndex, MemberState, MirroredSegment, PoolGeometry, PoolId, Position, Roots,
-        SegmentBlock, SegmentKind, SegmentUse, SlotHeader, Stamp, Superblock,
+        SegmentBlock, SegmentKind, SegmentUse, SlotHeader, Stamp, Superblock, WallNanoseconds,
         superblock::DATA_START_BYTES_MIN,
     },
     log::log_shape,
     segments::Segments,
     superblocks::{clear_places, look, write_generation},
 };
-use std::{rc::Rc, sync::Arc};
-use world::{BlockDevice, Buffer, Stability, World};
+use std::rc::Rc;
+use world::{BlockDevice, Stability, World};
 
 /// Slots a drive must have room for at least: those of the log and its successors, of the trees, and the reserve.
 pub const SLOTS_MIN: u32 = 48;
@@ -59,11 +58,7 @@ pub async fn create(world: &World, new: &NewPool, drives: &[NewDrive]) -> Result
         Drives::new(superblock.geometry, members.map(|(index, device)| (MemberIndex(index as u16), device)));
     clear_places(&there).await?;
     write_log_header(&there, &superblock).await?;
-    let written = write_generation(&there, &superblock).await;
-    written.map_err(|failures| {
-        let (member, error) = failures.into_iter().next().expect("someone failed");
-        Error::Drive { member, error }
-    })
+    write_generation(&there, &superblock).await.map_err(first_of)
 }
 
 fn first_superblock(world: &World, new: &NewPool, drives: &[NewDrive]) -> Result<Superblock> {
@@ -89,7 +84,7 @@ fn first_superblock(world: &World, new: &NewPool, drives: &[NewDrive]) -> Result
         mark: super::membership::draw_mark(world, generation),
         previous_mark: Default::default(),
         features: Features::default(),
-        created_at: wall_now(world),
+        created_at: WallNanoseconds::of(world.wall()),
         geometry,
         members,
         this: MemberIndex(0),
@@ -104,7 +99,7 @@ fn first_superblock(world: &World, new: &NewPool, drives: &[NewDrive]) -> Result
             stamp_next: Stamp(1),
             segment_use_next,
             fence: Fence(0),
-            written_at: wall_now(world),
+            written_at: WallNanoseconds::of(world.wall()),
             roots: Roots::default(),
             catalogue_segments: Vec::new(),
         },
@@ -140,25 +135,17 @@ fn first_log_segment(geometry: PoolGeometry, members: &[Member]) -> (MirroredSeg
 /// The log begins in a segment without successors: opening gives it others.
 async fn write_log_header(drives: &Drives, superblock: &Superblock) -> Result<()> {
     let segment = &superblock.checkpoint.log.segment;
-    let writes = (0..segment.slots.len()).map(|slot_index| {
-        let header = SlotHeader {
-            pool: superblock.pool,
-            number: segment.number,
-            segment_use: segment.segment_use,
-            incarnation: superblock.checkpoint.incarnation,
-            kind: SegmentKind::Log,
-            shape: log_shape(superblock.geometry.slot_blocks(), segment.slots.len()),
-            slots: segment.slots.clone(),
-            slot_index,
-            first_position: superblock.checkpoint.position_next,
-            successors: Vec::new(),
-        };
-        let slot = segment.slots[slot_index];
-        let block = vec![Arc::new(Buffer::copy_of(&header.encode()))];
-        (slot.member, drives.write(slot, 0, block, Stability::Stable).expect("a new drive is there"))
-    });
-    all_written(writes.collect()).await.map_err(|failures| {
-        let (member, error) = failures.into_iter().next().expect("someone failed");
-        Error::Drive { member, error }
-    })
+    let header = SlotHeader {
+        pool: superblock.pool,
+        number: segment.number,
+        segment_use: segment.segment_use,
+        incarnation: superblock.checkpoint.incarnation,
+        kind: SegmentKind::Log,
+        shape: log_shape(superblock.geometry.slot_blocks(), segment.slots.len()),
+        slots: segment.slots.clone(),
+        slot_index: 0,
+        first_position: superblock.checkpoint.position_next,
+        successors: Vec::new(),
+    };
+    all_written(drives.write_headers(&header, Stability::Stable)).await.map_err(first_of)
 }

@@ -6,11 +6,11 @@
 
 use super::Shared;
 use crate::{
-    drive::{WriteFailures, all_written},
+    drive::{WriteFailures, Writes, all_written},
     error::{Error, Result},
     format::{
-        BLOCK_BYTES, BLOCK_GRAINS, Incarnation, MemberIndex, MirroredSegment, Node, NodePointer, Position,
-        SegmentBlock, SegmentKind, SegmentNumber, SlotAddress, SlotHeader, Tree,
+        BLOCK_BYTES, BLOCK_GRAINS, Incarnation, MirroredSegment, Node, NodePointer, Position, SegmentBlock,
+        SegmentKind, SegmentNumber, SlotAddress, SlotHeader, Tree,
     },
     log::log_shape,
     tree::NodeStore,
@@ -21,7 +21,7 @@ use std::{
     rc::Rc,
     sync::Arc,
 };
-use world::{Buffer, IoResult, LocalFuture, Stability};
+use world::{Buffer, LocalFuture, Stability};
 
 /// The segment nodes of one kind go to.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub struct Nodes {
     /// is listed with none, too.
     catalogue: RefCell<BTreeMap<SegmentNumber, u32>>,
     /// Headers of segments that are being written.
-    headers: RefCell<Vec<(MemberIndex, LocalFuture<IoResult<()>>)>>,
+    headers: RefCell<Writes>,
 }
 
 fn grains_of(blocks: u8) -> i64 {
@@ -74,11 +74,7 @@ impl Nodes {
     pub fn catalogue_segments(&self) -> Vec<MirroredSegment> {
         let state = self.shared.state.borrow();
         let numbers = self.catalogue.borrow();
-        let named = numbers.keys().filter_map(|&number| {
-            let row = state.segments.row(number)?;
-            Some(MirroredSegment { number, segment_use: row.segment_use, slots: row.slots.clone() })
-        });
-        named.collect()
+        numbers.keys().filter_map(|&number| state.segments.mirrored(number)).collect()
     }
 
     /// Makes all nodes written so far stable, on every drive that is there.
@@ -120,7 +116,7 @@ impl Nodes {
             catalogue.insert(segment.number, 0);
         }
         let shape = log_shape(geometry.slot_blocks(), segment.slots.len());
-        let headers = (0..segment.slots.len()).map(|slot_index| SlotHeader {
+        let header = SlotHeader {
             pool: self.shared.pool,
             number: segment.number,
             segment_use: segment.segment_use,
@@ -128,15 +124,11 @@ impl Nodes {
             kind: SegmentKind::Nodes,
             shape,
             slots: segment.slots.clone(),
-            slot_index,
+            slot_index: 0,
             first_position: Position(0),
             successors: Vec::new(),
-        });
-        for (&slot, header) in segment.slots.iter().zip(headers) {
-            let block = vec![Arc::new(Buffer::copy_of(&header.encode()))];
-            let write = drives.write(slot, 0, block, Stability::Volatile);
-            self.headers.borrow_mut().extend(write.map(|write| (slot.member, write)));
-        }
+        };
+        self.headers.borrow_mut().extend(drives.write_headers(&header, Stability::Volatile));
         *open = Some(OpenSegment { segment, block_next: 0, data_blocks: shape.data_blocks() });
         Ok(())
     }
@@ -152,10 +144,9 @@ impl NodeStore for Nodes {
         let is_catalogue = tree == Tree::Catalogue;
         let mut open = self.open[usize::from(is_catalogue)].borrow_mut();
         let drives = &self.shared.drives;
-        let copies = usize::from(drives.geometry().log_copies).min(drives.members().len());
         let has_room = |open: &OpenSegment| {
-            let there = open.segment.slots.iter().filter(|slot| drives.has(slot.member)).count();
-            open.block_next + u32::from(blocks) <= open.data_blocks && there >= copies
+            open.block_next + u32::from(blocks) <= open.data_blocks
+                && drives.copies_there(&open.segment.slots) >= drives.copies_wanted()
         };
         if !open.as_ref().is_some_and(has_room) {
             self.enter_next(&mut open, is_catalogue)?;
@@ -192,7 +183,7 @@ impl NodeStore for Nodes {
 
 impl Shared {
     /// Leaves out drives that failed to write.
-    async fn lose_all(&self, failures: WriteFailures) -> Result<()> {
+    pub(crate) async fn lose_all(&self, failures: WriteFailures) -> Result<()> {
         for (member, error) in failures {
             self.lose(member, error).await?;
         }
@@ -203,11 +194,8 @@ impl Shared {
     async fn write_nodes(&self, at: (SegmentNumber, SegmentBlock), nodes: &[Vec<u8>]) -> Result<()> {
         let (number, block) = at;
         let buffers: Vec<_> = nodes.iter().map(|node| Arc::new(Buffer::copy_of(node))).collect();
-        let mut writes = Vec::new();
-        for slot in self.slots_of(number)? {
-            let write = self.drives.write(slot, 1 + block.0, buffers.clone(), Stability::Volatile);
-            writes.extend(write.map(|write| (slot.member, write)));
-        }
+        let slots = self.slots_of(number)?;
+        let writes = self.drives.write_all(&slots, 1 + block.0, &buffers, Stability::Volatile);
         let copies = writes.len();
         let failures = all_written(writes).await.err().unwrap_or_default();
         let good = copies - failures.len();
@@ -233,18 +221,17 @@ impl Shared {
                 continue;
             }
             match self.drives.read(slot, 1 + pointer.block.0, usize::from(pointer.blocks)).await {
-                Ok(bytes) => match Node::decode(&bytes)
-                    .and_then(|node| node.expect_pointer(self.pool, &pointer))
-                {
-                    Ok(()) => {
-                        good = Some(bytes);
-                        if all { continue } else { break }
-                    }
-                    Err(refusal) => {
-                        let what = format!("node at block {} of segment {}", pointer.block, pointer.segment);
-                        refused = Some(Error::Damaged { what, refusal });
-                    }
-                },
+                // All else about a node is looked at by the trees.
+                Ok(bytes) if pointer.seals(&bytes) => {
+                    good = Some(bytes);
+                    if all { continue } else { break }
+                }
+                Ok(bytes) => {
+                    let is_it = |node: Node<'_>| node.expect(self.pool, node.tree(), &pointer);
+                    let refusal = Node::decode(&bytes).and_then(is_it).expect_err("its seal is another");
+                    let what = format!("node at block {} of segment {}", pointer.block, pointer.segment);
+                    refused = Some(Error::Damaged { what, refusal });
+                }
                 Err(error) => drop(refused.get_or_insert(error)),
             }
             bad.push(slot);

@@ -28,11 +28,11 @@ impl LogOwner for Shared {
         let rows = draft.rows().map(|(row, bytes)| (row, bytes.to_vec())).collect();
         let mut state = self.state.borrow_mut();
         state.take(record, rows).expect("rows that were encoded here decode");
-        let row = state.segments.row(record.segment).expect("the log is in a segment");
-        let (segment_use, slots) = (record.segment_use, row.slots.clone());
+        let segment = state.segments.mirrored(record.segment).expect("the log is in a segment");
+        assert_eq!(segment.segment_use, record.segment_use, "nobody else has a segment the log is in");
         state.log_taken = LogStart {
             previous: Record::link_of(&placed.header),
-            segment: MirroredSegment { number: record.segment, segment_use, slots },
+            segment,
             block: SegmentBlock(record.block.0 + record.blocks()),
         };
     }

@@ -125,7 +125,7 @@ impl Shared {
 
     /// The time of day, for people.
     pub fn wall_now(&self) -> WallNanoseconds {
-        wall_now(&self.world)
+        WallNanoseconds::of(self.world.wall())
     }
 
     /// Nothing is written from now on.
@@ -137,10 +137,4 @@ impl Shared {
     pub fn generation(&self) -> Generation {
         self.superblock.borrow().generation
     }
-}
-
-/// The time of day in a world; 0 before 1970.
-pub fn wall_now(world: &World) -> WallNanoseconds {
-    let now = world.wall();
-    WallNanoseconds(u64::try_from(now.seconds).unwrap_or(0) * 1_000_000_000 + u64::from(now.nanos))
 }

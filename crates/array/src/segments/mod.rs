@@ -225,6 +225,12 @@ impl Segments {
         self.rows.get(number.0 as usize)?.as_ref()
     }
 
+    /// A segment as those name it who write to it or read it from a checkpoint.
+    pub fn mirrored(&self, number: SegmentNumber) -> Option<MirroredSegment> {
+        let row = self.row(number)?;
+        Some(MirroredSegment { number, segment_use: row.segment_use, slots: row.slots.clone() })
+    }
+
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (SegmentNumber, &SegmentRow)> {
         let rows = self.rows.iter().enumerate();

@@ -230,15 +230,6 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// As [`Node::expect`], in whichever tree.
-    ///
-    /// # Errors
-    ///
-    /// The first thing that is another.
-    pub fn expect_pointer(&self, pool: PoolId, pointer: &NodePointer) -> Result<(), Refusal> {
-        self.expect(pool, self.tree(), pointer)
-    }
-
     /// Of which tree.
     pub fn tree(&self) -> Tree {
         match self.sealed().raw.tree {
