@@ -20,7 +20,7 @@ use crate::{
     format::{
         BLOCK_GRAINS, Checkpoint, ChecksumSeed, Incarnation, LogStart, MemberIndex, MemberState,
         MirroredSegment, NodePointer, Position, RowKey, SegmentBlock, SegmentKind, SegmentNumber, SegmentUse,
-        Stamp, Superblock, Table as CatalogueTable, Tree,
+        Stamp, Superblock, Table as CatalogueTable,
         checkpoint::OPENING_STEP,
         row::{SegmentRow, SegmentState},
     },
@@ -101,8 +101,12 @@ async fn read_in(
     let nodes = Rc::new(Nodes::new(Rc::clone(&shared)));
     let store = Rc::clone(&nodes) as Rc<dyn NodeStore>;
     let trees = Rc::new(Trees::new(store, superblock.pool, setting.cache_bytes));
-    let rows = trees.all_rows(checkpoint.roots.catalogue).await?;
-    let catalogue_nodes = catalogue_nodes(&trees, checkpoint).await?;
+    // How many blocks of nodes of the catalogue lie in which segment.
+    let mut catalogue_nodes: BTreeMap<SegmentNumber, u32> = BTreeMap::new();
+    let count = |node: &NodePointer| {
+        *catalogue_nodes.entry(node.segment).or_default() += u32::from(node.blocks);
+    };
+    let rows = trees.all_rows(checkpoint.roots.catalogue, count).await?;
     {
         let mut state = shared.state.borrow_mut();
         state.catalogue = catalogue_of(&rows)?;
@@ -202,14 +206,6 @@ fn row_of(drives: &Drives, segment: &MirroredSegment, kind: SegmentKind) -> Segm
 
 fn adopt(segments: &mut Segments, number: SegmentNumber, row: SegmentRow) -> Result<()> {
     segments.adopt(number, row).map_err(Error::SlotTwice)
-}
-
-/// How many blocks of nodes of the catalogue lie in which segment.
-async fn catalogue_nodes(trees: &Trees, checkpoint: &Checkpoint) -> Result<BTreeMap<SegmentNumber, u32>> {
-    let mut blocks = BTreeMap::new();
-    let count = |node: &NodePointer| *blocks.entry(node.segment).or_default() += u32::from(node.blocks);
-    trees.check(Tree::Catalogue, checkpoint.roots.catalogue, count).await?;
-    Ok(blocks)
 }
 
 fn catalogue_of(rows: &[(RowKey, Vec<u8>)]) -> Result<Catalogue> {

@@ -136,14 +136,19 @@ impl Trees {
         }
     }
 
-    /// All rows of a catalogue, in order.
-    pub async fn all_rows(&self, root: Option<NodePointer>) -> Result<Vec<(RowKey, Vec<u8>)>> {
+    /// All rows of a catalogue, in order; every node is shown to `visit`, parents first.
+    pub async fn all_rows(
+        &self,
+        root: Option<NodePointer>,
+        mut visit: impl FnMut(&NodePointer),
+    ) -> Result<Vec<(RowKey, Vec<u8>)>> {
         let mut rows = Vec::new();
         let Some(root) = root else { return Ok(rows) };
         let mut span = Changes::new([Span::ALL]);
         let mut walker = Walker::new(self, Tree::Catalogue);
         let mut step = walker.enter_root(root).await?;
         loop {
+            walker.take_entered().iter().for_each(&mut visit);
             if let Some(Step::Leaf(leaf)) = step {
                 let Node::Catalogue(leaf) = Node::again(&leaf.bytes) else {
                     unreachable!("a node of another tree is refused")

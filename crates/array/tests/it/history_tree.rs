@@ -241,7 +241,9 @@ fn rows_of_any_size_come_and_go() {
             root = run(trees.merge_rows(CheckpointNumber(round + 1), root, changes)).unwrap();
             let counted = check(&store, &trees, &[(Tree::Catalogue, root)]);
             assert_eq!(counted.entries, rows.len() as u64);
-            let all = run(trees.all_rows(root)).unwrap();
+            let mut nodes = 0;
+            let all = run(trees.all_rows(root, |_| nodes += 1)).unwrap();
+            assert_eq!(nodes, counted.nodes, "every node is shown once");
             assert!(all.into_iter().eq(rows.clone()), "seed {seed}, merge {round}");
         }
         let none: Vec<RowChange> = rows.into_keys().map(|key| (key, None)).collect();
