@@ -19,7 +19,7 @@ pub enum IoErrorKind {
     ReadOnly,
     /// No space left, or over a quota.
     NoSpace,
-    /// Someone else holds the device.
+    /// Someone else holds the device, or listens there.
     Busy,
     /// Beyond the end of the device.
     OutOfRange,
@@ -33,6 +33,8 @@ pub enum IoErrorKind {
     WrongType,
     /// Content that does not parse (a damaged directory on a raw device).
     Damaged,
+    /// The other side is not there, or went away.
+    Disconnected,
     /// Anything else; the source says what.
     Other,
 }
@@ -68,6 +70,7 @@ fn kind_of(source: &io::Error) -> IoErrorKind {
         return match source.kind() {
             io::ErrorKind::NotFound => IoErrorKind::NotFound,
             io::ErrorKind::UnexpectedEof => IoErrorKind::OutOfRange,
+            io::ErrorKind::ConnectionReset => IoErrorKind::Disconnected,
             _ => IoErrorKind::Other,
         };
     };
@@ -77,9 +80,15 @@ fn kind_of(source: &io::Error) -> IoErrorKind {
         Errno::PERM | Errno::ACCESS => IoErrorKind::PermissionDenied,
         Errno::ROFS => IoErrorKind::ReadOnly,
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => IoErrorKind::NoSpace,
-        Errno::BUSY | Errno::TXTBSY => IoErrorKind::Busy,
+        Errno::BUSY | Errno::TXTBSY | Errno::ADDRINUSE => IoErrorKind::Busy,
         Errno::INVAL => IoErrorKind::Unaligned,
         Errno::IO | Errno::ILSEQ | Errno::REMOTEIO | Errno::TIMEDOUT => IoErrorKind::Medium,
+        Errno::CONNREFUSED
+        | Errno::CONNRESET
+        | Errno::CONNABORTED
+        | Errno::PIPE
+        | Errno::HOSTUNREACH
+        | Errno::NETUNREACH => IoErrorKind::Disconnected,
         Errno::NOTSUP | Errno::NOSYS => IoErrorKind::Unsupported,
         Errno::NOTDIR | Errno::ISDIR => IoErrorKind::WrongType,
         _ => IoErrorKind::Other,

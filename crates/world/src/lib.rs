@@ -6,7 +6,7 @@
 //! traits and cannot tell which world it runs in; no other room may name a wall clock, a sleep, a
 //! thread, a socket, a file, or unseeded randomness (`clippy.toml` bans them).
 //!
-//! Reading order: [`units`], [`buffer`], [`block_device`] (the waist), [`directory`], [`extent_directory`], [`clock`],
+//! Reading order: [`units`], [`buffer`], [`block_device`] (the waist), [`directory`], [`extent_directory`], [`network`], [`clock`],
 //! [`random`], [`world`](mod@world), then [`real`], [`sim`].
 
 pub mod units;
@@ -20,6 +20,8 @@ pub mod block_device;
 pub mod directory;
 
 pub mod extent_directory;
+
+pub mod network;
 
 pub mod clock;
 
@@ -42,6 +44,7 @@ pub use crc32c::Crc32c;
 pub use directory::{Directory, DirectoryEntry, File};
 pub use error::{IoError, IoErrorKind, IoResult};
 pub use extent_directory::{ExtentDirectory, Probe};
+pub use network::{Accepted, Address, Listener, Network, Stream};
 pub use random::Random;
 pub use units::{ByteCount, ByteOffset};
 pub use world::{JoinHandle, Spawn, World};

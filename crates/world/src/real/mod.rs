@@ -6,7 +6,7 @@
 //! traits of this crate.
 //!
 //! Reading order: [`runtime`], [`engine`] (io_uring or threads, and which of them it is), `ring`
-//! and `plain` (the two ways), [`file`](mod@file), [`folder`]; then [`clock`], [`signals`],
+//! and `plain` (the two ways), [`file`](mod@file), [`folder`], [`sockets`]; then [`clock`], [`signals`],
 //! [`host`] (facts about this machine), [`host_files`] (ordinary small files) and [`append_file`] (those
 //! that grow line by line).
 
@@ -31,6 +31,8 @@ pub mod runtime;
 
 pub mod signals;
 
+pub mod sockets;
+
 mod answer;
 mod edge;
 mod plain;
@@ -41,3 +43,4 @@ pub use engine::{Engine, RealIoKind};
 pub use file::{Access, FileDevice};
 pub use folder::FolderDirectory;
 pub use runtime::{RealOptions, ThreadHandle, run, spawn_thread};
+pub use sockets::Sockets;

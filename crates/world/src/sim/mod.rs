@@ -17,7 +17,7 @@
 //! world is a stream again, another one in each incarnation.
 //!
 //! Reading order: `simulation`, `executor`, `faults`, `image`, `medium`,
-//! `drive`, `power`.
+//! `drive`, `power`, `network`.
 
 mod drive;
 mod drive_options;
@@ -29,6 +29,9 @@ mod extent_directory_tests;
 mod faults;
 mod image;
 mod medium;
+mod network;
+#[cfg(test)]
+mod network_tests;
 mod power;
 mod simulation;
 mod trace;
@@ -36,5 +39,6 @@ mod trace;
 pub use drive::SimDrive;
 pub use drive_options::{DriveOptions, DriveStatistics, ServiceTime};
 pub use faults::{Fault, FaultPlan};
+pub use network::{NetworkOptions, SimNetwork, WINDOW_BYTES};
 pub use simulation::{Limits, Outcome, Simulation, run};
 pub use trace::Trace;

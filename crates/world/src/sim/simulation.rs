@@ -4,6 +4,7 @@ use super::{
     drive::SimDrive,
     drive_options::DriveOptions,
     executor::{Executor, SimClock, Step},
+    network::{NetworkOptions, SimNetwork},
     trace::Trace,
 };
 use crate::{Moment, Random, Spawn, World};
@@ -93,6 +94,11 @@ impl Simulation {
         let drive = Rc::new(SimDrive::new(Rc::clone(&self.executor), self.seed, number, options));
         self.drives.push(Rc::clone(&drive));
         drive
+    }
+
+    /// A network, without anyone who listens.
+    pub fn add_network(&self, options: NetworkOptions) -> SimNetwork {
+        SimNetwork::new(Rc::clone(&self.executor), self.seed, options)
     }
 
     /// The random stream `name` of the whole run.

@@ -6,6 +6,7 @@ mod device;
 mod directory;
 mod fio;
 mod host;
+mod sockets;
 mod threads_and_time;
 
 use std::path::Path;
