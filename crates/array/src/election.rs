@@ -4,7 +4,10 @@
 //! A pool whose drives went separate ways must not be opened on those that stayed behind: the others may hold what
 //! was acknowledged since. `docs/format.md`, "Opening", has the rule; this is it, as a function.
 
-use crate::format::{Access, DriveId, Features, Generation, MemberIndex, MemberState, PoolId, Superblock};
+use crate::{
+    format::{Access, DriveId, Features, Generation, MemberIndex, MemberState, PoolId, Superblock},
+    simulation::sometimes::{self, Sometimes},
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What this program knows of a pool's features: all of version 1 that it can read and write.
@@ -72,7 +75,11 @@ pub fn elect(seen: &[Seen], forced: bool) -> Result<Election, NotOpened> {
     check_one_pool(seen)?;
     let mut candidates: Vec<&Seen> = seen.iter().collect();
     candidates.sort_by_key(|seen| std::cmp::Reverse(seen.superblock.generation));
-    let candidate = candidates.into_iter().find(|candidate| !is_disproved(&candidate.superblock, seen));
+    let candidate = candidates.into_iter().find(|candidate| {
+        let is_disproved = is_disproved(&candidate.superblock, seen);
+        sometimes::reached_if(is_disproved, Sometimes::GenerationDisproved);
+        !is_disproved
+    });
     Election::of(&candidate.ok_or(NotOpened::NoPool)?.superblock, seen, forced)
 }
 
@@ -166,6 +173,9 @@ impl Election {
             .map(|(index, _)| MemberIndex(index as u16))
             .filter(|index| !present.contains_key(index))
             .collect();
+        let is_cut_short = current.iter().any(|seen| seen.superblock.generation < superblock.generation);
+        sometimes::reached_if(is_cut_short, Sometimes::GenerationFinished);
+        sometimes::reached_if(!behind.is_empty(), Sometimes::StaleDriveLeftOut);
         let stale = behind.iter().map(|seen| seen.given).collect();
         let election = Self { superblock: superblock.clone(), present, stale, absent };
         let drives: BTreeSet<DriveId> = seen.iter().map(|seen| seen.superblock.drive()).collect();
@@ -188,10 +198,11 @@ impl Election {
         // Stale drives have no vote, but what they hold is known.
         let elsewhere: Vec<DriveId> =
             self.names(&lack).into_iter().filter(|drive| !seen.contains(drive)).collect();
-        match have.len() > lack.len() || elsewhere.is_empty() || forced {
-            true => Ok(()),
-            false => Err(NotOpened::MayBeNewerElsewhere(elsewhere)),
+        if have.len() > lack.len() || elsewhere.is_empty() {
+            return Ok(());
         }
+        sometimes::reached(if forced { Sometimes::ForcedOpen } else { Sometimes::ForkRefused });
+        if forced { Ok(()) } else { Err(NotOpened::MayBeNewerElsewhere(elsewhere)) }
     }
 
     /// Members that are not there, whatever their state, but for those that are gone for good.

@@ -15,6 +15,7 @@ pub mod map;
 pub mod mover;
 pub mod pool;
 pub mod segments;
+pub mod simulation;
 pub mod superblocks;
 pub mod tree;
 pub mod volume;

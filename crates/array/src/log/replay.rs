@@ -11,6 +11,10 @@ use crate::{
         ChecksumSeed, Entry, Incarnation, Link, LogStart, MirroredSegment, PoolId, Position, Record, RowKey,
         SegmentBlock, SegmentUse, checkpoint::OPENING_STEP,
     },
+    simulation::{
+        canary::{self, Canary},
+        sometimes::{self, Sometimes},
+    },
 };
 use std::collections::BTreeSet;
 
@@ -79,6 +83,7 @@ pub async fn replay(
             Some(found) => found,
             None => match enter_successor(drives, (start.pool, seed), &chain, &reader).await {
                 Next::Entered(next, found) => {
+                    sometimes::reached(Sometimes::SuccessorEntered);
                     chain = *next;
                     segments.push(chain.segment.clone());
                     found
@@ -89,15 +94,22 @@ pub async fn replay(
         reader.took(&found);
         block = SegmentBlock(found.record.block.0 + found.record.blocks());
         records += 1;
-        mended += u64::from(chain.mend(drives, &found).await?);
+        if !canary::is(Canary::OneLegTailServed) {
+            mended += u64::from(chain.mend(drives, &found).await?);
+        }
         let rows = rows_of(&found);
         take(TakenRecord { record: found.record, rows });
     };
     // Behind the end: positions that were given, and what they say was acknowledged.
+    sometimes::reached_if(chain.headers_at(block).next().is_some(), Sometimes::TornTail);
+    sometimes::reached_if(records > 0, Sometimes::LogReplayed);
+    sometimes::reached_if(mended > 0, Sometimes::CopyOfRecordMended);
     reader.look_at(&chain, block);
     beyond.iter().for_each(|successor| reader.look_at(successor, SegmentBlock(0)));
     let acknowledged = reader.acknowledged_below;
-    if acknowledged.0 > reader.last.position.0 + 1 {
+    let is_lost = acknowledged.0 > reader.last.position.0 + 1;
+    if is_lost && !canary::is(Canary::MidLogRotTakenForTheTail) {
+        sometimes::reached(Sometimes::LostRecordsRefused);
         return Err(Error::LostRecords { found: reader.last.position.0, acknowledged: acknowledged.0 });
     }
     let successors = chain.header.as_ref().map_or_else(Vec::new, |header| header.successors.clone());
@@ -191,6 +203,7 @@ impl Reader {
 
     fn took(&mut self, found: &Found) {
         let record = &found.record;
+        sometimes::reached_if(record.previous != self.last, Sometimes::FlightReadTwice);
         if record.incarnation > self.incarnation {
             self.incarnation = record.incarnation;
             self.joints = BTreeSet::from([(record.previous.position, record.previous.seal)]);

@@ -10,6 +10,7 @@ use crate::{
     format::{
         BlockCount, BlockIndex, BranchNumber, Interval, NodeKey, Run, Stamp, Tree, node::BRANCH_BLOCKS_MAX,
     },
+    simulation::canary::{self, Canary},
     tree::{HeadChange, Trees},
 };
 use std::{
@@ -116,7 +117,7 @@ impl Planner<'_> {
         own: &[(Range<u64>, Version)],
         hidden: &[Range<u64>],
     ) {
-        if blocks.is_empty() {
+        if blocks.is_empty() || canary::is(Canary::DiscardForgetsTheTrees) {
             return;
         }
         if !self.leaves_tombstones(branch) {

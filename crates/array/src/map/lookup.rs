@@ -12,6 +12,7 @@ use super::{Branches, Found, Mapped, Table, Version};
 use crate::{
     error::Result,
     format::{BlockIndex, BranchNumber, Roots, Run, Stamp},
+    simulation::canary::{self, Canary},
     tree::Trees,
 };
 
@@ -57,6 +58,8 @@ impl Sources<'_> {
         first: BlockIndex,
         count: usize,
     ) -> Lookup {
+        let beyond = u64::from(canary::is(Canary::SnapshotSeesALaterWrite));
+        let point = point.map(|point| Stamp(point.0 + beyond));
         let mut levels = Vec::with_capacity(1);
         let mut next = Some((branch, point));
         while let Some((branch, point)) = next {

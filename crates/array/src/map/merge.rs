@@ -14,6 +14,7 @@ use crate::{
         BlockIndex, BlockKey, BranchNumber, CheckpointNumber, Interval, Location, NodeKey, Roots, Stamp,
         node::BRANCH_BLOCKS_MAX,
     },
+    simulation::sometimes::{self, Sometimes},
     tree::{HeadChange, HeadEvent, HistoryChange, HistoryEvent, Trees},
 };
 use std::{
@@ -158,6 +159,7 @@ impl Progress<'_> {
                 );
                 match death {
                     Some(death) if self.is_seen(branch, &version, death) => {
+                        sometimes::reached(Sometimes::WentToHistory);
                         self.history.push(HistoryChange::Insert { branch, block, version, death });
                     }
                     _ => self.bury(version.location),
@@ -174,7 +176,10 @@ impl Progress<'_> {
             HistoryEvent::Removed { version, .. } => self.bury(version.location),
             HistoryEvent::Absent(key) => unreachable!("{key:?} was found before, and nobody else removes"),
             HistoryEvent::Moved(moved) => self.bury(moved.from),
-            HistoryEvent::Missed(moved) => self.bury(moved.to),
+            HistoryEvent::Missed(moved) => {
+                sometimes::reached(Sometimes::MoveInVain);
+                self.bury(moved.to);
+            }
         }
     }
 

@@ -4,7 +4,10 @@
 //! has, or if a point of the branch lies there. So whoever makes a point (a snapshot, the beginning of a child
 //! branch, a reader, a transfer) says so here before the next command is taken, and what died before stays dead.
 
-use crate::format::{BranchNumber, Stamp};
+use crate::{
+    format::{BranchNumber, Stamp},
+    simulation::canary::{self, Canary},
+};
 use std::collections::BTreeMap;
 
 /// Points of all branches of a pool. Invariant: those of a branch ascend, and no branch is listed without any.
@@ -22,6 +25,7 @@ impl Points {
     /// Whether a point of `branch` lies in [birth, death).
     pub fn sees(&self, branch: BranchNumber, birth: Stamp, death: Stamp) -> bool {
         assert!(birth < death, "a version that died when it was born");
+        let death = Stamp(death.0 - u64::from(canary::is(Canary::DeathOffByOne)));
         self.at_or_after(branch, birth).is_some_and(|point| point < death)
     }
 

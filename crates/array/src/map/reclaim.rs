@@ -8,6 +8,10 @@ use super::Merge;
 use crate::{
     error::Result,
     format::{BlockIndex, BlockKey, BranchNumber, NodeKey, Run, Stamp, Tree, node::BRANCH_BLOCKS_MAX},
+    simulation::{
+        canary::{self, Canary},
+        sometimes::{self, Sometimes},
+    },
     tree::{HeadChange, Trees},
 };
 use std::{
@@ -94,6 +98,7 @@ impl Reclaim {
                 continue;
             }
             let pass = self.passes.remove(&branch).expect("seen above");
+            sometimes::reached(Sometimes::PassFinished);
             gone.extend(pass.points.into_iter().map(|point| (branch, point)));
             if !pass.later.is_empty() {
                 self.passes.insert(branch, Pass { points: pass.later, ..Pass::default() });
@@ -138,7 +143,8 @@ impl Removals {
                 return ControlFlow::Break(());
             }
             *budget = budget.saturating_sub(run.count.into());
-            if !merge.points.sees(branch, run.birth, death(run)) {
+            let is_seen = merge.points.sees(branch, run.birth, death(run));
+            if !is_seen || canary::is(Canary::LiveSnapshotLosesHistory) {
                 let blocks = run.first.0..=run.last().0;
                 self.history.extend(blocks.map(|block| BlockKey {
                     branch,

@@ -16,9 +16,12 @@ use super::{
     extents::{Checksums, Piece},
     line::{Line, bury, displace},
 };
-use crate::format::{
-    BlockChecksum, BlockIndex, BlockKey, BranchNumber, Interval, Location, Move, Stamp,
-    node::BRANCH_BLOCKS_MAX,
+use crate::{
+    format::{
+        BlockChecksum, BlockIndex, BlockKey, BranchNumber, Interval, Location, Move, Stamp,
+        node::BRANCH_BLOCKS_MAX,
+    },
+    simulation::canary::{self, Canary},
 };
 use std::{collections::BTreeMap, ops::Range};
 
@@ -136,20 +139,21 @@ impl Table {
         let before = line.entries();
         let version = Version { birth: key.stamp, location: to, checksum: checksum_of(to, checksum) };
         let newest = line.extents.version(key.block.0, &self.checksums);
-        let newest = newest.filter(|newest| newest.birth == key.stamp);
+        let is_blind = canary::is(Canary::MoverRacesAnOverwrite);
+        let newest = newest.filter(|newest| newest.birth == key.stamp || is_blind);
         let kept = line.kept.get_mut(&(key.block.0, key.stamp)).map(|past| &mut past.version);
         let here = kept.as_ref().map(|kept| kept.location).or(newest.map(|newest| newest.location));
         self.live.add(to);
         match here {
             None => line.add_move(*moved, &mut self.live),
             Some(here) if here == to => self.live.subtract(to),
-            Some(here) if here != from => bury(key, to, &mut self.live, dead),
-            Some(_) => {
+            Some(here) if here != from && !is_blind => bury(key, to, &mut self.live, dead),
+            Some(here) => {
                 match kept {
                     Some(kept) => *kept = version,
                     None => drop(line.extents.replace(key.block.0, version, &mut self.checksums)),
                 }
-                bury(key, from, &mut self.live, dead);
+                bury(key, here, &mut self.live, dead);
             }
         }
         self.entries = self.entries + line.entries() - before;

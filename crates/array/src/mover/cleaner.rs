@@ -12,6 +12,7 @@ use crate::{
     },
     log::{Part, log_shape, summary_blocks},
     pool::{Pool, StoredRun},
+    simulation::sometimes::{self, Sometimes, UnderWay},
 };
 use std::sync::Arc;
 use world::Buffer;
@@ -49,6 +50,7 @@ impl Pool {
             return Ok(None);
         }
         let _reading = self.begin_reading();
+        let under_way = UnderWay::begin(Sometimes::CutWhileCleaning);
         let mut done = Cleaned::default();
         let mut target: Option<DataSegment> = None;
         let mut moves = Vec::new();
@@ -80,6 +82,8 @@ impl Pool {
         if let Some(target) = target {
             self.finish_segment(target, moves).await?;
         }
+        under_way.end();
+        sometimes::reached(Sometimes::SegmentsCleaned);
         Ok(Some(done))
     }
 
@@ -127,6 +131,7 @@ impl Pool {
 
     /// A segment is not cleaned again before the pool is opened the next time.
     fn set_aside<T>(&self, victim: SegmentNumber) -> Option<T> {
+        sometimes::reached(Sometimes::VictimSetAside);
         self.shared.state.borrow_mut().unreadable.insert(victim);
         None
     }
@@ -154,6 +159,7 @@ impl Pool {
         let number = full.segment.number;
         let sealed = full.seal(self).await;
         if let Err(error) = sealed {
+            sometimes::reached(Sometimes::TargetGivenUp);
             // Nothing refers to it: it comes free with the next checkpoint.
             self.shared.state.borrow_mut().segments.seal(number);
             return Err(error);

@@ -10,6 +10,10 @@ use crate::{
         BLOCK_BYTES, MemberIndex, MemberState, SegmentNumber, SegmentUse, SlotAddress, row::SegmentState,
     },
     pool::{NewDrive, Pool},
+    simulation::{
+        canary::{self, Canary},
+        sometimes::{self, Sometimes, UnderWay},
+    },
 };
 use std::{collections::BTreeSet, rc::Rc, sync::Arc};
 use world::{Buffer, Stability};
@@ -65,12 +69,18 @@ impl Pool {
         let Some(to) = self.shared.state.borrow_mut().segments.allocate_slot(&others) else {
             return Ok(false);
         };
-        let copied = self.copy_slot(&copying, to).await;
+        let copied = {
+            let under_way = UnderWay::begin(Sometimes::CutWhileRebuilding);
+            let copied = self.copy_slot(&copying, to).await;
+            under_way.end();
+            copied
+        };
         let mut state = self.shared.state.borrow_mut();
         // It may have come free meanwhile.
         let is_it =
             state.segments.row(copying.number).is_some_and(|row| row.segment_use == copying.segment_use);
         if copied.is_err() || !is_it {
+            sometimes::reached(Sometimes::RebuildInVain);
             state.segments.give_back_slot(to);
             drop(state);
             return copied.map(|()| true);
@@ -79,6 +89,7 @@ impl Pool {
             Some(lost) => state.segments.replace_slot(copying.number, lost, to),
             None => state.segments.add_slot(copying.number, to),
         }
+        sometimes::reached(Sometimes::CopyRebuilt);
         Ok(true)
     }
 
@@ -100,7 +111,9 @@ impl Pool {
         let blocks = u32::from(drives.geometry().slot_blocks());
         for first in (0..blocks).step_by(COPY_BLOCKS as usize) {
             let count = COPY_BLOCKS.min(blocks - first);
-            let data = self.read_slot(&copying.from, first, count).await;
+            let is_stale = canary::is(Canary::RebuildReadsAStaleSlot);
+            let from = if is_stale { std::slice::from_ref(&to) } else { &copying.from[..] };
+            let data = self.read_slot(from, first, count).await;
             let Some(write) = drives.write(to, first, vec![Arc::new(data)], Stability::Stable) else {
                 return Err(Error::TooFewDrives { present: drives.members().len(), needed: 2 });
             };
@@ -149,6 +162,7 @@ impl Pool {
             }
             MemberIndex(superblock.members.len() as u16)
         };
+        let under_way = UnderWay::begin(Sometimes::CutWhileAdding);
         crate::superblocks::clear_device(index, &new.device).await?;
         self.shared.state.borrow_mut().segments.add_member(index, member.slot_count);
         self.shared.drives.add(index, Rc::clone(&new.device));
@@ -159,6 +173,8 @@ impl Pool {
                 superblock.members.push(member);
             })
             .await?;
+        under_way.end();
+        sometimes::reached(Sometimes::DriveAdded);
         self.lane.look_at_copies();
         Ok(())
     }
@@ -181,6 +197,7 @@ impl Pool {
         if !superblock.members.iter().enumerate().any(|(index, member)| is_forgotten(index, member.state)) {
             return Ok(());
         }
+        sometimes::reached(Sometimes::DriveForgotten);
         // With this checkpoint no superblock and no row leads to them.
         self.checkpoint().await?;
         self.shared

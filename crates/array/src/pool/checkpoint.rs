@@ -16,6 +16,10 @@ use crate::{
         Checkpoint, CheckpointNumber, LogStart, Roots, RowKey, SegmentKind, SegmentNumber, row::SegmentState,
     },
     map::{Branches, Budget, Merge, Merged, Points, ReclaimPlan, Table},
+    simulation::{
+        canary::{self, Canary},
+        sometimes::{self, Sometimes, UnderWay},
+    },
 };
 use std::rc::Rc;
 
@@ -54,6 +58,7 @@ impl Pool {
 
     async fn make_checkpoint(&self) -> Result<()> {
         let frozen = self.freeze();
+        let mut under_way = UnderWay::begin(Sometimes::CutWhileMerging);
         let merge = Merge {
             checkpoint: frozen.number,
             frozen: &frozen.table,
@@ -67,15 +72,28 @@ impl Pool {
         let roots = merged.roots;
         self.settle(merged);
         let rows = self.rows_for(&frozen);
+        if canary::is(Canary::SegmentReusedBeforeCheckpoint) {
+            self.release(frozen.number);
+        }
+        under_way.goes_on(Sometimes::CutWhileMergingRows);
         let catalogue = self.trees.merge_rows(frozen.number, roots.catalogue, rows).await?;
         self.shared.state.borrow_mut().roots.catalogue = catalogue;
         self.trees.forget_replaced();
+        under_way.goes_on(Sometimes::CutWhileFlushing);
         self.nodes.flush().await?;
+        under_way.goes_on(Sometimes::CutWhilePublishing);
         self.publish_checkpoint(frozen.number, frozen.log, Roots { catalogue, ..roots }).await?;
-        let mut state = self.shared.state.borrow_mut();
-        state.checkpoint = frozen.number;
-        state.segments.release(frozen.number, self.shared.readers.oldest());
+        under_way.end();
+        self.shared.state.borrow_mut().checkpoint = frozen.number;
+        sometimes::reached_if(self.shared.state.borrow().log_blocks > 0, Sometimes::TakenMeanwhile);
+        self.release(frozen.number);
         Ok(())
+    }
+
+    /// Frees what checkpoints up to `complete` do not need, but for what somebody still reads.
+    fn release(&self, complete: CheckpointNumber) {
+        let oldest_reader = self.shared.readers.oldest().filter(|_| !canary::is(Canary::ReadersNotWaitedFor));
+        self.shared.state.borrow_mut().segments.release(complete, oldest_reader);
     }
 
     fn freeze(&self) -> Frozen {
@@ -152,6 +170,8 @@ impl Pool {
             (state.stamp_next, state.segments.use_next())
         };
         let tail = self.lane.tail();
+        let is_too_far = canary::is(Canary::CheckpointTooFar);
+        let log = if is_too_far { self.shared.state.borrow().log_taken.clone() } else { log };
         let checkpoint = Checkpoint {
             pool: self.shared.pool,
             number,

@@ -12,6 +12,10 @@ use crate::{
     election::can_go_on_with,
     error::{Error, Result},
     format::{Generation, GenerationMark, Member, MemberIndex, MemberState, Superblock},
+    simulation::{
+        canary::{self, Canary},
+        sometimes::{self, Sometimes, UnderWay},
+    },
     superblocks::write_generation,
 };
 use std::collections::BTreeSet;
@@ -24,8 +28,15 @@ impl Shared {
     ///
     /// Those that are left are too few to go on; the pool has stopped.
     pub async fn lose(&self, member: MemberIndex, _error: IoError) -> Result<()> {
+        sometimes::reached_if(self.drives.has(member), Sometimes::DriveLost);
         self.drives.lose(member);
-        self.publish(|_| ()).await
+        if canary::is(Canary::LossNotWrittenDown) {
+            return Ok(());
+        }
+        let under_way = UnderWay::begin(Sometimes::CutWhileLosing);
+        let published = self.publish(|_| ()).await;
+        under_way.end();
+        published
     }
 
     /// The row of a drive that is to become a member.
@@ -48,6 +59,7 @@ impl Shared {
             let next = self.next_generation(settled, change.as_ref());
             let left: BTreeSet<MemberIndex> = self.drives.members().into_iter().collect();
             if !can_go_on_with(&self.superblock.borrow(), &left) {
+                sometimes::reached(Sometimes::TooFewToGoOn);
                 let error = Error::TooFewDrives { present: left.len(), needed: left.len() + 1 };
                 self.stop(&error);
                 return Err(error);
@@ -62,7 +74,10 @@ impl Shared {
                 // Once more, for the drives left out to have no vote.
                 Ok(()) if leaves_out => (change, settled) = (None, generation),
                 Ok(()) => return Ok(()),
-                Err(failures) => failures.into_iter().for_each(|(member, _)| self.drives.lose(member)),
+                Err(failures) => {
+                    sometimes::reached(Sometimes::DriveLostWhilePublishing);
+                    failures.into_iter().for_each(|(member, _)| self.drives.lose(member));
+                }
             }
         }
     }

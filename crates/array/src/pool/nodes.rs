@@ -13,6 +13,7 @@ use crate::{
         SegmentKind, SegmentNumber, SlotAddress, SlotHeader, Tree,
     },
     log::log_shape,
+    simulation::sometimes::{self, Sometimes},
     tree::NodeStore,
 };
 use std::{
@@ -92,7 +93,10 @@ impl Nodes {
             drives.members().into_iter().filter_map(|member| Some((member, drives.device(member)?.flush())));
         match all_written(flushes.collect()).await {
             Ok(()) => Ok(()),
-            Err(failures) => self.shared.lose_all(failures).await,
+            Err(failures) => {
+                sometimes::reached(Sometimes::FlushFailed);
+                self.shared.lose_all(failures).await
+            }
         }
     }
 
@@ -199,6 +203,7 @@ impl Shared {
         let copies = writes.len();
         let failures = all_written(writes).await.err().unwrap_or_default();
         let good = copies - failures.len();
+        sometimes::reached_if(good < copies, Sometimes::NodeWrittenToFewer);
         self.lose_all(failures).await?;
         if good > 0 { Ok(()) } else { Err(Error::TooFewDrives { present: 0, needed: 1 }) }
     }
@@ -240,6 +245,7 @@ impl Shared {
             self.mend_node(&bad, pointer, &bytes).await;
             return Ok(Rc::from(&bytes[..]));
         }
+        sometimes::reached(Sometimes::NodeLost);
         Err(refused.unwrap_or(Error::TooFewDrives { present: self.drives.members().len(), needed: 1 }))
     }
 
@@ -253,6 +259,7 @@ impl Shared {
             if let Some(write) = write
                 && write.await.is_ok()
             {
+                sometimes::reached(Sometimes::NodeMended);
                 self.mended.set(self.mended.get() + 1);
             }
         }

@@ -27,6 +27,10 @@ use crate::{
     log::{Lane, LaneSetting, LogOwner, Replayed, Start, Tail, log_shape, replay},
     map::{Reclaim, Table},
     segments::Segments,
+    simulation::{
+        canary::{self, Canary},
+        sometimes::{self, Sometimes, UnderWay},
+    },
     superblocks::{look, write_generation},
     tree::{NodeStore, Trees},
 };
@@ -50,23 +54,30 @@ pub async fn open(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenS
     let present = election.present.iter().map(|(&member, &given)| (member, Rc::clone(&devices[given])));
     let drives = Drives::new(election.superblock.geometry, present);
     let superblock = election.superblock;
+    let under_way = UnderWay::begin(Sometimes::CutWhileReplaying);
     settle_generation(&drives, &superblock).await?;
     let read = loop {
         match read_in(world, &drives, &superblock, setting).await? {
             Ok(read) => break read,
             // A drive that fails meanwhile is left out, like one that was not there.
             Err(member) => {
+                sometimes::reached(Sometimes::DriveGivenUpWhileOpening);
                 drives.lose(member);
                 check_enough(&drives, &superblock)?;
             }
         }
     };
-    go_on(read, &superblock.checkpoint, setting).await
+    under_way.end();
+    let under_way = UnderWay::begin(Sometimes::CutWhileBeginning);
+    let pool = go_on(read, &superblock.checkpoint, setting).await?;
+    under_way.end();
+    Ok(pool)
 }
 
 /// Gives the elected superblock to every drive that should have it.
 async fn settle_generation(drives: &Drives, superblock: &Superblock) -> Result<()> {
     while let Err(failures) = write_generation(drives, superblock).await {
+        sometimes::reached(Sometimes::DriveGivenUpWhileOpening);
         failures.into_iter().for_each(|(member, _)| drives.lose(member));
         check_enough(drives, superblock)?;
     }
@@ -123,6 +134,7 @@ async fn read_in(
     {
         let mut state = shared.state.borrow_mut();
         let announced = std::mem::take(&mut state.announced);
+        sometimes::reached_if(!announced.is_empty(), Sometimes::SegmentAnnounced);
         let known = Known { rows: &rows, catalogue_nodes: &catalogue_nodes, announced };
         state.segments = segments_of(drives, superblock, known, &replayed)?;
     }
@@ -136,7 +148,10 @@ async fn go_on(read: ReadIn, checkpoint: &Checkpoint, setting: OpenSetting) -> R
     let incarnation = Incarnation(checkpoint.incarnation.0.max(replayed.incarnation.0) + 1);
     {
         let mut state = shared.state.borrow_mut();
-        state.stamp_next = Stamp(state.stamp_next.0 + OPENING_STEP);
+        state.stamp_next = match canary::is(Canary::ForgottenBump) {
+            true => checkpoint.stamp_next,
+            false => Stamp(state.stamp_next.0 + OPENING_STEP),
+        };
     }
     announce(&shared, incarnation, &replayed).await?;
     nodes.begin(incarnation);

@@ -9,6 +9,7 @@ use crate::{
     error::{Error, Result},
     format::BLOCK_GRAINS,
     log::{log_shape, summary_blocks},
+    simulation::sometimes::{self, Sometimes},
 };
 use std::time::Duration;
 
@@ -124,11 +125,13 @@ impl Pool {
                 if is_delayed || delay < LOOK_AGAIN {
                     return Ok(());
                 }
+                sometimes::reached(Sometimes::HostHeldUp);
                 self.shared.world.sleep(delay).await;
                 is_delayed = true;
                 continue;
             }
             if space.is_full() || self.cannot_clean.get() {
+                sometimes::reached(Sometimes::HostRefused);
                 return Err(Error::Full);
             }
             self.shared.world.sleep(LOOK_AGAIN).await;

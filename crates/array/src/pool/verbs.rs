@@ -11,6 +11,7 @@ use crate::{
         sectors_to_blocks,
     },
     log::Part,
+    simulation::canary::{self, Canary},
     volume::Volume,
 };
 use std::rc::Rc;
@@ -161,7 +162,7 @@ impl Pool {
             let key = BlockKey { branch: before.branch, block, stamp };
             parts.push(Part::Write { key, data });
         }
-        if first < end {
+        if first < end && !canary::is(Canary::ShrinkKeepsTheEnd) {
             parts.push(Part::Discard(Interval {
                 branch: before.branch,
                 first: BlockIndex(first),

@@ -17,6 +17,7 @@ use crate::{
         row::{SegmentRow, SegmentState},
     },
     log::log_shape,
+    simulation::sometimes::{self, Sometimes},
 };
 use free_slots::FreeSlots;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -211,12 +212,17 @@ impl Segments {
             self.give_back(&condemned.row.slots);
             self.free_numbers.insert(condemned.number.0);
         }
+        let is_held = self.condemned.front().is_some_and(|condemned| condemned.from <= complete);
+        sometimes::reached_if(is_held, Sometimes::ReaderHoldsSegments);
     }
 
     /// A segment as one who reads needs it: also one that is condemned, for what a reader found before that is there
     /// until it is done.
     pub fn readable(&self, number: SegmentNumber) -> Option<&SegmentRow> {
-        let condemned = || self.condemned.iter().find(|condemned| condemned.number == number);
+        let condemned = || {
+            sometimes::reached(Sometimes::CondemnedSegmentRead);
+            self.condemned.iter().find(|condemned| condemned.number == number)
+        };
         self.row(number).or_else(|| condemned().map(|condemned| &condemned.row))
     }
 

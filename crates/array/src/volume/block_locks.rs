@@ -3,6 +3,10 @@
 //!
 //! Invariant: no block is written in part by one command and in any way by another.
 
+use crate::simulation::{
+    canary::{self, Canary},
+    sometimes::{self, Sometimes},
+};
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -34,6 +38,9 @@ impl Span {
     }
 
     fn conflicts_with(&self, other: &Self) -> bool {
+        if canary::is(Canary::BlocksNotLocked) {
+            return false;
+        }
         self.in_part().any(|block| other.blocks.contains(&block))
             || other.in_part().any(|block| self.blocks.contains(&block))
     }
@@ -71,6 +78,7 @@ impl BlockLocks {
                 self.held.borrow_mut().insert(number, span);
                 return Held { locks: Rc::clone(self), number: Some(number) };
             }
+            sometimes::reached_if(conflicts, Sometimes::WriteWaited);
             freed.await;
         }
     }

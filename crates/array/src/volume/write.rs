@@ -3,8 +3,9 @@
 use super::{Piece, block_locks::Span, check_range, device::Volume, io_error, pieces};
 use crate::{
     error::Result,
-    format::{BLOCK_BYTES, BlockIndex, BlockKey, SECTOR_BYTES},
+    format::{BLOCK_BYTES, BlockIndex, BlockKey, SECTOR_BYTES, Stamp},
     log::Part,
+    simulation::canary::{self, Canary},
 };
 use std::sync::Arc;
 use world::{Buffer, ByteOffset, IoResult};
@@ -33,6 +34,7 @@ impl Volume {
     }
 
     async fn write_blocks(&self, cut: &[Piece], from: &[Arc<Buffer>]) -> Result<()> {
+        let too_early = canary::is(Canary::StampBeforeItsTurn).then(|| self.next_stamp());
         let mut blocks = Vec::with_capacity(cut.len());
         for piece in cut {
             blocks.push((BlockIndex(piece.block), self.whole_block(piece, from).await?));
@@ -40,7 +42,7 @@ impl Volume {
         let branch = self.branch()?;
         let done = {
             // The stamp and the place in the log's queue are taken at one moment: their orders are one.
-            let stamp = self.pool.shared.state.borrow_mut().next_stamp();
+            let stamp = too_early.unwrap_or_else(|| self.next_stamp());
             let parts = blocks.into_iter().map(|(block, data)| {
                 let key = BlockKey { branch, block, stamp };
                 Part::Write { key, data }
@@ -48,6 +50,10 @@ impl Volume {
             self.pool.lane.append(parts.collect())
         };
         done.await
+    }
+
+    fn next_stamp(&self) -> Stamp {
+        self.pool.shared.state.borrow_mut().next_stamp()
     }
 
     /// The block of a piece as it will be.

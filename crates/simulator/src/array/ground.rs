@@ -1,6 +1,7 @@
 //! What all of one run share, and what it has seen.
 
 use super::{
+    canary::{Bug, SpoiltDrive},
     content::VolumeKey,
     model::{CutKey, Model},
     plan::RunPlan,
@@ -10,7 +11,10 @@ use std::{
     cell::{Cell, RefCell},
     rc::Rc,
 };
-use world::sim::{Fault, SimDrive};
+use world::{
+    BlockDevice,
+    sim::{Fault, SimDrive},
+};
 
 /// What a run has seen, for its report and for the story of a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,6 +69,15 @@ pub struct Ground {
 }
 
 impl Ground {
+    /// A drive as the pool gets it.
+    pub fn device(&self, index: usize) -> Rc<dyn BlockDevice> {
+        let drive = Rc::clone(&self.drives[index]) as Rc<dyn BlockDevice>;
+        match self.plan.bug {
+            Some(Bug::BeforeDrives(spoiling)) => Rc::new(SpoiltDrive::new(drive, spoiling)),
+            _ => drive,
+        }
+    }
+
     /// How often drives read something else than was written, so far.
     pub fn wrong_reads(&self) -> u64 {
         let wrong = [Fault::BitRot, Fault::Unreadable, Fault::MisdirectedRead, Fault::StaleRead];

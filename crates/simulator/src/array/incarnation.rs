@@ -43,10 +43,10 @@ impl Ground {
     /// Makes the pool.
     pub async fn create(self, world: World) -> Result<(), Trouble> {
         let new = NewPool { pool: PoolId([7; 16]), name: "simulated".to_owned(), slot_bytes: SLOT_BYTES };
-        let drives = self.drives.iter().enumerate().map(|(index, drive)| NewDrive {
+        let drives = (0..self.drives.len()).map(|index| NewDrive {
             drive: DriveId([index as u8 + 1; 16]),
             serial: format!("drive {index}"),
-            device: Rc::clone(drive) as Rc<dyn BlockDevice>,
+            device: self.device(index),
         });
         let drives: Vec<_> = drives.collect();
         let created = create(&world, &new, &drives).await;
@@ -82,10 +82,10 @@ impl Ground {
         absent: Option<usize>,
     ) -> Result<Rc<Pool>, Trouble> {
         let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
-        for (index, drive) in self.drives.iter().enumerate() {
+        for index in 0..self.drives.len() {
             if Some(index) != absent {
                 let place = random.below(devices.len() as u64 + 1) as usize;
-                devices.insert(place, Rc::clone(drive) as Rc<dyn BlockDevice>);
+                devices.insert(place, self.device(index));
             }
         }
         let setting = self.plan.setting;
@@ -184,8 +184,7 @@ impl Ground {
 
     /// A drive that the others went on without must not be a pool by itself.
     pub async fn refuse_stale(self, world: World, stale: usize) -> Result<(), Trouble> {
-        let device = Rc::clone(&self.drives[stale]) as Rc<dyn BlockDevice>;
-        match open(&world, &[device], self.plan.setting).await {
+        match open(&world, &[self.device(stale)], self.plan.setting).await {
             Err(_) => Ok(()),
             Ok(_) => {
                 Err(Violation::NotRefused(format!("a pool of drive {stale} alone, which is stale")).into())

@@ -2,6 +2,7 @@
 
 pub mod administrator;
 pub mod atlas;
+pub mod canary;
 pub mod content;
 pub mod convergence;
 pub mod ground;
@@ -15,6 +16,7 @@ pub mod run;
 pub mod trouble;
 
 pub use atlas::{Grade, Ill};
+pub use canary::Bug;
 pub use plan::{RunOptions, RunPlan};
 pub use run::{Failure, RunReport, replay_command, run};
 pub use trouble::{Trouble, Violation};

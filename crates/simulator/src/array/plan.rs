@@ -3,7 +3,10 @@
 //! Drawn wide: pools of one drive and of six, a table of eight versions, a checkpoint that never rests; mistakes live
 //! where settings meet that nobody would combine.
 
-use super::atlas::{Grade, Ill, draw_faults_beyond};
+use super::{
+    atlas::{Grade, Ill, draw_faults_beyond},
+    canary::Bug,
+};
 use array::{format::superblock::DATA_START_BYTES_MIN, pool::OpenSetting};
 use std::time::Duration;
 use world::{
@@ -21,6 +24,8 @@ pub struct RunOptions {
     pub grade: Grade,
     /// Whether the trace holds contents, not only places.
     pub trace_contents: bool,
+    /// A bug that is planted.
+    pub bug: Option<Bug>,
 }
 
 /// Everything a seed decides beforehand.
@@ -28,6 +33,8 @@ pub struct RunOptions {
 pub struct RunPlan {
     /// What drives may do.
     pub grade: Grade,
+    /// A bug that is planted.
+    pub bug: Option<Bug>,
     /// The drives.
     pub drives: Vec<DriveOptions>,
     /// How the pool is opened.
@@ -75,6 +82,7 @@ impl RunPlan {
         let ills = (0..cycles).map(|_| draw_ill()).collect();
         Self {
             grade: options.grade,
+            bug: options.bug,
             drives,
             setting: draw_setting(random),
             volumes: 1 + random.below(4),

@@ -2,14 +2,19 @@
 
 use super::{
     atlas::{Grade, Ill},
+    canary::Bug,
     ground::{Ground, Tally},
     incarnation::Course,
     plan::{RunOptions, RunPlan},
     trouble::{Trouble, Violation},
 };
+use array::simulation::{
+    canary,
+    sometimes::{self, Sometimes},
+};
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
     time::Duration,
@@ -40,6 +45,8 @@ pub struct RunReport {
     pub ills: BTreeSet<Ill>,
     /// What the drives did.
     pub drives: Vec<DriveStatistics>,
+    /// Branches of the pool that were taken, and how often.
+    pub reached: BTreeMap<Sometimes, u64>,
 }
 
 /// A broken promise.
@@ -68,6 +75,12 @@ pub fn replay_command(seed: u64, options: RunOptions) -> String {
 ///
 /// The promise that was broken, and the story of the run.
 pub fn run(seed: u64, options: RunOptions) -> Result<RunReport, Failure> {
+    let _planted = options.bug.and_then(|bug| match bug {
+        Bug::InPool(canary) => Some(canary::plant(canary)),
+        Bug::BeforeDrives(_) => None,
+    });
+    // What another run on this thread left.
+    sometimes::take_counts();
     let plan = RunPlan::draw(&mut Random::new(seed, "plan"), options);
     let mut run = Run::new(seed, plan);
     let what = match catch_unwind(AssertUnwindSafe(|| run.complete())) {
@@ -151,6 +164,7 @@ impl Run {
             refusals: self.refusals,
             ills: self.ills.clone(),
             drives: self.ground.drives.iter().map(|drive| drive.statistics()).collect(),
+            reached: sometimes::take_counts(),
         })
     }
 
