@@ -97,6 +97,13 @@ impl<D: Draft> Row<D> {
     }
 }
 
+impl Row<ChildDraft> {
+    /// The only child of the row, if it is the only one: a full node before the open one has others.
+    fn only(&self) -> Option<Child> {
+        if self.full.is_none() { self.open.only() } else { None }
+    }
+}
+
 /// A tree that is being made.
 pub(super) struct Levels<'t, D> {
     tree: Tree,
@@ -141,7 +148,7 @@ impl<'t, D: Draft> Levels<'t, D> {
                 let only = match level.checked_sub(1) {
                     None if self.leaves.is_empty() => return Ok(None),
                     None => None,
-                    Some(index) => self.inner.get(usize::from(index)).and_then(|row| row.open.only()),
+                    Some(index) => self.inner.get(usize::from(index)).and_then(Row::only),
                 };
                 if let Some(root) = only {
                     return Ok(Some(root.pointer));

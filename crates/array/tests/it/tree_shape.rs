@@ -66,6 +66,31 @@ fn a_merge_touches_only_what_changes() {
 }
 
 #[test]
+fn a_tree_that_grows_leaf_by_leaf_keeps_everything_at_every_size() {
+    let store = MemoryStore::new(0);
+    let trees = trees(&store, 1 << 20);
+    let scattered = |blocks: std::ops::Range<u64>| {
+        blocks.flat_map(|block| write(block * 2, 1, 5 + block, (block as u32 * 7) % (1 << 20)))
+    };
+    let (mut root, mut blocks) = (None, 0);
+    let mut levels = Vec::new();
+    // Less than a leaf at a time, so that a row of inner nodes has every length once: also one more than a node holds.
+    for (merge, more) in [24_000].into_iter().chain([250; 60]).enumerate() {
+        let merged = trees.merge_head(
+            CheckpointNumber(1 + merge as u64),
+            root,
+            scattered(blocks..blocks + more),
+            |_| (),
+        );
+        root = run(merged).unwrap();
+        blocks += more;
+        assert_eq!(check(&store, &trees, &[(Tree::Head, root)]).blocks, blocks, "after merge {merge}");
+        levels.push(root.unwrap().level);
+    }
+    assert_eq!((levels[0], levels[60]), (1, 2), "it got another level on the way: {levels:?}");
+}
+
+#[test]
 fn leaves_fill_up_and_thin_ones_join() {
     let fill = |store: &MemoryStore, trees: &Trees, root| {
         let counted = check(store, trees, &[(Tree::Head, root)]);
