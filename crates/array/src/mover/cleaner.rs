@@ -3,7 +3,7 @@
 //! Victims are those with the least alive. A round takes as many as fit into one segment of data, and pays if they are
 //! at least two; what it moved counts when the next checkpoint is made.
 
-use super::data_segment::DataSegment;
+use super::{data_segment::DataSegment, pace::Permit};
 use crate::{
     error::{Error, Result},
     format::{
@@ -19,6 +19,9 @@ use world::Buffer;
 
 /// Victims of one round at most: each has to be read through.
 const VICTIMS_MAX: usize = 32;
+
+/// Blocks read at once at most.
+const RUN_BLOCKS: usize = 64;
 
 /// What a round did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,6 +90,11 @@ impl Pool {
         Ok(Some(done))
     }
 
+    /// Leave to read or write a piece. How much depends on cleaning may change from one to the next.
+    pub(super) async fn cleaning_permit(&self) -> Result<Permit> {
+        self.pace.permit(self.space().cleaning_urgency()).await
+    }
+
     /// Segments to empty: together they fit into one.
     fn victims(&self) -> Vec<SegmentNumber> {
         let state = self.shared.state.borrow();
@@ -121,6 +129,8 @@ impl Pool {
             alive => alive?,
         };
         for run in runs(alive) {
+            let permit = self.cleaning_permit().await?;
+            permit.moves(run.len() * crate::format::BLOCK_BYTES);
             match self.shared.read_run(&stored(victim, &run)).await {
                 Err(Error::Unreadable { .. } | Error::Drive { .. }) => return Ok(self.set_aside(victim)),
                 data => read.push((run, data?)),
@@ -178,7 +188,9 @@ fn runs(alive: Vec<Alive>) -> Vec<Vec<Alive>> {
     let mut runs: Vec<Vec<Alive>> = Vec::new();
     for block in alive {
         match runs.last_mut() {
-            Some(run) if run[0].at.0 + run.len() as u32 == block.at.0 => run.push(block),
+            Some(run) if run[0].at.0 + run.len() as u32 == block.at.0 && run.len() < RUN_BLOCKS => {
+                run.push(block);
+            }
             _ => runs.push(vec![block]),
         }
     }

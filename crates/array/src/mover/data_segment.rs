@@ -113,7 +113,10 @@ impl DataSegment {
     }
 
     async fn write(&self, pool: &Pool, at: SegmentBlock, blocks: Vec<Arc<Buffer>>) -> Result<()> {
+        let bytes: usize = blocks.iter().map(|block| block.len()).sum();
         let slots = &self.segment.slots;
+        let permit = pool.cleaning_permit().await?;
+        permit.moves(bytes * slots.len());
         self.finish(pool, pool.shared.drives.write_all(slots, 1 + at.0, &blocks, Stability::Stable)).await
     }
 

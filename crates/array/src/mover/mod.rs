@@ -8,14 +8,18 @@
 //! ```
 //!
 //! A move counts only if its key still points to the old place when its record is taken: the host is never waited for,
-//! and never waits. A crash before the moves are stable leaves a segment that nothing points to.
+//! and never waits; how much of the drives' time the mover takes is for `pace` to say. A crash before the moves are stable leaves a segment that nothing points to.
 
 mod cleaner;
 mod contents;
 mod data_segment;
+mod pace;
 mod rebuild;
 mod scrub;
 
 pub use cleaner::Cleaned;
+pub use pace::{PaceFigures, PaceSetting};
 pub use rebuild::Degraded;
 pub use scrub::Scrubbed;
+
+pub(crate) use pace::{Command, Pace, Urgency};

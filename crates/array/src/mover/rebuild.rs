@@ -4,6 +4,7 @@
 //! checkpoint. A crash before that leaves the row as it was, and the work is done again. When no segment names a lost
 //! drive any more it is gone, and its place in the member table is free.
 
+use super::Urgency;
 use crate::{
     error::{Error, Result},
     format::{
@@ -17,9 +18,6 @@ use crate::{
 };
 use std::{collections::BTreeSet, rc::Rc, sync::Arc};
 use world::{Buffer, Stability};
-
-/// Blocks copied at once.
-const COPY_BLOCKS: u32 = 64;
 
 /// How far a rebuild is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +60,7 @@ impl Pool {
     /// No copy of it can be read, or the pool has stopped.
     pub async fn rebuild_one(&self) -> Result<bool> {
         self.shared.check_runs()?;
+        let _one_at_a_time = self.rebuilding.lock().await;
         let Some(copying) = self.next_to_rebuild() else { return Ok(false) };
         let holders: BTreeSet<MemberIndex> = copying.from.iter().map(|slot| slot.member).collect();
         let others: Vec<_> =
@@ -109,8 +108,11 @@ impl Pool {
     async fn copy_slot(&self, copying: &Copying, to: SlotAddress) -> Result<()> {
         let drives = &self.shared.drives;
         let blocks = u32::from(drives.geometry().slot_blocks());
-        for first in (0..blocks).step_by(COPY_BLOCKS as usize) {
-            let count = COPY_BLOCKS.min(blocks - first);
+        let mut first = 0;
+        while first < blocks {
+            let permit = self.pace.permit(Urgency::Urgent).await?;
+            let count = permit.blocks_max.min(blocks - first);
+            permit.moves(2 * count as usize * BLOCK_BYTES);
             let is_stale = canary::is(Canary::RebuildReadsAStaleSlot);
             let from = if is_stale { std::slice::from_ref(&to) } else { &copying.from[..] };
             let data = self.read_slot(from, first, count).await;
@@ -121,6 +123,7 @@ impl Pool {
                 self.shared.lose(to.member, error.clone()).await?;
                 return Err(Error::Drive { member: to.member, error });
             }
+            first += count;
         }
         Ok(())
     }

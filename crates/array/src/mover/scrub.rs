@@ -3,9 +3,10 @@
 //!
 //! What is only in the tables in RAM comes with the next checkpoint, and is scrubbed the next time.
 
+use super::Urgency;
 use crate::{
     error::{Error, Result},
-    format::{BlockIndex, Location, NodeKey, NodePointer, Run, Stored, Tree},
+    format::{BLOCK_BYTES, BlockIndex, Location, NodeKey, NodePointer, Run, Stored, Tree},
     pool::{Pool, StoredRun},
 };
 use std::ops::ControlFlow;
@@ -36,6 +37,7 @@ impl Pool {
     ///
     /// A tree that cannot be read at all, or the pool has stopped.
     pub async fn scrub(&self) -> Result<Scrubbed> {
+        let _one_at_a_time = self.scrubbing.lock().await;
         let mut found = Scrubbed::default();
         let before = self.mended();
         self.scrub_nodes(&mut found).await?;
@@ -44,6 +46,10 @@ impl Pool {
         }
         found.mended = self.mended() - before;
         Ok(found)
+    }
+
+    fn copies(&self) -> usize {
+        usize::from(self.shared.drives.geometry().log_copies)
     }
 
     async fn scrub_nodes(&self, found: &mut Scrubbed) -> Result<()> {
@@ -57,6 +63,9 @@ impl Pool {
             for pointer in pointers {
                 self.shared.check_runs()?;
                 found.nodes += 1;
+                let bytes = usize::from(pointer.blocks) * BLOCK_BYTES * self.copies();
+                let permit = self.pace.permit(Urgency::CanWait).await?;
+                permit.moves(bytes);
                 if let Err(error) = self.shared.scrub_node(pointer).await {
                     tell(found, &error);
                 }
@@ -87,6 +96,9 @@ impl Pool {
             self.trees.scan(tree, root, from, end, visit).await?;
             for run in runs {
                 found.blocks += run.blocks.len() as u64;
+                let bytes = run.blocks.len() * BLOCK_BYTES * self.copies();
+                let permit = self.pace.permit(Urgency::CanWait).await?;
+                permit.moves(bytes);
                 if let Err(error) = self.shared.scrub_run(&run).await {
                     tell(found, &error);
                 }

@@ -39,7 +39,14 @@ pub(crate) use readers::Reading;
 pub(crate) use reading::StoredRun;
 pub(crate) use shared::Shared;
 
-use crate::{error::Result, format::VolumeNumber, log::Lane, tree::Trees, volume::Volume};
+use crate::{
+    error::Result,
+    format::VolumeNumber,
+    log::Lane,
+    mover::{Pace, PaceFigures, PaceSetting},
+    tree::Trees,
+    volume::Volume,
+};
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -61,6 +68,8 @@ pub struct OpenSetting {
     pub log_blocks: u64,
     /// A checkpoint is made after so long, if anything was written.
     pub interval: Duration,
+    /// How much of the drives' time is the mover's.
+    pub pace: PaceSetting,
 }
 
 impl Default for OpenSetting {
@@ -72,6 +81,7 @@ impl Default for OpenSetting {
             table_entries: 512 << 10,
             log_blocks: 256 << 10,
             interval: Duration::from_secs(30),
+            pace: PaceSetting::default(),
         }
     }
 }
@@ -83,10 +93,16 @@ pub struct Pool {
     pub(crate) trees: Rc<Trees>,
     pub(crate) lane: Rc<Lane>,
     setting: OpenSetting,
+    /// Hosts are timed by it, and the mover asks it.
+    pub(crate) pace: Rc<Pace>,
     /// One checkpoint is made at a time.
     checkpointing: tokio::sync::Mutex<()>,
     /// One round of cleaning runs at a time.
     pub(crate) cleaning: tokio::sync::Mutex<()>,
+    /// One rebuild runs at a time.
+    pub(crate) rebuilding: tokio::sync::Mutex<()>,
+    /// One scrub runs at a time.
+    pub(crate) scrubbing: tokio::sync::Mutex<()>,
     /// The last round of cleaning found nothing to gain.
     cannot_clean: Cell<bool>,
     /// One verb changes the catalogue at a time.
@@ -104,14 +120,18 @@ impl Pool {
         lane: Rc<Lane>,
         setting: OpenSetting,
     ) -> Self {
+        let pace = Pace::new(&shared.world, setting.pace);
         Self {
             shared,
             nodes,
             trees,
             lane,
             setting,
+            pace,
             checkpointing: Default::default(),
             cleaning: Default::default(),
+            rebuilding: Default::default(),
+            scrubbing: Default::default(),
             cannot_clean: Cell::new(false),
             changing: Default::default(),
             volumes: RefCell::default(),
@@ -127,6 +147,16 @@ impl Pool {
     /// Copies that were wrong or unreadable since the pool was opened, and were written again from a good one.
     pub fn mended(&self) -> u64 {
         self.shared.mended.get()
+    }
+
+    /// How hosts fare beside the mover.
+    pub fn pace(&self) -> PaceFigures {
+        self.pace.figures()
+    }
+
+    /// Gives the mover other floors, and another ceiling, from now on.
+    pub fn set_pace(&self, setting: PaceSetting) {
+        self.pace.set(setting);
     }
 
     /// Someone begins to read: what may be found from now on stays where it is until this is dropped.

@@ -1,24 +1,30 @@
-//! What a pool does by itself: its log runs, and a checkpoint is made when it is time.
+//! What a pool does by itself: its log runs, a checkpoint is made when it is time, and the mover moves.
 
 use super::Pool;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::{
     rc::{Rc, Weak},
     time::Duration,
 };
+use world::{Moment, World};
 
-/// How often is looked whether a checkpoint is due.
+/// How often is looked whether there is something to do.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 impl Pool {
-    /// Starts the log and the checkpoints.
+    /// Starts the log and all that goes on by itself.
     pub(super) fn run(self: &Rc<Self>) {
         let world = &self.shared.world;
         let running = world.spawn("array log", Rc::clone(&self.lane).run());
         *self.lane_task.borrow_mut() = Some(running);
-        world.spawn("array checkpoints", make_checkpoints(Rc::downgrade(self)));
-        world.spawn("array cleaning", clean(Rc::downgrade(self)));
-        world.spawn("array rebuild", rebuild(Rc::downgrade(self)));
+        let begun = world.now();
+        let mut last = begun;
+        let make_checkpoints = async move |pool: &Pool| pool.checkpoint_if_due(&mut last).await;
+        world.spawn("array checkpoints", repeat(world.clone(), Rc::downgrade(self), make_checkpoints));
+        let clean = async |pool: &Pool| pool.clean_while_short().await;
+        world.spawn("array cleaning", repeat(world.clone(), Rc::downgrade(self), clean));
+        let rebuild = async |pool: &Pool| pool.rebuild_some().await;
+        world.spawn("array rebuild", repeat(world.clone(), Rc::downgrade(self), rebuild));
     }
 
     /// Ends everything, with a checkpoint, so that opening has nothing to replay. Whoever still waits is answered.
@@ -27,14 +33,31 @@ impl Pool {
     ///
     /// What was acknowledged is stable all the same.
     pub async fn close(&self) -> Result<()> {
+        self.stop_moving().await;
         self.lane.close();
         let running = self.lane_task.borrow_mut().take();
         if let Some(running) = running {
             running.await?;
         }
         let done = self.checkpoint().await;
-        self.shared.stop(&crate::error::Error::Stopped("it was closed".to_owned()));
+        self.shared.stop(&Error::Stopped("it was closed".to_owned()));
         done
+    }
+
+    /// Nothing is moved any more, and no write of the mover is under way: whoever opens the pool next may use its slots.
+    async fn stop_moving(&self) {
+        self.pace.close();
+        let _ = (self.cleaning.lock().await, self.rebuilding.lock().await, self.scrubbing.lock().await);
+    }
+
+    async fn checkpoint_if_due(&self, last: &mut Moment) -> Result<()> {
+        let now = self.shared.world.now();
+        if self.is_checkpoint_due(now.since(*last)) {
+            // What failed has stopped the pool, and whoever writes next is told.
+            self.checkpoint().await?;
+            *last = self.shared.world.now();
+        }
+        Ok(())
     }
 
     fn is_checkpoint_due(&self, since_last: Duration) -> bool {
@@ -43,72 +66,41 @@ impl Pool {
             || state.log_blocks >= self.setting.log_blocks
             || (state.log_blocks > 0 && since_last >= self.setting.interval)
     }
-}
 
-async fn make_checkpoints(pool: Weak<Pool>) {
-    let Some(first) = pool.upgrade() else { return };
-    let world = first.shared.world.clone();
-    drop(first);
-    let mut last = world.now();
-    loop {
-        world.sleep(LOOK_EVERY).await;
-        let Some(pool) = pool.upgrade() else { return };
-        if pool.shared.check_runs().is_err() {
-            return;
-        }
-        if pool.is_checkpoint_due(world.now().since(last)) {
-            // What failed has stopped the pool, and whoever writes next is told.
-            let _ = pool.checkpoint().await;
-            last = world.now();
-        }
-    }
-}
-
-/// Cleans while there is little room: a round, then the checkpoint that frees what it emptied.
-async fn clean(pool: Weak<Pool>) {
-    let Some(first) = pool.upgrade() else { return };
-    let world = first.shared.world.clone();
-    drop(first);
-    loop {
-        world.sleep(LOOK_EVERY).await;
-        let Some(pool) = pool.upgrade() else { return };
-        while pool.shared.check_runs().is_ok() && pool.space().wants_cleaning() {
-            let cleaned = pool.clean().await;
+    /// Cleans while there is little room: a round, then the checkpoint that frees what it emptied.
+    async fn clean_while_short(&self) -> Result<()> {
+        while self.space().wants_cleaning() {
+            let cleaned = self.clean().await;
+            self.shared.check_runs()?;
             // Also without any: what was overwritten meanwhile is free after a checkpoint.
-            let before = pool.space().free;
-            if pool.checkpoint().await.is_err() {
-                return;
-            }
-            let gained = pool.space().free > before;
-            pool.cannot_clean.set(!gained && !matches!(cleaned, Ok(Some(_))));
+            let before = self.space().free;
+            self.checkpoint().await?;
+            let gained = self.space().free > before;
+            // A drive that failed meanwhile says nothing about what there is to gain.
+            let is_said = !matches!(cleaned, Ok(Some(_)) | Err(Error::Drive { .. }));
+            self.cannot_clean.set(!gained && is_said);
             if !gained {
                 break;
             }
         }
-        if pool.shared.check_runs().is_err() {
-            return;
-        }
+        Ok(())
+    }
+
+    /// Rebuilds what lost a copy, as long as there is room.
+    async fn rebuild_some(&self) -> Result<()> {
+        while let Ok(true) = self.rebuild_one().await {}
+        self.shared.check_runs()?;
+        self.forget_lost_drives().await
     }
 }
 
-/// Rebuilds what lost a copy, as long as there is room. It rests as long as it worked: half of the drives' time is for
-/// hosts.
-async fn rebuild(pool: Weak<Pool>) {
-    let Some(first) = pool.upgrade() else { return };
-    let world = first.shared.world.clone();
-    drop(first);
-    let mut rest = LOOK_EVERY;
+/// Does `step` now and then, until it fails or nobody has the pool any more.
+async fn repeat(world: World, pool: Weak<Pool>, mut step: impl AsyncFnMut(&Pool) -> Result<()>) {
     loop {
-        world.sleep(rest).await;
+        world.sleep(LOOK_EVERY).await;
         let Some(pool) = pool.upgrade() else { return };
-        if pool.shared.check_runs().is_err() {
+        if pool.shared.check_runs().is_err() || step(&pool).await.is_err() {
             return;
         }
-        let begun = world.now();
-        let did = pool.rebuild_one().await;
-        if matches!(did, Ok(false)) && pool.forget_lost_drives().await.is_err() {
-            return;
-        }
-        rest = if matches!(did, Ok(true)) { world.now().since(begun) } else { LOOK_EVERY };
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     error::{Error, Result},
     format::BLOCK_GRAINS,
     log::{log_shape, summary_blocks},
+    mover::Urgency,
     simulation::sometimes::{self, Sometimes},
 };
 use std::time::Duration;
@@ -74,6 +75,11 @@ impl Space {
         let left = self.free.saturating_sub(self.reserve).min(near);
         let missing = (near - left) as f64 / near as f64;
         DELAY_MAX.mul_f64(missing * missing)
+    }
+
+    /// How much depends on cleaning: hosts are held up, or will be.
+    pub(crate) fn cleaning_urgency(&self) -> Urgency {
+        if self.delay() > Duration::ZERO { Urgency::Awaited } else { Urgency::CanWait }
     }
 
     /// Whether segments should be cleaned now.

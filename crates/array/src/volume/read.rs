@@ -6,6 +6,7 @@ use crate::{
     error::{Error, Result},
     format::{BLOCK_BYTES, BlockIndex, BranchNumber, Location, Stamp, Stored},
     map::Mapped,
+    mover::Command,
     pool::{Pool, StoredRun},
 };
 use std::rc::Rc;
@@ -16,6 +17,7 @@ impl Volume {
         let length: usize = into.iter().map(|buffer| buffer.len()).sum();
         let branch = self.branch().map_err(|error| io_error("read", &error))?;
         check_range("read", at, length as u64, self.size_bytes())?;
+        let _timed = self.pool.pace.begin(Command::Read, length);
         let reader = Reader { pool: &self.pool, branch, as_of: None };
         reader.read(at, into).await.map_err(|error| io_error("read", &error))
     }

@@ -3,6 +3,7 @@
 use super::{check_range, io_error, read::Reader};
 use crate::{
     format::{BranchNumber, SECTOR_BYTES, Stamp},
+    mover::Command,
     pool::Pool,
 };
 use std::{rc::Rc, sync::Arc};
@@ -45,6 +46,7 @@ impl BlockDevice for SnapshotDevice {
             if !this.pool.is_point(branch, stamp) {
                 return Err(IoError::new(IoErrorKind::NotFound, "read: the snapshot was deleted"));
             }
+            let _timed = this.pool.pace.begin(Command::Read, length);
             let reader = Reader { pool: &this.pool, branch, as_of: Some(stamp) };
             reader.read(at, into).await.map_err(|error| io_error("read", &error))
         }))

@@ -5,6 +5,7 @@ use crate::{
     error::Result,
     format::{BLOCK_BYTES, BlockIndex, BlockKey, SECTOR_BYTES, Stamp},
     log::Part,
+    mover::Command,
     simulation::canary::{self, Canary},
 };
 use std::sync::Arc;
@@ -19,6 +20,7 @@ impl Volume {
             return Ok(());
         }
         self.pool.admit().await.map_err(|error| io_error("write", &error))?;
+        let _timed = self.pool.pace.begin(Command::Write, length);
         let cut: Vec<Piece> = pieces(at, length).collect();
         let (first, last) = (cut[0], cut[cut.len() - 1]);
         let span = Span {

@@ -11,6 +11,7 @@ mod lineage;
 mod log;
 mod map;
 mod nodes;
+mod pacing;
 mod pool;
 mod round_trip;
 mod scene;

@@ -24,9 +24,13 @@ pub struct Scene {
 impl Scene {
     /// A pool of so many drives of 100 slots of 1 MiB.
     pub fn new(seed: u64, drives: usize) -> Self {
+        Self::of(seed, drives, &DriveOptions::new(ByteCount(101 * MIB)))
+    }
+
+    /// A pool of so many drives, all alike.
+    pub fn of(seed: u64, drives: usize, options: &DriveOptions) -> Self {
         let mut simulation = Simulation::new(seed);
-        let size = ByteCount(101 * MIB);
-        let drives = (0..drives).map(|_| simulation.add_drive(DriveOptions::new(size))).collect();
+        let drives = (0..drives).map(|_| simulation.add_drive(options.clone())).collect();
         let mut scene = Self { simulation, drives };
         scene.run(|world, devices| async move {
             let new = NewPool { pool: POOL, name: "test".to_owned(), slot_bytes: MIB as u32 };

@@ -124,6 +124,7 @@ fn draw_setting(random: &mut Random) -> OpenSetting {
         table_entries: [8, 64, 1_000, 100_000][random.below(4) as usize],
         log_blocks: [16, 256, 2_048, 100_000][random.below(4) as usize],
         interval: Duration::from_millis([50, 1_000, 30_000][random.below(3) as usize]),
+        ..OpenSetting::default()
     }
 }
 

@@ -1,0 +1,441 @@
+//! Pace: hosts come first, and the mover still gets done.
+//!
+//! Every command of a host is timed. Those that met nothing of the mover make the *baseline*: what such a command takes
+//! when the drives are the hosts' alone. All of them together make the *slowdown*: how many times its baseline a command
+//! takes lately. Whoever moves asks for a permit for each piece of work and holds it while the piece is done.
+//!
+//! 1. While no host works, [`LANES_MAX`] permits are out at once.
+//! 2. While hosts work, permits become fewer as the slowdown rises; less than one means rests between pieces.
+//! 3. Under its floor no work is slowed down: a share of the time is always its own, so that it ends under any load.
+//! 4. What hosts wait for is not slowed down at all.
+//! 5. Above the administrator's ceiling nothing is permitted but that.
+
+use crate::error::{Error, Result};
+use std::{cell::RefCell, rc::Rc, time::Duration};
+use tokio::sync::Notify;
+use world::{Moment, World};
+
+/// Pieces under way at once, at full speed.
+pub const LANES_MAX: usize = 8;
+/// Blocks of a piece at most: while hosts work, and while none does.
+const PIECE_BLOCKS: u32 = 64;
+const PIECE_BLOCKS_IDLE: u32 = 256;
+/// No host works if none did for so long.
+const QUIET: Duration = Duration::from_secs(1);
+/// The slowdown above which the mover gives way, and that below which it goes faster.
+const SLOWER_ABOVE: f64 = 1.5;
+const FASTER_BELOW: f64 = 1.25;
+/// How fast it does either, with so many commands seen since the last time.
+const SLOWER: f64 = 0.7;
+const FASTER: f64 = 1.2;
+const COMMANDS_BETWEEN: u32 = 16;
+/// Weights of the last command in the slowdown, and in a baseline.
+const QUICK: f64 = 1.0 / 32.0;
+const SLOW: f64 = 1.0 / 128.0;
+/// Commands that a baseline is the plain mean of, before it becomes a slow average.
+const BASELINE_COMMANDS: u32 = 16;
+/// Commands of about one length are compared: up to so many bytes, and longer ones.
+const LENGTHS: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
+/// Rests are looked at anew after so long: hosts may have stopped.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// The longest rest, whatever a piece took.
+const REST_MAX: Duration = Duration::from_secs(2);
+
+/// How fast the mover may work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PaceSetting {
+    /// Share of the time, in percent, that one piece of work is under way whatever hosts suffer: of what can wait.
+    pub floor_percent: u8,
+    /// The same of urgent work: copies of what has one left.
+    pub urgent_floor_percent: u8,
+    /// Bytes a second that are read and written at most, by everything hosts do not wait for; 0: no ceiling.
+    pub ceiling_bytes_per_second: u64,
+}
+
+impl Default for PaceSetting {
+    /// 5 % and 25 % of the time; no ceiling.
+    fn default() -> Self {
+        Self { floor_percent: 5, urgent_floor_percent: 25, ceiling_bytes_per_second: 0 }
+    }
+}
+
+/// How much depends on a piece of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Urgency {
+    /// It can wait: scrub, cleaning ahead of need.
+    CanWait,
+    /// Data has one copy left.
+    Urgent,
+    /// Hosts wait for it: room is short.
+    Awaited,
+}
+
+/// What a host asked for, as far as its time goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Read,
+    Write,
+}
+
+/// How hosts fare, and what is left to the mover.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PaceFigures {
+    /// How many times its baseline a command of a host takes lately, while the mover works.
+    pub slowdown: f64,
+    /// Pieces of work that may be under way at once; below one, the share of the time that one is.
+    pub lanes: f64,
+    /// Whether hosts worked within the last second.
+    pub hosts_work: bool,
+}
+
+/// See the module's documentation.
+pub(crate) struct Pace {
+    world: World,
+    state: RefCell<State>,
+    freed: Notify,
+}
+
+/// Commands of one kind and about one length.
+#[derive(Clone, Copy, Debug, Default)]
+struct Baseline {
+    nanoseconds: f64,
+    commands: u32,
+}
+
+/// What an urgency's last piece was.
+#[derive(Clone, Copy, Debug, Default)]
+struct Piece {
+    took: Duration,
+    ended: Moment,
+}
+
+#[derive(Debug)]
+struct State {
+    setting: PaceSetting,
+    /// By kind and length.
+    baselines: [[Baseline; LENGTHS.len() + 1]; 2],
+    slowdown: f64,
+    /// Commands seen since the lanes were set.
+    seen: u32,
+    lanes: f64,
+    commands_under_way: u32,
+    last_command: Option<Moment>,
+    permits_out: usize,
+    /// Counts up whenever a permit is given: a command that saw it change met the mover.
+    permits_given: u64,
+    /// Of those, how many the lanes were set by.
+    permits_judged: u64,
+    last: [Piece; 2],
+    /// When the ceiling allows the next piece.
+    below_ceiling_from: Moment,
+    is_closed: bool,
+}
+
+/// A command of a host, from here to its drop.
+pub(crate) struct Timed {
+    pace: Rc<Pace>,
+    command: Command,
+    bytes: usize,
+    begun: Moment,
+    permits_given: u64,
+    met_mover: bool,
+}
+
+/// A piece of work may be done, as long as this is held.
+pub(crate) struct Permit {
+    pace: Rc<Pace>,
+    urgency: Urgency,
+    begun: Moment,
+    /// What it may be, in blocks.
+    pub blocks_max: u32,
+}
+
+/// Whether a piece may begin.
+enum Answer {
+    Yes,
+    /// When somebody else is done.
+    WhenFreed,
+    /// Not before.
+    At(Moment),
+}
+
+impl Pace {
+    pub fn new(world: &World, setting: PaceSetting) -> Rc<Self> {
+        let state = RefCell::new(State::new(setting));
+        Rc::new(Self { world: world.clone(), state, freed: Notify::new() })
+    }
+
+    /// A host's command begins now.
+    pub fn begin(self: &Rc<Self>, command: Command, bytes: usize) -> Timed {
+        let mut state = self.state.borrow_mut();
+        state.commands_under_way += 1;
+        let (met_mover, permits_given) = (state.permits_out > 0, state.permits_given);
+        let begun = self.world.now();
+        Timed { pace: Rc::clone(self), command, bytes, begun, permits_given, met_mover }
+    }
+
+    /// Waits until a piece of work may be done.
+    ///
+    /// # Errors
+    ///
+    /// The mover is to stop.
+    pub async fn permit(self: &Rc<Self>, urgency: Urgency) -> Result<Permit> {
+        loop {
+            let now = self.world.now();
+            let answer = {
+                let mut state = self.state.borrow_mut();
+                if state.is_closed {
+                    return Err(Error::Stopped("it was closed".to_owned()));
+                }
+                let answer = state.ask(urgency, now);
+                if let Answer::Yes = answer {
+                    state.give(now);
+                    let is_idle = !state.do_hosts_work(now);
+                    let blocks_max = if is_idle { PIECE_BLOCKS_IDLE } else { PIECE_BLOCKS };
+                    return Ok(Permit { pace: Rc::clone(self), urgency, begun: now, blocks_max });
+                }
+                answer
+            };
+            match answer {
+                Answer::At(moment) => self.world.sleep_until(moment.min(now + LOOK_AGAIN)).await,
+                _ => self.freed.notified().await,
+            }
+        }
+    }
+
+    /// Other floors and ceiling, from now on.
+    pub fn set(&self, setting: PaceSetting) {
+        let mut state = self.state.borrow_mut();
+        state.setting = setting;
+        state.below_ceiling_from = Moment::default();
+    }
+
+    /// No more permits are given.
+    pub fn close(&self) {
+        self.state.borrow_mut().is_closed = true;
+        self.freed.notify_waiters();
+    }
+
+    pub fn figures(&self) -> PaceFigures {
+        let state = self.state.borrow();
+        let hosts_work = state.do_hosts_work(self.world.now());
+        let lanes = if hosts_work { state.lanes } else { LANES_MAX as f64 };
+        PaceFigures { slowdown: state.slowdown, lanes, hosts_work }
+    }
+}
+
+impl State {
+    fn new(setting: PaceSetting) -> Self {
+        Self {
+            setting,
+            baselines: Default::default(),
+            slowdown: 1.0,
+            seen: 0,
+            lanes: 1.0,
+            commands_under_way: 0,
+            last_command: None,
+            permits_out: 0,
+            permits_given: 0,
+            permits_judged: 0,
+            last: Default::default(),
+            below_ceiling_from: Moment::default(),
+            is_closed: false,
+        }
+    }
+
+    fn do_hosts_work(&self, now: Moment) -> bool {
+        self.commands_under_way > 0 || self.last_command.is_some_and(|last| now.since(last) < QUIET)
+    }
+
+    fn floor(&self, urgency: Urgency) -> f64 {
+        let percent = match urgency {
+            Urgency::CanWait => self.setting.floor_percent,
+            _ => self.setting.urgent_floor_percent,
+        };
+        f64::from(percent.clamp(1, 100)) / 100.0
+    }
+
+    fn ask(&self, urgency: Urgency, now: Moment) -> Answer {
+        if urgency == Urgency::Awaited {
+            return Answer::Yes;
+        }
+        if now < self.below_ceiling_from {
+            return Answer::At(self.below_ceiling_from);
+        }
+        let lanes = match self.do_hosts_work(now) {
+            true => self.lanes.max(self.floor(urgency)),
+            false => LANES_MAX as f64,
+        };
+        if self.permits_out >= (lanes as usize).max(1) {
+            return Answer::WhenFreed;
+        }
+        let last = self.last[urgency as usize];
+        let rest =
+            if lanes < 1.0 { last.took.mul_f64(1.0 / lanes - 1.0).min(REST_MAX) } else { Duration::ZERO };
+        let rested = last.ended + rest;
+        if now < rested { Answer::At(rested) } else { Answer::Yes }
+    }
+
+    fn give(&mut self, now: Moment) {
+        let has_rested = self.last.iter().all(|piece| now.since(piece.ended) > QUIET);
+        if self.permits_out == 0 && has_rested {
+            self.lanes = self.lanes.min(1.0);
+        }
+        self.permits_out += 1;
+        self.permits_given += 1;
+    }
+
+    fn moves(&mut self, bytes: u64, now: Moment) {
+        let ceiling = self.setting.ceiling_bytes_per_second;
+        if ceiling > 0 {
+            let takes = Duration::from_secs_f64(bytes as f64 / ceiling as f64);
+            self.below_ceiling_from = self.below_ceiling_from.max(now) + takes;
+        }
+    }
+
+    fn piece_done(&mut self, urgency: Urgency, begun: Moment, now: Moment) {
+        assert!(self.permits_out > 0, "a permit that comes back was given");
+        self.permits_out -= 1;
+        if urgency < Urgency::Awaited {
+            self.last[urgency as usize] = Piece { took: now.since(begun), ended: now };
+        }
+    }
+
+    fn command_done(&mut self, done: &Timed, now: Moment) {
+        assert!(self.commands_under_way > 0, "a command that ends has begun");
+        self.commands_under_way -= 1;
+        self.last_command = Some(now);
+        let met_mover = done.met_mover || self.permits_given != done.permits_given;
+        let length = LENGTHS.iter().position(|&most| done.bytes <= most).unwrap_or(LENGTHS.len());
+        let took = now.since(done.begun).as_nanos() as f64;
+        let baseline = &mut self.baselines[done.command as usize][length];
+        baseline.learn(took, met_mover);
+        if baseline.commands >= BASELINE_COMMANDS {
+            let times = took / baseline.nanoseconds.max(1.0);
+            self.judge(times, now);
+        }
+    }
+
+    /// A command took so many times its baseline.
+    fn judge(&mut self, times: f64, now: Moment) {
+        self.last_command = Some(now);
+        self.slowdown += (times - self.slowdown) * QUICK;
+        self.seen += 1;
+        // Only where the mover took part in it, is it the mover's.
+        if self.seen >= COMMANDS_BETWEEN && self.permits_given != self.permits_judged {
+            (self.seen, self.permits_judged) = (0, self.permits_given);
+            self.set_lanes();
+        }
+    }
+
+    fn set_lanes(&mut self) {
+        if self.slowdown > SLOWER_ABOVE {
+            self.lanes = (self.lanes * SLOWER).max(0.01);
+        } else if self.slowdown < FASTER_BELOW {
+            self.lanes = (self.lanes * FASTER).min(LANES_MAX as f64);
+        }
+    }
+}
+
+impl Baseline {
+    /// What a command took that met the mover says no more than that it takes no longer without.
+    fn learn(&mut self, took: f64, met_mover: bool) {
+        let is_known = self.commands >= BASELINE_COMMANDS;
+        if met_mover && is_known && took > self.nanoseconds {
+            return;
+        }
+        self.commands = self.commands.saturating_add(1);
+        let weight = if is_known { SLOW } else { 1.0 / f64::from(self.commands) };
+        self.nanoseconds += (took - self.nanoseconds) * weight;
+    }
+}
+
+impl Permit {
+    /// So much is read and written by it: the ceiling counts that.
+    pub fn moves(&self, bytes: usize) {
+        let now = self.pace.world.now();
+        self.pace.state.borrow_mut().moves(bytes as u64, now);
+    }
+}
+
+impl Drop for Timed {
+    fn drop(&mut self) {
+        let now = self.pace.world.now();
+        self.pace.state.borrow_mut().command_done(self, now);
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let now = self.pace.world.now();
+        self.pace.state.borrow_mut().piece_done(self.urgency, self.begun, now);
+        self.pace.freed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE_MS: u64 = 1_000_000;
+
+    /// Commands of 8 KiB, one after the other.
+    fn commands(state: &mut State, now: &mut u64, count: usize, milliseconds: u64, met_mover: bool) {
+        for _ in 0..count {
+            let baseline = &mut state.baselines[0][0];
+            let took = (milliseconds * ONE_MS) as f64;
+            baseline.learn(took, met_mover);
+            let times = took / baseline.nanoseconds;
+            *now += milliseconds * ONE_MS;
+            state.permits_given += u64::from(met_mover);
+            state.judge(times, Moment(*now));
+        }
+    }
+
+    #[test]
+    fn the_mover_gives_way_to_its_floor_and_comes_back() {
+        let mut state = State::new(PaceSetting::default());
+        let mut now = 0;
+        commands(&mut state, &mut now, 100, 1, false);
+        assert!(matches!(state.ask(Urgency::CanWait, Moment(now)), Answer::Yes));
+        commands(&mut state, &mut now, 400, 4, true);
+        assert!(state.lanes < 0.05, "four times as slow: {} lanes", state.lanes);
+        // A piece of 10 ms: the floors are 5 % and 25 % of the time.
+        for (urgency, rest) in [(Urgency::CanWait, 190), (Urgency::Urgent, 30)] {
+            state.give(Moment(now));
+            state.piece_done(urgency, Moment(now - 10 * ONE_MS), Moment(now));
+            let Answer::At(moment) = state.ask(urgency, Moment(now)) else { panic!("it rests") };
+            assert_eq!((moment.0 - now).div_ceil(ONE_MS), rest, "{urgency:?}");
+        }
+        assert!(
+            matches!(state.ask(Urgency::Awaited, Moment(now)), Answer::Yes),
+            "whoever is waited for goes on"
+        );
+        commands(&mut state, &mut now, 1000, 1, true);
+        assert!(state.lanes > 7.0, "hosts notice nothing: {} lanes", state.lanes);
+    }
+
+    #[test]
+    fn what_met_the_mover_does_not_raise_the_baseline() {
+        let mut baseline = Baseline::default();
+        (0..50).for_each(|_| baseline.learn(100.0, false));
+        (0..5000).for_each(|_| baseline.learn(900.0, true));
+        assert_eq!(baseline.nanoseconds as u64, 100);
+        (0..5000).for_each(|_| baseline.learn(50.0, true));
+        assert!(baseline.nanoseconds < 51.0, "it takes no longer without the mover");
+        (0..5000).for_each(|_| baseline.learn(200.0, false));
+        assert!(baseline.nanoseconds > 199.0, "hosts work harder now");
+    }
+
+    #[test]
+    fn nobody_gets_more_than_the_ceiling() {
+        let setting = PaceSetting { ceiling_bytes_per_second: 1 << 20, ..PaceSetting::default() };
+        let mut state = State::new(setting);
+        state.give(Moment(0));
+        state.moves(1 << 18, Moment(0));
+        state.piece_done(Urgency::CanWait, Moment(0), Moment(1));
+        let Answer::At(moment) = state.ask(Urgency::Urgent, Moment(1)) else { panic!("it waits") };
+        assert_eq!(moment, Moment(250 * ONE_MS));
+        assert!(matches!(state.ask(Urgency::Urgent, moment), Answer::Yes));
+    }
+}
