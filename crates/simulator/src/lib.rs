@@ -11,7 +11,7 @@
 //! [`array`](mod@array) does so with whole pools of drives. Reading order there: [`array::plan`] (what a seed decides),
 //! [`array::atlas`] (what drives may do, and what is owed all the same), [`array::content`] and [`array::register`]
 //! (what a sector holds, and may hold), [`array::model`], [`array::host`] and [`array::administrator`] (the work),
-//! [`array::inspection`], [`array::incarnation`], [`array::run()`].
+//! [`array::inspection`], [`array::incarnation`], [`array::foreign`] (a second reader of the format), [`array::run()`].
 
 pub mod array;
 pub mod database;

@@ -13,7 +13,8 @@ use super::Pool;
 use crate::{
     error::Result,
     format::{
-        Checkpoint, CheckpointNumber, LogStart, Roots, RowKey, SegmentKind, SegmentNumber, row::SegmentState,
+        Checkpoint, CheckpointNumber, LogStart, Roots, RowKey, SegmentKind, SegmentNumber,
+        row::{SegmentRow, SegmentState},
     },
     map::{Branches, Budget, Merge, Merged, Points, ReclaimPlan, Table},
     simulation::{
@@ -154,8 +155,13 @@ impl Pool {
             .collect();
         idle.into_iter().for_each(|number| state.segments.condemn(number, frozen.number));
         let segments = state.segments.take_changes().into_iter();
-        let segments =
-            segments.map(|(number, row)| (RowKey::of_segment(number), row.map(|row| row.encode())));
+        let segments = segments.map(|(number, row)| {
+            let row = row.map(|row| match self.nodes.is_of_catalogue(number) {
+                true => SegmentRow { live_grains: 0, ..row },
+                false => row,
+            });
+            (RowKey::of_segment(number), row.map(|row| row.encode()))
+        });
         let segments: Vec<_> = segments.collect();
         let discards = state.catalogue.take_discard_changes();
         let mut rows: Vec<_> = frozen.rows.iter().cloned().chain(segments).chain(discards).collect();

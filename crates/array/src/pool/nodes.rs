@@ -78,6 +78,12 @@ impl Nodes {
         numbers.keys().filter_map(|&number| state.segments.mirrored(number)).collect()
     }
 
+    /// Whether nodes of the catalogue lie in a segment, or will. What of it is alive no row says: it changes with the very
+    /// merge that would write that row.
+    pub fn is_of_catalogue(&self, number: SegmentNumber) -> bool {
+        self.catalogue.borrow().contains_key(&number)
+    }
+
     /// Makes all nodes written so far stable, on every drive that is there.
     ///
     /// # Errors

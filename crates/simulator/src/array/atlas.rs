@@ -76,6 +76,21 @@ impl Ill {
         }
     }
 
+    /// Whether what the drive has written, and says nothing about, may be wrong then.
+    pub fn does_damage(self) -> bool {
+        match self {
+            Self::Rots | Self::LosesWrites | Self::MisdirectsWrites | Self::LiesAboutFlushes => true,
+            // Who reads wrongly has the wrong thing written again where it was right.
+            Self::MisdirectsReads | Self::ReadsStale => true,
+            Self::Dies
+            | Self::FailsWrites
+            | Self::FailsFlushes
+            | Self::Unreadable
+            | Self::Slow
+            | Self::Absent => false,
+        }
+    }
+
     /// What the drive does then.
     pub fn faults(self, random: &mut Random) -> FaultPlan {
         let none = FaultPlan::none();

@@ -1,10 +1,13 @@
 //! What all of one run share, and what it has seen.
 
 use super::{
+    atlas::Grade,
     canary::{Bug, SpoiltDrive},
     content::VolumeKey,
+    foreign::{Audit, Copies, audit, platters::Platters},
     model::{CutKey, Model},
     plan::RunPlan,
+    trouble::Violation,
 };
 use array::format::{SnapshotId, VolumeId};
 use std::{
@@ -47,6 +50,8 @@ pub struct Tally {
     pub openings_forced: u64,
     /// Copies that were mended.
     pub mended: u64,
+    /// Looks of another reader at what lies on the drives.
+    pub audits: u64,
     /// Commands refused for want of space.
     pub full: u64,
     /// What happened, in order.
@@ -66,6 +71,8 @@ pub struct Ground {
     pub tally: Rc<RefCell<Tally>>,
     /// Drives may have lost what was stable, or show what was there before, without anybody knowing.
     pub is_untold: Rc<Cell<bool>>,
+    /// Which copies must be right, after all that drives did.
+    pub copies: Rc<Cell<Copies>>,
 }
 
 impl Ground {
@@ -83,6 +90,16 @@ impl Ground {
         let wrong = [Fault::BitRot, Fault::Unreadable, Fault::MisdirectedRead, Fault::StaleRead];
         let met = self.drives.iter().map(|drive| drive.statistics().faults);
         met.map(|met| wrong.iter().filter_map(|fault| met.get(fault)).sum::<u64>()).sum()
+    }
+
+    /// Has another reader look at what lies on the drives.
+    pub fn audit(&self, when: &'static str) -> Result<Option<Audit>, Violation> {
+        if self.plan.grade == Grade::Beyond {
+            return Ok(None);
+        }
+        self.tally.borrow_mut().audits += 1;
+        let audited = audit(&Platters(self.drives.to_vec()), self.copies.get());
+        audited.map(Some).map_err(|what| Violation::Foreign { when, what })
     }
 
     /// A line of the story.

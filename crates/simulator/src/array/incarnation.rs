@@ -179,7 +179,21 @@ impl Ground {
         closed.map_err(|error| Refusal::of_pool("closing the pool", &error))?;
         self.tally.borrow_mut().closings += 1;
         self.tell("closed".to_owned());
+        self.check_closed(&pool)?;
         Ok(())
+    }
+
+    /// A pool that was closed has nothing to replay, and lies there as it says.
+    fn check_closed(&self, pool: &Rc<Pool>) -> Result<(), Violation> {
+        let when = "after a pool was closed";
+        let Some(audit) = self.audit(when)? else { return Ok(()) };
+        let (used, records) = (pool.space().used_bytes, audit.records.len());
+        if (used, 0) == (audit.live_bytes, records) {
+            return Ok(());
+        }
+        let what =
+            format!("{} bytes are live, not {used}; {records} records are to be replayed", audit.live_bytes);
+        Err(Violation::Foreign { when, what })
     }
 
     /// A drive that the others went on without must not be a pool by itself.

@@ -5,6 +5,7 @@ pub mod atlas;
 pub mod canary;
 pub mod content;
 pub mod convergence;
+pub mod foreign;
 pub mod ground;
 pub mod host;
 pub mod incarnation;

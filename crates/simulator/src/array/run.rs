@@ -3,6 +3,7 @@
 use super::{
     atlas::{Grade, Ill},
     canary::Bug,
+    foreign::Copies,
     ground::{Ground, Tally},
     incarnation::Course,
     plan::{RunOptions, RunPlan},
@@ -121,8 +122,9 @@ impl Run {
         let drives = Rc::new(drives.collect());
         let (random, illness) = (simulation.random("crashes"), simulation.random("illness"));
         let is_untold = Rc::new(Cell::new(plan.is_untold));
+        let copies = Rc::new(Cell::new(Copies::All));
         let (plan, model, tally) = (Rc::new(plan), Rc::default(), Rc::new(RefCell::default()));
-        let ground = Ground { drives, plan, model, tally, is_untold };
+        let ground = Ground { drives, plan, model, tally, is_untold, copies };
         Self {
             simulation,
             random,
@@ -149,6 +151,7 @@ impl Run {
         self.undisturbed(course)?;
         // Whoever closed may pull the plug.
         self.simulation.cut_power();
+        self.ground.audit("after the last power cut")?;
         self.undisturbed(Course { inspects: Some(100.0), ..Course::default() })?;
         self.without_one()?;
         if heals {
@@ -201,6 +204,9 @@ impl Run {
         self.ground.drives.iter().for_each(|drive| drive.set_faults(plan.faults.clone()));
         let (Some(patient), Some(ill)) = (plan.patient, plan.ills[cycle]) else { return };
         self.ills.insert(ill);
+        if ill.does_damage() {
+            self.ground.copies.set(Copies::One);
+        }
         let faults = ill.faults(&mut self.illness);
         if ill == Ill::Absent {
             course.absent = Some(patient);
@@ -247,7 +253,7 @@ impl Run {
         };
         let what = self.end_badly();
         self.ground.tell(format!("{what} {how}, after {} polls", self.simulation.polls()));
-        Ok(())
+        self.ground.audit(what).map(drop)
     }
 
     fn end_badly(&mut self) -> &'static str {

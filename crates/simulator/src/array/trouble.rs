@@ -58,6 +58,14 @@ pub enum Violation {
     /// The pool did what it must refuse.
     #[error("this had to be refused: {0}")]
     NotRefused(String),
+    /// What lies on the drives contradicts itself, or what the pool says.
+    #[error("on the drives, {when}: {what}")]
+    Foreign {
+        /// When it was looked at.
+        when: &'static str,
+        /// What is wrong.
+        what: String,
+    },
     /// The run did not come to an end.
     #[error("the run does not end: {0}")]
     Endless(String),

@@ -84,6 +84,18 @@ impl SimDrive {
         ByteCount((self.shared.state.borrow().visible.blocks_written() * BLOCK_BYTES) as u64)
     }
 
+    /// What lies there now, for whoever looks from outside: no time passes, and no fault is met.
+    pub fn peek(&self, at: u64, into: &mut [u8]) {
+        self.shared.state.borrow().visible.read(at, into);
+    }
+
+    /// Changes what lies there, from outside, for good.
+    pub fn poke(&self, at: u64, from: &[u8]) {
+        let mut state = self.shared.state.borrow_mut();
+        state.visible.write(at, from);
+        state.durable.write(at, from);
+    }
+
     /// Whether a stable write has begun and not ended.
     pub fn has_stable_write_under_way(&self) -> bool {
         let state = self.shared.state.borrow();

@@ -1,0 +1,221 @@
+//! All of a pool, held against itself.
+
+use super::{
+    Reading,
+    bytes::block_checksum,
+    catalogue::Catalogue,
+    log::{self, FoundRecord},
+    nodes::{Entry, Tree, Versions, Walk, walk},
+    platters::{BLOCK, Platters},
+    segments::{Kind, Segment, Segments},
+    superblock::{Superblock, elect},
+};
+use std::collections::BTreeMap;
+
+/// Bytes of a grain.
+const GRAIN: u64 = 64;
+
+/// What copies must be right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copies {
+    /// All of them on drives that count: no drive has done damage.
+    All,
+    /// One of each: some drive did.
+    One,
+}
+
+/// What was found, all of it in order.
+#[derive(Clone, Debug)]
+pub struct Audit {
+    /// The generation that counts.
+    pub generation: u64,
+    /// Its checkpoint.
+    pub checkpoint: u64,
+    /// Bytes of stored blocks that something points to.
+    pub live_bytes: u64,
+    /// Records behind the checkpoint.
+    pub records: Vec<FoundRecord>,
+    /// Where slots begin, and how long one is, in bytes.
+    pub slots: (u64, u32),
+    /// Which drive is which member, of those that count.
+    pub drives: BTreeMap<u16, usize>,
+}
+
+/// Reads a pool as it lies on its drives.
+///
+/// # Errors
+///
+/// What is wrong, in words.
+pub fn audit(platters: &Platters, copies: Copies) -> Reading<Audit> {
+    let (superblock, drives) = elect(platters)?;
+    let mut segments = Segments { platters, superblock: &superblock, drives: &drives, all: BTreeMap::new() };
+    let of_checkpoint = |kind| move |named: &super::segments::Mirrored| (named.number, kind, named.clone());
+    let named = superblock.catalogue_segments.iter().map(of_checkpoint(Kind::Nodes));
+    for (number, kind, named) in named.chain([of_checkpoint(Kind::Log)(&superblock.log_segment)]) {
+        segments.all.insert(number, named.of_kind(kind, &superblock));
+    }
+    let [head, history, catalogue] = superblock.roots;
+    let rows = walk(&segments, Tree::Catalogue, catalogue)?;
+    let catalogue = Catalogue::read(&rows.entries)?;
+    adopt(&mut segments, &superblock, &catalogue);
+    segments.check_slots()?;
+    let head = walk(&segments, Tree::Head, head)?;
+    let history = walk(&segments, Tree::History, history)?;
+    check_lives(&superblock, &catalogue, &head, &history)?;
+
+    let mut space = Space::default();
+    let mut wrong = Vec::new();
+    for tree in [&head, &history, &rows] {
+        wrong.extend(tree.wrong_copies.iter().cloned());
+        for node in &tree.nodes {
+            space.take((node.segment, 64 * node.block), 64 * u32::from(node.blocks), "a node")?;
+        }
+    }
+    let mut live_bytes = 0;
+    for run in versions(&head).chain(versions(&history)) {
+        live_bytes += check_run(&segments, run, &mut space, &mut wrong)?;
+    }
+    space.check(&segments.all, &superblock)?;
+    for (&number, segment) in segments.all.iter().filter(|(number, _)| space.live.contains_key(number)) {
+        for index in 0..segment.slots.len() {
+            wrong.extend(segments.check_header(number, segment, index).err());
+        }
+    }
+    if copies == Copies::All && !wrong.is_empty() {
+        return Err(format!("{} copies are wrong: {}", wrong.len(), wrong[0]));
+    }
+    let records = log::read(&segments)?;
+    Ok(Audit {
+        generation: superblock.generation,
+        checkpoint: superblock.checkpoint,
+        live_bytes,
+        records,
+        slots: (superblock.data_start, superblock.slot_bytes),
+        drives: drives.clone(),
+    })
+}
+
+/// Segments as the catalogue has them, but for those the superblock itself names.
+fn adopt(segments: &mut Segments<'_>, superblock: &Superblock, catalogue: &Catalogue) {
+    for (&number, segment) in &catalogue.segments {
+        match segments.all.get_mut(&number) {
+            Some(named) if named.segment_use == segment.segment_use && named.kind == Kind::Log => {
+                named.live = segment.live;
+            }
+            Some(_) => {}
+            None => drop(segments.all.insert(number, segment.clone())),
+        }
+    }
+    let log = superblock.log_segment.number;
+    if !catalogue.segments.contains_key(&log) {
+        // It came since; nothing can point there.
+        segments.all.get_mut(&log).expect("put above").live = Some(0);
+    }
+}
+
+fn versions(walk: &Walk) -> impl Iterator<Item = &Versions> {
+    walk.entries.iter().filter_map(|entry| match entry {
+        Entry::Versions(run) => Some(run),
+        Entry::Row(..) => None,
+    })
+}
+
+/// Every copy of every block of a run. Gives the bytes they take.
+fn check_run(
+    segments: &Segments<'_>,
+    run: &Versions,
+    space: &mut Space,
+    wrong: &mut Vec<String>,
+) -> Reading<u64> {
+    let Some((number, place, length)) = run.stored else { return Ok(0) };
+    segments.of_kind(number, &[Kind::Log, Kind::Data])?;
+    let is_plain = usize::from(length) == BLOCK;
+    let grains = if is_plain { 64 } else { u32::from(length).div_ceil(GRAIN as u32) };
+    let whose = format!("block {} of branch {}", run.first, run.branch);
+    space.take((number, place), grains * run.count as u32, &whose)?;
+    let blocks = if is_plain { run.count as u32 } else { 1 };
+    let copies = segments.read(number, place / 64, blocks)?;
+    let start = (place % 64) as usize * GRAIN as usize;
+    for (index, &checksum) in run.checksums.iter().enumerate() {
+        let key = (run.branch, run.first + index as u64, run.birth);
+        let part = start + index * BLOCK..start + index * BLOCK + usize::from(length);
+        let is_right =
+            |copy: &Vec<u8>| block_checksum(&segments.superblock.pool, key, &copy[part.clone()]) == checksum;
+        let right = copies.iter().filter(|copy| is_right(copy)).count();
+        if right == 0 {
+            return Err(format!("no copy of {key:?} is right, in segment {number} at grain {place}"));
+        }
+        if right < copies.len() {
+            wrong.push(format!("a copy of {key:?}, in segment {number} at grain {place}"));
+        }
+    }
+    Ok(u64::from(grains) * run.count * GRAIN)
+}
+
+/// Lives of one block follow each other, those of history are seen by a point, and nobody was born who is not yet.
+fn check_lives(superblock: &Superblock, catalogue: &Catalogue, head: &Walk, history: &Walk) -> Reading<()> {
+    let mut ends: BTreeMap<(u32, u64), u64> = BTreeMap::new();
+    for run in versions(history) {
+        let death = run.death.expect("in history");
+        let is_deleted = catalogue.branches.get(&run.branch).is_none_or(|(_, is_deleted)| *is_deleted);
+        if !is_deleted && !catalogue.is_seen(run.branch, run.birth, death) {
+            return Err(format!("no point sees block {} of branch {}", run.first, run.branch));
+        }
+        for block in run.first..run.first + run.count {
+            let end = ends.insert((run.branch, block), death);
+            if end.is_some_and(|end| end > run.birth) {
+                return Err(format!("two lives of block {block} of branch {} overlap", run.branch));
+            }
+        }
+    }
+    for run in versions(head).chain(versions(history)) {
+        if run.birth >= superblock.stamp_next || !catalogue.branches.contains_key(&run.branch) {
+            return Err(format!("block {} of branch {} is nobody's", run.first, run.branch));
+        }
+    }
+    for run in versions(head) {
+        let last =
+            ends.range((run.branch, run.first)..(run.branch, run.first + run.count)).map(|(_, end)| end);
+        if last.max().is_some_and(|&end| end > run.birth) {
+            return Err(format!("block {} of branch {} was born too early", run.first, run.branch));
+        }
+    }
+    Ok(())
+}
+
+/// Who takes which grains.
+#[derive(Default)]
+struct Space {
+    /// By segment and first grain: the end.
+    taken: BTreeMap<(u32, u32), u32>,
+    /// Grains, by segment.
+    live: BTreeMap<u32, u64>,
+}
+
+impl Space {
+    fn take(&mut self, (segment, first): (u32, u32), grains: u32, whose: &str) -> Reading<()> {
+        let end = first + grains;
+        let before = self.taken.range((segment, 0)..(segment, end)).next_back();
+        if before.is_some_and(|(_, &before)| before > first) {
+            return Err(format!("{whose} shares grain {first} of segment {segment} with another"));
+        }
+        self.taken.insert((segment, first), end);
+        *self.live.entry(segment).or_default() += u64::from(grains);
+        Ok(())
+    }
+
+    /// What rows say is what was counted.
+    fn check(&self, all: &BTreeMap<u32, Segment>, superblock: &Superblock) -> Reading<()> {
+        for (number, segment) in all {
+            let counted = self.live.get(number).copied().unwrap_or(0);
+            let is_named = superblock.catalogue_segments.iter().any(|named| named.number == *number);
+            if segment.live.is_some_and(|live| live != counted) && !is_named {
+                let (kind, live) = (segment.kind, segment.live);
+                return Err(format!(
+                    "segment {number} of {kind:?} has {live:?} grains live, and {counted} are"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
