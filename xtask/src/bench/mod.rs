@@ -84,7 +84,10 @@ pub fn run(options: &Options) -> Result<()> {
         Name::Prove => "prove",
         Name::Array => "array",
     };
-    let programs = our_programs::OurPrograms::build()?;
+    let programs = match options.name {
+        Name::Prove => our_programs::OurPrograms::build(true, &prove::EXAMPLES)?,
+        Name::Array => our_programs::OurPrograms::build(false, &array::EXAMPLES)?,
+    };
     let start = Instant::now();
     println!("== bench {name} in {}", parent.display());
     let mut record = Record::new(name, options.quick, &parent, &fio_version)?;

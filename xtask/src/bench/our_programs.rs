@@ -15,8 +15,13 @@ use std::{
 
 /// How often the memory of a running program is looked at; the kernel keeps the peak.
 const LOOK: Duration = Duration::from_millis(20);
-/// Programs beside `spindle`, each an example of its package.
-const EXAMPLES: [&str; 4] = ["random_read", "page_reads", "verify_pages", "pool_load"];
+/// A program beside `spindle`.
+pub struct Example {
+    /// Whose example it is.
+    pub package: &'static str,
+    /// Its name.
+    pub name: &'static str,
+}
 
 /// Where the built programs are.
 pub struct OurPrograms {
@@ -34,25 +39,15 @@ pub struct Outcome {
 }
 
 impl OurPrograms {
-    /// Builds everything in release.
-    pub fn build() -> Result<Self> {
+    /// Builds in release what a bench needs: the program too, if `with_program`, and those examples.
+    pub fn build(with_program: bool, examples: &[Example]) -> Result<Self> {
         let mut command = step::cargo();
-        command.args([
-            "build",
-            "--release",
-            "-p",
-            "cli",
-            "-p",
-            "world",
-            "-p",
-            "maildb",
-            "-p",
-            "array",
-            "--bin",
-            "spindle",
-        ]);
-        for example in EXAMPLES {
-            command.args(["--example", example]);
+        command.args(["build", "--release"]);
+        if with_program {
+            command.args(["-p", "cli", "--bin", "spindle"]);
+        }
+        for Example { package, name } in examples {
+            command.args(["-p", package, "--example", name]);
         }
         step::run("build in release", &mut command)?;
         Ok(Self { folder: step::target_directory()?.join("release") })
@@ -91,7 +86,8 @@ impl OurPrograms {
         self.example("verify_pages", |command| command.arg(folder).args([database, &passes]))
     }
 
-    fn example(&self, name: &str, arguments: impl FnOnce(&mut Command) -> &mut Command) -> Result<Value> {
+    /// The figures an example prints, with the command.
+    pub fn example(&self, name: &str, arguments: impl FnOnce(&mut Command) -> &mut Command) -> Result<Value> {
         let mut command = Command::new(self.folder.join("examples").join(name));
         arguments(&mut command);
         let outcome = finish(&mut command, &[0])?;

@@ -8,7 +8,7 @@ use super::{
     Setting,
     fio::{self, Jobs},
     mixed::Mix,
-    our_programs::{OurPrograms, Outcome, number},
+    our_programs::{Example, OurPrograms, Outcome, number},
     prove_report::ProveReport,
     record::Record,
     row::{Goal, Measured, Row, interleave},
@@ -20,6 +20,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Programs beside `spindle` that are measured.
+pub const EXAMPLES: [Example; 3] = [
+    Example { package: "world", name: "random_read" },
+    Example { package: "maildb", name: "page_reads" },
+    Example { package: "maildb", name: "verify_pages" },
+];
 /// The name `spindle prove` gives its first database.
 const DATABASE: &str = "sg1-db1.edb";
 /// Depths of the random reads.

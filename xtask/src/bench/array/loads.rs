@@ -1,23 +1,20 @@
-//! The bench of the array: a volume of a pool on eight drives that are files, beside fio on one plain file.
+//! A volume of a pool under random loads, beside fio on one plain file.
 //!
 //! fio does what the volume's host asks for, once and without protection. The pool does it on two drives, with a
 //! checksum for each block, and acknowledges what is stable: what it costs is what the ratio shows.
 
 use super::{
-    Setting,
-    fio::{self, Jobs},
-    our_programs::OurPrograms,
-    record::Record,
-    row::{Goal, Measured, Row, interleave},
+    super::{
+        Setting,
+        fio::{self, Jobs},
+        our_programs::OurPrograms,
+        record::Record,
+        row::{Goal, Measured, Row, interleave},
+    },
+    BLOCK_BYTES, DEPTH, DRIVES, READ_PERCENT,
 };
 use anyhow::Result;
 use std::{fs, path::PathBuf};
-
-const BLOCK_BYTES: u64 = 8192;
-const DEPTH: u32 = 32;
-const DRIVES: u32 = 8;
-/// Share of reads of the mixed load, in percent.
-const READ_PERCENT: u32 = 70;
 
 /// How large and how long.
 #[derive(Clone, Copy)]
@@ -124,6 +121,8 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
         )?;
         rows.push(row);
     }
+    fs::remove_dir_all(&pool)?;
+    fs::remove_file(&plain)?;
     record.method(
         "a pool of eight drives, each a file that was written through; the volume filled once before; all rows on the \
          same pool, in order",

@@ -1,0 +1,36 @@
+//! The bench of the array: a pool on eight drives that are files, and its parts, beside fio on the same storage.
+//!
+//! Each file here is a set of rows that share what they need, makes it in a folder of its own, and removes it.
+
+mod checksum;
+mod loads;
+mod map;
+
+use super::{
+    Setting,
+    our_programs::{Example, OurPrograms},
+    record::Record,
+    row::Row,
+};
+use anyhow::Result;
+
+/// The programs that are measured.
+pub const EXAMPLES: [Example; 3] = [
+    Example { package: "array", name: "pool_load" },
+    Example { package: "array", name: "map_speed" },
+    Example { package: "array", name: "checksum_speed" },
+];
+/// Bytes of a host's command.
+const BLOCK_BYTES: u64 = 8192;
+const DEPTH: u32 = 32;
+const DRIVES: u32 = 8;
+/// Share of reads of the mixed load, in percent.
+const READ_PERCENT: u32 = 70;
+
+/// Measures all rows.
+pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result<Vec<Row>> {
+    let mut rows = loads::run(setting, ours, record)?;
+    rows.extend(map::run(setting, ours, record)?);
+    rows.extend(checksum::run(setting, ours)?);
+    Ok(rows)
+}
