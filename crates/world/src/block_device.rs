@@ -2,7 +2,7 @@
 //!
 //! A file, a raw drive, a fault injector, a meter, later a volume, a snapshot, an iSCSI session or
 //! a timing model: all are a [`BlockDevice`], and any may stand on any. The trait stays this small;
-//! what only some devices can do is a capability trait of its own ([`Resizable`]).
+//! what only some devices can do is a capability trait of its own ([`Resizable`], [`Sparse`]).
 //!
 //! Rules every implementation keeps:
 //!
@@ -64,4 +64,31 @@ pub trait Resizable {
     /// Sets the size. Added bytes are allocated (no later write to them meets "no space") and read
     /// as zero; the new size is stable when this returns.
     fn resize(&self, size: ByteCount) -> LocalFuture<IoResult<()>>;
+}
+
+/// A device that knows where it holds nothing, and can come to hold nothing without being written.
+pub trait Sparse {
+    /// Makes the bytes read as zeroes. They keep the space they have, and get what they lack, if `keeps_space`; else
+    /// they may give it up. `Unsupported` if that cannot be done without writing them; then nothing was changed.
+    fn write_zeroes(
+        &self,
+        at: ByteOffset,
+        length: ByteCount,
+        keeps_space: bool,
+        stability: Stability,
+    ) -> LocalFuture<IoResult<()>>;
+
+    /// What lies from `at` on: pieces one behind the other, which cover at least one byte, and `length` at most.
+    fn extents(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<Vec<Extent>>>;
+}
+
+/// A piece of a [`Sparse`] device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes of it.
+    pub length: ByteCount,
+    /// It takes no space.
+    pub is_hole: bool,
+    /// It reads as zeroes. Not set, it may all the same.
+    pub is_zero: bool,
 }

@@ -37,7 +37,7 @@ pub mod real;
 
 pub mod sim;
 
-pub use block_device::{BlockDevice, Geometry, Resizable, Stability};
+pub use block_device::{BlockDevice, Extent, Geometry, Resizable, Sparse, Stability};
 pub use buffer::Buffer;
 pub use clock::{Clock, Moment, WallTime};
 pub use crc32c::Crc32c;

@@ -1,0 +1,307 @@
+//! An export as a block device.
+
+use super::{ClientOptions, Uri, link::Link, pending::Payload};
+use crate::wire::{
+    handshake::can,
+    transmission::{Command, extent, flag},
+};
+use std::{rc::Rc, sync::Arc};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, Extent, Geometry, IoError, IoErrorKind, IoResult,
+    LocalFuture, Network, Sparse, Stability, World,
+};
+
+/// See the module's documentation. Cheap to clone; clones share a connection.
+#[derive(Clone)]
+pub struct Client(Rc<Link>);
+
+impl Client {
+    /// Connects to the export at `uri`.
+    ///
+    /// # Errors
+    ///
+    /// Nobody answers there, or not in time; there is no such export.
+    pub async fn connect(
+        world: &World,
+        network: Rc<dyn Network>,
+        uri: Uri,
+        options: ClientOptions,
+    ) -> IoResult<Self> {
+        Ok(Self(Link::connect(world, network, uri, options).await?))
+    }
+
+    /// Whether nothing may be written.
+    pub fn is_read_only(&self) -> bool {
+        self.0.facts().can(can::READ_ONLY)
+    }
+
+    /// Times the connection broke so far.
+    pub fn breaks(&self) -> u64 {
+        self.0.breaks()
+    }
+
+    fn check(&self, what: &str, at: ByteOffset, length: u64) -> IoResult<()> {
+        let facts = self.0.facts();
+        let sector = u64::from(facts.sizes.least);
+        let refuse =
+            |kind, why: &str| Err(IoError::new(kind, format!("{what} of {length} bytes at {}: {why}", at.0)));
+        if !at.0.is_multiple_of(sector) || !length.is_multiple_of(sector) {
+            return refuse(IoErrorKind::Unaligned, &format!("not whole sectors of {sector} bytes"));
+        }
+        if at.0.checked_add(length).is_none_or(|end| end > facts.size) {
+            return refuse(IoErrorKind::OutOfRange, &format!("the export has {} bytes", facts.size));
+        }
+        if what != "read" && self.is_read_only() {
+            return refuse(IoErrorKind::ReadOnly, "the export is read-only");
+        }
+        Ok(())
+    }
+
+    /// Asks for `command` over a range that may be longer than one request takes.
+    fn over_range(&self, command: (u16, Command), at: ByteOffset, length: u64) -> LocalFuture<IoResult<()>> {
+        let (flags, command) = command;
+        // Nothing is transferred: as long as a length can be, in whole sectors.
+        let most = u64::from(u32::MAX - 4095);
+        let starts = (0..length).step_by(most as usize);
+        let asked: Vec<_> = starts
+            .map(|start| {
+                let count = (length - start).min(most) as u32;
+                self.0.ask((flags, command, at.0 + start, count), Payload::new())
+            })
+            .collect();
+        Box::pin(async move {
+            for asked in asked {
+                asked.await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn flush_now(&self) -> LocalFuture<IoResult<()>> {
+        if !self.0.facts().can(can::FLUSH) {
+            return Box::pin(async { Ok(()) });
+        }
+        if let Err(error) = self.0.check_flush() {
+            return Box::pin(async { Err(error) });
+        }
+        let flushed = self.0.ask((0, Command::Flush, 0, 0), Payload::new());
+        Box::pin(async move { flushed.await.map(drop) })
+    }
+
+    /// `flags`, with FUA if that is wanted and known; and whether a flush must do what FUA would.
+    fn stable(&self, stability: Stability) -> (u16, bool) {
+        match (stability, self.0.facts().can(can::FUA)) {
+            (Stability::Volatile, _) => (0, false),
+            (Stability::Stable, true) => (flag::FUA, false),
+            (Stability::Stable, false) => (0, true),
+        }
+    }
+
+    fn then_flush(&self, done: LocalFuture<IoResult<()>>, is_wanted: bool) -> LocalFuture<IoResult<()>> {
+        if !is_wanted {
+            return done;
+        }
+        let client = self.clone();
+        Box::pin(async move {
+            done.await?;
+            client.flush_now().await
+        })
+    }
+}
+
+impl BlockDevice for Client {
+    fn geometry(&self) -> Geometry {
+        let facts = self.0.facts();
+        Geometry { size: ByteCount(facts.size), sector: facts.sizes.least }
+    }
+
+    fn read(&self, at: ByteOffset, mut into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
+        let length: u64 = into.iter().map(|buffer| buffer.len() as u64).sum();
+        if let Err(error) = self.check("read", at, length) {
+            return Box::pin(async { Err(error) });
+        }
+        let most = self.0.facts().sizes.most;
+        let asked: Vec<_> = (0..length)
+            .step_by(most as usize)
+            .map(|start| {
+                let count = (length - start).min(most.into()) as u32;
+                self.0.ask((0, Command::Read, at.0 + start, count), Payload::new())
+            })
+            .collect();
+        Box::pin(async move {
+            let is_one = into.len() == 1 && asked.len() == 1;
+            let mut start = 0;
+            for asked in asked {
+                let missing = || IoError::new(IoErrorKind::Medium, "read: the server answers without data");
+                let data = asked.await?.data.ok_or_else(missing)?;
+                if is_one {
+                    return Ok(vec![data]);
+                }
+                scatter(&data, start, &mut into);
+                start += data.len();
+            }
+            Ok(into)
+        })
+    }
+
+    fn write(
+        &self,
+        at: ByteOffset,
+        from: Vec<Arc<Buffer>>,
+        stability: Stability,
+    ) -> LocalFuture<IoResult<()>> {
+        let length: u64 = from.iter().map(|buffer| buffer.len() as u64).sum();
+        if let Err(error) = self.check("write", at, length) {
+            return Box::pin(async { Err(error) });
+        }
+        let (flags, needs_flush) = self.stable(stability);
+        let most = self.0.facts().sizes.most as usize;
+        let mut start = 0;
+        let mut asked = Vec::new();
+        for payload in payloads(&from, most) {
+            let count: usize = payload.iter().map(|(_, range)| range.len()).sum();
+            asked.push(self.0.ask((flags, Command::Write, at.0 + start, count as u32), payload));
+            start += count as u64;
+        }
+        let done = Box::pin(async move {
+            for asked in asked {
+                asked.await?;
+            }
+            Ok(())
+        });
+        self.then_flush(done, needs_flush)
+    }
+
+    fn flush(&self) -> LocalFuture<IoResult<()>> {
+        self.flush_now()
+    }
+
+    /// A hint: a server that cannot trim keeps the bytes, and that is a success.
+    fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
+        if let Err(error) = self.check("discard", at, length.0) {
+            return Box::pin(async { Err(error) });
+        }
+        if !self.0.facts().can(can::TRIM) {
+            return Box::pin(async { Ok(()) });
+        }
+        self.over_range((0, Command::Trim), at, length.0)
+    }
+}
+
+impl Sparse for Client {
+    fn write_zeroes(
+        &self,
+        at: ByteOffset,
+        length: ByteCount,
+        keeps_space: bool,
+        stability: Stability,
+    ) -> LocalFuture<IoResult<()>> {
+        if let Err(error) = self.check("write zeroes", at, length.0) {
+            return Box::pin(async { Err(error) });
+        }
+        let facts = self.0.facts();
+        if !facts.can(can::WRITE_ZEROES) || !facts.can(can::FAST_ZERO) {
+            let error = IoError::new(IoErrorKind::Unsupported, "write zeroes: the server would write them");
+            return Box::pin(async { Err(error) });
+        }
+        let (fua, needs_flush) = self.stable(stability);
+        let no_hole = if keeps_space { flag::NO_HOLE } else { 0 };
+        let flags = fua | no_hole | flag::FAST_ZERO;
+        self.then_flush(self.over_range((flags, Command::WriteZeroes), at, length.0), needs_flush)
+    }
+
+    fn extents(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<Vec<Extent>>> {
+        if let Err(error) = self.check("read", at, length.0) {
+            return Box::pin(async { Err(error) });
+        }
+        if !self.0.facts().has_allocation {
+            let all = Extent { length, is_hole: false, is_zero: false };
+            return Box::pin(async move { Ok(vec![all]) });
+        }
+        let count = length.0.min(u64::from(u32::MAX - 4095)) as u32;
+        let asked = self.0.ask((0, Command::BlockStatus, at.0, count), Payload::new());
+        Box::pin(async move {
+            let extents = asked.await?.extents.into_iter().map(|(length, flags)| Extent {
+                length: ByteCount(length.into()),
+                is_hole: flags & extent::HOLE != 0,
+                is_zero: flags & extent::ZERO != 0,
+            });
+            Ok(extents.collect())
+        })
+    }
+}
+
+/// What `from` has, cut into as few requests as take it.
+fn payloads(from: &[Arc<Buffer>], most: usize) -> Vec<Payload> {
+    let mut all = Vec::new();
+    let mut payload = Payload::new();
+    let mut room = most;
+    for buffer in from {
+        let mut start = 0;
+        while start < buffer.len() {
+            let count = (buffer.len() - start).min(room);
+            payload.push((Arc::clone(buffer), start..start + count));
+            start += count;
+            room -= count;
+            if room == 0 {
+                all.push(std::mem::take(&mut payload));
+                room = most;
+            }
+        }
+    }
+    if !payload.is_empty() {
+        all.push(payload);
+    }
+    all
+}
+
+/// Copies `data` to where byte `start` of `into` is, and on.
+fn scatter(data: &[u8], start: usize, into: &mut [Buffer]) {
+    let (mut first, mut done) = (0, 0);
+    for buffer in into {
+        let end = first + buffer.len();
+        let at = start + done;
+        if at < end && done < data.len() {
+            let count = (data.len() - done).min(end - at);
+            buffer[at - first..][..count].copy_from_slice(&data[done..done + count]);
+            done += count;
+        }
+        first = end;
+    }
+    assert_eq!(done, data.len(), "what was asked for has room");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cut_for_requests_and_scattered_again_is_the_same() {
+        let bytes: Vec<u8> = (0..20_000_u32).map(|number| (number / 7) as u8).collect();
+        for sizes in [vec![20_000], vec![4096, 4096, 11_808], vec![1, 19_999]] {
+            let mut start = 0;
+            let from: Vec<_> = sizes
+                .iter()
+                .map(|&size| {
+                    start += size;
+                    Arc::new(Buffer::copy_of(&bytes[start - size..start]))
+                })
+                .collect();
+            for most in [1000, 4096, 8192, 1 << 20] {
+                let mut into: Vec<Buffer> = [5000, 3000, 12_000].map(Buffer::zeroed).into();
+                let mut start = 0;
+                for payload in payloads(&from, most) {
+                    let piece: Vec<u8> =
+                        payload.iter().flat_map(|(buffer, range)| buffer[range.clone()].to_vec()).collect();
+                    assert!(piece.len() <= most && (piece.len() == most || start + piece.len() == 20_000));
+                    scatter(&piece, start, &mut into);
+                    start += piece.len();
+                }
+                assert!(
+                    into.iter().flat_map(|buffer| buffer.to_vec()).eq(bytes.iter().copied()),
+                    "{sizes:?} {most}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! NBD, the network block device: a server for any [`BlockDevice`](world::BlockDevice), and a client that is one.
+//!
+//! The protocol is that of <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>: fixed newstyle handshake,
+//! structured replies, the metadata context `base:allocation`, flush, FUA, trim, write zeroes, several connections to
+//! one export.
+//!
+//! Reading order: [`wire`] (numbers and layouts), [`export`], [`server`], [`client`].
+
+pub mod wire;
+
+pub mod export;
+
+pub mod server;
+
+pub mod client;
+
+pub use client::{Client, ClientOptions, Uri};
+pub use export::{Export, Exports};
+pub use server::{ServerOptions, serve};
+
+/// The port NBD has (IANA).
+pub const PORT: u16 = 10809;

@@ -1,0 +1,66 @@
+//! Greeting and haggling over a stream.
+
+use super::{
+    Ended,
+    haggling::{Agreed, Haggling, Next},
+};
+use crate::{
+    export::Exports,
+    wire::handshake::{GREETING, OPTION_BYTES_MAX, OPTION_MAGIC, OptionHead, ReplyHead, greeting, reply},
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// Things a client may ask for before it is thought to be none.
+const OPTIONS_MAX: usize = 256;
+
+/// Greets, and answers until both agree; none if the client ended it.
+pub async fn agree(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    exports: &Exports,
+) -> Result<Option<Agreed>, Ended> {
+    let mut greeting_bytes = GREETING.to_be_bytes().to_vec();
+    greeting_bytes.extend(OPTION_MAGIC.to_be_bytes());
+    greeting_bytes.extend((greeting::FIXED_NEWSTYLE | greeting::NO_ZEROES).to_be_bytes());
+    stream.write_all(&greeting_bytes).await?;
+    stream.flush().await?;
+    let flags = stream.read_u32().await?;
+    let known = u32::from(greeting::FIXED_NEWSTYLE | greeting::NO_ZEROES);
+    if flags & !known != 0 || flags & u32::from(greeting::FIXED_NEWSTYLE) == 0 {
+        return Err(Ended::Protocol("its greeting has flags that are not known"));
+    }
+    let mut haggling = Haggling::new(exports, flags & u32::from(greeting::NO_ZEROES) == 0);
+    for _ in 0..OPTIONS_MAX {
+        let mut head = [0; OptionHead::BYTES];
+        stream.read_exact(&mut head).await?;
+        let Some(OptionHead { option, length }) = OptionHead::read(&head) else {
+            return Err(Ended::Protocol("what it asks for does not begin with IHAVEOPT"));
+        };
+        let mut answer = Vec::new();
+        let next = if length > OPTION_BYTES_MAX {
+            skip(&mut stream, u64::from(length)).await?;
+            ReplyHead::write(&mut answer, option, reply::TOO_BIG, b"");
+            Next::Ask
+        } else {
+            let mut data = vec![0; length as usize];
+            stream.read_exact(&mut data).await?;
+            haggling.take(option, &data, &mut answer)
+        };
+        stream.write_all(&answer).await?;
+        stream.flush().await?;
+        match next {
+            Next::Ask => {}
+            Next::Begin(agreed) => return Ok(Some(agreed)),
+            Next::End => return Ok(None),
+        }
+    }
+    Err(Ended::Protocol("it asks and asks, and never begins"))
+}
+
+/// Reads `count` bytes and forgets them.
+pub async fn skip(stream: &mut (impl AsyncRead + Unpin), count: u64) -> Result<(), Ended> {
+    let copied = tokio::io::copy(&mut stream.take(count), &mut tokio::io::sink()).await?;
+    if copied < count {
+        return Err(Ended::Broken(std::io::ErrorKind::UnexpectedEof.into()));
+    }
+    Ok(())
+}

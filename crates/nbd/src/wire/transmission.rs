@@ -1,0 +1,355 @@
+//! Requests and replies, once an export was chosen.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian as be};
+
+/// Before each request.
+pub const REQUEST_MAGIC: u32 = 0x2560_9513;
+/// Before each simple reply.
+pub const SIMPLE_MAGIC: u32 = 0x6744_6698;
+/// Before each chunk of a structured reply.
+pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
+/// The last chunk of a reply.
+pub const CHUNK_DONE: u16 = 1;
+
+/// Flags of requests.
+pub mod flag {
+    /// Stable before it is answered.
+    pub const FUA: u16 = 1;
+    /// Zeroes that take space.
+    pub const NO_HOLE: u16 = 2;
+    /// One chunk of data, or none.
+    pub const DF: u16 = 4;
+    /// One extent is enough.
+    pub const REQ_ONE: u16 = 8;
+    /// Zeroes quickly, or not at all.
+    pub const FAST_ZERO: u16 = 16;
+    /// All that are known.
+    pub const ALL: u16 = FUA | NO_HOLE | DF | REQ_ONE | FAST_ZERO;
+}
+
+/// Kinds of chunks.
+pub mod chunk {
+    /// Nothing: it was done.
+    pub const NONE: u16 = 0;
+    /// An offset and what lies there.
+    pub const OFFSET_DATA: u16 = 1;
+    /// An offset, and how many zeroes lie there.
+    pub const OFFSET_HOLE: u16 = 2;
+    /// A context and its extents.
+    pub const BLOCK_STATUS: u16 = 5;
+    /// All errors have this bit.
+    pub const IS_ERROR: u16 = 1 << 15;
+    /// An error and its story.
+    pub const ERROR: u16 = IS_ERROR + 1;
+}
+
+/// Flags of an extent of `base:allocation`.
+pub mod extent {
+    /// It takes no space.
+    pub const HOLE: u32 = 1;
+    /// It reads as zeroes.
+    pub const ZERO: u32 = 2;
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Bytes from there.
+    Read,
+    /// Bytes, which follow, to there.
+    Write,
+    /// To end; no answer.
+    Disconnect,
+    /// All that was answered before made stable.
+    Flush,
+    /// What lies there is not needed.
+    Trim,
+    /// What lies there may be read soon.
+    Cache,
+    /// Zeroes there.
+    WriteZeroes,
+    /// What lies there, and whether anything does.
+    BlockStatus,
+    /// Not known.
+    Other(u16),
+}
+
+impl Command {
+    /// Its number.
+    pub fn number(self) -> u16 {
+        match self {
+            Self::Read => 0,
+            Self::Write => 1,
+            Self::Disconnect => 2,
+            Self::Flush => 3,
+            Self::Trim => 4,
+            Self::Cache => 5,
+            Self::WriteZeroes => 6,
+            Self::BlockStatus => 7,
+            Self::Other(number) => number,
+        }
+    }
+
+    /// The one of that number.
+    pub fn of(number: u16) -> Self {
+        let known = [Self::Read, Self::Write, Self::Disconnect, Self::Flush, Self::Trim].into_iter().chain([
+            Self::Cache,
+            Self::WriteZeroes,
+            Self::BlockStatus,
+        ]);
+        known.into_iter().find(|command| command.number() == number).unwrap_or(Self::Other(number))
+    }
+}
+
+/// Why a request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Not allowed: it is read-only.
+    Permission,
+    /// It failed.
+    Io,
+    /// Too little memory.
+    Memory,
+    /// Not well formed, or out of range.
+    Invalid,
+    /// No space.
+    NoSpace,
+    /// More than fits.
+    Overflow,
+    /// Cannot be done, or not quickly.
+    Unsupported,
+    /// The server is about to end.
+    Shutdown,
+    /// Not known.
+    Other(u32),
+}
+
+impl Refusal {
+    const ALL: [(Self, u32); 8] = [
+        (Self::Permission, 1),
+        (Self::Io, 5),
+        (Self::Memory, 12),
+        (Self::Invalid, 22),
+        (Self::NoSpace, 28),
+        (Self::Overflow, 75),
+        (Self::Unsupported, 95),
+        (Self::Shutdown, 108),
+    ];
+
+    /// Its number, that of Linux.
+    pub fn number(self) -> u32 {
+        if let Self::Other(number) = self {
+            return number;
+        }
+        let known = Self::ALL.iter().find(|(refusal, _)| *refusal == self);
+        known.expect("all others have a number").1
+    }
+
+    /// The one of that number.
+    pub fn of(number: u32) -> Self {
+        let known = Self::ALL.iter().find(|(_, known)| *known == number);
+        known.map_or(Self::Other(number), |(refusal, _)| *refusal)
+    }
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawRequest {
+    magic: be::U32,
+    flags: be::U16,
+    command: be::U16,
+    cookie: be::U64,
+    offset: be::U64,
+    length: be::U32,
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Of [`flag`].
+    pub flags: u16,
+    /// What is asked.
+    pub command: Command,
+    /// Comes back with the answer.
+    pub cookie: u64,
+    /// Where, in bytes.
+    pub offset: u64,
+    /// How many bytes.
+    pub length: u32,
+}
+
+impl Request {
+    /// Bytes of it.
+    pub const BYTES: usize = size_of::<RawRequest>();
+
+    /// From the wire; none if it does not begin as it must.
+    pub fn read(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+        let raw = RawRequest::ref_from_bytes(bytes).ok()?;
+        let request = Self {
+            flags: raw.flags.get(),
+            command: Command::of(raw.command.get()),
+            cookie: raw.cookie.get(),
+            offset: raw.offset.get(),
+            length: raw.length.get(),
+        };
+        (raw.magic.get() == REQUEST_MAGIC).then_some(request)
+    }
+
+    /// For the wire.
+    pub fn write(&self) -> [u8; Self::BYTES] {
+        let raw = RawRequest {
+            magic: REQUEST_MAGIC.into(),
+            flags: self.flags.into(),
+            command: self.command.number().into(),
+            cookie: self.cookie.into(),
+            offset: self.offset.into(),
+            length: self.length.into(),
+        };
+        zerocopy::transmute!(raw)
+    }
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawSimple {
+    magic: be::U32,
+    error: be::U32,
+    cookie: be::U64,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawChunk {
+    magic: be::U32,
+    flags: be::U16,
+    kind: be::U16,
+    cookie: be::U64,
+    length: be::U32,
+}
+
+/// How a reply begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyHead {
+    /// A simple reply; the data of a read that was done follows.
+    Simple {
+        /// To which request.
+        cookie: u64,
+        /// Whether it was done.
+        result: Result<(), Refusal>,
+    },
+    /// A chunk of a structured one.
+    Chunk {
+        /// To which request.
+        cookie: u64,
+        /// Whether it is the last.
+        is_done: bool,
+        /// One of [`chunk`].
+        kind: u16,
+        /// Bytes behind it.
+        length: u32,
+    },
+}
+
+impl ReplyHead {
+    /// Bytes of a simple reply's head.
+    pub const SIMPLE_BYTES: usize = size_of::<RawSimple>();
+    /// Bytes of a chunk's head.
+    pub const CHUNK_BYTES: usize = size_of::<RawChunk>();
+
+    /// Bytes of a head that begins with `magic`; none if none does.
+    pub fn bytes_of(magic: u32) -> Option<usize> {
+        match magic {
+            SIMPLE_MAGIC => Some(Self::SIMPLE_BYTES),
+            CHUNK_MAGIC => Some(Self::CHUNK_BYTES),
+            _ => None,
+        }
+    }
+
+    /// From as many bytes as [`ReplyHead::bytes_of`] says.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        if let Ok(raw) = RawSimple::ref_from_bytes(bytes) {
+            let result = match raw.error.get() {
+                0 => Ok(()),
+                number => Err(Refusal::of(number)),
+            };
+            return (raw.magic.get() == SIMPLE_MAGIC)
+                .then_some(Self::Simple { cookie: raw.cookie.get(), result });
+        }
+        let raw = RawChunk::ref_from_bytes(bytes).ok()?;
+        let head = Self::Chunk {
+            cookie: raw.cookie.get(),
+            is_done: raw.flags.get() & CHUNK_DONE != 0,
+            kind: raw.kind.get(),
+            length: raw.length.get(),
+        };
+        (raw.magic.get() == CHUNK_MAGIC).then_some(head)
+    }
+
+    /// For the wire.
+    pub fn write(&self, into: &mut Vec<u8>) {
+        match *self {
+            Self::Simple { cookie, result } => {
+                let error = result.err().map_or(0, Refusal::number);
+                let raw =
+                    RawSimple { magic: SIMPLE_MAGIC.into(), error: error.into(), cookie: cookie.into() };
+                into.extend(raw.as_bytes());
+            }
+            Self::Chunk { cookie, is_done, kind, length } => {
+                let flags = if is_done { CHUNK_DONE } else { 0 };
+                let raw = RawChunk {
+                    magic: CHUNK_MAGIC.into(),
+                    flags: flags.into(),
+                    kind: kind.into(),
+                    cookie: cookie.into(),
+                    length: length.into(),
+                };
+                into.extend(raw.as_bytes());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_and_replies_read_back_as_written() {
+        for number in 0..20 {
+            let request = Request {
+                flags: flag::FUA,
+                command: Command::of(number),
+                cookie: 0x0102_0304_0506_0708,
+                offset: 1 << 41,
+                length: 4096,
+            };
+            let bytes = request.write();
+            assert_eq!(bytes[..8], [0x25, 0x60, 0x95, 0x13, 0, 1, 0, number as u8]);
+            assert_eq!(Request::read(&bytes), Some(request));
+        }
+        let results = (0..120).map(|number| if number == 0 { Ok(()) } else { Err(Refusal::of(number)) });
+        let simple = results.map(|result| ReplyHead::Simple { cookie: 9, result });
+        let chunks = [true, false].map(|is_done| ReplyHead::Chunk {
+            cookie: 9,
+            is_done,
+            kind: chunk::OFFSET_DATA,
+            length: 4104,
+        });
+        for head in simple.chain(chunks) {
+            let mut bytes = Vec::new();
+            head.write(&mut bytes);
+            let magic = u32::from_be_bytes(bytes[..4].try_into().unwrap());
+            assert_eq!(ReplyHead::bytes_of(magic), Some(bytes.len()));
+            assert_eq!(ReplyHead::read(&bytes), Some(head));
+        }
+    }
+
+    #[test]
+    fn what_does_not_begin_as_it_must_is_refused() {
+        assert_eq!(Request::read(&[0; Request::BYTES]), None);
+        for length in 0..40 {
+            assert_eq!(ReplyHead::read(&vec![0; length]), None);
+        }
+        assert_eq!(ReplyHead::bytes_of(0), None);
+    }
+}

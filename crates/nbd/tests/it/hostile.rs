@@ -1,0 +1,157 @@
+//! Peers that do not keep to the protocol: nothing breaks but their own connection.
+
+use crate::scene::{Scene, connect, export, read, start, uri};
+use nbd::wire::{
+    handshake::{InfoRequest, OptionHead, greeting, option},
+    transmission::{Command, Request},
+};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use world::{
+    Random, Stream, World,
+    sim::{Limits, NetworkOptions, SimNetwork},
+};
+
+/// What a client may send: greeting, haggling, requests.
+fn whole_session(random: &mut Random) -> Vec<u8> {
+    let mut bytes = u32::from(greeting::FIXED_NEWSTYLE | greeting::NO_ZEROES).to_be_bytes().to_vec();
+    for _ in 0..random.below(4) {
+        let asked = 1 + random.below(12) as u32;
+        let mut data = vec![0; random.below(40) as usize];
+        random.fill(&mut data);
+        bytes.extend(OptionHead::write(asked, &data));
+    }
+    if random.percent(50.0) {
+        bytes.extend(OptionHead::write(option::STRUCTURED_REPLY, &[]));
+    }
+    let wanted = InfoRequest { name: "mail".to_owned(), wanted: vec![1, 2, 3] };
+    bytes.extend(OptionHead::write(option::GO, &wanted.write()));
+    for cookie in 0..random.below(12) {
+        let command = Command::of(random.below(9) as u16);
+        let length = [0, 1, 512, 4096, 65_536, u32::MAX][random.below(6) as usize];
+        let offset = [0, 512, 1 << 19, (1 << 20) - 512, 1 << 20, u64::MAX][random.below(6) as usize];
+        let request = Request { flags: random.below(40) as u16, command, cookie, offset, length };
+        bytes.extend(request.write());
+        if command == Command::Write && length <= 65_536 {
+            bytes.extend(vec![cookie as u8; length as usize]);
+        }
+    }
+    bytes
+}
+
+/// Flips, cuts, repeats: what is sent by one who is broken, or means ill.
+fn spoil(random: &mut Random, bytes: &mut Vec<u8>) {
+    for _ in 0..random.below(4) {
+        let at = random.below(bytes.len() as u64) as usize;
+        match random.below(4) {
+            0 => bytes[at] ^= 1 << random.below(8),
+            1 => bytes.truncate(at.max(1)),
+            2 => bytes[at] = random.below(256) as u8,
+            _ => {
+                let piece = bytes[at..].iter().take(64).copied().collect::<Vec<_>>();
+                bytes.splice(at..at, piece);
+            }
+        }
+    }
+}
+
+async fn send_and_drain(world: &World, network: &SimNetwork, bytes: Vec<u8>) {
+    let stream: Stream = network.host("client").connect(&uri("").address).await.unwrap();
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let draining = world.spawn("drain", async move {
+        let mut answers = Vec::new();
+        let _ = reader.read_to_end(&mut answers).await;
+        answers.len()
+    });
+    let _ = writer.write_all(&bytes).await;
+    let _ = writer.shutdown().await;
+    draining.await;
+}
+
+#[test]
+fn a_server_outlives_a_thousand_spoiled_sessions() {
+    for seed in 0..20 {
+        let Scene { mut simulation, drive, network } = Scene::new(seed, NetworkOptions::rack());
+        let run = simulation.run(Limits::generous(), |world| async move {
+            start(&world, &network, vec![export("mail", &drive)]).await;
+            let mut random = world.random("sessions");
+            for _ in 0..50 {
+                let mut bytes = whole_session(&mut random);
+                spoil(&mut random, &mut bytes);
+                send_and_drain(&world, &network, bytes).await;
+            }
+            let client = connect(&world, &network, "mail").await.expect("it serves on");
+            read(&client, 0, 4096).await.unwrap();
+        });
+        run.completed();
+    }
+}
+
+#[test]
+fn who_never_greets_is_let_go() {
+    let Scene { mut simulation, drive, network } = Scene::new(1, NetworkOptions::rack());
+    let run = simulation.run(Limits::generous(), |world| async move {
+        start(&world, &network, vec![export("mail", &drive)]).await;
+        let mut stream = network.host("client").connect(&uri("").address).await.unwrap();
+        let began = world.now();
+        let mut greeting = Vec::new();
+        stream.read_to_end(&mut greeting).await.unwrap();
+        assert_eq!((greeting.len(), world.now().since(began).as_secs()), (18, 10));
+    });
+    run.completed();
+}
+
+#[test]
+fn a_client_outlives_servers_that_answer_anything() {
+    for seed in 0..200 {
+        let Scene { mut simulation, drive, network } = Scene::new(seed, NetworkOptions::rack());
+        let run = simulation.run(Limits::generous(), |world| async move {
+            start(&world, &network, vec![export("mail", &drive)]).await;
+            // Between client and server sits one that spoils what the server says, later or sooner.
+            let listener = network.host("spoiler").listen(&uri("").address).await.unwrap();
+            let (own, between) = (world.clone(), network.clone());
+            world.spawn("spoiler", async move {
+                let mut random = own.random("spoiler");
+                while let Ok(accepted) = listener.accept().await {
+                    let Ok(server) = between.host("spoiler").connect(&uri("").address).await else {
+                        continue;
+                    };
+                    let (mut from_server, mut to_server) = tokio::io::split(server);
+                    let (mut from_client, mut to_client) = tokio::io::split(accepted.stream);
+                    own.spawn(
+                        "up",
+                        async move { drop(tokio::io::copy(&mut from_client, &mut to_server).await) },
+                    );
+                    let mut left = random.below(400);
+                    let mut random = own.random("bytes");
+                    own.spawn("down", async move {
+                        let mut byte = [0; 1];
+                        while from_server.read_exact(&mut byte).await.is_ok() {
+                            if left == 0 {
+                                byte[0] ^= 1 << random.below(8);
+                                left = 1 + random.below(2000);
+                            }
+                            left -= 1;
+                            if to_client.write_all(&byte).await.is_err() {
+                                return;
+                            }
+                        }
+                    });
+                }
+            });
+            let mut through = uri("mail");
+            through.address = world::Address::parse("spoiler:10809", 0).unwrap();
+            let options = nbd::ClientOptions {
+                connect_max: Duration::from_secs(2),
+                answer_max: Duration::from_secs(5),
+            };
+            let connecting = nbd::Client::connect(&world, network.host("client"), through, options);
+            if let Ok(client) = connecting.await {
+                for round in 0..5 {
+                    let _ = read(&client, 512 * round, 512).await;
+                }
+            }
+        });
+        run.completed();
+    }
+}

@@ -1,0 +1,60 @@
+//! A server and its drive, a network, and clients.
+
+use nbd::{Client, ClientOptions, Export, Exports, ServerOptions, Uri, serve};
+use std::rc::Rc;
+use world::{
+    Address, BlockDevice, Buffer, ByteCount, ByteOffset, World,
+    sim::{DriveOptions, NetworkOptions, SimDrive, SimNetwork, Simulation},
+};
+
+/// Bytes of the drive.
+pub const SIZE: u64 = 1 << 20;
+
+/// What a test has before anything runs.
+pub struct Scene {
+    pub simulation: Simulation,
+    pub drive: Rc<SimDrive>,
+    pub network: SimNetwork,
+}
+
+impl Scene {
+    pub fn new(seed: u64, network: NetworkOptions) -> Self {
+        let mut simulation = Simulation::new(seed);
+        let drive = simulation.add_drive(DriveOptions::new(ByteCount(SIZE)));
+        let network = simulation.add_network(network);
+        Self { simulation, drive, network }
+    }
+}
+
+/// The drive as an export.
+pub fn export(name: &str, drive: &Rc<SimDrive>) -> Export {
+    Export {
+        name: name.to_owned(),
+        description: "a simulated drive".to_owned(),
+        device: Rc::clone(drive) as Rc<dyn BlockDevice>,
+        sparse: None,
+        is_read_only: false,
+        has_write_cache: true,
+    }
+}
+
+pub fn uri(name: &str) -> Uri {
+    Uri { address: Address::parse("server:10809", 0).unwrap(), export: name.to_owned() }
+}
+
+/// Serves `exports` on host `server` until the world ends.
+pub async fn start(world: &World, network: &SimNetwork, exports: Vec<Export>) {
+    let listener = network.host("server").listen(&uri("").address).await.unwrap();
+    let serving =
+        serve(world.clone(), listener.into(), Exports::new(exports), ServerOptions::default(), Rc::new(drop));
+    world.spawn("server", serving);
+}
+
+pub async fn connect(world: &World, network: &SimNetwork, name: &str) -> world::IoResult<Client> {
+    Client::connect(world, network.host("client"), uri(name), ClientOptions::default()).await
+}
+
+pub async fn read(device: &dyn BlockDevice, at: u64, length: usize) -> world::IoResult<Vec<u8>> {
+    let read = device.read(ByteOffset(at), vec![Buffer::zeroed(length)]).await?;
+    Ok(read[0].to_vec())
+}
