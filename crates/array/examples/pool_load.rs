@@ -7,7 +7,7 @@
 
 use array::{
     format::{DriveId, PoolId, VolumeId},
-    pool::{NewDrive, NewPool, NewVolume, OpenSetting, Pool, create, open},
+    pool::{NewDrive, NewPool, NewVolume, OpenSetting, Pool, VolumeSetting, create, open},
     volume::VolumeDevice,
 };
 use std::{
@@ -84,7 +84,12 @@ async fn make(world: &World, folder: &Path, drives: usize, volume_bytes: u64) ->
     create(world, &new, &new_drives).await?;
     drop(new_drives);
     let pool = open(world, &devices(folder)?, OpenSetting::default()).await?;
-    let volume = NewVolume { name: VOLUME.to_owned(), volume: VolumeId([1; 16]), size_bytes: volume_bytes };
+    let volume = NewVolume {
+        name: VOLUME.to_owned(),
+        volume: VolumeId([1; 16]),
+        size_bytes: volume_bytes,
+        setting: VolumeSetting::default(),
+    };
     pool.create_volume(&volume).await?;
     let start = world.now();
     fill(world, &pool, volume_bytes).await?;

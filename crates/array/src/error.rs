@@ -118,6 +118,12 @@ pub enum Error {
     /// No segment is free for what was asked.
     #[error("the pool is full")]
     Full,
+    /// What was answered from a write cache did not become stable on any copy.
+    #[error(
+        "segment {0} of the log could not be made stable on any of its drives; what was written since the last \
+             flush is lost"
+    )]
+    CacheLost(SegmentNumber),
     /// Too few drives answer for what was asked.
     #[error("{present} drives of the pool can be written, and {needed} copies are needed")]
     TooFewDrives {

@@ -5,7 +5,7 @@
 
 use super::chain::{Chain, Found};
 use crate::{
-    drive::Drives,
+    drive::{Drives, all_written},
     error::{Error, Result},
     format::{
         ChecksumSeed, Entry, Incarnation, Link, LogStart, MirroredSegment, PoolId, Position, Record, RowKey,
@@ -58,15 +58,16 @@ pub struct Start<'a> {
     pub log: &'a LogStart,
     /// No lower position is free.
     pub position_next: Position,
-    /// Everything below was acknowledged, as far as superblocks know.
+    /// Everything below was acknowledged as stable, as far as superblocks know.
     pub acknowledged_below: Position,
 }
 
-/// Reads the log from `start` on; `take` is given each record, in order. Then each is whole on every copy there is.
+/// Reads the log from `start` on; `take` is given each record, in order. Then each is whole and stable on every copy
+/// there is, also what a write cache had when its writer was killed.
 ///
 /// # Errors
 ///
-/// [`Error::LostRecords`]: the log ends before what was acknowledged. Or a drive cannot be written.
+/// [`Error::LostRecords`]: the log ends before what was acknowledged. Or a drive cannot be written or flushed.
 pub async fn replay(
     drives: &Drives,
     start: Start<'_>,
@@ -112,6 +113,7 @@ pub async fn replay(
         sometimes::reached(Sometimes::LostRecordsRefused);
         return Err(Error::LostRecords { found: reader.last.position.0, acknowledged: acknowledged.0 });
     }
+    make_stable(drives, &segments).await?;
     let successors = chain.header.as_ref().map_or_else(Vec::new, |header| header.successors.clone());
     let uses = successors.iter().map(|segment| segment.segment_use);
     Ok(Replayed {
@@ -124,6 +126,17 @@ pub async fn replay(
         incarnation: reader.incarnation,
         records,
         mended,
+    })
+}
+
+async fn make_stable(drives: &Drives, segments: &[MirroredSegment]) -> Result<()> {
+    let slots = segments.iter().flat_map(|segment| &segment.slots);
+    let members: BTreeSet<_> = slots.map(|slot| slot.member).collect();
+    let flushes =
+        members.into_iter().filter_map(|member| Some((member, drives.device(member)?.flush()))).collect();
+    all_written(flushes).await.map_err(|failures| {
+        let (member, error) = failures.into_iter().next().expect("someone failed");
+        Error::Drive { member, error }
     })
 }
 

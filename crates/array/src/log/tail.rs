@@ -3,9 +3,10 @@
 //! Invariants:
 //!
 //! 1. `position_next` is above every position that was ever placed, also of records that were placed in vain.
-//! 2. `previous` is the last record that is stable on all copies, or one placed after it in this segment.
+//! 2. `previous` is the last record that is written to all copies, or one placed after it in this segment.
 //! 3. Records end before the room of the segment's summary.
-//! 4. `acknowledged_below` is never above `position_next`, and never falls.
+//! 4. All below `acknowledged_below` is stable on all copies: a record that says so never outlives it. It is never above
+//!    `position_next`, and never falls.
 
 use super::{Draft, summary_blocks};
 use crate::format::{
@@ -72,7 +73,7 @@ impl Tail {
         self.previous
     }
 
-    /// Everything below is acknowledged.
+    /// Everything below is stable on all copies, and acknowledged.
     pub fn acknowledged_below(&self) -> Position {
         self.acknowledged_below
     }
@@ -114,15 +115,16 @@ impl Tail {
         Some(Placed { record, header })
     }
 
-    /// Everything placed so far is stable and acknowledged.
+    /// Everything up to the record the next one follows is stable, and acknowledged or soon will be.
     pub fn acknowledge(&mut self) {
-        self.acknowledged_below = self.position_next;
+        self.acknowledged_below = self.acknowledged_below.max(Position(self.previous.position.0 + 1));
+        assert!(self.acknowledged_below <= self.position_next, "what is acknowledged was placed");
     }
 
-    /// What was placed behind `last_stable` did not become stable: it is placed again, in another segment.
-    pub fn withdraw(&mut self, last_stable: Link) {
-        assert!(last_stable.position < self.position_next, "it was placed once");
-        self.previous = last_stable;
+    /// What was placed behind `last_taken` is not on all copies: it is placed again, in another segment.
+    pub fn withdraw(&mut self, last_taken: Link) {
+        assert!(last_taken.position < self.position_next, "it was placed once");
+        self.previous = last_taken;
     }
 
     /// Goes on at the front of another segment.

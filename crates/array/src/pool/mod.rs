@@ -26,6 +26,7 @@ mod shared;
 mod snapshots;
 mod space;
 mod verbs;
+mod volume_setting;
 
 pub use catalogue::Catalogue;
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create};
@@ -33,6 +34,7 @@ pub use open::open;
 pub use snapshots::Snapshot;
 pub use space::{Alarm, Space};
 pub use verbs::{NewVolume, VolumeInfo};
+pub use volume_setting::VolumeSetting;
 
 pub(crate) use nodes::Nodes;
 pub(crate) use readers::Reading;

@@ -52,6 +52,10 @@ impl LogOwner for Shared {
         })
     }
 
+    fn stop(&self, error: &Error) {
+        Shared::stop(self, error);
+    }
+
     fn lose(self: Rc<Self>, member: MemberIndex, error: IoError) -> LocalFuture<Result<()>> {
         Box::pin(async move { Shared::lose(&self, member, error).await })
     }

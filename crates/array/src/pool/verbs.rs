@@ -1,13 +1,13 @@
 //! What can be done to volumes: made, found, resized, renamed, deleted. Each is rows put and removed in one record,
 //! stable when it is answered.
 
-use super::Pool;
+use super::{Pool, VolumeSetting};
 use crate::{
     error::{Error, Result},
     format::{
         BlockCount, BlockIndex, BlockKey, BranchNumber, Compression, Interval, RedundancyClass, RowKey,
         SECTOR_BYTES, VolumeId, VolumeNumber,
-        row::{BranchRow, NAME_BYTES_MAX, VOLUME_SECTORS_MAX, VolumeRow, VolumeState, WriteCache},
+        row::{BranchRow, NAME_BYTES_MAX, VOLUME_SECTORS_MAX, VolumeRow, VolumeState},
         sectors_to_blocks,
     },
     log::Part,
@@ -25,6 +25,8 @@ pub struct NewVolume {
     pub volume: VolumeId,
     /// A multiple of 512.
     pub size_bytes: u64,
+    /// What it promises.
+    pub setting: VolumeSetting,
 }
 
 /// What a volume is.
@@ -36,6 +38,8 @@ pub struct VolumeInfo {
     pub volume: VolumeId,
     /// What it holds when it is full.
     pub size_bytes: u64,
+    /// What it promises.
+    pub setting: VolumeSetting,
     /// Snapshots there are of it.
     pub snapshots: usize,
 }
@@ -64,7 +68,7 @@ impl Pool {
             class: RedundancyClass::Raid1,
             branch,
             group: None,
-            write_cache: WriteCache::Off,
+            write_cache: new.setting.write_cache,
             compression: Compression::None,
             sectors,
             reserve: BlockCount(0),
@@ -115,6 +119,7 @@ impl Pool {
             name: row.name.clone(),
             volume: row.volume,
             size_bytes: row.sectors * SECTOR_BYTES,
+            setting: VolumeSetting::of(row),
             snapshots: state.catalogue.snapshots_of(row.branch).count(),
         })
         .collect()

@@ -37,6 +37,8 @@ listed! {
         FlightTurnedAway,
         /// Log: a drive failed to take the header of a segment that was to be entered.
         HeaderRefused,
+        /// Log: a copy failed to become stable, and was given up.
+        LogFlushFailed,
         /// Log: it goes on in a segment that no header names.
         BegunAnew,
         /// Log: a record needed the next segment.

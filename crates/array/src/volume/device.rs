@@ -7,8 +7,8 @@ use super::{
 use crate::{
     error::{Error, Result},
     format::{
-        BlockCount, BlockIndex, BranchNumber, Interval, SECTOR_BYTES, VolumeNumber, row::VolumeRow,
-        row::VolumeState,
+        BlockCount, BlockIndex, BranchNumber, Interval, SECTOR_BYTES, VolumeNumber,
+        row::{VolumeRow, VolumeState, WriteCache},
     },
     log::Part,
     pool::Pool,
@@ -59,6 +59,15 @@ impl Volume {
         self.branch().map(drop)
     }
 
+    /// Logs what a host asked for, which is promised to be stable unless it may wait and the write cache is on.
+    pub(super) fn log(&self, parts: Vec<Part>, stability: Stability) -> LocalFuture<Result<()>> {
+        let is_cached = self.row().is_some_and(|row| row.write_cache == WriteCache::On);
+        match stability {
+            Stability::Volatile if is_cached => self.pool.lane.append_volatile(parts),
+            _ => self.pool.lane.append(parts),
+        }
+    }
+
     async fn discard_range(&self, at: ByteOffset, length: u64) -> IoResult<()> {
         self.check_is_there().map_err(|error| io_error("discard", &error))?;
         check_range("discard", at, length, self.size_bytes())?;
@@ -74,7 +83,7 @@ impl Volume {
             let stamp = self.pool.shared.state.borrow_mut().next_stamp();
             let interval =
                 Interval { branch, first: BlockIndex(first), count: BlockCount(end - first), stamp };
-            self.pool.lane.append(vec![Part::Discard(interval)])
+            self.log(vec![Part::Discard(interval)], Stability::Volatile)
         };
         done.await.map_err(|error| io_error("discard", &error))
     }
@@ -99,17 +108,22 @@ impl BlockDevice for VolumeDevice {
         &self,
         at: ByteOffset,
         from: Vec<Arc<Buffer>>,
-        _stability: Stability,
+        stability: Stability,
     ) -> LocalFuture<IoResult<()>> {
         let volume = Rc::clone(&self.0);
         let world = volume.pool.shared.world.clone();
-        Box::pin(world.spawn("volume write", async move { volume.write_range(at, &from).await }))
+        Box::pin(world.spawn("volume write", async move { volume.write_range(at, &from, stability).await }))
     }
 
     fn flush(&self) -> LocalFuture<IoResult<()>> {
-        // What was answered is stable already.
-        let stopped = self.0.pool.shared.check_runs();
-        Box::pin(async move { stopped.map_err(|error| io_error("flush", &error)) })
+        let pool = &self.0.pool;
+        let stopped = pool.shared.check_runs();
+        // Also without a write cache: it may have been switched off a moment ago.
+        let synced = pool.lane.sync();
+        Box::pin(async move {
+            stopped.map_err(|error| io_error("flush", &error))?;
+            synced.await.map_err(|error| io_error("flush", &error))
+        })
     }
 
     fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {

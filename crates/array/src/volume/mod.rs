@@ -1,7 +1,9 @@
 //! Volumes and snapshots as block devices.
 //!
 //! A volume is addressed in sectors of 512 bytes and kept in blocks of 4 KiB: a block that is written in part is read
-//! first, and locked meanwhile. With the write cache off, as it is so far, every write is stable when it is answered.
+//! first, and locked meanwhile. With the write cache off every write is stable when it is answered. With it on, one that
+//! does not ask to be (FUA) is stable after the next flush; a power cut leaves what was written up to some moment, of
+//! all volumes of the pool the same one.
 
 mod block_locks;
 mod device;
@@ -70,7 +72,7 @@ fn io_error(what: &str, error: &Error) -> IoError {
     let kind = match error {
         Error::Full => IoErrorKind::NoSpace,
         Error::Stopped(_) | Error::LostRecords { .. } | Error::TooFewDrives { .. } => IoErrorKind::ReadOnly,
-        Error::Damaged { .. } | Error::Unreadable { .. } | Error::Drive { .. } | Error::NoSegment(_) => {
+        Error::Damaged { .. } | Error::Unreadable { .. } | Error::Drive { .. } | Error::NoSegment(_) | Error::CacheLost(_) => {
             IoErrorKind::Medium
         }
         _ => IoErrorKind::Other,

@@ -9,10 +9,15 @@ use crate::{
     simulation::canary::{self, Canary},
 };
 use std::sync::Arc;
-use world::{Buffer, ByteOffset, IoResult};
+use world::{Buffer, ByteOffset, IoResult, Stability};
 
 impl Volume {
-    pub(super) async fn write_range(&self, at: ByteOffset, from: &[Arc<Buffer>]) -> IoResult<()> {
+    pub(super) async fn write_range(
+        &self,
+        at: ByteOffset,
+        from: &[Arc<Buffer>],
+        stability: Stability,
+    ) -> IoResult<()> {
         let length: usize = from.iter().map(|buffer| buffer.len()).sum();
         self.check_is_there().map_err(|error| io_error("write", &error))?;
         check_range("write", at, length as u64, self.size_bytes())?;
@@ -32,10 +37,10 @@ impl Volume {
         self.check_is_there().map_err(|error| io_error("write", &error))?;
         // Meanwhile it may have become smaller: what came to lie behind its end would be there when it grows again.
         check_range("write", at, length as u64, self.size_bytes())?;
-        self.write_blocks(&cut, from).await.map_err(|error| io_error("write", &error))
+        self.write_blocks(&cut, from, stability).await.map_err(|error| io_error("write", &error))
     }
 
-    async fn write_blocks(&self, cut: &[Piece], from: &[Arc<Buffer>]) -> Result<()> {
+    async fn write_blocks(&self, cut: &[Piece], from: &[Arc<Buffer>], stability: Stability) -> Result<()> {
         let too_early = canary::is(Canary::StampBeforeItsTurn).then(|| self.next_stamp());
         let mut blocks = Vec::with_capacity(cut.len());
         for piece in cut {
@@ -49,7 +54,7 @@ impl Volume {
                 let key = BlockKey { branch, block, stamp };
                 Part::Write { key, data }
             });
-            self.pool.lane.append(parts.collect())
+            self.log(parts.collect(), stability)
         };
         done.await
     }

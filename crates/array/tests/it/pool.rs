@@ -5,7 +5,7 @@ use crate::scene::{MIB, Scene, make_volume, read, small, write};
 use array::{
     error::Error,
     format::{SnapshotId, VolumeId},
-    pool::{NewVolume, open},
+    pool::{NewVolume, VolumeSetting, open},
     volume::VolumeDevice,
 };
 use std::sync::Arc;
@@ -136,7 +136,12 @@ fn names_and_sizes_are_looked_at() {
         let again = make_volume(&pool, "mail", 16 * MIB).await.err().expect("it is there");
         assert!(matches!(again, Error::NameTaken(_)), "{again}");
         for bad in ["", "a\nb"] {
-            let new = NewVolume { name: bad.to_owned(), volume: VolumeId([9; 16]), size_bytes: 512 };
+            let new = NewVolume {
+                name: bad.to_owned(),
+                volume: VolumeId([9; 16]),
+                size_bytes: 512,
+                setting: VolumeSetting::default(),
+            };
             assert!(matches!(pool.create_volume(&new).await, Err(Error::BadName(_))));
         }
         assert!(matches!(pool.resize_volume("mail", 100).await, Err(Error::BadSize(100))));

@@ -3,7 +3,7 @@
 use array::{
     error::Result,
     format::{DriveId, PoolId, VolumeId},
-    pool::{NewDrive, NewPool, NewVolume, OpenSetting, Pool, create},
+    pool::{NewDrive, NewPool, NewVolume, OpenSetting, Pool, VolumeSetting, create},
     volume::VolumeDevice,
 };
 use std::{rc::Rc, sync::Arc};
@@ -62,7 +62,8 @@ pub fn small() -> OpenSetting {
 /// A volume as a device.
 pub async fn make_volume(pool: &Rc<Pool>, name: &str, size_bytes: u64) -> Result<VolumeDevice> {
     let volume = VolumeId([name.as_bytes()[0]; 16]);
-    pool.create_volume(&NewVolume { name: name.to_owned(), volume, size_bytes }).await?;
+    let setting = VolumeSetting::default();
+    pool.create_volume(&NewVolume { name: name.to_owned(), volume, size_bytes, setting }).await?;
     Ok(VolumeDevice(pool.volume(name)?))
 }
 

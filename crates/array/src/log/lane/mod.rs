@@ -1,31 +1,41 @@
 //! The lane: takes what is to be logged, writes it to every copy, answers in order.
 //!
+//! Some callers are promised that what they log is stable; others, of volumes with a write cache, that it comes before
+//! whatever is logged later: it is stable with the first thing behind it that is.
+//!
 //! Invariants:
 //!
-//! 1. One flight is under way at a time, and the next is placed only after it is stable on all of its copies and
+//! 1. One flight is under way at a time, and the next is placed only after it is written to all of its copies and
 //!    its owner has taken its records. So records are taken, and callers answered, in the order of positions.
 //! 2. A flight whose write failed anywhere is not answered. The drive is given up, durably, then the whole flight is
 //!    written again in another segment.
-//! 3. A segment's header, with its successors, is stable on all copies before the first record in it is written.
-//! 4. After a failure that leaves nowhere to write, nothing is ever answered with success again.
+//! 3. A segment's header, with its successors, and everything before it are stable on all copies before the first
+//!    record in it is written. So what is not stable lies in the segment of the tail, on every copy of it that is there.
+//! 4. `is_unstable` if a record was taken that may not be stable. Whoever is promised that it is gets his answer while
+//!    it is not set.
+//! 5. After a failure that leaves nowhere to write, nothing is ever answered with success again. So it is if all
+//!    copies of what is not stable fail to become so.
+
+mod entering;
+mod queue;
 
 use super::{Draft, Part, Placed, Tail, summary_blocks};
 use crate::{
     drive::{Drives, WriteFailures, all_written},
     error::{Error, Result},
     format::{
-        ChecksumSeed, Link, LogStart, MemberIndex, MirroredSegment, RedundancyClass, SegmentBlock,
-        SegmentKind, SegmentNumber, SegmentShape, SlotHeader, WallNanoseconds, record::PAYLOAD_BLOCKS_MAX,
-        segment::SUCCESSORS_MAX,
+        ChecksumSeed, Link, LogStart, MemberIndex, MirroredSegment, RedundancyClass, SegmentNumber,
+        SegmentShape, SlotAddress, WallNanoseconds, record::PAYLOAD_BLOCKS_MAX,
     },
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes},
     },
 };
+use queue::{Answer, Command, Flight, Queue};
 use std::{
     cell::{Cell, RefCell},
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     rc::Rc,
     sync::Arc,
 };
@@ -36,10 +46,12 @@ use world::{Buffer, IoError, LocalFuture, Stability, World};
 pub trait LogOwner {
     /// A free segment for records, on as many drives as the log has copies; none if there is none.
     fn allocate(&self) -> Option<MirroredSegment>;
-    /// Takes a record in that is stable, and soon acknowledged. Called in the order of positions.
+    /// Takes a record in that is written to all copies, and soon acknowledged. Called in the order of positions.
     fn take(&self, placed: &Placed, draft: &Draft);
     /// The log goes on at `start`, which no header names: a checkpoint has to. Everything before was taken.
     fn begin_anew(self: Rc<Self>, start: LogStart) -> LocalFuture<Result<()>>;
+    /// Nothing is logged any more.
+    fn stop(&self, error: &Error);
     /// A drive failed to write. Done when every drive that is left says so.
     fn lose(self: Rc<Self>, member: MemberIndex, error: IoError) -> LocalFuture<Result<()>>;
 }
@@ -53,19 +65,6 @@ pub struct LaneSetting {
     pub copies: usize,
 }
 
-struct Command {
-    parts: VecDeque<Part>,
-    /// All in one record: they happen together.
-    is_one: bool,
-    answer: oneshot::Sender<Result<()>>,
-}
-
-/// What is written at once, and who waits for it.
-struct Flight {
-    drafts: VecDeque<Draft>,
-    answers: Vec<oneshot::Sender<Result<()>>>,
-}
-
 /// See the module's documentation.
 pub struct Lane {
     world: World,
@@ -73,7 +72,10 @@ pub struct Lane {
     seed: ChecksumSeed,
     setting: LaneSetting,
     owner: Rc<dyn LogOwner>,
-    queue: RefCell<VecDeque<Command>>,
+    queue: RefCell<Queue>,
+    /// Who waits for what was answered to be stable.
+    syncs: RefCell<Vec<Answer>>,
+    is_unstable: Cell<bool>,
     wanted: Notify,
     failure: RefCell<Option<Error>>,
     tail: RefCell<Tail>,
@@ -105,6 +107,8 @@ impl Lane {
             setting,
             owner,
             queue: RefCell::default(),
+            syncs: RefCell::default(),
+            is_unstable: Cell::new(false),
             wanted: Notify::new(),
             failure: RefCell::new(None),
             tail: RefCell::new(tail),
@@ -118,16 +122,36 @@ impl Lane {
     /// Logs `parts`, in their order; they may come to lie in several records. Done when all of them are stable on
     /// every copy and the owner has taken them.
     pub fn append(&self, parts: Vec<Part>) -> LocalFuture<Result<()>> {
-        self.enqueue(parts, false)
+        self.enqueue(parts, false, Stability::Stable)
     }
 
     /// As [`Lane::append`], but all parts come to lie in one record: after a crash all of them are there, or none.
     /// They must fit into one.
     pub fn append_together(&self, parts: Vec<Part>) -> LocalFuture<Result<()>> {
-        self.enqueue(parts, true)
+        self.enqueue(parts, true, Stability::Stable)
     }
 
-    fn enqueue(&self, parts: Vec<Part>, is_one: bool) -> LocalFuture<Result<()>> {
+    /// As [`Lane::append`], but a power cut may take them away again, and everything logged behind them, until
+    /// [`Lane::sync`] or anything stable behind them is answered.
+    pub fn append_volatile(&self, parts: Vec<Part>) -> LocalFuture<Result<()>> {
+        self.enqueue(parts, false, Stability::Volatile)
+    }
+
+    /// Done when everything that was answered so far is stable on every copy.
+    pub fn sync(&self) -> LocalFuture<Result<()>> {
+        if let Some(error) = &*self.failure.borrow() {
+            let error = Error::Stopped(error.to_string());
+            return Box::pin(async { Err(error) });
+        }
+        if !self.is_unstable.get() {
+            return Box::pin(async { Ok(()) });
+        }
+        let (answer, answered) = oneshot::channel();
+        self.syncs.borrow_mut().push(answer);
+        self.wait_for(answered)
+    }
+
+    fn enqueue(&self, parts: Vec<Part>, is_one: bool, stability: Stability) -> LocalFuture<Result<()>> {
         if parts.is_empty() {
             return Box::pin(async { Ok(()) });
         }
@@ -139,7 +163,11 @@ impl Lane {
             return Box::pin(async { Err(Error::Stopped("it was closed".to_owned())) });
         }
         let (answer, answered) = oneshot::channel();
-        self.queue.borrow_mut().push_back(Command { parts: parts.into(), is_one, answer });
+        self.queue.borrow_mut().push(Command { parts: parts.into(), is_one, stability, answer });
+        self.wait_for(answered)
+    }
+
+    fn wait_for(&self, answered: oneshot::Receiver<Result<()>>) -> LocalFuture<Result<()>> {
         self.wanted.notify_one();
         Box::pin(async move {
             answered.await.unwrap_or_else(|_| Err(Error::Stopped("its log was closed".to_owned())))
@@ -192,93 +220,108 @@ impl Lane {
             let lacks_copies =
                 self.copies_changed.take() && !self.has_enough_copies(self.tail.borrow().segment());
             if lacks_copies && let Err(error) = self.enter_next().await {
-                self.stop(Vec::new(), &error);
+                self.stop([], &error);
                 return Err(error);
             }
-            let flight = self.gather();
-            if flight.drafts.is_empty() {
-                if self.closing.get() {
-                    return Ok(());
+            let flight = self.queue.borrow_mut().gather(self.seed, self.setting.flight_records_max);
+            let syncs = std::mem::take(&mut *self.syncs.borrow_mut());
+            if flight.drafts.is_empty() && syncs.is_empty() {
+                match self.closing.get() {
+                    true if !self.is_unstable.get() => return Ok(()),
+                    true => {}
+                    false => {
+                        self.wanted.notified().await;
+                        continue;
+                    }
                 }
-                self.wanted.notified().await;
-                continue;
             }
-            let Flight { drafts, answers } = flight;
-            if let Err(error) = self.fly(drafts).await {
-                self.stop(answers, &error);
+            let Flight { drafts, answers, is_stable } = flight;
+            if let Err(error) = self.fly(drafts, is_stable).await {
+                self.stop(answers.into_iter().chain(syncs), &error);
                 return Err(error);
             }
-            for answer in answers {
-                // Who no longer waits has still been served.
-                let _ = answer.send(Ok(()));
+            answer_all(answers, &Ok(()));
+            // One flush is for all who asked, and for what was answered meanwhile.
+            if (!syncs.is_empty() || self.closing.get())
+                && let Err(error) = self.settle(&[]).await
+            {
+                self.stop(syncs, &error);
+                return Err(error);
             }
+            answer_all(syncs, &Ok(()));
         }
     }
 
-    fn stop(&self, answers: Vec<oneshot::Sender<Result<()>>>, error: &Error) {
+    fn stop(&self, answers: impl IntoIterator<Item = Answer>, error: &Error) {
         *self.failure.borrow_mut() = Some(error.clone());
-        let waiting = std::mem::take(&mut *self.queue.borrow_mut());
-        for answer in answers.into_iter().chain(waiting.into_iter().map(|command| command.answer)) {
-            let _ = answer.send(Err(error.clone()));
-        }
+        self.owner.stop(error);
+        answer_all(answers, &Err(error.clone()));
+        answer_all(self.syncs.take(), &Err(error.clone()));
+        self.queue.borrow_mut().refuse(error);
     }
 
-    /// Packs what waits into records, as many as one flight takes. A command is answered with the flight that
-    /// has its last part.
-    fn gather(&self) -> Flight {
-        let mut queue = self.queue.borrow_mut();
-        let mut flight = Flight { drafts: VecDeque::new(), answers: Vec::new() };
-        let mut draft = Draft::default();
-        'commands: while let Some(command) = queue.front_mut() {
-            if command.is_one && !draft.is_empty() {
-                flight.drafts.push_back(std::mem::take(&mut draft));
-                if flight.drafts.len() == self.setting.flight_records_max {
-                    break;
-                }
-            }
-            while let Some(part) = command.parts.pop_front() {
-                let Err(part) = draft.push(self.seed, part) else { continue };
-                assert!(!command.is_one, "what happens together fits into one record");
-                flight.drafts.push_back(std::mem::take(&mut draft));
-                if flight.drafts.len() == self.setting.flight_records_max {
-                    command.parts.push_front(part);
-                    break 'commands;
-                }
-                draft.push(self.seed, part).expect("an empty draft takes any part");
-            }
-            flight.answers.extend(queue.pop_front().map(|command| command.answer));
-        }
-        if !draft.is_empty() {
-            flight.drafts.push_back(draft);
-        }
-        flight
-    }
-
-    /// Makes a flight stable on all copies, and has its owner take it.
-    async fn fly(&self, mut drafts: VecDeque<Draft>) -> Result<()> {
+    /// Writes a flight to all copies, makes it stable if it is to be, and has its owner take it.
+    async fn fly(&self, mut drafts: VecDeque<Draft>, is_stable: bool) -> Result<()> {
         while !drafts.is_empty() {
             if !self.has_enough_copies(self.tail.borrow().segment()) {
                 self.enter_next().await?;
                 continue;
             }
-            let last_stable = self.tail.borrow().previous();
+            let last_taken = self.tail.borrow().previous();
             let placed = self.place(&drafts);
             if placed.is_empty() {
                 sometimes::reached(Sometimes::SegmentFilled);
                 self.enter_next().await?;
                 continue;
             }
-            match self.write(&placed, &drafts).await {
-                Ok(()) => {
-                    self.tail.borrow_mut().acknowledge();
-                    for placed in &placed {
-                        let draft = drafts.pop_front().expect("placed from here");
-                        self.owner.take(placed, &draft);
-                    }
-                }
-                Err(failures) => self.turn_away(last_stable, failures).await?,
+            // Behind records that are not stable it takes a flush: then that is for all of them.
+            let is_stable_at_once = is_stable && !self.is_unstable.get();
+            let stability = if is_stable_at_once { Stability::Stable } else { Stability::Volatile };
+            if let Err(failures) = self.write(&placed, &drafts, stability).await {
+                self.turn_away(last_taken, failures).await?;
+                continue;
+            }
+            if is_stable_at_once {
+                self.tail.borrow_mut().acknowledge();
+            } else {
+                self.is_unstable.set(true);
+            }
+            if is_stable {
+                self.settle(&[]).await?;
+            }
+            for placed in &placed {
+                let draft = drafts.pop_front().expect("placed from here");
+                self.owner.take(placed, &draft);
             }
         }
+        Ok(())
+    }
+
+    /// Makes everything written so far stable, and what was just written to `others`. A drive that fails is given up as
+    /// if it had failed to write: the other copies hold what it should.
+    ///
+    /// # Errors
+    ///
+    /// No copy is left.
+    async fn settle(&self, others: &[SlotAddress]) -> Result<()> {
+        if !self.is_unstable.get() {
+            return Ok(());
+        }
+        let segment = self.tail.borrow().segment().clone();
+        let members: BTreeSet<_> = segment.slots.iter().chain(others).map(|slot| slot.member).collect();
+        let flushes = members.into_iter().filter_map(|member| {
+            let device = self.drives.device(member)?;
+            Some((member, device.flush()))
+        });
+        if let Err(failures) = all_written(flushes.collect()).await {
+            sometimes::reached(Sometimes::LogFlushFailed);
+            self.give_up(failures).await?;
+        }
+        if self.drives.copies_there(&segment.slots) == 0 {
+            return Err(Error::CacheLost(segment.number));
+        }
+        self.is_unstable.set(false);
+        self.tail.borrow_mut().acknowledge();
         Ok(())
     }
 
@@ -294,6 +337,7 @@ impl Lane {
         &self,
         placed: &[Placed],
         drafts: &VecDeque<Draft>,
+        stability: Stability,
     ) -> std::result::Result<(), WriteFailures> {
         let first = placed.first().expect("something was placed").record.block;
         let mut buffers = Vec::new();
@@ -302,7 +346,7 @@ impl Lane {
             buffers.extend(draft.payload());
         }
         let segment = self.tail.borrow().segment().clone();
-        let writes = self.drives.write_all(&segment.slots, 1 + first.0, &buffers, Stability::Stable);
+        let writes = self.drives.write_all(&segment.slots, 1 + first.0, &buffers, stability);
         let copies = writes.len();
         let written = all_written(writes).await;
         let is_on_one = written.as_ref().is_err_and(|failures| failures.len() < copies);
@@ -310,10 +354,10 @@ impl Lane {
     }
 
     /// Gives up the drives that failed, and takes back what was placed.
-    async fn turn_away(&self, last_stable: Link, failures: WriteFailures) -> Result<()> {
+    async fn turn_away(&self, last_taken: Link, failures: WriteFailures) -> Result<()> {
         sometimes::reached(Sometimes::FlightTurnedAway);
         self.give_up(failures).await?;
-        self.tail.borrow_mut().withdraw(last_stable);
+        self.tail.borrow_mut().withdraw(last_taken);
         self.enter_next().await
     }
 
@@ -331,82 +375,12 @@ impl Lane {
         let there = self.drives.copies_there(&segment.slots);
         there > 0 && there >= self.setting.copies.min(self.drives.members().len())
     }
+}
 
-    /// Goes on in the next segment that has enough copies, its header being stable. If none of those that the last
-    /// header named has any more (drives went, or came), the log begins anew: then the owner says so in a superblock.
-    async fn enter_next(&self) -> Result<()> {
-        loop {
-            let (next, is_new_beginning) = match self.take_successor() {
-                Some(next) => (next, false),
-                None => {
-                    self.successors.borrow_mut().clear();
-                    self.successors_of_next();
-                    (self.take_successor().ok_or_else(|| self.nowhere_to_go())?, true)
-                }
-            };
-            *self.entering.borrow_mut() = Some(next.clone());
-            let successors = self.successors_of_next();
-            if let Err(failures) = self.write_header(&next, &successors).await {
-                sometimes::reached(Sometimes::HeaderRefused);
-                self.give_up(failures).await?;
-                continue;
-            }
-            let shape = log_shape(self.drives.geometry().slot_blocks(), next.slots.len());
-            if is_new_beginning {
-                sometimes::reached(Sometimes::BegunAnew);
-                let previous = self.tail.borrow().previous();
-                let start = LogStart { previous, segment: next.clone(), block: SegmentBlock(0) };
-                Rc::clone(&self.owner).begin_anew(start).await?;
-            }
-            self.tail.borrow_mut().enter(next, shape);
-            *self.entering.borrow_mut() = None;
-            return Ok(());
-        }
-    }
-
-    fn take_successor(&self) -> Option<MirroredSegment> {
-        let mut successors = self.successors.borrow_mut();
-        let place = successors.iter().position(|segment| self.has_enough_copies(segment))?;
-        successors.remove(place)
-    }
-
-    fn nowhere_to_go(&self) -> Error {
-        let (present, needed) = (self.drives.members().len(), self.setting.copies);
-        if present == 0 { Error::TooFewDrives { present, needed } } else { Error::Full }
-    }
-
-    /// The segments left to go on in, filled up with new ones.
-    fn successors_of_next(&self) -> Vec<MirroredSegment> {
-        let mut successors = self.successors.borrow_mut();
-        while successors.len() < SUCCESSORS_MAX {
-            let Some(segment) = self.owner.allocate() else { break };
-            successors.push_back(segment);
-        }
-        successors.iter().cloned().collect()
-    }
-
-    async fn write_header(
-        &self,
-        segment: &MirroredSegment,
-        successors: &[MirroredSegment],
-    ) -> std::result::Result<(), WriteFailures> {
-        let (pool, incarnation, first_position) = {
-            let tail = self.tail.borrow();
-            (tail.pool, tail.incarnation, tail.position_next())
-        };
-        let header = SlotHeader {
-            pool,
-            number: segment.number,
-            segment_use: segment.segment_use,
-            incarnation,
-            kind: SegmentKind::Log,
-            shape: log_shape(self.drives.geometry().slot_blocks(), segment.slots.len()),
-            slots: segment.slots.clone(),
-            slot_index: 0,
-            first_position,
-            successors: successors.to_vec(),
-        };
-        all_written(self.drives.write_headers(&header, Stability::Stable)).await
+fn answer_all(answers: impl IntoIterator<Item = Answer>, done: &Result<()>) {
+    for answer in answers {
+        // Who no longer waits has still been served.
+        let _ = answer.send(done.clone());
     }
 }
 

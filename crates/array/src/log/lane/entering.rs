@@ -1,0 +1,98 @@
+//! From one segment of the log to the next.
+
+use super::{Lane, log_shape};
+use crate::{
+    drive::{WriteFailures, all_written},
+    error::{Error, Result},
+    format::{LogStart, MirroredSegment, SegmentBlock, SegmentKind, SlotHeader, segment::SUCCESSORS_MAX},
+    simulation::sometimes::{self, Sometimes},
+};
+use std::rc::Rc;
+use world::Stability;
+
+impl Lane {
+    /// Goes on in the next segment that has enough copies, its header and all before it being stable. If none of those
+    /// that the last header named has any more (drives went, or came), the log begins anew: then the owner says so in
+    /// a superblock.
+    pub(super) async fn enter_next(&self) -> Result<()> {
+        loop {
+            let (next, is_new_beginning) = match self.take_successor() {
+                Some(next) => (next, false),
+                None => {
+                    self.successors.borrow_mut().clear();
+                    self.successors_of_next();
+                    (self.take_successor().ok_or_else(|| self.nowhere_to_go())?, true)
+                }
+            };
+            *self.entering.borrow_mut() = Some(next.clone());
+            let successors = self.successors_of_next();
+            // What lies before needs a flush anyhow: then it is for the header, too.
+            let stability = if self.is_unstable.get() { Stability::Volatile } else { Stability::Stable };
+            if let Err(failures) = self.write_header(&next, &successors, stability).await {
+                sometimes::reached(Sometimes::HeaderRefused);
+                self.give_up(failures).await?;
+                continue;
+            }
+            self.settle(&next.slots).await?;
+            if !self.has_enough_copies(&next) {
+                continue;
+            }
+            let shape = log_shape(self.drives.geometry().slot_blocks(), next.slots.len());
+            if is_new_beginning {
+                sometimes::reached(Sometimes::BegunAnew);
+                let previous = self.tail.borrow().previous();
+                let start = LogStart { previous, segment: next.clone(), block: SegmentBlock(0) };
+                Rc::clone(&self.owner).begin_anew(start).await?;
+            }
+            self.tail.borrow_mut().enter(next, shape);
+            *self.entering.borrow_mut() = None;
+            return Ok(());
+        }
+    }
+
+    fn take_successor(&self) -> Option<MirroredSegment> {
+        let mut successors = self.successors.borrow_mut();
+        let place = successors.iter().position(|segment| self.has_enough_copies(segment))?;
+        successors.remove(place)
+    }
+
+    fn nowhere_to_go(&self) -> Error {
+        let (present, needed) = (self.drives.members().len(), self.setting.copies);
+        if present == 0 { Error::TooFewDrives { present, needed } } else { Error::Full }
+    }
+
+    /// The segments left to go on in, filled up with new ones.
+    pub(super) fn successors_of_next(&self) -> Vec<MirroredSegment> {
+        let mut successors = self.successors.borrow_mut();
+        while successors.len() < SUCCESSORS_MAX {
+            let Some(segment) = self.owner.allocate() else { break };
+            successors.push_back(segment);
+        }
+        successors.iter().cloned().collect()
+    }
+
+    async fn write_header(
+        &self,
+        segment: &MirroredSegment,
+        successors: &[MirroredSegment],
+        stability: Stability,
+    ) -> std::result::Result<(), WriteFailures> {
+        let (pool, incarnation, first_position) = {
+            let tail = self.tail.borrow();
+            (tail.pool, tail.incarnation, tail.position_next())
+        };
+        let header = SlotHeader {
+            pool,
+            number: segment.number,
+            segment_use: segment.segment_use,
+            incarnation,
+            kind: SegmentKind::Log,
+            shape: log_shape(self.drives.geometry().slot_blocks(), segment.slots.len()),
+            slots: segment.slots.clone(),
+            slot_index: 0,
+            first_position,
+            successors: successors.to_vec(),
+        };
+        all_written(self.drives.write_headers(&header, stability)).await
+    }
+}
