@@ -9,7 +9,8 @@ use super::{
 };
 use array::{
     error::Error,
-    pool::{NewVolume, Pool},
+    format::row::WriteCache,
+    pool::{NewVolume, Pool, VolumeSetting},
 };
 use std::rc::Rc;
 use world::{Random, World};
@@ -37,7 +38,8 @@ impl Administrator {
             world.sleep(mean.mul_f64(-(1.0 - self.random.unit()).ln())).await;
             let done = match self.random.below(100) {
                 0..=9 => self.create().await,
-                10..=16 => self.rename().await,
+                10..=14 => self.rename().await,
+                15..=16 => self.switch_cache().await,
                 17..=34 => self.resize().await,
                 35..=39 => self.delete_volume().await,
                 40..=69 => self.snapshot().await,
@@ -72,13 +74,16 @@ impl Administrator {
         }
         let model = draw_volume(&mut self.random, &self.ground.plan);
         let (name, size_bytes) = (model.name.clone(), model.size_bytes());
+        let write_cache = if model.is_cached { WriteCache::On } else { WriteCache::Off };
+        let setting = VolumeSetting { write_cache };
         let key = {
             let mut all = self.ground.model.borrow_mut();
             let key = all.next_volume();
             all.volumes.insert(key, model);
             key
         };
-        let created = self.pool.create_volume(&NewVolume { name, volume: volume_id(key), size_bytes }).await;
+        let created =
+            self.pool.create_volume(&NewVolume { name, volume: volume_id(key), size_bytes, setting }).await;
         created.map_err(|error| Refusal::of_pool("creating a volume", &error))?;
         let mut model = self.ground.model.borrow_mut();
         let volume = model.volume(key);
@@ -101,6 +106,29 @@ impl Administrator {
         let mut model = self.ground.model.borrow_mut();
         let volume = model.volume(key);
         (volume.name, volume.new_name, volume.is_busy) = (new_name, None, false);
+        Ok(())
+    }
+
+    async fn switch_cache(&mut self) -> Result<(), Trouble> {
+        let Some(key) = self.pick_idle() else { return Ok(()) };
+        let (name, is_on, begun) = {
+            let mut all = self.ground.model.borrow_mut();
+            let begun = all.tick();
+            let volume = all.volume(key);
+            let is_on = !volume.is_cached;
+            volume.is_busy = true;
+            volume.switches += 1;
+            // While it is being switched off it may still be on.
+            volume.is_cached = true;
+            (volume.name.clone(), is_on, begun)
+        };
+        let write_cache = if is_on { WriteCache::On } else { WriteCache::Off };
+        let switched = self.pool.set_write_cache(&name, write_cache).await;
+        switched.map_err(|error| Refusal::of_pool("switching a write cache", &error))?;
+        let mut model = self.ground.model.borrow_mut();
+        let volume = model.volume(key);
+        (volume.is_cached, volume.is_busy) = (is_on, false);
+        model.is_stable_until(begun);
         Ok(())
     }
 
@@ -230,7 +258,12 @@ impl Administrator {
         let Some(key) = self.pick_idle() else { return Ok(()) };
         self.ground.model.borrow_mut().volume(key).is_busy = true;
         let name = self.name_of(key);
-        let new = NewVolume { name: name.clone(), volume: volume_id(VolumeKey(u32::MAX)), size_bytes: 4096 };
+        let new = NewVolume {
+            name: name.clone(),
+            volume: volume_id(VolumeKey(u32::MAX)),
+            size_bytes: 4096,
+            setting: VolumeSetting::default(),
+        };
         let (what, done) = match self.random.below(5) {
             0 => ("making a volume twice", self.pool.create_volume(&new).await),
             1 => ("a size that is none", self.pool.resize_volume(&name, 700).await),
@@ -270,7 +303,8 @@ fn draw_volume(random: &mut Random, plan: &RunPlan) -> VolumeModel {
         true => (0..3).map(|_| random.below(sectors)).chain([sectors - window.min(sectors)]).collect(),
         false => vec![0, sectors / 2],
     };
-    VolumeModel::new(format!("volume {:x}", random.next_u64()), sectors, windows)
+    let name = format!("volume {:x}", random.next_u64());
+    VolumeModel { is_cached: random.percent(40.0), ..VolumeModel::new(name, sectors, windows) }
 }
 
 /// Another size: somewhere in a span that hosts write to, a little less or more, or much more.

@@ -54,6 +54,12 @@ pub struct Tally {
     pub audits: u64,
     /// Commands refused for want of space.
     pub full: u64,
+    /// Writes and discards that were answered from a write cache.
+    pub cached: u64,
+    /// Flushes that were answered.
+    pub flushes: u64,
+    /// Power cuts that took something out of a write cache, by when they were.
+    pub caches_lost: std::collections::BTreeSet<u64>,
     /// What happened, in order.
     pub story: Vec<String>,
 }

@@ -1,8 +1,9 @@
 //! The work: hosts that write, read, discard and flush, each for itself and on each other's sectors.
 
 use super::{
-    content::{SECTOR_BYTES, VolumeKey, fill},
+    content::{OperationNumber, SECTOR_BYTES, VolumeKey, fill},
     ground::Ground,
+    model::VolumeModel,
     trouble::{Refusal, Trouble},
 };
 use array::{
@@ -30,6 +31,18 @@ struct Begun {
     volume: VolumeKey,
     /// Changes of its size when the command began, and whether one was under way.
     resizes: (u64, bool),
+    /// Changes of its write cache when the command began, and whether it may have one.
+    cache: (u64, bool),
+}
+
+impl Begun {
+    fn of(key: VolumeKey, volume: &VolumeModel) -> Self {
+        Self {
+            volume: key,
+            resizes: (volume.resizes, volume.resizing.is_some()),
+            cache: (volume.switches, volume.is_cached),
+        }
+    }
 }
 
 impl Host {
@@ -58,7 +71,12 @@ impl Host {
             63..=79 => self.read(&device, volume).await,
             80..=88 => self.discard(&device, volume).await,
             89..=91 => {
+                let begun = self.ground.model.borrow_mut().tick();
                 let flushed = device.flush().await;
+                if flushed.is_ok() {
+                    self.ground.model.borrow_mut().is_stable_until(begun);
+                    self.ground.tally.borrow_mut().flushes += 1;
+                }
                 flushed.map_err(|error| Refusal::of_volume("flushing", &error).into())
             }
             _ => self.read_snapshot().await,
@@ -89,8 +107,7 @@ impl Host {
 
     fn begin(&self, key: VolumeKey) -> Begun {
         let mut model = self.ground.model.borrow_mut();
-        let volume = model.volume(key);
-        Begun { volume: key, resizes: (volume.resizes, volume.resizing.is_some()) }
+        Begun::of(key, model.volume(key))
     }
 
     async fn write(&mut self, device: &VolumeDevice, volume: VolumeKey) -> Result<(), Trouble> {
@@ -140,8 +157,7 @@ impl Host {
         let length = ByteCount(length * SECTOR_BYTES as u64);
         match device.discard(ByteOffset(at), length).await {
             Ok(()) => {
-                self.ground.tally.borrow_mut().writes += 1;
-                self.ground.model.borrow_mut().acknowledge(volume, cleared, operation);
+                self.ground.acknowledge(&begun, cleared, operation, Stability::Volatile);
                 Ok(())
             }
             Err(error) => self.ground.is_refused(&begun, "discarding", &error),
@@ -183,6 +199,18 @@ impl Ground {
         was_resized || volume.presence != super::model::Presence::There
     }
 
+    /// A write or discard was answered. It is stable if that was asked for, or if there is no write cache.
+    fn acknowledge(&self, begun: &Begun, sectors: Range<u64>, operation: OperationNumber, asked: Stability) {
+        let mut model = self.model.borrow_mut();
+        let volume = model.volume(begun.volume);
+        let was_cached = begun.cache.1 || volume.is_cached || volume.switches != begun.cache.0;
+        let is_stable = asked == Stability::Stable || !was_cached;
+        model.acknowledge(begun.volume, sectors, operation, is_stable);
+        let mut tally = self.tally.borrow_mut();
+        tally.writes += 1;
+        tally.cached += u64::from(!is_stable);
+    }
+
     /// A command was answered with an error: is that in order?
     fn is_refused(&self, begun: &Begun, doing: &str, error: &IoError) -> Result<(), Trouble> {
         if error.kind() == IoErrorKind::NoSpace && self.plan.is_tight {
@@ -210,7 +238,7 @@ async fn write_sectors(
             // It has become smaller since they were drawn.
             return Ok(());
         }
-        let begun = Begun { volume: key, resizes: (volume.resizes, volume.resizing.is_some()) };
+        let begun = Begun::of(key, volume);
         (model.begin_write(key, sectors.clone()), begun)
     };
     let mut buffers = Vec::new();
@@ -229,8 +257,7 @@ async fn write_sectors(
     let at = ByteOffset(sectors.start * SECTOR_BYTES as u64);
     match device.write(at, buffers, stability).await {
         Ok(()) => {
-            ground.tally.borrow_mut().writes += 1;
-            ground.model.borrow_mut().acknowledge(key, sectors, operation);
+            ground.acknowledge(&begun, sectors, operation, stability);
             Ok(())
         }
         Err(error) => ground.is_refused(&begun, "writing", &error),

@@ -10,6 +10,7 @@ use super::{
     trouble::{Refusal, Trouble, Violation},
 };
 use array::{
+    format::row::WriteCache,
     pool::{Pool, VolumeInfo},
     volume::VolumeDevice,
 };
@@ -119,6 +120,18 @@ impl Ground {
         let was_written = is_known(model, content, volume, sector);
         if !was_written {
             return Err(wrong(format!("{content:?}"), "what was written there".to_owned()));
+        }
+        if !self.is_untold.get() {
+            let cut = model.learn(volume, sector, content, span);
+            if cut.gone < cut.survived {
+                return Err(
+                    Violation::NotTheEnd { volume, sector, gone: cut.gone, survived: cut.survived }.into()
+                );
+            }
+            let mut tally = self.tally.borrow_mut();
+            if cut.gone < u64::MAX {
+                tally.caches_lost.insert(cut.at);
+            }
         }
         let register = &mut model.volume(volume).register;
         if self.is_untold.get() {
@@ -264,6 +277,7 @@ fn check_volume(
         return wrong(&format!("is named {:?}, not {:?} or {new_name:?}", info.name, volume.name));
     }
     volume.name = info.name.clone();
+    volume.is_cached = info.setting.write_cache == WriteCache::On;
     let sectors = info.size_bytes / SECTOR_BYTES as u64;
     match volume.resizing {
         Some(resizing) if resizing.sectors == sectors => volume.has_size(resizing, now),

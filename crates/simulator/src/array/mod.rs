@@ -6,6 +6,7 @@ pub mod canary;
 pub mod content;
 pub mod convergence;
 pub mod foreign;
+pub mod frozen;
 pub mod ground;
 pub mod host;
 pub mod incarnation;

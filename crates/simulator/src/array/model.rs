@@ -11,8 +11,9 @@
 //! 3. A snapshot is in `cuts` until it is known to be gone.
 
 use super::{
-    content::{OperationNumber, SECTOR_BYTES, VolumeKey},
-    register::{Event, FrozenRegister, Register, Span},
+    content::{Content, OperationNumber, SECTOR_BYTES, VolumeKey},
+    frozen::FrozenRegister,
+    register::{Event, PowerCut, Register, Span},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -73,6 +74,10 @@ pub struct VolumeModel {
     pub resizes: u64,
     /// When it last became smaller.
     pub cleared_at: Event,
+    /// It has a write cache, as far as is known: perhaps it has.
+    pub is_cached: bool,
+    /// Changes of that which were begun.
+    pub switches: u64,
     /// A change of the catalogue is under way for it.
     pub is_busy: bool,
     /// Where hosts write, first sectors of spans of `window_sectors`.
@@ -120,6 +125,8 @@ pub struct Model {
     looking: BTreeSet<Event>,
     /// Where operations wrote, by number from 1 on.
     written: Vec<(VolumeKey, Range<u64>)>,
+    /// The last power cut, and whether the pool was opened since.
+    power_cut: Option<(PowerCut, bool)>,
 }
 
 impl Model {
@@ -205,7 +212,13 @@ impl Model {
     }
 
     /// A write or discard was answered.
-    pub fn acknowledge(&mut self, key: VolumeKey, sectors: Range<u64>, operation: OperationNumber) {
+    pub fn acknowledge(
+        &mut self,
+        key: VolumeKey,
+        sectors: Range<u64>,
+        operation: OperationNumber,
+        is_stable: bool,
+    ) {
         let now = self.tick();
         let volume = self.volume(key);
         let end = match volume.resizing {
@@ -214,13 +227,40 @@ impl Model {
         };
         let inside = sectors.start..sectors.end.min(end);
         if inside.end > inside.start {
-            volume.register.acknowledge(inside, operation, now);
+            volume.register.acknowledge(inside, operation, now, is_stable);
         }
         // There is no such place any more: it was written before the volume became smaller, and is gone.
         let beyond = sectors.start.max(end)..sectors.end;
         if beyond.end > beyond.start {
-            volume.register.acknowledge(beyond, operation, volume.cleared_at - 1);
+            volume.register.acknowledge(beyond, operation, volume.cleared_at - 1, is_stable);
         }
+    }
+
+    /// Something that began then is stable: so is all that was over before.
+    pub fn is_stable_until(&mut self, begun: Event) {
+        for volume in self.volumes.values_mut() {
+            volume.register.is_stable_until(begun);
+        }
+    }
+
+    /// Power was cut.
+    pub fn lose_power(&mut self) {
+        let at = self.tick();
+        let was_opened_since = self.power_cut.is_none_or(|(_, was_opened)| was_opened);
+        for volume in self.volumes.values_mut() {
+            volume.register.lose_power(was_opened_since);
+        }
+        if was_opened_since {
+            self.power_cut = Some((PowerCut::new(at), false));
+        }
+    }
+
+    /// What a read shows of the last power cut: the end of the log is gone, and nothing else.
+    pub fn learn(&mut self, volume: VolumeKey, sector: u64, found: Content, span: Span) -> PowerCut {
+        let Some((cut, _)) = &mut self.power_cut else { return PowerCut::new(0) };
+        let volume = self.volumes.get(&volume).expect("volumes of the model stay");
+        volume.register.learn(sector, found, span, cut);
+        *cut
     }
 
     /// A cut of these volumes is asked for.
@@ -241,7 +281,8 @@ impl Model {
     /// A cut is over, however it ended: what it may show is what was begun by now.
     pub fn end_cut(&mut self, key: CutKey, is_there: bool) {
         let cut = self.cuts.get_mut(&key).expect("a cut that ends was begun");
-        self.looking.remove(&cut.begun);
+        let begun = cut.begun;
+        self.looking.remove(&begun);
         self.now += 1;
         let span = Span { begun: cut.begun, ended: self.now };
         for (volume, part) in &mut cut.parts {
@@ -251,6 +292,9 @@ impl Model {
                 part.presence = Presence::There;
                 volume.is_busy = false;
             }
+        }
+        if is_there {
+            self.is_stable_until(begun);
         }
     }
 
@@ -271,6 +315,11 @@ impl Model {
         let now = self.tick();
         for volume in self.volumes.values_mut() {
             volume.register.settle(now);
+            // What was found is in the trees, or in a log that was made stable.
+            volume.register.is_stable_until(now);
+        }
+        if let Some((_, was_opened)) = &mut self.power_cut {
+            *was_opened = true;
         }
     }
 }
@@ -286,6 +335,8 @@ impl VolumeModel {
             resizing: None,
             resizes: 0,
             cleared_at: 0,
+            is_cached: false,
+            switches: 0,
             is_busy: true,
             windows,
             register: Register::default(),
@@ -296,7 +347,7 @@ impl VolumeModel {
     pub fn has_size(&mut self, resizing: Resizing, now: Event) {
         self.resizing = None;
         if resizing.sectors < self.sectors {
-            self.register.acknowledge(resizing.sectors..self.sectors, resizing.operation, now);
+            self.register.acknowledge(resizing.sectors..self.sectors, resizing.operation, now, true);
             self.register.clear_from(resizing.sectors, now);
             self.cleared_at = now;
         }

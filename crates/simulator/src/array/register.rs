@@ -5,13 +5,21 @@
 //! operation that had begun when the read ended, unless another one, known to have happened, lies wholly between
 //! the two.
 //!
+//! A power cut may take what was answered from a write cache. The pool's log is one order, so what is taken is the end of
+//! it: nothing that was over before something else that survived began, and nothing that was over before something
+//! that is stable began.
+//!
 //! Invariants:
 //!
 //! 1. The candidates of a sector hold every operation a read that is under way, or begins later, may be explained by.
 //!    A sector without an entry is zero, and always was.
 //! 2. `begun` is before `done`; a candidate without `done` may still happen.
+//! 3. What a power cut may bring back is kept: a candidate is forgotten only for one that is stable.
 
-use super::content::{Content, OperationNumber};
+use super::{
+    content::{Content, OperationNumber},
+    frozen::FrozenRegister,
+};
 use std::{collections::BTreeMap, ops::Range};
 
 /// Counts what callers see happen: beginnings and answers, in their order.
@@ -34,22 +42,46 @@ pub struct Span {
 
 /// An operation that a sector may show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Candidate {
+pub(super) struct Candidate {
     operation: OperationNumber,
     /// It leaves zeroes.
     is_zeroes: bool,
-    begun: Event,
+    pub(super) begun: Event,
     /// If it happened at all, it did so by then.
     done: Event,
     /// It did happen, or will by `done`.
     is_certain: bool,
+    /// It was promised to survive a power cut.
+    is_stable: bool,
+    /// A read has shown it to be over, for it found this one; a power cut may bring it back.
+    over_by: Option<OperationNumber>,
+    /// It was answered, and the last power cut may have taken it.
+    is_doubtful: bool,
 }
 
-const BEGINNING: Candidate =
-    Candidate { operation: OperationNumber(0), is_zeroes: true, begun: 0, done: 0, is_certain: true };
+const BEGINNING: Candidate = Candidate {
+    is_zeroes: true,
+    done: 0,
+    is_certain: true,
+    is_stable: true,
+    ..Candidate::new(OperationNumber(0), 0)
+};
 
 impl Candidate {
-    fn explains(&self, found: Content) -> bool {
+    const fn new(operation: OperationNumber, begun: Event) -> Self {
+        Self {
+            operation,
+            is_zeroes: false,
+            begun,
+            done: NEVER,
+            is_certain: false,
+            is_stable: false,
+            over_by: None,
+            is_doubtful: false,
+        }
+    }
+
+    pub(super) fn explains(&self, found: Content) -> bool {
         match found {
             Content::Zeroes => self.is_zeroes,
             Content::Of(operation) => self.operation == operation,
@@ -58,20 +90,39 @@ impl Candidate {
 
     /// Whether this one must be over and replaced for whoever looks from `moment` on.
     fn is_hidden(&self, among: &[Self], moment: Event) -> bool {
-        among.iter().any(|other| other.is_certain && self.done < other.begun && other.done < moment)
+        among.iter().any(|other| other.is_certain && self.is_before(other, moment))
+    }
+
+    fn is_before(&self, other: &Self, moment: Event) -> bool {
+        self.done < other.begun && other.done < moment
+    }
+
+    /// Whether it survives a power cut, all being stable that was over before `until`.
+    fn survives(&self, until: Event) -> bool {
+        self.is_stable || (self.is_certain && self.done < until)
+    }
+
+    /// Whether nobody who looks from `moment` on can see it, also after a power cut.
+    fn is_gone_for_good(&self, among: &[Self], moment: Event, until: Event) -> bool {
+        among.iter().any(|other| {
+            let hides =
+                (other.is_certain && self.is_before(other, moment)) || self.over_by == Some(other.operation);
+            hides && other.survives(until)
+        })
     }
 }
 
-fn explanations(candidates: &[Candidate], found: Content, span: Span) -> Vec<usize> {
+pub(super) fn explanations(candidates: &[Candidate], found: Content, span: Span) -> Vec<usize> {
     let explaining = candidates.iter().enumerate().filter(|(_, candidate)| {
         candidate.explains(found)
+            && candidate.over_by.is_none()
             && candidate.begun < span.ended
             && !candidate.is_hidden(candidates, span.begun)
     });
     explaining.map(|(index, _)| index).collect()
 }
 
-fn in_words(candidates: &[Candidate]) -> String {
+pub(super) fn in_words(candidates: &[Candidate]) -> String {
     let words = candidates.iter().map(|candidate| {
         let done = if candidate.done == NEVER { "?".to_owned() } else { candidate.done.to_string() };
         let kind = if candidate.is_zeroes { " (zeroes)" } else { "" };
@@ -87,6 +138,26 @@ pub struct Register {
     sectors: BTreeMap<u64, Vec<Candidate>>,
     /// Discards and cut-off ends that are under way, and what they were told to clear.
     clearing: Vec<(Range<u64>, Candidate)>,
+    /// What was over before is stable.
+    stable_until: Event,
+}
+
+/// What the end of the log that a power cut took may be, as far as reads have shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PowerCut {
+    /// When it was.
+    pub at: Event,
+    /// What was over before has survived.
+    pub survived: Event,
+    /// What began later has not.
+    pub gone: Event,
+}
+
+impl PowerCut {
+    /// Nothing is known yet.
+    pub fn new(at: Event) -> Self {
+        Self { at, survived: 0, gone: NEVER }
+    }
 }
 
 impl Register {
@@ -98,7 +169,7 @@ impl Register {
         now: Event,
         horizon: Event,
     ) {
-        let candidate = Candidate { operation, is_zeroes: false, begun: now, done: NEVER, is_certain: false };
+        let (candidate, until) = (Candidate::new(operation, now), self.stable_until);
         for sector in sectors {
             let clearing = &self.clearing;
             let candidates = self.sectors.entry(sector).or_insert_with(|| {
@@ -107,7 +178,7 @@ impl Register {
             });
             if candidates.len() > CANDIDATES_KEPT {
                 let all = candidates.clone();
-                candidates.retain(|candidate| !candidate.is_hidden(&all, horizon));
+                candidates.retain(|candidate| !candidate.is_gone_for_good(&all, horizon, until));
             }
             candidates.push(candidate);
         }
@@ -115,19 +186,26 @@ impl Register {
 
     /// `sectors` are about to become zero.
     pub fn begin_zeroes(&mut self, sectors: Range<u64>, operation: OperationNumber, now: Event) {
-        let candidate = Candidate { operation, is_zeroes: true, begun: now, done: NEVER, is_certain: false };
+        let candidate = Candidate { is_zeroes: true, ..Candidate::new(operation, now) };
         for (_, candidates) in self.sectors.range_mut(sectors.clone()) {
             candidates.push(candidate);
         }
         self.clearing.push((sectors, candidate));
     }
 
-    /// An operation was answered: it has happened.
-    pub fn acknowledge(&mut self, sectors: Range<u64>, operation: OperationNumber, now: Event) {
+    /// An operation was answered: it has happened. Stable: a power cut does not take it.
+    pub fn acknowledge(
+        &mut self,
+        sectors: Range<u64>,
+        operation: OperationNumber,
+        now: Event,
+        is_stable: bool,
+    ) {
         for (_, candidates) in self.sectors.range_mut(sectors) {
             for candidate in candidates.iter_mut().filter(|candidate| candidate.operation == operation) {
                 candidate.done = candidate.done.min(now);
                 candidate.is_certain = true;
+                candidate.is_stable |= is_stable;
             }
         }
         self.clearing.retain(|(_, candidate)| candidate.operation != operation);
@@ -146,6 +224,37 @@ impl Register {
         for (_, candidates) in self.sectors.range_mut(first..) {
             candidates.push(Candidate { begun: now, done: now, ..BEGINNING });
         }
+    }
+
+    /// What was over before `until` survives power cuts.
+    pub fn is_stable_until(&mut self, until: Event) {
+        self.stable_until = self.stable_until.max(until);
+    }
+
+    /// A power cut took the end of what is not stable. What an earlier one may have taken is settled, unless the pool
+    /// was not opened since.
+    pub fn lose_power(&mut self, was_opened_since: bool) {
+        let until = self.stable_until;
+        for candidate in self.sectors.values_mut().flatten() {
+            candidate.over_by = None;
+            candidate.is_doubtful &= !was_opened_since;
+            if candidate.is_certain && !candidate.survives(until) {
+                (candidate.is_certain, candidate.is_doubtful) = (false, true);
+            }
+        }
+    }
+
+    /// What a read that found `found` shows of the end of the log that a power cut took.
+    pub fn learn(&self, sector: u64, found: Content, span: Span, cut: &mut PowerCut) {
+        let Some(candidates) = self.sectors.get(&sector) else { return };
+        let [only] = explanations(candidates, found, span)[..] else { return };
+        let seen = candidates[only];
+        if seen.begun >= cut.at {
+            return;
+        }
+        cut.survived = cut.survived.max(seen.begun);
+        let gone = candidates.iter().filter(|other| other.is_doubtful && seen.done < other.begun);
+        cut.gone = gone.map(|other| other.done).fold(cut.gone, Event::min);
     }
 
     /// Nobody waits for answers any more, and the pool was opened again: what has not happened by now never will.
@@ -177,12 +286,7 @@ impl Register {
             _ => {}
         }
         if is_alone {
-            let mut index = 0;
-            candidates.retain(|candidate| {
-                let stays = explaining.contains(&index) || candidate.done >= span.begun;
-                index += 1;
-                stays
-            });
+            forget_what_is_over(candidates, &explaining, span, self.stable_until);
         }
         Ok(())
     }
@@ -192,7 +296,7 @@ impl Register {
         for candidate in self.sectors.get_mut(&sector).into_iter().flatten() {
             if candidate.operation == operation {
                 candidate.done = candidate.done.min(ended);
-                candidate.is_certain = true;
+                (candidate.is_certain, candidate.is_stable) = (true, true);
             }
         }
     }
@@ -204,7 +308,7 @@ impl Register {
             Content::Of(operation) => operation,
         };
         let is_zeroes = found == Content::Zeroes;
-        let known = Candidate { operation, is_zeroes, begun: now, done: now, is_certain: true };
+        let known = Candidate { operation, is_zeroes, begun: now, done: now, ..BEGINNING };
         self.sectors.insert(sector, vec![known]);
     }
 
@@ -217,15 +321,35 @@ impl Register {
     pub fn freeze(&self, end: u64, span: Span) -> FrozenRegister {
         let frozen = self.sectors.range(..end).map(|(&sector, candidates)| {
             let visible = candidates.iter().filter(|candidate| {
-                candidate.begun < span.ended && !candidate.is_hidden(candidates, span.begun)
+                candidate.over_by.is_none()
+                    && candidate.begun < span.ended
+                    && !candidate.is_hidden(candidates, span.begun)
             });
-            (sector, FrozenSector { candidates: visible.copied().collect(), seen: None })
+            (sector, visible.copied().collect())
         });
-        FrozenRegister { span, sectors: frozen.collect() }
+        FrozenRegister::new(span, frozen)
     }
 }
 
-fn runs_of(sectors: impl Iterator<Item = u64>, most: u64) -> Vec<Range<u64>> {
+/// A read found one of `explaining`: all others that were done before it began are over.
+fn forget_what_is_over(candidates: &mut Vec<Candidate>, explaining: &[usize], span: Span, until: Event) {
+    let is_stable = explaining.iter().all(|&index| candidates[index].survives(until));
+    let only = match explaining {
+        [only] => Some(candidates[*only].operation),
+        _ => None,
+    };
+    let mut index = 0;
+    candidates.retain_mut(|candidate| {
+        let is_over = !explaining.contains(&index) && candidate.done < span.begun;
+        index += 1;
+        if is_over && !is_stable {
+            candidate.over_by = candidate.over_by.or(only);
+        }
+        !(is_over && is_stable)
+    });
+}
+
+pub(super) fn runs_of(sectors: impl Iterator<Item = u64>, most: u64) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for sector in sectors {
         match runs.last_mut() {
@@ -234,102 +358,6 @@ fn runs_of(sectors: impl Iterator<Item = u64>, most: u64) -> Vec<Range<u64>> {
         }
     }
     runs
-}
-
-#[derive(Clone, Debug)]
-struct FrozenSector {
-    candidates: Vec<Candidate>,
-    seen: Option<Content>,
-}
-
-/// What a snapshot of a volume may show: what it showed once, it shows for ever.
-#[derive(Clone, Debug)]
-pub struct FrozenRegister {
-    span: Span,
-    sectors: BTreeMap<u64, FrozenSector>,
-}
-
-impl FrozenRegister {
-    /// When the cut was made.
-    pub fn span(&self) -> Span {
-        self.span
-    }
-
-    /// Holds what a read found against what was there at the cut, and before.
-    ///
-    /// # Errors
-    ///
-    /// What it might have found, in words.
-    pub fn check(&mut self, sector: u64, found: Content) -> Result<(), String> {
-        let Some(frozen) = self.sectors.get_mut(&sector) else {
-            let is_zeroes = found == Content::Zeroes;
-            return if is_zeroes { Ok(()) } else { Err("zeroes, for nobody had written there".to_owned()) };
-        };
-        match frozen.seen {
-            Some(seen) if seen == found => Ok(()),
-            Some(seen) => Err(format!("{seen:?}, as it was read before")),
-            None if explanations(&frozen.candidates, found, self.span).is_empty() => {
-                Err(in_words(&frozen.candidates))
-            }
-            None => {
-                frozen.seen = Some(found);
-                Ok(())
-            }
-        }
-    }
-
-    /// Whether every sector was read.
-    pub fn is_known(&self) -> bool {
-        self.sectors.values().all(|frozen| frozen.seen.is_some())
-    }
-
-    /// The latest beginning among the operations that were seen: the cut lies behind it.
-    pub fn latest_seen(&self) -> Event {
-        let seen = self.sectors.values().filter_map(|frozen| {
-            let Some(seen @ Content::Of(_)) = frozen.seen else { return None };
-            frozen
-                .candidates
-                .iter()
-                .find(|candidate| candidate.explains(seen))
-                .map(|candidate| candidate.begun)
-        });
-        seen.max().unwrap_or(0)
-    }
-
-    /// Holds what was seen against a cut that lies behind `moment`, for another part of it shows what began then.
-    ///
-    /// # Errors
-    ///
-    /// A sector, and what it may show, in words.
-    pub fn check_behind(&self, moment: Event) -> Result<(), (u64, String)> {
-        let span = Span { begun: moment.max(self.span.begun), ..self.span };
-        for (&sector, frozen) in &self.sectors {
-            if let Some(seen) = frozen.seen
-                && explanations(&frozen.candidates, seen, span).is_empty()
-            {
-                return Err((sector, format!("{seen:?} out of {}", in_words(&frozen.candidates))));
-            }
-        }
-        Ok(())
-    }
-
-    /// Sectors that may show anything but zeroes, as runs of neighbours, none longer than `most`.
-    pub fn touched(&self, most: u64) -> Vec<Range<u64>> {
-        runs_of(self.sectors.keys().copied(), most)
-    }
-
-    /// Operations that were seen, by sector.
-    pub fn seen(&self) -> impl Iterator<Item = (u64, OperationNumber)> {
-        self.sectors.iter().filter_map(|(&sector, frozen)| match frozen.seen {
-            Some(Content::Of(operation)) => Some((sector, operation)),
-            _ => None,
-        })
-    }
-
-    /// Believes what is found: drives may have lost anything.
-    pub fn believe(&mut self, sector: u64, found: Content) {
-        self.sectors.insert(sector, FrozenSector { candidates: Vec::new(), seen: Some(found) });
-    }
 }
 
 #[cfg(test)]
@@ -352,7 +380,7 @@ mod tests {
     fn one_and_a_half() -> Register {
         let mut register = Register::default();
         register.begin_write(5..6, A, 1, 0);
-        register.acknowledge(5..6, A, 2);
+        register.acknowledge(5..6, A, 2, true);
         register.begin_write(5..6, B, 3, 0);
         register
     }
@@ -364,7 +392,7 @@ mod tests {
         assert!(may_show(&register, Content::Of(B), span(4, 5)));
         assert!(!may_show(&register, Content::Zeroes, span(4, 5)));
         assert!(may_show(&register, Content::Zeroes, span(0, 5)), "that read began before");
-        register.acknowledge(5..6, B, 6);
+        register.acknowledge(5..6, B, 6, true);
         assert!(!may_show(&register, Content::Of(A), span(7, 8)));
         assert!(may_show(&register, Content::Of(A), span(5, 8)));
         assert!(!may_show(&register, Content::Of(C), span(5, 8)));
@@ -394,13 +422,13 @@ mod tests {
         let mut register = Register::default();
         register.begin_zeroes(0..10, A, 1);
         register.begin_write(5..6, B, 2, 0);
-        register.acknowledge(5..6, B, 3);
+        register.acknowledge(5..6, B, 3, true);
         assert!(may_show(&register, Content::Zeroes, span(4, 5)));
-        register.acknowledge(0..10, A, 6);
+        register.acknowledge(0..10, A, 6, true);
         assert!(may_show(&register, Content::Zeroes, span(7, 8)));
         assert!(may_show(&register, Content::Of(B), span(7, 8)));
         register.begin_zeroes(0..10, C, 9);
-        register.acknowledge(0..10, C, 10);
+        register.acknowledge(0..10, C, 10, true);
         assert!(!may_show(&register, Content::Of(B), span(11, 12)));
     }
 
@@ -408,7 +436,7 @@ mod tests {
     fn a_snapshot_keeps_what_it_showed_and_lies_at_one_moment() {
         let mut register = one_and_a_half();
         let mut frozen = register.freeze(9, span(4, 5));
-        register.acknowledge(5..6, B, 6);
+        register.acknowledge(5..6, B, 6, true);
         assert!(frozen.clone().check(5, Content::Zeroes).is_err());
         frozen.check(5, Content::Of(B)).unwrap();
         assert!(frozen.check(5, Content::Of(A)).is_err(), "it has shown something else");
@@ -420,9 +448,42 @@ mod tests {
     }
 
     #[test]
+    fn a_power_cut_may_take_what_is_not_stable_and_nothing_else() {
+        let mut register = one_and_a_half();
+        register.acknowledge(5..6, B, 4, false);
+        assert!(!may_show(&register, Content::Of(A), span(5, 6)), "B was answered");
+        register.check(5, Content::Of(B), span(5, 6), true).unwrap();
+        let mut flushed = register.clone();
+        flushed.is_stable_until(7);
+        for register in [&mut register, &mut flushed] {
+            register.lose_power(true);
+            register.settle(10);
+        }
+        assert!(may_show(&register, Content::Of(A), span(11, 12)), "B was only in the cache");
+        assert!(may_show(&register, Content::Of(B), span(11, 12)));
+        assert!(!may_show(&register, Content::Zeroes, span(11, 12)), "A was stable");
+        assert!(!may_show(&flushed, Content::Of(A), span(11, 12)), "and B is, after a flush");
+    }
+
+    #[test]
+    fn what_a_power_cut_takes_is_the_end_of_the_log() {
+        let mut register = one_and_a_half();
+        register.acknowledge(5..6, B, 4, false);
+        register.begin_write(7..8, C, 5, 0);
+        register.acknowledge(7..8, C, 6, false);
+        register.lose_power(true);
+        register.settle(10);
+        let mut cut = PowerCut::new(8);
+        register.learn(5, Content::Of(A), span(11, 12), &mut cut);
+        assert_eq!((cut.survived, cut.gone), (1, 4), "B is gone");
+        register.learn(7, Content::Of(C), span(11, 12), &mut cut);
+        assert_eq!((cut.survived, cut.gone), (5, 4), "C is there, and began when B was over");
+    }
+
+    #[test]
     fn behind_a_cut_off_end_nothing_comes_back() {
         let mut register = one_and_a_half();
-        register.acknowledge(5..6, B, 4);
+        register.acknowledge(5..6, B, 4, true);
         register.clear_from(5, 6);
         assert!(!may_show(&register, Content::Of(B), span(7, 8)));
         assert!(may_show(&register, Content::Zeroes, span(7, 8)));

@@ -151,6 +151,7 @@ impl Run {
         self.undisturbed(course)?;
         // Whoever closed may pull the plug.
         self.simulation.cut_power();
+        self.ground.model.borrow_mut().lose_power();
         self.ground.audit("after the last power cut")?;
         self.undisturbed(Course { inspects: Some(100.0), ..Course::default() })?;
         self.without_one()?;
@@ -257,7 +258,11 @@ impl Run {
     }
 
     fn end_badly(&mut self) -> &'static str {
-        match self.random.below(10) {
+        let how = self.random.below(10);
+        if !(6..=7).contains(&how) {
+            self.ground.model.borrow_mut().lose_power();
+        }
+        match how {
             0..=5 => {
                 self.simulation.cut_power();
                 "power cut"

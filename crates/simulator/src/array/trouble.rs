@@ -46,6 +46,18 @@ pub enum Violation {
         /// What it shows, out of what.
         allowed: String,
     },
+    /// After a power cut something is there that began after something else was over that is gone.
+    #[error("sector {sector} of volume {} shows that what was over at {gone} is gone, but what began at {survived} is there", .volume.0)]
+    NotTheEnd {
+        /// Which volume.
+        volume: VolumeKey,
+        /// Which sector.
+        sector: u64,
+        /// The end of something that is gone.
+        gone: u64,
+        /// The beginning of something that is there.
+        survived: u64,
+    },
     /// Volumes or snapshots are not those that were made and not deleted.
     #[error("the catalogue is wrong: {0}")]
     Catalogue(String),

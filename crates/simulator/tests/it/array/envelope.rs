@@ -5,12 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 type Count = fn(&RunReport) -> u64;
 
 /// Branches that a run may or may not take: over so many they must be taken.
-const REACHED: [(&str, Count); 21] = [
+const REACHED: [(&str, Count); 24] = [
     ("crashes", |report| report.crashes),
     ("crashes while opening", |report| report.crashes_while_opening),
     ("openings", |report| report.tally.openings),
     ("closings", |report| report.tally.closings),
     ("writes answered", |report| report.tally.writes),
+    ("writes answered from a cache", |report| report.tally.cached),
+    ("flushes", |report| report.tally.flushes),
+    ("power cuts that took something from a cache", |report| report.tally.caches_lost.len() as u64),
     ("reads", |report| report.tally.reads),
     ("changes of the catalogue", |report| report.tally.verbs),
     ("snapshots", |report| report.tally.snapshots),
