@@ -1,7 +1,8 @@
-//! Cleaning: segments that are mostly dead are emptied into one that is full, and come free.
+//! Cleaning: segments that are partly dead are emptied into fewer that are full, and come free.
 //!
-//! Victims are those with the least alive. A round takes as many as fit into one segment of data, and pays if they are
-//! at least two; what it moved counts when the next checkpoint is made.
+//! Victims are those with the least alive: as many as fit into one segment of data, if they are at least two; else the
+//! fewest that come free for less, and others like them. What a round moved counts when the next checkpoint is made; until
+//! then its segments are taken beside those of its victims, so there may be no more than half of what is free.
 
 use super::{data_segment::DataSegment, pace::Permit};
 use crate::{
@@ -19,6 +20,9 @@ use world::Buffer;
 
 /// Victims of one round at most: each has to be read through.
 const VICTIMS_MAX: usize = 32;
+
+/// Others are like a victim if they have more alive by a segment's room by this.
+const ALIKE: u32 = 16;
 
 /// Blocks read at once at most.
 const RUN_BLOCKS: usize = 64;
@@ -90,13 +94,19 @@ impl Pool {
         Ok(Some(done))
     }
 
+    /// Whether there is something to gain.
+    pub(crate) fn can_be_cleaned(&self) -> bool {
+        !self.victims().is_empty()
+    }
+
     /// Leave to read or write a piece. How much depends on cleaning may change from one to the next.
     pub(super) async fn cleaning_permit(&self) -> Result<Permit> {
         self.pace.permit(self.space().cleaning_urgency()).await
     }
 
-    /// Segments to empty: together they fit into one.
+    /// Segments to empty.
     fn victims(&self) -> Vec<SegmentNumber> {
+        let free = self.space().free;
         let state = self.shared.state.borrow();
         let geometry = self.shared.drives.geometry();
         let shape = log_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
@@ -113,12 +123,9 @@ impl Pool {
             .map(|(number, row)| (row.live_grains, number))
             .collect();
         candidates.sort_unstable();
-        let mut sum = 0;
-        let fit = candidates.into_iter().take_while(|(live, _)| {
-            sum += live;
-            sum <= room_grains
-        });
-        fit.map(|(_, number)| number).take(VICTIMS_MAX).collect()
+        let live: Vec<u32> = candidates.iter().map(|(live, _)| *live).collect();
+        let count = victims_of(&live, room_grains, u32::try_from(free / 2).unwrap_or(u32::MAX));
+        candidates.into_iter().take(count).map(|(_, number)| number).collect()
     }
 
     /// What is alive in a victim, with its data. None: it cannot be read through, and is left as it is.
@@ -126,6 +133,8 @@ impl Pool {
         let mut read = Vec::new();
         let alive = match self.alive_in(victim).await {
             Err(Error::Damaged { .. }) => return Ok(self.set_aside(victim)),
+            // A checkpoint found nothing alive there any more, and gave it away.
+            Err(Error::NoSegment(_)) => return Ok(None),
             alive => alive?,
         };
         for run in runs(alive) {
@@ -183,6 +192,31 @@ impl Pool {
     }
 }
 
+/// How many of the segments with the least alive are emptied, into `targets_max` at most: of `live`, which ascends.
+fn victims_of(live: &[u32], room: u32, targets_max: u32) -> usize {
+    let (mut sum, mut count) = (0_u64, 0);
+    // The last one that had to be taken for a segment to be gained.
+    let mut dearest: Option<u32> = None;
+    for &alive in live.iter().take(VICTIMS_MAX) {
+        let targets = (sum + u64::from(alive)).div_ceil(u64::from(room));
+        let fits_into_one = sum <= u64::from(room);
+        let is_worth_it = match dearest {
+            // What fits into one is the cheapest there is.
+            Some(dearest) => targets == 1 || (!fits_into_one && alive <= dearest + room / ALIKE),
+            None => true,
+        };
+        if targets > u64::from(targets_max) || !is_worth_it {
+            break;
+        }
+        sum += u64::from(alive);
+        count += 1;
+        if targets < count as u64 {
+            dearest.get_or_insert(alive);
+        }
+    }
+    if dearest.is_some() { count } else { 0 }
+}
+
 /// Blocks that lie one behind the other.
 fn runs(alive: Vec<Alive>) -> Vec<Vec<Alive>> {
     let mut runs: Vec<Vec<Alive>> = Vec::new();
@@ -200,4 +234,32 @@ fn runs(alive: Vec<Alive>) -> Vec<Vec<Alive>> {
 fn stored(segment: SegmentNumber, run: &[Alive]) -> StoredRun {
     let blocks = run.iter().map(|alive| (alive.key, alive.checksum)).collect();
     StoredRun { segment, at: run[0].at, blocks }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_into_one_segment_is_emptied_first() {
+        assert_eq!(victims_of(&[10, 20, 30, 90], 100, 8), 3);
+        assert_eq!(victims_of(&[40, 60, 61], 100, 8), 2);
+    }
+
+    #[test]
+    fn where_no_two_fit_into_one_more_fit_into_fewer() {
+        assert_eq!(victims_of(&[60; 3], 100, 8), 3);
+        assert_eq!(victims_of(&[75; 4], 100, 8), 4);
+        assert_eq!(victims_of(&[60; 100], 100, 100), VICTIMS_MAX);
+        // And only those that are as good.
+        assert_eq!(victims_of(&[60, 60, 60, 90, 90, 90], 100, 8), 3);
+    }
+
+    #[test]
+    fn nothing_is_gained_from_full_segments_or_without_room_to_write_to() {
+        assert_eq!(victims_of(&[100; 50], 100, 8), 0);
+        assert_eq!(victims_of(&[75; 50], 100, 2), 0);
+        assert_eq!(victims_of(&[10], 100, 8), 0);
+        assert_eq!(victims_of(&[], 100, 8), 0);
+    }
 }

@@ -78,8 +78,10 @@ impl Pool {
             let gained = self.space().free > before;
             // A drive that failed meanwhile says nothing about what there is to gain.
             let is_said = !matches!(cleaned, Ok(Some(_)) | Err(Error::Drive { .. }));
-            self.cannot_clean.set(!gained && is_said);
-            if !gained {
+            // What was written since the checkpoint before this one can be cleaned only now.
+            let goes_on = gained || (matches!(cleaned, Ok(None)) && self.can_be_cleaned());
+            self.cannot_clean.set(!goes_on && is_said);
+            if !goes_on {
                 break;
             }
         }

@@ -49,6 +49,26 @@ fn a_volume_can_be_overwritten_for_ever() {
 }
 
 #[test]
+fn a_pool_three_quarters_full_is_cleaned_though_no_two_segments_fit_into_one() {
+    let mut scene = Scene::new(15, 3);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small_tables()).await.expect("it opens");
+        let bytes = pool.space().usable_bytes * 3 / 4 / MIB * MIB;
+        let volume = make_volume(&pool, "mail", bytes).await.expect("it is made");
+        for at in (0..bytes).step_by(256 << 10) {
+            write(&volume, at, 1, 256 << 10).await;
+        }
+        // All segments lose a little, about the same: none is ever mostly dead.
+        let mut random = Random::new(15, "overwrite");
+        for _ in 0..bytes / (8 << 10) {
+            write(&volume, random.below(bytes / (8 << 10)) * (8 << 10), 2, 8 << 10).await;
+        }
+        pool.checkpoint().await.expect("it is made");
+        assert_eq!(pool.space().used_bytes, bytes);
+    });
+}
+
+#[test]
 fn a_full_pool_refuses_writes_and_can_be_emptied() {
     let mut scene = Scene::new(12, 2);
     scene.run(|world, devices| async move {
