@@ -13,13 +13,17 @@
 mod cleaner;
 mod contents;
 mod data_segment;
+mod drives;
 mod pace;
+mod progress;
 mod rebuild;
 mod scrub;
 
 pub use cleaner::Cleaned;
 pub use pace::{PaceFigures, PaceSetting};
+pub use progress::RebuildProgress;
 pub use rebuild::Degraded;
 pub use scrub::Scrubbed;
 
 pub(crate) use pace::{Command, Pace, Urgency};
+pub(crate) use progress::Progress;

@@ -216,6 +216,10 @@ impl Pace {
         self.freed.notify_waiters();
     }
 
+    pub fn is_closed(&self) -> bool {
+        self.state.borrow().is_closed
+    }
+
     pub fn figures(&self) -> PaceFigures {
         let state = self.state.borrow();
         let hosts_work = state.do_hosts_work(self.world.now());

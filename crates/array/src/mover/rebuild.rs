@@ -1,23 +1,37 @@
 //! Rebuild: segments that lost a copy get another one, on a drive that is there.
 //!
-//! A segment that is written no more is copied slot for slot; then its row names the new slot, durably with the next
-//! checkpoint. A crash before that leaves the row as it was, and the work is done again. When no segment names a lost
-//! drive any more it is gone, and its place in the member table is free.
+//! A segment that is written no more is copied slot for slot, several at once, spread over the drives that have it and
+//! those that take it; then its row names the new slot, durably with the next checkpoint. A crash before that leaves the
+//! row as it was, and only this work is done again. What is still written waits until the log and the trees have
+//! moved on, which a rebuild sees to.
 
-use super::Urgency;
+use super::{Urgency, pace::LANES_MAX};
 use crate::{
     error::{Error, Result},
     format::{
-        BLOCK_BYTES, MemberIndex, MemberState, SegmentNumber, SegmentUse, SlotAddress, row::SegmentState,
+        BLOCK_BYTES, MemberIndex, RowKey, SegmentNumber, SegmentUse, SlotAddress, SlotHeader,
+        row::{SegmentRow, SegmentState},
     },
-    pool::{NewDrive, Pool},
+    log::Part,
+    pool::Pool,
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes, UnderWay},
     },
 };
-use std::{collections::BTreeSet, rc::Rc, sync::Arc};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, VecDeque},
+    rc::Rc,
+    sync::Arc,
+};
 use world::{Buffer, Stability};
+
+/// Segments among which the next one is chosen by how busy its drives are.
+const CHOICE: usize = 64;
+/// Rounds that copy nothing, before what is left is left for later.
+const FRUITLESS_ROUNDS_MAX: u32 = 3;
 
 /// How far a rebuild is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,9 +48,14 @@ struct Copying {
     number: SegmentNumber,
     segment_use: SegmentUse,
     from: Vec<SlotAddress>,
+    /// Which of the segment's slots it will be.
+    slot_index: usize,
     /// What the new one takes the place of; none of a segment that was written when there were too few drives.
     lost: Option<SlotAddress>,
 }
+
+/// Copies under way on each drive: read from it, or written to it.
+type Busy = RefCell<BTreeMap<MemberIndex, u32>>;
 
 impl Pool {
     /// Segments that have fewer copies than they should.
@@ -53,27 +72,131 @@ impl Pool {
         degraded
     }
 
-    /// Gives one more segment its copy back. Whether there was one that it could be done for.
+    /// Gives all segments their copies back, as far as there is room for them; done when that is durable. The pool does
+    /// so by itself, too.
     ///
     /// # Errors
     ///
-    /// No copy of it can be read, or the pool has stopped.
-    pub async fn rebuild_one(&self) -> Result<bool> {
-        self.shared.check_runs()?;
+    /// The pool has stopped.
+    pub async fn rebuild(self: &Rc<Self>) -> Result<()> {
+        // Whoever does not wait for it does not end it: what is written into a slot must not outlive the copying.
+        let pool = Rc::clone(self);
+        self.shared.world.spawn("rebuild", async move { pool.rebuild_all().await }).await
+    }
+
+    /// As [`Pool::rebuild`]. It must not be dropped while it runs.
+    pub(crate) async fn rebuild_all(&self) -> Result<()> {
         let _one_at_a_time = self.rebuilding.lock().await;
-        let Some(copying) = self.next_to_rebuild() else { return Ok(false) };
-        let holders: BTreeSet<MemberIndex> = copying.from.iter().map(|slot| slot.member).collect();
-        let others: Vec<_> =
-            self.shared.drives.members().into_iter().filter(|member| !holders.contains(member)).collect();
-        let Some(to) = self.shared.state.borrow_mut().segments.allocate_slot(&others) else {
-            return Ok(false);
-        };
-        let copied = {
+        let mut fruitless_rounds = 0;
+        loop {
+            self.shared.check_runs()?;
             let under_way = UnderWay::begin(Sometimes::CutWhileRebuilding);
-            let copied = self.copy_slot(&copying, to).await;
+            let copied = self.copy_all().await;
             under_way.end();
-            copied
+            let degraded = self.degraded();
+            fruitless_rounds = if copied > 0 { 0 } else { fruitless_rounds + 1 };
+            let is_over = degraded.segments == 0 || fruitless_rounds == FRUITLESS_ROUNDS_MAX;
+            if copied == 0 && (is_over || self.pace.is_closed()) {
+                return Ok(());
+            }
+            if copied == 0 && degraded.still_written > 0 {
+                self.move_log_on().await?;
+            }
+            self.checkpoint().await?;
+        }
+    }
+
+    /// The log goes on in a segment that has all its copies, also when nobody writes: with a row that is there already.
+    async fn move_log_on(&self) -> Result<()> {
+        let _nobody_changes_it = self.changing.lock().await;
+        let row = {
+            let state = self.shared.state.borrow();
+            state.catalogue.volumes().next().map(|(number, row)| (number, row.encode()))
         };
+        // Without any volume there is nothing in it.
+        let Some((number, bytes)) = row else { return Ok(()) };
+        self.lane.append(vec![Part::Put { row: RowKey::of_volume(number), bytes }]).await
+    }
+
+    /// Copies what can be copied now; gives how many segments have another copy.
+    async fn copy_all(&self) -> u64 {
+        let busy = Busy::default();
+        let mut waiting = self.to_copy();
+        let mut under_way = FuturesUnordered::new();
+        let mut copied = 0;
+        loop {
+            while under_way.len() < LANES_MAX
+                && self.shared.check_runs().is_ok()
+                && let Some((copying, to)) = self.choose(&mut waiting, &busy)
+            {
+                under_way.push(self.copy_segment(copying, to, &busy));
+            }
+            match under_way.next().await {
+                // A drive that failed is left out; what was to be copied to it is found by the next round.
+                Some(done) => copied += u64::from(matches!(done, Ok(true))),
+                None => return copied,
+            }
+        }
+    }
+
+    fn to_copy(&self) -> VecDeque<Copying> {
+        let drives = &self.shared.drives;
+        let copies = drives.copies_wanted();
+        let state = self.shared.state.borrow();
+        let copying = |(number, row): (SegmentNumber, &SegmentRow)| {
+            // What nothing points to comes free with the next checkpoint.
+            if row.state != SegmentState::Sealed || row.live_grains == 0 {
+                return None;
+            }
+            let from: Vec<_> = row.slots.iter().copied().filter(|slot| drives.has(slot.member)).collect();
+            let lost = row.slots.iter().position(|slot| !drives.has(slot.member));
+            (!from.is_empty() && from.len() < copies).then(|| Copying {
+                number,
+                segment_use: row.segment_use,
+                from,
+                slot_index: lost.unwrap_or(row.slots.len()),
+                lost: lost.map(|index| row.slots[index]),
+            })
+        };
+        state.segments.iter().filter_map(copying).collect()
+    }
+
+    /// The segment whose drives have the least to do, of the next few, and a slot for it. None: there is none, or no room.
+    fn choose(&self, waiting: &mut VecDeque<Copying>, busy: &Busy) -> Option<(Copying, SlotAddress)> {
+        let space = self.space();
+        // Half of the reserve is for checkpoints alone.
+        if waiting.is_empty() || space.free <= space.reserve / 2 {
+            return None;
+        }
+        let load = |member: MemberIndex| busy.borrow().get(&member).copied().unwrap_or(0);
+        let of_sources = |copying: &Copying| copying.from.iter().map(|slot| load(slot.member)).min();
+        let next = (0..waiting.len().min(CHOICE)).min_by_key(|&index| of_sources(&waiting[index]))?;
+        let mut copying = waiting.remove(next)?;
+        copying.from.sort_by_key(|slot| load(slot.member));
+        let members = self.shared.drives.members().into_iter();
+        let mut targets: Vec<MemberIndex> =
+            members.filter(|&member| copying.from.iter().all(|slot| slot.member != member)).collect();
+        targets.sort_by_key(|&member| load(member));
+        // Those that have the least to do; if they have no room, any.
+        let least = targets.first().map(|&member| load(member));
+        let idle = targets.partition_point(|&member| Some(load(member)) == least);
+        let segments = &mut self.shared.state.borrow_mut().segments;
+        let to = segments.allocate_slot(&targets[..idle]).or_else(|| segments.allocate_slot(&targets))?;
+        Some((copying, to))
+    }
+
+    /// Whether the segment has one more copy now.
+    async fn copy_segment(&self, copying: Copying, to: SlotAddress, busy: &Busy) -> Result<bool> {
+        let members = [copying.from[0].member, to.member];
+        for member in members {
+            *busy.borrow_mut().entry(member).or_default() += 1;
+        }
+        let mut done_bytes = 0;
+        let copied = self.copy_slot(&copying, to, &mut done_bytes).await;
+        for member in members {
+            *busy.borrow_mut().get_mut(&member).expect("it was counted") -= 1;
+        }
+        self.progress.borrow_mut().piece_settled(done_bytes);
         let mut state = self.shared.state.borrow_mut();
         // It may have come free meanwhile.
         let is_it =
@@ -81,51 +204,56 @@ impl Pool {
         if copied.is_err() || !is_it {
             sometimes::reached(Sometimes::RebuildInVain);
             state.segments.give_back_slot(to);
-            drop(state);
-            return copied.map(|()| true);
+            return copied.map(|()| false);
         }
         match copying.lost {
             Some(lost) => state.segments.replace_slot(copying.number, lost, to),
             None => state.segments.add_slot(copying.number, to),
         }
+        self.has_copied.set(true);
         sometimes::reached(Sometimes::CopyRebuilt);
         Ok(true)
     }
 
-    fn next_to_rebuild(&self) -> Option<Copying> {
-        let copies = self.shared.drives.copies_wanted();
-        let state = self.shared.state.borrow();
-        let is_there = |slot: &SlotAddress| self.shared.drives.has(slot.member);
-        state.segments.iter().find_map(|(number, row)| {
-            let from: Vec<_> = row.slots.iter().copied().filter(is_there).collect();
-            let can_be_copied = row.state == SegmentState::Sealed && !from.is_empty();
-            let lost = row.slots.iter().copied().find(|slot| !is_there(slot));
-            let segment_use = row.segment_use;
-            (can_be_copied && from.len() < copies).then_some(Copying { number, segment_use, from, lost })
-        })
-    }
-
-    async fn copy_slot(&self, copying: &Copying, to: SlotAddress) -> Result<()> {
+    /// Done when the copy is stable.
+    async fn copy_slot(&self, copying: &Copying, to: SlotAddress, done_bytes: &mut u64) -> Result<()> {
         let drives = &self.shared.drives;
         let blocks = u32::from(drives.geometry().slot_blocks());
         let mut first = 0;
         while first < blocks {
             let permit = self.pace.permit(Urgency::Urgent).await?;
+            self.shared.check_runs()?;
             let count = permit.blocks_max.min(blocks - first);
-            permit.moves(2 * count as usize * BLOCK_BYTES);
+            let bytes = count as usize * BLOCK_BYTES;
+            permit.moves(2 * bytes);
             let is_stale = canary::is(Canary::RebuildReadsAStaleSlot);
             let from = if is_stale { std::slice::from_ref(&to) } else { &copying.from[..] };
-            let data = self.read_slot(from, first, count).await;
-            let Some(write) = drives.write(to, first, vec![Arc::new(data)], Stability::Stable) else {
-                return Err(Error::TooFewDrives { present: drives.members().len(), needed: 2 });
-            };
-            if let Err(error) = write.await {
-                self.shared.lose(to.member, error.clone()).await?;
-                return Err(Error::Drive { member: to.member, error });
+            let mut data = self.read_slot(from, first, count).await;
+            if first == 0 {
+                set_slot_index(&mut data, copying.slot_index);
             }
+            let write = drives.write(to, first, vec![Arc::new(data)], Stability::Volatile);
+            self.on_target(to.member, write).await?;
+            *done_bytes += bytes as u64;
+            self.progress.borrow_mut().piece_done(bytes as u64, self.shared.world.now());
             first += count;
         }
-        Ok(())
+        self.on_target(to.member, drives.device(to.member).map(|device| device.flush())).await
+    }
+
+    /// Waits for what was begun on a drive; one that fails is left out.
+    async fn on_target(
+        &self,
+        member: MemberIndex,
+        begun: Option<world::LocalFuture<world::IoResult<()>>>,
+    ) -> Result<()> {
+        let drives = &self.shared.drives;
+        let Some(begun) = begun else {
+            return Err(Error::TooFewDrives { present: drives.members().len(), needed: 2 });
+        };
+        let Err(error) = begun.await else { return Ok(()) };
+        self.shared.lose(member, error.clone()).await?;
+        Err(Error::Drive { member, error })
     }
 
     /// Blocks of a slot as they are. What no copy can read is zero: whoever needs it finds that its checksum is wrong.
@@ -137,82 +265,25 @@ impl Pool {
             }
         }
         let mut data = Buffer::zeroed(count as usize * BLOCK_BYTES);
-        for index in 0..count {
+        'blocks: for index in 0..count {
             for &slot in from {
                 if let Ok(block) = drives.read(slot, first + index, 1).await {
                     data[index as usize * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(&block);
-                    break;
+                    continue 'blocks;
                 }
             }
+            self.progress.borrow_mut().block_unreadable();
         }
         data
     }
+}
 
-    /// Takes one more drive into the pool. What it held is lost; it gets new segments, and copies of those that lack
-    /// one. A drive that was a member and was lost comes back in this way, under a new name.
-    ///
-    /// # Errors
-    ///
-    /// It is too small, or is there already, or cannot be written; or the pool has stopped.
-    pub async fn add_drive(&self, new: &NewDrive) -> Result<()> {
-        let _one_at_a_time = self.changing.lock().await;
-        self.shared.check_runs()?;
-        let member = self.shared.new_member(new)?;
-        let index = {
-            let superblock = self.shared.superblock.borrow();
-            if superblock.members.iter().any(|known| known.drive == new.drive) {
-                return Err(Error::NameTaken(new.drive.to_string()));
-            }
-            MemberIndex(superblock.members.len() as u16)
-        };
-        let under_way = UnderWay::begin(Sometimes::CutWhileAdding);
-        crate::superblocks::clear_device(index, &new.device).await?;
-        self.shared.state.borrow_mut().segments.add_member(index, member.slot_count);
-        self.shared.drives.add(index, Rc::clone(&new.device));
-        self.shared
-            .publish(|superblock| {
-                let mut member = member.clone();
-                member.since = superblock.generation;
-                superblock.members.push(member);
-            })
-            .await?;
-        under_way.end();
-        sometimes::reached(Sometimes::DriveAdded);
-        self.lane.look_at_copies();
-        Ok(())
-    }
-
-    /// Takes drives out of the member table that are not there and that no segment names any more.
-    ///
-    /// # Errors
-    ///
-    /// The pool has stopped.
-    pub(crate) async fn forget_lost_drives(&self) -> Result<()> {
-        // Rows that name them must be so on disk, not only here.
-        let named: BTreeSet<MemberIndex> = {
-            let state = self.shared.state.borrow();
-            state.segments.iter().flat_map(|(_, row)| row.slots.iter().map(|slot| slot.member)).collect()
-        };
-        let is_forgotten = |index: usize, state: MemberState| {
-            state == MemberState::Missing && !named.contains(&MemberIndex(index as u16))
-        };
-        let superblock = self.shared.superblock.borrow().clone();
-        if !superblock.members.iter().enumerate().any(|(index, member)| is_forgotten(index, member.state)) {
-            return Ok(());
-        }
-        sometimes::reached(Sometimes::DriveForgotten);
-        // With this checkpoint no superblock and no row leads to them.
-        self.checkpoint().await?;
-        self.shared
-            .publish(|superblock| {
-                let generation = superblock.generation;
-                for (index, member) in superblock.members.iter_mut().enumerate() {
-                    if is_forgotten(index, member.state) {
-                        member.state = MemberState::Gone;
-                        member.since = generation;
-                    }
-                }
-            })
-            .await
+/// A header says which of the slots it lies in. One that is none stays as it is.
+fn set_slot_index(slot: &mut Buffer, slot_index: usize) {
+    if let Ok(header) = SlotHeader::decode(&slot[..BLOCK_BYTES])
+        && slot_index < header.slots.len()
+    {
+        let header = SlotHeader { slot_index, ..header };
+        slot[..BLOCK_BYTES].copy_from_slice(&header.encode());
     }
 }

@@ -58,6 +58,7 @@ impl Pool {
     }
 
     async fn make_checkpoint(&self) -> Result<()> {
+        self.nodes.leave_degraded();
         let frozen = self.freeze();
         let mut under_way = UnderWay::begin(Sometimes::CutWhileMerging);
         let merge = Merge {
@@ -98,6 +99,7 @@ impl Pool {
     }
 
     fn freeze(&self) -> Frozen {
+        self.has_copied.set(false);
         let mut state = self.shared.state.borrow_mut();
         assert!(state.merging.is_none(), "one checkpoint is made at a time");
         let table = Rc::new(std::mem::take(&mut state.table));

@@ -43,9 +43,9 @@ pub(crate) use shared::Shared;
 
 use crate::{
     error::Result,
-    format::VolumeNumber,
+    format::{MemberIndex, VolumeNumber},
     log::Lane,
-    mover::{Pace, PaceFigures, PaceSetting},
+    mover::{Pace, PaceFigures, PaceSetting, Progress},
     tree::Trees,
     volume::Volume,
 };
@@ -55,7 +55,7 @@ use std::{
     rc::{Rc, Weak},
     time::Duration,
 };
-use world::JoinHandle;
+use world::{JoinHandle, Moment};
 
 /// How a pool is opened, and how it works from then on.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +103,13 @@ pub struct Pool {
     pub(crate) cleaning: tokio::sync::Mutex<()>,
     /// One rebuild runs at a time.
     pub(crate) rebuilding: tokio::sync::Mutex<()>,
+    pub(crate) progress: RefCell<Progress>,
+    /// Rows name copies that they do not name on disk.
+    pub(crate) has_copied: Cell<bool>,
+    /// The members when nothing lacked a copy.
+    whole_with: RefCell<Vec<MemberIndex>>,
+    /// When what could not be rebuilt is tried again.
+    rebuild_again_at: Cell<Moment>,
     /// One scrub runs at a time.
     pub(crate) scrubbing: tokio::sync::Mutex<()>,
     /// The last round of cleaning found nothing to gain.
@@ -133,6 +140,10 @@ impl Pool {
             checkpointing: Default::default(),
             cleaning: Default::default(),
             rebuilding: Default::default(),
+            progress: Default::default(),
+            has_copied: Cell::new(false),
+            whole_with: RefCell::default(),
+            rebuild_again_at: Cell::default(),
             scrubbing: Default::default(),
             cannot_clean: Cell::new(false),
             changing: Default::default(),

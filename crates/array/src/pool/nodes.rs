@@ -41,6 +41,8 @@ pub struct Nodes {
     /// Blocks of nodes of the catalogue, by segment: those a checkpoint must name. A segment that is open for them
     /// is listed with none, too.
     catalogue: RefCell<BTreeMap<SegmentNumber, u32>>,
+    /// Segments that are full, or lack a copy, and of which writes may be under way.
+    left: RefCell<Vec<SegmentNumber>>,
     /// Headers of segments that are being written.
     headers: RefCell<Writes>,
 }
@@ -57,6 +59,7 @@ impl Nodes {
             incarnation: Cell::new(Incarnation(0)),
             open: [RefCell::new(None), RefCell::new(None)],
             catalogue: RefCell::default(),
+            left: RefCell::default(),
             headers: RefCell::default(),
         }
     }
@@ -97,12 +100,25 @@ impl Nodes {
         let drives = &self.shared.drives;
         let flushes =
             drives.members().into_iter().filter_map(|member| Some((member, drives.device(member)?.flush())));
-        match all_written(flushes.collect()).await {
-            Ok(()) => Ok(()),
-            Err(failures) => {
-                sometimes::reached(Sometimes::FlushFailed);
-                self.shared.lose_all(failures).await
-            }
+        if let Err(failures) = all_written(flushes.collect()).await {
+            sometimes::reached(Sometimes::FlushFailed);
+            self.shared.lose_all(failures).await?;
+        }
+        let mut state = self.shared.state.borrow_mut();
+        self.left.take().into_iter().for_each(|number| state.segments.seal(number));
+        Ok(())
+    }
+
+    /// Leaves open segments that lack a copy, so that they can be rebuilt. To be called while nobody places nodes.
+    pub fn leave_degraded(&self) {
+        let drives = &self.shared.drives;
+        let lacks =
+            |open: &mut OpenSegment| drives.copies_there(&open.segment.slots) < drives.copies_wanted();
+        for open in &self.open {
+            let left = open.borrow_mut().take_if(lacks).map(|left| left.segment.number);
+            self.left.borrow_mut().extend(left);
+            // None of the catalogue's may be in it.
+            self.catalogue.borrow_mut().retain(|&number, blocks| *blocks > 0 || Some(number) != left);
         }
     }
 
@@ -110,14 +126,12 @@ impl Nodes {
     fn enter_next(&self, open: &mut Option<OpenSegment>, is_catalogue: bool) -> Result<()> {
         let drives = &self.shared.drives;
         let geometry = drives.geometry();
+        self.left.borrow_mut().extend(open.take().map(|left| left.segment.number));
         let segment = {
             let mut state = self.shared.state.borrow_mut();
             let copies = usize::from(geometry.log_copies);
             let segment = state.segments.allocate(SegmentKind::Nodes, copies, &drives.members());
             let segment = segment.ok_or(Error::Full)?;
-            if let Some(left) = open.take() {
-                state.segments.seal(left.segment.number);
-            }
             segment
         };
         if is_catalogue {

@@ -11,6 +11,9 @@ use world::{Moment, World};
 /// How often is looked whether there is something to do.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// What could not be rebuilt is tried again after so long.
+const REBUILD_AGAIN: Duration = Duration::from_secs(5);
+
 impl Pool {
     /// Starts the log and all that goes on by itself.
     pub(super) fn run(self: &Rc<Self>) {
@@ -64,7 +67,7 @@ impl Pool {
         let state = self.shared.state.borrow();
         state.table.len() >= self.setting.table_entries
             || state.log_blocks >= self.setting.log_blocks
-            || (state.log_blocks > 0 && since_last >= self.setting.interval)
+            || ((state.log_blocks > 0 || self.has_copied.get()) && since_last >= self.setting.interval)
     }
 
     /// Cleans while there is little room: a round, then the checkpoint that frees what it emptied.
@@ -90,8 +93,16 @@ impl Pool {
 
     /// Rebuilds what lost a copy, as long as there is room.
     async fn rebuild_some(&self) -> Result<()> {
-        while let Ok(true) = self.rebuild_one().await {}
-        self.shared.check_runs()?;
+        let (members, now) = (self.shared.drives.members(), self.shared.world.now());
+        if *self.whole_with.borrow() != members && now >= self.rebuild_again_at.get() {
+            // What failed but did not stop the pool is tried again.
+            let _ = self.rebuild_all().await;
+            self.shared.check_runs()?;
+            match self.degraded().segments {
+                0 => *self.whole_with.borrow_mut() = members,
+                _ => self.rebuild_again_at.set(self.shared.world.now() + REBUILD_AGAIN),
+            }
+        }
         self.forget_lost_drives().await
     }
 }

@@ -10,6 +10,7 @@
 
 mod free_slots;
 
+use crate::format::checksum::mix;
 use crate::{
     format::{
         CheckpointNumber, MemberIndex, MirroredSegment, PoolGeometry, SegmentKind, SegmentNumber, SegmentUse,
@@ -21,6 +22,9 @@ use crate::{
 };
 use free_slots::FreeSlots;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Drives whose free slots differ by less count as equally free.
+const EVENED_SLOTS: u32 = 8;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -111,10 +115,13 @@ impl Segments {
         if roomy.len() < copies.min(there.len()) || roomy.is_empty() {
             return None;
         }
-        // Drives with equal room take turns, lest neighbours pair up for ever.
-        let turn = self.use_next.0 as usize % roomy.len();
-        roomy.rotate_left(turn);
-        roomy.sort_by_key(|&(free, _)| std::cmp::Reverse(free));
+        // Drives with about equal room pair up as it falls, each with every other: when one is lost, all of them have
+        // something to copy. Where room is short, it is evened out.
+        let about =
+            |free: u32| if free > 2 * EVENED_SLOTS { free / EVENED_SLOTS * EVENED_SLOTS } else { free };
+        let turn = self.use_next.0;
+        let falls = |member: MemberIndex| mix(mix(turn) ^ u64::from(member.0));
+        roomy.sort_by_key(|&(free, member)| (std::cmp::Reverse(about(free)), falls(member)));
         let mut slots = Vec::with_capacity(copies);
         for (_, member) in roomy.into_iter().take(copies) {
             let free = self.slots.get_mut(&member).expect("it has room");

@@ -13,6 +13,7 @@ mod map;
 mod nodes;
 mod pacing;
 mod pool;
+mod rebuild;
 mod round_trip;
 mod scene;
 mod superblocks;

@@ -52,8 +52,9 @@ impl Lane {
 
     fn take_successor(&self) -> Option<MirroredSegment> {
         let mut successors = self.successors.borrow_mut();
-        let place = successors.iter().position(|segment| self.has_enough_copies(segment))?;
-        successors.remove(place)
+        // One that lacks a copy would lack it for as long as it waits for its turn.
+        successors.retain(|segment| self.has_enough_copies(segment));
+        successors.pop_front()
     }
 
     fn nowhere_to_go(&self) -> Error {

@@ -1,0 +1,86 @@
+//! Drives come and go: one more is taken in, and one that was lost is forgotten when nothing names it any more.
+
+use crate::{
+    error::{Error, Result},
+    format::{MemberIndex, MemberState},
+    pool::{NewDrive, Pool},
+    simulation::sometimes::{self, Sometimes, UnderWay},
+};
+use std::{collections::BTreeSet, rc::Rc};
+
+impl Pool {
+    /// Takes one more drive into the pool. What it held is lost; it gets new segments, and copies of those that lack
+    /// one. A drive that was a member and was lost comes back in this way, under a new name.
+    ///
+    /// # Errors
+    ///
+    /// It is too small, or is there already, or cannot be written; or the pool has stopped.
+    pub async fn add_drive(&self, new: &NewDrive) -> Result<()> {
+        let _one_at_a_time = self.changing.lock().await;
+        self.shared.check_runs()?;
+        let member = self.shared.new_member(new)?;
+        let index = {
+            let superblock = self.shared.superblock.borrow();
+            if superblock.members.iter().any(|known| known.drive == new.drive) {
+                return Err(Error::NameTaken(new.drive.to_string()));
+            }
+            MemberIndex(superblock.members.len() as u16)
+        };
+        let under_way = UnderWay::begin(Sometimes::CutWhileAdding);
+        crate::superblocks::clear_device(index, &new.device).await?;
+        self.shared.state.borrow_mut().segments.add_member(index, member.slot_count);
+        self.shared.drives.add(index, Rc::clone(&new.device));
+        self.shared
+            .publish(|superblock| {
+                let mut member = member.clone();
+                member.since = superblock.generation;
+                superblock.members.push(member);
+            })
+            .await?;
+        under_way.end();
+        sometimes::reached(Sometimes::DriveAdded);
+        self.lane.look_at_copies();
+        Ok(())
+    }
+
+    /// Takes drives out of the member table that are not there and that no segment names any more.
+    ///
+    /// # Errors
+    ///
+    /// The pool has stopped.
+    pub(crate) async fn forget_lost_drives(&self) -> Result<()> {
+        let is_missing = |state: MemberState| state == MemberState::Missing;
+        if !self.shared.superblock.borrow().members.iter().any(|member| is_missing(member.state)) {
+            return Ok(());
+        }
+        // Rows that name them must be so on disk, not only here.
+        let named: BTreeSet<MemberIndex> = {
+            let state = self.shared.state.borrow();
+            state.segments.iter().flat_map(|(_, row)| row.slots.iter().map(|slot| slot.member)).collect()
+        };
+        let is_forgotten = |index: usize, state: MemberState| {
+            is_missing(state) && !named.contains(&MemberIndex(index as u16))
+        };
+        let is_any = {
+            let superblock = self.shared.superblock.borrow();
+            superblock.members.iter().enumerate().any(|(index, member)| is_forgotten(index, member.state))
+        };
+        if !is_any {
+            return Ok(());
+        }
+        sometimes::reached(Sometimes::DriveForgotten);
+        // With this checkpoint no superblock and no row leads to them.
+        self.checkpoint().await?;
+        self.shared
+            .publish(|superblock| {
+                let generation = superblock.generation;
+                for (index, member) in superblock.members.iter_mut().enumerate() {
+                    if is_forgotten(index, member.state) {
+                        member.state = MemberState::Gone;
+                        member.since = generation;
+                    }
+                }
+            })
+            .await
+    }
+}

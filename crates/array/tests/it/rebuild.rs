@@ -1,0 +1,165 @@
+//! Drives are lost, swapped and added: what lacks a copy gets one, and people can see how far that is.
+
+use crate::scene::{MIB, Scene, make_volume, read, small, write};
+use array::{
+    format::DriveId,
+    mover::PaceSetting,
+    pool::{NewDrive, OpenSetting, Pool, open},
+    volume::VolumeDevice,
+};
+use std::{cell::Cell, rc::Rc, time::Duration};
+use world::{
+    BlockDevice, ByteCount, World,
+    sim::{DriveOptions, FaultPlan, Limits, SimDrive},
+};
+
+const VOLUME_MIB: u64 = 40;
+
+fn dead() -> FaultPlan {
+    FaultPlan { failed_write_percent: 100.0, failed_flush_percent: 100.0, ..FaultPlan::none() }
+}
+
+async fn filled(pool: &Rc<Pool>) -> VolumeDevice {
+    let volume = make_volume(pool, "mail", VOLUME_MIB * MIB).await.expect("it is made");
+    for at in 0..VOLUME_MIB {
+        write(&volume, at * MIB, at as u8 + 1, MIB as usize).await;
+    }
+    pool.checkpoint().await.expect("it is made");
+    volume
+}
+
+async fn check(volume: &VolumeDevice) {
+    for at in 0..VOLUME_MIB {
+        let found = read(volume, at * MIB, MIB as usize).await;
+        assert!(found.iter().all(|&byte| byte == at as u8 + 1), "MiB {at}");
+    }
+}
+
+/// One more write, which a drive that is dead does not survive.
+async fn lose_one(world: &World, pool: &Pool, volume: &VolumeDevice, sick: &SimDrive) {
+    sick.set_faults(dead());
+    let mut tries = 0;
+    while pool.degraded().segments == 0 {
+        write(volume, 0, 1, MIB as usize).await;
+        world.sleep(Duration::from_micros(100)).await;
+        tries += 1;
+        assert!(tries < 100, "a dead drive is noticed");
+    }
+}
+
+#[test]
+fn a_pool_nobody_writes_to_becomes_whole_by_itself() {
+    let mut scene = Scene::new(31, 6);
+    let drives = scene.drives.clone();
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");
+        let volume = filled(&pool).await;
+        lose_one(&world, &pool, &volume, &drives[2]).await;
+        let before: Vec<_> = drives.iter().map(|drive| drive.statistics()).collect();
+        let (mut last, mut looks) = (pool.rebuild_progress(), 0);
+        assert!(last.total_bytes > 10 * MIB && last.single_copy_bytes == last.total_bytes, "{last:?}");
+        while last.done_bytes < last.total_bytes || last.single_copy_bytes > 0 {
+            world.sleep(Duration::from_millis(1)).await;
+            let now = pool.rebuild_progress();
+            assert!(
+                now.done_bytes >= last.done_bytes && now.total_bytes >= last.total_bytes,
+                "{last:?} {now:?}"
+            );
+            assert!(now.bytes_per_second == 0.0 || now.time_left.is_some(), "{now:?}");
+            looks += 1;
+            assert!(looks < 100_000, "{now:?}");
+            last = now;
+        }
+        assert_eq!((pool.degraded().segments, last.unreadable_blocks), (0, 0));
+        let now: Vec<_> = drives.iter().map(|drive| drive.statistics()).collect();
+        let sources = before.iter().zip(&now).filter(|(before, now)| now.reads > before.reads + 3).count();
+        let targets = before.iter().zip(&now).filter(|(before, now)| now.writes > before.writes + 3).count();
+        assert!(sources >= 3 && targets == 5, "{sources} drives were read, {targets} written");
+        check(&volume).await;
+        pool.close().await.expect("it closes");
+    });
+}
+
+#[test]
+fn what_was_rebuilt_before_a_crash_is_not_rebuilt_again() {
+    let mut scene = Scene::new(32, 4);
+    let (sick, first) = (Rc::clone(&scene.drives[1]), Rc::new(Cell::new(0)));
+    let total = Rc::clone(&first);
+    // So slow that the crash comes in the middle of it.
+    let pace = PaceSetting { ceiling_bytes_per_second: 8 * MIB, ..PaceSetting::default() };
+    let setting = OpenSetting { pace, interval: Duration::from_millis(500), ..OpenSetting::default() };
+    scene.run(move |world, devices| async move {
+        let pool = open(&world, &devices, setting).await.expect("it opens");
+        let volume = filled(&pool).await;
+        lose_one(&world, &pool, &volume, &sick).await;
+        let begun = world.now();
+        loop {
+            world.sleep(Duration::from_millis(10)).await;
+            let progress = pool.rebuild_progress();
+            if progress.done_bytes >= progress.total_bytes / 2 {
+                total.set(progress.total_bytes);
+                let took = world.now().since(begun).as_secs_f64();
+                let most = (took + 1.0) * 8.0 * MIB as f64;
+                assert!(
+                    2.0 * progress.done_bytes as f64 <= most + 8.0 * MIB as f64,
+                    "{progress:?} in {took} s"
+                );
+                return;
+            }
+        }
+    });
+    scene.simulation.cut_power();
+    scene.run(move |world, devices| async move {
+        let pool = open(&world, &devices, setting).await.expect("it opens without drive 1");
+        let left = pool.rebuild_progress().total_bytes;
+        assert!(left < first.get() * 3 / 4, "{left} of {} are left", first.get());
+        pool.set_pace(PaceSetting::default());
+        pool.rebuild().await.expect("nothing fails");
+        assert_eq!(pool.degraded().segments, 0);
+        check(&VolumeDevice(pool.volume("mail").expect("it is there"))).await;
+        assert!(world.now().0 > 0);
+        pool.close().await.expect("it closes");
+    });
+}
+
+#[test]
+fn a_swapped_drive_takes_over() {
+    let mut scene = Scene::new(33, 2);
+    let sick = Rc::clone(&scene.drives[0]);
+    let spare = scene.simulation.add_drive(DriveOptions::new(ByteCount(101 * MIB)));
+    let healthy = Rc::clone(&scene.drives[1]);
+    let given = Rc::clone(&spare);
+    scene.run(move |world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens");
+        let volume = filled(&pool).await;
+        sick.set_faults(dead());
+        write(&volume, 0, 1, MIB as usize).await;
+        let alone = pool.rebuild_progress();
+        assert!(
+            alone.single_copy_bytes > VOLUME_MIB * MIB && alone.total_bytes == 0,
+            "no drive for it: {alone:?}"
+        );
+        let new = NewDrive { drive: DriveId([9; 16]), serial: "SPARE".to_owned(), device: given as _ };
+        pool.add_drive(&new).await.expect("it is taken in");
+        pool.rebuild().await.expect("nothing fails");
+        let done = pool.rebuild_progress();
+        assert_eq!((pool.degraded().segments, done.single_copy_bytes), (0, 0), "{done:?}");
+        check(&volume).await;
+        assert_eq!(pool.scrub().await.expect("it ends").mended, 0, "the copies are right");
+        // The lost one is forgotten, and the new one is enough by itself.
+        world.sleep(Duration::from_secs(1)).await;
+        healthy.set_faults(dead());
+        write(&volume, 0, 1, MIB as usize).await;
+        check(&volume).await;
+    });
+    scene.simulation.cut_power();
+    let alone = [spare as Rc<dyn BlockDevice>];
+    let forced = OpenSetting { forced: true, ..small() };
+    scene
+        .simulation
+        .run(Limits::generous(), |world| async move {
+            let pool = open(&world, &alone, forced).await.expect("it opens");
+            check(&VolumeDevice(pool.volume("mail").expect("it is there"))).await;
+        })
+        .completed();
+}
