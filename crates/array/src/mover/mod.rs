@@ -18,12 +18,13 @@ mod pace;
 mod progress;
 mod rebuild;
 mod scrub;
+mod scrub_segments;
 
 pub use cleaner::Cleaned;
 pub use pace::{PaceFigures, PaceSetting};
 pub use progress::RebuildProgress;
 pub use rebuild::Degraded;
-pub use scrub::Scrubbed;
+pub use scrub::{ScrubProgress, Scrubbed};
 
 pub(crate) use pace::{Command, Pace, Urgency};
 pub(crate) use progress::Progress;

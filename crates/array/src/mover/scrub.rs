@@ -1,15 +1,16 @@
 //! Scrub: every copy of everything the trees lead to is read and looked at; what is wrong is written again from a copy
 //! that is right.
 //!
-//! What is only in the tables in RAM comes with the next checkpoint, and is scrubbed the next time.
+//! What is only in the tables in RAM is looked at where it lies in the log. A pool scrubs by itself, at a pace that hosts do
+//! not notice. Where a round has come to is not kept: after an opening it begins anew.
 
 use super::Urgency;
 use crate::{
     error::{Error, Result},
-    format::{BLOCK_BYTES, BlockIndex, Location, NodeKey, NodePointer, Run, Stored, Tree},
+    format::{BLOCK_BYTES, BLOCK_GRAINS, BlockIndex, Location, NodeKey, NodePointer, Run, Stored, Tree},
     pool::{Pool, StoredRun},
 };
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, time::Duration};
 
 /// Runs looked at between two reads of the tree.
 const RUNS_AT_ONCE: usize = 256;
@@ -21,10 +22,29 @@ pub struct Scrubbed {
     pub blocks: u64,
     /// Nodes of trees.
     pub nodes: u64,
-    /// Copies, of blocks and of nodes, that were wrong and are right now.
+    /// Superblocks: two on each drive.
+    pub superblocks: u64,
+    /// Copies, of whatever, that were wrong and are right now.
     pub mended: u64,
     /// What no copy of is right, in words: at most a hundred of them.
     pub lost: Vec<String>,
+}
+
+/// How far a scrub is, and what the last one found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScrubProgress {
+    /// One goes on now.
+    pub is_running: bool,
+    /// Rounds that were finished since the pool was opened.
+    pub rounds: u64,
+    /// Blocks of volumes and snapshots there were when it began.
+    pub total_blocks: u64,
+    /// Of those, what was looked at.
+    pub done_blocks: u64,
+    /// What the last round that was finished found.
+    pub last: Scrubbed,
+    /// How long that took.
+    pub last_took: Duration,
 }
 
 /// What is lost is counted beyond this, and not told.
@@ -38,8 +58,35 @@ impl Pool {
     /// A tree that cannot be read at all, or the pool has stopped.
     pub async fn scrub(&self) -> Result<Scrubbed> {
         let _one_at_a_time = self.scrubbing.lock().await;
+        let live_grains = self.shared.state.borrow().segments.live_grains();
+        let begun = self.shared.world.now();
+        *self.scrubs.borrow_mut() = ScrubProgress {
+            is_running: true,
+            done_blocks: 0,
+            total_blocks: live_grains / BLOCK_GRAINS as u64,
+            ..self.scrub_progress()
+        };
+        let scrubbed = self.scrub_all().await;
+        let mut scrubs = self.scrubs.borrow_mut();
+        scrubs.is_running = false;
+        if let Ok(found) = &scrubbed {
+            scrubs.rounds += 1;
+            scrubs.last = found.clone();
+            scrubs.last_took = self.shared.world.now().since(begun);
+        }
+        scrubbed
+    }
+
+    /// How far the scrub is, and what the last one found.
+    pub fn scrub_progress(&self) -> ScrubProgress {
+        self.scrubs.borrow().clone()
+    }
+
+    async fn scrub_all(&self) -> Result<Scrubbed> {
         let mut found = Scrubbed::default();
         let before = self.mended();
+        self.scrub_superblocks(&mut found).await?;
+        self.scrub_segments().await?;
         self.scrub_nodes(&mut found).await?;
         for tree in [Tree::Head, Tree::History] {
             self.scrub_blocks(tree, &mut found).await?;
@@ -96,6 +143,7 @@ impl Pool {
             self.trees.scan(tree, root, from, end, visit).await?;
             for run in runs {
                 found.blocks += run.blocks.len() as u64;
+                self.scrubs.borrow_mut().done_blocks = found.blocks;
                 let bytes = run.blocks.len() * BLOCK_BYTES * self.copies();
                 let permit = self.pace.permit(Urgency::CanWait).await?;
                 permit.moves(bytes);
@@ -111,7 +159,7 @@ impl Pool {
     }
 }
 
-fn tell(found: &mut Scrubbed, error: &Error) {
+pub(super) fn tell(found: &mut Scrubbed, error: &Error) {
     if found.lost.len() < LOST_MAX {
         found.lost.push(error.to_string());
     }

@@ -45,7 +45,7 @@ use crate::{
     error::Result,
     format::{MemberIndex, VolumeNumber},
     log::Lane,
-    mover::{Pace, PaceFigures, PaceSetting, Progress},
+    mover::{Pace, PaceFigures, PaceSetting, Progress, ScrubProgress},
     tree::Trees,
     volume::Volume,
 };
@@ -72,6 +72,8 @@ pub struct OpenSetting {
     pub interval: Duration,
     /// How much of the drives' time is the mover's.
     pub pace: PaceSetting,
+    /// Every copy of everything is looked at so often; the first time after a seventh of that. Zero: only when asked to.
+    pub scrub_every: Duration,
 }
 
 impl Default for OpenSetting {
@@ -84,6 +86,7 @@ impl Default for OpenSetting {
             log_blocks: 256 << 10,
             interval: Duration::from_secs(30),
             pace: PaceSetting::default(),
+            scrub_every: Duration::from_secs(7 * 24 * 3600),
         }
     }
 }
@@ -112,6 +115,7 @@ pub struct Pool {
     rebuild_again_at: Cell<Moment>,
     /// One scrub runs at a time.
     pub(crate) scrubbing: tokio::sync::Mutex<()>,
+    pub(crate) scrubs: RefCell<ScrubProgress>,
     /// The last round of cleaning found nothing to gain.
     cannot_clean: Cell<bool>,
     /// One verb changes the catalogue at a time.
@@ -145,6 +149,7 @@ impl Pool {
             whole_with: RefCell::default(),
             rebuild_again_at: Cell::default(),
             scrubbing: Default::default(),
+            scrubs: RefCell::default(),
             cannot_clean: Cell::new(false),
             changing: Default::default(),
             volumes: RefCell::default(),

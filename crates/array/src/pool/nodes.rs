@@ -131,8 +131,7 @@ impl Nodes {
             let mut state = self.shared.state.borrow_mut();
             let copies = usize::from(geometry.log_copies);
             let segment = state.segments.allocate(SegmentKind::Nodes, copies, &drives.members());
-            let segment = segment.ok_or(Error::Full)?;
-            segment
+            segment.ok_or(Error::Full)?
         };
         if is_catalogue {
             let mut catalogue = self.catalogue.borrow_mut();

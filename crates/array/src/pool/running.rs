@@ -28,6 +28,17 @@ impl Pool {
         world.spawn("array cleaning", repeat(world.clone(), Rc::downgrade(self), clean));
         let rebuild = async |pool: &Pool| pool.rebuild_some().await;
         world.spawn("array rebuild", repeat(world.clone(), Rc::downgrade(self), rebuild));
+        let every = self.setting.scrub_every;
+        let mut next = begun + every / 7;
+        let scrub = async move |pool: &Pool| {
+            if every > Duration::ZERO && pool.shared.world.now() >= next {
+                // What it found it tells; where it fails, there will be another one.
+                let _ = pool.scrub().await;
+                next = pool.shared.world.now() + every;
+            }
+            Ok(())
+        };
+        world.spawn("array scrub", repeat(world.clone(), Rc::downgrade(self), scrub));
     }
 
     /// Ends everything, with a checkpoint, so that opening has nothing to replay. Whoever still waits is answered.

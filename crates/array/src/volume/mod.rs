@@ -72,9 +72,11 @@ fn io_error(what: &str, error: &Error) -> IoError {
     let kind = match error {
         Error::Full => IoErrorKind::NoSpace,
         Error::Stopped(_) | Error::LostRecords { .. } | Error::TooFewDrives { .. } => IoErrorKind::ReadOnly,
-        Error::Damaged { .. } | Error::Unreadable { .. } | Error::Drive { .. } | Error::NoSegment(_) | Error::CacheLost(_) => {
-            IoErrorKind::Medium
-        }
+        Error::Damaged { .. }
+        | Error::Unreadable { .. }
+        | Error::Drive { .. }
+        | Error::NoSegment(_)
+        | Error::CacheLost(_) => IoErrorKind::Medium,
         _ => IoErrorKind::Other,
     };
     IoError::new(kind, format!("{what}: {error}"))

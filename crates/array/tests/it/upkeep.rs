@@ -3,7 +3,7 @@
 use crate::scene::{MIB, Scene, make_volume, read, small, write};
 use array::{
     format::{DriveId, SnapshotId},
-    pool::{NewDrive, open},
+    pool::{NewDrive, OpenSetting, open},
     volume::VolumeDevice,
 };
 use std::{rc::Rc, sync::Arc, time::Duration};
@@ -185,6 +185,51 @@ fn a_scrub_mends_every_copy_that_a_drive_forgot() {
             let found = read(&volume, at * 65536, 65536).await;
             assert!(found.iter().all(|&byte| byte == at as u8 + 1));
         }
+    });
+}
+
+#[test]
+fn a_pool_scrubs_by_itself_also_what_no_tree_leads_to() {
+    let mut scene = Scene::new(16, 3);
+    scene.run(|world, devices| async move {
+        let setting = OpenSetting {
+            scrub_every: Duration::from_secs(70),
+            interval: Duration::from_secs(9000),
+            ..Default::default()
+        };
+        let pool = open(&world, &devices, setting).await.expect("it opens");
+        let volume = make_volume(&pool, "mail", 32 * MIB).await.expect("it is made");
+        // No checkpoint: all of this is in the log alone.
+        for at in 0..100 {
+            write(&volume, at * 65536, at as u8 + 1, 65536).await;
+        }
+        assert_eq!(pool.scrub_progress().rounds, 0);
+        // Behind the pool's back: all of one drive is overwritten, superblocks included.
+        for at in 0..101 {
+            let noise = Arc::new(Buffer::copy_of(&vec![0xa5; MIB as usize]));
+            devices[1]
+                .write(ByteOffset(at * MIB), vec![noise], Stability::Stable)
+                .await
+                .expect("it is written");
+        }
+        world.sleep(Duration::from_secs(60)).await;
+        let first = pool.scrub_progress();
+        assert!(first.rounds == 1 && first.last.superblocks == 6 && first.last.lost.is_empty(), "{first:?}");
+        assert!(first.last.mended > 500, "blocks, their records, superblocks: {first:?}");
+        world.sleep(Duration::from_secs(71)).await;
+        let second = pool.scrub_progress();
+        assert_eq!((second.rounds, second.last.mended), (2, 0), "{second:?}");
+    });
+    // Without the first drive the log is read back from copies that were mended.
+    scene.drives.remove(0);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small_tables()).await.expect("it opens without a drive");
+        let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+        for at in 0..100 {
+            let found = read(&volume, at * 65536, 65536).await;
+            assert!(found.iter().all(|&byte| byte == at as u8 + 1), "at {at}");
+        }
+        assert!(world.now().0 > 0);
     });
 }
 
