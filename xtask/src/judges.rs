@@ -4,6 +4,8 @@
 //! |---|---|---|
 //! | fio | Debian `fio` | latencies and rates of the same path |
 //! | esedbinfo, esedbexport | Debian `libesedb-utils` | that our databases are what the format says |
+//! | nbdinfo, nbdcopy | Debian `libnbd-bin` | our NBD server |
+//! | qemu-img, qemu-io | Debian `qemu-utils` | the same |
 //! | dissect.esedb | PyPI, in an environment of its own under the target folder | the same, by a second reader |
 
 use crate::step;
@@ -74,6 +76,8 @@ fn look(environment: &Path) -> Judges {
         ("fio", "--version", "fio"),
         ("esedbinfo", "-V", "libesedb-utils"),
         ("esedbexport", "-V", "libesedb-utils"),
+        ("nbdinfo", "--version", "libnbd-bin"),
+        ("qemu-img", "--version", "qemu-utils"),
     ];
     let mut missing: Vec<Missing> = Vec::new();
     for (program, version, package) in programs {

@@ -3,7 +3,7 @@
 //! Only the form is checked in this file (a number is a number, within bounds that no machine
 //! exceeds). Whether the storage suits is the business of each verb.
 
-pub use crate::verb_arguments::{CompareArguments, ReportArguments};
+pub use crate::verb_arguments::{CompareArguments, ExportArguments, ReportArguments};
 use crate::{
     prove::{layout::LayoutKind, sweep::Sweep},
     quantity::{parse_duration, parse_size, show_duration},
@@ -51,6 +51,8 @@ pub enum Verb {
     Report(ReportArguments),
     /// Put runs side by side: their curves, and what saturated first
     Compare(CompareArguments),
+    /// Serve files and devices over the network (NBD)
+    Export(ExportArguments),
 }
 
 const SWEEP_HELP: &str = "\

@@ -5,6 +5,7 @@ mod arguments;
 mod compare;
 mod console;
 mod ending;
+mod export;
 mod outputs;
 mod prove;
 mod quantity;
@@ -38,6 +39,7 @@ fn run() -> Result<Ending, Refusal> {
     match arguments.verb {
         Verb::Prove(arguments) => prove::prove(&arguments),
         Verb::Compare(arguments) => compare::compare(&arguments),
+        Verb::Export(arguments) => export::export(&arguments),
         Verb::Report(arguments) => rebuild::report(&arguments),
     }
 }

@@ -1,7 +1,9 @@
 //! What may be written after the verbs that work on records.
 
+use crate::quantity::parse_size;
 use clap::Args;
 use std::path::PathBuf;
+use world::ByteCount;
 
 /// `spindle report`.
 #[derive(Clone, Debug, Args)]
@@ -61,4 +63,57 @@ pub struct CompareArguments {
     /// Print only what saturated first and where the report lies
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// `spindle export`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Examples:
+  spindle export disk.img --create 10GiB              nbd://127.0.0.1:10809/disk.img, until Ctrl-C
+  spindle export /dev/sdb --read-only --nbd unix:/run/spindle.sock
+  spindle export a.img b.img --name mail --name logs --nbd 10.0.0.5
+
+Then, with any NBD client:
+  nbdinfo nbd://127.0.0.1:10809/disk.img
+  qemu-img convert -n -O raw mail.qcow2 nbd://127.0.0.1:10809/disk.img
+
+Ends with 0 when it is ended by Ctrl-C or SIGTERM, 2 if it could not begin.",
+    max_term_width = 100
+)]
+pub struct ExportArguments {
+    /// Files or raw block devices to serve
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+
+    /// Where to listen: HOST:PORT or unix:PATH; other machines reach it only if HOST is not loopback
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10809")]
+    pub nbd: String,
+
+    /// What clients call it; repeat for more, in the order of the paths [default: the file's name]
+    #[arg(long, value_name = "NAME")]
+    pub name: Vec<String>,
+
+    /// Make files that are not there, of this size, allocated and zero
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "read_only")]
+    pub create: Option<ByteCount>,
+
+    /// Refuse writes
+    #[arg(long)]
+    pub read_only: bool,
+
+    /// Answer writes before they are stable: clients flush, or ask for FUA
+    #[arg(long, conflicts_with = "read_only")]
+    pub write_cache: bool,
+
+    /// Print what is served as JSON on standard output; all else goes to standard error
+    #[arg(long)]
+    pub json: bool,
+
+    /// Say nothing but warnings
+    #[arg(long, short)]
+    pub quiet: bool,
+
+    /// Do without io_uring and direct I/O
+    #[arg(long)]
+    pub plain_io: bool,
 }

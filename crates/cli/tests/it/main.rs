@@ -8,6 +8,7 @@ mod cleaning;
 mod databases;
 mod drives;
 mod early_ends;
+mod exports;
 mod pristine;
 mod records;
 mod refusals;

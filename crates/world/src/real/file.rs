@@ -12,6 +12,8 @@
 //! 3. Bytes below `size` are allocated when the file was made or grown here, so that a write does
 //!    not meet "no space"; a discard gives that up for its range.
 
+mod sparse;
+
 use super::{
     engine::{Engine, RealIoKind},
     plain::retry,

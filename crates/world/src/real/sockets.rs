@@ -4,7 +4,12 @@ use crate::{
     IoError, IoResult, LocalFuture,
     network::{Accepted, Address, Listener, Network, Stream},
 };
-use std::{io, path::PathBuf, rc::Rc};
+use std::{
+    io,
+    os::unix::fs::FileTypeExt,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 /// The network of this machine.
@@ -23,7 +28,15 @@ impl Network for Sockets {
                     Box::new(Tcp { listener: listener.into(), at: Address::Tcp { host: host.clone(), port } })
                 }
                 Address::Unix(path) => {
-                    let listener = UnixListener::bind(path).map_err(failed)?;
+                    let listener = match UnixListener::bind(path) {
+                        Err(error)
+                            if error.kind() == io::ErrorKind::AddrInUse && is_left_behind(path).await =>
+                        {
+                            std::fs::remove_file(path).and_then(|()| UnixListener::bind(path))
+                        }
+                        bound => bound,
+                    };
+                    let listener = listener.map_err(failed)?;
                     Box::new(Unix { listener: listener.into(), path: path.clone() })
                 }
             };
@@ -43,6 +56,13 @@ impl Network for Sockets {
             connected.map_err(|error| IoError::from_os(error, format!("connecting to {to}")))
         })
     }
+}
+
+/// Whether a socket is there that nobody listens at any more: its listener was killed.
+async fn is_left_behind(path: &Path) -> bool {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let connected = UnixStream::connect(path).await;
+    is_socket && connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 async fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {

@@ -3,8 +3,8 @@
 use crate::in_both_worlds;
 use std::{path::Path, process::Command, rc::Rc, sync::Arc, time::Duration};
 use world::{
-    BlockDevice, Buffer, ByteCount, ByteOffset, Directory, ExtentDirectory, Geometry, IoErrorKind, Resizable,
-    Stability, World,
+    BlockDevice, Buffer, ByteCount, ByteOffset, Directory, Extent, ExtentDirectory, Geometry, IoErrorKind,
+    Resizable, Sparse, Stability, World,
     real::{Access, FileDevice, FolderDirectory, RealIoKind, RealOptions, run},
 };
 
@@ -15,6 +15,39 @@ fn files_keep_the_rules() {
     in_both_worlds(async |world, folder| {
         let device = FileDevice::create(&folder.join("disk"), SIZE).await.unwrap();
         check_rules(&world, Rc::new(device)).await;
+    });
+}
+
+#[test]
+fn files_know_where_they_hold_nothing() {
+    in_both_worlds(async |_, folder| {
+        let device = FileDevice::create(&folder.join("disk"), SIZE).await.unwrap();
+        let whole = || device.extents(ByteOffset(0), SIZE);
+        let held = |extents: &[Extent]| -> u64 {
+            extents.iter().filter(|extent| !extent.is_zero).map(|extent| extent.length.0).sum()
+        };
+        for at in [0, 1 << 20] {
+            let data = vec![Arc::new(Buffer::copy_of(&[7; 64 << 10]))];
+            device.write(ByteOffset(at), data, Stability::Stable).await.unwrap();
+        }
+        let extents = whole().await.unwrap();
+        assert_eq!(extents.iter().map(|extent| extent.length.0).sum::<u64>(), SIZE.0, "they cover it");
+        assert!(held(&extents) >= 128 << 10, "{extents:?}");
+        for (at, keeps_space) in [(0, true), (1 << 20, false)] {
+            let zeroed =
+                device.write_zeroes(ByteOffset(at), ByteCount::kib(64), keeps_space, Stability::Stable).await;
+            match zeroed {
+                // A filesystem that cannot: then nothing was changed.
+                Err(error) => assert_eq!(error.kind(), IoErrorKind::Unsupported, "{error}"),
+                Ok(()) => {
+                    let read = device.read(ByteOffset(at), vec![Buffer::zeroed(64 << 10)]).await.unwrap();
+                    assert!(read[0].iter().all(|&byte| byte == 0));
+                }
+            }
+        }
+        assert!(held(&whole().await.unwrap()) <= held(&extents));
+        let beyond = device.write_zeroes(ByteOffset(SIZE.0), ByteCount(512), true, Stability::Volatile).await;
+        assert_eq!(beyond.unwrap_err().kind(), IoErrorKind::OutOfRange);
     });
 }
 

@@ -58,5 +58,13 @@ fn a_socket_in_the_filesystem_is_gone_with_who_listened() {
             drop(Sockets.listen(&at).await.unwrap());
         }
         assert!(!folder.join("socket").exists());
+        // One that was killed leaves its socket behind; what else has that name is left alone.
+        drop(std::os::unix::net::UnixListener::bind(folder.join("socket")).unwrap());
+        let listener = Sockets.listen(&at).await.expect("nobody listens there any more");
+        assert_eq!(Sockets.listen(&at).await.err().map(|error| error.kind()), Some(IoErrorKind::Busy));
+        drop(listener);
+        std::fs::write(folder.join("socket"), b"mine").unwrap();
+        assert_eq!(Sockets.listen(&at).await.err().map(|error| error.kind()), Some(IoErrorKind::Busy));
+        assert_eq!(std::fs::read(folder.join("socket")).unwrap(), b"mine");
     });
 }

@@ -1,0 +1,225 @@
+//! What is exported, as other programs and our own client see it.
+
+use crate::spindle::Bench;
+use nbd::{Client, ClientOptions, Uri};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    fs,
+    os::unix::net::UnixStream,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    rc::Rc,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+use world::{
+    BlockDevice, Buffer, ByteOffset, Stability, World,
+    real::{self, RealOptions, Sockets},
+};
+
+const MIB: usize = 1 << 20;
+
+/// A server that is under way, and its end.
+struct Serving {
+    child: Child,
+    uri: String,
+}
+
+impl Serving {
+    /// Exports `files` of the bench on a socket in it, and waits until it listens.
+    fn begin(bench: &Bench, arguments: &[&str]) -> Self {
+        let socket = bench.path("socket");
+        let place = format!("unix:{}", socket.display());
+        let mut command = bench.command(&["export", "--nbd", &place]);
+        let child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let begun = Instant::now();
+        while UnixStream::connect(&socket).is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it listens before long");
+            thread::sleep(Duration::from_millis(5));
+        }
+        Self { child, uri: format!("nbd+unix:///disk?socket={}", socket.display()) }
+    }
+
+    /// Ends it as Ctrl-C does; what it said.
+    fn interrupt(self) -> Output {
+        let sent = Command::new("kill").args(["-s", "INT", &self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success(), "it can be interrupted");
+        self.child.wait_with_output().unwrap()
+    }
+
+    /// Ends it as a crash does: its socket stays behind.
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// Whether a judge is here. If not, says so, and fails where judges are required.
+fn is_here(program: &str, package: &str) -> bool {
+    let here = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
+    let required = std::env::var_os("SPINDLE_JUDGES").is_some_and(|value| value == "require");
+    assert!(here || !required, "{program} is required: apt-get install {package}");
+    if !here {
+        println!("skipped: {program} is not installed (apt-get install {package})");
+    }
+    here
+}
+
+/// What a judge says when it is content.
+#[track_caller]
+fn judge(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    let (said, complaint) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{program} {arguments:?}: {said}{complaint}");
+    said.into_owned()
+}
+
+fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    world::Random::new(seed, "noise").fill(&mut bytes);
+    bytes
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[test]
+fn nbdinfo_and_nbdcopy_see_what_is_exported() {
+    if !is_here("nbdinfo", "libnbd-bin") || !is_here("nbdcopy", "libnbd-bin") {
+        return;
+    }
+    let bench = Bench::new();
+    let serving = Serving::begin(&bench, &["disk.img", "--create", "8MiB", "--name", "disk"]);
+    let info = judge("nbdinfo", &[&serving.uri]);
+    for expected in ["newstyle-fixed", "structured packets", "export-size: 8388608", "base:allocation"]
+        .into_iter()
+        .chain(["can_multi_conn: true", "can_fua: true", "block_size_minimum: ", "is_read_only: false"])
+    {
+        assert!(info.contains(expected), "no {expected:?} in\n{info}");
+    }
+    let source = bench.make_file("source", &noise(8 * MIB, 1));
+    judge("nbdcopy", &[&text(&source), &serving.uri]);
+    judge("nbdcopy", &[&serving.uri, &text(&bench.path("back"))]);
+    let uri = serving.uri.clone();
+    let said = serving.interrupt();
+    assert_eq!(said.status.code(), Some(0), "{said:?}");
+    assert!(String::from_utf8_lossy(&said.stdout).starts_with(&uri), "it says where it is: {said:?}");
+    let sent = fs::read(&source).unwrap();
+    assert!(fs::read(bench.path("back")).unwrap() == sent, "what was read back");
+    assert!(fs::read(bench.path("disk.img")).unwrap() == sent, "what lies in the file");
+    assert!(!bench.path("socket").exists(), "nothing is left of the socket");
+}
+
+#[test]
+fn qemu_writes_reads_zeroes_and_discards() {
+    if !is_here("qemu-io", "qemu-utils") || !is_here("qemu-img", "qemu-utils") {
+        return;
+    }
+    let bench = Bench::new();
+    let serving =
+        Serving::begin(&bench, &["disk.img", "--create", "8MiB", "--name", "disk", "--write-cache"]);
+    let commands = [
+        "write -P 7 0 1M",
+        "write -f -P 9 64k 64k",
+        "write -z 128k 64k",
+        "write -z -u 256k 64k",
+        "discard 1M 1M",
+        "flush",
+        "read -P 7 0 64k",
+        "read -P 9 64k 64k",
+        "read -P 0 128k 64k",
+        "read -P 7 192k 64k",
+        "read -P 0 256k 64k",
+        "read -P 7 320k 704k",
+    ];
+    let arguments: Vec<&str> =
+        ["-f", "raw"].into_iter().chain(commands.iter().flat_map(|command| ["-c", command])).collect();
+    let said = judge("qemu-io", &[&arguments[..], &[&serving.uri]].concat());
+    assert!(!said.contains("verification failed"), "{said}");
+    let image = bench.make_file("image", &noise(8 * MIB, 2));
+    judge("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", &text(&image), &serving.uri]);
+    judge("qemu-img", &["compare", "-f", "raw", "-F", "raw", &text(&image), &serving.uri]);
+    assert_eq!(serving.interrupt().status.code(), Some(0));
+    assert!(fs::read(bench.path("disk.img")).unwrap() == noise(8 * MIB, 2));
+}
+
+#[test]
+fn what_was_answered_is_there_after_the_server_was_killed_under_load() {
+    let bench = Bench::new();
+    let arguments = ["disk.img", "--create", "8MiB", "--name", "disk"];
+    let serving = RefCell::new(Some(Serving::begin(&bench, &arguments)));
+    let uri: Uri = serving.borrow().as_ref().unwrap().uri.parse().unwrap();
+    real::run(5, RealOptions::default(), async |world: World| {
+        let options = ClientOptions::default();
+        let client = Client::connect(&world, Rc::new(Sockets), uri, options).await.unwrap();
+        let answered: Rc<RefCell<BTreeMap<u64, u8>>> = Rc::default();
+        let is_over = Rc::new(Cell::new(false));
+        // Each writer has blocks of its own, and one write under way.
+        let writers: Vec<_> = (0..8_u64)
+            .map(|writer| {
+                let (client, answered, is_over) = (client.clone(), Rc::clone(&answered), Rc::clone(&is_over));
+                world.spawn("writer", async move {
+                    let mut round = 0_u64;
+                    while !is_over.get() {
+                        let (block, value) = (8 * (round % 256) + writer, (round % 250) as u8 + 1);
+                        let data = vec![Arc::new(Buffer::copy_of(&[value; 4096]))];
+                        client.write(ByteOffset(block * 4096), data, Stability::Stable).await.unwrap();
+                        answered.borrow_mut().insert(block, value);
+                        round += 1;
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..3 {
+            world.sleep(Duration::from_millis(150)).await;
+            serving.borrow_mut().take().unwrap().kill();
+            *serving.borrow_mut() = Some(Serving::begin(&bench, &arguments));
+        }
+        world.sleep(Duration::from_millis(150)).await;
+        is_over.set(true);
+        for writer in writers {
+            writer.await;
+        }
+        assert_eq!(client.breaks(), 3, "it came back each time");
+        let answered = answered.take();
+        assert!(answered.len() > 100, "{} blocks were written", answered.len());
+        for (&block, &value) in answered.iter() {
+            let read = client.read(ByteOffset(block * 4096), vec![Buffer::zeroed(4096)]).await.unwrap();
+            assert!(read[0].iter().all(|&byte| byte == value), "block {block} is {} not {value}", read[0][0]);
+        }
+    });
+    assert_eq!(serving.into_inner().unwrap().interrupt().status.code(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_exported_is_refused_in_a_line() {
+    let bench = Bench::new();
+    bench.make_file("a.img", &[0; 4096]);
+    let socket = |name: &str| format!("unix:{}", bench.path(name).display());
+    let place = socket("socket");
+    for (arguments, refusal) in [
+        (
+            &["none.img"][..],
+            "opening none.img: No such file or directory (os error 2); make it with --create SIZE",
+        ),
+        (&["new.img", "--create", "1000"], "making new.img: 1000 bytes are not whole blocks of 4 KiB"),
+        (&["a.img", "a.img"], "two exports would be called \"a.img\"; give each a name with --name"),
+        (
+            &["a.img", "--name", "a", "--name", "b"],
+            "there are 1 paths and 2 names; say --name once for each path",
+        ),
+        (&["."], "opening .: neither a regular file nor a block device; export a file or a block device"),
+    ] {
+        let said = bench.refused(&[&["export", "--nbd", &place], arguments].concat());
+        assert!(said.starts_with(&format!("spindle: {refusal}")), "{said}");
+    }
+    let said = bench.refused(&["export", "a.img", "--nbd", "host:port"]);
+    assert!(said.contains("say HOST:PORT or unix:PATH"), "{said}");
+    bench.make_file("taken", b"");
+    let said = bench.refused(&["export", "a.img", "--nbd", &socket("taken")]);
+    assert!(said.contains("end who listens there"), "{said}");
+}
