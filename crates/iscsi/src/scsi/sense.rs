@@ -1,0 +1,151 @@
+//! Sense data: how a unit says what is wrong (SPC-4, 4.5).
+
+/// The kind of trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SenseKey {
+    /// Nothing is wrong.
+    NoSense = 0x0,
+    /// It cannot be used now.
+    NotReady = 0x2,
+    /// What lies on the medium cannot be read or written.
+    MediumError = 0x3,
+    /// The unit itself has failed.
+    HardwareError = 0x4,
+    /// The command, or what came with it, is not right.
+    IllegalRequest = 0x5,
+    /// Something has changed since the initiator asked last.
+    UnitAttention = 0x6,
+    /// It must not be written.
+    DataProtect = 0x7,
+    /// The command was ended by the unit.
+    AbortedCommand = 0xb,
+    /// What was compared differs.
+    Miscompare = 0xe,
+}
+
+/// Additional sense code and its qualifier, under the names of SPC-4's annex F.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AdditionalSense(pub u8, pub u8);
+
+impl AdditionalSense {
+    /// NO ADDITIONAL SENSE INFORMATION.
+    pub const NONE: Self = Self(0x00, 0x00);
+    /// WRITE ERROR.
+    pub const WRITE_ERROR: Self = Self(0x0c, 0x00);
+    /// UNRECOVERED READ ERROR.
+    pub const UNRECOVERED_READ_ERROR: Self = Self(0x11, 0x00);
+    /// PARAMETER LIST LENGTH ERROR.
+    pub const PARAMETER_LIST_LENGTH_ERROR: Self = Self(0x1a, 0x00);
+    /// MISCOMPARE DURING VERIFY OPERATION.
+    pub const MISCOMPARE_DURING_VERIFY: Self = Self(0x1d, 0x00);
+    /// INVALID COMMAND OPERATION CODE.
+    pub const INVALID_OPERATION_CODE: Self = Self(0x20, 0x00);
+    /// LOGICAL BLOCK ADDRESS OUT OF RANGE.
+    pub const LBA_OUT_OF_RANGE: Self = Self(0x21, 0x00);
+    /// INVALID FIELD IN CDB.
+    pub const INVALID_FIELD_IN_CDB: Self = Self(0x24, 0x00);
+    /// LOGICAL UNIT NOT SUPPORTED.
+    pub const UNIT_NOT_SUPPORTED: Self = Self(0x25, 0x00);
+    /// INVALID FIELD IN PARAMETER LIST.
+    pub const INVALID_FIELD_IN_PARAMETER_LIST: Self = Self(0x26, 0x00);
+    /// INVALID RELEASE OF PERSISTENT RESERVATION.
+    pub const INVALID_RELEASE: Self = Self(0x26, 0x04);
+    /// WRITE PROTECTED.
+    pub const WRITE_PROTECTED: Self = Self(0x27, 0x00);
+    /// SPACE ALLOCATION FAILED WRITE PROTECT.
+    pub const SPACE_ALLOCATION_FAILED: Self = Self(0x27, 0x07);
+    /// POWER ON, RESET, OR BUS DEVICE RESET OCCURRED.
+    pub const RESET_OCCURRED: Self = Self(0x29, 0x00);
+    /// MODE PARAMETERS CHANGED.
+    pub const MODE_PARAMETERS_CHANGED: Self = Self(0x2a, 0x01);
+    /// RESERVATIONS PREEMPTED.
+    pub const RESERVATIONS_PREEMPTED: Self = Self(0x2a, 0x03);
+    /// RESERVATIONS RELEASED.
+    pub const RESERVATIONS_RELEASED: Self = Self(0x2a, 0x04);
+    /// REGISTRATIONS PREEMPTED.
+    pub const REGISTRATIONS_PREEMPTED: Self = Self(0x2a, 0x05);
+    /// CAPACITY DATA HAS CHANGED.
+    pub const CAPACITY_CHANGED: Self = Self(0x2a, 0x09);
+    /// COMMANDS CLEARED BY ANOTHER INITIATOR.
+    pub const COMMANDS_CLEARED: Self = Self(0x2f, 0x00);
+    /// THIN PROVISIONING SOFT THRESHOLD REACHED.
+    pub const SOFT_THRESHOLD_REACHED: Self = Self(0x38, 0x07);
+    /// INSUFFICIENT REGISTRATION RESOURCES.
+    pub const INSUFFICIENT_REGISTRATIONS: Self = Self(0x55, 0x04);
+}
+
+/// What a unit says with the status CHECK CONDITION.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sense {
+    /// The kind of trouble.
+    pub key: SenseKey,
+    /// What it is.
+    pub additional: AdditionalSense,
+    /// Where, if that can be said: a logical block, or an offset into what was compared.
+    pub information: Option<u64>,
+}
+
+impl Sense {
+    /// Bytes of sense data of fixed format.
+    pub const FIXED_BYTES: usize = 18;
+
+    /// Trouble that has no place.
+    pub fn new(key: SenseKey, additional: AdditionalSense) -> Self {
+        Self { key, additional, information: None }
+    }
+
+    /// A command that is not right.
+    pub fn illegal(additional: AdditionalSense) -> Self {
+        Self::new(SenseKey::IllegalRequest, additional)
+    }
+
+    /// In fixed format. Information that takes more than 32 bits has no room there, and is left out.
+    pub fn fixed(self) -> [u8; Self::FIXED_BYTES] {
+        let mut bytes = [0; Self::FIXED_BYTES];
+        bytes[0] = 0x70;
+        if let Some(information) = self.information.and_then(|information| u32::try_from(information).ok()) {
+            bytes[0] |= 0x80;
+            bytes[3..7].copy_from_slice(&information.to_be_bytes());
+        }
+        bytes[2] = self.key as u8;
+        bytes[7] = (Self::FIXED_BYTES - 8) as u8;
+        (bytes[12], bytes[13]) = (self.additional.0, self.additional.1);
+        bytes
+    }
+
+    /// In descriptor format: with an information descriptor, if there is any.
+    pub fn descriptors(self) -> Vec<u8> {
+        let mut bytes = vec![0x72, self.key as u8, self.additional.0, self.additional.1, 0, 0, 0, 0];
+        if let Some(information) = self.information {
+            bytes.extend([0x00, 0x0a, 0x80, 0x00]);
+            bytes.extend(information.to_be_bytes());
+        }
+        bytes[7] = (bytes.len() - 8) as u8;
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_formats_say_the_same() {
+        let sense = Sense {
+            key: SenseKey::Miscompare,
+            additional: AdditionalSense::MISCOMPARE_DURING_VERIFY,
+            information: Some(0x0102),
+        };
+        let fixed = sense.fixed();
+        assert_eq!((fixed[0], fixed[2], fixed[7], fixed[12], fixed[13]), (0xf0, 0x0e, 10, 0x1d, 0));
+        assert_eq!(fixed[3..7], [0, 0, 1, 2]);
+        let descriptors = sense.descriptors();
+        assert_eq!(descriptors[..8], [0x72, 0x0e, 0x1d, 0, 0, 0, 0, 12]);
+        assert_eq!(descriptors[8..], [0, 0x0a, 0x80, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
+        let nowhere = Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
+        assert_eq!((nowhere.fixed()[0], nowhere.descriptors().len()), (0x70, 8));
+        let far = Sense { information: Some(1 << 40), ..nowhere };
+        assert_eq!(far.fixed()[0], 0x70, "there is no room for it");
+    }
+}
