@@ -41,6 +41,11 @@ impl Drives {
         self.writable.borrow().keys().copied().collect()
     }
 
+    /// How many members can be written.
+    pub fn count(&self) -> usize {
+        self.writable.borrow().len()
+    }
+
     /// Whether a member can be written.
     pub fn has(&self, member: MemberIndex) -> bool {
         self.writable.borrow().contains_key(&member)

@@ -3,10 +3,12 @@
 use crate::format::{Location, SegmentNumber};
 use std::collections::BTreeMap;
 
-/// Grains by segment: a sum, or a change of one. Invariant: no segment is listed with none.
+/// Grains by segment: a sum, or a change of one. Invariants: no segment is listed with none; `total` is their
+/// sum.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveGrains {
     segments: BTreeMap<SegmentNumber, i64>,
+    total: i64,
 }
 
 impl LiveGrains {
@@ -46,7 +48,8 @@ impl LiveGrains {
 
     /// Grains of all segments together.
     pub fn total(&self) -> i64 {
-        self.segments.values().sum()
+        debug_assert_eq!(self.total, self.segments.values().sum(), "grains of all segments");
+        self.total
     }
 
     #[inline]
@@ -57,6 +60,7 @@ impl LiveGrains {
     }
 
     fn change_by(&mut self, segment: SegmentNumber, grains: i64) {
+        self.total += grains;
         let sum = self.segments.entry(segment).or_insert(0);
         *sum += grains;
         if *sum == 0 {

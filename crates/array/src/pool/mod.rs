@@ -47,7 +47,7 @@ use crate::{
     log::Lane,
     mover::{Pace, PaceFigures, PaceSetting, Progress, ScrubProgress},
     tree::Trees,
-    volume::Volume,
+    volume::{Gate, Volume},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -91,6 +91,9 @@ impl Default for OpenSetting {
     }
 }
 
+/// Bytes that hosts have in the queue of the log at once at most: what two flights take.
+const LOGGED_AT_ONCE_MAX: u64 = 2 << 20;
+
 /// An open pool.
 pub struct Pool {
     pub(crate) shared: Rc<Shared>,
@@ -98,6 +101,8 @@ pub struct Pool {
     pub(crate) trees: Rc<Trees>,
     pub(crate) lane: Rc<Lane>,
     setting: OpenSetting,
+    /// Hosts take turns at the log.
+    pub(crate) gate: Rc<Gate>,
     /// Hosts are timed by it, and the mover asks it.
     pub(crate) pace: Rc<Pace>,
     /// One checkpoint is made at a time.
@@ -116,6 +121,8 @@ pub struct Pool {
     /// One scrub runs at a time.
     pub(crate) scrubbing: tokio::sync::Mutex<()>,
     pub(crate) scrubs: RefCell<ScrubProgress>,
+    /// The room there was, as of changes of slots and a number of drives.
+    space_known: Cell<Option<((u64, usize), Space)>>,
     /// The last round of cleaning found nothing to gain.
     cannot_clean: Cell<bool>,
     /// One verb changes the catalogue at a time.
@@ -140,6 +147,7 @@ impl Pool {
             trees,
             lane,
             setting,
+            gate: Gate::new(LOGGED_AT_ONCE_MAX),
             pace,
             checkpointing: Default::default(),
             cleaning: Default::default(),
@@ -150,6 +158,7 @@ impl Pool {
             rebuild_again_at: Cell::default(),
             scrubbing: Default::default(),
             scrubs: RefCell::default(),
+            space_known: Cell::new(None),
             cannot_clean: Cell::new(false),
             changing: Default::default(),
             volumes: RefCell::default(),

@@ -4,7 +4,7 @@
 //! emptied. Before they meet it they are slowed down, the more the nearer it is, so that cleaning can keep up. They
 //! are refused only when what is alive leaves nothing to clean for them.
 
-use super::Pool;
+use super::{Pool, shared::State};
 use crate::{
     error::{Error, Result},
     format::BLOCK_GRAINS,
@@ -89,26 +89,38 @@ impl Space {
 }
 
 impl Pool {
-    /// The room there is.
+    /// The room there is. Costs little: what takes slots, or gives them back, is rare beside writes.
     pub fn space(&self) -> Space {
+        let state = self.shared.state.borrow();
+        let as_of = (state.segments.slot_changes(), self.shared.drives.count());
+        let known = self.space_known.get().filter(|(known, _)| *known == as_of);
+        let (_, room) = known.unwrap_or_else(|| {
+            let counted = (as_of, self.count_room(&state));
+            self.space_known.set(Some(counted));
+            counted
+        });
+        debug_assert_eq!(room, self.count_room(&state), "what is known as of {as_of:?}");
+        let in_tables =
+            state.table.live().total() + state.merging.as_ref().map_or(0, |table| table.live().total());
+        let used_grains = state.segments.live_grains() + u64::try_from(in_tables).unwrap_or(0);
+        Space { used_bytes: used_grains * crate::format::GRAIN_BYTES as u64, ..room }
+    }
+
+    /// The room there is, but for what is used of it.
+    fn count_room(&self, state: &State) -> Space {
         let drives = &self.shared.drives;
         let geometry = drives.geometry();
         let (there, copies) = (drives.members(), usize::from(geometry.log_copies));
-        let state = self.shared.state.borrow();
         let segments = state.segments.all_segments(copies, &there);
         let reserve = (segments * RESERVE_PERCENT / 100).max(RESERVE_SEGMENTS_MIN).min(segments / 3);
         let shape = log_shape(geometry.slot_blocks(), copies);
         let segment_grains = u64::from(shape.data_blocks() - summary_blocks(shape)) * BLOCK_GRAINS as u64;
-        let grain_bytes = crate::format::GRAIN_BYTES as u64;
-        let in_tables =
-            state.table.live().total() + state.merging.as_ref().map_or(0, |table| table.live().total());
-        let used_grains = state.segments.live_grains() + u64::try_from(in_tables).unwrap_or(0);
         Space {
             segments,
             free: state.segments.free_segments(copies, &there),
             reserve,
-            usable_bytes: (segments - reserve) * segment_grains * grain_bytes,
-            used_bytes: used_grains * grain_bytes,
+            usable_bytes: (segments - reserve) * segment_grains * crate::format::GRAIN_BYTES as u64,
+            used_bytes: 0,
         }
     }
 

@@ -73,8 +73,8 @@ impl Pool {
             sectors,
             reserve: BlockCount(0),
             limit: BlockCount(0),
-            iops_max: 0,
-            kib_per_second_max: 0,
+            iops_max: new.setting.rates.iops_max,
+            kib_per_second_max: new.setting.rates.kib_per_second_max,
             created_at: self.shared.wall_now(),
             key: [0; 16],
         };

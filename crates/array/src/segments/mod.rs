@@ -41,6 +41,8 @@ pub struct Segments {
     condemned: VecDeque<Condemned>,
     /// Of all segments but those of nodes.
     live_grains: u64,
+    /// Counts changes of which slots are free, and of how many there are.
+    slot_changes: u64,
 }
 
 /// A segment nothing needs any more, from a checkpoint on.
@@ -68,6 +70,7 @@ impl Segments {
             changed: BTreeSet::new(),
             condemned: VecDeque::new(),
             live_grains: 0,
+            slot_changes: 0,
         }
     }
 
@@ -81,6 +84,7 @@ impl Segments {
         if let Some(before) = self.take_row(number) {
             self.give_back(&before.slots);
         }
+        self.slot_changes += 1;
         for &slot in &row.slots {
             // A member that is gone has no slots left to give.
             if let Some(free) = self.slots.get_mut(&slot.member)
@@ -122,6 +126,7 @@ impl Segments {
         let turn = self.use_next.0;
         let falls = |member: MemberIndex| mix(mix(turn) ^ u64::from(member.0));
         roomy.sort_by_key(|&(free, member)| (std::cmp::Reverse(about(free)), falls(member)));
+        self.slot_changes += 1;
         let mut slots = Vec::with_capacity(copies);
         for (_, member) in roomy.into_iter().take(copies) {
             let free = self.slots.get_mut(&member).expect("it has room");
@@ -147,6 +152,7 @@ impl Segments {
     pub fn allocate_slot(&mut self, members: &[MemberIndex]) -> Option<SlotAddress> {
         let roomy = members.iter().filter_map(|&member| Some((self.slots.get(&member)?.free(), member)));
         let (_, member) = roomy.filter(|&(free, _)| free > 0).max()?;
+        self.slot_changes += 1;
         let slot = self.slots.get_mut(&member).expect("it has room").take_next()?;
         Some(SlotAddress { member, slot })
     }
@@ -176,6 +182,7 @@ impl Segments {
 
     /// One more drive.
     pub fn add_member(&mut self, member: MemberIndex, slot_count: u32) {
+        self.slot_changes += 1;
         let before = self.slots.insert(member, FreeSlots::all(slot_count));
         assert!(before.is_none(), "member {member} is new");
     }
@@ -261,6 +268,12 @@ impl Segments {
         changed.into_iter().map(|number| (number, self.row(number).cloned())).collect()
     }
 
+    /// Counts changes of which slots are free, and of how many there are: as long as it stays, so does what can be
+    /// allocated.
+    pub fn slot_changes(&self) -> u64 {
+        self.slot_changes
+    }
+
     /// Segments of `copies` copies that can still be allocated on `there`.
     pub fn free_segments(&self, copies: usize, there: &[MemberIndex]) -> u64 {
         let mut free: Vec<u64> =
@@ -307,6 +320,7 @@ impl Segments {
     }
 
     fn give_back(&mut self, slots: &[SlotAddress]) {
+        self.slot_changes += 1;
         for slot in slots {
             if let Some(free) = self.slots.get_mut(&slot.member) {
                 free.give_back(slot.slot);

@@ -2,7 +2,10 @@
 
 use super::{
     block_locks::{BlockLocks, Held, Span},
-    check_range, io_error,
+    caps::{Caps, Rates},
+    check_range,
+    gate::Pass,
+    io_error,
 };
 use crate::{
     error::{Error, Result},
@@ -21,16 +24,17 @@ pub struct Volume {
     pub(super) pool: Rc<Pool>,
     number: VolumeNumber,
     pub(super) locks: Rc<BlockLocks>,
+    caps: Caps,
 }
 
 impl Volume {
     pub(crate) fn new(pool: Rc<Pool>, number: VolumeNumber) -> Self {
-        Self { pool, number, locks: Rc::default() }
+        Self { pool, number, locks: Rc::default(), caps: Caps::default() }
     }
 
     /// What it holds when it is full, as of now; nothing if it was deleted.
     pub fn size_bytes(&self) -> u64 {
-        self.row().map_or(0, |row| row.sectors * SECTOR_BYTES)
+        self.with_row(|row| row.sectors * SECTOR_BYTES).unwrap_or(0)
     }
 
     /// The branch of its head.
@@ -39,14 +43,26 @@ impl Volume {
     ///
     /// It was deleted.
     pub(super) fn branch(&self) -> Result<BranchNumber> {
-        let row = self.row().ok_or_else(|| Error::NoVolume(format!("number {}", self.number)))?;
-        Ok(row.branch)
+        let branch = self.with_row(|row| row.branch);
+        branch.ok_or_else(|| Error::NoVolume(format!("number {}", self.number)))
     }
 
     /// None once it was deleted, whether or not its space is back.
-    fn row(&self) -> Option<VolumeRow> {
+    fn with_row<T>(&self, look: impl FnOnce(&VolumeRow) -> T) -> Option<T> {
         let state = self.pool.shared.state.borrow();
-        state.catalogue.volume(self.number).filter(|row| row.state == VolumeState::Live).cloned()
+        state.catalogue.volume(self.number).filter(|row| row.state == VolumeState::Live).map(look)
+    }
+
+    /// Waits until the volume may have another command of so many bytes.
+    pub(super) async fn wait_for_caps(&self, bytes: usize) {
+        let rates =
+            self.with_row(|row| Rates { iops_max: row.iops_max, kib_per_second_max: row.kib_per_second_max });
+        self.caps.wait(&self.pool.shared.world, rates.unwrap_or_default(), bytes).await;
+    }
+
+    /// Waits for the volume's turn to log so many bytes.
+    pub(super) async fn wait_for_turn(&self, bytes: usize) -> Pass {
+        self.pool.gate.enter(self.number, bytes as u64).await
     }
 
     /// Nobody writes until what is given back is dropped; writes under way are done.
@@ -61,7 +77,7 @@ impl Volume {
 
     /// Logs what a host asked for, which is promised to be stable unless it may wait and the write cache is on.
     pub(super) fn log(&self, parts: Vec<Part>, stability: Stability) -> LocalFuture<Result<()>> {
-        let is_cached = self.row().is_some_and(|row| row.write_cache == WriteCache::On);
+        let is_cached = self.with_row(|row| row.write_cache == WriteCache::On) == Some(true);
         match stability {
             Stability::Volatile if is_cached => self.pool.lane.append_volatile(parts),
             _ => self.pool.lane.append(parts),
@@ -77,7 +93,9 @@ impl Volume {
         if first >= end {
             return Ok(());
         }
+        self.wait_for_caps(0).await;
         let _held = self.locks.lock(Span::whole(first..=end - 1)).await;
+        let _turn = self.wait_for_turn(crate::format::BLOCK_BYTES).await;
         let branch = self.branch().map_err(|error| io_error("discard", &error))?;
         let done = {
             let stamp = self.pool.shared.state.borrow_mut().next_stamp();

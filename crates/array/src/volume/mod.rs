@@ -4,14 +4,20 @@
 //! first, and locked meanwhile. With the write cache off every write is stable when it is answered. With it on, one that
 //! does not ask to be (FUA) is stable after the next flush; a power cut leaves what was written up to some moment, of
 //! all volumes of the pool the same one.
+//!
+//! A command waits for the volume's caps, for room in the pool, for its blocks, and for the volume's turn at the log.
 
 mod block_locks;
+mod caps;
 mod device;
+mod gate;
 mod read;
 mod snapshot;
 mod write;
 
+pub use caps::Rates;
 pub use device::{Volume, VolumeDevice};
+pub(crate) use gate::Gate;
 pub use snapshot::SnapshotDevice;
 
 use crate::{

@@ -17,6 +17,7 @@ impl Volume {
         let length: usize = into.iter().map(|buffer| buffer.len()).sum();
         let branch = self.branch().map_err(|error| io_error("read", &error))?;
         check_range("read", at, length as u64, self.size_bytes())?;
+        self.wait_for_caps(length).await;
         let _timed = self.pool.pace.begin(Command::Read, length);
         let reader = Reader { pool: &self.pool, branch, as_of: None };
         reader.read(at, into).await.map_err(|error| io_error("read", &error))

@@ -24,6 +24,7 @@ impl Volume {
         if length == 0 {
             return Ok(());
         }
+        self.wait_for_caps(length).await;
         self.pool.admit().await.map_err(|error| io_error("write", &error))?;
         let _timed = self.pool.pace.begin(Command::Write, length);
         let cut: Vec<Piece> = pieces(at, length).collect();
@@ -46,6 +47,7 @@ impl Volume {
         for piece in cut {
             blocks.push((BlockIndex(piece.block), self.whole_block(piece, from).await?));
         }
+        let _turn = self.wait_for_turn(blocks.len() * BLOCK_BYTES).await;
         let branch = self.branch()?;
         let done = {
             // The stamp and the place in the log's queue are taken at one moment: their orders are one.

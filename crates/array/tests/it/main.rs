@@ -16,6 +16,7 @@ mod pool;
 mod rebuild;
 mod round_trip;
 mod scene;
+mod shares;
 mod superblocks;
 mod tree_faults;
 mod tree_shape;

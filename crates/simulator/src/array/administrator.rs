@@ -75,7 +75,7 @@ impl Administrator {
         let model = draw_volume(&mut self.random, &self.ground.plan);
         let (name, size_bytes) = (model.name.clone(), model.size_bytes());
         let write_cache = if model.is_cached { WriteCache::On } else { WriteCache::Off };
-        let setting = VolumeSetting { write_cache };
+        let setting = VolumeSetting { write_cache, ..VolumeSetting::default() };
         let key = {
             let mut all = self.ground.model.borrow_mut();
             let key = all.next_volume();

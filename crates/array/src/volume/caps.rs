@@ -1,0 +1,94 @@
+//! The most a volume may have: operations and bytes a second, as token buckets in the world's time.
+//!
+//! Each bucket is one moment: when it will be full again (the generic cell rate algorithm). A command takes its tokens when
+//! it comes, and goes on when they would have been there. So commands keep their order, and nothing runs by itself.
+
+use std::{cell::Cell, time::Duration};
+use world::{Moment, World};
+
+/// What a volume that was idle may have at once.
+const BURST: Duration = Duration::from_millis(50);
+
+/// Rates; 0 is as many as it likes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rates {
+    /// Operations a second.
+    pub iops_max: u32,
+    /// KiB a second.
+    pub kib_per_second_max: u32,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct Caps {
+    operations: Bucket,
+    bytes: Bucket,
+}
+
+#[derive(Debug, Default)]
+struct Bucket {
+    full_at: Cell<Moment>,
+}
+
+impl Caps {
+    /// Waits until an operation of so many bytes may begin.
+    pub async fn wait(&self, world: &World, rates: Rates, bytes: usize) {
+        let until = self.take(world.now(), rates, bytes);
+        if until > world.now() {
+            world.sleep_until(until).await;
+        }
+    }
+
+    fn take(&self, now: Moment, rates: Rates, bytes: usize) -> Moment {
+        let per_operation = span(1_000_000_000, rates.iops_max.into());
+        let for_bytes = span(bytes as u64 * 1_000_000_000, u64::from(rates.kib_per_second_max) << 10);
+        self.operations.take(now, per_operation).max(self.bytes.take(now, for_bytes))
+    }
+}
+
+fn span(of: u64, per_second: u64) -> Duration {
+    Duration::from_nanos(of.checked_div(per_second).unwrap_or(0))
+}
+
+impl Bucket {
+    /// Takes tokens that come back within `span`; when they are there.
+    fn take(&self, now: Moment, span: Duration) -> Moment {
+        if span.is_zero() {
+            return now;
+        }
+        let full_at = self.full_at.get().max(now);
+        self.full_at.set(full_at + span);
+        // As many as come within `BURST` are there at once.
+        Moment(full_at.0.saturating_sub(BURST.as_nanos() as u64)).max(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun_within(rates: Rates, bytes: usize, seconds: u64) -> usize {
+        let caps = Caps::default();
+        let begun = (0..100_000).map(|_| caps.take(Moment(0), rates, bytes));
+        begun.take_while(|begun| *begun < Moment(seconds * 1_000_000_000)).count()
+    }
+
+    #[test]
+    fn so_many_begin_in_a_second_and_a_few_at_once() {
+        let rates = Rates { iops_max: 100, kib_per_second_max: 0 };
+        assert_eq!(begun_within(rates, 8192, 1), 105, "100, and those of a burst of 50 ms");
+        let rates = Rates { iops_max: 0, kib_per_second_max: 800 };
+        assert_eq!(begun_within(rates, 8192, 1), 105);
+        let both = Rates { iops_max: 100, kib_per_second_max: 80 };
+        assert_eq!(begun_within(both, 8192, 10), 101, "the stricter one counts");
+        assert_eq!(begun_within(Rates::default(), 1 << 20, 1), 100_000);
+    }
+
+    #[test]
+    fn idle_time_is_saved_up_to_a_burst_and_no_more() {
+        let (caps, rates) = (Caps::default(), Rates { iops_max: 100, kib_per_second_max: 0 });
+        let now = Moment(10_000_000_000);
+        let begun: Vec<_> = (0..8).map(|_| caps.take(now, rates, 512).0 - now.0).collect();
+        assert_eq!(begun, [0, 0, 0, 0, 0, 0, 10_000_000, 20_000_000]);
+    }
+}

@@ -1,0 +1,163 @@
+//! Who is next at the log: fair among volumes by bytes, however many commands each of them has waiting.
+//!
+//! Start-time fair queueing (Goyal, Vin, Cheng 1996) in front of the log's queue. A command gets a start tag, the finish
+//! tag of its volume's command before it or the present virtual time, whichever is later, and its finish tag lies its
+//! bytes behind that. The lowest start tag is let in first. Stamps are taken behind the gate: the order of the log is
+//! made there.
+//!
+//! Invariants:
+//!
+//! 1. Nobody waits while there is room, and what is let in is no more than `room` unless it is one command.
+//! 2. Virtual time never goes back; no one is let in before somebody of a lower tag who waits.
+
+use crate::format::VolumeNumber;
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use tokio::sync::oneshot;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Gate {
+    /// Bytes that may be behind it at once.
+    room: u64,
+    state: RefCell<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    inside: u64,
+    virtual_time: u64,
+    /// The finish tag of the last command of each volume that is ahead of virtual time.
+    finish: BTreeMap<VolumeNumber, u64>,
+    /// By start tag and order of arrival: its bytes, and who waits.
+    waiting: BTreeMap<(u64, u64), (u64, oneshot::Sender<()>)>,
+    arrivals: u64,
+}
+
+/// Somebody is behind the gate until this is dropped.
+#[derive(Debug)]
+pub struct Pass {
+    gate: Rc<Gate>,
+    bytes: u64,
+}
+
+impl Gate {
+    /// One that lets in so many bytes at once.
+    pub fn new(room: u64) -> Rc<Self> {
+        Rc::new(Self { room, state: RefCell::default() })
+    }
+
+    /// Waits for the turn of a command of so many bytes.
+    pub async fn enter(self: &Rc<Self>, volume: VolumeNumber, bytes: u64) -> Pass {
+        let turn = {
+            let mut state = self.state.borrow_mut();
+            let start = state.tag(volume, bytes);
+            if state.waiting.is_empty() && state.has_room(bytes, self.room) {
+                state.let_in(start, bytes);
+                None
+            } else {
+                let (sender, receiver) = oneshot::channel();
+                let key = (start, state.arrivals);
+                state.waiting.insert(key, (bytes, sender));
+                Some(receiver)
+            }
+        };
+        let pass = |gate: &Rc<Self>| Pass { gate: Rc::clone(gate), bytes };
+        match turn {
+            None => pass(self),
+            Some(turn) => {
+                turn.await.expect("the gate is there as long as somebody waits");
+                pass(self)
+            }
+        }
+    }
+}
+
+impl State {
+    fn tag(&mut self, volume: VolumeNumber, bytes: u64) -> u64 {
+        self.arrivals += 1;
+        let now = self.virtual_time;
+        self.finish.retain(|_, &mut finish| finish > now);
+        let start = self.finish.get(&volume).copied().unwrap_or(now);
+        assert!(start >= now, "tags lie ahead");
+        self.finish.insert(volume, start + bytes);
+        start
+    }
+
+    fn has_room(&self, bytes: u64, room: u64) -> bool {
+        self.inside == 0 || self.inside + bytes <= room
+    }
+
+    fn let_in(&mut self, start: u64, bytes: u64) {
+        self.virtual_time = self.virtual_time.max(start);
+        self.inside += bytes;
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        let mut state = self.gate.state.borrow_mut();
+        state.inside = state.inside.checked_sub(self.bytes).expect("who leaves was let in");
+        while let Some(next) = state.waiting.first_entry() {
+            let (key, bytes) = (*next.key(), next.get().0);
+            if !state.has_room(bytes, self.gate.room) {
+                return;
+            }
+            let (_, (bytes, turn)) = state.waiting.pop_first().expect("looked at");
+            // Who no longer waits takes no room.
+            if turn.send(()).is_ok() {
+                state.let_in(key.0, bytes);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        future::Future,
+        pin::pin,
+        task::{Context, Waker},
+    };
+
+    /// Enters if it may at once; else gives what waits.
+    fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+        match future.poll(&mut Context::from_waker(Waker::noop())) {
+            std::task::Poll::Ready(output) => Some(output),
+            std::task::Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn a_volume_with_one_command_does_not_wait_behind_all_of_another() {
+        let gate = Gate::new(100);
+        let (busy, calm) = (VolumeNumber(1), VolumeNumber(2));
+        let mut first = pin!(gate.enter(busy, 100));
+        let pass = poll(first.as_mut()).expect("there is room");
+        let mut waiting: Vec<_> = (0..10).map(|_| Box::pin(gate.enter(busy, 100))).collect();
+        assert!(waiting.iter_mut().all(|waiting| poll(waiting.as_mut()).is_none()));
+        let mut calm = pin!(gate.enter(calm, 100));
+        assert!(poll(calm.as_mut()).is_none());
+        drop(pass);
+        let pass = poll(calm.as_mut()).expect("its turn, for it had none yet");
+        assert!(poll(waiting[0].as_mut()).is_none());
+        drop(pass);
+        assert!(poll(waiting[0].as_mut()).is_some());
+    }
+
+    #[test]
+    fn what_is_larger_than_the_room_comes_in_alone_and_who_left_takes_none() {
+        let gate = Gate::new(100);
+        let mut small = Box::pin(gate.enter(VolumeNumber(1), 10));
+        let pass = poll(small.as_mut()).expect("there is room");
+        let mut large = Box::pin(gate.enter(VolumeNumber(1), 1000));
+        assert!(poll(large.as_mut()).is_none());
+        let mut gone = Box::pin(gate.enter(VolumeNumber(2), 100));
+        assert!(poll(gone.as_mut()).is_none());
+        drop(gone);
+        drop(pass);
+        let pass = poll(large.as_mut()).expect("nobody else is there");
+        drop(pass);
+        assert_eq!(gate.state.borrow().inside, 0);
+    }
+}

@@ -1,0 +1,101 @@
+//! What volumes may have beside each other: caps, and turns at the log. In virtual time.
+
+use crate::scene::{Scene, make_volume, small, write};
+use array::{
+    pool::{OpenSetting, open},
+    volume::{Rates, VolumeDevice},
+};
+use std::{sync::Arc, time::Duration};
+use world::{BlockDevice, Buffer, ByteOffset, Moment, Stability, World};
+
+const MIB: u64 = 1 << 20;
+
+/// So many writes of so many bytes at once, to the front of a volume.
+async fn write_at_once(world: &World, device: &VolumeDevice, count: u64, length: usize) {
+    let writes: Vec<_> = (0..count)
+        .map(|index| {
+            let (device, data) = (device.clone(), vec![Arc::new(Buffer::zeroed(length))]);
+            let at = ByteOffset(index * length as u64);
+            world.spawn("write", async move { device.write(at, data, Stability::Stable).await })
+        })
+        .collect();
+    for write in writes {
+        write.await.expect("it is written");
+    }
+}
+
+#[test]
+fn a_volume_has_no_more_operations_and_bytes_a_second_than_it_may() {
+    let mut scene = Scene::new(61, 3);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");
+        let capped = make_volume(&pool, "capped", 8 * MIB).await.expect("there is room");
+        let free = make_volume(&pool, "free", 8 * MIB).await.expect("there is room");
+        let took = async |begun: Moment| world.now().since(begun);
+
+        pool.set_rates("capped", Rates { iops_max: 100, kib_per_second_max: 0 }).await.expect("it is there");
+        let begun = world.now();
+        write_at_once(&world, &capped, 305, 4096).await;
+        let span = took(begun).await;
+        let (least, most) = (Duration::from_millis(2_990), Duration::from_millis(3_100));
+        assert!(
+            (least..most).contains(&span),
+            "305 operations, 5 of them at once, at 100 a second: {span:?}"
+        );
+        let begun = world.now();
+        write_at_once(&world, &free, 305, 4096).await;
+        assert!(took(begun).await < Duration::from_secs(1), "nobody else waits for it");
+
+        let rates = Rates { iops_max: 0, kib_per_second_max: 1024 };
+        pool.set_rates("capped", rates).await.expect("it is there");
+        world.sleep(Duration::from_secs(1)).await;
+        let begun = world.now();
+        for at in 0..32 {
+            capped.read(ByteOffset(at << 16), vec![Buffer::zeroed(1 << 16)]).await.expect("it reads");
+        }
+        let span = took(begun).await;
+        let (least, most) = (Duration::from_millis(1_850), Duration::from_millis(2_000));
+        assert!((least..most).contains(&span), "2 MiB, of them 51 KiB at once, at 1 MiB a second: {span:?}");
+        let setting = pool.volumes().into_iter().find(|info| info.name == "capped").expect("there").setting;
+        assert_eq!(setting.rates, rates);
+        pool.close().await.expect("it closes");
+    });
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens");
+        let of =
+            |name: &str| pool.volumes().into_iter().find(|info| info.name == name).expect("there").setting;
+        assert_eq!(of("capped").rates.kib_per_second_max, 1024, "also after it was closed");
+        assert_eq!(of("free").rates, Rates::default());
+        pool.close().await.expect("it closes");
+    });
+}
+
+#[test]
+fn one_write_does_not_wait_behind_hundreds_of_another_volume() {
+    let mut scene = Scene::new(62, 4);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");
+        let busy = make_volume(&pool, "busy", 64 * MIB).await.expect("there is room");
+        let calm = make_volume(&pool, "calm", 8 * MIB).await.expect("there is room");
+        let crowd = {
+            let (own, busy) = (world.clone(), busy.clone());
+            let begun = world.now();
+            world.spawn("crowd", async move {
+                write_at_once(&own, &busy, 256, 1 << 16).await;
+                own.now().since(begun)
+            })
+        };
+        // All of them are waiting before the first of these is asked for.
+        world.sleep(Duration::from_micros(10)).await;
+        let mut longest = Duration::ZERO;
+        for index in 0..4 {
+            let begun = world.now();
+            write(&calm, index * 4096, 7, 4096).await;
+            longest = longest.max(world.now().since(begun));
+        }
+        let all = crowd.await;
+        println!("note: beside 16 MiB that took {all:?} a write of 4 KiB took {longest:?} at most");
+        assert!(longest * 4 < all, "{longest:?} of {all:?}");
+        pool.close().await.expect("it closes");
+    });
+}
