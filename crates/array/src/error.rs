@@ -88,6 +88,12 @@ pub enum Error {
     /// The size cannot be that of a volume.
     #[error("a volume cannot have {0} bytes: a multiple of 512, at least 512 and at most 64 TiB")]
     BadSize(u64),
+    /// There are as many volumes as there can be.
+    #[error("the pool has {0} volumes, and cannot have more; delete one first")]
+    TooManyVolumes(usize),
+    /// So many copies nothing can have.
+    #[error("a pool cannot keep {0} copies: one, two or three")]
+    BadCopies(usize),
     /// Snapshots are in the way.
     #[error("volume {volume:?} has {count} snapshots; delete them first, or with it")]
     HasSnapshots {

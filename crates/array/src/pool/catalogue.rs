@@ -216,6 +216,11 @@ impl Catalogue {
         self.names.get(name).copied()
     }
 
+    /// How many volumes are live.
+    pub fn live_volumes(&self) -> usize {
+        self.names.len()
+    }
+
     /// All volumes, in whatever state.
     pub fn volumes(&self) -> impl Iterator<Item = (VolumeNumber, &VolumeRow)> {
         self.volumes.iter().map(|(&number, row)| (number, row))

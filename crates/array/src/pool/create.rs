@@ -7,7 +7,7 @@ use crate::{
         Checkpoint, CheckpointNumber, DriveId, Features, Fence, Generation, Incarnation, Link, LogStart,
         Member, MemberIndex, MemberState, MirroredSegment, PoolGeometry, PoolId, Position, Roots,
         SegmentBlock, SegmentKind, SegmentUse, SlotHeader, Stamp, Superblock, WallNanoseconds,
-        superblock::DATA_START_BYTES_MIN,
+        segment::MIRRORS_MAX, superblock::DATA_START_BYTES_MIN,
     },
     log::log_shape,
     segments::Segments,
@@ -18,6 +18,9 @@ use world::{BlockDevice, Stability, World};
 
 /// Slots a drive must have room for at least: those of the log and its successors, of the trees, and the reserve.
 pub const SLOTS_MIN: u32 = 48;
+
+/// Copies of the log, unless there is but one drive or somebody wants three.
+const LOG_COPIES: usize = 2;
 
 /// A drive that is to become one of a pool.
 #[derive(Clone)]
@@ -48,11 +51,32 @@ pub struct NewPool {
 /// A drive is a pool's already, or too small, or fails. A pool that was not made whole is none: opening does not
 /// find it.
 pub async fn create(world: &World, new: &NewPool, drives: &[NewDrive]) -> Result<()> {
+    create_with_copies(world, new, drives, drives.len().min(LOG_COPIES)).await
+}
+
+/// As [`create`], with so many copies of the log, of everything that rests in it, and of the trees: one, or three where
+/// two drives may be lost.
+///
+/// # Errors
+///
+/// As for [`create`]; or there are too few drives, or more copies than three.
+pub async fn create_with_copies(
+    world: &World,
+    new: &NewPool,
+    drives: &[NewDrive],
+    copies: usize,
+) -> Result<()> {
+    if drives.is_empty() || drives.len() < copies {
+        return Err(Error::TooFewDrives { present: drives.len(), needed: copies.max(1) });
+    }
+    if !(1..=MIRRORS_MAX).contains(&copies) {
+        return Err(Error::BadCopies(copies));
+    }
     let devices: Vec<_> = drives.iter().map(|drive| Rc::clone(&drive.device)).collect();
     if let Some(seen) = look(&devices).await.first() {
         return Err(Error::InUse { drive: seen.given, pool: seen.superblock.pool });
     }
-    let superblock = first_superblock(world, new, drives)?;
+    let superblock = first_superblock(world, new, drives, copies)?;
     let members = devices.into_iter().enumerate();
     let there =
         Drives::new(superblock.geometry, members.map(|(index, device)| (MemberIndex(index as u16), device)));
@@ -61,14 +85,11 @@ pub async fn create(world: &World, new: &NewPool, drives: &[NewDrive]) -> Result
     write_generation(&there, &superblock).await.map_err(first_of)
 }
 
-fn first_superblock(world: &World, new: &NewPool, drives: &[NewDrive]) -> Result<Superblock> {
-    if drives.is_empty() {
-        return Err(Error::TooFewDrives { present: 0, needed: 1 });
-    }
+fn first_superblock(world: &World, new: &NewPool, drives: &[NewDrive], copies: usize) -> Result<Superblock> {
     let geometry = PoolGeometry {
         data_start_bytes: DATA_START_BYTES_MIN,
         slot_bytes: new.slot_bytes,
-        log_copies: drives.len().min(2) as u8,
+        log_copies: copies as u8,
     };
     let mut members = Vec::new();
     for (index, drive) in drives.iter().enumerate() {

@@ -29,7 +29,7 @@ mod verbs;
 mod volume_setting;
 
 pub use catalogue::Catalogue;
-pub use create::{NewDrive, NewPool, SLOTS_MIN, create};
+pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
 pub use open::open;
 pub use snapshots::Snapshot;
 pub use space::{Alarm, Space};

@@ -16,6 +16,9 @@ use crate::{
 };
 use std::rc::Rc;
 
+/// Volumes a pool can have.
+pub const VOLUMES_MAX: usize = 4096;
+
 /// What a volume is to be.
 #[derive(Clone, Debug)]
 pub struct NewVolume {
@@ -58,6 +61,9 @@ impl Pool {
             let state = self.shared.state.borrow();
             if state.catalogue.volume_named(&new.name).is_some() {
                 return Err(Error::NameTaken(new.name.clone()));
+            }
+            if state.catalogue.live_volumes() >= VOLUMES_MAX {
+                return Err(Error::TooManyVolumes(VOLUMES_MAX));
             }
             (state.catalogue.volume_next(), state.catalogue.branch_next())
         };

@@ -3,7 +3,7 @@
 use array::{
     error::Result,
     format::{DriveId, PoolId, VolumeId},
-    pool::{NewDrive, NewPool, NewVolume, OpenSetting, Pool, VolumeSetting, create},
+    pool::{NewDrive, NewPool, NewVolume, OpenSetting, Pool, VolumeSetting, create_with_copies},
     volume::VolumeDevice,
 };
 use std::{rc::Rc, sync::Arc};
@@ -29,6 +29,11 @@ impl Scene {
 
     /// A pool of so many drives, all alike.
     pub fn of(seed: u64, drives: usize, options: &DriveOptions) -> Self {
+        Self::with_copies(seed, drives, options, drives.min(2))
+    }
+
+    /// As [`Scene::of`], with so many copies.
+    pub fn with_copies(seed: u64, drives: usize, options: &DriveOptions, copies: usize) -> Self {
         let mut simulation = Simulation::new(seed);
         let drives = (0..drives).map(|_| simulation.add_drive(options.clone())).collect();
         let mut scene = Self { simulation, drives };
@@ -39,7 +44,8 @@ impl Scene {
                 serial: format!("S{index}"),
                 device,
             });
-            create(&world, &new, &drives.collect::<Vec<_>>()).await.expect("a pool is made");
+            let drives: Vec<_> = drives.collect();
+            create_with_copies(&world, &new, &drives, copies).await.expect("a pool is made");
         });
         scene
     }
