@@ -228,7 +228,10 @@ impl Pool {
                 if read.is_ok_and(|read| read[0].starts_with(&wanted)) {
                     continue;
                 }
-                match device.write(at, vec![Arc::new(Buffer::copy_of(&wanted))], Stability::Stable).await {
+                // The whole place: a sector behind the image that cannot be read keeps an opening from reading it.
+                let mut place = Buffer::zeroed(SUPERBLOCK_BYTES_MAX);
+                place[..wanted.len()].copy_from_slice(&wanted);
+                match device.write(at, vec![Arc::new(place)], Stability::Stable).await {
                     Ok(()) => shared.mended.set(shared.mended.get() + 1),
                     Err(error) => tell(found, &Error::Drive { member, error }),
                 }
