@@ -1,5 +1,13 @@
 //! The SCSI a disk speaks: SPC-4 and SBC-3.
 
+pub mod commands;
+
+pub mod facts;
+
+pub mod inquiry;
+
+pub mod mode;
+
 pub mod reservations;
 
 pub mod sense;

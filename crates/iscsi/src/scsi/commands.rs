@@ -1,0 +1,358 @@
+//! The commands a unit knows: their lengths, which bits of them mean something, and what reservations have to say.
+//!
+//! One table for all: what is decoded, what REPORT SUPPORTED OPERATION CODES says, and which bits must be zero.
+
+use super::{
+    reservations::Use,
+    sense::{AdditionalSense, Sense},
+};
+
+/// Operation codes (SPC-4, SBC-3), and service actions where one code has several, under the names they have there.
+#[allow(missing_docs, reason = "the names are those of the standards")]
+pub mod code {
+    pub const TEST_UNIT_READY: u8 = 0x00;
+    pub const REQUEST_SENSE: u8 = 0x03;
+    pub const READ_6: u8 = 0x08;
+    pub const WRITE_6: u8 = 0x0a;
+    pub const INQUIRY: u8 = 0x12;
+    pub const MODE_SELECT_6: u8 = 0x15;
+    pub const RESERVE_6: u8 = 0x16;
+    pub const RELEASE_6: u8 = 0x17;
+    pub const MODE_SENSE_6: u8 = 0x1a;
+    pub const START_STOP_UNIT: u8 = 0x1b;
+    pub const PREVENT_ALLOW: u8 = 0x1e;
+    pub const READ_CAPACITY_10: u8 = 0x25;
+    pub const READ_10: u8 = 0x28;
+    pub const WRITE_10: u8 = 0x2a;
+    pub const WRITE_VERIFY_10: u8 = 0x2e;
+    pub const VERIFY_10: u8 = 0x2f;
+    pub const PRE_FETCH_10: u8 = 0x34;
+    pub const SYNCHRONIZE_CACHE_10: u8 = 0x35;
+    pub const WRITE_SAME_10: u8 = 0x41;
+    pub const UNMAP: u8 = 0x42;
+    pub const LOG_SENSE: u8 = 0x4d;
+    pub const MODE_SELECT_10: u8 = 0x55;
+    pub const MODE_SENSE_10: u8 = 0x5a;
+    pub const PERSISTENT_RESERVE_IN: u8 = 0x5e;
+    pub const PERSISTENT_RESERVE_OUT: u8 = 0x5f;
+    pub const READ_16: u8 = 0x88;
+    pub const COMPARE_AND_WRITE: u8 = 0x89;
+    pub const WRITE_16: u8 = 0x8a;
+    pub const ORWRITE_16: u8 = 0x8b;
+    pub const WRITE_VERIFY_16: u8 = 0x8e;
+    pub const VERIFY_16: u8 = 0x8f;
+    pub const PRE_FETCH_16: u8 = 0x90;
+    pub const SYNCHRONIZE_CACHE_16: u8 = 0x91;
+    pub const WRITE_SAME_16: u8 = 0x93;
+    pub const SERVICE_ACTION_IN_16: u8 = 0x9e;
+    pub const REPORT_LUNS: u8 = 0xa0;
+    pub const MAINTENANCE_IN: u8 = 0xa3;
+    pub const READ_12: u8 = 0xa8;
+    pub const WRITE_12: u8 = 0xaa;
+    pub const WRITE_VERIFY_12: u8 = 0xae;
+    pub const VERIFY_12: u8 = 0xaf;
+
+    /// Of SERVICE ACTION IN(16).
+    pub const READ_CAPACITY_16: u16 = 0x10;
+    /// Of SERVICE ACTION IN(16).
+    pub const GET_LBA_STATUS: u16 = 0x12;
+    /// Of MAINTENANCE IN.
+    pub const REPORT_TARGET_PORT_GROUPS: u16 = 0x0a;
+    /// Of MAINTENANCE IN.
+    pub const REPORT_SUPPORTED_OPERATION_CODES: u16 = 0x0c;
+    /// Of MAINTENANCE IN.
+    pub const REPORT_SUPPORTED_TASK_MANAGEMENT: u16 = 0x0d;
+}
+
+/// A command a unit knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// First byte.
+    pub code: u8,
+    /// In the low five bits of the second byte; none if the code has but one meaning.
+    pub service_action: Option<u16>,
+    /// Which bits of its bytes mean something; the first is the code itself. As long as the command.
+    pub usage: &'static [u8],
+    /// What reservations have to say.
+    pub what: Use,
+}
+
+/// Flags of a read or write: protection, DPO, FUA. Protection information is not supported: its bits must be zero.
+const RW: u8 = 0x18;
+/// Flags of a verification: DPO, BYTCHK.
+const VERIFY: u8 = 0x16;
+/// Of the control byte nothing means anything: NACA is not supported.
+const CONTROL: u8 = 0;
+const GROUP: u8 = 0x1f;
+
+const fn plain(code: u8, what: Use, usage: &'static [u8]) -> Known {
+    Known { code, service_action: None, usage, what }
+}
+
+const fn action(code: u8, service_action: u16, what: Use, usage: &'static [u8]) -> Known {
+    Known { code, service_action: Some(service_action), usage, what }
+}
+
+macro_rules! ten {
+    ($code:expr, $flags:expr, $what:expr) => {
+        plain($code, $what, &[$code, $flags, 255, 255, 255, 255, GROUP, 255, 255, CONTROL])
+    };
+}
+
+macro_rules! twelve {
+    ($code:expr, $flags:expr, $what:expr) => {
+        plain($code, $what, &[$code, $flags, 255, 255, 255, 255, 255, 255, 255, 255, GROUP, CONTROL])
+    };
+}
+
+macro_rules! sixteen {
+    ($code:expr, $flags:expr, $what:expr) => {
+        plain(
+            $code,
+            $what,
+            &[$code, $flags, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, GROUP, CONTROL],
+        )
+    };
+}
+
+/// All commands, by code and service action.
+pub static KNOWN: &[Known] = &[
+    plain(code::TEST_UNIT_READY, Use::Ask, &[code::TEST_UNIT_READY, 0, 0, 0, 0, CONTROL]),
+    plain(code::REQUEST_SENSE, Use::Always, &[code::REQUEST_SENSE, 1, 0, 0, 255, CONTROL]),
+    plain(code::READ_6, Use::Read, &[code::READ_6, 0x1f, 255, 255, 255, CONTROL]),
+    plain(code::WRITE_6, Use::Write, &[code::WRITE_6, 0x1f, 255, 255, 255, CONTROL]),
+    plain(code::INQUIRY, Use::Always, &[code::INQUIRY, 1, 255, 255, 255, CONTROL]),
+    plain(code::MODE_SELECT_6, Use::Write, &[code::MODE_SELECT_6, 0x11, 0, 0, 255, CONTROL]),
+    plain(code::RESERVE_6, Use::Always, &[code::RESERVE_6, 0, 0, 0, 0, CONTROL]),
+    plain(code::RELEASE_6, Use::Always, &[code::RELEASE_6, 0, 0, 0, 0, CONTROL]),
+    plain(code::MODE_SENSE_6, Use::Read, &[code::MODE_SENSE_6, 0x08, 255, 255, 255, CONTROL]),
+    plain(code::START_STOP_UNIT, Use::Write, &[code::START_STOP_UNIT, 1, 0, 0x0f, 0xf7, CONTROL]),
+    plain(code::PREVENT_ALLOW, Use::Write, &[code::PREVENT_ALLOW, 0, 0, 0, 3, CONTROL]),
+    plain(
+        code::READ_CAPACITY_10,
+        Use::Ask,
+        &[code::READ_CAPACITY_10, 0, 255, 255, 255, 255, 0, 0, 1, CONTROL],
+    ),
+    ten!(code::READ_10, RW, Use::Read),
+    ten!(code::WRITE_10, RW, Use::Write),
+    ten!(code::WRITE_VERIFY_10, VERIFY, Use::Write),
+    ten!(code::VERIFY_10, VERIFY, Use::Read),
+    ten!(code::PRE_FETCH_10, 2, Use::Read),
+    ten!(code::SYNCHRONIZE_CACHE_10, 2, Use::Write),
+    ten!(code::WRITE_SAME_10, 0x18, Use::Write),
+    plain(code::UNMAP, Use::Write, &[code::UNMAP, 1, 0, 0, 0, 0, GROUP, 255, 255, CONTROL]),
+    plain(code::LOG_SENSE, Use::Ask, &[code::LOG_SENSE, 0, 255, 255, 0, 255, 255, 255, 255, CONTROL]),
+    plain(code::MODE_SELECT_10, Use::Write, &[code::MODE_SELECT_10, 0x11, 0, 0, 0, 0, 0, 255, 255, CONTROL]),
+    plain(code::MODE_SENSE_10, Use::Read, &[code::MODE_SENSE_10, 0x18, 255, 255, 0, 0, 0, 255, 255, CONTROL]),
+    reserve_in(0),
+    reserve_in(1),
+    reserve_in(2),
+    reserve_in(3),
+    reserve_out(0),
+    reserve_out(1),
+    reserve_out(2),
+    reserve_out(3),
+    reserve_out(4),
+    reserve_out(5),
+    reserve_out(6),
+    sixteen!(code::READ_16, RW, Use::Read),
+    plain(
+        code::COMPARE_AND_WRITE,
+        Use::Write,
+        &[code::COMPARE_AND_WRITE, RW, 255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 255, GROUP, CONTROL],
+    ),
+    sixteen!(code::WRITE_16, RW, Use::Write),
+    sixteen!(code::ORWRITE_16, RW, Use::Write),
+    sixteen!(code::WRITE_VERIFY_16, VERIFY, Use::Write),
+    sixteen!(code::VERIFY_16, VERIFY, Use::Read),
+    sixteen!(code::PRE_FETCH_16, 2, Use::Read),
+    sixteen!(code::SYNCHRONIZE_CACHE_16, 2, Use::Write),
+    sixteen!(code::WRITE_SAME_16, 0x19, Use::Write),
+    action(
+        code::SERVICE_ACTION_IN_16,
+        code::READ_CAPACITY_16,
+        Use::Ask,
+        &[
+            code::SERVICE_ACTION_IN_16,
+            0x10,
+            255,
+            255,
+            255,
+            255,
+            255,
+            255,
+            255,
+            255,
+            255,
+            255,
+            255,
+            255,
+            1,
+            CONTROL,
+        ],
+    ),
+    action(
+        code::SERVICE_ACTION_IN_16,
+        code::GET_LBA_STATUS,
+        Use::Read,
+        &[
+            code::SERVICE_ACTION_IN_16,
+            0x12,
+            255,
+            255,
+            255,
+            255,
+            255,
+            255,
+            255,
+            255,
+            255,
+            255,
+            255,
+            255,
+            0,
+            CONTROL,
+        ],
+    ),
+    plain(
+        code::REPORT_LUNS,
+        Use::Always,
+        &[code::REPORT_LUNS, 0, 255, 0, 0, 0, 255, 255, 255, 255, 0, CONTROL],
+    ),
+    action(
+        code::MAINTENANCE_IN,
+        code::REPORT_TARGET_PORT_GROUPS,
+        Use::Always,
+        &[code::MAINTENANCE_IN, 0xea, 0, 0, 0, 0, 255, 255, 255, 255, 0, CONTROL],
+    ),
+    action(
+        code::MAINTENANCE_IN,
+        code::REPORT_SUPPORTED_OPERATION_CODES,
+        Use::Always,
+        &[code::MAINTENANCE_IN, 0x0c, 0x87, 255, 255, 255, 255, 255, 255, 255, 0, CONTROL],
+    ),
+    action(
+        code::MAINTENANCE_IN,
+        code::REPORT_SUPPORTED_TASK_MANAGEMENT,
+        Use::Always,
+        &[code::MAINTENANCE_IN, 0x0d, 0x80, 0, 0, 0, 255, 255, 255, 255, 0, CONTROL],
+    ),
+    twelve!(code::READ_12, RW, Use::Read),
+    twelve!(code::WRITE_12, RW, Use::Write),
+    twelve!(code::WRITE_VERIFY_12, VERIFY, Use::Write),
+    twelve!(code::VERIFY_12, VERIFY, Use::Read),
+];
+
+const fn reserve_in(service_action: u16) -> Known {
+    const USAGE: [&[u8]; 4] = [
+        &[code::PERSISTENT_RESERVE_IN, 0, 0, 0, 0, 0, 0, 255, 255, CONTROL],
+        &[code::PERSISTENT_RESERVE_IN, 1, 0, 0, 0, 0, 0, 255, 255, CONTROL],
+        &[code::PERSISTENT_RESERVE_IN, 2, 0, 0, 0, 0, 0, 255, 255, CONTROL],
+        &[code::PERSISTENT_RESERVE_IN, 3, 0, 0, 0, 0, 0, 255, 255, CONTROL],
+    ];
+    action(code::PERSISTENT_RESERVE_IN, service_action, Use::Always, USAGE[service_action as usize])
+}
+
+const fn reserve_out(service_action: u16) -> Known {
+    const USAGE: [&[u8]; 7] = [
+        &[code::PERSISTENT_RESERVE_OUT, 0, 255, 0, 0, 255, 255, 255, 255, CONTROL],
+        &[code::PERSISTENT_RESERVE_OUT, 1, 255, 0, 0, 255, 255, 255, 255, CONTROL],
+        &[code::PERSISTENT_RESERVE_OUT, 2, 255, 0, 0, 255, 255, 255, 255, CONTROL],
+        &[code::PERSISTENT_RESERVE_OUT, 3, 255, 0, 0, 255, 255, 255, 255, CONTROL],
+        &[code::PERSISTENT_RESERVE_OUT, 4, 255, 0, 0, 255, 255, 255, 255, CONTROL],
+        &[code::PERSISTENT_RESERVE_OUT, 5, 255, 0, 0, 255, 255, 255, 255, CONTROL],
+        &[code::PERSISTENT_RESERVE_OUT, 6, 255, 0, 0, 255, 255, 255, 255, CONTROL],
+    ];
+    action(code::PERSISTENT_RESERVE_OUT, service_action, Use::Always, USAGE[service_action as usize])
+}
+
+/// What there is of a code: nothing, the one command, or several service actions.
+pub fn of_code(code: u8) -> impl Iterator<Item = &'static Known> {
+    KNOWN.iter().filter(move |known| known.code == code)
+}
+
+/// The command in `cdb`, all of whose bits mean something. A command that is carried in more bytes than it has is taken
+/// by its own.
+///
+/// # Errors
+///
+/// The unit does not know it, or it has a bit that should be zero.
+pub fn find(cdb: &[u8]) -> Result<&'static Known, Sense> {
+    let code = *cdb.first().ok_or(Sense::illegal(AdditionalSense::INVALID_OPERATION_CODE))?;
+    if of_code(code).next().is_none() {
+        return Err(Sense::illegal(AdditionalSense::INVALID_OPERATION_CODE));
+    }
+    let invalid = Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
+    let service_action = cdb.get(1).map(|byte| u16::from(byte & 0x1f));
+    let known =
+        of_code(code).find(|known| known.service_action.is_none() || known.service_action == service_action);
+    let known = known.ok_or(invalid)?;
+    let cdb = cdb.get(..known.usage.len()).ok_or(invalid)?;
+    // The first byte and the service action are as they should be: the command was found by them.
+    let means_nothing = |index: usize, byte: u8, usage: u8| {
+        let usage = if index == 1 && known.service_action.is_some() { usage | 0x1f } else { usage };
+        byte & !usage != 0
+    };
+    let strange = cdb.iter().zip(known.usage).enumerate().skip(1);
+    match strange.into_iter().any(|(index, (&byte, &usage))| means_nothing(index, byte, usage)) {
+        true => Err(invalid),
+        false => Ok(known),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_table_agrees_with_itself() {
+        let mut seen = BTreeSet::new();
+        for known in KNOWN {
+            assert!(seen.insert((known.code, known.service_action)), "{known:?} is there once");
+            assert_eq!(known.usage[0], known.code, "{known:?}");
+            // SAM-5, 5.2.2: the group of the code says how long it is.
+            let length = match known.code >> 5 {
+                0 => 6,
+                1 | 2 => 10,
+                4 => 16,
+                5 => 12,
+                _ => panic!("{known:?} is of no group"),
+            };
+            assert_eq!(known.usage.len(), length, "{known:?}");
+            if let Some(action) = known.service_action {
+                assert_eq!(u16::from(known.usage[1] & 0x1f), action, "{known:?}");
+            }
+            let is_alone = of_code(known.code).count() == 1;
+            assert!(is_alone || known.service_action.is_some(), "{known:?}: how is it told from the others?");
+        }
+    }
+
+    #[test]
+    fn commands_are_found_and_strange_bits_refused() {
+        for known in KNOWN {
+            let mut cdb = vec![0; 16];
+            cdb[0] = known.code;
+            cdb[1] = known.service_action.unwrap_or(0) as u8;
+            assert_eq!(find(&cdb), Ok(known));
+            assert_eq!(find(&cdb[..known.usage.len()]), Ok(known), "as long as it is");
+            let invalid = Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB));
+            assert_eq!(find(&cdb[..known.usage.len() - 1]), invalid, "cut");
+            // NACA, and all that is not ours.
+            for (index, usage) in known.usage.iter().enumerate().skip(1) {
+                for bit in (0..8).filter(|bit| usage & (1 << bit) == 0) {
+                    if index == 1 && known.service_action.is_some() && bit < 5 {
+                        continue;
+                    }
+                    let mut strange = cdb.clone();
+                    strange[index] |= 1 << bit;
+                    assert_eq!(find(&strange), invalid, "{known:?}: bit {bit} of byte {index}");
+                }
+            }
+        }
+        let unknown = Err(Sense::illegal(AdditionalSense::INVALID_OPERATION_CODE));
+        assert_eq!(find(&[]), unknown);
+        assert_eq!(find(&[0xff; 16]), unknown);
+        assert!(find(&[code::MAINTENANCE_IN, 0x1f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
+    }
+}

@@ -1,0 +1,69 @@
+//! What a logical unit is, as far as it does not change while it is served.
+
+/// See the module's documentation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// For people: at most 16 printable characters of ASCII.
+    pub product: String,
+    /// Of the program: at most 4 characters.
+    pub revision: String,
+    /// No other unit of ours has it: at most 64 characters.
+    pub serial: String,
+    /// No other unit anywhere has it. Its first four bits are made those of a locally assigned name (NAA 3).
+    pub name: u64,
+    /// Bytes of a logical block: 512 or 4096.
+    pub block_bytes: u32,
+    /// Bytes that are written best at once, a power of two times those of a logical block: 4096 for 512e.
+    pub physical_bytes: u32,
+    /// Nothing may be written.
+    pub is_read_only: bool,
+    /// What is unmapped takes no space, and reads as zeroes.
+    pub is_thin: bool,
+    /// Which port of the target this is, from 1 on.
+    pub port: u16,
+}
+
+/// Who makes it: at most 8 characters (T10 vendor identification).
+pub const VENDOR: &str = "SPINDLE";
+/// Blocks of one transfer at most.
+pub const TRANSFER_BLOCKS_MAX: u32 = 1 << 15;
+/// Blocks that COMPARE AND WRITE takes at most.
+pub const COMPARE_BLOCKS_MAX: u8 = 255;
+/// Blocks and ranges of one UNMAP at most.
+pub const UNMAP_BLOCKS_MAX: u32 = 1 << 24;
+/// See [`UNMAP_BLOCKS_MAX`].
+pub const UNMAP_RANGES_MAX: u32 = 256;
+/// Blocks of one WRITE SAME at most.
+pub const WRITE_SAME_BLOCKS_MAX: u32 = 1 << 21;
+
+impl Facts {
+    /// Which power of two of logical blocks make a physical one.
+    pub fn physical_exponent(&self) -> u8 {
+        (self.physical_bytes / self.block_bytes).ilog2() as u8
+    }
+
+    /// The name, as a locally assigned one (SPC-4, 7.8.6.6.4).
+    pub fn naa(&self) -> [u8; 8] {
+        ((self.name & (u64::MAX >> 4)) | 3 << 60).to_be_bytes()
+    }
+
+    /// Whether they fit where they are shown.
+    pub fn check(&self) {
+        let is_text =
+            |text: &str, most: usize| text.len() <= most && text.bytes().all(|byte| matches!(byte, 32..127));
+        assert!(
+            is_text(&self.product, 16) && is_text(&self.revision, 4) && is_text(&self.serial, 64),
+            "{self:?}"
+        );
+        assert!(matches!(self.block_bytes, 512 | 4096), "{self:?}");
+        let blocks = self.physical_bytes / self.block_bytes;
+        assert!(blocks.is_power_of_two() && self.physical_bytes.is_multiple_of(self.block_bytes), "{self:?}");
+    }
+}
+
+/// A text in a field of fixed length: left-aligned, filled with spaces.
+pub fn padded<const LENGTH: usize>(text: &str) -> [u8; LENGTH] {
+    let mut field = [b' '; LENGTH];
+    field[..text.len()].copy_from_slice(text.as_bytes());
+    field
+}
