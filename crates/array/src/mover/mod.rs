@@ -14,6 +14,7 @@ mod cleaner;
 mod contents;
 mod data_segment;
 mod drives;
+mod nodes;
 mod pace;
 mod progress;
 mod rebuild;
@@ -21,6 +22,7 @@ mod scrub;
 mod scrub_segments;
 
 pub use cleaner::Cleaned;
+pub use nodes::NodeRoom;
 pub use pace::{PaceFigures, PaceSetting};
 pub use progress::RebuildProgress;
 pub use rebuild::Degraded;

@@ -70,7 +70,8 @@ impl Pool {
             reclaim: &frozen.reclaim,
             budget: BUDGET,
         };
-        let merged = merge.run(&self.trees).await?;
+        let mut merged = merge.run(&self.trees).await?;
+        merged.roots = self.clean_nodes(frozen.number, merged.roots).await?;
         let roots = merged.roots;
         self.settle(merged);
         let rows = self.rows_for(&frozen);

@@ -75,6 +75,8 @@ listed! {
         ReaderHoldsSegments,
         /// Checkpoint: a pass over what deleted snapshots left was finished.
         PassFinished,
+        /// Checkpoint: nodes were written elsewhere, so that their segments come free.
+        NodesRelocated,
         /// Map: a version that was displaced went to history.
         WentToHistory,
         /// Map: a block that was moved had been overwritten meanwhile.

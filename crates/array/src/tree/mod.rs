@@ -26,6 +26,8 @@ mod runs;
 
 mod merge;
 
+mod relocate;
+
 mod changes;
 
 mod walker;

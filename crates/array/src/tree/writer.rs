@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     error::Result,
-    format::{CheckpointNumber, NodePointer, SegmentBlock, SegmentNumber, Tree, node::NodePlace},
+    format::{CheckpointNumber, Node, NodePointer, SegmentBlock, SegmentNumber, Tree, node::NodePlace},
 };
 use futures_util::{Stream, StreamExt, stream::FuturesUnordered};
 use std::{collections::VecDeque, future::poll_fn, pin::Pin, task::Poll};
@@ -63,9 +63,22 @@ impl<'t> Writer<'t> {
 
     /// Places a node; it is written when there is enough for a write, and [`Self::drain`] is called.
     pub fn write<D: Draft>(&mut self, level: u8, draft: D) -> Result<NodePointer> {
+        self.put(level, |place| draft.finish(place))
+    }
+
+    /// As [`Self::write`], of a node that lies elsewhere so far.
+    pub fn write_again(&mut self, node: &Node<'_>) -> Result<NodePointer> {
+        self.put(node.pointer().level, |place| node.moved_to(place))
+    }
+
+    fn put(
+        &mut self,
+        level: u8,
+        finish: impl FnOnce(NodePlace) -> (Vec<u8>, NodePointer),
+    ) -> Result<NodePointer> {
         let (segment, block) = self.trees.store.place(self.tree, NODE_BLOCKS)?;
         let place = NodePlace { pool: self.trees.pool, checkpoint: self.checkpoint, segment, block };
-        let (bytes, pointer) = draft.finish(place);
+        let (bytes, pointer) = finish(place);
         self.placed.push(pointer);
         if level > 0 || self.keeps_leaves {
             self.trees.cache.insert(pointer, bytes[..].into());

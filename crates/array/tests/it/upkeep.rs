@@ -189,6 +189,43 @@ fn a_scrub_mends_every_copy_that_a_drive_forgot() {
 }
 
 #[test]
+fn trees_take_no_more_room_than_twice_what_they_need() {
+    let mut scene = Scene::new(17, 3);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small_tables()).await.expect("it opens");
+        let volume = make_volume(&pool, "mail", 140 * MIB).await.expect("it is made");
+        let mut random = Random::new(17, "overwrite");
+        let mut most = 0;
+        // What is written once stays for ever in its leaf, among leaves that are written again and again.
+        for round in 0..600 {
+            for index in 0..17 {
+                write(&volume, (round * 17 + index) * 3 * BLOCK, 1, BLOCK as usize).await;
+            }
+            for _ in 0..30 {
+                let block = 31_000 + random.below(4096);
+                write(&volume, block * BLOCK, round as u8, BLOCK as usize).await;
+            }
+            pool.checkpoint().await.expect("it is made");
+            most = most.max(pool.node_room().segments);
+        }
+        let room = pool.node_room();
+        println!("{most} segments of nodes at most, {room:?}");
+        assert!(
+            most <= 2 * (room.live_bytes.div_ceil(MIB) + 1) + 8,
+            "{most} segments of nodes at most, {room:?}"
+        );
+        pool.close().await.expect("it closes");
+        let pool = open(&world, &devices, small_tables()).await.expect("it opens again");
+        let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+        for cold in 0..600 * 17 {
+            let found = read(&volume, cold * 3 * BLOCK, BLOCK as usize).await;
+            assert!(found.iter().all(|&byte| byte == 1), "block {}", cold * 3);
+        }
+        assert!(pool.scrub().await.expect("it ends").lost.is_empty(), "the trees are whole");
+    });
+}
+
+#[test]
 fn a_pool_scrubs_by_itself_also_what_no_tree_leads_to() {
     let mut scene = Scene::new(16, 3);
     scene.run(|world, devices| async move {

@@ -250,6 +250,19 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// The same node in another place: its bytes, and what points to it there.
+    pub fn moved_to(&self, place: NodePlace) -> (Vec<u8>, NodePointer) {
+        let mut bytes = self.sealed().bytes.to_vec();
+        let (raw, _) = RawNode::mut_from_prefix(&mut bytes).expect("a node has a head");
+        raw.pool = place.pool.0;
+        raw.checkpoint = place.checkpoint.0.into();
+        raw.segment = place.segment.0.into();
+        raw.block = place.block.0.into();
+        seal(&mut bytes);
+        let pointer = RawNode::ref_from_prefix(&bytes).expect("a node has a head").0.pointer();
+        (bytes, pointer)
+    }
+
     /// What points to it.
     pub fn pointer(&self) -> NodePointer {
         self.sealed().raw.pointer()

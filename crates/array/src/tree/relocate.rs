@@ -1,0 +1,109 @@
+//! Relocation: nodes that lie in certain segments are written elsewhere, and with them the nodes that lead to them. The
+//! tree holds what it held.
+//!
+//! Inner nodes say where their children lie, so leaves are read only if they move. A relocation that fails, or is dropped,
+//! releases what it placed, and nothing else.
+
+use super::{
+    Trees,
+    draft::{ChildDraft, Draft},
+    writer::Writer,
+};
+use crate::{
+    error::Result,
+    format::{CheckpointNumber, Node, NodeKey, NodePointer, SegmentNumber, Tree, node::Child},
+};
+use std::{collections::BTreeSet, rc::Rc};
+use world::LocalFuture;
+
+struct Relocation<'t> {
+    trees: &'t Trees,
+    tree: Tree,
+    from: &'t BTreeSet<SegmentNumber>,
+    writer: Writer<'t>,
+    /// What the new tree does without.
+    replaced: Vec<NodePointer>,
+}
+
+impl Trees {
+    /// The root of the tree at `root`, none of whose nodes lies in one of `from`.
+    ///
+    /// # Errors
+    ///
+    /// A node cannot be read, or there is no room.
+    pub async fn relocate(
+        &self,
+        checkpoint: CheckpointNumber,
+        tree: Tree,
+        root: Option<NodePointer>,
+        from: &BTreeSet<SegmentNumber>,
+    ) -> Result<Option<NodePointer>> {
+        let Some(root) = root else { return Ok(None) };
+        let writer = Writer::new(self, tree, checkpoint);
+        let mut relocation = Relocation { trees: self, tree, from, writer, replaced: Vec::new() };
+        let moved = match relocation.node(root, None).await {
+            Ok(moved) => relocation.writer.finish().await.map(|()| moved),
+            Err(error) => Err(error),
+        };
+        if moved.is_err() {
+            relocation.writer.give_up().await;
+            return moved.map(Some);
+        }
+        for pointer in std::mem::take(&mut relocation.replaced) {
+            self.cache.replace(pointer);
+            self.store.release(pointer);
+        }
+        moved.map(Some)
+    }
+}
+
+impl Relocation<'_> {
+    /// Where a node is from now on, with all that is below it.
+    fn node<'a>(
+        &'a mut self,
+        pointer: NodePointer,
+        first: Option<NodeKey>,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<NodePointer>> + 'a>> {
+        Box::pin(async move {
+            let moves = self.from.contains(&pointer.segment);
+            if pointer.level == 0 && !moves {
+                return Ok(pointer);
+            }
+            let bytes = self.read(pointer, first).await?;
+            let moved = match Node::again(&bytes) {
+                Node::Inner(inner) => {
+                    let mut draft = ChildDraft::new(self.tree, pointer.level);
+                    let mut differs = moves;
+                    for child in inner.children() {
+                        let below = self.node(child.pointer, Some(child.first)).await?;
+                        differs |= below != child.pointer;
+                        draft
+                            .push(Child { first: child.first, pointer: below })
+                            .expect("it had room for them");
+                    }
+                    if !differs {
+                        return Ok(pointer);
+                    }
+                    self.writer.write(pointer.level, draft)?
+                }
+                leaf => {
+                    self.writer.keeps_leaves = self.trees.cache.has(&pointer);
+                    self.writer.write_again(&leaf)?
+                }
+            };
+            self.replaced.push(pointer);
+            if self.writer.has_full() {
+                self.writer.drain().await?;
+            }
+            Ok(moved)
+        })
+    }
+
+    async fn read(&self, pointer: NodePointer, first: Option<NodeKey>) -> Result<Rc<[u8]>> {
+        if let Some(bytes) = self.trees.cache.peek(&pointer) {
+            return Ok(bytes);
+        }
+        let reading: LocalFuture<Result<Rc<[u8]>>> = self.trees.store.read(pointer);
+        self.trees.accept(self.tree, pointer, first, reading.await?)
+    }
+}
