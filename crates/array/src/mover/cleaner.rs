@@ -4,7 +4,10 @@
 //! fewest that come free for less, and others like them. What a round moved counts when the next checkpoint is made; until
 //! then its segments are taken beside those of its victims, so there may be no more than half of what is free.
 
-use super::{data_segment::DataSegment, pace::Permit};
+use super::{
+    data_segment::DataSegment,
+    pace::{LANES_MAX, Permit},
+};
 use crate::{
     error::{Error, Result},
     format::{
@@ -15,7 +18,8 @@ use crate::{
     pool::{Pool, StoredRun},
     simulation::sometimes::{self, Sometimes, UnderWay},
 };
-use std::sync::Arc;
+use futures_util::{StreamExt, stream};
+use std::{pin::pin, sync::Arc};
 use world::Buffer;
 
 /// Victims of one round at most: each has to be read through.
@@ -137,12 +141,17 @@ impl Pool {
             Err(Error::NoSegment(_)) => return Ok(None),
             alive => alive?,
         };
-        for run in runs(alive) {
+        let reads = runs(alive).into_iter().map(async |run| {
             let permit = self.cleaning_permit().await?;
             permit.moves(run.len() * crate::format::BLOCK_BYTES);
-            match self.shared.read_run(&stored(victim, &run)).await {
+            let data = self.shared.read_run(&stored(victim, &run)).await?;
+            Ok((run, data))
+        });
+        let mut reads = pin!(stream::iter(reads).buffered(LANES_MAX));
+        while let Some(done) = reads.next().await {
+            match done {
                 Err(Error::Unreadable { .. } | Error::Drive { .. }) => return Ok(self.set_aside(victim)),
-                data => read.push((run, data?)),
+                done => read.push(done?),
             }
         }
         Ok(Some(read))
