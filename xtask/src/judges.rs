@@ -69,6 +69,14 @@ pub fn fio(install: bool) -> Result<String> {
     Ok(version.trim().to_owned())
 }
 
+/// Installs btrfs-progs, which the bench of the array compares with.
+pub fn btrfs_progs() -> Result<()> {
+    step::run("apt-get update", apt_get()?.arg("update"))?;
+    let mut command = apt_get()?;
+    command.args(["install", "--yes", "--no-install-recommends", "btrfs-progs"]);
+    step::run("apt-get install btrfs-progs", &mut command).map(drop)
+}
+
 fn look(environment: &Path) -> Judges {
     let python = environment.join("bin").join("python");
     let has_dissect = step::succeeds(Command::new(&python).args(["-c", "import dissect.esedb"]));

@@ -64,9 +64,13 @@ impl Jobs {
 
     /// Runs it; the job file lies in `folder`.
     pub fn run(&self, folder: &Path) -> Result<Outcome> {
+        self.run_by(Command::new("fio"), folder)
+    }
+
+    /// Runs it by a command that is fio, or leads to it.
+    pub fn run_by(&self, mut command: Command, folder: &Path) -> Result<Outcome> {
         let file = folder.join("peer.fio");
         fs::write(&file, &self.text).with_context(|| format!("writing {}", file.display()))?;
-        let mut command = Command::new("fio");
         let printed = step::output(command.arg("--output-format=json").arg(&file))?;
         // Warnings may come before the document.
         let begin = printed.find('{').context("fio printed no JSON")?;

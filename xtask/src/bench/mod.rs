@@ -38,7 +38,7 @@ pub struct Options {
     /// Folder on the storage to measure [default: bench/ in the target folder]
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
-    /// Install fio (Debian package, through apt-get) if it is missing
+    /// Install fio, and what else a bench compares with (Debian packages, through apt-get), if it is missing
     #[arg(long)]
     install: bool,
     /// Measure only rows whose name contains this
@@ -61,6 +61,8 @@ struct Setting {
     /// Empty, on the storage to measure, and removed afterwards.
     folder: PathBuf,
     only: String,
+    /// Whether what is missing may be installed.
+    install: bool,
 }
 
 impl Setting {
@@ -79,7 +81,8 @@ pub fn run(options: &Options) -> Result<()> {
         None => step::target_directory()?.join("bench"),
     };
     let scratch = Scratch::make(&parent)?;
-    let setting = Setting { quick: options.quick, folder: scratch.0.clone(), only: options.only.clone() };
+    let setting =
+        Setting { quick: options.quick, folder: scratch.0.clone(), only: options.only.clone(), install };
     let name = match options.name {
         Name::Prove => "prove",
         Name::Array => "array",

@@ -17,6 +17,8 @@ pub struct Measured {
 pub enum Goal {
     /// A share of the peer's figure.
     OfPeer(f64),
+    /// A share of the peer's figure, the smaller the better.
+    AtMostOfPeer(f64),
     /// A figure of its own.
     AtLeast(f64),
     /// A figure of its own, the smaller the better.
@@ -72,6 +74,7 @@ impl Row {
     pub fn met(&self) -> Option<bool> {
         match self.goal {
             Goal::OfPeer(share) => Some(self.ratio().is_some_and(|ratio| ratio >= share)),
+            Goal::AtMostOfPeer(share) => Some(self.ratio().is_some_and(|ratio| ratio <= share)),
             Goal::AtLeast(least) => Some(self.ours_median().is_some_and(|ours| ours >= least)),
             Goal::AtMost(most) => Some(self.ours_median().is_some_and(|ours| ours <= most)),
             Goal::None => None,
@@ -82,6 +85,7 @@ impl Row {
     pub fn goal_words(&self) -> String {
         match self.goal {
             Goal::OfPeer(share) => format!("≥ {share:.2} of peer"),
+            Goal::AtMostOfPeer(share) => format!("≤ {share:.2} of peer"),
             Goal::AtLeast(least) => format!("≥ {}", figure(least)),
             Goal::AtMost(most) => format!("≤ {}", figure(most)),
             Goal::None => String::new(),
@@ -172,6 +176,8 @@ mod tests {
     fn goals_of_ones_own_are_held_to_our_median() {
         assert_eq!(row(Goal::AtLeast(2.5), &[2.0, 2.5, 9.0], &[]).met(), Some(true));
         assert_eq!(row(Goal::AtMost(2.5), &[2.0, 2.6, 9.0], &[]).met(), Some(false));
+        assert_eq!(row(Goal::AtMostOfPeer(1.1), &[2.0, 2.1, 9.0], &[2.0; 3]).met(), Some(true));
+        assert_eq!(row(Goal::AtMostOfPeer(1.1), &[2.0, 2.3, 9.0], &[2.0; 3]).met(), Some(false));
     }
 
     #[test]

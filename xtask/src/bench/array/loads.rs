@@ -11,10 +11,13 @@ use super::{
         record::Record,
         row::{Goal, Measured, Row, interleave},
     },
-    BLOCK_BYTES, DEPTH, DRIVES, READ_PERCENT,
+    BLOCK_BYTES, DEPTH, DRIVES, READ_PERCENT, make_pool,
 };
 use anyhow::Result;
-use std::{fs, path::PathBuf};
+use std::fs;
+
+/// How full the pool is, in percent of what hosts can store.
+const FULL_PERCENT: u32 = 50;
 
 /// How large and how long.
 #[derive(Clone, Copy)]
@@ -25,41 +28,56 @@ struct Scale {
 }
 
 const FULL: Scale = Scale { volume_mib: 2048, seconds: 12.0, rounds: 5 };
-const QUICK: Scale = Scale { volume_mib: 512, seconds: 4.0, rounds: 3 };
+const QUICK: Scale = Scale { volume_mib: 512, seconds: 2.5, rounds: 3 };
 
 /// A load, on both sides.
 struct Load {
     what: &'static str,
     read_percent: u32,
     depth: u32,
+    /// Of ours: `stable` or `cached`.
+    writes: &'static str,
     /// fio's options beside sizes and depth.
     peer: &'static str,
     goal: Goal,
     note: &'static str,
 }
 
-const LOADS: [Load; 5] = [
+const LOADS: [Load; 6] = [
     Load {
         what: "reads, depth 32",
         read_percent: 100,
         depth: DEPTH,
+        writes: "stable",
         peer: "rw=randread",
         goal: Goal::OfPeer(0.85),
         note: "all: 8 KiB at random, raid1 on eight drives that are files, checksums on; fio on one plain file, \
                io_uring, O_DIRECT",
     },
     Load {
+        what: "mixed, depth 32, write cache on",
+        read_percent: READ_PERCENT,
+        depth: DEPTH,
+        writes: "cached",
+        peer: "rw=randrw rwmixread=70",
+        goal: Goal::OfPeer(0.75),
+        note: "mixed: 70 % reads; write cache on: a write is on two drives when it is answered, and stable with the next \
+               flush; fio syncs nothing",
+    },
+    Load {
         what: "mixed, depth 32, stable",
         read_percent: READ_PERCENT,
         depth: DEPTH,
+        writes: "stable",
         peer: "rw=randrw rwmixread=70",
         goal: Goal::OfPeer(0.55),
-        note: "mixed, stable: 70 % reads; every write of ours is on two drives when it is answered, fio syncs nothing",
+        note: "mixed, stable: every write of ours is stable on two drives when it is answered; fio syncs nothing",
     },
     Load {
         what: "mixed, depth 32, beside fdatasync=8",
         read_percent: READ_PERCENT,
         depth: DEPTH,
+        writes: "stable",
         peer: "rw=randrw rwmixread=70 fdatasync=8",
         goal: Goal::OfPeer(1.3),
         note: "beside fdatasync=8: fio makes every eight writes stable at once",
@@ -68,6 +86,7 @@ const LOADS: [Load; 5] = [
         what: "reads, depth 1",
         read_percent: 100,
         depth: 1,
+        writes: "stable",
         peer: "rw=randread",
         goal: Goal::OfPeer(0.87),
         note: "depth 1: a latency of 1.15 times the peer's is 0.87 of its rate, 1.3 times is 0.77",
@@ -76,6 +95,7 @@ const LOADS: [Load; 5] = [
         what: "stable writes, depth 1",
         read_percent: 0,
         depth: 1,
+        writes: "stable",
         peer: "rw=randwrite sync=dsync",
         goal: Goal::OfPeer(0.77),
         note: "",
@@ -93,9 +113,8 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
     let plain = setting.folder.join("plain");
     println!("   make a pool of {DRIVES} drives and a plain file, {} MiB each", scale.volume_mib);
     fio::lay_out(&plain, bytes, &setting.folder)?;
-    let pool: PathBuf = setting.folder.join("pool");
-    fs::create_dir(&pool)?;
-    ours.pool_load(&pool, &["make".to_owned(), DRIVES.to_string(), bytes.to_string()])?;
+    let pool = setting.folder.join("pool");
+    make_pool(ours, &pool, bytes, FULL_PERCENT)?;
     let mut rows = Vec::new();
     for load in wanted {
         println!("   {}", load.what);
@@ -106,6 +125,7 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
             BLOCK_BYTES.to_string(),
             load.depth.to_string(),
             scale.seconds.to_string(),
+            load.writes.to_owned(),
         ];
         let options = format!("{} bs={BLOCK_BYTES} iodepth={}", load.peer, load.depth);
         interleave(

@@ -2,9 +2,13 @@
 //!
 //! Each file here is a set of rows that share what they need, makes it in a folder of its own, and removes it.
 
+mod aged;
+mod btrfs;
 mod checksum;
 mod loads;
 mod map;
+mod recovery;
+mod snapshots;
 
 use super::{
     Setting,
@@ -13,6 +17,7 @@ use super::{
     row::Row,
 };
 use anyhow::Result;
+use std::{fs, path::Path};
 
 /// The programs that are measured.
 pub const EXAMPLES: [Example; 3] = [
@@ -30,7 +35,19 @@ const READ_PERCENT: u32 = 70;
 /// Measures all rows.
 pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result<Vec<Row>> {
     let mut rows = loads::run(setting, ours, record)?;
+    rows.extend(aged::run(setting, ours, record)?);
+    rows.extend(btrfs::run(setting, ours, record)?);
+    rows.extend(snapshots::run(setting, ours, record)?);
+    rows.extend(recovery::run(setting, ours)?);
     rows.extend(map::run(setting, ours, record)?);
     rows.extend(checksum::run(setting, ours)?);
     Ok(rows)
+}
+
+/// A pool in a folder of its own, its volume filled once: to so many percent of what hosts can store.
+fn make_pool(ours: &OurPrograms, folder: &Path, volume_bytes: u64, full_percent: u32) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    let arguments =
+        ["make".to_owned(), DRIVES.to_string(), volume_bytes.to_string(), full_percent.to_string()];
+    ours.pool_load(folder, &arguments).map(drop)
 }

@@ -1,0 +1,234 @@
+//! Snapshots beside a load: what it costs to keep some, to make one where there are many, and to delete them.
+
+use crate::{
+    Outcome, VOLUME,
+    drives::{Counter, Counts, drives},
+    load::{Command, Load, Until, latencies},
+};
+use array::{
+    format::{SnapshotId, VolumeId},
+    pool::{NewVolume, OpenSetting, Pool, VolumeSetting, open},
+    volume::VolumeDevice,
+};
+use std::{collections::VecDeque, error::Error, path::Path, rc::Rc, sync::Arc, time::Duration};
+use world::{BlockDevice, Buffer, ByteOffset, Moment, Stability, World};
+
+const MIXED: Load = Load { read_percent: 70.0, bytes: 8192, depth: 32, stability: Stability::Stable };
+/// The pools of [`keep`].
+const POOLS: [&str; 2] = ["without", "with"];
+const FILLER: &str = "filler";
+const FILL_BYTES: usize = 256 << 10;
+/// Between two snapshots that are made beside a load, and how long after one it may still be felt.
+const BETWEEN: Duration = Duration::from_millis(250);
+const FELT: Duration = Duration::from_millis(50);
+
+/// A pool under the mixed load.
+struct Scene {
+    world: World,
+    pool: Rc<Pool>,
+    device: VolumeDevice,
+    counter: Counter,
+    snapshots: VecDeque<String>,
+    made: u32,
+}
+
+/// One span of it.
+struct Spell {
+    commands: Vec<Command>,
+    seconds: f64,
+    counts: Counts,
+}
+
+impl Scene {
+    async fn open(world: &World, folder: &Path) -> Result<Self, Box<dyn Error>> {
+        let (devices, counter) = drives(folder, 0)?;
+        let pool = open(world, &devices, OpenSetting::default()).await?;
+        let device = VolumeDevice(pool.volume(VOLUME)?);
+        Ok(Self { world: world.clone(), pool, device, counter, snapshots: VecDeque::new(), made: 0 })
+    }
+
+    async fn snapshot(&mut self) -> Outcome {
+        self.made += 1;
+        let name = format!("snapshot {}", self.made);
+        let id = SnapshotId((u128::from(self.made) | 1 << 64).to_le_bytes());
+        self.pool.snapshot(&[VOLUME], &name, id).await?;
+        self.snapshots.push_back(name);
+        Ok(())
+    }
+
+    async fn delete_oldest(&mut self) -> Outcome {
+        let name = self.snapshots.pop_front().ok_or("there is no snapshot to delete")?;
+        Ok(self.pool.delete_snapshot(VOLUME, &name).await?)
+    }
+
+    /// The load for a while; the checkpoint of what it wrote is counted, and takes no time.
+    async fn spell(&self, span: Duration) -> Result<Spell, Box<dyn Error>> {
+        let (start, before) = (self.world.now(), self.counter.get());
+        let commands = MIXED.run(&self.world, &self.device, Until::Then(start + span)).await?;
+        let seconds = self.world.now().since(start).as_secs_f64();
+        self.pool.checkpoint().await?;
+        Ok(Spell { commands, seconds, counts: self.counter.get().since(before) })
+    }
+}
+
+impl Spell {
+    fn to_json(&self) -> String {
+        let reads = self.commands.iter().filter(|command| command.is_read).count();
+        let writes = self.commands.len() - reads;
+        format!(
+            "{{\"ios\": {}, \"seconds\": {}, \"device_reads_a_read\": {}, \"bytes_written_a_byte\": {}, \"us\": {}}}",
+            self.commands.len(),
+            self.seconds,
+            self.counts.reads as f64 / reads.max(1) as f64,
+            self.counts.written_bytes as f64 / (writes.max(1) * MIXED.bytes) as f64,
+            latencies(&self.commands),
+        )
+    }
+}
+
+/// Two pools, equally full, take turns under the mixed load. One keeps snapshots: at the beginning of each of its turns one
+/// is made, and the oldest is deleted. `first`: of turns before there are all of them.
+pub async fn keep(
+    world: &World,
+    folder: &Path,
+    kept: usize,
+    [first, period]: [Duration; 2],
+    pairs: usize,
+) -> Outcome {
+    let mut with = Scene::open(world, &folder.join(POOLS[1])).await?;
+    let without = Scene::open(world, &folder.join(POOLS[0])).await?;
+    for _ in 0..kept {
+        with.snapshot().await?;
+        with.spell(first).await?;
+    }
+    without.spell(first).await?;
+    fill_up(&without.pool, with.pool.space().used_bytes).await?;
+    // One that is not shown: in it both come to their stride.
+    let mut turns = Vec::new();
+    for pair in 0..=pairs {
+        let mut spells = [None, None];
+        for turn in [pair % 2, (pair + 1) % 2] {
+            if turn == 1 {
+                with.snapshot().await?;
+                with.delete_oldest().await?;
+            }
+            spells[turn] = Some([&without, &with][turn].spell(period).await?.to_json());
+        }
+        let [before, after] = spells.map(|spell| spell.expect("both had their turn"));
+        turns.push(format!("{{\"without\": {before}, \"with\": {after}}}"));
+    }
+    let used = [&without, &with].map(|scene| scene.pool.space().used_percent());
+    without.pool.close().await?;
+    with.pool.close().await?;
+    println!("{{\"pairs\": [{}], \"used_percent\": {used:?}}}", turns[1..].join(", "));
+    Ok(())
+}
+
+/// Writes another volume until so many bytes are used.
+async fn fill_up(pool: &Rc<Pool>, used_bytes: u64) -> Outcome {
+    let missing = used_bytes.saturating_sub(pool.space().used_bytes);
+    if missing == 0 {
+        return Ok(());
+    }
+    let size_bytes = missing.next_multiple_of(FILL_BYTES as u64);
+    let filler = NewVolume {
+        name: FILLER.to_owned(),
+        volume: VolumeId([2; 16]),
+        size_bytes,
+        setting: VolumeSetting::default(),
+    };
+    pool.create_volume(&filler).await?;
+    let device = VolumeDevice(pool.volume(FILLER)?);
+    let data = Arc::new(Buffer::zeroed(FILL_BYTES));
+    for at in (0..size_bytes).step_by(FILL_BYTES) {
+        device.write(ByteOffset(at), vec![Arc::clone(&data)], Stability::Stable).await?;
+    }
+    Ok(pool.checkpoint().await?)
+}
+
+/// Snapshots are made where there are `count`, then most of them are deleted, all beside the mixed load.
+pub async fn many(world: &World, folder: &Path, count: usize, span: Duration) -> Outcome {
+    let mut scene = Scene::open(world, folder).await?;
+    let one = Load { read_percent: 0.0, depth: 1, ..MIXED };
+    for _ in 0..count {
+        // None is like the one before.
+        one.run(world, &scene.device, Until::commands(1)).await?;
+        scene.snapshot().await?;
+    }
+    let before = scene.spell(span).await?;
+    let made = beside_load(&mut scene, span, async |scene| scene.snapshot().await).await?;
+    let half = count / 2;
+    let deletions = (span.as_secs_f64() / BETWEEN.as_secs_f64()).max(1.0) as usize;
+    let at_once = half / deletions;
+    let deleted = beside_load(&mut scene, span, async |scene| {
+        for _ in 0..at_once {
+            scene.delete_oldest().await?;
+        }
+        Ok(())
+    })
+    .await?;
+    let after = scene.spell(span).await?;
+    scene.pool.close().await?;
+    println!(
+        "{{\"snapshots\": {count}, \"before\": {}, \"creations\": {}, \"deletions\": {}, \"deleted_at_once\": {at_once}, \
+         \"after\": {}}}",
+        before.to_json(),
+        made.to_json(),
+        deleted.to_json(),
+        after.to_json(),
+    );
+    Ok(())
+}
+
+/// Something that was done now and then, and the load beside it.
+struct Beside {
+    /// When each was begun, and how long it took.
+    done: Vec<(Moment, Duration)>,
+    spell: Spell,
+}
+
+impl Beside {
+    fn to_json(&self) -> String {
+        let is_felt = |command: &&Command| {
+            let end = command.begun + command.took;
+            self.done.iter().any(|&(begun, took)| command.begun < begun + took + FELT && end > begun)
+        };
+        let (felt, other): (Vec<&Command>, Vec<&Command>) =
+            self.spell.commands.iter().partition(|command| is_felt(command));
+        let mut ms: Vec<f64> = self.done.iter().map(|(_, took)| took.as_secs_f64() * 1e3).collect();
+        ms.sort_by(f64::total_cmp);
+        format!(
+            "{{\"ms\": {ms:.3?}, \"load\": {}, \"during_us\": {}, \"otherwise_us\": {}}}",
+            self.spell.to_json(),
+            latencies(felt),
+            latencies(other),
+        )
+    }
+}
+
+async fn beside_load(
+    scene: &mut Scene,
+    span: Duration,
+    mut step: impl AsyncFnMut(&mut Scene) -> Outcome,
+) -> Result<Beside, Box<dyn Error>> {
+    let world = scene.world.clone();
+    let (start, before) = (world.now(), scene.counter.get());
+    let load = {
+        let (world, device) = (world.clone(), scene.device.clone());
+        world
+            .clone()
+            .spawn("load", async move { MIXED.run(&world, &device, Until::Then(start + span)).await })
+    };
+    let mut done = Vec::new();
+    while world.now() + BETWEEN < start + span {
+        world.sleep(BETWEEN).await;
+        let begun = world.now();
+        step(scene).await?;
+        done.push((begun, world.now().since(begun)));
+    }
+    let commands = load.await?;
+    let seconds = world.now().since(start).as_secs_f64();
+    scene.pool.checkpoint().await?;
+    let counts = scene.counter.get().since(before);
+    Ok(Beside { done, spell: Spell { commands, seconds, counts } })
+}
