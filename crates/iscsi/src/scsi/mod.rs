@@ -11,3 +11,5 @@ pub mod mode;
 pub mod reservations;
 
 pub mod sense;
+
+pub mod unit;

@@ -1,0 +1,177 @@
+//! Commands that ask about the unit, and the one that sets it.
+
+use super::{Asked, Data, Going, Unit, be16, be32, parameters};
+use crate::scsi::{
+    commands::{KNOWN, Known, code, of_code},
+    inquiry,
+    mode::{self, Descriptor, Form, Values},
+    sense::{AdditionalSense, Sense, SenseKey},
+};
+
+impl Unit {
+    /// Answers what concerns no blocks.
+    pub(super) fn answer(&self, known: &Known, asked: Asked<'_>) -> Going<Data> {
+        let cdb = asked.cdb;
+        match known.code {
+            code::REQUEST_SENSE => {
+                let sense = self.attention_of(asked.nexus);
+                let sense = sense.unwrap_or(Sense::new(SenseKey::NoSense, AdditionalSense::NONE));
+                let data = if cdb[1] & 1 == 1 { sense.descriptors() } else { sense.fixed().to_vec() };
+                Ok(parameters(data, cdb[4].into()))
+            }
+            code::INQUIRY => {
+                let data = match (cdb[1] & 1, cdb[2]) {
+                    (0, 0) => inquiry::standard(&self.facts),
+                    (0, _) => return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB).into()),
+                    (_, page) => inquiry::page(&self.facts, asked.target, page)?,
+                };
+                Ok(parameters(data, be16(&cdb[3..5])))
+            }
+            code::MODE_SENSE_6 => self.mode_sense(cdb, cdb[4].into(), false),
+            code::MODE_SENSE_10 => self.mode_sense(cdb, be16(&cdb[7..9]), true),
+            code::MODE_SELECT_6 => self.mode_select(&asked, cdb[4].into(), false),
+            code::MODE_SELECT_10 => self.mode_select(&asked, be16(&cdb[7..9]), true),
+            code::LOG_SENSE => log_sense(cdb),
+            code::READ_CAPACITY_10 => self.read_capacity_10(cdb),
+            code::SERVICE_ACTION_IN_16 => Ok(parameters(self.capacity(), be32(&cdb[10..14]) as usize)),
+            code::REPORT_LUNS => report_luns(asked.units, cdb),
+            code::MAINTENANCE_IN => self.maintenance_in(known, cdb),
+            // TEST UNIT READY, and PREVENT ALLOW MEDIUM REMOVAL: nothing can be removed.
+            _ => Ok(Data::None),
+        }
+    }
+
+    fn mode_sense(&self, cdb: &[u8], room: usize, is_long: bool) -> Going<Data> {
+        let has_none = cdb[1] & 0x08 != 0;
+        let takes_long = is_long && cdb[1] & 0x10 != 0;
+        let descriptor =
+            Descriptor { is_long: takes_long, blocks: self.blocks(), block_bytes: self.facts.block_bytes };
+        let form = Form { is_long, descriptor: (!has_none).then_some(descriptor) };
+        let page = (cdb[2] & 0x3f, cdb[3]);
+        Ok(parameters(mode::sense(&self.mode.get(), Values::of(cdb[2] >> 6), page, form)?, room))
+    }
+
+    fn mode_select(&self, asked: &Asked<'_>, length: usize, is_long: bool) -> Going<Data> {
+        // SP: nothing is saved.
+        if asked.cdb[1] & 0x01 != 0 {
+            return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB).into());
+        }
+        let list: Vec<u8> = asked.data.iter().flat_map(|buffer| buffer.to_vec()).take(length).collect();
+        let before = self.mode.get();
+        let wanted = mode::select(&before, is_long, &list)?;
+        if wanted != before {
+            self.mode.set(wanted);
+            self.tell_others(Some(asked.nexus), AdditionalSense::MODE_PARAMETERS_CHANGED);
+        }
+        Ok(Data::None)
+    }
+
+    fn read_capacity_10(&self, cdb: &[u8]) -> Going<Data> {
+        // PMI is obsolete; without it no block may be named.
+        if be32(&cdb[2..6]) != 0 && cdb[8] & 1 == 0 {
+            return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB).into());
+        }
+        let last = u32::try_from(self.blocks().saturating_sub(1)).unwrap_or(u32::MAX);
+        Ok(Data::Parameters([last.to_be_bytes(), self.facts.block_bytes.to_be_bytes()].concat()))
+    }
+
+    /// READ CAPACITY(16) parameter data (SBC-3, 5.16).
+    fn capacity(&self) -> Vec<u8> {
+        let mut data = self.blocks().saturating_sub(1).to_be_bytes().to_vec();
+        data.extend(self.facts.block_bytes.to_be_bytes());
+        data.extend([0, self.facts.physical_exponent()]);
+        // LBPME and LBPRZ: thin, and what was let go reads as zeroes.
+        data.extend(if self.facts.is_thin { [0xc0, 0] } else { [0, 0] });
+        data.resize(32, 0);
+        data
+    }
+
+    fn maintenance_in(&self, known: &Known, cdb: &[u8]) -> Going<Data> {
+        let room = be32(&cdb[6..10]) as usize;
+        let data = match known.service_action {
+            Some(code::REPORT_TARGET_PORT_GROUPS) => self.port_groups(cdb[1] >> 5 == 1),
+            Some(code::REPORT_SUPPORTED_OPERATION_CODES) => supported(cdb)?,
+            // ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET, TARGET RESET.
+            _ => vec![0xc8 | 0x10 | 0x02, 0, 0, 0],
+        };
+        Ok(parameters(data, room))
+    }
+
+    /// One group, active and optimized, with the one port (SPC-4, 6.37).
+    fn port_groups(&self, is_extended: bool) -> Vec<u8> {
+        let mut groups = if is_extended { vec![0x10, 0, 0, 0] } else { Vec::new() };
+        groups.extend([0x00, 0x01, 0, 1, 0, 0, 0, 1, 0, 0]);
+        groups.extend(self.facts.port.to_be_bytes());
+        [&(groups.len() as u32).to_be_bytes()[..], &groups].concat()
+    }
+}
+
+/// Which pages of the log there are: the one that says so.
+fn log_sense(cdb: &[u8]) -> Going<Data> {
+    let (page, subpage) = (cdb[2] & 0x3f, cdb[3]);
+    let is_parameter = be16(&cdb[5..7]) != 0;
+    let data = match (page, subpage, is_parameter) {
+        (0, 0, false) => vec![0x00, 0, 0, 1, 0],
+        (0, 0xff, false) => vec![0x40, 0xff, 0, 4, 0, 0, 0, 0xff],
+        _ => return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB).into()),
+    };
+    Ok(parameters(data, be16(&cdb[7..9])))
+}
+
+/// The units there are (SPC-4, 6.33); numbers below 256 with peripheral addresses, others flat.
+fn report_luns(units: &[u64], cdb: &[u8]) -> Going<Data> {
+    let units: &[u64] = match cdb[2] {
+        0 | 2 => units,
+        // Well known units: none.
+        1 => &[],
+        _ => return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB).into()),
+    };
+    let mut data = ((units.len() * 8) as u32).to_be_bytes().to_vec();
+    data.extend([0; 4]);
+    for &unit in units {
+        let address = if unit < 256 { unit as u16 } else { 0x4000 | unit as u16 };
+        data.extend(address.to_be_bytes());
+        data.extend([0; 6]);
+    }
+    Ok(parameters(data, be32(&cdb[6..10]) as usize))
+}
+
+/// REPORT SUPPORTED OPERATION CODES (SPC-4, 6.35).
+fn supported(cdb: &[u8]) -> Result<Vec<u8>, Sense> {
+    let has_timeouts = cdb[2] & 0x80 != 0;
+    let (wanted, action) = (cdb[3], u16::from_be_bytes([cdb[4], cdb[5]]));
+    let timeouts: &[u8] = if has_timeouts { &[0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] } else { &[] };
+    let has_actions = of_code(wanted).any(|known| known.service_action.is_some());
+    let invalid = Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB));
+    let one = match cdb[2] & 0x07 {
+        0 => {
+            let mut all = Vec::new();
+            for known in KNOWN {
+                let action = known.service_action;
+                let flags = u8::from(action.is_some()) | if has_timeouts { 2 } else { 0 };
+                all.extend([known.code, 0]);
+                all.extend(action.unwrap_or(0).to_be_bytes());
+                all.extend([0, flags]);
+                all.extend((known.usage.len() as u16).to_be_bytes());
+                all.extend(timeouts);
+            }
+            return Ok([&(all.len() as u32).to_be_bytes()[..], &all].concat());
+        }
+        1 if has_actions => return invalid,
+        2 if !has_actions && of_code(wanted).next().is_some() => return invalid,
+        1 => of_code(wanted).next(),
+        2 | 3 => of_code(wanted).find(|known| known.service_action.unwrap_or(0) == action),
+        _ => return invalid,
+    };
+    let ctdp = if has_timeouts { 0x80 } else { 0 };
+    Ok(match one {
+        None => vec![0, 1, 0, 0],
+        Some(known) => {
+            let mut data = vec![0, 3 | ctdp];
+            data.extend((known.usage.len() as u16).to_be_bytes());
+            data.extend(known.usage);
+            data.extend(timeouts);
+            data
+        }
+    })
+}

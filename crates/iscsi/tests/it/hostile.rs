@@ -1,0 +1,42 @@
+//! Commands at random: each is answered, and none does more than it may.
+
+use crate::scene::{Initiator, facts, with_unit};
+use iscsi::scsi::{
+    commands::KNOWN,
+    unit::{Data, Ended},
+};
+
+#[test]
+fn any_command_with_any_data_is_answered() {
+    for seed in 0..40 {
+        with_unit(seed, facts(), |world, unit| async move {
+            let initiators = [Initiator::awake(&unit, "a").await, Initiator::awake(&unit, "b").await];
+            let mut random = world.random("commands");
+            let mut done = 0;
+            for _ in 0..500 {
+                let mut cdb = vec![0; 1 + random.below(16) as usize];
+                random.fill(&mut cdb);
+                if random.percent(90.0) {
+                    // One that is known, with few bits that are not.
+                    let known = &KNOWN[random.below(KNOWN.len() as u64) as usize];
+                    cdb.resize(known.usage.len(), 0);
+                    cdb.iter_mut().zip(known.usage).for_each(|(byte, usage)| *byte &= usage);
+                    (cdb[0], cdb[1]) =
+                        (known.code, (cdb[1] & 0xe0) | known.service_action.unwrap_or(0) as u8);
+                    // Small numbers, so that some of them fit.
+                    cdb[2..]
+                        .iter_mut()
+                        .for_each(|byte| *byte = if *byte & 0x30 == 0 { *byte & 0x1f } else { 0 });
+                }
+                let mut data = vec![0; [0, 8, 24, 512, 1024, 4096][random.below(6) as usize]];
+                random.fill(&mut data);
+                let ended = initiators[random.below(2) as usize].ask(&unit, &cdb, &data).await;
+                if let Ended::Good(Data::Parameters(bytes)) = &ended {
+                    assert!(bytes.len() < 1 << 16, "{cdb:?}");
+                }
+                done += u32::from(matches!(ended, Ended::Good(_)));
+            }
+            assert!(done > 20, "seed {seed}: {done} were done");
+        });
+    }
+}

@@ -1,0 +1,7 @@
+//! Integration tests of SCSI: whole commands to a unit over a simulated drive.
+
+mod asking;
+mod hostile;
+mod media;
+mod reserving;
+mod scene;

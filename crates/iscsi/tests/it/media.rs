@@ -1,0 +1,141 @@
+//! Blocks: what is written is read, by whichever command.
+
+use crate::scene::{BLOCKS, Initiator, cdb, facts, sense_of, with_unit};
+use iscsi::scsi::{
+    commands::code,
+    facts::Facts,
+    sense::{AdditionalSense, SenseKey},
+    unit::{Ended, Unit},
+};
+use world::Random;
+
+/// Does something at random to the unit and to `content`, which must agree.
+async fn step(unit: &Unit, initiator: &Initiator, random: &mut Random, content: &mut [u8]) {
+    let count = 1 + random.below(16);
+    let block = random.below(BLOCKS - count);
+    let place = (block * 512) as usize..((block + count) * 512) as usize;
+    let mut data = vec![0; place.len()];
+    random.fill(&mut data);
+    let fua = [0, 0x08, 0x18][random.below(3) as usize];
+    let known = &mut content[place];
+    match random.below(10) {
+        0 => {
+            let codes = [code::WRITE_10, code::WRITE_16];
+            let cdb = cdb(codes[random.below(2) as usize], fua, block, count as u32);
+            Initiator::done(initiator.ask(unit, &cdb, &data).await);
+            known.copy_from_slice(&data);
+        }
+        1 => {
+            let cdb = [code::WRITE_6, (block >> 16) as u8, (block >> 8) as u8, block as u8, count as u8, 0];
+            Initiator::done(initiator.ask(unit, &cdb, &data).await);
+            known.copy_from_slice(&data);
+        }
+        2 => {
+            let cdb = cdb(code::WRITE_VERIFY_16, 0x02, block, count as u32);
+            Initiator::done(initiator.ask(unit, &cdb, &data).await);
+            known.copy_from_slice(&data);
+        }
+        3 => {
+            let cdb = cdb(code::ORWRITE_16, fua, block, count as u32);
+            Initiator::done(initiator.ask(unit, &cdb, &data).await);
+            known.iter_mut().zip(&data).for_each(|(known, new)| *known |= new);
+        }
+        4 => {
+            let one = &data[..512];
+            let cdb = cdb(code::WRITE_SAME_16, 0, block, count as u32);
+            Initiator::done(initiator.ask(unit, &cdb, one).await);
+            known.chunks_mut(512).for_each(|block| block.copy_from_slice(one));
+        }
+        5 => {
+            let cdb = cdb(code::WRITE_SAME_16, 0x01, block, count as u32);
+            Initiator::done(initiator.ask(unit, &cdb, &[]).await);
+            known.fill(0);
+        }
+        6 => {
+            let mut cdb = cdb(code::COMPARE_AND_WRITE, fua, block, 0);
+            cdb[13] = count as u8;
+            let both = [&*known, &data].concat();
+            Initiator::done(initiator.ask(unit, &cdb, &both).await);
+            known.copy_from_slice(&data);
+            // What is expected is no longer there: nothing is written.
+            if let Ended::Check(sense) = initiator.ask(unit, &cdb, &both).await {
+                assert_eq!(sense.key, SenseKey::Miscompare);
+                let place = sense.information.expect("it says where") as usize;
+                assert_ne!(both[place], known[place]);
+                assert_eq!(both[..place], known[..place]);
+            } else {
+                assert_eq!(both[..data.len()], both[data.len()..], "they differed");
+            }
+        }
+        7 => {
+            let cdb = cdb(code::VERIFY_10, 0x02, block, count as u32);
+            Initiator::done(initiator.ask(unit, &cdb, known).await);
+            let refused = initiator.ask(unit, &cdb, &data).await;
+            assert_eq!(sense_of(&refused).0, SenseKey::Miscompare);
+        }
+        8 => {
+            let cdb = cdb(code::SYNCHRONIZE_CACHE_10, 0, block, count as u32);
+            Initiator::done(initiator.ask(unit, &cdb, &[]).await);
+        }
+        _ => {
+            for code in [code::READ_10, code::READ_16] {
+                let cdb = cdb(code, fua, block, count as u32);
+                assert!(Initiator::done(initiator.ask(unit, &cdb, &[]).await) == known);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_written_by_any_command_is_read() {
+    for seed in 0..20 {
+        with_unit(seed, facts(), |world, unit| async move {
+            let initiator = Initiator::awake(&unit, "a").await;
+            let mut random = world.random("commands");
+            let mut content = vec![0; (BLOCKS * 512) as usize];
+            for _ in 0..150 {
+                step(&unit, &initiator, &mut random, &mut content).await;
+            }
+            let all = cdb(code::READ_16, 0, 0, BLOCKS as u32);
+            assert!(Initiator::done(initiator.ask(&unit, &all, &[]).await) == content, "seed {seed}");
+        });
+    }
+}
+
+#[test]
+fn nothing_is_done_beyond_the_end_or_with_too_little_data() {
+    with_unit(1, facts(), |_, unit| async move {
+        let initiator = Initiator::awake(&unit, "a").await;
+        let out = (SenseKey::IllegalRequest, AdditionalSense::LBA_OUT_OF_RANGE);
+        for code in [code::READ_16, code::WRITE_16, code::VERIFY_16, code::ORWRITE_16, code::WRITE_SAME_16]
+            .into_iter()
+            .chain([code::SYNCHRONIZE_CACHE_16, code::PRE_FETCH_16, code::WRITE_VERIFY_16])
+        {
+            for (block, count) in [(BLOCKS, 1), (BLOCKS - 1, 2), (u64::MAX, 1), (BLOCKS + 1, 0)] {
+                let ended = initiator.ask(&unit, &cdb(code, 0, block, count), &[0; 512]).await;
+                assert_eq!(sense_of(&ended), out, "{code:#x} of {count} at {block}");
+            }
+        }
+        let ended = initiator.ask(&unit, &cdb(code::WRITE_16, 0, 0, 2), &[0; 512]).await;
+        assert_eq!(sense_of(&ended).1, AdditionalSense::INVALID_FIELD_IN_CDB);
+        Initiator::done(initiator.ask(&unit, &cdb(code::WRITE_16, 0, BLOCKS, 0), &[]).await);
+        Initiator::done(initiator.ask(&unit, &cdb(code::READ_10, 0, 0, 0), &[]).await);
+        let none = initiator.ask(&unit, &cdb(code::WRITE_SAME_16, 0, 0, 0), &[0; 512]).await;
+        assert_eq!(sense_of(&none).1, AdditionalSense::INVALID_FIELD_IN_CDB, "no blocks are not all");
+    });
+}
+
+#[test]
+fn what_is_read_only_is_not_written_and_what_is_not_thin_not_unmapped() {
+    with_unit(2, Facts { is_read_only: true, ..facts() }, |_, unit| async move {
+        let initiator = Initiator::awake(&unit, "a").await;
+        for code in [code::WRITE_16, code::WRITE_SAME_16, code::ORWRITE_16, code::WRITE_VERIFY_16] {
+            let ended = initiator.ask(&unit, &cdb(code, 0, 0, 1), &[1; 512]).await;
+            assert_eq!(sense_of(&ended), (SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED));
+        }
+        let unmap = [code::UNMAP, 0, 0, 0, 0, 0, 0, 0, 24, 0];
+        let ended = initiator.ask(&unit, &unmap, &[0; 24]).await;
+        assert_eq!(sense_of(&ended).1, AdditionalSense::INVALID_OPERATION_CODE);
+        assert_eq!(Initiator::done(initiator.ask(&unit, &cdb(code::READ_16, 0, 0, 1), &[]).await), [0; 512]);
+    });
+}
