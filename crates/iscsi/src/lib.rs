@@ -1,6 +1,10 @@
-//! SCSI commands, and later the iSCSI sessions that carry them.
+//! SCSI over TCP (RFC 7143), so far without the connections that carry it.
 //!
-//! What is here so far knows no network: who may do what with a logical unit ([`scsi::reservations`]), and how a unit says
-//! what is wrong ([`scsi::sense`]). Nothing serves it yet.
+//! [`scsi`] is a disk as initiators know it, over any block device; [`wire`] what goes over the wire; [`session`] what two ends
+//! agree on. Nothing serves it yet.
+
+pub mod wire;
 
 pub mod scsi;
+
+pub mod session;

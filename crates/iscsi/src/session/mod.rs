@@ -1,0 +1,3 @@
+//! Sessions, so far what their two ends agree on.
+
+pub mod negotiation;

@@ -1,0 +1,292 @@
+//! What both ends of a session agree on: each key by the rule it has (RFC 7143, 6.2 and 13).
+//!
+//! Invariants of [`Agreed`]:
+//!
+//! 1. A first burst is no longer than a burst.
+//! 2. One connection, error recovery level 0, data in order: what this target does.
+
+use std::ops::RangeInclusive;
+
+/// Values in force. At first those of the standard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    /// CRC-32C of headers.
+    pub header_digest: bool,
+    /// CRC-32C of data.
+    pub data_digest: bool,
+    /// Data of a command come only when they are asked for.
+    pub initial_r2t: bool,
+    /// Data may come with their command.
+    pub immediate_data: bool,
+    /// Bytes of data in one unit that the other end takes.
+    pub send_bytes_max: u32,
+    /// Bytes of data in one unit that we take.
+    pub receive_bytes_max: u32,
+    /// Bytes of one burst.
+    pub burst_bytes_max: u32,
+    /// Bytes that come without being asked for.
+    pub first_burst_bytes_max: u32,
+    /// Requests for data of one command at once.
+    pub requests_max: u32,
+    /// Seconds before a lost connection is made again, and for which its tasks are kept.
+    pub time_to_wait_s: u32,
+    /// See [`Agreed::time_to_wait_s`].
+    pub time_to_retain_s: u32,
+}
+
+/// Bytes of data in one unit that we take.
+pub const RECEIVE_BYTES: u32 = 256 * 1024;
+/// The longest burst we take.
+const BURST_BYTES: u32 = 16 * 1024 * 1024 - 1;
+/// Requests for data of one command at once that we make.
+const REQUESTS: u32 = 8;
+
+impl Default for Agreed {
+    fn default() -> Self {
+        Self {
+            header_digest: false,
+            data_digest: false,
+            initial_r2t: true,
+            immediate_data: true,
+            send_bytes_max: 8192,
+            receive_bytes_max: 8192,
+            burst_bytes_max: 262_144,
+            first_burst_bytes_max: 65_536,
+            requests_max: 1,
+            time_to_wait_s: 2,
+            time_to_retain_s: 20,
+        }
+    }
+}
+
+/// The rule by which two offers make one value.
+#[derive(Clone, Copy, Debug)]
+enum Rule {
+    /// The first of a list that we can.
+    Choice(&'static [&'static str]),
+    /// Yes if both say so.
+    And(bool),
+    /// Yes if one says so.
+    Or(bool),
+    /// The lesser of two numbers.
+    Least(u32, Bounds),
+    /// The greater.
+    Greatest(u32, Bounds),
+    /// Each says its own.
+    Declared(Bounds),
+    /// Said, and not answered.
+    Told,
+    /// Known, and never agreed to.
+    Refused,
+}
+
+/// Bounds of a number.
+#[derive(Clone, Copy, Debug)]
+struct Bounds(u32, u32);
+
+impl Bounds {
+    fn range(self) -> RangeInclusive<u32> {
+        self.0..=self.1
+    }
+}
+
+const LENGTHS: Bounds = Bounds(512, (1 << 24) - 1);
+const SHORT: Bounds = Bounds(0, 3600);
+const COUNTS: Bounds = Bounds(1, 65_535);
+
+fn rule_of(key: &str) -> Option<Rule> {
+    Some(match key {
+        "HeaderDigest" | "DataDigest" => Rule::Choice(&["CRC32C", "None"]),
+        "InitialR2T" => Rule::Or(false),
+        "ImmediateData" => Rule::And(true),
+        "DataPDUInOrder" | "DataSequenceInOrder" => Rule::Or(true),
+        "MaxRecvDataSegmentLength" => Rule::Declared(LENGTHS),
+        "MaxBurstLength" => Rule::Least(BURST_BYTES, LENGTHS),
+        "FirstBurstLength" => Rule::Least(RECEIVE_BYTES, LENGTHS),
+        "MaxOutstandingR2T" => Rule::Least(REQUESTS, COUNTS),
+        "MaxConnections" => Rule::Least(1, COUNTS),
+        "ErrorRecoveryLevel" => Rule::Least(0, Bounds(0, 2)),
+        "iSCSIProtocolLevel" => Rule::Least(1, Bounds(0, 31)),
+        "DefaultTime2Wait" => Rule::Greatest(2, SHORT),
+        "DefaultTime2Retain" => Rule::Least(0, SHORT),
+        "TaskReporting" => Rule::Choice(&["RFC3720"]),
+        "InitiatorName" | "InitiatorAlias" | "TargetName" | "SessionType" => Rule::Told,
+        "OFMarker" | "IFMarker" | "OFMarkInt" | "IFMarkInt" => Rule::Refused,
+        _ => return None,
+    })
+}
+
+/// A number, in decimal or hexadecimal (RFC 7143, 6.1).
+pub fn number(text: &str) -> Option<u32> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+fn yes(text: &str) -> Option<bool> {
+    match text {
+        "Yes" => Some(true),
+        "No" => Some(false),
+        _ => None,
+    }
+}
+
+impl Agreed {
+    /// What we answer to `key=offer`, and take for agreed; none if nothing is answered.
+    ///
+    /// `is_normal` tells a session that is to carry commands from one that only asks which targets there are: the
+    /// latter has no use for most keys.
+    pub fn answer(&mut self, key: &str, offer: &str, is_normal: bool) -> Option<String> {
+        let Some(rule) = rule_of(key) else { return Some("NotUnderstood".to_owned()) };
+        let is_irrelevant = !is_normal && !matches!(rule, Rule::Choice(_) | Rule::Declared(_) | Rule::Told);
+        if is_irrelevant {
+            return Some("Irrelevant".to_owned());
+        }
+        let rejected = || Some("Reject".to_owned());
+        match rule {
+            Rule::Told => None,
+            Rule::Refused if key.ends_with("Marker") => Some("No".to_owned()),
+            Rule::Refused => Some("Irrelevant".to_owned()),
+            Rule::Choice(ours) => {
+                let Some(chosen) = offer.split(',').find(|offered| ours.contains(offered)) else {
+                    return rejected();
+                };
+                self.choose(key, chosen);
+                Some(chosen.to_owned())
+            }
+            Rule::And(ours) | Rule::Or(ours) => {
+                let Some(theirs) = yes(offer) else { return rejected() };
+                let agreed = if matches!(rule, Rule::And(_)) { ours && theirs } else { ours || theirs };
+                self.settle(key, u32::from(agreed));
+                Some(if agreed { "Yes" } else { "No" }.to_owned())
+            }
+            Rule::Least(ours, bounds) | Rule::Greatest(ours, bounds) => {
+                let Some(theirs) = number(offer).filter(|theirs| bounds.range().contains(theirs)) else {
+                    return rejected();
+                };
+                let is_least = matches!(rule, Rule::Least(..));
+                let agreed = if is_least { ours.min(theirs) } else { ours.max(theirs) };
+                let agreed = self.settle(key, agreed);
+                Some(agreed.to_string())
+            }
+            Rule::Declared(bounds) => {
+                let Some(theirs) = number(offer).filter(|theirs| bounds.range().contains(theirs)) else {
+                    return rejected();
+                };
+                self.send_bytes_max = theirs;
+                self.receive_bytes_max = RECEIVE_BYTES;
+                Some(RECEIVE_BYTES.to_string())
+            }
+        }
+    }
+
+    fn choose(&mut self, key: &str, chosen: &str) {
+        let is_crc = chosen == "CRC32C";
+        match key {
+            "HeaderDigest" => self.header_digest = is_crc,
+            "DataDigest" => self.data_digest = is_crc,
+            _ => {}
+        }
+    }
+
+    /// Takes a value; gives it as it is in force.
+    fn settle(&mut self, key: &str, value: u32) -> u32 {
+        match key {
+            "InitialR2T" => self.initial_r2t = value == 1,
+            "ImmediateData" => self.immediate_data = value == 1,
+            "MaxBurstLength" => {
+                self.burst_bytes_max = value;
+                self.first_burst_bytes_max = self.first_burst_bytes_max.min(value);
+            }
+            "FirstBurstLength" => {
+                self.first_burst_bytes_max = value.min(self.burst_bytes_max);
+                return self.first_burst_bytes_max;
+            }
+            "MaxOutstandingR2T" => self.requests_max = value,
+            "DefaultTime2Wait" => self.time_to_wait_s = value,
+            "DefaultTime2Retain" => self.time_to_retain_s = value,
+            _ => {}
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answers(offers: &[(&str, &str)]) -> (Agreed, Vec<Option<String>>) {
+        let mut agreed = Agreed::default();
+        let answers = offers.iter().map(|(key, offer)| agreed.answer(key, offer, true)).collect();
+        (agreed, answers)
+    }
+
+    #[test]
+    fn each_key_is_agreed_on_by_its_rule() {
+        for (key, offer, answer) in [
+            ("HeaderDigest", "CRC32C,None", "CRC32C"),
+            ("DataDigest", "None,CRC32C", "None"),
+            ("DataDigest", "MD5", "Reject"),
+            ("InitialR2T", "No", "No"),
+            ("InitialR2T", "Yes", "Yes"),
+            ("ImmediateData", "No", "No"),
+            ("DataPDUInOrder", "No", "Yes"),
+            ("MaxBurstLength", "0x40000", "262144"),
+            ("MaxBurstLength", "16777215", "16777215"),
+            ("MaxBurstLength", "511", "Reject"),
+            ("FirstBurstLength", "65536", "65536"),
+            ("MaxConnections", "8", "1"),
+            ("ErrorRecoveryLevel", "2", "0"),
+            ("DefaultTime2Wait", "0", "2"),
+            ("DefaultTime2Retain", "20", "0"),
+            ("MaxOutstandingR2T", "1", "1"),
+            ("MaxOutstandingR2T", "many", "Reject"),
+            ("OFMarker", "Yes", "No"),
+            ("X-com.example.key", "1", "NotUnderstood"),
+        ] {
+            assert_eq!(answers(&[(key, offer)]).1, [Some(answer.to_owned())], "{key}={offer}");
+        }
+        assert_eq!(answers(&[("InitiatorName", "iqn.x")]).1, [None]);
+    }
+
+    #[test]
+    fn what_is_agreed_is_in_force() {
+        let (agreed, _) = answers(&[
+            ("HeaderDigest", "CRC32C"),
+            ("InitialR2T", "No"),
+            ("MaxRecvDataSegmentLength", "4096"),
+            ("FirstBurstLength", "131072"),
+            ("MaxBurstLength", "65536"),
+            ("MaxOutstandingR2T", "4"),
+        ]);
+        assert!(agreed.header_digest && !agreed.data_digest && !agreed.initial_r2t && agreed.immediate_data);
+        assert_eq!((agreed.send_bytes_max, agreed.receive_bytes_max), (4096, RECEIVE_BYTES));
+        assert_eq!((agreed.burst_bytes_max, agreed.first_burst_bytes_max), (65_536, 65_536));
+        assert_eq!(agreed.requests_max, 4);
+    }
+
+    #[test]
+    fn who_only_asks_for_targets_has_no_use_for_most_keys() {
+        let mut agreed = Agreed::default();
+        assert_eq!(agreed.answer("MaxBurstLength", "65536", false).as_deref(), Some("Irrelevant"));
+        assert_eq!(agreed.answer("HeaderDigest", "None", false).as_deref(), Some("None"));
+        assert_eq!(agreed.answer("MaxRecvDataSegmentLength", "8192", false), Some(RECEIVE_BYTES.to_string()));
+    }
+
+    #[test]
+    fn a_first_burst_is_never_longer_than_a_burst() {
+        for seed in 0..200 {
+            let mut random = world::Random::new(seed, "offers");
+            let mut agreed = Agreed::default();
+            for _ in 0..20 {
+                let key =
+                    ["MaxBurstLength", "FirstBurstLength", "MaxOutstandingR2T"][random.below(3) as usize];
+                let offer = (1_u64 << random.below(26)) + random.below(100);
+                let answer = agreed.answer(key, &offer.to_string(), true).expect("it is answered");
+                assert!(answer == "Reject" || number(&answer).is_some_and(|value| u64::from(value) <= offer));
+                assert!(agreed.first_burst_bytes_max <= agreed.burst_bytes_max, "seed {seed}");
+            }
+        }
+    }
+}
