@@ -1,5 +1,7 @@
 //! What lies on drives: images that never change, values that come back, bytes that lie.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod election;
 mod examples;
 mod golden;
@@ -7,6 +9,7 @@ mod head_tree;
 mod history_tree;
 mod hostile;
 mod image;
+mod killed;
 mod lineage;
 mod log;
 mod many;

@@ -1,0 +1,211 @@
+//! A pool on real files whose process is killed in the middle of work, again and again.
+//!
+//! A child process writes, discards and takes snapshots, and tells the parent through a pipe what it begins and what
+//! was answered. The parent kills it without warning, opens the pool, reads every sector of the volume and of each
+//! snapshot, and holds it against a model that it computes itself:
+//!
+//! - a sector has what the last answered command left there, or what the one that was under way was to leave;
+//! - a snapshot has for each sector what was answered before it was begun, or what was begun before it was answered;
+//! - what was read of a snapshot once is read of it for ever.
+//!
+//! Now and then a drive's file is removed, and the child works while the pool is rebuilt. Then it gets a new one.
+
+mod child;
+mod model;
+
+use crate::scene::MIB;
+use array::{
+    format::{DriveId, PoolId, VolumeId, row::WriteCache},
+    pool::{NewDrive, NewPool, NewVolume, OpenSetting, Pool, VolumeSetting, create, open},
+    volume::VolumeDevice,
+};
+use model::{Known, SECTORS, SnapshotKnown, sectors_of};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    rc::Rc,
+    thread,
+    time::Duration,
+};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, Random, World,
+    real::{self, Access, FileDevice, RealOptions},
+};
+
+const FOLDER: &str = "SPINDLE_KILL_FOLDER";
+const ROUND: &str = "SPINDLE_KILL_ROUND";
+const VOLUME: &str = "mail";
+const DRIVES: u64 = 4;
+/// The smallest that a pool takes.
+const DRIVE: ByteCount = ByteCount::mib(49);
+/// Every so many rounds the child is given a pool that has just lost a drive.
+const LOSS_EVERY: u64 = 4;
+
+/// Checkpoints every few writes, and a cache that does not hold the trees.
+fn setting() -> OpenSetting {
+    OpenSetting {
+        table_entries: 1500,
+        cache_bytes: 64 << 10,
+        log_blocks: 2048,
+        interval: Duration::from_millis(200),
+        ..OpenSetting::default()
+    }
+}
+
+/// The drives that are there, in the order of their names.
+fn drive_paths(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the folder is there");
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    paths
+}
+
+async fn open_pool(world: &World, folder: &Path) -> Rc<Pool> {
+    let open_drive = |path: PathBuf| FileDevice::open(&path, Access::ReadWrite).expect("a drive opens");
+    let devices: Vec<Rc<dyn BlockDevice>> =
+        drive_paths(folder).into_iter().map(|path| Rc::new(open_drive(path)) as _).collect();
+    open(world, &devices, setting()).await.expect("the pool opens")
+}
+
+/// A drive whose file is new. Its number is its name.
+async fn new_drive(folder: &Path, number: u64) -> NewDrive {
+    let path = folder.join(format!("drive{number:04}"));
+    let device = FileDevice::create(&path, DRIVE).await.expect("a file");
+    let mut drive = [1; 16];
+    drive[..8].copy_from_slice(&(number + 1).to_le_bytes());
+    NewDrive { drive: DriveId(drive), serial: format!("FILE{number}"), device: Rc::new(device) }
+}
+
+async fn make_pool(world: &World, folder: &Path) {
+    let mut drives = Vec::new();
+    for number in 0..DRIVES {
+        drives.push(new_drive(folder, number).await);
+    }
+    let new = NewPool { pool: PoolId([7; 16]), name: "killed".to_owned(), slot_bytes: MIB as u32 };
+    create(world, &new, &drives).await.expect("a pool is made");
+    drop(drives);
+    let pool = open_pool(world, folder).await;
+    let size_bytes = SECTORS as u64 * model::SECTOR as u64;
+    // A kill takes nothing that the kernel has: what was answered is there, whether or not it was flushed.
+    let setting = VolumeSetting { write_cache: WriteCache::On };
+    let volume = NewVolume { name: VOLUME.to_owned(), volume: VolumeId([1; 16]), size_bytes, setting };
+    pool.create_volume(&volume).await.expect("a volume is made");
+    pool.close().await.expect("it closes");
+}
+
+/// Starts the child, kills it after `life` of work, and returns what it told.
+fn run_child(folder: &Path, round: u64, life: Duration) -> Vec<String> {
+    let mut child = Command::new(std::env::current_exe().expect("this test program"))
+        .args(["--exact", "killed::child::works_until_it_is_killed", "--ignored", "--nocapture"])
+        .arg("--test-threads=1")
+        .env(FOLDER, folder)
+        .env(ROUND, round.to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .expect("the child starts");
+    let out = BufReader::new(child.stdout.take().expect("its output is piped"));
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let reader = thread::spawn(move || {
+        let mut lines = Vec::new();
+        for line in out.lines() {
+            // A line that the kill cut short has no end, and fewer words than it should have.
+            let Ok(line) = line else { break };
+            if line.ends_with("killed ready") {
+                let _ = ready.send(());
+            }
+            lines.push(line);
+        }
+        lines
+    });
+    is_ready.recv_timeout(Duration::from_secs(60)).expect("the child opens the pool");
+    thread::sleep(life);
+    child.kill().expect("the child can be killed");
+    let status = child.wait().expect("the child has ended");
+    assert_eq!(status.signal(), Some(9), "round {round}: the child ended by itself: {status}");
+    reader.join().expect("the reader has ended")
+}
+
+async fn read_all(device: &dyn BlockDevice) -> Vec<u8> {
+    const AT_ONCE: usize = 1 << 20;
+    let mut bytes = Vec::new();
+    for at in (0..device.geometry().size.0).step_by(AT_ONCE) {
+        let length = AT_ONCE.min((device.geometry().size.0 - at) as usize);
+        let read = device.read(ByteOffset(at), vec![Buffer::zeroed(length)]).await.expect("it is read");
+        bytes.extend_from_slice(&read[0]);
+    }
+    bytes
+}
+
+/// Opens what the child left, and checks all that was promised. `known` becomes what is there now.
+async fn check_round(world: &World, folder: &Path, round: u64, known: &mut Known) {
+    let pool = open_pool(world, folder).await;
+    let volume = VolumeDevice(pool.volume(VOLUME).expect("it is there"));
+    known.settle_volume(round, &sectors_of(&read_all(&volume).await));
+    let snapshots = pool.snapshots(VOLUME).expect("the volume is there");
+    let names: Vec<String> = snapshots.iter().map(|snapshot| snapshot.name.clone()).collect();
+    known.settle_names(round, &names);
+    for name in names {
+        let device = pool.snapshot_device(VOLUME, &name).expect("it is there");
+        known.settle_snapshot(round, &name, &sectors_of(&read_all(&device).await));
+    }
+    assert_eq!(pool.failure(), None, "round {round}");
+    if pool.drives_there() < DRIVES as usize {
+        let drive = new_drive(folder, DRIVES + round).await;
+        pool.add_drive(&drive).await.expect("it is taken in");
+        let mut looked = 0;
+        while pool.degraded().segments > 0 {
+            world.sleep(Duration::from_millis(50)).await;
+            pool.checkpoint().await.expect("it is made");
+            looked += 1;
+            assert!(looked < 600, "round {round}: no end of the rebuild: {:?}", pool.degraded());
+        }
+    }
+    if round.is_multiple_of(5) {
+        let found = pool.scrub().await.expect("it ends");
+        assert!(found.lost.is_empty(), "round {round}: {:?}", found.lost);
+    }
+    if round.is_multiple_of(2) {
+        pool.close().await.expect("it closes");
+    }
+}
+
+/// A drive's file goes, as if somebody had pulled it.
+fn lose_a_drive(folder: &Path, random: &mut Random) {
+    let paths = drive_paths(folder);
+    fs::remove_file(&paths[random.below(paths.len() as u64) as usize]).expect("removed");
+}
+
+fn kill_again_and_again(rounds: u64) {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let path = folder.path().to_owned();
+    real::run(0, RealOptions::default(), async |world| make_pool(&world, &path).await);
+    let mut random = Random::new(20, "kills");
+    let mut known = Known::default();
+    let (mut answered, mut frozen) = (0, 0);
+    for round in 0..rounds {
+        if round % LOSS_EVERY == LOSS_EVERY - 1 {
+            lose_a_drive(&path, &mut random);
+        }
+        let life = Duration::from_millis(5 + random.below(400));
+        let lines = run_child(&path, round, life);
+        answered += known.hear(round, &lines);
+        known = real::run(round, RealOptions::default(), async |world| {
+            check_round(&world, &path, round, &mut known).await;
+            known
+        });
+        frozen +=
+            known.snapshots.values().filter(|snapshot| matches!(snapshot, SnapshotKnown::Frozen(_))).count();
+    }
+    println!("measured: {rounds} kills, {answered} commands answered, {frozen} looks at frozen snapshots");
+    assert!(answered > rounds, "the child worked: {answered}");
+}
+
+/// `cargo xtask test --full` kills 200 times.
+#[test]
+fn killed_processes_lose_nothing_that_was_answered() {
+    kill_again_and_again(if std::env::var_os("SPINDLE_FULL").is_some() { 200 } else { 20 });
+}
