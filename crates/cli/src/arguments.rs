@@ -83,6 +83,7 @@ not come to its end.";
   spindle prove /mnt/db1 --fresh --keep-pristine    new databases, and a copy of them as they were made
   spindle prove /mnt/db1 --restore                  the same databases again, as they were made
   spindle prove /mnt/db1 --sweep threads=1,5,10,20  one run for each value, and their comparison
+  spindle prove /mnt/db1 --pool --size 1GiB         Spindle's own array on that storage, beside the plain path
   spindle prove /mnt/db1 --clean                    remove what Spindle made there
 
 Ends with 0 for pass, 1 for fail, 2 if it could not run.",
@@ -176,6 +177,11 @@ pub struct ProveArguments {
         long_help = SWEEP_HELP
     )]
     pub sweep: Option<Sweep>,
+
+    /// Run on Spindle's own array as well, and report it beside the plain path: for each group a pool of
+    /// eight drives for databases and one for logs, as files spread over the paths
+    #[arg(long, conflicts_with_all = ["sweep", "layout", "keep_pristine", "restore"])]
+    pub pool: bool,
 
     /// How databases and logs are spread over the paths: volume-per-database, together,
     /// half-the-volumes, one-volume [default: round-robin]

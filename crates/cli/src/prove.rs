@@ -15,6 +15,7 @@ pub mod machine;
 pub mod manifest;
 pub mod performance;
 pub mod place;
+pub mod pools;
 pub mod pristine;
 pub mod progress;
 pub mod record;
@@ -39,6 +40,7 @@ use allowance::Allowance;
 use layout::{GroupLayout, LayoutKind, Places, Spot, Spreading};
 use manifest::{Asked, Beginning, Wish};
 use performance::Finished;
+use pools::{layout::GroupDrives, make::Pools};
 use pristine::Task;
 use record::RunRecord;
 use screen::Intent;
@@ -75,9 +77,18 @@ struct Settled {
     plan: RunPlan,
     needs: Needs,
     layout: Vec<GroupLayout>,
+    /// The pools of `--pool`.
+    pools: Option<Pools>,
     beginning: Beginning,
     copies: Task,
     outputs: Outputs,
+}
+
+impl Settled {
+    /// Drives of pools; none if there are to be none.
+    fn drives(&self) -> &[GroupDrives] {
+        self.pools.as_ref().map_or(&[], |pools| &pools.layout)
+    }
 }
 
 /// What a run finds at its places, as far as settling it goes.
@@ -120,6 +131,9 @@ async fn prove_in(
         let asked = series::Asked { arguments, sweep, profile, setup };
         return series::run(world, asked, survey, console, options).await;
     }
+    if arguments.pool {
+        return pools::run::run(world, arguments, (profile, setup), &survey, console, options).await;
+    }
     let settled = settle(world, arguments, profile, setup, &survey, Start::AsFound)?;
     for line in screen_lines(console, &settled, &survey) {
         console.say(&line);
@@ -148,7 +162,7 @@ async fn perform(
     // First of all, so that a run that cannot be recorded leaves everything as it was.
     let record = performance::begin_record(world, plan, survey, &outputs.record)?;
     let mut allowance = Allowance::new(needs.writes_max);
-    let run = performance::Run { plan, layout, survey, options, interruption };
+    let run = performance::Run { plan, layout, pools: None, survey, options, interruption };
     match make_ready(world, settled, &run, &record, &mut allowance, console).await {
         Ok(_held) => performance::run(world, &run, record, allowance, console).await,
         Err(refusal) => {
@@ -169,7 +183,7 @@ async fn make_ready(
 ) -> Result<Vec<FolderLock>, Refusal> {
     let Settled { plan, layout, beginning, copies, .. } = settled;
     let (survey, stop) = (run.survey, &run.interruption.stop);
-    let held = stage::set(world, survey, plan, layout, *beginning, *copies).await?;
+    let held = stage::set(world, survey, plan, layout, settled.drives(), *beginning, *copies).await?;
     match copies {
         Task::Leave => {}
         Task::Forget => copies::forget(survey).await?,
@@ -237,6 +251,7 @@ fn settle(
     let outputs = Outputs::settle(arguments.report.as_deref(), world.wall(), &places.all)?;
     let spreading = Spreading { groups, databases, kind: arguments.layout, volumes: arguments.volumes };
     let layout = layout::spread(places, spreading)?;
+    let drives = if arguments.pool { pools::layout::spread(places, groups) } else { Vec::new() };
     let asked = Asked {
         profile: profile.name.clone(),
         page_size: profile.page_size().bytes() as u32,
@@ -245,6 +260,7 @@ fn settle(
         databases,
         size: arguments.size.map(|size| size.0),
         seed: arguments.seed,
+        pools: arguments.pool,
     };
     let wish = match (arguments.attach, arguments.fresh) {
         (true, _) => Wish::Attach,
@@ -268,7 +284,7 @@ fn settle(
         Beginning::Create | Beginning::Replace => None,
     };
     if beginning == Beginning::Attach && start == Start::AsFound {
-        stage::check_same_layout(places, &layout)?;
+        stage::check_same_layout(places, &layout, &drives)?;
     }
     let there = match (beginning, start) {
         (Beginning::Attach, Start::AsFound) => Some(sizes_there(places, &layout, copies)),
@@ -310,10 +326,19 @@ fn settle(
             Task::Forget => false,
         },
         copying: matches!(copies, Task::Keep | Task::Restore),
+        pools: arguments.pool,
         guess: speed_guess(survey),
     };
-    let (plan, needs) = sizing::settle(&wanted, &volumes(survey, &layout), survey.memory)?;
-    Ok(Settled { plan, needs, layout, beginning, copies, outputs })
+    let (plan, needs) = sizing::settle(&wanted, &volumes(survey, &layout, &drives), survey.memory)?;
+    let (database_drive, log_drive) = sizing::pool_drives(&wanted, ByteCount(plan.database_bytes));
+    let pools = arguments.pool.then_some(Pools {
+        layout: drives,
+        database_drive,
+        log_drive,
+        database_volume: sizing::volume_bytes(&wanted, ByteCount(plan.database_bytes)),
+        log_volume: sizing::log_room(&wanted),
+    });
+    Ok(Settled { plan, needs, layout, pools, beginning, copies, outputs })
 }
 
 fn copy_wish(arguments: &ProveArguments) -> pristine::Wish {
@@ -364,16 +389,19 @@ fn speed_guess(survey: &Survey) -> SpeedGuess {
 }
 
 /// The filesystems and devices of the run, each once, with what lies on each.
-fn volumes(survey: &Survey, layout: &[GroupLayout]) -> Vec<Volume> {
+fn volumes(survey: &Survey, layout: &[GroupLayout], drives: &[GroupDrives]) -> Vec<Volume> {
     let mut volumes: Vec<Volume> = Vec::new();
     for (index, place) in survey.places.all.iter().enumerate() {
         let mut volume = place.volume();
         volume.databases = layout::databases_in(layout, index).len() as u32;
         volume.log_series = layout::logs_in(layout, index).len() as u32;
+        volume.drives = pools::layout::counts_in(drives, index);
         match volumes.iter_mut().find(|other| place.is_on(other)) {
             Some(same) => {
                 same.databases += volume.databases;
                 same.log_series += volume.log_series;
+                same.drives.0 += volume.drives.0;
+                same.drives.1 += volume.drives.1;
                 // The files of each place were counted as free in its own reading only.
                 same.free += place.ours();
             }
@@ -423,7 +451,9 @@ fn screen_lines(console: &Console, settled: &Settled, survey: &Survey) -> Vec<St
         Task::Forget => format!("{beginning}; pristine copies that were never finished are removed"),
         Task::Leave | Task::Restore => beginning,
     };
-    let intent = Intent { plan: &settled.plan, beginning: &beginning, needs: &settled.needs };
+    let array = settled.pools.as_ref().map(|pools| pools.in_words(places));
+    let intent =
+        Intent { plan: &settled.plan, array: array.as_deref(), beginning: &beginning, needs: &settled.needs };
     screen::lines(console, &intent, &of(&places.databases), &of(&places.logs))
 }
 

@@ -186,6 +186,16 @@ impl Pool {
         self.pace.set(setting);
     }
 
+    /// Drives that are there and up to date.
+    pub fn drives_there(&self) -> usize {
+        self.shared.drives.members().len()
+    }
+
+    /// The number of the checkpoint that is complete: counted up by one for each.
+    pub fn checkpoint_number(&self) -> u64 {
+        self.shared.state.borrow().checkpoint.0
+    }
+
     /// Someone begins to read: what may be found from now on stays where it is until this is dropped.
     pub(crate) fn begin_reading(&self) -> Reading {
         let checkpoint = self.shared.state.borrow().checkpoint;

@@ -90,7 +90,7 @@ async fn make_pool(world: &World, folder: &Path) {
     let pool = open_pool(world, folder).await;
     let size_bytes = SECTORS as u64 * model::SECTOR as u64;
     // A kill takes nothing that the kernel has: what was answered is there, whether or not it was flushed.
-    let setting = VolumeSetting { write_cache: WriteCache::On };
+    let setting = VolumeSetting { write_cache: WriteCache::On, ..VolumeSetting::default() };
     let volume = NewVolume { name: VOLUME.to_owned(), volume: VolumeId([1; 16]), size_bytes, setting };
     pool.create_volume(&volume).await.expect("a volume is made");
     pool.close().await.expect("it closes");

@@ -21,8 +21,9 @@ pub const MANIFEST_NAME: &str = "spindle-run.json";
 /// Name under which a new record is written on a device, before it takes the old one's place.
 pub const MANIFEST_NEXT: &str = "spindle-run.new";
 /// Version of the record's form; a newer one is refused, not guessed at. Form 2 speaks of pristine copies;
-/// a record without any is written in form 1, which an older Spindle reads.
-pub const MANIFEST_FORMAT: u32 = 2;
+/// a record without any is written in form 1, which an older Spindle reads. Form 3 speaks of pools.
+pub const MANIFEST_FORMAT: u32 = 3;
+const FORMAT_WITHOUT_POOLS: u32 = 2;
 const FORMAT_WITHOUT_COPIES: u32 = 1;
 
 /// What a run made in one place, and with which settings. Passive data.
@@ -44,6 +45,12 @@ pub struct Manifest {
     pub databases: Vec<String>,
     /// Prefixes of the log series here, such as `E00`.
     pub log_series: Vec<String>,
+    /// Names of the drives of pools here; none if the run has no pools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drives: Vec<String>,
+    /// Whether the pools on them were made whole. Until then nothing on them counts.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub pools_made: bool,
     /// How the pristine copies here stand; none if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pristine: Option<Pristine>,
@@ -66,12 +73,23 @@ pub struct Shape {
     pub size: u64,
     /// Seed of the databases' content.
     pub seed: u64,
+    /// Whether there are pools beside the plain path.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub pools: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 impl Manifest {
     /// The record as it is stored.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let format = if self.pristine.is_some() { MANIFEST_FORMAT } else { FORMAT_WITHOUT_COPIES };
+        let format = match (self.shape.pools, &self.pristine) {
+            (true, _) => MANIFEST_FORMAT,
+            (false, Some(_)) => FORMAT_WITHOUT_POOLS,
+            (false, None) => FORMAT_WITHOUT_COPIES,
+        };
         let record = Self { format, ..self.clone() };
         let mut bytes = serde_json::to_vec_pretty(&record).expect("plain data has a JSON form");
         bytes.push(b'\n');
@@ -90,7 +108,8 @@ impl Manifest {
             ));
         }
         let plain = |name: &String| !name.is_empty() && !name.contains('/') && !name.starts_with('.');
-        if !manifest.databases.iter().chain(&manifest.log_series).all(plain) {
+        let names = manifest.databases.iter().chain(&manifest.log_series).chain(&manifest.drives);
+        if !names.into_iter().all(plain) {
             return Err("it names files outside its folder".to_owned());
         }
         let copies = manifest.pristine.iter().flat_map(|pristine| &pristine.files);
@@ -109,10 +128,11 @@ impl Manifest {
             || (self.pristine.is_some() && original_of(name).is_some_and(|original| self.makes(original)))
     }
 
-    /// True if `name` is a database, its page stamps, or a log file of the run.
+    /// True if `name` is a database, its page stamps, a log file or a drive of the run.
     fn makes(&self, name: &str) -> bool {
         self.databases.iter().any(|database| database == name || stamps::file_name(database) == name)
             || self.log_series.iter().any(|series| is_of_series(name, series))
+            || self.drives.iter().any(|drive| drive == name)
     }
 }
 
@@ -147,6 +167,8 @@ pub struct Asked {
     pub size: Option<u64>,
     /// Seed of everything random.
     pub seed: Option<u64>,
+    /// Whether there are to be pools.
+    pub pools: bool,
 }
 
 /// What to do with the databases an earlier run left.
@@ -212,6 +234,7 @@ pub fn beginning(
 /// The first setting in which a shape differs from what is asked, with both values.
 fn first_difference(has: &Shape, asked: &Asked) -> Option<(&'static str, String, String)> {
     let size = |bytes: u64| ByteCount(bytes).to_string();
+    let on = |is_on| if is_on { "on".to_owned() } else { "off".to_owned() };
     let rows = [
         ("profile", has.profile.clone(), asked.profile.clone()),
         ("page size", has.page_size.to_string(), asked.page_size.to_string()),
@@ -219,6 +242,7 @@ fn first_difference(has: &Shape, asked: &Asked) -> Option<(&'static str, String,
         ("--groups", has.groups.to_string(), asked.groups.to_string()),
         ("--databases", has.databases.to_string(), asked.databases.to_string()),
         ("--size", size(has.size), size(asked.size.unwrap_or(has.size))),
+        ("--pool", on(has.pools), on(asked.pools)),
         ("--seed", has.seed.to_string(), asked.seed.unwrap_or(has.seed).to_string()),
     ];
     rows.into_iter().find(|(_, has, asked)| has != asked)
@@ -241,12 +265,13 @@ mod tests {
             databases: 2,
             size: 4 << 30,
             seed: 7,
+            pools: false,
         }
     }
 
     fn asked() -> Asked {
         let Shape { profile, page_size, record_size, groups, databases, .. } = shape();
-        Asked { profile, page_size, record_size, groups, databases, size: None, seed: None }
+        Asked { profile, page_size, record_size, groups, databases, size: None, seed: None, pools: false }
     }
 
     fn manifest() -> Manifest {
@@ -353,7 +378,7 @@ mod tests {
             .replace("\"format\": 1", "\"format\": 9");
         assert_eq!(
             Manifest::from_bytes(future.as_bytes()),
-            Err("it has form 9, this Spindle knows forms up to 2".to_owned())
+            Err("it has form 9, this Spindle knows forms up to 3".to_owned())
         );
         assert!(Manifest::from_bytes(b"{").is_err());
     }

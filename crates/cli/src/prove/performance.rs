@@ -4,6 +4,7 @@ use super::{
     allowance::Allowance,
     ground::Door,
     layout::{GroupLayout, Spot},
+    pools::open::{self, GroupPools},
     progress::{ProgressView, Standing},
     record::RunRecord,
     survey::Survey,
@@ -26,6 +27,7 @@ use std::{
 };
 use workload::database::{
     self, Error, OpenGroup, Surroundings,
+    beside::PathFigures,
     group::GroupStorage,
     kernel::LookAtKernel,
     plan::RunPlan,
@@ -52,12 +54,22 @@ pub struct Run<'a> {
     pub plan: &'a RunPlan,
     /// Where each file lies.
     pub layout: &'a [GroupLayout],
+    /// The pools to run on, and what to set beside; none is the plain path.
+    pub pools: Option<&'a OnPools>,
     /// The places.
     pub survey: &'a Survey,
     /// How files are reached.
     pub options: RealOptions,
     /// Ends it early.
     pub interruption: &'a Interruption,
+}
+
+/// A run on pools.
+pub struct OnPools {
+    /// Those of each group.
+    pub groups: Vec<GroupPools>,
+    /// What the plain path came to.
+    pub plain: PathFigures,
 }
 
 /// What a run came to.
@@ -156,7 +168,7 @@ pub async fn run(
     let began = world.now();
     let mut has_measured = false;
     run.interruption.leaves_report.set(true);
-    let outcome = database::run(world, plan, surroundings, |progress| {
+    let mut outcome = database::run(world, plan, surroundings, |progress| {
         has_measured |= matches!(progress.phase, Phase::Measure | Phase::Verify);
         show(&mut view, world.now().since(began), progress);
         if allowance.is_met() {
@@ -167,6 +179,9 @@ pub async fn run(
     .await;
     run.interruption.leaves_report.set(false);
     drop(view);
+    if let (Ok(results), Some(pools)) = (&mut outcome, run.pools) {
+        results.beside = Some(pools.plain.clone());
+    }
     let remarks: Vec<Finding> = allowance.finding().into_iter().collect();
     let last = match &outcome {
         Ok(results) => News::Ended(Box::new(Ended { results: results.clone(), remarks: remarks.clone() })),
@@ -190,7 +205,10 @@ pub async fn run(
 
 fn surroundings(run: &Run<'_>, recorder: Recorder) -> Surroundings {
     Surroundings {
-        open: opener(run.layout, run.survey),
+        open: match run.pools {
+            None => opener(run.layout, run.survey),
+            Some(pools) => pool_opener(&pools.groups),
+        },
         place: database::Place::Threads(run.options),
         stop: Arc::clone(&run.interruption.stop),
         generator: GENERATOR.to_owned(),
@@ -246,6 +264,15 @@ fn opener(layout: &[GroupLayout], survey: &Survey) -> OpenGroup {
     })
 }
 
+/// Opens the pools of each group on the thread it runs on.
+fn pool_opener(groups: &[GroupPools]) -> OpenGroup {
+    let groups = groups.to_vec();
+    Arc::new(move |world, group| {
+        let pools = groups[group as usize].clone();
+        Box::pin(async move { open::open_group(&world, &pools).await })
+    })
+}
+
 async fn open_group(group: &GroupLayout, doors: &[(Door, String)]) -> IoResult<GroupStorage> {
     let mut opened: BTreeMap<usize, Rc<dyn Directory>> = BTreeMap::new();
     for place in group.places() {
@@ -260,6 +287,7 @@ async fn open_group(group: &GroupLayout, doors: &[(Door, String)]) -> IoResult<G
             .map(|spot| (directory(spot), spot.name.clone(), volume(spot)))
             .collect(),
         log: (directory(&group.log), volume(&group.log)),
+        pools: None,
     })
 }
 

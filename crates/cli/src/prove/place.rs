@@ -218,7 +218,16 @@ impl Place {
             }
             Ground::Device(device) => (given.to_string(), device.size, device.size, false),
         };
-        Volume { name, key: self.volume_key(), total, free, is_filesystem, databases: 0, log_series: 0 }
+        Volume {
+            name,
+            key: self.volume_key(),
+            total,
+            free,
+            is_filesystem,
+            databases: 0,
+            log_series: 0,
+            drives: (0, 0),
+        }
     }
 
     /// Equal for places on one filesystem, and for nothing else.

@@ -27,6 +27,8 @@ const TEXT_WIDTH_MIN: usize = 20;
 pub struct Intent<'a> {
     /// What is to be done.
     pub plan: &'a RunPlan,
+    /// The pools, if there are to be any.
+    pub array: Option<&'a str>,
     /// What begins: `new databases`, `the databases that are there`…
     pub beginning: &'a str,
     /// What it all takes.
@@ -78,6 +80,9 @@ pub fn lines(console: &Console, intent: &Intent<'_>, databases: &[&Place], logs:
     if logs.is_empty() {
         row("logs", "beside the databases".to_owned());
     }
+    if let Some(array) = intent.array {
+        row("array", array.to_owned());
+    }
     if let Some(setup) = &plan.setup {
         row("as in", format!("{} ({})", setup.summary, setup.source));
         let differences = setup.differences(plan);
@@ -92,7 +97,15 @@ pub fn lines(console: &Console, intent: &Intent<'_>, databases: &[&Place], logs:
     row("begins", intent.beginning.to_owned());
     row(
         "space",
-        format!("at most {}: databases of {} together, room to grow, logs", needs.space, needs.size),
+        match intent.array {
+            None => {
+                format!("at most {}: databases of {} together, room to grow, logs", needs.space, needs.size)
+            }
+            Some(_) => format!(
+                "at most {}: databases of {} together, room to grow, logs, and the drives of the pools",
+                needs.space, needs.size
+            ),
+        },
     );
     row("memory", format!("about {}, of it {} of cache for each group", needs.memory, needs.cache));
     row(
@@ -232,7 +245,7 @@ mod tests {
         facts.drive.rotational = Some(true);
         let place = Place { given: "/mnt/db".into(), ground: Ground::Folder(facts) };
         let plan = wanted().plan;
-        let intent = Intent { plan: &plan, beginning: "new databases", needs: &needs };
+        let intent = Intent { plan: &plan, array: None, beginning: "new databases", needs: &needs };
         expect![[r#"
             spindle prove: profile exchange-2010, 1 group of 1 database, 4 threads each, seed 1
 

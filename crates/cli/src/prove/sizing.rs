@@ -4,6 +4,7 @@
 //! bound a run whose size the user left open; what the user asks for by name is held only to what
 //! the storage and the machine have. The costs themselves are the workload's estimate.
 
+use super::pools::size::{COPIES, DriveSize, MEMORY};
 use crate::{quantity::show_duration, refusal::Refusal};
 use report::prose::counted;
 use std::time::Duration;
@@ -36,6 +37,8 @@ const OVERRUN_PERCENT: u64 = 15;
 const CACHE_PAGES_MIN: u64 = 64;
 /// The least cache of a group that the workload accepts.
 const CACHE_MIN: ByteCount = ByteCount::mib(4);
+/// A directory on a volume of a pool takes this much beside its files.
+const DIRECTORY: ByteCount = ByteCount::mib(4);
 /// A database that has this much of its size is not filled further (as the workload does it).
 const NEAR_ENOUGH_PERCENT: u64 = 97;
 
@@ -57,6 +60,8 @@ pub struct Wanted {
     pub room_for_copies: bool,
     /// Copies are made, or put back, before the run.
     pub copying: bool,
+    /// Pools are made beside the plain path, and run on after it.
+    pub pools: bool,
     /// How fast the storage is taken to be.
     pub guess: SpeedGuess,
 }
@@ -78,6 +83,8 @@ pub struct Volume {
     pub databases: u32,
     /// Log series of this run that lie on it.
     pub log_series: u32,
+    /// Drives of pools for databases that lie on it, and of pools for logs.
+    pub drives: (u32, u32),
 }
 
 /// Memory of the machine.
@@ -159,7 +166,7 @@ fn page_bytes(wanted: &Wanted) -> u64 {
 }
 
 /// Log space of one group.
-fn log_room(wanted: &Wanted) -> ByteCount {
+pub fn log_room(wanted: &Wanted) -> ByteCount {
     ByteCount(wanted.plan.estimate(wanted.guess).log_space.0 / u64::from(wanted.plan.groups))
 }
 
@@ -169,7 +176,26 @@ fn room(wanted: &Wanted, volume: &Volume, database: ByteCount) -> ByteCount {
     let grown = databases.saturating_add(databases / 100 * (GROWTH_PERCENT + OVERRUN_PERCENT));
     let logs = (log_room(wanted) * u64::from(volume.log_series)).0;
     let copies = if wanted.room_for_copies { databases.saturating_add(logs) } else { 0 };
-    ByteCount(grown.saturating_add(logs).saturating_add(copies))
+    let (of_databases, of_logs) = pool_drives(wanted, database);
+    let drives = of_databases.bytes.0.saturating_mul(volume.drives.0.into());
+    let drives = drives.saturating_add(of_logs.bytes.0.saturating_mul(volume.drives.1.into()));
+    ByteCount(grown.saturating_add(logs).saturating_add(copies).saturating_add(drives))
+}
+
+/// Drives of the pools of a group, for databases of `database` bytes each, and for logs.
+pub fn pool_drives(wanted: &Wanted, database: ByteCount) -> (DriveSize, DriveSize) {
+    let databases = volume_bytes(wanted, database) * u64::from(wanted.plan.databases_per_group);
+    (DriveSize::for_storing(databases), DriveSize::for_storing(log_room(wanted) + DIRECTORY))
+}
+
+/// What a volume with a database of `database` bytes comes to hold: the database grown, its stamps, their directory.
+pub fn volume_bytes(wanted: &Wanted, database: ByteCount) -> ByteCount {
+    let grown = database.0.saturating_add(database.0 / 100 * (GROWTH_PERCENT + OVERRUN_PERCENT));
+    let stamps = match wanted.plan.profile.page_stamps() {
+        true => maildb::stamps::space_max(grown / page_bytes(wanted)).0,
+        false => 0,
+    };
+    ByteCount(grown.saturating_add(stamps).saturating_add(DIRECTORY.0))
 }
 
 /// What may be taken of `volume` at all.
@@ -191,7 +217,7 @@ fn safe_size(wanted: &Wanted, volumes: &[Volume]) -> Result<ByteCount, Refusal> 
         let logs = log_room(wanted) * (u64::from(volume.log_series) * (1 + copies));
         size = size.min(before_growth(most.saturating_sub(logs.0)) / u64::from(volume.databases) * count);
     }
-    let each = size / count / STEP * STEP;
+    let each = with_pools(wanted, volumes, size / count / STEP * STEP);
     if each >= DATABASE_SIZE_MIN.0 {
         return Ok(ByteCount(each) * count);
     }
@@ -209,6 +235,31 @@ fn safe_size(wanted: &Wanted, volumes: &[Volume]) -> Result<ByteCount, Refusal> 
             shown_exactly(DATABASE_SIZE_MIN * (4 * count))
         ),
     ))
+}
+
+/// The largest size of a database, at most `each`, with which pools beside it are within the safe defaults too.
+fn with_pools(wanted: &Wanted, volumes: &[Volume], each: u64) -> u64 {
+    const STEP: u64 = 1 << 20;
+    let fits = |database: u64| {
+        let rooms = volumes.iter().map(|volume| (volume, room(wanted, volume, ByteCount(database)).0));
+        let is_within = |(volume, room): (&Volume, u64)| {
+            (room <= usable(volume).0.min(volume.free.0 / 100 * BARE_FREE_PERCENT_MAX)).then_some(room)
+        };
+        let sum = rooms.map(is_within).try_fold(0_u64, |sum, room| Some(sum.saturating_add(room?)));
+        sum.is_some_and(|sum| sum <= BARE_SPACE_MAX.0)
+    };
+    if !wanted.pools {
+        return each;
+    }
+    let (mut fitting, mut too_large) = (0, each / STEP + 1);
+    while too_large - fitting > 1 {
+        let middle = fitting + (too_large - fitting) / 2;
+        match fits(middle * STEP) {
+            true => fitting = middle,
+            false => too_large = middle,
+        }
+    }
+    fitting * STEP
 }
 
 /// A size as it may be given back on the command line.
@@ -283,15 +334,37 @@ fn needs(wanted: &Wanted, plan: &RunPlan, volumes: &[Volume]) -> Needs {
         estimate.create_s += all.0.saturating_mul(3) / wanted.guess.sequential_bytes_per_second.max(1) + 1;
     }
     let rooms = volumes.iter().map(|volume| room(wanted, volume, ByteCount(plan.database_bytes)).0);
+    let mut memory = estimate.memory;
+    let mut writes = estimate.written_by_creation.0.saturating_add(estimate.written_by_run.0);
+    let mut time_s = estimate.total_s();
+    if wanted.pools {
+        // The same again through the array, which writes everything twice, and most of what it cleans once more.
+        let drives = drive_bytes(wanted, volumes, ByteCount(plan.database_bytes)).0;
+        memory += MEMORY * u64::from(plan.groups);
+        writes = writes.saturating_mul(1 + u64::from(COPIES) + 1).saturating_add(drives);
+        time_s = time_s * 2 + drives / wanted.guess.sequential_bytes_per_second.max(1);
+    }
     Needs {
         size: all,
         cache: ByteCount(plan.cache_bytes_per_group),
         space: ByteCount(rooms.sum()),
-        memory: estimate.memory,
+        memory,
         missing,
-        writes: ByteCount(estimate.written_by_creation.0.saturating_add(estimate.written_by_run.0)),
+        writes: ByteCount(writes),
         writes_max: writes_max(wanted),
-        time: Duration::from_secs(estimate.total_s()),
+        time: Duration::from_secs(time_s),
+    }
+}
+
+/// Bytes of all drives of pools that are still to be made.
+fn drive_bytes(wanted: &Wanted, volumes: &[Volume], database: ByteCount) -> ByteCount {
+    let (of_databases, of_logs) = pool_drives(wanted, database);
+    let on = |volume: &Volume| {
+        of_databases.bytes * u64::from(volume.drives.0) + of_logs.bytes * u64::from(volume.drives.1)
+    };
+    match wanted.there {
+        Some(_) => ByteCount(0),
+        None => volumes.iter().fold(ByteCount(0), |sum, volume| sum + on(volume)),
     }
 }
 

@@ -6,6 +6,7 @@ use super::{
     layout::{GroupLayout, Places, databases_in, logs_in},
     manifest::{Beginning, MANIFEST_FORMAT, Manifest, Shape},
     place::{Ground, Place},
+    pools::layout::{GroupDrives, drives_in},
     pristine::{Pristine, Task},
     survey::Survey,
 };
@@ -22,6 +23,7 @@ pub async fn set(
     survey: &Survey,
     plan: &RunPlan,
     layout: &[GroupLayout],
+    drives: &[GroupDrives],
     beginning: Beginning,
     copies: Task,
 ) -> Result<Vec<FolderLock>, Refusal> {
@@ -32,7 +34,7 @@ pub async fn set(
     let mut made: Vec<(Door, Manifest)> = Vec::new();
     for (index, place) in survey.places.all.iter().enumerate() {
         let pristine = (copies == Task::Keep).then(Pristine::keeping);
-        let manifest = Manifest { pristine, ..manifest(world, place, index, plan, layout) };
+        let manifest = Manifest { pristine, ..manifest(world, place, index, plan, (layout, drives)) };
         if let Err(error) = set_one(place, &manifest, beginning, &mut held).await {
             for (door, manifest) in &made {
                 // The first failure is the news; what could not be undone is owned by its record.
@@ -74,7 +76,13 @@ fn is_new(place: &Place) -> bool {
     matches!(&place.ground, Ground::Folder(folder) if !folder.exists)
 }
 
-fn manifest(world: &World, place: &Place, index: usize, plan: &RunPlan, layout: &[GroupLayout]) -> Manifest {
+fn manifest(
+    world: &World,
+    place: &Place,
+    index: usize,
+    plan: &RunPlan,
+    (layout, drives): (&[GroupLayout], &[GroupDrives]),
+) -> Manifest {
     Manifest {
         format: MANIFEST_FORMAT,
         made_by: concat!("spindle ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -89,19 +97,28 @@ fn manifest(world: &World, place: &Place, index: usize, plan: &RunPlan, layout: 
             databases: plan.databases_per_group,
             size: plan.database_bytes * plan.database_count(),
             seed: plan.seed,
+            pools: !drives.is_empty(),
         },
         databases: databases_in(layout, index),
         log_series: logs_in(layout, index),
+        drives: drives_in(drives, index),
+        pools_made: false,
         pristine: None,
     }
 }
 
 /// Refuses to attach if the paths are not those of the earlier run, in the same order.
-pub fn check_same_layout(places: &Places, layout: &[GroupLayout]) -> Result<(), Refusal> {
+pub fn check_same_layout(
+    places: &Places,
+    layout: &[GroupLayout],
+    drives: &[GroupDrives],
+) -> Result<(), Refusal> {
     for (index, place) in places.all.iter().enumerate() {
         let manifest = place.manifest().expect("a run attaches where every place has a record");
-        if manifest.databases != databases_in(layout, index) || manifest.log_series != logs_in(layout, index)
-        {
+        let is_same = manifest.databases == databases_in(layout, index)
+            && manifest.log_series == logs_in(layout, index)
+            && manifest.drives == drives_in(drives, index);
+        if !is_same {
             return Err(Refusal::new(
                 format!(
                     "{} holds other files of that run than this order of paths gives it",

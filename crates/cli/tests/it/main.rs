@@ -9,6 +9,7 @@ mod databases;
 mod drives;
 mod early_ends;
 mod exports;
+mod pools;
 mod pristine;
 mod records;
 mod refusals;

@@ -75,6 +75,8 @@ impl RunResults {
             failure_counts,
             failures: outcomes.iter().flat_map(|outcome| outcome.failures.0.clone()).collect(),
             verified: outcomes.iter().flat_map(|outcome| outcome.verified.clone()).collect(),
+            pools: outcomes.iter().flat_map(|outcome| outcome.pools.clone()).collect(),
+            beside: None,
             samples,
             host_samples: frame.host_samples,
             kernel: frame.kernel,

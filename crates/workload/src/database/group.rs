@@ -22,6 +22,7 @@ use super::{
     operation::OperationMeter,
     pacing::Pacer,
     plan::{Load, RunPlan},
+    pools::{PoolFacts, Pools, results_of},
     progress::{Phase, Shared},
     results::EngineCounters,
     scan::BackgroundScan,
@@ -50,6 +51,8 @@ pub struct GroupStorage {
     pub databases: Vec<(Rc<dyn Directory>, String, String)>,
     /// Directory of the transaction log, and its volume.
     pub log: (Rc<dyn Directory>, String),
+    /// What lies below both, if it is to be asked and closed.
+    pub pools: Option<Rc<dyn Pools>>,
 }
 
 /// One group of a run.
@@ -109,6 +112,7 @@ impl Group {
         let (stores, created) = self.or_unanswered(self.create(&instance)).await?;
         drop(stores);
         self.or_unanswered(async { Ok(instance.close().await?) }).await?;
+        self.or_unanswered(async { Ok(self.close_pools().await?) }).await?;
         Ok(created.iter().all(|created| created.complete))
     }
 
@@ -170,6 +174,7 @@ impl Group {
             return Err(error.into());
         }
         let verified = if frozen || self.shared.ending() { Vec::new() } else { self.verify(&failures).await };
+        let last = if frozen { Vec::new() } else { self.end_pools(&failures).await };
         self.look();
         let interrupted = self.shared.ending();
         let thread_cpu_s = tally.thread_cpu_s();
@@ -193,6 +198,7 @@ impl Group {
             scan: tally.scan,
             failures: failures.reading(),
             verified,
+            pools: results_of(self.number, &tally.pools, last),
         })
     }
 
@@ -200,6 +206,11 @@ impl Group {
         let text: String = text.into();
         let text = if self.plan.groups > 1 { format!("group {}: {text}", self.number + 1) } else { text };
         self.shared.line(self.world.wall(), text);
+    }
+
+    /// How the pools below stand, if there are any.
+    fn pool_facts(&self) -> Vec<PoolFacts> {
+        self.storage.pools.as_ref().map(|pools| pools.facts()).unwrap_or_default()
     }
 
     fn base_name(&self) -> String {

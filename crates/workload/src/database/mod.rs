@@ -10,7 +10,7 @@
 //! for), [`weakness`], [`estimate`] (what it is worth and costs);
 //! [`mail_record`], [`mail_table`], [`key_space`], [`create`](mod@create) (the databases);
 //! [`operation`], [`pacing`], [`session`], [`scan`] (the load); [`meter`], [`measure`], [`verify`]
-//! (what is seen of it); [`group`], [`progress`], [`kernel`], [`search`], [`record`], [`driver`] (the run);
+//! (what is seen of it); [`pools`], [`group`], [`progress`], [`kernel`], [`search`], [`record`], [`driver`] (the run);
 //! [`results`], [`verdict`], [`mailboxes`], [`document`](mod@document) (the answer).
 
 pub mod setting;
@@ -52,6 +52,10 @@ pub mod meter;
 pub mod measure;
 
 pub mod verify;
+
+pub mod pools;
+
+pub mod beside;
 
 pub mod group;
 

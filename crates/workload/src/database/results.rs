@@ -3,11 +3,13 @@
 mod engine;
 
 use super::{
+    beside::PathFigures,
     kernel::KernelResults,
     measure::{Sample, judged_samples},
     meter::{IoTallies, IoTally, Role, SlowTally, Spikes},
     operation::{Failure, FailureCounts, Operation},
     plan::{Load, RunClass, RunPlan},
+    pools::PoolResults,
     processor::BusiestThread,
     progress::{LogLine, Phase},
     scan::ScanTotals,
@@ -82,6 +84,12 @@ pub struct RunResults {
     pub failures: Vec<Failure>,
     /// What verification found, file by file.
     pub verified: Vec<VerifiedFile>,
+    /// The pools the files lay on, where there were any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<PoolResults>,
+    /// The same run on the same storage without the pools, to set beside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<PathFigures>,
     /// Samples of the time under load, all groups together; see [`RunResults::judged_samples`].
     pub samples: Vec<Sample>,
     /// Readings of the host in that time.

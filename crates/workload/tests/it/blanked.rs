@@ -76,6 +76,7 @@ async fn forgetful(path: PathBuf) -> IoResult<GroupStorage> {
     Ok(GroupStorage {
         databases: vec![database(1), database(2)],
         log: (Rc::clone(&directory), "logs".to_owned()),
+        pools: None,
     })
 }
 

@@ -184,6 +184,7 @@ fn try_run(plan: RunPlan, course: Course) -> Result<RunResults, Error> {
         let storage = GroupStorage {
             databases: vec![(Rc::clone(&directory), "priv1.edb".to_owned(), "drive".to_owned())],
             log: (directory, "drive".to_owned()),
+            pools: None,
         };
         let group = Group::new(&world, plan.clone(), 0, shared.clone(), storage);
         let running = world.spawn("group", group.run());

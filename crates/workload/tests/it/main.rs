@@ -9,6 +9,7 @@ mod held;
 mod judged;
 mod judged_part;
 mod maximum;
+mod pools;
 mod real_run;
 mod record;
 mod seed_002;

@@ -67,6 +67,7 @@ fn open_in(folder: &Path) -> OpenGroup {
             Ok(GroupStorage {
                 databases: vec![database(1), database(2)],
                 log: (Rc::clone(&directory), "logs".to_owned()),
+                pools: None,
             })
         })
     })

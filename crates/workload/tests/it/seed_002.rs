@@ -158,6 +158,8 @@ pub fn seed_002() -> RunResults {
         scan: None,
         failure_counts: FailureCounts::default(),
         failures: Vec::new(),
+        pools: Vec::new(),
+        beside: None,
         verified: vec![VerifiedFile {
             name: "priv1.edb".to_owned(),
             bytes: 139_755_274_240,

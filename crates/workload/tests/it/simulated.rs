@@ -95,7 +95,9 @@ pub fn run_on_drives(
             open: Arc::new(|_, _| {
                 let (database, log) = DIRECTORIES.with_borrow(|all| all.clone().expect("set above"));
                 let databases = vec![(database, "priv1.edb".to_owned(), "databases".to_owned())];
-                Box::pin(async move { Ok(GroupStorage { databases, log: (log, "logs".to_owned()) }) })
+                Box::pin(
+                    async move { Ok(GroupStorage { databases, log: (log, "logs".to_owned()), pools: None }) },
+                )
             }),
             place: Place::Here,
             stop: Arc::clone(&stop),

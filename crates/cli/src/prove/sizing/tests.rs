@@ -29,6 +29,7 @@ pub fn wanted() -> Wanted {
         there: None,
         room_for_copies: false,
         copying: false,
+        pools: false,
         guess: SpeedGuess { sequential_bytes_per_second: 100_000_000, random_iops: 1_000 },
     }
 }
@@ -42,6 +43,7 @@ fn volume(total: ByteCount, free: ByteCount) -> Volume {
         is_filesystem: true,
         databases: 1,
         log_series: 1,
+        drives: (0, 0),
     }
 }
 

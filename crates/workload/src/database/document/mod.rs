@@ -7,6 +7,7 @@
 mod charts;
 mod io;
 mod mailboxes;
+mod pools;
 mod search;
 mod sections;
 mod sources;
@@ -64,11 +65,15 @@ pub fn document(results: &RunResults, verdict: &Verdict) -> Document {
         mailboxes::add_highlight(&mut document, mailboxes);
     }
     add_highlights(&mut document, results);
+    pools::add_highlight(&mut document, results, verdict);
     add_findings(&mut document, results, verdict);
     document.section(summary(results, verdict));
     document.section(mailboxes::section(results, mailboxes.as_ref()));
     if let Some(found) = &results.search {
         document.section(search::section(results, found));
+    }
+    if !results.pools.is_empty() {
+        document.section(pools::section(results, verdict));
     }
     sections::add_sections(&mut document, results);
     document.section(sources::sources());
@@ -294,6 +299,7 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
         document.finding(Severity::Warning, text, "");
     }
     trouble::add_findings(document, results);
+    pools::add_findings(document, results);
     let late = results.late;
     if late.longest_s() > LATE_WARNED_S {
         let after = match late.unanswered {

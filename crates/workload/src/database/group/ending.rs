@@ -10,6 +10,7 @@ use super::{
         measure::Sampler,
         meter::{Backlog, Meter},
         operation::{Failure, FailureKind, FailureLog},
+        pools::PoolFacts,
         results::LateResults,
         verify::{VerifiedFile, verify_group_logs, verify_one_database},
     },
@@ -24,7 +25,7 @@ use std::{
     task::Poll,
     time::Duration,
 };
-use world::ByteCount;
+use world::{ByteCount, IoResult};
 
 /// Longest time one device operation is waited for after the user ended the run: twice the 30 s after
 /// which Linux's SCSI layer takes a command for lost.
@@ -133,6 +134,25 @@ impl Group {
                 self.note_frozen(failures);
                 false
             }
+        }
+    }
+
+    /// Reads the pools below for the last time and ends them. A pool that does not end cleanly is a failure of the run.
+    pub(super) async fn end_pools(&self, failures: &FailureLog) -> Vec<PoolFacts> {
+        let last = self.pool_facts();
+        match self.patiently(self.close_pools()).await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => failures.note(Failure { kind: FailureKind::Io, text: error.to_string() }),
+            None => self.note_frozen(failures),
+        }
+        last
+    }
+
+    /// Ends the pools below, if there are any.
+    pub(super) async fn close_pools(&self) -> IoResult<()> {
+        match &self.storage.pools {
+            Some(pools) => pools.close().await,
+            None => Ok(()),
         }
     }
 

@@ -145,6 +145,7 @@ impl Group {
         let statistics = instance.statistics();
         running.tally.statistics = (statistics, statistics);
         running.tally.thread_cpu.0 = self.world.thread_cpu();
+        running.tally.pools.0 = self.pool_facts();
     }
 
     /// What begins from now on is in samples only.
@@ -164,6 +165,7 @@ impl Group {
         running.tally.measured_s = self.world.now().since(since).as_secs_f64();
         running.tally.statistics.1 = instance.statistics();
         running.tally.thread_cpu.1 = self.world.thread_cpu();
+        running.tally.pools.1 = self.pool_facts();
         running.tally.pacing = running.load.pacer.state();
         running.tally.scan = running.scan.as_ref().map(BackgroundScan::totals).unwrap_or_default();
     }

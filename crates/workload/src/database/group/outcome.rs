@@ -6,6 +6,7 @@ use super::super::{
     meter::{MeterReading, SlowTally},
     operation::{Failure, FailureCounts, OperationReading},
     pacing::PacingState,
+    pools::PoolResults,
     results::{EngineCounters, LateResults},
     scan::ScanTotals,
     verify::VerifiedFile,
@@ -85,4 +86,6 @@ pub struct GroupOutcome {
     pub failures: (Vec<Failure>, FailureCounts),
     /// What verification found; empty if the run ended before.
     pub verified: Vec<VerifiedFile>,
+    /// The pools below; none if there are none, or the storage did not answer.
+    pub pools: Vec<PoolResults>,
 }

@@ -6,6 +6,7 @@ use super::{
         meter::MeterReading,
         operation::OperationReading,
         pacing::PacingState,
+        pools::PoolFacts,
         results::LateResults,
         scan::{BackgroundScan, ScanTotals},
         session::GroupLoad,
@@ -90,6 +91,8 @@ pub(super) struct Tally {
     pub(super) thread_cpu: (Option<Duration>, Option<Duration>),
     pub(super) pacing: PacingState,
     pub(super) scan: ScanTotals,
+    /// Pools when what is judged began, and when it ended.
+    pub(super) pools: (Vec<PoolFacts>, Vec<PoolFacts>),
     pub(super) recording: Recording,
 }
 

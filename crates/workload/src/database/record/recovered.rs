@@ -274,6 +274,7 @@ impl GroupKnown {
             scan: known.map(|known| known.scan).unwrap_or_default(),
             failures: known.map(|known| (known.failures.clone(), known.failure_counts)).unwrap_or_default(),
             verified: self.verified,
+            pools: Vec::new(),
         }
     }
 }
