@@ -165,7 +165,9 @@ impl Pool {
     fn choose(&self, waiting: &mut VecDeque<Copying>, busy: &Busy) -> Option<(Copying, SlotAddress)> {
         let space = self.space();
         // Half of the reserve is for checkpoints alone.
-        if waiting.is_empty() || space.free <= space.reserve / 2 {
+        let has_room = space.free > space.reserve / 2;
+        if waiting.is_empty() || !has_room {
+            sometimes::reached_if(!has_room, Sometimes::RebuildWaitsForRoom);
             return None;
         }
         let load = |member: MemberIndex| busy.borrow().get(&member).copied().unwrap_or(0);

@@ -12,10 +12,7 @@ use crate::{
     election::can_go_on_with,
     error::{Error, Result},
     format::{Generation, GenerationMark, Member, MemberIndex, MemberState, Superblock},
-    simulation::{
-        canary::{self, Canary},
-        sometimes::{self, Sometimes, UnderWay},
-    },
+    simulation::sometimes::{self, Sometimes, UnderWay},
     superblocks::write_generation,
 };
 use std::collections::BTreeSet;
@@ -30,9 +27,6 @@ impl Shared {
     pub async fn lose(&self, member: MemberIndex, _error: IoError) -> Result<()> {
         sometimes::reached_if(self.drives.has(member), Sometimes::DriveLost);
         self.drives.lose(member);
-        if canary::is(Canary::LossNotWrittenDown) {
-            return Ok(());
-        }
         let under_way = UnderWay::begin(Sometimes::CutWhileLosing);
         let published = self.publish(|_| ()).await;
         under_way.end();
@@ -50,13 +44,14 @@ impl Shared {
     /// # Errors
     ///
     /// The drives that are left are too few to go on; the pool has stopped.
-    pub async fn publish(&self, change: impl Fn(&mut Superblock)) -> Result<()> {
+    pub async fn publish(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
         let _one_at_a_time = self.publishing.lock().await;
         self.check_runs()?;
         let mut change = Some(change);
         let mut settled = self.generation();
         loop {
-            let next = self.next_generation(settled, change.as_ref());
+            // Made once: each generation is made from the one before, also from one that was written in part.
+            let next = self.next_generation(settled, change.take());
             let left: BTreeSet<MemberIndex> = self.drives.members().into_iter().collect();
             if !can_go_on_with(&self.superblock.borrow(), &left) {
                 sometimes::reached(Sometimes::TooFewToGoOn);
@@ -72,7 +67,7 @@ impl Shared {
             *self.superblock.borrow_mut() = next;
             match written {
                 // Once more, for the drives left out to have no vote.
-                Ok(()) if leaves_out => (change, settled) = (None, generation),
+                Ok(()) if leaves_out => settled = generation,
                 Ok(()) => return Ok(()),
                 Err(failures) => {
                     sometimes::reached(Sometimes::DriveLostWhilePublishing);
@@ -82,7 +77,11 @@ impl Shared {
         }
     }
 
-    fn next_generation(&self, settled: Generation, change: Option<&impl Fn(&mut Superblock)>) -> Superblock {
+    fn next_generation(
+        &self,
+        settled: Generation,
+        change: Option<impl FnOnce(&mut Superblock)>,
+    ) -> Superblock {
         let last = self.superblock.borrow();
         let mut next = last.clone();
         next.generation = Generation(last.generation.0 + 1);

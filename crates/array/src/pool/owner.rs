@@ -13,7 +13,7 @@ use crate::{
     },
     log::{Draft, LogOwner, Placed},
 };
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use world::{IoError, LocalFuture};
 
 impl LogOwner for Shared {
@@ -38,6 +38,10 @@ impl LogOwner for Shared {
     }
 
     fn begin_anew(self: Rc<Self>, start: LogStart) -> LocalFuture<Result<()>> {
+        if self.pool_itself.borrow().ptr_eq(&Weak::new()) {
+            // It is being opened: its first checkpoint will name the place where the log is by then.
+            return Box::pin(async { Ok(()) });
+        }
         {
             let mut state = self.state.borrow_mut();
             state.log_segments.push_back(start.segment.number);

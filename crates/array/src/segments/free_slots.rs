@@ -1,6 +1,9 @@
 //! The free slots of one drive. Invariant: `free` counts the bits that are set.
 
-use crate::format::SlotNumber;
+use crate::{
+    format::SlotNumber,
+    simulation::canary::{self, Canary},
+};
 use fixedbitset::FixedBitSet;
 
 const WORD_BITS: usize = usize::BITS as usize;
@@ -68,6 +71,10 @@ impl FreeSlots {
         assert!(!self.slots.contains(index), "slot {slot} was not taken");
         self.slots.insert(index);
         self.free += 1;
+        if canary::is(Canary::SegmentReusedBeforeCheckpoint) {
+            // At once, not when the round comes to it.
+            self.next = index;
+        }
     }
 }
 

@@ -27,8 +27,6 @@ listed! {
         OneLegTailServed,
         /// A flight that one copy refused is answered all the same.
         OneLegAcknowledged,
-        /// Nobody writes down that a drive was lost.
-        LossNotWrittenDown,
         /// What a deleted snapshot leaves is taken from its neighbours, too.
         LiveSnapshotLosesHistory,
         /// Blocks written in part are not locked.

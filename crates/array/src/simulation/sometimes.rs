@@ -105,6 +105,8 @@ listed! {
         CopyRebuilt,
         /// Rebuild: a segment came free, or the new drive failed, before its copy was done.
         RebuildInVain,
+        /// Rebuild: only the reserve is left.
+        RebuildWaitsForRoom,
         /// Rebuild: cut short while a slot was copied.
         CutWhileRebuilding,
         /// Space: a host was held up.

@@ -44,7 +44,8 @@ impl Administrator {
                 35..=39 => self.delete_volume().await,
                 40..=69 => self.snapshot().await,
                 70..=84 => self.delete_snapshot().await,
-                85..=94 => self.checkpoint().await,
+                85..=90 => self.checkpoint().await,
+                91..=94 => self.clean().await,
                 _ => self.ask_for_nonsense().await,
             };
             match done {
@@ -251,6 +252,14 @@ impl Administrator {
         made.map_err(|error| Refusal::in_reserve("making a checkpoint", &error))?;
         self.ground.tally.borrow_mut().checkpoints += 1;
         Ok(())
+    }
+
+    async fn clean(&mut self) -> Result<(), Trouble> {
+        match self.pool.clean().await {
+            // Nothing is lost by it, and a drive that failed is left out.
+            Ok(_) | Err(Error::Drive { .. } | Error::Full) => Ok(()),
+            Err(error) => Err(Refusal::in_reserve("cleaning", &error).into()),
+        }
     }
 
     /// What must be refused, and change nothing.

@@ -1,7 +1,8 @@
 //! The fault atlas: what may go wrong with drives, and what a pool owes its callers all the same.
 //!
-//! * *Envelope*: power cuts and kills, and one drive, the same in all of a run, that is ill in any way, is absent, or
-//!   comes back stale. Of each block a good copy stays: nothing may be lost, nothing refused.
+//! * *Envelope*: power cuts and kills, and one drive, the same in all of a run, that is ill in any way, is absent, comes
+//!   back stale or with another size, or is swapped for a blank one; that one may die in its turn. Of each block a good
+//!   copy stays: nothing may be lost, nothing refused.
 //! * *Beyond, and told*: several drives rot, misread or refuse writes. The pool may answer with errors. What it
 //!   does say must be right.
 //! * *Beyond, and untold*: several drives lose what they said was stable, or show what was there before. Nobody can
@@ -48,11 +49,17 @@ pub enum Ill {
     Slow,
     /// It is not there when the pool is opened.
     Absent,
+    /// It comes back with fewer bytes than it had.
+    Smaller,
+    /// It comes back with more.
+    Larger,
+    /// It is gone for good, and there is a blank one in its place.
+    Swapped,
 }
 
 impl Ill {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::Dies,
         Self::FailsWrites,
         Self::FailsFlushes,
@@ -65,13 +72,17 @@ impl Ill {
         Self::MisdirectsWrites,
         Self::Slow,
         Self::Absent,
+        Self::Smaller,
+        Self::Larger,
+        Self::Swapped,
     ];
 
     /// One of them; those that change the pool's membership more often.
     pub fn draw(random: &mut Random) -> Self {
         match random.below(10) {
             0..=1 => Self::Dies,
-            2..=3 => Self::Absent,
+            2 => Self::Absent,
+            3 => Self::Swapped,
             _ => Self::ALL[random.below(Self::ALL.len() as u64) as usize],
         }
     }
@@ -87,7 +98,10 @@ impl Ill {
             | Self::FailsFlushes
             | Self::Unreadable
             | Self::Slow
-            | Self::Absent => false,
+            | Self::Absent
+            | Self::Smaller
+            | Self::Larger
+            | Self::Swapped => false,
         }
     }
 
@@ -110,7 +124,7 @@ impl Ill {
                 let slow_span = Duration::from_millis(1 << random.below(12));
                 FaultPlan { slow_percent: percent, slow_span, ..none }
             }
-            Self::Absent => none,
+            Self::Absent | Self::Smaller | Self::Larger | Self::Swapped => none,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What comes right by itself once nothing disturbs: copies that were lost, copies that are wrong, space nobody needs.
 
 use super::{
+    foreign::Copies,
     ground::Ground,
     model::Presence,
     trouble::{Refusal, Trouble, Violation},
@@ -17,19 +18,24 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 impl Ground {
     /// Every block has two copies again, if there are drives for them; and all copies are right.
     pub async fn heal(&self, world: &World, pool: &Rc<Pool>) -> Result<(), Trouble> {
-        // Of two drives the other one is all there is.
-        if self.drives.len() > 2 {
-            let is_whole = || pool.degraded().segments == 0;
-            if !wait_until(world, pool, is_whole).await? {
-                return Err(Violation::NotConverged(format!("{:?}", pool.degraded())).into());
-            }
+        // Where the drives that are left have no room for all copies, one is all there is of some data.
+        let is_whole = || pool.degraded().segments == 0 || self.plan.is_tight && has_no_room(pool);
+        if !wait_until(world, pool, is_whole).await? {
+            return Err(Violation::NotConverged(format!("{:?}", pool.degraded())).into());
         }
-        for is_first in [true, false] {
+        // A pass that mends something may leave a place that only the next generation of superblocks comes to.
+        for is_last in [false, false, true] {
             let scrubbed = pool.scrub().await.map_err(|error| Refusal::in_reserve("scrubbing", &error))?;
-            if !scrubbed.lost.is_empty() || !is_first && scrubbed.mended > 0 {
+            if !scrubbed.lost.is_empty() || is_last && scrubbed.mended > 0 {
                 return Err(Violation::NotConverged(format!("{scrubbed:?}")).into());
             }
             self.tally.borrow_mut().mended += scrubbed.mended;
+            if scrubbed.mended == 0 {
+                break;
+            }
+        }
+        if self.copies.get() == Copies::One {
+            self.copies.set(Copies::AllButHeaders);
         }
         self.tell("healed".to_owned());
         Ok(())
@@ -54,6 +60,11 @@ impl Ground {
         self.tell("emptied".to_owned());
         Ok(())
     }
+}
+
+fn has_no_room(pool: &Pool) -> bool {
+    let space = pool.space();
+    space.free <= space.reserve / 2
 }
 
 async fn wait_until(world: &World, pool: &Pool, is_done: impl Fn() -> bool) -> Result<bool, Trouble> {

@@ -7,6 +7,7 @@ use super::{
     foreign::{Audit, Copies, audit, platters::Platters},
     model::{CutKey, Model},
     plan::RunPlan,
+    resized_drive::ResizedDrive,
     trouble::Violation,
 };
 use array::format::{SnapshotId, VolumeId};
@@ -15,7 +16,7 @@ use std::{
     rc::Rc,
 };
 use world::{
-    BlockDevice,
+    BlockDevice, ByteCount,
     sim::{Fault, SimDrive},
 };
 
@@ -50,6 +51,14 @@ pub struct Tally {
     pub openings_forced: u64,
     /// Copies that were mended.
     pub mended: u64,
+    /// Drives added.
+    pub drives_added: u64,
+    /// Crashes while the pool was made.
+    pub cut_creations: u64,
+    /// Logs that were spoilt beyond repair, and refused.
+    pub logs_refused: u64,
+    /// Logs that were spoilt on one copy.
+    pub legs_spoilt: u64,
     /// Looks of another reader at what lies on the drives.
     pub audits: u64,
     /// Commands refused for want of space.
@@ -64,11 +73,28 @@ pub struct Tally {
     pub story: Vec<String>,
 }
 
+/// What somebody did to drives.
+#[derive(Clone, Debug, Default)]
+pub struct Bay {
+    /// One that was taken out for good.
+    pub taken_out: Option<usize>,
+    /// One that seems to have another size: so many bytes.
+    pub resized: Option<(usize, u64)>,
+    /// How often one has begun to add the spare: each time under another name.
+    pub additions: u8,
+    /// The spare is ill.
+    pub is_spare_ill: bool,
+    /// Drives that counted when the pool was last looked at from outside.
+    pub counting: Vec<usize>,
+}
+
 /// What an incarnation needs. Cheap to clone.
 #[derive(Clone)]
 pub struct Ground {
-    /// All drives.
+    /// All drives; the last one is the spare, if there is one.
     pub drives: Rc<Vec<Rc<SimDrive>>>,
+    /// Drives that are there, and in what state.
+    pub bay: Rc<RefCell<Bay>>,
     /// Settings.
     pub plan: Rc<RunPlan>,
     /// What callers were told.
@@ -85,6 +111,12 @@ impl Ground {
     /// A drive as the pool gets it.
     pub fn device(&self, index: usize) -> Rc<dyn BlockDevice> {
         let drive = Rc::clone(&self.drives[index]) as Rc<dyn BlockDevice>;
+        let drive = match self.bay.borrow().resized {
+            Some((resized, size)) if resized == index => {
+                Rc::new(ResizedDrive::new(drive, ByteCount(size))) as Rc<dyn BlockDevice>
+            }
+            _ => drive,
+        };
         match self.plan.bug {
             Some(Bug::BeforeDrives(spoiling)) => Rc::new(SpoiltDrive::new(drive, spoiling)),
             _ => drive,
@@ -98,6 +130,18 @@ impl Ground {
         met.map(|met| wrong.iter().filter_map(|fault| met.get(fault)).sum::<u64>()).sum()
     }
 
+    /// Drives a pool is opened on, but for one that is absent.
+    pub fn drives_there(&self, absent: Option<usize>) -> Vec<usize> {
+        let bay = self.bay.borrow();
+        let begun = self.plan.drives.len() + usize::from(bay.additions > 0);
+        (0..begun).filter(|&index| Some(index) != absent && Some(index) != bay.taken_out).collect()
+    }
+
+    /// The place of the drive that is no member from the beginning.
+    pub fn spare(&self) -> Option<usize> {
+        self.plan.spare.as_ref().map(|_| self.plan.drives.len())
+    }
+
     /// Has another reader look at what lies on the drives.
     pub fn audit(&self, when: &'static str) -> Result<Option<Audit>, Violation> {
         if self.plan.grade == Grade::Beyond {
@@ -105,7 +149,9 @@ impl Ground {
         }
         self.tally.borrow_mut().audits += 1;
         let audited = audit(&Platters(self.drives.to_vec()), self.copies.get());
-        audited.map(Some).map_err(|what| Violation::Foreign { when, what })
+        let audit = audited.map_err(|what| Violation::Foreign { when, what })?;
+        self.bay.borrow_mut().counting = audit.drives.values().copied().collect();
+        Ok(Some(audit))
     }
 
     /// A line of the story.

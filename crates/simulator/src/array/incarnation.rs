@@ -7,7 +7,7 @@
 
 use super::{
     administrator::Administrator,
-    atlas::Grade,
+    atlas::{Grade, Ill},
     ground::Ground,
     host::Host,
     plan::SLOT_BYTES,
@@ -33,6 +33,8 @@ pub struct Course {
     pub inspects: Option<f64>,
     /// Whether to do any work.
     pub works: bool,
+    /// Whether to add the spare after so long, unless it is a member; and then that it falls ill after so long.
+    pub adds: Option<(Duration, Option<Duration>)>,
     /// Whether to wait until all copies are there and right, after the work.
     pub heals: bool,
     /// Whether to close the pool in the end, open it again, inspect, and close it.
@@ -43,7 +45,7 @@ impl Ground {
     /// Makes the pool.
     pub async fn create(self, world: World) -> Result<(), Trouble> {
         let new = NewPool { pool: PoolId([7; 16]), name: "simulated".to_owned(), slot_bytes: SLOT_BYTES };
-        let drives = (0..self.drives.len()).map(|index| NewDrive {
+        let drives = (0..self.plan.drives.len()).map(|index| NewDrive {
             drive: DriveId([index as u8 + 1; 16]),
             serial: format!("drive {index}"),
             device: self.device(index),
@@ -82,16 +84,14 @@ impl Ground {
         absent: Option<usize>,
     ) -> Result<Rc<Pool>, Trouble> {
         let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
-        for index in 0..self.drives.len() {
-            if Some(index) != absent {
-                let place = random.below(devices.len() as u64 + 1) as usize;
-                devices.insert(place, self.device(index));
-            }
+        for index in self.drives_there(absent) {
+            let place = random.below(devices.len() as u64 + 1) as usize;
+            devices.insert(place, self.device(index));
         }
         let setting = self.plan.setting;
         let wrong_reads = self.wrong_reads();
         let opened = match open(world, &devices, setting).await {
-            Err(Error::NotOpened(NotOpened::MayBeNewerElsewhere(_))) if self.drives.len() == 2 => {
+            Err(Error::NotOpened(NotOpened::MayBeNewerElsewhere(_))) if self.is_half_of_two() => {
                 self.tally.borrow_mut().openings_forced += 1;
                 open(world, &devices, OpenSetting { forced: true, ..setting }).await
             }
@@ -110,6 +110,11 @@ impl Ground {
             None => "opened".to_owned(),
         });
         Ok(pool)
+    }
+
+    /// Whether one drive may be all that is left: then somebody has to say so.
+    fn is_half_of_two(&self) -> bool {
+        self.plan.drives.len() == 2 || self.bay.borrow().counting.len() == 2
     }
 
     async fn inspect(
@@ -146,6 +151,10 @@ impl Ground {
             });
         }
         let mut tasks = Vec::new();
+        if let Some(adds) = course.adds {
+            let adding = self.clone().add_spare(world.clone(), Rc::clone(pool), adds);
+            tasks.push(world.spawn("addition of a drive", adding));
+        }
         for _ in 0..self.plan.hosts {
             let random = Random::new(random.next_u64(), "host");
             let host = Host { ground: self.clone(), pool: Rc::clone(pool), random };
@@ -157,6 +166,46 @@ impl Ground {
             done = done.and(task.await);
         }
         done
+    }
+
+    /// Takes the spare into the pool; under a new name each time that is begun, for of the last time something may be known.
+    async fn add_spare(
+        self,
+        world: World,
+        pool: Rc<Pool>,
+        (after, ill_after): (Duration, Option<Duration>),
+    ) -> Result<(), Trouble> {
+        let spare = self.spare().expect("a spare is there to be added");
+        world.sleep(after).await;
+        let attempt = {
+            let mut bay = self.bay.borrow_mut();
+            bay.additions += 1;
+            bay.additions
+        };
+        let new = NewDrive {
+            drive: DriveId([100 + attempt; 16]),
+            serial: format!("spare {attempt}"),
+            device: self.device(spare),
+        };
+        if let Some(ill_after) = ill_after {
+            let (ground, own) = (self.clone(), world.clone());
+            world.spawn("illness", async move {
+                own.sleep(ill_after).await;
+                ground.tell("the spare dies".to_owned());
+                ground.bay.borrow_mut().is_spare_ill = true;
+                let faults = Ill::Dies.faults(&mut own.random("spare"));
+                ground.drives[spare].set_faults(faults);
+            });
+        }
+        match pool.add_drive(&new).await {
+            Ok(()) => {
+                self.tally.borrow_mut().drives_added += 1;
+                self.tell("the spare was added".to_owned());
+                Ok(())
+            }
+            Err(_) if self.bay.borrow().is_spare_ill => Ok(()),
+            Err(error) => Err(Refusal::of_pool("adding a drive", &error).into()),
+        }
     }
 
     fn administrator(&self, pool: &Rc<Pool>, random: &mut Random) -> Administrator {

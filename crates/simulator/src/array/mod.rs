@@ -14,9 +14,12 @@ pub mod inspection;
 pub mod model;
 pub mod plan;
 pub mod register;
+pub mod resized_drive;
 pub mod run;
+pub mod sabotage;
 pub mod trouble;
 
+pub use array::simulation::sometimes::Sometimes;
 pub use atlas::{Grade, Ill};
 pub use canary::Bug;
 pub use plan::{RunOptions, RunPlan};

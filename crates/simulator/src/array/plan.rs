@@ -53,6 +53,8 @@ pub struct RunPlan {
     pub pause: Duration,
     /// Incarnations that may crash, before the last ones, which do not.
     pub cycles: u64,
+    /// A drive that is no member yet, and from which cycle on one asks for it to be taken in.
+    pub spare: Option<(DriveOptions, u64)>,
     /// The drive that may be ill; none in a pool of one.
     pub patient: Option<usize>,
     /// What it has in which cycle.
@@ -69,7 +71,7 @@ impl RunPlan {
     /// The plan of a seed.
     pub fn draw(random: &mut Random, options: RunOptions) -> Self {
         let drive_count = [1, 2, 2, 2, 3, 3, 3, 4, 5, 6][random.below(10) as usize];
-        let is_tight = drive_count < 3 && random.percent(20.0);
+        let is_tight = drive_count < 4 && random.percent(25.0);
         let drives = (0..drive_count).map(|_| draw_drive(random, is_tight, options)).collect();
         let cycles = 2 + random.below(4);
         let (faults, is_untold) = match options.grade {
@@ -79,7 +81,11 @@ impl RunPlan {
         let is_ill = options.grade == Grade::Envelope && drive_count > 1 && random.percent(65.0);
         let patient = is_ill.then(|| random.below(drive_count) as usize);
         let mut draw_ill = || (is_ill && random.percent(60.0)).then(|| Ill::draw(random));
-        let ills = (0..cycles).map(|_| draw_ill()).collect();
+        let ills: Vec<Option<Ill>> = (0..cycles).map(|_| draw_ill()).collect();
+        let swapped = ills.iter().position(|&ill| ill == Some(Ill::Swapped));
+        let grows = options.grade == Grade::Envelope && random.percent(20.0);
+        let added = swapped.map(|cycle| cycle as u64).or_else(|| grows.then(|| random.below(cycles)));
+        let spare = added.map(|cycle| (draw_drive(random, is_tight, options), cycle));
         Self {
             grade: options.grade,
             bug: options.bug,
@@ -92,6 +98,7 @@ impl RunPlan {
             window_sectors: if is_tight { 1 << 15 } else { [16, 64, 256, 1024][random.below(4) as usize] },
             pause: Duration::from_micros([0, 100, 5_000, 40_000][random.below(4) as usize]),
             cycles,
+            spare,
             patient,
             ills,
             faults,

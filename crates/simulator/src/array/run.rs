@@ -3,15 +3,18 @@
 use super::{
     atlas::{Grade, Ill},
     canary::Bug,
-    foreign::Copies,
+    foreign::{Audit, Copies},
     ground::{Ground, Tally},
     incarnation::Course,
     plan::{RunOptions, RunPlan},
     trouble::{Trouble, Violation},
 };
-use array::simulation::{
-    canary,
-    sometimes::{self, Sometimes},
+use array::{
+    format::superblock::DATA_START_BYTES_MIN,
+    simulation::{
+        canary,
+        sometimes::{self, Sometimes},
+    },
 };
 use std::{
     cell::{Cell, RefCell},
@@ -102,57 +105,74 @@ fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
     format!("an assertion failed: {}", text.unwrap_or("without a message"))
 }
 
-struct Run {
-    simulation: Simulation,
+pub(super) struct Run {
+    pub(super) simulation: Simulation,
     random: Random,
     illness: Random,
-    ground: Ground,
+    creation: Random,
+    pub(super) sabotage: Random,
+    pub(super) ground: Ground,
     crashes: u64,
     crashes_while_opening: u64,
     refusals: u64,
-    ills: BTreeSet<Ill>,
+    pub(super) ills: BTreeSet<Ill>,
     /// The drive that others went on without.
     left_out: Option<usize>,
+    /// All data has two copies on drives that count.
+    has_two_copies: bool,
 }
 
 impl Run {
     fn new(seed: u64, plan: RunPlan) -> Self {
         let mut simulation = Simulation::new(seed);
-        let drives = plan.drives.iter().map(|options| simulation.add_drive(options.clone()));
+        let spare = plan.spare.iter().map(|(options, _)| options);
+        let all = plan.drives.iter().chain(spare);
+        let drives = all.map(|options| simulation.add_drive(options.clone()));
         let drives = Rc::new(drives.collect());
         let (random, illness) = (simulation.random("crashes"), simulation.random("illness"));
+        let (creation, sabotage) = (simulation.random("creation"), simulation.random("sabotage"));
         let is_untold = Rc::new(Cell::new(plan.is_untold));
         let copies = Rc::new(Cell::new(Copies::All));
         let (plan, model, tally) = (Rc::new(plan), Rc::default(), Rc::new(RefCell::default()));
-        let ground = Ground { drives, plan, model, tally, is_untold, copies };
+        let ground = Ground { drives, bay: Rc::default(), plan, model, tally, is_untold, copies };
         Self {
             simulation,
             random,
             illness,
+            creation,
+            sabotage,
             ground,
             crashes: 0,
             crashes_while_opening: 0,
             refusals: 0,
             ills: BTreeSet::new(),
             left_out: None,
+            has_two_copies: false,
         }
     }
 
     fn complete(&mut self) -> Result<RunReport, Violation> {
+        while self.creation.percent(20.0) {
+            self.create_and_crash()?;
+        }
         let ground = self.ground.clone();
         let created = self.simulation.run(Limits::generous(), |world| ground.create(world)).completed();
         self.settle_trouble(created)?;
+        self.ground.audit("when a pool was made")?;
         for cycle in 0..self.ground.plan.cycles as usize {
             self.cycle(cycle)?;
         }
-        self.ground.drives.iter().for_each(|drive| drive.set_faults(FaultPlan::none()));
+        self.cure();
         let heals = self.ground.plan.grade == Grade::Envelope;
         let course = Course { inspects: Some(100.0), works: true, heals, closes: true, ..Course::default() };
         self.undisturbed(course)?;
         // Whoever closed may pull the plug.
         self.simulation.cut_power();
         self.ground.model.borrow_mut().lose_power();
-        self.ground.audit("after the last power cut")?;
+        let audit = self.ground.audit("after the last power cut")?;
+        if let Some(audit) = audit {
+            self.check_copies(&audit)?;
+        }
         self.undisturbed(Course { inspects: Some(100.0), ..Course::default() })?;
         self.without_one()?;
         if heals {
@@ -172,11 +192,48 @@ impl Run {
         })
     }
 
-    /// Where every block still has two copies, any drive may go; and a drive that was left out is no pool.
+    /// Once all is healed everything has two copies. A pool of one drive stays one of one copy, and some pools have no room.
+    fn check_copies(&mut self, audit: &Audit) -> Result<(), Violation> {
+        let promised = self.ground.plan.drives.len().min(audit.drives.len()).min(2);
+        self.has_two_copies = audit.copies_least >= 2 && audit.drives.len() >= 2;
+        match audit.copies_least >= promised || self.ground.plan.is_tight {
+            true => Ok(()),
+            false => Err(Violation::NotConverged(format!("some data has {} copies", audit.copies_least))),
+        }
+    }
+
+    /// All drives are well again; one that was taken out stays away.
+    fn cure(&self) {
+        self.ground.drives.iter().for_each(|drive| drive.set_faults(FaultPlan::none()));
+        let mut bay = self.ground.bay.borrow_mut();
+        (bay.resized, bay.is_spare_ill) = (None, false);
+    }
+
+    /// A pool in the making, and a crash; what it left is no pool, or an empty one. Then the drives are erased.
+    fn create_and_crash(&mut self) -> Result<(), Violation> {
+        let limits = Limits { polls: Some(1 + self.creation.below(60)), ..Limits::generous() };
+        let ground = self.ground.clone();
+        match self.simulation.run(limits, |world| ground.create(world)) {
+            Outcome::Completed(created) => self.settle_trouble(created)?,
+            Outcome::Crashed => self.ground.tally.borrow_mut().cut_creations += 1,
+            other => return Err(Violation::Endless(format!("{other:?}"))),
+        }
+        self.end_badly();
+        let ground = self.ground.clone();
+        let looked = self.simulation.run(Limits::generous(), |world| ground.look_at_new(world)).completed();
+        self.settle_trouble(looked)?;
+        self.simulation.cut_power();
+        for drive in self.ground.drives.iter() {
+            drive.poke(0, &vec![0; DATA_START_BYTES_MIN as usize]);
+        }
+        Ok(())
+    }
+
+    /// Where every block has two copies, any drive may go, also the second one; and a drive that was left out is no pool.
     fn without_one(&mut self) -> Result<(), Violation> {
-        let drives = self.ground.drives.len();
-        if self.ground.plan.grade == Grade::Envelope && drives > 1 && self.ills.is_empty() {
-            let absent = Some(self.random.below(drives as u64) as usize);
+        let counting = self.ground.bay.borrow().counting.clone();
+        if self.has_two_copies {
+            let absent = Some(counting[self.random.below(counting.len() as u64) as usize]);
             self.left_out = absent;
             self.undisturbed(Course { absent, inspects: Some(100.0), works: true, ..Course::default() })?;
         }
@@ -202,15 +259,33 @@ impl Run {
     /// What is wrong with drives in a cycle: from its beginning on, or later.
     fn fall_ill(&mut self, cycle: usize, course: &mut Course) {
         let plan = Rc::clone(&self.ground.plan);
+        self.cure();
         self.ground.drives.iter().for_each(|drive| drive.set_faults(plan.faults.clone()));
+        let is_swapped = self.ground.bay.borrow().taken_out.is_some();
+        if plan.spare.as_ref().is_some_and(|(_, from)| cycle as u64 >= *from) {
+            self.add_spare(is_swapped || plan.ills[cycle] == Some(Ill::Swapped), course);
+        }
+        if is_swapped {
+            return;
+        }
         let (Some(patient), Some(ill)) = (plan.patient, plan.ills[cycle]) else { return };
         self.ills.insert(ill);
         if ill.does_damage() {
             self.ground.copies.set(Copies::One);
         }
         let faults = ill.faults(&mut self.illness);
+        let size = plan.drives[patient].size.0;
         if ill == Ill::Absent {
             course.absent = Some(patient);
+        } else if ill == Ill::Swapped {
+            self.ground.tell(format!("drive {patient} is taken out"));
+            self.ground.bay.borrow_mut().taken_out = Some(patient);
+        } else if let Ill::Smaller | Ill::Larger = ill {
+            let least = DATA_START_BYTES_MIN;
+            let less = least + self.illness.below((size - least) >> 12 << 12);
+            let resized = if ill == Ill::Larger { 2 * size } else { less };
+            self.ground.tell(format!("drive {patient} has {resized} bytes"));
+            self.ground.bay.borrow_mut().resized = Some((patient, resized >> 12 << 12));
         } else if self.illness.percent(40.0) {
             self.ground.tell(format!("drive {patient} is ill: {ill:?}"));
             self.ground.drives[patient].set_faults(faults);
@@ -218,6 +293,16 @@ impl Run {
             let after = Duration::from_micros(1 << self.illness.below(20));
             course.falls_ill = Some((patient, faults, after));
         }
+    }
+
+    /// The spare is asked for; where it takes the place of one that is gone it may die in its turn.
+    fn add_spare(&mut self, may_die: bool, course: &mut Course) {
+        let is_member =
+            self.ground.spare().is_some_and(|spare| self.ground.bay.borrow().counting.contains(&spare));
+        let after = Duration::from_micros(1 << self.illness.below(18));
+        let ill_after = Duration::from_micros(1 << self.illness.below(22));
+        let dies = self.illness.percent(30.0) && may_die;
+        course.adds = (!is_member).then_some((after, dies.then_some(ill_after)));
     }
 
     fn cycle(&mut self, cycle: usize) -> Result<(), Violation> {
@@ -254,7 +339,10 @@ impl Run {
         };
         let what = self.end_badly();
         self.ground.tell(format!("{what} {how}, after {} polls", self.simulation.polls()));
-        self.ground.audit(what).map(drop)
+        match self.ground.audit(what)? {
+            Some(audit) => self.spoil_log(&audit),
+            None => Ok(()),
+        }
     }
 
     fn end_badly(&mut self) -> &'static str {
@@ -280,7 +368,7 @@ impl Run {
     }
 
     /// An error has a reason if drives gave one; wrong data never has.
-    fn settle_trouble(&mut self, result: Result<(), Trouble>) -> Result<(), Violation> {
+    pub(super) fn settle_trouble(&mut self, result: Result<(), Trouble>) -> Result<(), Violation> {
         match result {
             Ok(()) => Ok(()),
             Err(Trouble::Refused(refusal)) if self.ground.plan.grade == Grade::Beyond => {

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use simulator::{array, database};
-use std::{process::ExitCode, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, process::ExitCode, time::Duration};
 use world::{
     World,
     real::{RealOptions, ThreadHandle, spawn_thread},
@@ -105,18 +105,35 @@ fn run_maildb(arguments: Maildb) -> ExitCode {
 fn run_array(arguments: Array) -> ExitCode {
     let grade = if arguments.seeds.beyond { array::Grade::Beyond } else { array::Grade::Envelope };
     let options = array::RunOptions { grade, ..array::RunOptions::default() };
-    run_seeds(arguments.seeds, "writes", move |seed| match array::run(seed, options) {
-        Ok(report) => Ok(Shown {
-            trace: report.trace.value(),
-            crashes: report.crashes,
-            works: report.tally.writes,
-            story: report.tally.story,
-        }),
+    let reached = RefCell::new(BTreeMap::new());
+    let code = run_seeds(arguments.seeds, "writes", |seed| match array::run(seed, options) {
+        Ok(report) => {
+            for (branch, times) in report.reached {
+                *reached.borrow_mut().entry(branch).or_insert(0) += times;
+            }
+            Ok(Shown {
+                trace: report.trace.value(),
+                crashes: report.crashes,
+                works: report.tally.writes,
+                story: report.tally.story,
+            })
+        }
         Err(failure) => Err(Broken {
             line: format!("{}; again: {}", failure.what, failure.again),
             story: failure.to_string(),
         }),
-    })
+    });
+    show_reached(&reached.into_inner());
+    code
+}
+
+/// Which branches of the pool were taken, and which were not.
+fn show_reached(reached: &BTreeMap<array::Sometimes, u64>) {
+    let taken: Vec<_> = reached.iter().map(|(branch, times)| format!("{branch:?} {times}")).collect();
+    println!("branches taken: {}", taken.join(", "));
+    let never = array::Sometimes::ALL.iter().filter(|branch| !reached.contains_key(branch));
+    let never: Vec<_> = never.map(|branch| format!("{branch:?}")).collect();
+    println!("branches never taken: {}", if never.is_empty() { "none".to_owned() } else { never.join(", ") });
 }
 
 fn run_seeds(seeds: Seeds, works_are: &str, one: impl Fn(u64) -> Result<Shown, Broken>) -> ExitCode {

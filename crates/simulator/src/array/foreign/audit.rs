@@ -7,7 +7,7 @@ use super::{
     log::{self, FoundRecord},
     nodes::{Entry, Tree, Versions, Walk, walk},
     platters::{BLOCK, Platters},
-    segments::{Kind, Segment, Segments},
+    segments::{Kind, Segment, Segments, Slot},
     superblock::{Superblock, elect},
 };
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ const GRAIN: u64 = 64;
 pub enum Copies {
     /// All of them on drives that count: no drive has done damage.
     All,
+    /// As before, but for headers of segments: some drive did, and a scrub mended all else.
+    AllButHeaders,
     /// One of each: some drive did.
     One,
 }
@@ -33,12 +35,23 @@ pub struct Audit {
     pub checkpoint: u64,
     /// Bytes of stored blocks that something points to.
     pub live_bytes: u64,
+    /// Copies that everything has at least, on drives that count.
+    pub copies_least: usize,
     /// Records behind the checkpoint.
     pub records: Vec<FoundRecord>,
     /// Where slots begin, and how long one is, in bytes.
     pub slots: (u64, u32),
     /// Which drive is which member, of those that count.
     pub drives: BTreeMap<u16, usize>,
+}
+
+impl Audit {
+    /// Where a block of a slot lies: drive, and byte on it.
+    pub fn place(&self, (member, slot): Slot, block: u32) -> (usize, u64) {
+        let (start, slot_bytes) = self.slots;
+        let at = start + u64::from(slot) * u64::from(slot_bytes) + u64::from(block) * BLOCK as u64;
+        (self.drives[&member], at)
+    }
 }
 
 /// Reads a pool as it lies on its drives.
@@ -76,12 +89,16 @@ pub fn audit(platters: &Platters, copies: Copies) -> Reading<Audit> {
         live_bytes += check_run(&segments, run, &mut space, &mut wrong)?;
     }
     space.check(&segments.all, &superblock)?;
+    let mut copies_least = usize::MAX;
     for (&number, segment) in segments.all.iter().filter(|(number, _)| space.live.contains_key(number)) {
+        let there = segment.copies(0)?.into_iter().filter(|(slot, _)| drives.contains_key(&slot.0));
+        copies_least = copies_least.min(there.count());
         for index in 0..segment.slots.len() {
-            wrong.extend(segments.check_header(number, segment, index).err());
+            let header = segments.check_header(number, segment, index);
+            wrong.extend(header.err().filter(|_| copies == Copies::All));
         }
     }
-    if copies == Copies::All && !wrong.is_empty() {
+    if copies != Copies::One && !wrong.is_empty() {
         return Err(format!("{} copies are wrong: {}", wrong.len(), wrong[0]));
     }
     let records = log::read(&segments)?;
@@ -89,6 +106,7 @@ pub fn audit(platters: &Platters, copies: Copies) -> Reading<Audit> {
         generation: superblock.generation,
         checkpoint: superblock.checkpoint,
         live_bytes,
+        copies_least,
         records,
         slots: (superblock.data_start, superblock.slot_bytes),
         drives: drives.clone(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 type Count = fn(&RunReport) -> u64;
 
 /// Branches that a run may or may not take: over so many they must be taken.
-const REACHED: [(&str, Count); 24] = [
+const REACHED: [(&str, Count); 29] = [
     ("crashes", |report| report.crashes),
     ("crashes while opening", |report| report.crashes_while_opening),
     ("openings", |report| report.tally.openings),
@@ -25,6 +25,11 @@ const REACHED: [(&str, Count); 24] = [
     ("openings without a drive", |report| report.tally.openings_without),
     ("openings by force", |report| report.tally.openings_forced),
     ("copies mended", |report| report.tally.mended),
+    ("crashes while a pool was made", |report| report.tally.cut_creations),
+    ("drives added", |report| report.tally.drives_added),
+    ("spoilt logs refused", |report| report.tally.logs_refused),
+    ("spoilt copies of logs", |report| report.tally.legs_spoilt),
+    ("looks from outside", |report| report.tally.audits),
     ("commands refused for want of space", |report| report.tally.full),
     ("sectors lost", |report| report.drives.iter().map(|drive| drive.units_lost).sum()),
     ("sectors kept", |report| report.drives.iter().map(|drive| drive.units_kept).sum()),

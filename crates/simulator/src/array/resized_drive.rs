@@ -1,0 +1,63 @@
+//! A drive that seems to have another size than it had.
+
+use std::{rc::Rc, sync::Arc};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoError, IoErrorKind, IoResult, LocalFuture,
+    Stability,
+};
+
+/// See the module's documentation.
+pub struct ResizedDrive {
+    inner: Rc<dyn BlockDevice>,
+    size: ByteCount,
+}
+
+impl ResizedDrive {
+    /// `inner`, of another size. What is larger has no more to give: nobody asks for it.
+    pub fn new(inner: Rc<dyn BlockDevice>, size: ByteCount) -> Self {
+        Self { inner, size }
+    }
+
+    fn check(&self, at: ByteOffset, length: u64) -> IoResult<()> {
+        match at.0 + length <= self.size.0 {
+            true => Ok(()),
+            false => Err(IoError::new(IoErrorKind::OutOfRange, format!("{length} bytes at {}", at.0))),
+        }
+    }
+}
+
+impl BlockDevice for ResizedDrive {
+    fn geometry(&self) -> Geometry {
+        Geometry { size: self.size, ..self.inner.geometry() }
+    }
+
+    fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
+        match self.check(at, into.iter().map(|buffer| buffer.len() as u64).sum()) {
+            Ok(()) => self.inner.read(at, into),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+
+    fn write(
+        &self,
+        at: ByteOffset,
+        from: Vec<Arc<Buffer>>,
+        stability: Stability,
+    ) -> LocalFuture<IoResult<()>> {
+        match self.check(at, from.iter().map(|buffer| buffer.len() as u64).sum()) {
+            Ok(()) => self.inner.write(at, from, stability),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+
+    fn flush(&self) -> LocalFuture<IoResult<()>> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
+        match self.check(at, length.0) {
+            Ok(()) => self.inner.discard(at, length),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+}

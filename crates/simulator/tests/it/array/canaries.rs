@@ -1,0 +1,40 @@
+use array::simulation::canary::Canary;
+use simulator::array::{Bug, RunOptions, run};
+use std::collections::BTreeMap;
+
+/// A bug must show within this many seeds.
+const SEEDS_MAX: u64 = 200;
+
+/// Where rare ones showed last: the search begins there and goes round, for the sake of time.
+fn first_seed(bug: Bug) -> u64 {
+    match bug {
+        Bug::InPool(Canary::SkipCrc) => 111,
+        Bug::InPool(Canary::OneLegAcknowledged) => 124,
+        Bug::InPool(Canary::SegmentReusedBeforeCheckpoint) => 181,
+        Bug::InPool(Canary::StampBeforeItsTurn) => 101,
+        Bug::InPool(Canary::RebuildReadsAStaleSlot) => 21,
+        Bug::InPool(Canary::ReadersNotWaitedFor) => 18,
+        _ => 0,
+    }
+}
+
+#[test]
+fn every_planted_bug_is_caught_within_200_seeds() {
+    let mut escaped = Vec::new();
+    let mut catches: BTreeMap<(u64, String), Bug> = BTreeMap::new();
+    for bug in Bug::all() {
+        let grade = bug.grade();
+        let options = RunOptions { bug: Some(bug), grade, ..RunOptions::default() };
+        let mut seeds = (0..SEEDS_MAX).map(|index| (first_seed(bug) + index) % SEEDS_MAX);
+        let Some(failure) = seeds.find_map(|seed| run(seed, options).err()) else {
+            escaped.push(bug);
+            continue;
+        };
+        let without = run(failure.seed, RunOptions { grade, ..RunOptions::default() });
+        assert!(without.is_ok(), "seed {} fails without a planted bug too", failure.seed);
+        println!("note: {bug:?} caught by seed {}: {}", failure.seed, failure.what);
+        let twin = catches.insert((failure.seed, failure.what), bug);
+        assert!(twin.is_none(), "{bug:?} and {twin:?} are one bug under two names");
+    }
+    assert!(escaped.is_empty(), "these bugs went unnoticed for {SEEDS_MAX} seeds: {escaped:?}");
+}
