@@ -46,6 +46,7 @@ pub use error::{IoError, IoErrorKind, IoResult};
 pub use extent_directory::{ExtentDirectory, Probe};
 pub use network::{Accepted, Address, Listener, Network, Stream};
 pub use random::Random;
+pub use real::yield_now;
 pub use units::{ByteCount, ByteOffset};
 pub use world::{JoinHandle, Spawn, World};
 

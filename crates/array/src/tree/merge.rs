@@ -150,6 +150,8 @@ impl<C: Content, I: Iterator<Item = C::Change>> Merge<'_, C, I> {
         loop {
             let poured = self.content.pour(&mut old, end, &mut self.changes, &mut self.levels)?;
             self.drain().await?;
+            // A leaf takes a fraction of a millisecond: hosts on the same thread wait for no more than that.
+            world::yield_now().await;
             match poured {
                 Poured::All => return Ok(()),
                 Poured::Some => {}

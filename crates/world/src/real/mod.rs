@@ -42,5 +42,5 @@ pub use append_file::{AppendFile, LineFile};
 pub use engine::{Engine, RealIoKind};
 pub use file::{Access, FileDevice};
 pub use folder::FolderDirectory;
-pub use runtime::{RealOptions, ThreadHandle, run, spawn_thread};
+pub use runtime::{RealOptions, ThreadHandle, run, spawn_thread, yield_now};
 pub use sockets::Sockets;

@@ -110,3 +110,10 @@ pub fn spawn_thread<T: Send + 'static>(
     })?;
     Ok(ThreadHandle { result, thread })
 }
+
+/// Lets all other tasks of this thread go first, and looks what its devices have done meanwhile: for work that takes long
+/// and waits for nothing. In the simulated world, which has no runtime around it, it wakes its task at once: the executor
+/// chooses.
+pub async fn yield_now() {
+    tokio::task::yield_now().await;
+}
