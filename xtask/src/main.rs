@@ -2,13 +2,14 @@
 //!
 //! Each chore is a file: [`mod@test`] (all tests, with the outside [`judges`]), [`gate`] (format, lint,
 //! tidy, documents, and all of them in order), [`sim`] (seeds of the simulator),
-//! [`mod@bench`] (speed beside a peer). What *tidy* checks are ordinary tests of this
+//! [`mod@fuzz`] (decoders), [`mod@bench`] (speed beside a peer). What *tidy* checks are ordinary tests of this
 //! package, in `tests/it`.
 
 // This package drives other programs; it is no part of the product.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod bench;
+mod fuzz;
 mod gate;
 mod judges;
 mod links;
@@ -40,6 +41,8 @@ enum Chore {
     Lint,
     /// Run seeds of the simulator; a failure names its seed and the command that replays it
     Sim(sim::Options),
+    /// Try bytes that nobody wrote on every decoder (cargo-fuzz)
+    Fuzz(fuzz::Options),
     /// Measure our speed beside a peer's on the same path in the same run
     Bench(bench::Options),
     /// Build the documentation with warnings as errors and follow every relative link
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Chore::Tidy => gate::tidy(),
         Chore::Lint => gate::lint(),
         Chore::Sim(options) => sim::run(&options),
+        Chore::Fuzz(options) => fuzz::run(&options),
         Chore::Bench(options) => bench::run(&options),
         Chore::Docs => gate::docs(),
         Chore::Ci => gate::all(),

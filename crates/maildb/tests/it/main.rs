@@ -14,6 +14,15 @@ mod bulk_load;
 /// Pages that became zeros.
 mod blank;
 
+/// What every reader of bytes must keep to, whatever the bytes.
+mod decoders;
+
+/// Files in memory, that are read at once.
+mod memory;
+
+/// Files with bytes changed at random.
+mod mutated;
+
 /// Killed in the middle of work, again and again.
 mod crash;
 

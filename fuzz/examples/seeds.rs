@@ -1,0 +1,37 @@
+//! `seeds FOLDER`: makes what each target begins with, in a folder of its own, out of the examples of the tests.
+
+use fuzz::{array, decoders};
+use std::{env, fs, path::Path};
+
+const SEGMENT_BYTES: usize = 4096;
+
+fn main() {
+    let folder = env::args().nth(1).expect("usage: seeds FOLDER");
+    let write = |target: &str, name: &str, bytes: &[u8]| {
+        let folder = Path::new(&folder).join(target);
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join(format!("seed-{name}")), bytes).expect("a file");
+    };
+    for structure in
+        ["superblock", "checkpoint", "slot_header", "summary", "record", "location", "row", "node"]
+    {
+        for image in array::images(structure) {
+            write(&format!("array_{structure}"), image.name, &image.bytes);
+        }
+    }
+    let made = decoders::made();
+    write("maildb_database", "whole", &made.database);
+    write("maildb_stamps", "whole", &made.stamps);
+    write("maildb_log", "whole", &made.log);
+    write("maildb_checkpoint", "whole", &made.checkpoint);
+    write("maildb_header", "database", &made.database[..4096]);
+    write("maildb_header", "log", &made.log[..SEGMENT_BYTES]);
+    for (number, page) in made.database.chunks_exact(4096).enumerate().skip(2) {
+        write("maildb_page", &format!("{number}"), &[&[0], page].concat());
+    }
+    for (number, segment) in made.log.chunks_exact(SEGMENT_BYTES).enumerate().skip(1).take(8) {
+        let records = &segment[40..];
+        write("maildb_log_record", &format!("{number}"), records);
+        write("maildb_log", &format!("records-{number}"), records);
+    }
+}
