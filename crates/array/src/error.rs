@@ -2,7 +2,9 @@
 
 use crate::{
     election::NotOpened,
-    format::{BlockIndex, BranchNumber, MemberIndex, PoolId, Refusal, SegmentNumber, SlotAddress},
+    format::{
+        BlockIndex, BranchNumber, MemberIndex, PoolId, Refusal, SegmentNumber, SlotAddress, VolumeNumber,
+    },
 };
 use world::IoError;
 
@@ -91,6 +93,33 @@ pub enum Error {
     /// There are as many volumes as there can be.
     #[error("the pool has {0} volumes, and cannot have more; delete one first")]
     TooManyVolumes(usize),
+    /// The volume takes as much as it may.
+    #[error("volume number {0} has reached its limit; raise it, delete something, or delete snapshots")]
+    LimitReached(VolumeNumber),
+    /// What is left is kept for other volumes.
+    #[error(
+        "what is left of the pool is kept for volumes other than number {0}; add drives or lower a reserve"
+    )]
+    Reserved(VolumeNumber),
+    /// Bounds that cannot be.
+    #[error(
+        "a reserve of {reserve_bytes} and a limit of {limit_bytes} bytes: both are multiples of 4096, and the limit is \
+         not below the reserve"
+    )]
+    BadBounds {
+        /// The reserve.
+        reserve_bytes: u64,
+        /// The limit.
+        limit_bytes: u64,
+    },
+    /// The reserves of all volumes would be more than there is.
+    #[error("{wanted_bytes} bytes cannot be kept for a volume; {left_bytes} can")]
+    NoRoomToReserve {
+        /// Asked for.
+        wanted_bytes: u64,
+        /// Possible.
+        left_bytes: u64,
+    },
     /// So many copies nothing can have.
     #[error("a pool cannot keep {0} copies: one, two or three")]
     BadCopies(usize),

@@ -95,7 +95,7 @@ impl Figure {
         let died = || tables.iter().find_map(|table| table.death(self.branch, block, version.birth));
         if death.or_else(died).is_some_and(|death| self.frees(version.birth, death)) {
             let relocate = |version, table: &Table| table.relocated(self.branch, block, version);
-            grains.add(tables.iter().fold(version, relocate).location);
+            grains.add(self.branch, tables.iter().fold(version, relocate).location);
         }
     }
 

@@ -32,7 +32,7 @@ impl Line {
     pub fn add_move(&mut self, moved: Move, live: &mut LiveGrains) {
         let (block, birth) = (moved.key.block.0, moved.key.stamp);
         if self.moves_of(block, birth).any(|before| *before == moved) {
-            live.subtract(moved.to);
+            live.subtract(moved.key.branch, moved.to);
             return;
         }
         let order = self.moves_of(block, birth).count() as u32;
@@ -110,7 +110,7 @@ pub(super) fn displace(
 }
 
 pub(super) fn bury(key: BlockKey, location: Location, live: &mut LiveGrains, dead: &mut Vec<Dead>) {
-    live.subtract(location);
+    live.subtract(key.branch, location);
     if let Location::Direct { segment, .. } = location {
         assert!(live.of(segment) >= 0, "more died in segment {segment} than was written there");
     }

@@ -162,10 +162,10 @@ impl Progress<'_> {
                         sometimes::reached(Sometimes::WentToHistory);
                         self.history.push(HistoryChange::Insert { branch, block, version, death });
                     }
-                    _ => self.bury(version.location),
+                    _ => self.bury(branch, version.location),
                 }
             }
-            HeadEvent::Moved(moved) => self.bury(moved.from),
+            HeadEvent::Moved(moved) => self.bury(moved.key.branch, moved.from),
             // Not the newest version of its block: perhaps a point's.
             HeadEvent::Missed(moved) => self.history.push(HistoryChange::Relocate(moved)),
         }
@@ -173,12 +173,12 @@ impl Progress<'_> {
 
     fn take_history(&mut self, event: HistoryEvent) {
         match event {
-            HistoryEvent::Removed { version, .. } => self.bury(version.location),
+            HistoryEvent::Removed { branch, version, .. } => self.bury(branch, version.location),
             HistoryEvent::Absent(key) => unreachable!("{key:?} was found before, and nobody else removes"),
-            HistoryEvent::Moved(moved) => self.bury(moved.from),
+            HistoryEvent::Moved(moved) => self.bury(moved.key.branch, moved.from),
             HistoryEvent::Missed(moved) => {
                 sometimes::reached(Sometimes::MoveInVain);
-                self.bury(moved.to);
+                self.bury(moved.key.branch, moved.to);
             }
         }
     }
@@ -189,7 +189,9 @@ impl Progress<'_> {
         let all = BlockIndex(0)..BlockIndex(BRANCH_BLOCKS_MAX);
         for branch in frozen.branches().filter(|&branch| self.merge.is_wiped(branch)) {
             let stored = frozen.pieces(branch, all.clone()).filter(|piece| !piece.is_zero());
-            stored.flat_map(|piece| piece.versions()).for_each(|(_, version)| self.bury(version.location));
+            stored
+                .flat_map(|piece| piece.versions())
+                .for_each(|(_, version)| self.bury(branch, version.location));
         }
     }
 
@@ -201,7 +203,7 @@ impl Progress<'_> {
                 if self.is_seen(branch, &version, death) {
                     self.history.push(HistoryChange::Insert { branch, block, version, death });
                 } else {
-                    self.bury(version.location);
+                    self.bury(branch, version.location);
                 }
             }
         }
@@ -235,9 +237,9 @@ impl Progress<'_> {
         says_something && self.merge.points.sees(branch, version.birth, death)
     }
 
-    fn bury(&mut self, location: Location) {
-        self.live.subtract(location);
-        self.died.add(location);
+    fn bury(&mut self, branch: BranchNumber, location: Location) {
+        self.live.subtract(branch, location);
+        self.died.add(branch, location);
     }
 }
 

@@ -1,13 +1,15 @@
-//! Space in use, by segment: what the versions of some part of the map take.
+//! Space in use, by segment and by branch: what the versions of some part of the map take.
 
-use crate::format::{Location, SegmentNumber};
-use std::collections::BTreeMap;
+use crate::format::{BranchNumber, Location, SegmentNumber};
+use std::collections::{BTreeMap, btree_map::Entry};
 
-/// Grains by segment: a sum, or a change of one. Invariants: no segment is listed with none; `total` is their
-/// sum.
+/// Grains by segment: a sum, or a change of one. Invariants: nothing is listed with none; `total` is
+/// the sum of either.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveGrains {
     segments: BTreeMap<SegmentNumber, i64>,
+    /// The same, by branch.
+    branches: BTreeMap<BranchNumber, i64>,
     total: i64,
 }
 
@@ -19,26 +21,35 @@ impl LiveGrains {
 
     /// Counts what lies at `location`, if that is in a segment.
     #[inline]
-    pub fn add(&mut self, location: Location) {
-        self.change(location, 1);
+    pub fn add(&mut self, branch: BranchNumber, location: Location) {
+        self.change(branch, location, 1);
     }
 
     /// Counts it no more.
     #[inline]
-    pub fn subtract(&mut self, location: Location) {
-        self.change(location, -1);
+    pub fn subtract(&mut self, branch: BranchNumber, location: Location) {
+        self.change(branch, location, -1);
     }
 
     /// Adds another count to this one.
     pub fn add_all(&mut self, other: &Self) {
         for (&segment, &grains) in &other.segments {
-            self.change_by(segment, grains);
+            change_by(&mut self.segments, segment, grains);
         }
+        for (&branch, &grains) in &other.branches {
+            change_by(&mut self.branches, branch, grains);
+        }
+        self.total += other.total;
     }
 
     /// Grains of one segment.
     pub fn of(&self, segment: SegmentNumber) -> i64 {
         self.segments.get(&segment).copied().unwrap_or(0)
+    }
+
+    /// Grains of one branch.
+    pub fn of_branch(&self, branch: BranchNumber) -> i64 {
+        self.branches.get(&branch).copied().unwrap_or(0)
     }
 
     /// All segments with their grains.
@@ -53,18 +64,28 @@ impl LiveGrains {
     }
 
     #[inline]
-    fn change(&mut self, location: Location, sign: i64) {
+    fn change(&mut self, branch: BranchNumber, location: Location, sign: i64) {
         if let Location::Direct { segment, stored, .. } = location {
-            self.change_by(segment, sign * i64::from(stored.grains()));
+            let grains = sign * i64::from(stored.grains());
+            change_by(&mut self.segments, segment, grains);
+            change_by(&mut self.branches, branch, grains);
+            self.total += grains;
         }
     }
+}
 
-    fn change_by(&mut self, segment: SegmentNumber, grains: i64) {
-        self.total += grains;
-        let sum = self.segments.entry(segment).or_insert(0);
-        *sum += grains;
-        if *sum == 0 {
-            self.segments.remove(&segment);
+fn change_by<K: Ord>(sums: &mut BTreeMap<K, i64>, key: K, grains: i64) {
+    match sums.entry(key) {
+        Entry::Vacant(entry) => {
+            if grains != 0 {
+                entry.insert(grains);
+            }
+        }
+        Entry::Occupied(mut entry) => {
+            *entry.get_mut() += grains;
+            if *entry.get() == 0 {
+                entry.remove();
+            }
         }
     }
 }

@@ -64,7 +64,7 @@ impl Table {
         let version = Version { birth: key.stamp, location, checksum };
         let line = self.lines.entry(key.branch).or_default();
         let before = line.entries();
-        self.live.add(location);
+        self.live.add(key.branch, location);
         if let Some(old) = line.extents.replace(key.block.0, version, &mut self.checksums) {
             let place = (key.branch, key.block);
             if old.birth < key.stamp {
@@ -143,10 +143,10 @@ impl Table {
         let newest = newest.filter(|newest| newest.birth == key.stamp || is_blind);
         let kept = line.kept.get_mut(&(key.block.0, key.stamp)).map(|past| &mut past.version);
         let here = kept.as_ref().map(|kept| kept.location).or(newest.map(|newest| newest.location));
-        self.live.add(to);
+        self.live.add(key.branch, to);
         match here {
             None => line.add_move(*moved, &mut self.live),
-            Some(here) if here == to => self.live.subtract(to),
+            Some(here) if here == to => self.live.subtract(key.branch, to),
             Some(here) if here != from && !is_blind => bury(key, to, &mut self.live, dead),
             Some(here) => {
                 match kept {

@@ -4,7 +4,8 @@
 //!
 //! 1. It is what the checkpoint's tree has, plus every record taken since; `changed` names the rows that differ.
 //! 2. A live volume's name is given once.
-//! 3. `points` holds the key of every row of the table of points that is not being deleted, `branches` every branch.
+//! 3. `reserved` are the live volumes that have a reserve.
+//! 4. `points` holds the key of every row of the table of points that is not being deleted, `branches` every branch.
 //!    A checkpoint under way keeps those of its beginning.
 
 use crate::{
@@ -33,6 +34,7 @@ pub struct Catalogue {
     /// Rows of tables that this version carries along.
     others: BTreeMap<RowKey, Vec<u8>>,
     names: BTreeMap<String, VolumeNumber>,
+    reserved: BTreeSet<VolumeNumber>,
     changed: BTreeSet<RowKey>,
     /// Discards that are not wholly in the map: as of the last merge.
     discards: BTreeMap<RowKey, DiscardRow>,
@@ -88,6 +90,10 @@ impl Catalogue {
                 points.remove(row.branch, stamp);
             }
         }
+        match row.state == VolumeState::Live && row.reserve.0 > 0 {
+            true => self.reserved.insert(number),
+            false => self.reserved.remove(&number),
+        };
         self.volumes.insert(number, row);
     }
 
@@ -109,6 +115,7 @@ impl Catalogue {
         match key.table {
             Table::Volume => {
                 self.forget_name(VolumeNumber(key.id as u32));
+                self.reserved.remove(&VolumeNumber(key.id as u32));
                 self.volumes.remove(&VolumeNumber(key.id as u32));
             }
             Table::Branch => {
@@ -214,6 +221,11 @@ impl Catalogue {
     /// A live volume by its name.
     pub fn volume_named(&self, name: &str) -> Option<VolumeNumber> {
         self.names.get(name).copied()
+    }
+
+    /// Live volumes that something is kept for.
+    pub fn reserved(&self) -> impl Iterator<Item = (VolumeNumber, &VolumeRow)> {
+        self.reserved.iter().map(|number| (*number, &self.volumes[number]))
     }
 
     /// How many volumes are live.

@@ -126,6 +126,7 @@ impl Pool {
         state.merging = None;
         state.catalogue.set_discards(&merged.unfinished);
         state.table.set_unfinished(&merged.unfinished);
+        self.usage.borrow_mut().merged(&merged.live);
         for (segment, grains) in merged.live.iter() {
             state.segments.add_live(segment, grains);
         }

@@ -11,6 +11,7 @@
 //! Reading order: `shared` (what there is), `owner` (what happens to a record), `checkpoint`, `membership` (drives that
 //! fail), `open`, `create`, `verbs`.
 
+mod bounds;
 mod catalogue;
 mod checkpoint;
 mod create;
@@ -25,6 +26,7 @@ mod running;
 mod shared;
 mod snapshots;
 mod space;
+mod usage;
 mod verbs;
 mod volume_setting;
 
@@ -40,6 +42,7 @@ pub(crate) use nodes::Nodes;
 pub(crate) use readers::Reading;
 pub(crate) use reading::StoredRun;
 pub(crate) use shared::Shared;
+pub(crate) use usage::Promised;
 
 use crate::{
     error::Result,
@@ -121,6 +124,10 @@ pub struct Pool {
     /// One scrub runs at a time.
     pub(crate) scrubbing: tokio::sync::Mutex<()>,
     pub(crate) scrubs: RefCell<ScrubProgress>,
+    /// What bounded volumes take.
+    usage: Rc<RefCell<usage::Usage>>,
+    /// One volume is counted at a time.
+    counting: tokio::sync::Mutex<()>,
     /// The room there was, as of changes of slots and a number of drives.
     space_known: Cell<Option<((u64, usize), Space)>>,
     /// The last round of cleaning found nothing to gain.
@@ -158,6 +165,8 @@ impl Pool {
             rebuild_again_at: Cell::default(),
             scrubbing: Default::default(),
             scrubs: RefCell::default(),
+            usage: Rc::default(),
+            counting: Default::default(),
             space_known: Cell::new(None),
             cannot_clean: Cell::new(false),
             changing: Default::default(),

@@ -1,7 +1,7 @@
 //! What can be done to volumes: made, found, resized, renamed, deleted. Each is rows put and removed in one record,
 //! stable when it is answered.
 
-use super::{Pool, VolumeSetting};
+use super::{Pool, VolumeSetting, volume_setting::blocks_of};
 use crate::{
     error::{Error, Result},
     format::{
@@ -67,6 +67,8 @@ impl Pool {
             }
             (state.catalogue.volume_next(), state.catalogue.branch_next())
         };
+        self.check_bounds(None, new.setting.bounds).await?;
+        let (reserve, limit) = blocks_of(new.setting.bounds);
         let row = VolumeRow {
             volume: new.volume,
             name: new.name.clone(),
@@ -77,8 +79,8 @@ impl Pool {
             write_cache: new.setting.write_cache,
             compression: Compression::None,
             sectors,
-            reserve: BlockCount(0),
-            limit: BlockCount(0),
+            reserve,
+            limit,
             iops_max: new.setting.rates.iops_max,
             kib_per_second_max: new.setting.rates.kib_per_second_max,
             created_at: self.shared.wall_now(),

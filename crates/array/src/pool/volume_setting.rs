@@ -4,11 +4,11 @@ use super::Pool;
 use crate::{
     error::Result,
     format::{
-        RowKey,
+        BLOCK_BYTES, BlockCount, RowKey, VolumeNumber,
         row::{VolumeRow, WriteCache},
     },
     log::Part,
-    volume::Rates,
+    volume::{Bounds, Rates},
 };
 
 /// What a volume promises, and may take.
@@ -19,19 +19,23 @@ pub struct VolumeSetting {
     pub write_cache: WriteCache,
     /// Operations and bytes a second it may have.
     pub rates: Rates,
+    /// How much it may take, and can always.
+    pub bounds: Bounds,
 }
 
 impl Default for VolumeSetting {
     /// No write cache, and no bounds.
     fn default() -> Self {
-        Self { write_cache: WriteCache::Off, rates: Rates::default() }
+        Self { write_cache: WriteCache::Off, rates: Rates::default(), bounds: Bounds::default() }
     }
 }
 
 impl VolumeSetting {
     pub(super) fn of(row: &VolumeRow) -> Self {
         let rates = Rates { iops_max: row.iops_max, kib_per_second_max: row.kib_per_second_max };
-        Self { write_cache: row.write_cache, rates }
+        let bytes = |blocks: BlockCount| blocks.0 * BLOCK_BYTES as u64;
+        let bounds = Bounds { reserve_bytes: bytes(row.reserve), limit_bytes: bytes(row.limit) };
+        Self { write_cache: row.write_cache, rates, bounds }
     }
 }
 
@@ -55,11 +59,32 @@ impl Pool {
         self.set(name, |row| (row.iops_max, row.kib_per_second_max) = (iops_max, kib_per_second_max)).await
     }
 
-    async fn set(&self, name: &str, change: impl FnOnce(&mut VolumeRow)) -> Result<()> {
+    /// Bounds what a volume may take, or keeps room for it. Nobody is made to give back what he has.
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume; the bounds contradict each other; or there is no room to be kept.
+    pub async fn set_bounds(&self, name: &str, bounds: Bounds) -> Result<()> {
         let _one_at_a_time = self.changing.lock().await;
         let number = self.number_of(name)?;
+        self.check_bounds(Some(number), bounds).await?;
+        self.set_row(number, |row| (row.reserve, row.limit) = blocks_of(bounds)).await
+    }
+
+    async fn set(&self, name: &str, change: impl FnOnce(&mut VolumeRow)) -> Result<()> {
+        let _one_at_a_time = self.changing.lock().await;
+        self.set_row(self.number_of(name)?, change).await
+    }
+
+    async fn set_row(&self, number: VolumeNumber, change: impl FnOnce(&mut VolumeRow)) -> Result<()> {
         let mut row = self.volume_row(number);
         change(&mut row);
         self.lane.append(vec![Part::Put { row: RowKey::of_volume(number), bytes: row.encode() }]).await
     }
+}
+
+/// Reserve and limit.
+pub(super) fn blocks_of(bounds: Bounds) -> (BlockCount, BlockCount) {
+    let blocks = |bytes: u64| BlockCount(bytes / BLOCK_BYTES as u64);
+    (blocks(bounds.reserve_bytes), blocks(bounds.limit_bytes))
 }

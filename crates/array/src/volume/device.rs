@@ -14,7 +14,7 @@ use crate::{
         row::{VolumeRow, VolumeState, WriteCache},
     },
     log::Part,
-    pool::Pool,
+    pool::{Pool, Promised},
 };
 use std::{rc::Rc, sync::Arc};
 use world::{BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoResult, LocalFuture, Stability};
@@ -58,6 +58,11 @@ impl Volume {
         let rates =
             self.with_row(|row| Rates { iops_max: row.iops_max, kib_per_second_max: row.kib_per_second_max });
         self.caps.wait(&self.pool.shared.world, rates.unwrap_or_default(), bytes).await;
+    }
+
+    /// Sees to it that the volume's bounds have room for blocks that are to be written.
+    pub(super) async fn promise(&self, first: BlockIndex, count: u64) -> Result<Option<Promised>> {
+        self.pool.promise(self.number, first, count).await
     }
 
     /// Waits for the volume's turn to log so many bytes.

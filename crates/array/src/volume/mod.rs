@@ -8,6 +8,7 @@
 //! A command waits for the volume's caps, for room in the pool, for its blocks, and for the volume's turn at the log.
 
 mod block_locks;
+mod bounds;
 mod caps;
 mod device;
 mod gate;
@@ -15,6 +16,7 @@ mod read;
 mod snapshot;
 mod write;
 
+pub use bounds::Bounds;
 pub use caps::Rates;
 pub use device::{Volume, VolumeDevice};
 pub(crate) use gate::Gate;
@@ -76,7 +78,7 @@ fn check_range(what: &str, at: ByteOffset, length: u64, size: u64) -> IoResult<(
 /// What a host is told.
 fn io_error(what: &str, error: &Error) -> IoError {
     let kind = match error {
-        Error::Full => IoErrorKind::NoSpace,
+        Error::Full | Error::LimitReached(_) | Error::Reserved(_) => IoErrorKind::NoSpace,
         Error::Stopped(_) | Error::LostRecords { .. } | Error::TooFewDrives { .. } => IoErrorKind::ReadOnly,
         Error::Damaged { .. }
         | Error::Unreadable { .. }

@@ -47,6 +47,8 @@ impl Volume {
         for piece in cut {
             blocks.push((BlockIndex(piece.block), self.whole_block(piece, from).await?));
         }
+        let (first, count) = (blocks[0].0, blocks.len() as u64);
+        let _promised = self.promise(first, count).await?;
         let _turn = self.wait_for_turn(blocks.len() * BLOCK_BYTES).await;
         let branch = self.branch()?;
         let done = {

@@ -296,7 +296,7 @@ impl Pool {
         let after: BTreeSet<_> = self.oracle.kept(&all).into_iter().map(|(key, _)| key).collect();
         let freed = self.oracle.kept(&[]).into_iter().filter(|(key, _)| !after.contains(key));
         let mut expected = LiveGrains::new();
-        freed.for_each(|(_, location)| expected.add(location));
+        freed.for_each(|(key, location)| expected.add(key.branch, location));
         assert_eq!(found, expected, "what deleting {deleted:?} of branch {branch} gives back");
     }
 
@@ -307,7 +307,7 @@ impl Pool {
             let end = NodeKey { major: u32::MAX, id: 0, minor: 0 };
             let scan = self.trees.scan(tree, root, NodeKey::FIRST, end, |found| {
                 (found.first.0..=found.last().0)
-                    .for_each(|block| counted.add(found.location_of(BlockIndex(block))));
+                    .for_each(|block| counted.add(found.branch, found.location_of(BlockIndex(block))));
                 ControlFlow::Continue(())
             });
             run(scan).expect("nothing fails here");
@@ -320,9 +320,9 @@ impl Pool {
                     table.pieces(branch, BlockIndex(0)..BlockIndex(1 << 48)).filter(|piece| !piece.is_zero());
                 pieces
                     .flat_map(|piece| piece.versions())
-                    .for_each(|(_, version)| counted.add(version.location));
-                table.kept(branch).for_each(|(_, past)| counted.add(past.version.location));
-                table.moves(branch).for_each(|moved| counted.add(moved.to));
+                    .for_each(|(_, version)| counted.add(branch, version.location));
+                table.kept(branch).for_each(|(_, past)| counted.add(branch, past.version.location));
+                table.moves(branch).for_each(|moved| counted.add(branch, moved.to));
             }
             assert_eq!(&counted, table.live(), "space of a table");
             let all = BlockIndex(0)..BlockIndex(1 << 48);
@@ -334,7 +334,7 @@ impl Pool {
         }
         if self.is_settled() {
             let mut kept = LiveGrains::new();
-            self.oracle.kept(&[]).iter().for_each(|(_, location)| kept.add(*location));
+            self.oracle.kept(&[]).iter().for_each(|(key, location)| kept.add(key.branch, *location));
             assert_eq!(self.live, kept, "when all is settled nothing lives that is not kept");
             self.check_gone();
         }

@@ -1,0 +1,188 @@
+//! The most a volume may take, and what is kept for it.
+//!
+//! A write of a bounded volume is let in if what it adds is within the volume's limit and leaves others what is kept for
+//! them. What was overwritten counts until the next checkpoint; so before anything is refused, the blocks are looked up: a
+//! write that only replaces what no snapshot sees adds nothing. And once a checkpoint is made.
+
+use super::{Pool, usage::Promised};
+use crate::{
+    error::{Error, Result},
+    format::{BLOCK_BYTES, BLOCK_GRAINS, BlockIndex, BranchNumber, VolumeNumber, row::VolumeState},
+    volume::Bounds,
+};
+use std::time::Duration;
+
+/// How long to wait for writes that are on their way.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// Of what is usable this part is not promised to anybody, and so many segments at least.
+const HELD_BACK_PART: u64 = 8;
+const HELD_BACK_SEGMENTS_MIN: u64 = 16;
+
+/// A volume that has a reserve, or writes.
+#[derive(Clone, Copy, Debug)]
+struct Bounded {
+    number: VolumeNumber,
+    branch: BranchNumber,
+    limit_grains: u64,
+    reserve_grains: u64,
+}
+
+fn grains(blocks: u64) -> u64 {
+    blocks.saturating_mul(BLOCK_GRAINS as u64)
+}
+
+impl Pool {
+    /// What a volume takes, with its snapshots, in bytes. What was overwritten is counted until the next checkpoint. The
+    /// first time it reads all of the volume's map.
+    ///
+    /// # Errors
+    ///
+    /// There is no such volume; or a part of its map cannot be read.
+    pub async fn used_by(&self, volume: &str) -> Result<u64> {
+        let (_, branch) = self.branch_of(volume)?;
+        self.count_usage(branch).await?;
+        Ok(self.taken_by(branch) / BLOCK_GRAINS as u64 * BLOCK_BYTES as u64)
+    }
+
+    /// Promises a write the room for the blocks that it adds. None: no bounds are near it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LimitReached`], [`Error::Reserved`]; or a part of the map cannot be read.
+    pub(crate) async fn promise(
+        &self,
+        number: VolumeNumber,
+        first: BlockIndex,
+        count: u64,
+    ) -> Result<Option<Promised>> {
+        let mut is_as_of_now = false;
+        loop {
+            let (own, others) = self.bounded(number)?;
+            if own.limit_grains == 0 && own.reserve_grains == 0 && others.is_empty() {
+                return Ok(None);
+            }
+            for bounded in others.iter().chain([&own]) {
+                self.count_usage(bounded.branch).await?;
+            }
+            let mut added = grains(count);
+            let mut refused = self.refusal(own, &others, added);
+            if refused.is_some() {
+                added = grains(self.blocks_added(own.branch, first, count).await?);
+                refused = self.refusal(own, &others, added);
+            }
+            let Some(refused) = refused.filter(|_| added > 0) else {
+                return Ok(Some(Promised::new(&self.usage, own.branch, added)));
+            };
+            if self.usage.borrow().pending_of_all() > 0 {
+                // Perhaps they only replace something.
+                self.shared.world.sleep(LOOK_AGAIN).await;
+            } else if is_as_of_now {
+                return Err(refused);
+            } else {
+                self.checkpoint().await?;
+                is_as_of_now = true;
+            }
+        }
+    }
+
+    /// The volume, and all others that have a reserve.
+    fn bounded(&self, number: VolumeNumber) -> Result<(Bounded, Vec<Bounded>)> {
+        let state = self.shared.state.borrow();
+        let of = |(number, row): (VolumeNumber, &crate::format::row::VolumeRow)| Bounded {
+            number,
+            branch: row.branch,
+            limit_grains: grains(row.limit.0),
+            reserve_grains: grains(row.reserve.0),
+        };
+        let gone = || Error::NoVolume(format!("number {number}"));
+        let own = state.catalogue.volume(number).filter(|row| row.state == VolumeState::Live);
+        let own = of((number, own.ok_or_else(gone)?));
+        let others = state.catalogue.reserved().filter(|(other, _)| *other != number).map(of);
+        Ok((own, others.collect()))
+    }
+
+    /// Why a write that adds so much is not let in, if so.
+    fn refusal(&self, own: Bounded, others: &[Bounded], added: u64) -> Option<Error> {
+        let taken = self.taken_by(own.branch);
+        if own.limit_grains > 0 && taken + added > own.limit_grains {
+            return Some(Error::LimitReached(own.number));
+        }
+        // What is kept for it is its own, however full the pool is.
+        let beyond = (taken + added).saturating_sub(own.reserve_grains.max(taken));
+        let is_kept = beyond > 0 && beyond > self.free_of_reserves(own, others, taken);
+        is_kept.then_some(Error::Reserved(own.number))
+    }
+
+    /// What is left when everybody has what is kept for him.
+    fn free_of_reserves(&self, own: Bounded, others: &[Bounded], taken: u64) -> u64 {
+        let kept =
+            others.iter().map(|other| other.reserve_grains.saturating_sub(self.taken_by(other.branch)));
+        let kept = kept.sum::<u64>() + own.reserve_grains.saturating_sub(taken);
+        self.free_grains().saturating_sub(self.usage.borrow().pending_of_all() + kept)
+    }
+
+    /// What can be kept for volumes or is free. Nodes of trees, headers of records and segments that are half full take
+    /// something, too.
+    fn free_grains(&self) -> u64 {
+        let space = self.space();
+        let segment_bytes = space.usable_bytes / (space.segments - space.reserve).max(1);
+        let held_back = (space.usable_bytes / HELD_BACK_PART).max(HELD_BACK_SEGMENTS_MIN * segment_bytes);
+        space.usable_bytes.saturating_sub(held_back + space.used_bytes) / crate::format::GRAIN_BYTES as u64
+    }
+
+    /// Blocks of a range that a write would add: those that store nothing yet, or what a snapshot sees.
+    async fn blocks_added(&self, branch: BranchNumber, first: BlockIndex, count: u64) -> Result<u64> {
+        let _reading = self.begin_reading();
+        let mapped = self.map_of(branch, first, count, None).await?;
+        let state = self.shared.state.borrow();
+        let added = mapped.iter().filter(|mapped| match mapped {
+            Some(mapped) if mapped.branch == branch && !mapped.version.is_zero() => {
+                state.catalogue.points().sees(branch, mapped.version.birth, state.stamp_next)
+            }
+            _ => true,
+        });
+        Ok(added.count() as u64)
+    }
+
+    /// Whether there is room for a reserve; `number` has it, if it is there already.
+    pub(super) async fn check_bounds(&self, number: Option<VolumeNumber>, bounds: Bounds) -> Result<()> {
+        let Bounds { reserve_bytes, limit_bytes } = bounds;
+        let block_bytes = BLOCK_BYTES as u64;
+        let are_blocks = reserve_bytes.is_multiple_of(block_bytes) && limit_bytes.is_multiple_of(block_bytes);
+        if !are_blocks || (limit_bytes > 0 && reserve_bytes > limit_bytes) {
+            return Err(Error::BadBounds { reserve_bytes, limit_bytes });
+        }
+        if reserve_bytes == 0 {
+            return Ok(());
+        }
+        let wanted = grains(reserve_bytes / block_bytes);
+        let (taken, others) = {
+            let number = number.unwrap_or(VolumeNumber(0));
+            let state = self.shared.state.borrow();
+            let branch = state.catalogue.volume(number).map(|row| row.branch);
+            let others = state.catalogue.reserved().filter(|(other, _)| *other != number);
+            (branch, others.map(|(_, row)| (row.branch, grains(row.reserve.0))).collect::<Vec<_>>())
+        };
+        let mut kept = 0;
+        for (branch, reserve) in others {
+            self.count_usage(branch).await?;
+            kept += reserve.saturating_sub(self.taken_by(branch));
+        }
+        let taken = match taken {
+            Some(branch) => {
+                self.count_usage(branch).await?;
+                self.taken_by(branch)
+            }
+            None => 0,
+        };
+        let left = self.free_grains().saturating_sub(kept);
+        match wanted.saturating_sub(taken) <= left {
+            true => Ok(()),
+            false => {
+                let left_bytes = (left + taken) * crate::format::GRAIN_BYTES as u64;
+                Err(Error::NoRoomToReserve { wanted_bytes: reserve_bytes, left_bytes })
+            }
+        }
+    }
+}

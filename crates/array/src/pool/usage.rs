@@ -1,0 +1,129 @@
+//! What volumes take, for those that are bounded: counted once in the trees, then kept by what each merge changes.
+//!
+//! Invariants:
+//!
+//! 1. `known` of a branch is what its versions take in the trees as of the last merge.
+//! 2. While a branch is counted in trees that a merge may replace, `counting` collects what merges change.
+//! 3. `pending` is what was let in and is not in the tables yet.
+
+use super::Pool;
+use crate::{
+    error::Result,
+    format::{BLOCK_GRAINS, BlockIndex, BranchNumber, Location, NodeKey, Run, Tree, node::BRANCH_BLOCKS_MAX},
+    map::LiveGrains,
+};
+use std::{cell::RefCell, collections::BTreeMap, ops::ControlFlow, rc::Rc};
+
+/// See the module's documentation. In grains.
+#[derive(Debug, Default)]
+pub struct Usage {
+    known: BTreeMap<BranchNumber, i64>,
+    counting: BTreeMap<BranchNumber, i64>,
+    pending: BTreeMap<BranchNumber, u64>,
+}
+
+impl Usage {
+    /// A merge has changed what lies in the trees.
+    pub fn merged(&mut self, live: &LiveGrains) {
+        for (branch, sum) in self.known.iter_mut().chain(&mut self.counting) {
+            *sum += live.of_branch(*branch);
+        }
+    }
+
+    /// What a branch takes in the trees; none if nobody has counted yet.
+    pub fn in_trees(&self, branch: BranchNumber) -> Option<i64> {
+        self.known.get(&branch).copied()
+    }
+
+    /// What was let in and is not in the tables yet.
+    pub fn pending(&self, branch: BranchNumber) -> u64 {
+        self.pending.get(&branch).copied().unwrap_or(0)
+    }
+
+    /// Of all branches.
+    pub fn pending_of_all(&self) -> u64 {
+        self.pending.values().sum()
+    }
+}
+
+/// Room that a command was promised; given back when this is dropped, for then it is in the tables, or failed.
+#[derive(Debug)]
+pub struct Promised {
+    usage: Rc<RefCell<Usage>>,
+    branch: BranchNumber,
+    grains: u64,
+}
+
+impl Promised {
+    pub(super) fn new(usage: &Rc<RefCell<Usage>>, branch: BranchNumber, grains: u64) -> Self {
+        *usage.borrow_mut().pending.entry(branch).or_default() += grains;
+        Self { usage: Rc::clone(usage), branch, grains }
+    }
+}
+
+impl Drop for Promised {
+    fn drop(&mut self) {
+        let mut usage = self.usage.borrow_mut();
+        let pending = usage.pending.get_mut(&self.branch).expect("it was promised");
+        *pending = pending.checked_sub(self.grains).expect("no more is given back");
+        if *pending == 0 {
+            usage.pending.remove(&self.branch);
+        }
+    }
+}
+
+impl Pool {
+    /// Sees to it that what a branch takes is known. The first time it reads all of its map.
+    pub(super) async fn count_usage(&self, branch: BranchNumber) -> Result<()> {
+        let _one_at_a_time = self.counting.lock().await;
+        if self.usage.borrow().in_trees(branch).is_some() {
+            return Ok(());
+        }
+        let _reading = self.begin_reading();
+        let roots = {
+            let state = self.shared.state.borrow();
+            self.usage.borrow_mut().counting.insert(branch, 0);
+            state.roots
+        };
+        let mut grains = 0;
+        for (tree, root) in [(Tree::Head, roots.head), (Tree::History, roots.history)] {
+            let ends = [BlockIndex(0), BlockIndex(BRANCH_BLOCKS_MAX)];
+            let [from, to] = ends.map(|block| NodeKey::of_block(branch, block));
+            let visit = |run: &Run<'_>| {
+                grains += grains_of(run);
+                ControlFlow::Continue(())
+            };
+            let scanned = self.trees.scan(tree, root, from, to, visit).await;
+            if scanned.is_err() {
+                self.usage.borrow_mut().counting.remove(&branch);
+                return scanned;
+            }
+        }
+        let mut usage = self.usage.borrow_mut();
+        let since = usage.counting.remove(&branch).expect("nobody else counts");
+        assert!(grains + since >= 0, "branch {branch} takes something or nothing");
+        usage.known.insert(branch, grains + since);
+        Ok(())
+    }
+
+    /// What a branch takes as far as is known: in the trees and tables, and what is on its way. What was overwritten is
+    /// counted until the next checkpoint. In grains.
+    pub(super) fn taken_by(&self, branch: BranchNumber) -> u64 {
+        let state = self.shared.state.borrow();
+        let usage = self.usage.borrow();
+        let merging = state.merging.as_ref().map_or(0, |table| table.live().of_branch(branch));
+        let known = usage.in_trees(branch).unwrap_or(0) + state.table.live().of_branch(branch) + merging;
+        u64::try_from(known).unwrap_or(0) + usage.pending(branch)
+    }
+}
+
+fn grains_of(run: &Run<'_>) -> i64 {
+    match run.location {
+        Location::Direct { stored, .. } => {
+            let blocks = run.last().0 - run.first.0 + 1;
+            assert!(blocks == 1 || stored.grains() as usize == BLOCK_GRAINS, "runs are of whole blocks");
+            blocks as i64 * i64::from(stored.grains())
+        }
+        _ => 0,
+    }
+}
