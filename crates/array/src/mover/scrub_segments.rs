@@ -223,7 +223,7 @@ impl Pool {
                 let Some(device) = shared.drives.device(member) else { continue };
                 let at = ByteOffset(superblock_start_bytes(place));
                 let wanted = superblock.for_place(member, place).encode();
-                let read = device.read(at, vec![Buffer::zeroed(SUPERBLOCK_BYTES_MAX)]).await;
+                let read = device.read(at, vec![Buffer::zeroed(wanted.len())]).await;
                 found.superblocks += 1;
                 if read.is_ok_and(|read| read[0].starts_with(&wanted)) {
                     continue;
