@@ -19,3 +19,4 @@ pub mod simulation;
 pub mod superblocks;
 pub mod tree;
 pub mod volume;
+mod watch;

@@ -7,6 +7,7 @@ use crate::{
     simulation::sometimes::{self, Sometimes, UnderWay},
 };
 use std::{collections::BTreeSet, rc::Rc};
+use world::{BlockDevice, IoError, IoErrorKind};
 
 impl Pool {
     /// Takes one more drive into the pool. What it held is lost; it gets new segments, and copies of those that lack
@@ -29,7 +30,7 @@ impl Pool {
         let under_way = UnderWay::begin(Sometimes::CutWhileAdding);
         crate::superblocks::clear_device(index, &new.device).await?;
         self.shared.state.borrow_mut().segments.add_member(index, member.slot_count);
-        self.shared.drives.add(index, Rc::clone(&new.device));
+        self.shared.drives.add(index, self.shared.watch.watch(&new.device));
         self.shared
             .publish(|superblock| {
                 let mut member = member.clone();
@@ -40,6 +41,24 @@ impl Pool {
         under_way.end();
         sometimes::reached(Sometimes::DriveAdded);
         self.lane.look_at_copies();
+        Ok(())
+    }
+
+    /// Goes on without drives that were given up.
+    ///
+    /// # Errors
+    ///
+    /// Those that are left are too few; the pool has stopped.
+    pub(crate) async fn leave_stuck_drives(&self) -> Result<()> {
+        let drives = &self.shared.drives;
+        for member in drives.members() {
+            let is_stuck = |device: &Rc<dyn BlockDevice>| self.shared.watch.has_given_up(device);
+            if drives.device(member).as_ref().is_some_and(is_stuck) {
+                sometimes::reached(Sometimes::StuckDriveGivenUp);
+                let error = IoError::new(IoErrorKind::Disconnected, "it does not answer");
+                self.shared.lose(member, error).await?;
+            }
+        }
         Ok(())
     }
 

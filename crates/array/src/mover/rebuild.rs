@@ -90,6 +90,8 @@ impl Pool {
         let mut fruitless_rounds = 0;
         loop {
             self.shared.check_runs()?;
+            // What there is to do is counted also when nobody looks.
+            self.rebuild_progress();
             let under_way = UnderWay::begin(Sometimes::CutWhileRebuilding);
             let copied = self.copy_all().await;
             under_way.end();

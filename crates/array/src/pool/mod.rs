@@ -26,6 +26,7 @@ mod running;
 mod shared;
 mod snapshots;
 mod space;
+mod turns;
 mod usage;
 mod verbs;
 mod volume_setting;
@@ -77,6 +78,10 @@ pub struct OpenSetting {
     pub pace: PaceSetting,
     /// Every copy of everything is looked at so often; the first time after a seventh of that. Zero: only when asked to.
     pub scrub_every: Duration,
+    /// A drive that does not answer for so long is given up like one that fails, if others answer. Zero: never.
+    pub answer_within: Duration,
+    /// After so long another copy is read, too.
+    pub read_within: Duration,
 }
 
 impl Default for OpenSetting {
@@ -90,6 +95,8 @@ impl Default for OpenSetting {
             interval: Duration::from_secs(30),
             pace: PaceSetting::default(),
             scrub_every: Duration::from_secs(7 * 24 * 3600),
+            answer_within: Duration::from_secs(30),
+            read_within: Duration::from_millis(250),
         }
     }
 }

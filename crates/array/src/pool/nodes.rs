@@ -4,7 +4,7 @@
 //! stable with the flush that comes before the superblock that leads to it. Nodes are read from any copy that is the
 //! node the pointer describes; the others are written again.
 
-use super::Shared;
+use super::{Shared, turns::Turns};
 use crate::{
     drive::{WriteFailures, Writes, all_written},
     error::{Error, Result},
@@ -240,11 +240,10 @@ impl Shared {
     async fn read_copies_of_node(&self, pointer: NodePointer, all: bool) -> Result<Rc<[u8]>> {
         let (mut refused, mut good) = (None, None);
         let mut bad: Vec<SlotAddress> = Vec::new();
-        for slot in self.slots_of(pointer.segment)? {
-            if !self.drives.has(slot.member) {
-                continue;
-            }
-            match self.drives.read(slot, 1 + pointer.block.0, usize::from(pointer.blocks)).await {
+        let copies = self.slots_of(pointer.segment)?.into_iter().map(|slot| (slot, 1 + pointer.block.0));
+        let mut turns = Turns::new(self, copies, usize::from(pointer.blocks), all);
+        while let Some((slot, _, read)) = turns.next().await {
+            match read {
                 // All else about a node is looked at by the trees.
                 Ok(bytes) if pointer.seals(&bytes) => {
                     good = Some(bytes);
@@ -260,6 +259,7 @@ impl Shared {
             }
             bad.push(slot);
         }
+        turns.end();
         if let Some(bytes) = good {
             self.mend_node(&bad, pointer, &bytes).await;
             return Ok(Rc::from(&bytes[..]));

@@ -33,6 +33,7 @@ use crate::{
     },
     superblocks::{look, write_generation},
     tree::{NodeStore, Trees},
+    watch::Watch,
 };
 use std::{
     cell::{Cell, RefCell},
@@ -50,14 +51,16 @@ const FLIGHT_RECORDS_MAX: usize = 4;
 ///
 /// Why it cannot be opened; but for superblocks that were rewritten nothing was changed then.
 pub async fn open(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenSetting) -> Result<Rc<Pool>> {
-    let election = elect(&look(devices).await, setting.forced)?;
+    let watch = Watch::new(world, setting.answer_within, setting.read_within);
+    let devices: Vec<_> = devices.iter().map(|device| watch.watch(device)).collect();
+    let election = elect(&look(&devices).await, setting.forced)?;
     let present = election.present.iter().map(|(&member, &given)| (member, Rc::clone(&devices[given])));
     let drives = Drives::new(election.superblock.geometry, present);
     let superblock = election.superblock;
     let under_way = UnderWay::begin(Sometimes::CutWhileReplaying);
     settle_generation(&drives, &superblock).await?;
     let read = loop {
-        match read_in(world, &drives, &superblock, setting).await? {
+        match read_in((world, &watch), &drives, &superblock, setting).await? {
             Ok(read) => break read,
             // A drive that fails meanwhile is left out, like one that was not there.
             Err(member) => {
@@ -102,13 +105,13 @@ struct ReadIn {
 
 /// Reads catalogue and log; or gives the drive that could not be mended.
 async fn read_in(
-    world: &World,
+    (world, watch): (&World, &Rc<Watch>),
     drives: &Drives,
     superblock: &Superblock,
     setting: OpenSetting,
 ) -> Result<std::result::Result<ReadIn, MemberIndex>> {
     let checkpoint = &superblock.checkpoint;
-    let shared = Rc::new(shared_of(world, drives, superblock)?);
+    let shared = Rc::new(shared_of((world, watch), drives, superblock)?);
     let nodes = Rc::new(Nodes::new(Rc::clone(&shared)));
     let store = Rc::clone(&nodes) as Rc<dyn NodeStore>;
     let trees = Rc::new(Trees::new(store, superblock.pool, setting.cache_bytes));
@@ -163,7 +166,11 @@ async fn go_on(read: ReadIn, checkpoint: &Checkpoint, setting: OpenSetting) -> R
     Ok(pool)
 }
 
-fn shared_of(world: &World, drives: &Drives, superblock: &Superblock) -> Result<Shared> {
+fn shared_of(
+    (world, watch): (&World, &Rc<Watch>),
+    drives: &Drives,
+    superblock: &Superblock,
+) -> Result<Shared> {
     let checkpoint = &superblock.checkpoint;
     // Enough to read the catalogue by: all else is in it.
     let mut segments = empty_segments(superblock, SegmentUse(0));
@@ -197,6 +204,7 @@ fn shared_of(world: &World, drives: &Drives, superblock: &Superblock) -> Result<
         publishing: Default::default(),
         stopped: RefCell::new(None),
         mended: Cell::new(0),
+        watch: Rc::clone(watch),
     })
 }
 

@@ -3,7 +3,7 @@
 //! Each block has its checksum, which is bound to branch, block and stamp: a copy that is rotten, stale, lost or of
 //! somewhere else is passed over, and written again from a good one.
 
-use super::Shared;
+use super::{Shared, turns::Turns};
 use crate::{
     error::{Error, Result},
     format::{BLOCK_BYTES, BlockChecksum, BlockKey, SegmentBlock, SegmentNumber, SlotAddress, SlotBlock},
@@ -73,14 +73,14 @@ impl Shared {
         let turn = (run.at.0 / TURN_BLOCKS) as usize % copies.len().max(1);
         let mut good: Option<(Buffer, Vec<usize>)> = None;
         let (mut bad, mut error) = (Vec::new(), None);
-        for &(slot, block) in copies[turn..].iter().chain(&copies[..turn]) {
-            if !self.drives.has(slot.member) {
-                continue;
-            }
-            let wrong = match self.drives.read(slot, block, count).await {
+        let in_turn = copies[turn..].iter().chain(&copies[..turn]).copied();
+        let mut turns = Turns::new(self, in_turn, count, all);
+        while let Some((slot, block, read)) = turns.next().await {
+            let wrong = match read {
                 Ok(data) => {
                     let wrong = self.wrong_blocks(run, &data);
                     if wrong.is_empty() && bad.is_empty() && !all {
+                        turns.end();
                         return Ok(data);
                     }
                     match &mut good {
@@ -101,6 +101,7 @@ impl Shared {
                 break;
             }
         }
+        turns.end();
         match good {
             Some((data, wrong)) if wrong.is_empty() => {
                 self.mend_run(&data, bad).await;

@@ -28,6 +28,12 @@ impl Pool {
         world.spawn("array cleaning", repeat(world.clone(), Rc::downgrade(self), clean));
         let rebuild = async |pool: &Pool| pool.rebuild_some().await;
         world.spawn("array rebuild", repeat(world.clone(), Rc::downgrade(self), rebuild));
+        let leave = async |pool: &Pool| {
+            let lacks_copies = *pool.whole_with.borrow() != pool.shared.drives.members();
+            pool.shared.watch.hold(lacks_copies);
+            pool.leave_stuck_drives().await
+        };
+        world.spawn("array stuck drives", repeat(world.clone(), Rc::downgrade(self), leave));
         let every = self.setting.scrub_every;
         let mut next = begun + every / 7;
         let scrub = async move |pool: &Pool| {

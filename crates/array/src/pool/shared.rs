@@ -17,6 +17,7 @@ use crate::{
     },
     map::{Reclaim, Sources, Table},
     segments::Segments,
+    watch::Watch,
 };
 use std::{
     cell::{Cell, RefCell},
@@ -49,6 +50,8 @@ pub struct Shared {
     pub stopped: RefCell<Option<Error>>,
     /// Copies that were wrong or unreadable, and were written again from a good one.
     pub mended: Cell<u64>,
+    /// Over drives that do not answer.
+    pub watch: Rc<Watch>,
 }
 
 /// The state of an open pool.

@@ -49,6 +49,8 @@ listed! {
         DriveLostWhilePublishing,
         /// Drives: those that are left are too few to go on.
         TooFewToGoOn,
+        /// Drives: one that does not answer was given up.
+        StuckDriveGivenUp,
         /// Drives: one was added.
         DriveAdded,
         /// Drives: one that was lost has nothing left on it, and was taken out of the table.
@@ -85,6 +87,8 @@ listed! {
         BlockMended,
         /// Reading: a run was put together from several copies.
         RunFromSeveralCopies,
+        /// Reading: a copy took long, and another one was asked.
+        OtherCopyAsked,
         /// Reading: no copy of a block was right.
         BlockLost,
         /// Reading: a copy of a node was wrong or unreadable, and was mended.

@@ -22,6 +22,7 @@ mod rebuild;
 mod round_trip;
 mod scene;
 mod shares;
+mod stuck;
 mod superblocks;
 mod three_copies;
 mod tree_faults;

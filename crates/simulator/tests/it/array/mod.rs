@@ -19,7 +19,12 @@ use std::{collections::BTreeSet, ops::Range, sync::Mutex};
 static TAKEN: Mutex<(BTreeSet<Sometimes>, u32)> = Mutex::new((BTreeSet::new(), 0));
 
 /// Branches that five hundred seeds may miss, and why.
-const RARE: [(Sometimes, &str); 2] = [
+const RARE: [(Sometimes, &str); 4] = [
+    (Sometimes::StuckDriveGivenUp, "no drive of a run hangs for ever; `array` has tests of its own"),
+    (
+        Sometimes::NodesRelocated,
+        "it takes more checkpoints than most runs make; `array` has a test of its own",
+    ),
     (
         Sometimes::GenerationDisproved,
         "a drive alone has a superblock of one crash, is absent, and is back after another crash within the first writes",
