@@ -63,7 +63,8 @@ fn a_pool_three_quarters_full_is_cleaned_though_no_two_segments_fit_into_one() {
         for _ in 0..bytes / (8 << 10) {
             write(&volume, random.below(bytes / (8 << 10)) * (8 << 10), 2, 8 << 10).await;
         }
-        pool.checkpoint().await.expect("it is made");
+        // A move that no checkpoint has settled counts at both places: closing ends the cleaning.
+        pool.close().await.expect("it closes");
         assert_eq!(pool.space().used_bytes, bytes);
     });
 }
