@@ -5,6 +5,7 @@
 //! | fio | Debian `fio` | latencies and rates of the same path |
 //! | esedbinfo, esedbexport | Debian `libesedb-utils` | that our databases are what the format says |
 //! | nbdinfo, nbdcopy | Debian `libnbd-bin` | our NBD server |
+//! | iscsi-ls, iscsi-test-cu | Debian `libiscsi-bin` | our iSCSI target |
 //! | qemu-img, qemu-io | Debian `qemu-utils` | the same |
 //! | dissect.esedb | PyPI, in an environment of its own under the target folder | the same, by a second reader |
 
@@ -86,6 +87,7 @@ fn look(environment: &Path) -> Judges {
         ("esedbexport", "-V", "libesedb-utils"),
         ("nbdinfo", "--version", "libnbd-bin"),
         ("qemu-img", "--version", "qemu-utils"),
+        ("iscsi-test-cu", "--version", "libiscsi-bin"),
     ];
     let mut missing: Vec<Missing> = Vec::new();
     for (program, version, package) in programs {

@@ -1,7 +1,9 @@
 //! `spindle export`: files and devices, served over the network until somebody ends it.
 
+mod over_iscsi;
+mod over_nbd;
+
 use crate::{arguments::ExportArguments, console::Console, ending::Ending, refusal::Refusal};
-use nbd::{Export, Exports, ServerOptions, Uri, serve, server::Event};
 use serde::Serialize;
 use std::{
     collections::BTreeSet,
@@ -9,9 +11,16 @@ use std::{
     rc::Rc,
 };
 use world::{
-    Address, BlockDevice, ByteCount, IoError, IoErrorKind, Listener, Network, Sparse, World,
+    Address, BlockDevice, ByteCount, IoError, IoErrorKind, Listener, Network, World,
     real::{self, Access, FileDevice, RealOptions, Sockets, host_files, signals::interrupted},
 };
+
+/// What is served, and by what name.
+struct Shared {
+    name: String,
+    path: PathBuf,
+    device: FileDevice,
+}
 
 /// What is served, in words for machines.
 #[derive(Serialize)]
@@ -23,41 +32,48 @@ struct Served {
     write_cache: bool,
 }
 
+/// A way to serve: where it listens, what is found there, and who does it.
+struct Door {
+    address: Address,
+    uris: Vec<String>,
+    serving: world::LocalFuture<()>,
+}
+
 /// Runs the verb to its end.
 pub fn export(arguments: &ExportArguments) -> Result<Ending, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
-    let address = Address::parse(&arguments.nbd, nbd::PORT)
-        .map_err(|error| Refusal::new(error.to_string(), "see 'spindle export --help'"))?;
+    let nbd = arguments.nbd.as_deref().or(arguments.iscsi.is_none().then_some("127.0.0.1"));
+    let nbd = nbd.map(|text| address(text, nbd::PORT)).transpose()?;
+    let iscsi = arguments.iscsi.as_deref().map(|text| address(text, iscsi::PORT)).transpose()?;
     let names = names(arguments)?;
     let options = RealOptions { force_plain: arguments.plain_io };
     real::run(0, options, async |world: World| {
         // Before anything is made: what is refused leaves all as it was.
-        let listener = listen(&address).await?;
-        let mut devices = Vec::new();
-        for path in &arguments.paths {
-            devices.push(open(path, arguments).await?);
+        let nbd = listen(nbd, "--nbd").await?;
+        let iscsi = listen(iscsi, "--iscsi").await?;
+        let mut shared = Vec::new();
+        for (name, path) in names.into_iter().zip(&arguments.paths) {
+            shared.push(Shared { name, path: path.clone(), device: open(path, arguments).await? });
         }
-        let exports = Exports::new(
-            names.iter().zip(&devices).map(|(name, device)| export_of(name, device, arguments)).collect(),
-        );
-        tell(&listener.address(), &exports, arguments, &console)?;
-        let told = console.clone();
-        let serving = serve(
-            world.clone(),
-            listener,
-            exports,
-            ServerOptions::default(),
-            Rc::new(move |event| say(&told, &event)),
-        );
+        let nbd = nbd.map(|listener| over_nbd::door(&world, listener, &shared, arguments, &console));
+        let iscsi = iscsi.map(|listener| over_iscsi::door(&world, listener, &shared, arguments, &console));
+        let doors: Vec<Door> = nbd.into_iter().chain(iscsi).collect();
+        tell(&doors, &shared, arguments, &console)?;
         let ended = interrupted();
-        world.spawn("export", serving);
+        for door in doors {
+            world.spawn("export", door.serving);
+        }
         ended.await;
-        for (device, path) in devices.iter().zip(&arguments.paths) {
+        for Shared { path, device, .. } in &shared {
             device.flush().await.map_err(|error| Refusal::new(format!("{}: {error}", path.display()), ""))?;
         }
         console.say("ended; what was answered is stable");
         console.told(Ending::Pass)
     })
+}
+
+fn address(text: &str, port: u16) -> Result<Address, Refusal> {
+    Address::parse(text, port).map_err(|error| Refusal::new(error.to_string(), "see 'spindle export --help'"))
 }
 
 /// A name for each path: as said, or that of the file.
@@ -83,16 +99,17 @@ fn names(arguments: &ExportArguments) -> Result<Vec<String>, Refusal> {
     }
 }
 
-async fn listen(address: &Address) -> Result<Rc<dyn Listener>, Refusal> {
-    match Sockets.listen(address).await {
-        Ok(listener) => Ok(listener.into()),
+async fn listen(address: Option<Address>, flag: &str) -> Result<Option<Rc<dyn Listener>>, Refusal> {
+    let Some(address) = address else { return Ok(None) };
+    match Sockets.listen(&address).await {
+        Ok(listener) => Ok(Some(listener.into())),
         Err(error) => {
             let remedy = match error.kind() {
-                IoErrorKind::Busy => "end who listens there, or choose another place with --nbd HOST:PORT",
+                IoErrorKind::Busy => format!("end who listens there, or choose another place with {flag}"),
                 IoErrorKind::PermissionDenied => {
-                    "ports below 1024 are for root; choose another one with --nbd"
+                    format!("ports below 1024 are for root; choose another one with {flag}")
                 }
-                _ => "choose another place with --nbd HOST:PORT or --nbd unix:PATH",
+                _ => format!("choose another place with {flag} HOST:PORT"),
             };
             Err(Refusal::new(error.to_string(), remedy))
         }
@@ -132,33 +149,23 @@ async fn create(path: &Path, size: ByteCount) -> Result<FileDevice, IoError> {
     made
 }
 
-fn export_of(name: &str, device: &FileDevice, arguments: &ExportArguments) -> Export {
-    let device = Rc::new(device.clone());
-    Export {
-        name: name.to_owned(),
-        description: format!("{} of Spindle", if device.is_raw() { "a device" } else { "a file" }),
-        device: Rc::clone(&device) as Rc<dyn BlockDevice>,
-        sparse: Some(device as Rc<dyn Sparse>),
-        is_read_only: arguments.read_only,
-        has_write_cache: arguments.write_cache,
-    }
-}
-
 /// Says what is served, and where.
 fn tell(
-    address: &Address,
-    exports: &Exports,
+    doors: &[Door],
+    shared: &[Shared],
     arguments: &ExportArguments,
     console: &Console,
 ) -> Result<(), Refusal> {
-    let served = exports.all().iter().zip(&arguments.paths).map(|(export, path)| Served {
-        uri: Uri { address: address.clone(), export: export.name.clone() }.to_string(),
-        path: path.clone(),
-        bytes: export.device.geometry().size.0,
-        read_only: export.is_read_only,
-        write_cache: export.has_write_cache,
-    });
-    let served: Vec<Served> = served.collect();
+    let served = doors.iter().flat_map(|door| door.uris.iter().zip(shared));
+    let served: Vec<Served> = served
+        .map(|(uri, shared)| Served {
+            uri: uri.clone(),
+            path: shared.path.clone(),
+            bytes: shared.device.geometry().size.0,
+            read_only: arguments.read_only,
+            write_cache: arguments.write_cache,
+        })
+        .collect();
     if arguments.json {
         let text = serde_json::to_string(&served).expect("plain fields");
         console.json(&text).map_err(|error| Refusal::new(format!("standard output: {error}"), ""))?;
@@ -171,18 +178,9 @@ fn tell(
         };
         console.say(&format!("{uri}  {}  {}, {writes}", path.display(), ByteCount(*bytes)));
     }
-    if !address.is_local() {
-        console.warn("whoever reaches this address reads and writes: NBD asks for no password here");
+    if let Some(door) = doors.iter().find(|door| !door.address.is_local()) {
+        console.warn(&format!("whoever reaches {} reads and writes: no password is asked for", door.address));
     }
     console.say("serving; Ctrl-C ends it");
     Ok(())
-}
-
-fn say(console: &Console, event: &Event) {
-    match event {
-        Event::Connected { peer, export } => console.say_progress(&format!("{peer} uses {export:?}")),
-        Event::Disconnected { peer, why: None } => console.say_progress(&format!("{peer} is done")),
-        Event::Disconnected { peer, why: Some(why) } => console.say_progress(&format!("{peer}: {why}")),
-        Event::NotAccepted(error) => console.warn(&error.to_string()),
-    }
 }

@@ -71,6 +71,7 @@ pub struct CompareArguments {
     after_help = "Examples:
   spindle export disk.img --create 10GiB              nbd://127.0.0.1:10809/disk.img, until Ctrl-C
   spindle export /dev/sdb --read-only --nbd unix:/run/spindle.sock
+  spindle export disk.img --iscsi 127.0.0.1:3260     a target iqn.2026-11.org.spindle:disk.img
   spindle export a.img b.img --name mail --name logs --nbd 10.0.0.5
 
 Then, with any NBD client:
@@ -85,9 +86,14 @@ pub struct ExportArguments {
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
 
-    /// Where to listen: HOST:PORT or unix:PATH; other machines reach it only if HOST is not loopback
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10809")]
-    pub nbd: String,
+    /// Serve NBD at HOST:PORT or unix:PATH; other machines reach it only if HOST is not loopback
+    /// [default: 127.0.0.1:10809, if --iscsi is not said]
+    #[arg(long, value_name = "ADDRESS")]
+    pub nbd: Option<String>,
+
+    /// Serve iSCSI at HOST:PORT; each path is a target of its own, with unit 0
+    #[arg(long, value_name = "ADDRESS")]
+    pub iscsi: Option<String>,
 
     /// What clients call it; repeat for more, in the order of the paths [default: the file's name]
     #[arg(long, value_name = "NAME")]

@@ -1,10 +1,15 @@
-//! SCSI over TCP (RFC 7143), so far without the connections that carry it.
+//! SCSI over TCP (RFC 7143): a target that serves any [`BlockDevice`](world::BlockDevice) as a disk.
 //!
-//! [`scsi`] is a disk as initiators know it, over any block device; [`wire`] what goes over the wire; [`session`] what two ends
-//! agree on. Nothing serves it yet.
+//! Reading order: [`scsi`] (a disk as initiators know it), [`wire`] (what goes over the wire), [`session`] (who logs in, on
+//! which terms), [`target`].
 
 pub mod wire;
 
 pub mod scsi;
 
 pub mod session;
+
+pub mod target;
+
+/// The port iSCSI has (IANA).
+pub const PORT: u16 = 3260;

@@ -30,7 +30,7 @@ pub const TRANSFER_BLOCKS_MAX: u32 = 1 << 15;
 /// Blocks that COMPARE AND WRITE takes at most.
 pub const COMPARE_BLOCKS_MAX: u8 = 255;
 /// Blocks and ranges of one UNMAP at most.
-pub const UNMAP_BLOCKS_MAX: u32 = 1 << 24;
+pub const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
 /// See [`UNMAP_BLOCKS_MAX`].
 pub const UNMAP_RANGES_MAX: u32 = 256;
 /// Blocks of one WRITE SAME at most.

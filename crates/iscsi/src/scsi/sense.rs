@@ -73,6 +73,8 @@ impl AdditionalSense {
     pub const SAVING_NOT_SUPPORTED: Self = Self(0x39, 0x00);
     /// THIN PROVISIONING SOFT THRESHOLD REACHED.
     pub const SOFT_THRESHOLD_REACHED: Self = Self(0x38, 0x07);
+    /// DATA PHASE ERROR.
+    pub const DATA_PHASE_ERROR: Self = Self(0x4b, 0x00);
     /// INSUFFICIENT REGISTRATION RESOURCES.
     pub const INSUFFICIENT_REGISTRATIONS: Self = Self(0x55, 0x04);
 }

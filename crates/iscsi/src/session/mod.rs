@@ -1,3 +1,5 @@
-//! Sessions, so far what their two ends agree on.
+//! Sessions: how an initiator logs in, and what its two ends agree on.
+
+pub mod login;
 
 pub mod negotiation;

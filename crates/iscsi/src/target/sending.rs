@@ -1,0 +1,135 @@
+//! What is sent, in its order, with the numbers it carries.
+//!
+//! Invariants:
+//!
+//! 1. Answers that carry a status are numbered without gaps, in the order in which they are sent.
+//! 2. The highest command number that may come never falls, and no more commands are under way than it allows.
+
+use crate::wire::{
+    frame::{Digests, Frame},
+    pdu::Header,
+};
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    io,
+};
+use tokio::{
+    io::{AsyncWrite, AsyncWriteExt},
+    sync::Notify,
+};
+
+/// Commands under way at once at most.
+pub const WINDOW: u32 = 128;
+
+/// See the module's documentation.
+pub struct Sending {
+    digests: Cell<Digests>,
+    status_next: Cell<u32>,
+    expected_command: Cell<u32>,
+    under_way: Cell<u32>,
+    frames: RefCell<VecDeque<Vec<u8>>>,
+    is_closed: Cell<bool>,
+    changed: Notify,
+}
+
+/// Which number of status an answer carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusNumber {
+    /// The next: it is an answer.
+    Counts,
+    /// The next, which the answer behind it has, too: it is none.
+    Shows,
+    /// None.
+    Absent,
+}
+
+impl Sending {
+    /// What begins with that number of status, and expects that command.
+    pub fn new(status_next: u32, expected_command: u32) -> Self {
+        Self {
+            digests: Cell::default(),
+            status_next: Cell::new(status_next),
+            expected_command: Cell::new(expected_command),
+            under_way: Cell::new(0),
+            frames: RefCell::default(),
+            is_closed: Cell::new(false),
+            changed: Notify::new(),
+        }
+    }
+
+    /// From now on with those digests.
+    pub fn set_digests(&self, digests: Digests) {
+        self.digests.set(digests);
+    }
+
+    /// The command that is to come next.
+    pub fn expected_command(&self) -> u32 {
+        self.expected_command.get()
+    }
+
+    /// It has come, and is under way until [`Sending::command_done`].
+    pub fn command_came(&self) {
+        self.expected_command.set(self.expected_command.get().wrapping_add(1));
+        self.under_way.set(self.under_way.get() + 1);
+    }
+
+    /// One that came is done.
+    pub fn command_done(&self) {
+        self.under_way.set(self.under_way.get().checked_sub(1).expect("it came"));
+    }
+
+    /// Whether a command of that number may come now.
+    pub fn may_come(&self, command: u32) -> bool {
+        let ahead = command.wrapping_sub(self.expected_command.get());
+        ahead < WINDOW.saturating_sub(self.under_way.get())
+    }
+
+    /// Sends a header with data.
+    pub fn send<H: Header>(&self, header: &H, number: StatusNumber, data: Vec<u8>) {
+        let mut bytes = header.to_bytes();
+        let status = self.status_next.get();
+        match number {
+            StatusNumber::Counts => {
+                bytes[24..28].copy_from_slice(&status.to_be_bytes());
+                self.status_next.set(status.wrapping_add(1));
+            }
+            StatusNumber::Shows => bytes[24..28].copy_from_slice(&status.to_be_bytes()),
+            StatusNumber::Absent => {}
+        }
+        let expected = self.expected_command.get();
+        let command_max = expected.wrapping_add(WINDOW.saturating_sub(self.under_way.get())).wrapping_sub(1);
+        bytes[28..32].copy_from_slice(&expected.to_be_bytes());
+        bytes[32..36].copy_from_slice(&command_max.to_be_bytes());
+        let frame = Frame::new(bytes, data).encode(self.digests.get());
+        self.frames.borrow_mut().push_back(frame);
+        self.changed.notify_one();
+    }
+
+    /// No more will be sent.
+    pub fn close(&self) {
+        self.is_closed.set(true);
+        self.changed.notify_one();
+    }
+
+    /// Writes what was sent so far.
+    pub async fn write_now(&self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        let frames: Vec<Vec<u8>> = self.frames.borrow_mut().drain(..).collect();
+        writer.write_all(&frames.concat()).await?;
+        writer.flush().await
+    }
+
+    /// Writes what is sent, until it is closed.
+    pub async fn write_all(&self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        loop {
+            if self.frames.borrow().is_empty() {
+                if self.is_closed.get() {
+                    return writer.shutdown().await;
+                }
+                self.changed.notified().await;
+                continue;
+            }
+            self.write_now(writer).await?;
+        }
+    }
+}
