@@ -193,7 +193,10 @@ fn libiscsi_finds_nothing_wrong_with_a_disk() {
     }
     let uri = format!("iscsi://{portal}/iqn.2026-11.org.spindle:disk.img/0");
     let listed = judge("iscsi-ls", &["-s", &format!("iscsi://{portal}")]);
-    assert!(listed.contains("Target:iqn.2026-11.org.spindle:disk.img") && listed.contains("DIRECT_ACCESS"), "{listed}");
+    assert!(
+        listed.contains("Target:iqn.2026-11.org.spindle:disk.img") && listed.contains("DIRECT_ACCESS"),
+        "{listed}"
+    );
     for suite in SUITES {
         let said = judge("iscsi-test-cu", &["--dataloss", "--test", &format!("ALL.{suite}"), &uri]);
         let tests = said.lines().find(|line| line.trim_start().starts_with("tests")).expect("a summary");

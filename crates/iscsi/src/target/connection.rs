@@ -9,6 +9,7 @@
 
 use super::{
     Sessions, Targets,
+    logging_in::log_in,
     sending::{Sending, StatusNumber},
     tasks::{Coming, Next, WRITES},
 };
@@ -20,18 +21,13 @@ use crate::{
         sense::{AdditionalSense, Sense, SenseKey},
         unit::{Asked, Data, Ended, Unit},
     },
-    session::{
-        login::{LoggedIn, LoginMachine, PORTAL_GROUP},
-        negotiation::Agreed,
-    },
+    session::{login::LoggedIn, negotiation::Agreed},
     wire::{
         frame::{Digests, Frame, HEADER_BYTES, Unreadable},
         pdu::{
-            DataIn, DataOut, FINAL, Header, IMMEDIATE, Login, LoginResponse, Logout, LogoutResponse, NO_TAG,
-            NopIn, NopOut, ReadyToTransfer, Reject, ScsiCommand, ScsiResponse, TaskManagement,
-            TaskManagementResponse, Text, TextResponse, opcode,
+            DataIn, DataOut, FINAL, Header, IMMEDIATE, Logout, LogoutResponse, NO_TAG, NopIn, NopOut,
+            ReadyToTransfer, Reject, ScsiCommand, ScsiResponse, TaskManagement, opcode,
         },
-        text,
     },
 };
 use std::{
@@ -46,15 +42,13 @@ use tokio::io::{AsyncRead, BufReader, split};
 use world::{Buffer, Stream, World};
 
 const LOGIN_MAX: Duration = Duration::from_secs(15);
-/// Bytes of data of a login or a text.
-const TEXT_BYTES_MAX: usize = 64 * 1024;
 /// Reasons to reject (RFC 7143, 11.17.1).
-const PROTOCOL_ERROR: u8 = 0x04;
+pub(super) const PROTOCOL_ERROR: u8 = 0x04;
 const NOT_SUPPORTED: u8 = 0x05;
 const DATA_DIGEST_ERROR: u8 = 0x02;
 
 /// Why a connection ends that did not log out, in a line.
-type Broken = String;
+pub(super) type Broken = String;
 
 /// What `work` gives, unless `deadline` comes before.
 async fn before<T>(deadline: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
@@ -66,7 +60,7 @@ async fn before<T>(deadline: impl Future<Output = ()>, work: impl Future<Output 
     .await
 }
 
-fn broken(unreadable: Unreadable) -> Broken {
+pub(super) fn broken(unreadable: Unreadable) -> Broken {
     match unreadable {
         Unreadable::DataDigest(_) => "data were damaged on their way".to_owned(),
         Unreadable::HeaderDigest => "a header was damaged on its way".to_owned(),
@@ -130,76 +124,26 @@ pub(super) async fn run(
     }
 }
 
-/// Logs an initiator in; none if it went before.
-async fn log_in(
-    reader: &mut (impl AsyncRead + Unpin),
-    writer: &mut (impl tokio::io::AsyncWrite + Unpin),
-    targets: &Targets,
-) -> Result<Option<(LoggedIn, Sending)>, Broken> {
-    let mut machine = LoginMachine::new(targets);
-    let mut sending: Option<Sending> = None;
-    loop {
-        let frame = Frame::read(reader, Digests::default(), TEXT_BYTES_MAX).await.map_err(broken)?;
-        let Some(frame) = frame else { return Ok(None) };
-        if frame.opcode() != opcode::LOGIN {
-            return Err("it sends commands before it is logged in".to_owned());
-        }
-        let request = Login::of(&frame.header);
-        // A login is immediate: its number is that of the first command.
-        let sending = sending.get_or_insert_with(|| Sending::new(1, request.command_number.get()));
-        let answered = machine.take(&request, &frame.data);
-        let mut response = LoginResponse {
-            initiator_session: request.initiator_session,
-            task: request.task,
-            ..LoginResponse::empty()
-        };
-        let (data, logged_in, refused) = match answered {
-            Ok(answer) => {
-                response.flags = answer.flags;
-                if answer.logged_in.is_some() {
-                    response.target_session = 1.into();
-                }
-                (text::write(answer.pairs), answer.logged_in, None)
-            }
-            Err(refusal) => {
-                (response.status_class, response.status_detail) = (refusal.0, refusal.1);
-                (Vec::new(), None, Some(refusal))
-            }
-        };
-        sending.send(&response, StatusNumber::Counts, data);
-        sending.write_now(writer).await.map_err(|error| error.to_string())?;
-        if let Some(refusal) = refused {
-            return Err(format!("its login was refused: status {:#04x}{:02x}", refusal.0, refusal.1));
-        }
-        if let Some(logged_in) = logged_in {
-            let Agreed { header_digest, data_digest, .. } = logged_in.agreed;
-            sending.set_digests(Digests { header: header_digest, data: data_digest });
-            let sending = std::mem::replace(sending, Sending::new(0, 0));
-            return Ok(Some((logged_in, sending)));
-        }
-    }
-}
-
 /// A command that is executed.
-struct Executing {
-    unit: u64,
-    is_aborted: Cell<bool>,
+pub(super) struct Executing {
+    pub(super) unit: u64,
+    pub(super) is_aborted: Cell<bool>,
 }
 
-struct Connection {
+pub(super) struct Connection {
     world: World,
-    targets: Targets,
-    portal: String,
-    target_name: String,
-    units: BTreeMap<u64, Rc<Unit>>,
+    pub(super) targets: Targets,
+    pub(super) portal: String,
+    pub(super) target_name: String,
+    pub(super) units: BTreeMap<u64, Rc<Unit>>,
     has_target: bool,
-    nexus: Nexus,
-    agreed: Agreed,
-    sending: Sending,
+    pub(super) nexus: Nexus,
+    pub(super) agreed: Agreed,
+    pub(super) sending: Sending,
     /// By task.
-    coming: RefCell<BTreeMap<u32, Coming>>,
+    pub(super) coming: RefCell<BTreeMap<u32, Coming>>,
     /// By task.
-    executing: RefCell<BTreeMap<u32, Rc<Executing>>>,
+    pub(super) executing: RefCell<BTreeMap<u32, Rc<Executing>>>,
     transfer_next: Cell<u32>,
     idle: tokio::sync::Notify,
 }
@@ -275,7 +219,7 @@ impl Connection {
         Ok(Going::On)
     }
 
-    fn reject(&self, header: &[u8; HEADER_BYTES], reason: u8) {
+    pub(super) fn reject(&self, header: &[u8; HEADER_BYTES], reason: u8) {
         let reject = Reject { flags: FINAL, reason, no_task: NO_TAG.into(), ..Reject::empty() };
         self.sending.send(&reject, StatusNumber::Counts, header.to_vec());
     }
@@ -295,38 +239,6 @@ impl Connection {
             transfer: NO_TAG.into(),
             ..NopIn::empty()
         };
-        self.sending.send(&response, StatusNumber::Counts, data);
-    }
-
-    /// SendTargets, and nothing else.
-    fn answer_text(&self, frame: &Frame) {
-        let request = Text::of(&frame.header);
-        let Some(pairs) = text::read(&frame.data).filter(|_| request.flags & 0x40 == 0) else {
-            return self.reject(&frame.header, PROTOCOL_ERROR);
-        };
-        let mut answers = Vec::new();
-        for (key, value) in pairs {
-            if key != "SendTargets" {
-                answers.push((key, "NotUnderstood".to_owned()));
-                continue;
-            }
-            let wanted = if value.is_empty() { self.target_name.clone() } else { value };
-            let initiator = self.nexus.0.split(',').next().unwrap_or_default();
-            let known = self.targets.all().iter().filter(|target| target.admits(initiator));
-            for target in known.filter(|target| wanted == "All" || target.name.eq_ignore_ascii_case(&wanted))
-            {
-                answers.push(("TargetName".to_owned(), target.name.clone()));
-                answers.push(("TargetAddress".to_owned(), format!("{},{PORTAL_GROUP}", self.portal)));
-            }
-        }
-        let response = TextResponse {
-            flags: FINAL,
-            task: request.task,
-            transfer: NO_TAG.into(),
-            ..TextResponse::empty()
-        };
-        let mut data = text::write(answers);
-        data.truncate(self.agreed.send_bytes_max as usize);
         self.sending.send(&response, StatusNumber::Counts, data);
     }
 
@@ -508,56 +420,6 @@ impl Connection {
         };
         self.sending.send(&response, StatusNumber::Counts, data);
     }
-
-    /// Task management (RFC 7143, 11.5): what is aborted is done, and not answered.
-    fn manage(&self, request: &TaskManagement) {
-        const DONE: u8 = 0;
-        const NO_TASK: u8 = 1;
-        const NO_UNIT: u8 = 2;
-        const UNSUPPORTED: u8 = 5;
-        let number = unit_of(&request.lun);
-        let unit = self.units.get(&number);
-        let response = match (request.flags & 0x7f, unit) {
-            (1, _) => match self.abort(|task, _| task == request.referenced_task.get()) {
-                0 => NO_TASK,
-                _ => DONE,
-            },
-            (2 | 4 | 5, None) => NO_UNIT,
-            (2 | 4, Some(_)) => {
-                self.abort(|_, unit| unit == number);
-                DONE
-            }
-            (5, Some(unit)) => {
-                self.abort(|_, unit| unit == number);
-                unit.reset(None);
-                DONE
-            }
-            (6 | 7, _) => {
-                self.abort(|_, _| true);
-                self.units.values().for_each(|unit| unit.reset(None));
-                DONE
-            }
-            _ => UNSUPPORTED,
-        };
-        let response = TaskManagementResponse {
-            flags: FINAL,
-            response,
-            task: request.task,
-            ..TaskManagementResponse::empty()
-        };
-        self.sending.send(&response, StatusNumber::Counts, Vec::new());
-    }
-
-    /// Aborts the tasks that are meant; how many there were.
-    fn abort(&self, is_meant: impl Fn(u32, u64) -> bool) -> usize {
-        let mut coming = self.coming.borrow_mut();
-        let before = coming.len();
-        coming.retain(|task, coming| !is_meant(*task, unit_of(&coming.command.lun)));
-        let executing = self.executing.borrow();
-        let meant = executing.iter().filter(|(task, executing)| is_meant(**task, executing.unit));
-        let aborted = meant.map(|(_, executing)| executing.is_aborted.set(true)).count();
-        before - coming.len() + aborted
-    }
 }
 
 /// Overflow or underflow, and by how many bytes, of a command that gave so many.
@@ -577,7 +439,7 @@ fn residual_of(command: &ScsiCommand, given: usize) -> (u8, u32) {
 }
 
 /// The number in a unit's address: peripheral or flat (SAM-5, 4.7).
-fn unit_of(lun: &[u8; 8]) -> u64 {
+pub(super) fn unit_of(lun: &[u8; 8]) -> u64 {
     match lun[0] >> 6 {
         0 => lun[1].into(),
         1 => u64::from(u16::from_be_bytes([lun[0] & 0x3f, lun[1]])),

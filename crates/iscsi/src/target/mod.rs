@@ -1,9 +1,11 @@
 //! The target: connections are logged in, then carry commands to units until they end.
 //!
 //! Reading order: `tasks` (commands whose data are still coming, without any I/O), `sending` (what is sent, and its
-//! numbers), `connection` (all of a connection).
+//! numbers), `logging_in`, `connection` (all of a connection), `managing`.
 
 mod connection;
+mod logging_in;
+mod managing;
 mod sending;
 mod tasks;
 

@@ -7,7 +7,7 @@
 
 use crate::wire::{
     frame::{Digests, Frame},
-    pdu::Header,
+    pdu::{ANSWER_NUMBERS_AT, AnswerNumbers, Header},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -18,6 +18,7 @@ use tokio::{
     io::{AsyncWrite, AsyncWriteExt},
     sync::Notify,
 };
+use zerocopy::IntoBytes;
 
 /// Commands under way at once at most.
 pub const WINDOW: u32 = 128;
@@ -87,20 +88,20 @@ impl Sending {
 
     /// Sends a header with data.
     pub fn send<H: Header>(&self, header: &H, number: StatusNumber, data: Vec<u8>) {
-        let mut bytes = header.to_bytes();
-        let status = self.status_next.get();
-        match number {
-            StatusNumber::Counts => {
-                bytes[24..28].copy_from_slice(&status.to_be_bytes());
-                self.status_next.set(status.wrapping_add(1));
-            }
-            StatusNumber::Shows => bytes[24..28].copy_from_slice(&status.to_be_bytes()),
-            StatusNumber::Absent => {}
-        }
+        let status = match number {
+            StatusNumber::Counts => self.status_next.replace(self.status_next.get().wrapping_add(1)),
+            StatusNumber::Shows => self.status_next.get(),
+            StatusNumber::Absent => 0,
+        };
         let expected = self.expected_command.get();
-        let command_max = expected.wrapping_add(WINDOW.saturating_sub(self.under_way.get())).wrapping_sub(1);
-        bytes[28..32].copy_from_slice(&expected.to_be_bytes());
-        bytes[32..36].copy_from_slice(&command_max.to_be_bytes());
+        let room = WINDOW.saturating_sub(self.under_way.get());
+        let numbers = AnswerNumbers {
+            status: status.into(),
+            expected_command: expected.into(),
+            command_max: expected.wrapping_add(room).wrapping_sub(1).into(),
+        };
+        let mut bytes = header.to_bytes();
+        bytes[ANSWER_NUMBERS_AT..][..size_of::<AnswerNumbers>()].copy_from_slice(numbers.as_bytes());
         let frame = Frame::new(bytes, data).encode(self.digests.get());
         self.frames.borrow_mut().push_back(frame);
         self.changed.notify_one();

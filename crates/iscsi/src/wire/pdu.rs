@@ -33,6 +33,19 @@ pub const FINAL: u8 = 0x80;
 /// A task or transfer tag that names none.
 pub const NO_TAG: u32 = u32::MAX;
 
+/// What every answer says: its number, the command that is to come next, and the highest that may.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the names are those of the standard")]
+pub struct AnswerNumbers {
+    pub status: be::U32,
+    pub expected_command: be::U32,
+    pub command_max: be::U32,
+}
+
+/// Where they lie in each answer.
+pub const ANSWER_NUMBERS_AT: usize = 24;
+
 /// A header as it lies on the wire.
 pub trait Header: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Clone {
     /// What it is.
@@ -103,9 +116,7 @@ headers! {
         reserved: [u8; 8],
         task: be::U32,
         snack: be::U32,
-        status_number: be::U32,
-        expected_command: be::U32,
-        command_max: be::U32,
+        numbers: AnswerNumbers,
         expected_data: be::U32,
         bidirectional_residual: be::U32,
         residual: be::U32,
@@ -131,9 +142,7 @@ headers! {
         also_reserved: [u8; 8],
         task: be::U32,
         more_reserved: [u8; 4],
-        status_number: be::U32,
-        expected_command: be::U32,
-        command_max: be::U32,
+        numbers: AnswerNumbers,
         still_reserved: [u8; 12],
     }
     /// SCSI Data-Out. Flags: F.
@@ -158,9 +167,7 @@ headers! {
         lun: [u8; 8],
         task: be::U32,
         transfer: be::U32,
-        status_number: be::U32,
-        expected_command: be::U32,
-        command_max: be::U32,
+        numbers: AnswerNumbers,
         data_number: be::U32,
         offset: be::U32,
         residual: be::U32,
@@ -172,9 +179,7 @@ headers! {
         lun: [u8; 8],
         task: be::U32,
         transfer: be::U32,
-        status_number: be::U32,
-        expected_command: be::U32,
-        command_max: be::U32,
+        numbers: AnswerNumbers,
         number: be::U32,
         offset: be::U32,
         desired_bytes: be::U32,
@@ -186,9 +191,7 @@ headers! {
         lun: [u8; 8],
         no_task: be::U32,
         also_reserved: [u8; 4],
-        status_number: be::U32,
-        expected_command: be::U32,
-        command_max: be::U32,
+        numbers: AnswerNumbers,
         event: u8,
         code: u8,
         parameters: [be::U16; 3],
@@ -212,9 +215,7 @@ headers! {
         lun: [u8; 8],
         task: be::U32,
         transfer: be::U32,
-        status_number: be::U32,
-        expected_command: be::U32,
-        command_max: be::U32,
+        numbers: AnswerNumbers,
         also_reserved: [u8; 12],
     }
     /// Login Request. Flags: T, C, the present stage and the next one.
@@ -240,9 +241,7 @@ headers! {
         target_session: be::U16,
         task: be::U32,
         reserved: [u8; 4],
-        status_number: be::U32,
-        expected_command: be::U32,
-        command_max: be::U32,
+        numbers: AnswerNumbers,
         status_class: u8,
         status_detail: u8,
         also_reserved: [u8; 10],
@@ -267,9 +266,7 @@ headers! {
         also_reserved: [u8; 8],
         task: be::U32,
         more_reserved: [u8; 4],
-        status_number: be::U32,
-        expected_command: be::U32,
-        command_max: be::U32,
+        numbers: AnswerNumbers,
         still_reserved: [u8; 4],
         time_to_wait_s: be::U16,
         time_to_retain_s: be::U16,
@@ -283,9 +280,7 @@ headers! {
         also_reserved: [u8; 8],
         no_task: be::U32,
         more_reserved: [u8; 4],
-        status_number: be::U32,
-        expected_command: be::U32,
-        command_max: be::U32,
+        numbers: AnswerNumbers,
         data_number: be::U32,
         still_reserved: [u8; 8],
     }
@@ -307,9 +302,7 @@ headers! {
         lun: [u8; 8],
         task: be::U32,
         transfer: be::U32,
-        status_number: be::U32,
-        expected_command: be::U32,
-        command_max: be::U32,
+        numbers: AnswerNumbers,
         also_reserved: [u8; 12],
     }
 }
