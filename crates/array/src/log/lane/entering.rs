@@ -16,14 +16,16 @@ impl Lane {
     /// a superblock.
     pub(super) async fn enter_next(&self) -> Result<()> {
         loop {
-            let (next, is_new_beginning) = match self.take_successor() {
-                Some(next) => (next, false),
+            let next = match self.take_successor() {
+                Some(next) => next,
                 None => {
                     self.successors.borrow_mut().clear();
                     self.successors_of_next();
-                    (self.take_successor().ok_or_else(|| self.nowhere_to_go())?, true)
+                    self.take_successor().ok_or_else(|| self.nowhere_to_go())?
                 }
             };
+            // Also one that was found while the header of another could not be written: no header leads to it.
+            let is_new_beginning = !self.named.borrow().contains(&next);
             *self.entering.borrow_mut() = Some(next.clone());
             let successors = self.successors_of_next();
             // What lies before needs a flush anyhow: then it is for the header, too.
@@ -45,6 +47,7 @@ impl Lane {
                 Rc::clone(&self.owner).begin_anew(start).await?;
             }
             self.tail.borrow_mut().enter(next, shape);
+            *self.named.borrow_mut() = successors;
             *self.entering.borrow_mut() = None;
             return Ok(());
         }

@@ -79,8 +79,10 @@ pub struct Lane {
     wanted: Notify,
     failure: RefCell<Option<Error>>,
     tail: RefCell<Tail>,
-    /// Where the log may go on, as the header of its segment says.
+    /// Where the log may go on.
     successors: RefCell<VecDeque<MirroredSegment>>,
+    /// Those of them that the header of the tail's segment names: whoever replays finds no others.
+    named: RefCell<Vec<MirroredSegment>>,
     /// The segment whose header is being written.
     entering: RefCell<Option<MirroredSegment>>,
     copies_changed: Cell<bool>,
@@ -112,6 +114,7 @@ impl Lane {
             wanted: Notify::new(),
             failure: RefCell::new(None),
             tail: RefCell::new(tail),
+            named: RefCell::new(successors.clone()),
             successors: RefCell::new(successors.into()),
             entering: RefCell::new(None),
             copies_changed: Cell::new(false),
