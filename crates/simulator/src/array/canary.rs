@@ -4,7 +4,7 @@
 //! itself ([`array::simulation::canary`]). Each must be caught within a few seeds; one that is not means that a checker
 //! sleeps.
 
-use super::atlas::Grade;
+use super::atlas::{Grade, Ill};
 use array::simulation::canary::Canary;
 use std::{rc::Rc, sync::Arc};
 use world::{BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoResult, LocalFuture, Stability};
@@ -47,6 +47,15 @@ impl Bug {
     /// What drives may do where it is planted.
     pub fn grade(self) -> Grade {
         Grade::Envelope
+    }
+
+    /// What the ill drive must have for it to matter, if few of those that seeds draw would do.
+    pub fn ill(self) -> Option<Ill> {
+        match self {
+            // One that dies is found out by its next superblock, header or flush: it takes one that fails now and then.
+            Self::InPool(Canary::OneLegAcknowledged) => Some(Ill::FailsWrites),
+            _ => None,
+        }
     }
 }
 

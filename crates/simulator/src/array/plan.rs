@@ -26,6 +26,8 @@ pub struct RunOptions {
     pub trace_contents: bool,
     /// A bug that is planted.
     pub bug: Option<Bug>,
+    /// What the drive that is ill has in every cycle in which it is ill; as the seed draws it if none.
+    pub ill: Option<Ill>,
 }
 
 /// Everything a seed decides beforehand.
@@ -80,7 +82,10 @@ impl RunPlan {
         };
         let is_ill = options.grade == Grade::Envelope && drive_count > 1 && random.percent(65.0);
         let patient = is_ill.then(|| random.below(drive_count) as usize);
-        let mut draw_ill = || (is_ill && random.percent(60.0)).then(|| Ill::draw(random));
+        let mut draw_ill = || {
+            let drawn = (is_ill && random.percent(60.0)).then(|| Ill::draw(random));
+            drawn.map(|drawn| options.ill.unwrap_or(drawn))
+        };
         let ills: Vec<Option<Ill>> = (0..cycles).map(|_| draw_ill()).collect();
         let swapped = ills.iter().position(|&ill| ill == Some(Ill::Swapped));
         let grows = options.grade == Grade::Envelope && random.percent(20.0);
