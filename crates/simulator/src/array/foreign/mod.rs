@@ -5,7 +5,7 @@
 //! superblock that counts, catalogue, segments, head and history, each stored block and its checksum, the log. What it
 //! counts must be what the pool says it has.
 //!
-//! Reading order: [`platters`], [`bytes`], [`superblock`], [`segments`], [`nodes`], [`catalogue`], [`log`], [`audit`].
+//! Reading order: [`platters`], [`bytes`], [`superblock`], [`segments`], [`nodes`], [`catalogue`], [`log`], [`mod@audit`].
 
 pub mod audit;
 pub mod bytes;
