@@ -48,7 +48,7 @@ pub use network::{Accepted, Address, Listener, Network, Stream};
 pub use random::Random;
 pub use real::yield_now;
 pub use units::{ByteCount, ByteOffset};
-pub use world::{JoinHandle, Spawn, World};
+pub use world::{JoinHandle, Spawn, World, before};
 
 use std::{future::Future, pin::Pin};
 

@@ -3,8 +3,8 @@
 use crate::{Clock, LocalFuture, Moment, Random, WallTime};
 use std::{
     cell::RefCell,
-    future::Future,
-    pin::Pin,
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll, Waker},
     time::Duration,
@@ -89,6 +89,16 @@ impl World {
         );
         JoinHandle { slot }
     }
+}
+
+/// What `work` gives, unless `deadline` comes before. What is done by then counts; else it is dropped where it is.
+pub async fn before<T>(deadline: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+    let (mut deadline, mut work) = (pin!(deadline), pin!(work));
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => deadline.as_mut().poll(context).map(|()| None),
+    })
+    .await
 }
 
 struct Slot<T> {

@@ -19,7 +19,7 @@ use crate::{
         inquiry,
         reservations::Nexus,
         sense::{AdditionalSense, Sense, SenseKey},
-        unit::{Asked, Data, Ended, Unit},
+        unit::{Asked, Data, Ended, Unit, bytes_of},
     },
     session::{login::LoggedIn, negotiation::Agreed},
     wire::{
@@ -33,13 +33,11 @@ use crate::{
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
-    pin::pin,
     rc::Rc,
-    task::Poll,
     time::Duration,
 };
 use tokio::io::{AsyncRead, BufReader, split};
-use world::{Buffer, Stream, World};
+use world::{Buffer, Stream, World, before};
 
 const LOGIN_MAX: Duration = Duration::from_secs(15);
 /// Reasons to reject (RFC 7143, 11.17.1).
@@ -49,16 +47,6 @@ const DATA_DIGEST_ERROR: u8 = 0x02;
 
 /// Why a connection ends that did not log out, in a line.
 pub(super) type Broken = String;
-
-/// What `work` gives, unless `deadline` comes before.
-async fn before<T>(deadline: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
-    let (mut deadline, mut work) = (pin!(deadline), pin!(work));
-    std::future::poll_fn(|context| match work.as_mut().poll(context) {
-        Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending => deadline.as_mut().poll(context).map(|()| None),
-    })
-    .await
-}
 
 pub(super) fn broken(unreadable: Unreadable) -> Broken {
     match unreadable {
@@ -370,7 +358,7 @@ impl Connection {
         let bytes = match data {
             Data::None => Vec::new(),
             Data::Parameters(bytes) => bytes,
-            Data::Blocks(buffers) => buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect(),
+            Data::Blocks(buffers) => bytes_of(&buffers),
         };
         let reads = command.flags & 0x40 != 0;
         let room = if reads { command.expected_bytes.get() as usize } else { 0 };

@@ -19,7 +19,7 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, split},
     sync::Notify,
 };
-use world::{Buffer, IoError, IoErrorKind, IoResult, Network, Stream, World};
+use world::{Buffer, IoError, IoErrorKind, IoResult, Network, Stream, World, before};
 
 /// How often it is looked whether a request's time is up.
 const LOOK: Duration = Duration::from_millis(500);
@@ -122,7 +122,7 @@ async fn connect(
         })?;
         Ok((stream, facts))
     };
-    let connected = crate::server::before(world.sleep(options.connect_max), connecting).await;
+    let connected = before(world.sleep(options.connect_max), connecting).await;
     connected.unwrap_or_else(|| {
         let story = format!("{uri}: no answer within {} s", options.connect_max.as_secs());
         Err(IoError::new(IoErrorKind::Disconnected, story))
@@ -179,7 +179,7 @@ async fn use_stream(link: &Weak<Link>, stream: Stream) -> io::Result<()> {
     };
     let is_over = Rc::new(Cell::new(false));
     let sending = world.spawn("nbd requests", send(link.clone(), writer, Rc::clone(&is_over)));
-    let received = crate::server::before(broken(link), receive(link, reader)).await;
+    let received = before(broken(link), receive(link, reader)).await;
     is_over.set(true);
     if let Some(link) = link.upgrade() {
         link.wanted.notify_one();

@@ -125,21 +125,6 @@ impl Drop for Place {
     }
 }
 
-/// What `work` gives, unless `deadline` comes before.
-pub(crate) async fn before<T>(
-    deadline: impl Future<Output = ()>,
-    work: impl Future<Output = T>,
-) -> Option<T> {
-    let (mut deadline, mut work) = (std::pin::pin!(deadline), std::pin::pin!(work));
-    std::future::poll_fn(|context| {
-        if let std::task::Poll::Ready(value) = work.as_mut().poll(context) {
-            return std::task::Poll::Ready(Some(value));
-        }
-        deadline.as_mut().poll(context).map(|()| None)
-    })
-    .await
-}
-
 /// Sends pieces one behind the other, in as few calls as it takes.
 pub(crate) async fn write_slices(
     writer: &mut (impl AsyncWrite + Unpin),

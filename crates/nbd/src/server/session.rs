@@ -7,7 +7,7 @@
 //! 3. When the client disconnects, what was begun is done before the connection is closed.
 
 use super::{
-    Ended, ServerOptions, before,
+    Ended, ServerOptions,
     greeting::{agree, skip},
     haggling::Agreed,
     requests::{Done, NotDone, perform},
@@ -25,7 +25,7 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, split},
     sync::{Notify, Semaphore},
 };
-use world::{Buffer, Stream, World};
+use world::{Buffer, Stream, World, before};
 
 /// Answers that go out in one call at most.
 const ANSWERS_AT_ONCE: usize = 32;

@@ -1,6 +1,6 @@
 //! Commands that ask about the unit, and the one that sets it.
 
-use super::{Asked, Data, Going, Unit, be16, be32, parameters};
+use super::{Asked, Data, Going, Unit, be16, be32, list_of, parameters};
 use crate::scsi::{
     commands::{KNOWN, Known, code, of_code},
     inquiry,
@@ -56,7 +56,7 @@ impl Unit {
         if asked.cdb[1] & 0x01 != 0 {
             return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB).into());
         }
-        let list: Vec<u8> = asked.data.iter().flat_map(|buffer| buffer.to_vec()).take(length).collect();
+        let list: Vec<u8> = list_of(&asked.data, length);
         let before = self.mode.get();
         let wanted = mode::select(&before, is_long, &list)?;
         if wanted != before {

@@ -1,6 +1,6 @@
 //! Commands that read and write blocks, or let them go.
 
-use super::{Asked, Data, Ended, Going, Unit, be16, be32, be64, failed, parameters, range::Range};
+use super::{Asked, Data, Ended, Going, Unit, be16, be32, be64, bytes_of, failed, parameters, range::Range};
 use crate::scsi::{
     commands::{Known, code},
     facts::{
@@ -25,11 +25,6 @@ fn is_fua(cdb: &[u8]) -> bool {
     cdb[0] >> 5 != 0 && cdb[1] & 0x08 != 0
 }
 
-/// What came with a command, in one piece.
-fn whole(data: Vec<Buffer>) -> Vec<u8> {
-    data.iter().flat_map(|buffer| buffer.to_vec()).collect()
-}
-
 /// Bytes as they are written: no buffer is empty.
 fn pieces(bytes: &[u8]) -> Vec<Buffer> {
     if bytes.is_empty() { Vec::new() } else { vec![Buffer::copy_of(bytes)] }
@@ -49,7 +44,7 @@ impl Unit {
             }
             code::WRITE_VERIFY_10 | code::WRITE_VERIFY_12 | code::WRITE_VERIFY_16 => {
                 let range = self.transfer(&cdb)?;
-                let written = whole(asked.data);
+                let written = bytes_of(&asked.data);
                 self.write(range, pieces(&written), Stability::Stable).await?;
                 self.compare(range, &written).await
             }
@@ -57,7 +52,7 @@ impl Unit {
             code::COMPARE_AND_WRITE => self.compare_and_write(&cdb, asked.data).await,
             code::ORWRITE_16 => self.or_write(&cdb, asked.data).await,
             code::WRITE_SAME_10 | code::WRITE_SAME_16 => self.write_same(&cdb, asked.data).await,
-            code::UNMAP => self.unmap(&cdb, whole(asked.data)).await,
+            code::UNMAP => self.unmap(&cdb, bytes_of(&asked.data)).await,
             code::SYNCHRONIZE_CACHE_10 | code::SYNCHRONIZE_CACHE_16 => {
                 Range::of(&cdb).within(self.blocks())?;
                 self.flush().await
@@ -126,7 +121,7 @@ impl Unit {
 
     /// MISCOMPARE, with the place of the first byte that differs, if one does.
     async fn compare(&self, range: Range, expected: &[u8]) -> Going<Data> {
-        let found = whole(self.read(range).await?);
+        let found = bytes_of(&self.read(range).await?);
         match found.iter().zip(expected).position(|(found, expected)| found != expected) {
             None => Ok(Data::None),
             Some(place) => Err(Ended::Check(Sense {
@@ -139,7 +134,7 @@ impl Unit {
 
     async fn verify(&self, cdb: &[u8], data: Vec<Buffer>) -> Going<Data> {
         let range = self.transfer(cdb)?;
-        let mut expected = whole(data);
+        let mut expected = bytes_of(&data);
         let length = range.bytes(self.facts.block_bytes).1.0 as usize;
         match cdb[1] >> 1 & 3 {
             // Whether it can be read.
@@ -159,7 +154,7 @@ impl Unit {
     async fn compare_and_write(&self, cdb: &[u8], data: Vec<Buffer>) -> Going<Data> {
         let range = Range { block: be64(&cdb[2..10]), count: cdb[13].into() }.within(self.blocks())?;
         assert!(range.count <= COMPARE_BLOCKS_MAX.into(), "a byte counts no more");
-        let data = whole(data);
+        let data = bytes_of(&data);
         let length = range.bytes(self.facts.block_bytes).1.0 as usize;
         if data.len() != 2 * length {
             return illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
@@ -178,9 +173,9 @@ impl Unit {
     async fn or_write(&self, cdb: &[u8], data: Vec<Buffer>) -> Going<Data> {
         let range = self.transfer(cdb)?;
         self.check_writable()?;
-        let mut new = whole(data);
+        let mut new = bytes_of(&data);
         let _alone = self.writing.write().await;
-        let found = whole(self.read(range).await?);
+        let found = bytes_of(&self.read(range).await?);
         if new.len() != found.len() {
             return illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
         }
@@ -202,7 +197,7 @@ impl Unit {
         }
         self.check_writable()?;
         let block_bytes = self.facts.block_bytes as usize;
-        let block = if has_no_data { vec![0; block_bytes] } else { whole(data) };
+        let block = if has_no_data { vec![0; block_bytes] } else { bytes_of(&data) };
         if block.len() != block_bytes {
             return illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
         }

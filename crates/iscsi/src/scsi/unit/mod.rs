@@ -248,6 +248,19 @@ fn parameters(mut bytes: Vec<u8>, room: usize) -> Data {
     Data::Parameters(bytes)
 }
 
+/// What is in buffers, in one piece.
+pub(crate) fn bytes_of(buffers: &[Buffer]) -> Vec<u8> {
+    let pieces: Vec<&[u8]> = buffers.iter().map(|buffer| &buffer[..]).collect();
+    pieces.concat()
+}
+
+/// A parameter list, of as many bytes as its command says.
+fn list_of(data: &[Buffer], length: usize) -> Vec<u8> {
+    let mut list = bytes_of(data);
+    list.truncate(length);
+    list
+}
+
 fn be16(bytes: &[u8]) -> usize {
     usize::from(u16::from_be_bytes([bytes[0], bytes[1]]))
 }

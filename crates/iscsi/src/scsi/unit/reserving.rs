@@ -1,6 +1,6 @@
 //! PERSISTENT RESERVE IN and OUT over what `reservations` decides (SPC-4, 6.15 and 6.16).
 
-use super::{Asked, Data, Going, Unit, be16, be32, be64, parameters};
+use super::{Asked, Data, Going, Unit, be16, be32, be64, list_of, parameters};
 use crate::scsi::{
     reservations::{Key, Nexus, ReservationType},
     sense::{AdditionalSense, Sense},
@@ -56,7 +56,7 @@ impl Unit {
     pub(super) fn reserve_out(&self, asked: &Asked<'_>) -> Going<Data> {
         let illegal = |what| Err(Sense::illegal(what).into());
         let length = be32(&asked.cdb[5..9]) as usize;
-        let list: Vec<u8> = asked.data.iter().flat_map(|buffer| buffer.to_vec()).take(length).collect();
+        let list: Vec<u8> = list_of(&asked.data, length);
         if length != LIST_BYTES || list.len() != LIST_BYTES {
             return illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
         }
