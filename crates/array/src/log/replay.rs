@@ -5,7 +5,7 @@
 
 use super::chain::{Chain, Found};
 use crate::{
-    drive::{Drives, all_written},
+    drive::{Drives, all_written, first_of},
     error::{Error, Result},
     format::{
         ChecksumSeed, Entry, Incarnation, Link, LogStart, MirroredSegment, PoolId, Position, Record, RowKey,
@@ -134,10 +134,7 @@ async fn make_stable(drives: &Drives, segments: &[MirroredSegment]) -> Result<()
     let members: BTreeSet<_> = slots.map(|slot| slot.member).collect();
     let flushes =
         members.into_iter().filter_map(|member| Some((member, drives.device(member)?.flush()))).collect();
-    all_written(flushes).await.map_err(|failures| {
-        let (member, error) = failures.into_iter().next().expect("someone failed");
-        Error::Drive { member, error }
-    })
+    all_written(flushes).await.map_err(first_of)
 }
 
 impl Replayed {
