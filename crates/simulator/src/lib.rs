@@ -15,3 +15,7 @@
 
 pub mod array;
 pub mod database;
+
+mod failure;
+
+pub use failure::Failure;

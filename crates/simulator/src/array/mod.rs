@@ -23,5 +23,5 @@ pub use array::simulation::sometimes::Sometimes;
 pub use atlas::{Grade, Ill};
 pub use canary::Bug;
 pub use plan::{RunOptions, RunPlan};
-pub use run::{Failure, RunReport, replay_command, run};
+pub use run::{RunReport, replay_command, run};
 pub use trouble::{Trouble, Violation};

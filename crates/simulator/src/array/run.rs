@@ -9,6 +9,7 @@ use super::{
     plan::{RunOptions, RunPlan},
     trouble::{Trouble, Violation},
 };
+use crate::failure::{self, Failure};
 use array::{
     format::superblock::DATA_START_BYTES_MIN,
     simulation::{
@@ -19,11 +20,9 @@ use array::{
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
-    panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
     time::Duration,
 };
-use thiserror::Error;
 use world::{
     Random,
     sim::{DriveStatistics, FaultPlan, Limits, Outcome, Simulation, Trace},
@@ -53,20 +52,6 @@ pub struct RunReport {
     pub reached: BTreeMap<Sometimes, u64>,
 }
 
-/// A broken promise.
-#[derive(Clone, Debug, Error)]
-#[error("seed {seed}: {what}\n{story}\nagain: {again}")]
-pub struct Failure {
-    /// The seed.
-    pub seed: u64,
-    /// Which promise, or the message of a failed assertion.
-    pub what: String,
-    /// Plan and what happened until then.
-    pub story: String,
-    /// The command that does it again.
-    pub again: String,
-}
-
 /// The command that replays one seed.
 pub fn replay_command(seed: u64, options: RunOptions) -> String {
     let beyond = if options.grade == Grade::Beyond { " --beyond" } else { "" };
@@ -87,22 +72,12 @@ pub fn run(seed: u64, options: RunOptions) -> Result<RunReport, Failure> {
     sometimes::take_counts();
     let plan = RunPlan::draw(&mut Random::new(seed, "plan"), options);
     let mut run = Run::new(seed, plan);
-    let what = match catch_unwind(AssertUnwindSafe(|| run.complete())) {
-        Ok(Ok(report)) => return Ok(report),
-        Ok(Err(violation)) => violation.to_string(),
-        Err(panic) => message_of(&*panic),
+    let what = match failure::complete(|| run.complete()) {
+        Ok(report) => return Ok(report),
+        Err(what) => what,
     };
-    let mut story = format!("{:#?}\n", run.ground.plan);
-    for line in &run.ground.tally.borrow().story {
-        story += &format!("- {line}\n");
-    }
+    let story = failure::story(&run.ground.plan, &run.ground.tally.borrow().story);
     Err(Failure { seed, what, story, again: replay_command(seed, options) })
-}
-
-fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("an assertion failed: {}", text.unwrap_or("without a message"))
 }
 
 pub(super) struct Run {

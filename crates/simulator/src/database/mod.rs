@@ -14,5 +14,5 @@ pub mod trouble;
 
 pub use canary::Canary;
 pub use plan::{Grade, RunOptions, RunPlan};
-pub use run::{Failure, RunReport, replay_command, run};
+pub use run::{RunReport, replay_command, run};
 pub use trouble::{Trouble, Violation};

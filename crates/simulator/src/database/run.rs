@@ -6,12 +6,8 @@ use super::{
     plan::{Grade, RunOptions, RunPlan},
     trouble::{Trouble, Violation, is_no_space},
 };
-use std::{
-    cell::RefCell,
-    panic::{AssertUnwindSafe, catch_unwind},
-    rc::Rc,
-};
-use thiserror::Error;
+use crate::failure::{self, Failure};
+use std::{cell::RefCell, rc::Rc};
 use world::{
     Random,
     sim::{DriveStatistics, FaultPlan, Limits, Outcome, SimDrive, Simulation, Trace},
@@ -37,20 +33,6 @@ pub struct RunReport {
     pub drives: Vec<DriveStatistics>,
 }
 
-/// A broken promise.
-#[derive(Clone, Debug, Error)]
-#[error("seed {seed}: {what}\n{story}\nagain: {again}")]
-pub struct Failure {
-    /// The seed.
-    pub seed: u64,
-    /// Which promise, or the message of a failed assertion.
-    pub what: String,
-    /// Plan and what happened until then.
-    pub story: String,
-    /// The command that does it again.
-    pub again: String,
-}
-
 /// The command that replays one seed.
 pub fn replay_command(seed: u64, options: RunOptions) -> String {
     let torn = if options.torn_page_writes { " --torn-page-writes" } else { "" };
@@ -64,22 +46,12 @@ pub fn run(seed: u64, options: RunOptions) -> Result<RunReport, Failure> {
     let plan = RunPlan::draw(&mut random, options);
     let tally = Rc::new(RefCell::new(Tally::default()));
     let mut run = Run::new(seed, random, plan, Rc::clone(&tally));
-    let what = match catch_unwind(AssertUnwindSafe(|| run.complete())) {
-        Ok(Ok(report)) => return Ok(report),
-        Ok(Err(violation)) => violation.to_string(),
-        Err(panic) => message_of(&*panic),
+    let what = match failure::complete(|| run.complete()) {
+        Ok(report) => return Ok(report),
+        Err(what) => what,
     };
-    let mut story = format!("{:#?}\n", run.ground.plan);
-    for line in &tally.borrow().story {
-        story += &format!("- {line}\n");
-    }
+    let story = failure::story(&run.ground.plan, &tally.borrow().story);
     Err(Failure { seed, what, story, again: replay_command(seed, options) })
-}
-
-fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("an assertion failed: {}", text.unwrap_or("without a message"))
 }
 
 struct Run {

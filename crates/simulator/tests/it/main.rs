@@ -7,3 +7,46 @@ mod array;
 
 /// The mailbox database.
 mod database;
+
+use std::collections::{BTreeMap, BTreeSet};
+use world::sim::{DriveStatistics, Fault};
+
+/// What drives met, and how often.
+fn faults_met<'a>(drives: impl Iterator<Item = &'a DriveStatistics>) -> BTreeMap<Fault, u64> {
+    let mut met = BTreeMap::new();
+    for (&fault, &times) in drives.flat_map(|drive| &drive.faults) {
+        *met.entry(fault).or_default() += times;
+    }
+    met
+}
+
+/// Beyond all promises every fault is met that spoils anything.
+#[track_caller]
+fn assert_all_were_met(met: &BTreeMap<Fault, u64>) {
+    let beyond = [
+        Fault::BitRot,
+        Fault::Unreadable,
+        Fault::MisdirectedRead,
+        Fault::FailedWrite,
+        Fault::LostWrite,
+        Fault::MisdirectedWrite,
+        Fault::StaleRead,
+        Fault::LyingFlush,
+        Fault::FailedFlush,
+    ];
+    for fault in beyond {
+        assert!(met.contains_key(&fault), "no seed met {fault:?}");
+    }
+}
+
+/// Two runs of each of the first `seeds` seeds are one in all they report, and seeds differ in their trace, which `run`
+/// gives beside the report.
+fn assert_same_again<R: PartialEq + std::fmt::Debug>(seeds: u64, run: impl Fn(u64) -> (u64, R)) {
+    let mut traces = BTreeSet::new();
+    for seed in 0..seeds {
+        let [(trace, first), (_, second)] = [(); 2].map(|()| run(seed));
+        assert_eq!(first, second, "seed {seed}");
+        traces.insert(trace);
+    }
+    assert_eq!(traces.len() as u64, seeds, "seeds differ");
+}
