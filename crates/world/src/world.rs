@@ -22,12 +22,33 @@ pub struct World {
     clock: Rc<dyn Clock>,
     spawner: Rc<dyn Spawn>,
     seed: u64,
+    secrets: Rc<RefCell<Draw>>,
 }
+
+/// Fills what it is given.
+type Draw = dyn FnMut(&mut [u8]);
 
 impl World {
     /// A world made of its parts.
     pub fn new(clock: Rc<dyn Clock>, spawner: Rc<dyn Spawn>, seed: u64) -> Self {
-        Self { clock, spawner, seed }
+        let mut random = Random::new(seed, "secrets");
+        Self {
+            clock,
+            spawner,
+            seed,
+            secrets: Rc::new(RefCell::new(move |bytes: &mut [u8]| random.fill(bytes))),
+        }
+    }
+
+    /// The same world, whose secrets come from `draw` and not from the seed.
+    pub fn with_secrets(self, draw: impl FnMut(&mut [u8]) + 'static) -> Self {
+        Self { secrets: Rc::new(RefCell::new(draw)), ..self }
+    }
+
+    /// Fills `bytes` with what nobody can guess, and never the same twice: in the real world from the kernel, in a simulated one
+    /// from its seed.
+    pub fn fill_secret(&self, bytes: &mut [u8]) {
+        (self.secrets.borrow_mut())(bytes);
     }
 
     /// Monotonic time.

@@ -50,8 +50,20 @@ pub fn run<T>(seed: u64, options: RealOptions, main: impl AsyncFnOnce(World) -> 
     if let Some(ring) = ring {
         tasks.spawn_local(must_not_end("io_uring", ring.drive()));
     }
-    let world = World::new(clock, Rc::new(LocalSpawner), seed);
+    let world = World::new(clock, Rc::new(LocalSpawner), seed).with_secrets(fill_from_kernel);
     tasks.block_on(&runtime, main(world))
+}
+
+fn fill_from_kernel(mut bytes: &mut [u8]) {
+    while !bytes.is_empty() {
+        let filled = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty());
+        match filled {
+            Ok(count) => bytes = &mut bytes[count..],
+            Err(rustix::io::Errno::INTR) => {}
+            // Whoever asks would take anything less for a secret.
+            Err(error) => panic!("the kernel has no random bytes: {error}"),
+        }
+    }
 }
 
 async fn must_not_end(driver: &str, work: impl Future<Output = io::Result<()>>) {

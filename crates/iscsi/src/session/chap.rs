@@ -1,0 +1,230 @@
+//! CHAP: each end shows that it knows a secret, and sends it to nobody (RFC 7143, 12.1.3; RFC 1994).
+//!
+//! Only arithmetic and texts: both ends of a login use it.
+//!
+//! Invariants:
+//!
+//! 1. A [`Secret`] is never shown, nor written anywhere.
+//! 2. A [`Challenge`] is drawn anew for each login.
+
+use crate::wire::text::Pair;
+use md5::{Digest, Md5};
+use std::fmt;
+use thiserror::Error;
+use world::World;
+
+/// The one algorithm every end knows: MD5. (CHAP's own; it proves knowledge of a secret, and keeps nothing from being read.)
+pub const MD5: &str = "5";
+/// Bytes of a secret at least (RFC 7143, 9.2.1: 96 bits).
+pub const SECRET_BYTES_MIN: usize = 12;
+/// Bytes of a secret at most that we take.
+pub const SECRET_BYTES_MAX: usize = 255;
+/// Bytes of a challenge we make.
+const CHALLENGE_BYTES: usize = 16;
+/// Bytes of a challenge at most (RFC 7143, 12.1.3).
+const CHALLENGE_BYTES_MAX: usize = 1024;
+
+/// What both ends know. It shows itself to nobody.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Vec<u8>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Why a text is no secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a CHAP secret has {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes, and this one has {bytes}")]
+pub struct BadSecret {
+    /// Bytes it has.
+    pub bytes: usize,
+}
+
+impl Secret {
+    /// A secret of those bytes.
+    ///
+    /// # Errors
+    ///
+    /// It is too short to be one, or too long.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, BadSecret> {
+        let bytes = bytes.into();
+        match (SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&bytes.len()) {
+            true => Ok(Self(bytes)),
+            false => Err(BadSecret { bytes: bytes.len() }),
+        }
+    }
+}
+
+/// Who one is, and the secret that shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// `CHAP_N`.
+    pub name: String,
+    /// Known to both ends.
+    pub secret: Secret,
+}
+
+/// What the other end is to answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Challenge {
+    id: u8,
+    bytes: Vec<u8>,
+}
+
+impl Challenge {
+    /// A new one.
+    pub fn draw(world: &World) -> Self {
+        let mut bytes = [0; 1 + CHALLENGE_BYTES];
+        world.fill_secret(&mut bytes);
+        Self { id: bytes[0], bytes: bytes[1..].to_vec() }
+    }
+
+    /// The one in a text: `CHAP_I` and `CHAP_C`; none if they are missing or make no sense.
+    pub fn of(pairs: &[Pair]) -> Option<Self> {
+        let id = value(pairs, "CHAP_I").and_then(super::negotiation::number)?;
+        let bytes = value(pairs, "CHAP_C").and_then(bytes_of)?;
+        let is_right = (1..=CHALLENGE_BYTES_MAX).contains(&bytes.len());
+        Some(Self { id: u8::try_from(id).ok()?, bytes }).filter(|_| is_right)
+    }
+
+    /// As a text.
+    pub fn pairs(&self) -> [Pair; 2] {
+        [("CHAP_I".to_owned(), self.id.to_string()), ("CHAP_C".to_owned(), hex(&self.bytes))]
+    }
+
+    /// What who knows `secret` answers: `CHAP_N` and `CHAP_R`.
+    pub fn answer(&self, Credentials { name, secret }: &Credentials) -> [Pair; 2] {
+        [("CHAP_N".to_owned(), name.clone()), ("CHAP_R".to_owned(), hex(&self.response(secret)))]
+    }
+
+    /// Whether a text answers it as that one does.
+    pub fn is_answered_by(&self, Credentials { name, secret }: &Credentials, pairs: &[Pair]) -> bool {
+        let response = value(pairs, "CHAP_R").and_then(bytes_of).unwrap_or_default();
+        let expected = self.response(secret);
+        // However much of it is right, it takes as long.
+        let differs = expected.iter().zip(&response).fold(0, |all, (one, other)| all | (one ^ other));
+        value(pairs, "CHAP_N") == Some(name) && response.len() == expected.len() && differs == 0
+    }
+
+    fn response(&self, secret: &Secret) -> [u8; 16] {
+        let digest = Md5::new().chain_update([self.id]).chain_update(&secret.0).chain_update(&self.bytes);
+        digest.finalize().into()
+    }
+}
+
+fn value<'p>(pairs: &'p [Pair], key: &str) -> Option<&'p str> {
+    pairs.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold("0x".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+/// A large binary value (RFC 7143, 6.1): `0x` and hexadecimal digits, or `0b` and Base64.
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    match text.get(..2)? {
+        "0x" | "0X" => {
+            let digits = &text.as_bytes()[2..];
+            let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
+            let pair = |pair: &[u8]| Some(value(pair[0])? << 4 | value(pair[1])?);
+            digits.len().is_multiple_of(2).then(|| digits.chunks(2).map(pair).collect())?
+        }
+        "0b" | "0B" => base64(&text.as_bytes()[2..]),
+        _ => None,
+    }
+}
+
+fn base64(text: &[u8]) -> Option<Vec<u8>> {
+    let digits = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
+    if !text.len().is_multiple_of(4) {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut held) = (0_u32, 0);
+    for digit in digits {
+        let value = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.push((bits >> held) as u8);
+            bits &= (1 << held) - 1;
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use world::sim::{Limits, Simulation};
+
+    fn who(name: &str, secret: &str) -> Credentials {
+        Credentials { name: name.to_owned(), secret: Secret::new(secret).unwrap() }
+    }
+
+    #[test]
+    fn a_response_is_that_of_the_standard() {
+        // RFC 1994: MD5 over id, secret and challenge, one behind the other. Calculated with md5sum.
+        let challenge = Challenge { id: 0x2a, bytes: vec![1, 2, 3, 4] };
+        let pairs = challenge.answer(&who("mail", "twelve bytes"));
+        assert_eq!(pairs[0].1, "mail");
+        assert_eq!(pairs[1].1, "0x38c2c881e4dbfe276159c295b393ece1");
+    }
+
+    #[test]
+    fn only_who_knows_the_secret_answers_a_challenge() {
+        let drawn = Simulation::new(1).run(Limits::generous(), |world| async move {
+            [Challenge::draw(&world), Challenge::draw(&world)]
+        });
+        let [challenge, other] = drawn.completed();
+        assert_ne!(challenge, other, "no two are the same");
+        assert_eq!(Challenge::of(&challenge.pairs()).as_ref(), Some(&challenge));
+        let known = who("mail", "a secret of many bytes");
+        let answer = challenge.answer(&known);
+        assert!(challenge.is_answered_by(&known, &answer));
+        assert!(!other.is_answered_by(&known, &answer), "an answer is good for one challenge");
+        assert!(!challenge.is_answered_by(&who("other", "a secret of many bytes"), &answer));
+        assert!(!challenge.is_answered_by(&who("mail", "another of many bytes"), &answer));
+        assert!(!challenge.is_answered_by(&known, &answer[..1]));
+        let cut = [answer[0].clone(), ("CHAP_R".to_owned(), answer[1].1[..32].to_owned())];
+        assert!(!challenge.is_answered_by(&known, &cut));
+    }
+
+    #[test]
+    fn binary_values_are_read_in_both_writings() {
+        for (text, bytes) in [
+            ("0x", Some(vec![])),
+            ("0x00Ff1a", Some(vec![0, 0xff, 0x1a])),
+            ("0bAP8a", Some(vec![0, 0xff, 0x1a])),
+            ("0bAP8=", Some(vec![0, 0xff])),
+            ("0BAA==", Some(vec![0])),
+            ("0x1", None),
+            ("0x1g", None),
+            ("0bAP8", None),
+            ("0bA-8a", None),
+            ("1234", None),
+            ("", None),
+            ("0\u{e4}", None),
+        ] {
+            assert_eq!(bytes_of(text), bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_long_enough_and_shown_to_nobody() {
+        assert_eq!(Secret::new("eleven byte"), Err(BadSecret { bytes: 11 }));
+        assert!(Secret::new("x".repeat(256)).is_err());
+        let shown = format!("{:?}", who("mail", "twelve bytes"));
+        assert!(shown.contains("mail") && !shown.contains("twelve"), "{shown}");
+    }
+}
