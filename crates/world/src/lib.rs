@@ -23,6 +23,10 @@ pub mod extent_directory;
 
 pub mod network;
 
+pub mod pieces;
+
+pub mod unflushed;
+
 pub mod clock;
 
 pub mod random;

@@ -4,8 +4,13 @@
 //! of traits, so that whatever is written against those (TLS, buffering) works in both worlds.
 
 use crate::{IoError, IoErrorKind, IoResult, LocalFuture};
-use std::{fmt, path::PathBuf, str::FromStr};
-use tokio::io::{AsyncRead, AsyncWrite};
+use std::{
+    fmt,
+    io::{self, IoSlice},
+    path::PathBuf,
+    str::FromStr,
+};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 /// Where someone listens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -111,6 +116,25 @@ pub trait Network {
 
     /// Connects to whoever listens at `to`. How long that may take is the caller's to limit.
     fn connect(&self, to: &Address) -> LocalFuture<IoResult<Stream>>;
+}
+
+/// Sends pieces one behind the other, in as few calls as it takes.
+///
+/// # Errors
+///
+/// The connection broke.
+pub async fn write_slices(
+    writer: &mut (impl AsyncWrite + Unpin),
+    mut slices: &mut [IoSlice<'_>],
+) -> io::Result<()> {
+    while !slices.is_empty() {
+        let count = writer.write_vectored(slices).await?;
+        if count == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        IoSlice::advance_slices(&mut slices, count);
+    }
+    writer.flush().await
 }
 
 #[cfg(test)]

@@ -181,6 +181,53 @@ impl Agreed {
         }
     }
 
+    /// What the other end answers to our `offer`, or says of itself unasked, taken for agreed; false if the rule of the key does
+    /// not allow it.
+    pub fn answered(&mut self, key: &str, offer: Option<&str>, answer: &str) -> bool {
+        let Some(rule) = rule_of(key) else { return false };
+        match (rule, offer) {
+            (Rule::Told, None) => true,
+            (Rule::Declared(bounds), _) => {
+                let declared = number(answer).filter(|declared| bounds.range().contains(declared));
+                self.send_bytes_max = declared.unwrap_or(self.send_bytes_max);
+                declared.is_some()
+            }
+            (_, None) | (Rule::Told | Rule::Refused, Some(_)) => false,
+            // What we said stays what it is by default.
+            (Rule::And(_) | Rule::Or(_) | Rule::Least(..) | Rule::Greatest(..), Some(_))
+                if matches!(answer, "Irrelevant" | "NotUnderstood") =>
+            {
+                true
+            }
+            (Rule::Choice(_), Some(offer)) => {
+                let is_offered = offer.split(',').any(|offered| offered == answer);
+                if is_offered {
+                    self.choose(key, answer);
+                }
+                is_offered
+            }
+            (Rule::And(_) | Rule::Or(_), Some(offer)) => {
+                let (Some(offer), Some(agreed)) = (yes(offer), yes(answer)) else { return false };
+                let is_allowed =
+                    if matches!(rule, Rule::And(_)) { offer || !agreed } else { !offer || agreed };
+                if is_allowed {
+                    self.settle(key, u32::from(agreed));
+                }
+                is_allowed
+            }
+            (Rule::Least(_, bounds) | Rule::Greatest(_, bounds), Some(offer)) => {
+                let (Some(offer), Some(agreed)) = (number(offer), number(answer)) else { return false };
+                let is_least = matches!(rule, Rule::Least(..));
+                let is_bound = if is_least { agreed <= offer } else { agreed >= offer };
+                let is_allowed = is_bound && bounds.range().contains(&agreed);
+                if is_allowed {
+                    self.settle(key, agreed);
+                }
+                is_allowed
+            }
+        }
+    }
+
     fn choose(&mut self, key: &str, chosen: &str) {
         let is_crc = chosen == "CRC32C";
         match key {
@@ -264,6 +311,35 @@ mod tests {
         assert_eq!((agreed.send_bytes_max, agreed.receive_bytes_max), (4096, RECEIVE_BYTES));
         assert_eq!((agreed.burst_bytes_max, agreed.first_burst_bytes_max), (65_536, 65_536));
         assert_eq!(agreed.requests_max, 4);
+    }
+
+    #[test]
+    fn what_the_other_end_answers_keeps_to_the_rule_or_is_refused() {
+        let answered = |key, offer, answer| Agreed::default().answered(key, offer, answer);
+        for (key, offer, answer, is_right) in [
+            ("HeaderDigest", Some("CRC32C,None"), "None", true),
+            ("HeaderDigest", Some("None"), "CRC32C", false),
+            ("InitialR2T", Some("No"), "Yes", true),
+            ("InitialR2T", Some("Yes"), "No", false),
+            ("ImmediateData", Some("Yes"), "No", true),
+            ("ImmediateData", Some("No"), "Yes", false),
+            ("MaxBurstLength", Some("262144"), "65536", true),
+            ("MaxBurstLength", Some("262144"), "524288", false),
+            ("MaxBurstLength", Some("262144"), "0", false),
+            ("MaxBurstLength", Some("262144"), "Reject", false),
+            ("MaxConnections", Some("1"), "Irrelevant", true),
+            ("DefaultTime2Wait", Some("2"), "5", true),
+            ("DefaultTime2Wait", Some("2"), "1", false),
+            ("MaxRecvDataSegmentLength", None, "8192", true),
+            ("MaxRecvDataSegmentLength", None, "8", false),
+            ("ErrorRecoveryLevel", None, "0", false),
+            ("Unheard-of", None, "1", false),
+        ] {
+            assert_eq!(answered(key, offer, answer), is_right, "{key}: {offer:?} answered with {answer}");
+        }
+        let mut agreed = Agreed::default();
+        assert!(agreed.answered("MaxBurstLength", Some("262144"), "16384"));
+        assert_eq!((agreed.burst_bytes_max, agreed.first_burst_bytes_max), (16_384, 16_384));
     }
 
     #[test]

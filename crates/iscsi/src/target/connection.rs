@@ -49,14 +49,7 @@ const DATA_DIGEST_ERROR: u8 = 0x02;
 pub(super) type Broken = String;
 
 pub(super) fn broken(unreadable: Unreadable) -> Broken {
-    match unreadable {
-        Unreadable::DataDigest(_) => "data were damaged on their way".to_owned(),
-        Unreadable::HeaderDigest => "a header was damaged on its way".to_owned(),
-        Unreadable::TooLong { bytes } => {
-            format!("{bytes} bytes of data came at once, more than was agreed on")
-        }
-        Unreadable::Broken(error) => error.to_string(),
-    }
+    unreadable.to_string()
 }
 
 /// Serves one connection to its end.

@@ -1,6 +1,6 @@
 //! Frames: a header of 48 bytes, more header, data, and a digest of each if that was agreed on (RFC 7143, 11.2).
 
-use std::io;
+use std::{fmt, io};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use world::Crc32c;
 
@@ -46,6 +46,19 @@ pub enum Unreadable {
     Broken(io::Error),
 }
 
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DataDigest(_) => f.write_str("data were damaged on their way"),
+            Self::HeaderDigest => f.write_str("a header was damaged on its way"),
+            Self::TooLong { bytes } => {
+                write!(f, "{bytes} bytes of data came at once, more than was agreed on")
+            }
+            Self::Broken(error) => error.fmt(f),
+        }
+    }
+}
+
 impl From<io::Error> for Unreadable {
     fn from(error: io::Error) -> Self {
         Self::Broken(error)
@@ -53,13 +66,14 @@ impl From<io::Error> for Unreadable {
 }
 
 /// The CRC-32C of bytes, as it is sent (RFC 7143, 13.1 and appendix A of RFC 3720).
-fn digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> [u8; 4] {
+pub fn digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> [u8; 4] {
     let mut crc = Crc32c::default();
     pieces.into_iter().for_each(|piece| crc.update(piece));
     crc.value().to_le_bytes()
 }
 
-fn padding(length: usize) -> usize {
+/// Bytes that fill up so many to whole words.
+pub fn padding(length: usize) -> usize {
     length.next_multiple_of(4) - length
 }
 

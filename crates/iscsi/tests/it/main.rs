@@ -2,6 +2,7 @@
 
 mod asking;
 mod hostile;
+mod initiating;
 mod media;
 mod reserving;
 mod scene;

@@ -1,6 +1,6 @@
 //! An export as a block device.
 
-use super::{ClientOptions, Uri, link::Link, pending::Payload};
+use super::{ClientOptions, Uri, link::Link};
 use crate::wire::{
     handshake::can,
     transmission::{Command, extent, flag},
@@ -9,6 +9,7 @@ use std::{rc::Rc, sync::Arc};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Extent, Geometry, IoError, IoErrorKind, IoResult,
     LocalFuture, Network, Sparse, Stability, World,
+    pieces::{Payload, payloads, scatter},
 };
 
 /// See the module's documentation. Cheap to clone; clones share a connection.
@@ -228,80 +229,5 @@ impl Sparse for Client {
             });
             Ok(extents.collect())
         })
-    }
-}
-
-/// What `from` has, cut into as few requests as take it.
-fn payloads(from: &[Arc<Buffer>], most: usize) -> Vec<Payload> {
-    let mut all = Vec::new();
-    let mut payload = Payload::new();
-    let mut room = most;
-    for buffer in from {
-        let mut start = 0;
-        while start < buffer.len() {
-            let count = (buffer.len() - start).min(room);
-            payload.push((Arc::clone(buffer), start..start + count));
-            start += count;
-            room -= count;
-            if room == 0 {
-                all.push(std::mem::take(&mut payload));
-                room = most;
-            }
-        }
-    }
-    if !payload.is_empty() {
-        all.push(payload);
-    }
-    all
-}
-
-/// Copies `data` to where byte `start` of `into` is, and on.
-fn scatter(data: &[u8], start: usize, into: &mut [Buffer]) {
-    let (mut first, mut done) = (0, 0);
-    for buffer in into {
-        let end = first + buffer.len();
-        let at = start + done;
-        if at < end && done < data.len() {
-            let count = (data.len() - done).min(end - at);
-            buffer[at - first..][..count].copy_from_slice(&data[done..done + count]);
-            done += count;
-        }
-        first = end;
-    }
-    assert_eq!(done, data.len(), "what was asked for has room");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_cut_for_requests_and_scattered_again_is_the_same() {
-        let bytes: Vec<u8> = (0..20_000_u32).map(|number| (number / 7) as u8).collect();
-        for sizes in [vec![20_000], vec![4096, 4096, 11_808], vec![1, 19_999]] {
-            let mut start = 0;
-            let from: Vec<_> = sizes
-                .iter()
-                .map(|&size| {
-                    start += size;
-                    Arc::new(Buffer::copy_of(&bytes[start - size..start]))
-                })
-                .collect();
-            for most in [1000, 4096, 8192, 1 << 20] {
-                let mut into: Vec<Buffer> = [5000, 3000, 12_000].map(Buffer::zeroed).into();
-                let mut start = 0;
-                for payload in payloads(&from, most) {
-                    let piece: Vec<u8> =
-                        payload.iter().flat_map(|(buffer, range)| buffer[range.clone()].to_vec()).collect();
-                    assert!(piece.len() <= most && (piece.len() == most || start + piece.len() == 20_000));
-                    scatter(&piece, start, &mut into);
-                    start += piece.len();
-                }
-                assert!(
-                    into.iter().flat_map(|buffer| buffer.to_vec()).eq(bytes.iter().copied()),
-                    "{sizes:?} {most}"
-                );
-            }
-        }
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     ClientOptions, Uri,
     greeting::{Disagreement, Facts, agree},
-    pending::{Answer, Payload, Requests},
+    pending::{Answer, Requests},
 };
 use crate::wire::{
     PAYLOAD_BYTES_MAX, Taking,
@@ -19,7 +19,10 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, split},
     sync::Notify,
 };
-use world::{Buffer, IoError, IoErrorKind, IoResult, Network, Stream, World, before};
+use world::{
+    Buffer, IoError, IoErrorKind, IoResult, Network, Stream, World, before, network::write_slices,
+    pieces::Payload,
+};
 
 /// How often it is looked whether a request's time is up.
 const LOOK: Duration = Duration::from_millis(500);
@@ -225,7 +228,7 @@ async fn send(
             slices.push(IoSlice::new(head));
             slices.extend(payload.iter().map(|(buffer, range)| IoSlice::new(&buffer[range.clone()])));
         }
-        crate::server::write_slices(&mut writer, &mut slices).await?;
+        write_slices(&mut writer, &mut slices).await?;
     }
 }
 

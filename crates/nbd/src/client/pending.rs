@@ -4,20 +4,12 @@
 //!
 //! 1. A request is known by its cookie, which no other one of this client ever has.
 //! 2. It is here until it is answered, or its time is up; what was sent over a connection that broke is sent again.
-//! 3. Whoever is told that a write was done is not told so of a later flush if the connection broke in between: the
-//!    server may have been another one by then, and what was in its cache is lost.
+//! 3. A flush says no more than [`Unflushed`] allows.
 
 use crate::wire::transmission::{Command, Refusal, Request, flag};
-use std::{
-    collections::{BTreeMap, VecDeque},
-    ops::Range,
-    sync::Arc,
-};
+use std::collections::{BTreeMap, VecDeque};
 use tokio::sync::oneshot;
-use world::{Buffer, IoError, IoErrorKind, IoResult, Moment};
-
-/// What a write carries: parts of buffers, one behind the other.
-pub type Payload = Vec<(Arc<Buffer>, Range<usize>)>;
+use world::{Buffer, IoError, IoErrorKind, IoResult, Moment, pieces::Payload, unflushed::Unflushed};
 
 /// What comes back.
 #[derive(Debug, Default)]
@@ -50,12 +42,7 @@ pub struct Requests {
     /// Cookies of those that are to be sent, in order.
     to_send: VecDeque<u64>,
     cookie_next: u64,
-    /// Writes that were answered, and are stable only after a flush.
-    answered_writes: u64,
-    /// The first so many of them are stable.
-    flushed_writes: u64,
-    /// Such writes may be lost: the next flush says so.
-    may_have_lost: bool,
+    unflushed: Unflushed,
 }
 
 impl Requests {
@@ -75,7 +62,7 @@ impl Requests {
             answer: Answer::default(),
             refused: None,
             deadline,
-            answered_before: self.answered_writes,
+            answered_before: self.unflushed.answered(),
             tell,
         };
         self.pending.insert(request.cookie, pending);
@@ -123,32 +110,24 @@ impl Requests {
     fn note_stability(&mut self, request: &Request, answered_before: u64) {
         match request.command {
             Command::Write | Command::WriteZeroes | Command::Trim if request.flags & flag::FUA == 0 => {
-                self.answered_writes += 1;
+                self.unflushed.wrote();
             }
             // What was answered while it was under way is not in it.
-            Command::Flush => self.flushed_writes = self.flushed_writes.max(answered_before),
+            Command::Flush => self.unflushed.flushed(answered_before),
             _ => {}
         }
-        assert!(self.flushed_writes <= self.answered_writes, "only what was written is flushed");
     }
 
     /// The connection broke: everything is to be sent again, but for flushes that could not mean what they say.
     pub fn begin_again(&mut self) {
-        self.may_have_lost |= self.flushed_writes < self.answered_writes;
-        self.flushed_writes = self.answered_writes;
-        if self.may_have_lost {
-            let is_flush = |pending: &Pending| pending.request.command == Command::Flush;
-            let flushes: Vec<u64> = self
-                .pending
-                .iter()
-                .filter(|(_, pending)| is_flush(pending))
-                .map(|(cookie, _)| *cookie)
-                .collect();
+        let is_flush = |pending: &Pending| pending.request.command == Command::Flush;
+        let flushes: Vec<u64> =
+            self.pending.iter().filter(|(_, pending)| is_flush(pending)).map(|(cookie, _)| *cookie).collect();
+        if self.unflushed.broke(!flushes.is_empty()) {
             for cookie in &flushes {
                 let pending = self.pending.remove(cookie).expect("it was found just now");
                 let _ = pending.tell.send(Err(lost_cache()));
             }
-            self.may_have_lost = flushes.is_empty();
         }
         for pending in self.pending.values_mut() {
             (pending.answer, pending.refused) = (Answer::default(), None);
@@ -162,7 +141,7 @@ impl Requests {
     ///
     /// Writes may be lost. What is written from now on is not concerned.
     pub fn check_flush(&mut self) -> IoResult<()> {
-        if std::mem::take(&mut self.may_have_lost) { Err(lost_cache()) } else { Ok(()) }
+        if self.unflushed.take_loss() { Err(lost_cache()) } else { Ok(()) }
     }
 
     /// Gives up those whose time is up; whether there were any.

@@ -9,12 +9,9 @@ mod requests;
 mod session;
 
 use crate::export::Exports;
-use std::{io::IoSlice, rc::Rc, time::Duration};
+use std::{rc::Rc, time::Duration};
 use thiserror::Error;
-use tokio::{
-    io::{AsyncWrite, AsyncWriteExt},
-    sync::Semaphore,
-};
+use tokio::sync::Semaphore;
 use world::{Accepted, Listener, World};
 
 /// How much a server takes on.
@@ -123,19 +120,4 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.0.add_permits(1);
     }
-}
-
-/// Sends pieces one behind the other, in as few calls as it takes.
-pub(crate) async fn write_slices(
-    writer: &mut (impl AsyncWrite + Unpin),
-    mut slices: &mut [IoSlice<'_>],
-) -> std::io::Result<()> {
-    while !slices.is_empty() {
-        let count = writer.write_vectored(slices).await?;
-        if count == 0 {
-            return Err(std::io::ErrorKind::WriteZero.into());
-        }
-        IoSlice::advance_slices(&mut slices, count);
-    }
-    writer.flush().await
 }

@@ -11,7 +11,6 @@ use super::{
     greeting::{agree, skip},
     haggling::Agreed,
     requests::{Done, NotDone, perform},
-    write_slices,
 };
 use crate::{
     export::Exports,
@@ -25,7 +24,7 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, split},
     sync::{Notify, Semaphore},
 };
-use world::{Buffer, Stream, World, before};
+use world::{Buffer, Stream, World, before, network::write_slices};
 
 /// Answers that go out in one call at most.
 const ANSWERS_AT_ONCE: usize = 32;

@@ -1,0 +1,86 @@
+//! What one operation carries, in the pieces that a connection takes: for clients of devices elsewhere.
+
+use crate::Buffer;
+use std::{ops::Range, sync::Arc};
+
+/// Parts of buffers, one behind the other.
+pub type Payload = Vec<(Arc<Buffer>, Range<usize>)>;
+
+/// What `from` has, cut into as few requests as take it.
+pub fn payloads(from: &[Arc<Buffer>], most: usize) -> Vec<Payload> {
+    let mut all = Vec::new();
+    let mut payload = Payload::new();
+    let mut room = most;
+    for buffer in from {
+        let mut start = 0;
+        while start < buffer.len() {
+            let count = (buffer.len() - start).min(room);
+            payload.push((Arc::clone(buffer), start..start + count));
+            start += count;
+            room -= count;
+            if room == 0 {
+                all.push(std::mem::take(&mut payload));
+                room = most;
+            }
+        }
+    }
+    if !payload.is_empty() {
+        all.push(payload);
+    }
+    all
+}
+
+/// Copies `data` to where byte `start` of `into` is, and on.
+///
+/// # Panics
+///
+/// If there is no room for all of it.
+pub fn scatter(data: &[u8], start: usize, into: &mut [Buffer]) {
+    let (mut first, mut done) = (0, 0);
+    for buffer in into {
+        let end = first + buffer.len();
+        let at = start + done;
+        if at < end && done < data.len() {
+            let count = (data.len() - done).min(end - at);
+            buffer[at - first..][..count].copy_from_slice(&data[done..done + count]);
+            done += count;
+        }
+        first = end;
+    }
+    assert_eq!(done, data.len(), "what was asked for has room");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cut_for_requests_and_scattered_again_is_the_same() {
+        let bytes: Vec<u8> = (0..20_000_u32).map(|number| (number / 7) as u8).collect();
+        for sizes in [vec![20_000], vec![4096, 4096, 11_808], vec![1, 19_999]] {
+            let mut start = 0;
+            let from: Vec<_> = sizes
+                .iter()
+                .map(|&size| {
+                    start += size;
+                    Arc::new(Buffer::copy_of(&bytes[start - size..start]))
+                })
+                .collect();
+            for most in [1000, 4096, 8192, 1 << 20] {
+                let mut into: Vec<Buffer> = [5000, 3000, 12_000].map(Buffer::zeroed).into();
+                let mut start = 0;
+                for payload in payloads(&from, most) {
+                    let piece: Vec<u8> =
+                        payload.iter().flat_map(|(buffer, range)| buffer[range.clone()].to_vec()).collect();
+                    assert!(piece.len() <= most && (piece.len() == most || start + piece.len() == 20_000));
+                    scatter(&piece, start, &mut into);
+                    start += piece.len();
+                }
+                assert!(
+                    into.iter().flat_map(|buffer| buffer.to_vec()).eq(bytes.iter().copied()),
+                    "{sizes:?} {most}"
+                );
+            }
+        }
+    }
+}
