@@ -6,6 +6,7 @@
 //! | esedbinfo, esedbexport | Debian `libesedb-utils` | that our databases are what the format says |
 //! | nbdinfo, nbdcopy | Debian `libnbd-bin` | our NBD server |
 //! | iscsi-ls, iscsi-test-cu | Debian `libiscsi-bin` | our iSCSI target |
+//! | tgtd | Debian `tgt` | our iSCSI initiator |
 //! | qemu-img, qemu-io | Debian `qemu-utils` | the same |
 //! | dissect.esedb | PyPI, in an environment of its own under the target folder | the same, by a second reader |
 
@@ -88,6 +89,7 @@ fn look(environment: &Path) -> Judges {
         ("nbdinfo", "--version", "libnbd-bin"),
         ("qemu-img", "--version", "qemu-utils"),
         ("iscsi-test-cu", "--version", "libiscsi-bin"),
+        ("tgtadm", "--version", "tgt"),
     ];
     let mut missing: Vec<Missing> = Vec::new();
     for (program, version, package) in programs {

@@ -6,3 +6,4 @@ mod initiating;
 mod media;
 mod reserving;
 mod scene;
+mod tgt;
