@@ -11,6 +11,9 @@ use super::{
     units::SegmentBlock,
 };
 
+/// Blocks of a chunk where there is no copy: 64 KiB.
+const RAID0_STRIPE_BLOCKS: u16 = 16;
+
 /// Shape of a segment. Made by [`SegmentShape::new`] only, which keeps the rules of each class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SegmentShape {
@@ -42,6 +45,22 @@ impl SegmentShape {
     /// Mirrored: `copies` slots with the same data.
     pub fn mirrored(slot_blocks: u16, copies: u8) -> Self {
         Self::new(RedundancyClass::Raid1, slot_blocks, 0, 0, copies).expect("two or three copies")
+    }
+
+    /// Of one slot, with no copy, of data that rests so.
+    pub fn raid0(slot_blocks: u16) -> Self {
+        Self::new(RedundancyClass::Raid0, slot_blocks, RAID0_STRIPE_BLOCKS, 0, 1).expect("one slot")
+    }
+
+    /// Mirrored, or one copy of what is to be mirrored as soon as there are drives for it: that is of class raid0, too,
+    /// but has one chunk, all of the slot.
+    pub fn is_mirror(self) -> bool {
+        let is_one_chunk = self.slot_count == 1 && self.stripe_blocks + 1 == self.slot_blocks;
+        match self.class {
+            RedundancyClass::Raid1 => true,
+            RedundancyClass::Raid0 => is_one_chunk,
+            _ => false,
+        }
     }
 
     /// A shape; none if its class does not allow it. `slot_blocks` counts the header, a chunk is of
@@ -272,6 +291,16 @@ mod tests {
         assert_eq!(data(0), SlotBlock { slot_index: 0, block: 1 });
         assert_eq!(data(4), SlotBlock { slot_index: 1, block: 1 });
         assert_eq!(data(8), SlotBlock { slot_index: 2, block: 5 }, "to the right of parity");
+    }
+
+    #[test]
+    fn data_that_rests_in_one_copy_is_no_mirror_that_lacks_one() {
+        let resting = SegmentShape::raid0(256);
+        let lacking = SegmentShape::new(Class::Raid0, 256, 255, 0, 1).unwrap();
+        assert!(lacking.is_mirror() && SegmentShape::mirrored(256, 3).is_mirror() && !resting.is_mirror());
+        for block in (0..255).map(SegmentBlock) {
+            assert!(resting.copies(block).eq(lacking.copies(block)), "blocks lie alike in both");
+        }
     }
 
     #[test]

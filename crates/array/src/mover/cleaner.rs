@@ -1,5 +1,7 @@
 //! Cleaning: segments that are partly dead are emptied into fewer that are full, and come free.
 //!
+//! Before that, blocks of raid0 volumes come to rest (`rest`): what gives room for the least.
+//!
 //! Victims are those with the least alive: as many as fit into one segment of data, if they are at least two; else the
 //! fewest that come free for less, and others like them. What a round moved counts when the next checkpoint is made; until
 //! then its segments are taken beside those of its victims, so there may be no more than half of what is free.
@@ -11,8 +13,8 @@ use super::{
 use crate::{
     error::{Error, Result},
     format::{
-        BLOCK_GRAINS, BlockChecksum, BlockKey, Location, Move, RowKey, SegmentBlock, SegmentKind,
-        SegmentNumber, Stored, row::SegmentState,
+        BLOCK_GRAINS, BlockChecksum, BlockKey, BranchNumber, Location, Move, RedundancyClass, RowKey,
+        SegmentBlock, SegmentKind, SegmentNumber, SegmentUse, Stored, row::SegmentState,
     },
     log::{Part, log_shape, summary_blocks},
     pool::{Pool, StoredRun},
@@ -23,7 +25,7 @@ use std::{pin::pin, sync::Arc};
 use world::Buffer;
 
 /// Victims of one round at most: each has to be read through.
-const VICTIMS_MAX: usize = 32;
+pub(super) const VICTIMS_MAX: usize = 32;
 
 /// Others are like a victim if they have more alive by a segment's room by this.
 const ALIKE: u32 = 16;
@@ -38,6 +40,24 @@ pub struct Cleaned {
     pub segments: u64,
     /// Blocks that were moved out of them.
     pub blocks: u64,
+}
+
+/// What goes from a victim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaving {
+    All,
+    /// Blocks of raid0 volumes.
+    Raid0,
+}
+
+/// The segment in the making for blocks of each class, and the moves into it.
+#[derive(Default)]
+struct Targets([Option<(DataSegment, Vec<Move>)>; 2]);
+
+impl Targets {
+    fn of(&mut self, class: RedundancyClass) -> &mut Option<(DataSegment, Vec<Move>)> {
+        &mut self.0[usize::from(class == RedundancyClass::Raid0)]
+    }
 }
 
 /// A block that is alive in a victim.
@@ -56,26 +76,35 @@ impl Pool {
     pub async fn clean(&self) -> Result<Option<Cleaned>> {
         let _one_round_at_a_time = self.cleaning.lock().await;
         self.shared.check_runs()?;
+        if let Some(done) = self.rest_some(SegmentUse(u64::MAX), 1).await? {
+            return Ok(Some(done));
+        }
         let victims = self.victims();
         if victims.len() < 2 {
             return Ok(None);
         }
+        self.empty(&victims, Leaving::All).await.map(Some)
+    }
+
+    /// Moves what is alive in some segments, or a part of it, to where it is to rest.
+    pub(super) async fn empty(&self, victims: &[SegmentNumber], leaving: Leaving) -> Result<Cleaned> {
         let _reading = self.begin_reading();
         let under_way = UnderWay::begin(Sometimes::CutWhileCleaning);
         let mut done = Cleaned::default();
-        let mut target: Option<DataSegment> = None;
-        let mut moves = Vec::new();
-        for &victim in &victims {
-            let Some(alive) = self.read_victim(victim).await? else { continue };
+        let mut targets = Targets::default();
+        for &victim in victims {
+            let Some(alive) = self.read_victim(victim, leaving).await? else { continue };
             for (run, data) in alive {
                 for (alive, bytes) in run.iter().zip(data.chunks_exact(crate::format::BLOCK_BYTES)) {
-                    if target.as_ref().is_some_and(|target| !target.has_room()) {
-                        let full = target.take().expect("looked at");
-                        self.finish_segment(full, std::mem::take(&mut moves)).await?;
+                    let class = self.class_of(alive.key.branch);
+                    let target = targets.of(class);
+                    if target.as_ref().is_some_and(|(target, _)| !target.has_room()) {
+                        let (full, moves) = target.take().expect("looked at");
+                        self.finish_segment(full, moves).await?;
                     }
-                    let into = match &mut target {
+                    let (into, moves) = match target {
                         Some(target) => target,
-                        None => target.insert(DataSegment::begin(self)?),
+                        None => target.insert((DataSegment::begin(self, class)?, Vec::new())),
                     };
                     let block = Arc::new(Buffer::copy_of(bytes));
                     let at = into.add(self, alive.key, block, alive.checksum).await?;
@@ -90,17 +119,21 @@ impl Pool {
             }
             done.segments += 1;
         }
-        if let Some(target) = target {
+        for (target, moves) in targets.0.into_iter().flatten() {
             self.finish_segment(target, moves).await?;
         }
         under_way.end();
         sometimes::reached(Sometimes::SegmentsCleaned);
-        Ok(Some(done))
+        Ok(done)
+    }
+
+    fn class_of(&self, branch: BranchNumber) -> RedundancyClass {
+        self.shared.state.borrow().catalogue.class_of(branch)
     }
 
     /// Whether there is something to gain.
     pub(crate) fn can_be_cleaned(&self) -> bool {
-        !self.victims().is_empty()
+        !self.victims().is_empty() || !self.not_at_rest(SegmentUse(u64::MAX)).is_empty()
     }
 
     /// Leave to read or write a piece. How much depends on cleaning may change from one to the next.
@@ -108,8 +141,13 @@ impl Pool {
         self.pace.permit(self.space().cleaning_urgency()).await
     }
 
-    /// Segments to empty.
+    /// Segments to empty: mirrors, or such of one copy.
     fn victims(&self) -> Vec<SegmentNumber> {
+        let mirrors = self.victims_among(true);
+        if mirrors.is_empty() { self.victims_among(false) } else { mirrors }
+    }
+
+    fn victims_among(&self, mirrors: bool) -> Vec<SegmentNumber> {
         let free = self.space().free;
         let state = self.shared.state.borrow();
         let geometry = self.shared.drives.geometry();
@@ -121,7 +159,9 @@ impl Pool {
             .filter(|(number, row)| {
                 row.state == SegmentState::Sealed
                     && row.kind != SegmentKind::Nodes
+                    && row.shape.is_mirror() == mirrors
                     && row.live_grains > 0
+                    && self.shared.drives.copies_there(&row.slots) > 0
                     && !state.unreadable.contains(number)
             })
             .map(|(number, row)| (row.live_grains, number))
@@ -133,10 +173,16 @@ impl Pool {
     }
 
     /// What is alive in a victim, with its data. None: it cannot be read through, and is left as it is.
-    async fn read_victim(&self, victim: SegmentNumber) -> Result<Option<Vec<(Vec<Alive>, Buffer)>>> {
+    async fn read_victim(
+        &self,
+        victim: SegmentNumber,
+        leaving: Leaving,
+    ) -> Result<Option<Vec<(Vec<Alive>, Buffer)>>> {
         let mut read = Vec::new();
-        let alive = match self.alive_in(victim).await {
-            Err(Error::Damaged { .. }) => return Ok(self.set_aside(victim)),
+        let alive = match self.alive_in(victim, leaving).await {
+            Err(Error::Damaged { .. } | Error::Drive { .. } | Error::TooFewDrives { .. }) => {
+                return Ok(self.set_aside(victim));
+            }
             // A checkpoint found nothing alive there any more, and gave it away.
             Err(Error::NoSegment(_)) => return Ok(None),
             alive => alive?,
@@ -150,7 +196,9 @@ impl Pool {
         let mut reads = pin!(stream::iter(reads).buffered(LANES_MAX));
         while let Some(done) = reads.next().await {
             match done {
-                Err(Error::Unreadable { .. } | Error::Drive { .. }) => return Ok(self.set_aside(victim)),
+                Err(Error::Unreadable { .. } | Error::Drive { .. } | Error::TooFewDrives { .. }) => {
+                    return Ok(self.set_aside(victim));
+                }
                 done => read.push(done?),
             }
         }
@@ -165,9 +213,12 @@ impl Pool {
     }
 
     /// Blocks of a segment that the map points to there, in the order of their places.
-    async fn alive_in(&self, victim: SegmentNumber) -> Result<Vec<Alive>> {
+    async fn alive_in(&self, victim: SegmentNumber, leaving: Leaving) -> Result<Vec<Alive>> {
         let mut alive = Vec::new();
         for entry in self.shared.contents_of(victim).await? {
+            if leaving == Leaving::Raid0 && self.class_of(entry.key.branch) != RedundancyClass::Raid0 {
+                continue;
+            }
             if entry.stored != Stored::PLAIN {
                 return Err(Error::NotYet("a block that is not stored plain"));
             }

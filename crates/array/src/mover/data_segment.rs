@@ -6,10 +6,11 @@ use crate::{
     drive::{Writes, all_written, first_of},
     error::{Error, Result},
     format::{
-        BLOCK_BYTES, BlockChecksum, BlockKey, MirroredSegment, Position, SegmentBlock, SegmentKind,
-        SegmentShape, SlotHeader, Stored, SummaryBlock, SummaryEntry, summary::SUMMARY_ENTRIES_MAX,
+        BLOCK_BYTES, BlockChecksum, BlockKey, MirroredSegment, Position, RedundancyClass, SegmentBlock,
+        SegmentKind, SegmentShape, SlotHeader, Stored, SummaryBlock, SummaryEntry,
+        summary::SUMMARY_ENTRIES_MAX,
     },
-    log::{log_shape, summary_blocks},
+    log::summary_blocks,
     pool::Pool,
 };
 use std::sync::Arc;
@@ -29,19 +30,21 @@ pub struct DataSegment {
 }
 
 impl DataSegment {
-    /// An empty one, in a free segment.
+    /// An empty one, in a free segment: of one copy for blocks of raid0 volumes, mirrored for all others.
     ///
     /// # Errors
     ///
     /// None is free.
-    pub fn begin(pool: &Pool) -> Result<Self> {
+    pub fn begin(pool: &Pool, class: RedundancyClass) -> Result<Self> {
         let drives = &pool.shared.drives;
         let copies = usize::from(drives.geometry().log_copies);
-        let segment = {
-            let mut state = pool.shared.state.borrow_mut();
-            state.segments.allocate(SegmentKind::Data, copies, &drives.members()).ok_or(Error::Full)?
+        let mut state = pool.shared.state.borrow_mut();
+        let segment = match class {
+            RedundancyClass::Raid0 => state.segments.allocate_raid0(&drives.members()),
+            _ => state.segments.allocate(SegmentKind::Data, copies, &drives.members()),
         };
-        let shape = log_shape(drives.geometry().slot_blocks(), segment.slots.len());
+        let segment = segment.ok_or(Error::Full)?;
+        let shape = state.segments.row(segment.number).expect("just allocated").shape;
         Ok(Self { segment, shape, entries: Vec::new(), waiting: Vec::new() })
     }
 

@@ -18,6 +18,7 @@ mod nodes;
 mod pace;
 mod progress;
 mod rebuild;
+mod rest;
 mod scrub;
 mod scrub_segments;
 
@@ -30,3 +31,4 @@ pub use scrub::{ScrubProgress, Scrubbed};
 
 pub(crate) use pace::{Command, Pace, Urgency};
 pub(crate) use progress::Progress;
+pub(crate) use rest::Backlog;

@@ -88,7 +88,7 @@ impl Pool {
         let (wanted, of_pool) = (drives.copies_wanted(), usize::from(drives.geometry().log_copies));
         let slot_bytes = u64::from(drives.geometry().slot_bytes);
         let (mut lacking, mut single) = (0, 0);
-        for (_, row) in self.shared.state.borrow().segments.iter() {
+        for (_, row) in self.shared.state.borrow().segments.iter().filter(|(_, row)| row.shape.is_mirror()) {
             let there = drives.copies_there(&row.slots);
             lacking += wanted.saturating_sub(there) as u64 * slot_bytes;
             single += u64::from(there == 1 && of_pool > 1) * slot_bytes;

@@ -36,10 +36,12 @@ const FRUITLESS_ROUNDS_MAX: u32 = 3;
 /// How far a rebuild is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Degraded {
-    /// Segments with a copy on a drive that is not there.
+    /// Mirrored segments with a copy on a drive that is not there.
     pub segments: u64,
     /// Those of them that are still written, and wait for the next checkpoint or two.
     pub still_written: u64,
+    /// Segments of raid0 volumes on drives that are not there: there was no copy, and none can be made.
+    pub lost: u64,
 }
 
 /// One copy to make.
@@ -63,11 +65,14 @@ impl Pool {
         let copies = self.shared.drives.copies_wanted();
         let state = self.shared.state.borrow();
         let mut degraded = Degraded::default();
-        for (_, row) in
-            state.segments.iter().filter(|(_, row)| self.shared.drives.copies_there(&row.slots) < copies)
-        {
-            degraded.segments += 1;
-            degraded.still_written += u64::from(row.state == SegmentState::Open);
+        for (_, row) in state.segments.iter() {
+            let there = self.shared.drives.copies_there(&row.slots);
+            if !row.shape.is_mirror() {
+                degraded.lost += u64::from(there < row.slots.len());
+            } else if there < copies {
+                degraded.segments += 1;
+                degraded.still_written += u64::from(row.state == SegmentState::Open);
+            }
         }
         degraded
     }
@@ -147,7 +152,7 @@ impl Pool {
         let state = self.shared.state.borrow();
         let copying = |(number, row): (SegmentNumber, &SegmentRow)| {
             // What nothing points to comes free with the next checkpoint.
-            if row.state != SegmentState::Sealed || row.live_grains == 0 {
+            if row.state != SegmentState::Sealed || row.live_grains == 0 || !row.shape.is_mirror() {
                 return None;
             }
             let from: Vec<_> = row.slots.iter().copied().filter(|slot| drives.has(slot.member)).collect();

@@ -4,13 +4,13 @@
 //!
 //! 1. It is what the checkpoint's tree has, plus every record taken since; `changed` names the rows that differ.
 //! 2. A live volume's name is given once.
-//! 3. `reserved` are the live volumes that have a reserve.
+//! 3. `reserved` are the live volumes that have a reserve, `raid0` those of that class, in whatever state.
 //! 4. `points` holds the key of every row of the table of points that is not being deleted, `branches` every branch.
 //!    A checkpoint under way keeps those of its beginning.
 
 use crate::{
     format::{
-        BlockCount, BranchNumber, Interval, Refusal, RowKey, Stamp, Table, VolumeNumber,
+        BlockCount, BranchNumber, Interval, RedundancyClass, Refusal, RowKey, Stamp, Table, VolumeNumber,
         row::{BranchRow, DiscardRow, PointRow, VolumeRow, VolumeState},
     },
     map::{Branch, Branches, Points},
@@ -35,6 +35,7 @@ pub struct Catalogue {
     others: BTreeMap<RowKey, Vec<u8>>,
     names: BTreeMap<String, VolumeNumber>,
     reserved: BTreeSet<VolumeNumber>,
+    raid0: BTreeSet<VolumeNumber>,
     changed: BTreeSet<RowKey>,
     /// Discards that are not wholly in the map: as of the last merge.
     discards: BTreeMap<RowKey, DiscardRow>,
@@ -94,6 +95,10 @@ impl Catalogue {
             true => self.reserved.insert(number),
             false => self.reserved.remove(&number),
         };
+        match row.class == RedundancyClass::Raid0 {
+            true => self.raid0.insert(number),
+            false => self.raid0.remove(&number),
+        };
         self.volumes.insert(number, row);
     }
 
@@ -116,6 +121,7 @@ impl Catalogue {
             Table::Volume => {
                 self.forget_name(VolumeNumber(key.id as u32));
                 self.reserved.remove(&VolumeNumber(key.id as u32));
+                self.raid0.remove(&VolumeNumber(key.id as u32));
                 self.volumes.remove(&VolumeNumber(key.id as u32));
             }
             Table::Branch => {
@@ -226,6 +232,21 @@ impl Catalogue {
     /// Live volumes that something is kept for.
     pub fn reserved(&self) -> impl Iterator<Item = (VolumeNumber, &VolumeRow)> {
         self.reserved.iter().map(|number| (*number, &self.volumes[number]))
+    }
+
+    /// How what a branch has comes to rest: as its volume's class says, also what only snapshots of it see.
+    pub fn class_of(&self, branch: BranchNumber) -> RedundancyClass {
+        let is_raid0 = |row: &BranchRow| self.raid0.contains(&row.volume);
+        match !self.raid0.is_empty() && self.branch_rows.get(&branch).is_some_and(is_raid0) {
+            true => RedundancyClass::Raid0,
+            false => RedundancyClass::Raid1,
+        }
+    }
+
+    /// Branches whose blocks rest in one copy.
+    pub fn raid0_branches(&self) -> impl Iterator<Item = BranchNumber> {
+        let branches = self.branch_rows.iter().filter(|(_, row)| self.raid0.contains(&row.volume));
+        branches.filter(|(_, row)| row.state != VolumeState::Deleting).map(|(&branch, _)| branch)
     }
 
     /// How many volumes are live.

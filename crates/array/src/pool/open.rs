@@ -197,6 +197,7 @@ fn shared_of(
             filled: Vec::new(),
             announced: Vec::new(),
             reclaim: Reclaim::new(),
+            backlog: Default::default(),
             unreadable: BTreeSet::new(),
         }),
         readers: Default::default(),

@@ -7,8 +7,8 @@ use super::{
 use crate::{
     error::{Error, Result},
     format::{
-        BranchNumber, Entry, LogStart, MemberIndex, MirroredSegment, Record, Refusal, RowKey, SegmentBlock,
-        SegmentKind, SegmentNumber, Stamp, Table,
+        BranchNumber, Entry, LogStart, MemberIndex, MirroredSegment, Record, RedundancyClass, Refusal,
+        RowKey, SegmentBlock, SegmentKind, SegmentNumber, Stamp, Table,
         row::{SegmentRow, VolumeState},
     },
     log::{Draft, LogOwner, Placed},
@@ -87,6 +87,9 @@ impl State {
                 Entry::Write(write) => {
                     let location = write.location(record.segment, payload);
                     self.table.write(write.key, location, Some(write.checksum), &points, &mut dead);
+                    if self.catalogue.class_of(write.key.branch) == RedundancyClass::Raid0 {
+                        self.backlog.add(record.segment);
+                    }
                     self.has_stamp(write.key.stamp);
                 }
                 Entry::Zeroes(interval) | Entry::Discard(interval) => {

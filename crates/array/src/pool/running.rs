@@ -11,6 +11,9 @@ use world::{Moment, World};
 /// How often is looked whether there is something to do.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// How often blocks of raid0 volumes are brought to rest: what is overwritten before that never has to be moved.
+const REST_EVERY: Duration = Duration::from_secs(60);
+
 /// What could not be rebuilt is tried again after so long.
 const REBUILD_AGAIN: Duration = Duration::from_secs(5);
 
@@ -28,6 +31,17 @@ impl Pool {
         world.spawn("array cleaning", repeat(world.clone(), Rc::downgrade(self), clean));
         let rebuild = async |pool: &Pool| pool.rebuild_some().await;
         world.spawn("array rebuild", repeat(world.clone(), Rc::downgrade(self), rebuild));
+        let (mut next_rest, mut before) = (begun + REST_EVERY, self.use_next());
+        let rest = async move |pool: &Pool| {
+            if pool.shared.world.now() >= next_rest {
+                // What cannot be moved now is tried again.
+                let _ = pool.rest_by_and_by(before).await;
+                pool.shared.check_runs()?;
+                (next_rest, before) = (pool.shared.world.now() + REST_EVERY, pool.use_next());
+            }
+            Ok(())
+        };
+        world.spawn("array rest", repeat(world.clone(), Rc::downgrade(self), rest));
         let leave = async |pool: &Pool| {
             let lacks_copies = *pool.whole_with.borrow() != pool.shared.drives.members();
             pool.shared.watch.hold(lacks_copies);

@@ -16,6 +16,7 @@ use crate::{
         Stamp, Superblock, WallNanoseconds, row::SegmentRow,
     },
     map::{Reclaim, Sources, Table},
+    mover::Backlog,
     segments::Segments,
     watch::Watch,
 };
@@ -83,6 +84,8 @@ pub struct State {
     pub announced: Vec<(SegmentNumber, SegmentRow)>,
     /// What deleted points and branches may have left.
     pub reclaim: Reclaim,
+    /// Where blocks of raid0 volumes lie that have not come to rest.
+    pub backlog: Backlog,
     /// Segments that could not be read through: they are not cleaned before somebody looks at them.
     pub unreadable: BTreeSet<SegmentNumber>,
 }

@@ -7,7 +7,7 @@
 use super::{Pool, shared::State};
 use crate::{
     error::{Error, Result},
-    format::BLOCK_GRAINS,
+    format::{BLOCK_GRAINS, GRAIN_BYTES, MemberIndex},
     log::{log_shape, summary_blocks},
     mover::Urgency,
     simulation::sometimes::{self, Sometimes},
@@ -35,7 +35,7 @@ pub struct Space {
     pub free: u64,
     /// Those hosts leave alone.
     pub reserve: u64,
-    /// What hosts can store at most, in bytes.
+    /// What hosts can store at most, in bytes: all of it with the copies the pool has, but for what rests in one.
     pub usable_bytes: u64,
     /// What is stored for them and still needed, in bytes: as of the last checkpoint, and all that was written since.
     pub used_bytes: u64,
@@ -103,7 +103,20 @@ impl Pool {
         let in_tables =
             state.table.live().total() + state.merging.as_ref().map_or(0, |table| table.live().total());
         let used_grains = state.segments.live_grains() + u64::try_from(in_tables).unwrap_or(0);
-        Space { used_bytes: used_grains * crate::format::GRAIN_BYTES as u64, ..room }
+        let usable_bytes = room.usable_bytes + self.saved_grains(&state) * GRAIN_BYTES as u64;
+        Space { used_bytes: used_grains * GRAIN_BYTES as u64, usable_bytes, ..room }
+    }
+
+    /// What can be stored beside what rests in one copy, and could not if that had as many as all else. What a drive had
+    /// alone that is not there takes no room at all.
+    fn saved_grains(&self, state: &State) -> u64 {
+        let drives = &self.shared.drives;
+        let copies = drives.copies_wanted().max(1) as u64;
+        let saved = |(member, grains): (MemberIndex, u64)| match drives.has(member) {
+            true => grains * (copies - 1) / copies,
+            false => grains,
+        };
+        state.segments.raid0_grains().map(saved).sum()
     }
 
     /// The room there is, but for what is used of it.
@@ -119,7 +132,7 @@ impl Pool {
             segments,
             free: state.segments.free_segments(copies, &there),
             reserve,
-            usable_bytes: (segments - reserve) * segment_grains * crate::format::GRAIN_BYTES as u64,
+            usable_bytes: (segments - reserve) * segment_grains * GRAIN_BYTES as u64,
             used_bytes: 0,
         }
     }
@@ -148,7 +161,9 @@ impl Pool {
                 is_delayed = true;
                 continue;
             }
-            if space.is_full() || self.cannot_clean.get() {
+            // What has not come to rest gives room by it.
+            let is_full = space.is_full() && self.shared.state.borrow().backlog.is_empty();
+            if is_full || self.cannot_clean.get() {
                 sometimes::reached(Sometimes::HostRefused);
                 return Err(Error::Full);
             }

@@ -52,11 +52,14 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// The name is taken or none, the size is none; or the pool cannot write.
+    /// The name is taken or none, the size is none, no volume can be of that class; or the pool cannot write.
     pub async fn create_volume(&self, new: &NewVolume) -> Result<()> {
         let _one_at_a_time = self.changing.lock().await;
         check_name(&new.name)?;
         let sectors = check_size(new.size_bytes)?;
+        if !matches!(new.setting.class, RedundancyClass::Raid0 | RedundancyClass::Raid1) {
+            return Err(Error::NotYet("a volume of a class other than raid0 and raid1"));
+        }
         let (number, branch) = {
             let state = self.shared.state.borrow();
             if state.catalogue.volume_named(&new.name).is_some() {
@@ -73,7 +76,7 @@ impl Pool {
             volume: new.volume,
             name: new.name.clone(),
             state: VolumeState::Live,
-            class: RedundancyClass::Raid1,
+            class: new.setting.class,
             branch,
             group: None,
             write_cache: new.setting.write_cache,

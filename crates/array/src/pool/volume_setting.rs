@@ -4,7 +4,7 @@ use super::Pool;
 use crate::{
     error::Result,
     format::{
-        BLOCK_BYTES, BlockCount, RowKey, VolumeNumber,
+        BLOCK_BYTES, BlockCount, RedundancyClass, RowKey, VolumeNumber,
         row::{VolumeRow, WriteCache},
     },
     log::Part,
@@ -14,6 +14,9 @@ use crate::{
 /// What a volume promises, and may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeSetting {
+    /// How its data rests, and that of its snapshots: raid1 with all the copies the pool has, raid0 with one. What was
+    /// just written has all of them in any case. It stays as it is for the volume's life.
+    pub class: RedundancyClass,
     /// Off: every write is stable when it is answered. On: one that does not ask to be is stable with the next flush,
     /// or with the next command of any volume of the pool that is.
     pub write_cache: WriteCache,
@@ -24,9 +27,14 @@ pub struct VolumeSetting {
 }
 
 impl Default for VolumeSetting {
-    /// No write cache, and no bounds.
+    /// All copies, no write cache, and no bounds.
     fn default() -> Self {
-        Self { write_cache: WriteCache::Off, rates: Rates::default(), bounds: Bounds::default() }
+        Self {
+            class: RedundancyClass::Raid1,
+            write_cache: WriteCache::Off,
+            rates: Rates::default(),
+            bounds: Bounds::default(),
+        }
     }
 }
 
@@ -35,7 +43,7 @@ impl VolumeSetting {
         let rates = Rates { iops_max: row.iops_max, kib_per_second_max: row.kib_per_second_max };
         let bytes = |blocks: BlockCount| blocks.0 * BLOCK_BYTES as u64;
         let bounds = Bounds { reserve_bytes: bytes(row.reserve), limit_bytes: bytes(row.limit) };
-        Self { write_cache: row.write_cache, rates, bounds }
+        Self { class: row.class, write_cache: row.write_cache, rates, bounds }
     }
 }
 

@@ -4,7 +4,8 @@
 //!
 //! 1. A slot is free, or belongs to one segment, or waits to become free (`condemned`).
 //! 2. So does a number.
-//! 3. `live_grains` of a segment is what the trees point to, as of the last merge. It is never negative.
+//! 3. `live_grains` of a segment is what the trees point to, as of the last merge. It is never negative. `raid0_grains`
+//!    is its sum over segments that are no mirrors, each of one slot, by drive.
 //! 4. What a segment had becomes free only when a checkpoint without it is complete, and everyone who began to read
 //!    before that is done.
 
@@ -13,8 +14,8 @@ mod free_slots;
 use crate::format::checksum::mix;
 use crate::{
     format::{
-        CheckpointNumber, MemberIndex, MirroredSegment, PoolGeometry, SegmentKind, SegmentNumber, SegmentUse,
-        SlotAddress,
+        CheckpointNumber, MemberIndex, MirroredSegment, PoolGeometry, SegmentKind, SegmentNumber,
+        SegmentShape, SegmentUse, SlotAddress,
         row::{SegmentRow, SegmentState},
     },
     log::log_shape,
@@ -41,6 +42,8 @@ pub struct Segments {
     condemned: VecDeque<Condemned>,
     /// Of all segments but those of nodes.
     live_grains: u64,
+    /// Of those that have no copy, by the drive they lie on.
+    raid0_grains: BTreeMap<MemberIndex, u64>,
     /// Counts changes of which slots are free, and of how many there are.
     slot_changes: u64,
 }
@@ -70,6 +73,7 @@ impl Segments {
             changed: BTreeSet::new(),
             condemned: VecDeque::new(),
             live_grains: 0,
+            raid0_grains: BTreeMap::new(),
             slot_changes: 0,
         }
     }
@@ -110,6 +114,21 @@ impl Segments {
         copies: usize,
         there: &[MemberIndex],
     ) -> Option<MirroredSegment> {
+        self.allocate_shaped(kind, copies, there, log_shape)
+    }
+
+    /// A segment of data that rests in one copy, on the member of `there` that has the most room.
+    pub fn allocate_raid0(&mut self, there: &[MemberIndex]) -> Option<MirroredSegment> {
+        self.allocate_shaped(SegmentKind::Data, 1, there, |slot_blocks, _| SegmentShape::raid0(slot_blocks))
+    }
+
+    fn allocate_shaped(
+        &mut self,
+        kind: SegmentKind,
+        copies: usize,
+        there: &[MemberIndex],
+        shape: impl Fn(u16, usize) -> SegmentShape,
+    ) -> Option<MirroredSegment> {
         assert!(copies > 0, "a segment lies somewhere");
         let mut roomy: Vec<(u32, MemberIndex)> = there
             .iter()
@@ -135,7 +154,7 @@ impl Segments {
         let number = SegmentNumber(self.free_numbers.first().copied().unwrap_or(self.rows.len() as u32));
         let segment_use = self.use_next;
         self.use_next = SegmentUse(segment_use.0 + 1);
-        let shape = log_shape(self.geometry.slot_blocks(), slots.len());
+        let shape = shape(self.geometry.slot_blocks(), slots.len());
         let row = SegmentRow {
             segment_use,
             kind,
@@ -175,6 +194,7 @@ impl Segments {
     /// A mirrored segment has one more copy. Its data is laid out in the same way whether it has one or more.
     pub fn add_slot(&mut self, number: SegmentNumber, new: SlotAddress) {
         let row = self.rows[number.0 as usize].as_mut().expect("a segment that is rebuilt is there");
+        assert!(row.shape.is_mirror(), "what rests in one copy gets no other");
         row.slots.push(new);
         row.shape = log_shape(row.shape.slot_blocks(), row.slots.len());
         self.changed.insert(number);
@@ -206,6 +226,10 @@ impl Segments {
         row.live_grains = live as u32;
         if row.kind != SegmentKind::Nodes {
             self.live_grains = self.live_grains.checked_add_signed(grains).expect("a sum of counts");
+        }
+        if !row.shape.is_mirror() {
+            let sum = self.raid0_grains.entry(row.slots[0].member).or_default();
+            *sum = sum.checked_add_signed(grains).expect("a sum of counts");
         }
         self.changed.insert(number);
     }
@@ -262,6 +286,11 @@ impl Segments {
         self.live_grains
     }
 
+    /// Grains of what rests in one copy and is pointed to, by the drive it lies on.
+    pub fn raid0_grains(&self) -> impl Iterator<Item = (MemberIndex, u64)> {
+        self.raid0_grains.iter().map(|(&member, &grains)| (member, grains))
+    }
+
     /// What differs from the last checkpoint, none being gone; from now on nothing does.
     pub fn take_changes(&mut self) -> Vec<(SegmentNumber, Option<SegmentRow>)> {
         let changed = std::mem::take(&mut self.changed);
@@ -301,6 +330,9 @@ impl Segments {
         if row.kind != SegmentKind::Nodes {
             self.live_grains -= u64::from(row.live_grains);
         }
+        if !row.shape.is_mirror() {
+            *self.raid0_grains.entry(row.slots[0].member).or_default() -= u64::from(row.live_grains);
+        }
         Some(row)
     }
 
@@ -314,6 +346,9 @@ impl Segments {
         assert!(self.rows[index].is_none(), "segment {number} is there once");
         if row.kind != SegmentKind::Nodes {
             self.live_grains += u64::from(row.live_grains);
+        }
+        if !row.shape.is_mirror() {
+            *self.raid0_grains.entry(row.slots[0].member).or_default() += u64::from(row.live_grains);
         }
         self.rows[index] = Some(row);
         self.changed.insert(number);

@@ -18,6 +18,7 @@ mod map;
 mod nodes;
 mod pacing;
 mod pool;
+mod raid0;
 mod rebuild;
 mod round_trip;
 mod scene;

@@ -67,8 +67,17 @@ pub fn small() -> OpenSetting {
 
 /// A volume as a device.
 pub async fn make_volume(pool: &Rc<Pool>, name: &str, size_bytes: u64) -> Result<VolumeDevice> {
+    make_volume_with(pool, name, size_bytes, VolumeSetting::default()).await
+}
+
+/// A volume that promises something else.
+pub async fn make_volume_with(
+    pool: &Rc<Pool>,
+    name: &str,
+    size_bytes: u64,
+    setting: VolumeSetting,
+) -> Result<VolumeDevice> {
     let volume = VolumeId([name.as_bytes()[0]; 16]);
-    let setting = VolumeSetting::default();
     pool.create_volume(&NewVolume { name: name.to_owned(), volume, size_bytes, setting }).await?;
     Ok(VolumeDevice(pool.volume(name)?))
 }

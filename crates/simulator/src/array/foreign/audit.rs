@@ -92,7 +92,9 @@ pub fn audit(platters: &Platters, copies: Copies) -> Reading<Audit> {
     let mut copies_least = usize::MAX;
     for (&number, segment) in segments.all.iter().filter(|(number, _)| space.live.contains_key(number)) {
         let there = segment.copies(0)?.into_iter().filter(|(slot, _)| drives.contains_key(&slot.0));
-        copies_least = copies_least.min(there.count());
+        if segment.is_mirror() {
+            copies_least = copies_least.min(there.count());
+        }
         for index in 0..segment.slots.len() {
             let header = segments.check_header(number, segment, index);
             wrong.extend(header.err().filter(|_| copies == Copies::All));
@@ -153,6 +155,10 @@ fn check_run(
     space.take((number, place), grains * run.count as u32, &whose)?;
     let blocks = if is_plain { run.count as u32 } else { 1 };
     let copies = segments.read(number, place / 64, blocks)?;
+    if copies.is_empty() && !segments.get(number)?.is_mirror() {
+        // It went with its drive.
+        return Ok(u64::from(grains) * run.count * GRAIN);
+    }
     let start = (place % 64) as usize * GRAIN as usize;
     for (index, &checksum) in run.checksums.iter().enumerate() {
         let key = (run.branch, run.first + index as u64, run.birth);

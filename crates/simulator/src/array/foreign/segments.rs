@@ -97,6 +97,11 @@ impl Segment {
         }))
     }
 
+    /// Whether it has copies, or is to have them when there are drives for them; else it rests in one.
+    pub fn is_mirror(&self) -> bool {
+        self.class == 1 || self.class == 0 && self.slots.len() == 1 && self.stripe == self.slot_blocks - 1
+    }
+
     /// Blocks of its data.
     pub fn data_blocks(&self) -> u32 {
         self.columns() * (self.slot_blocks - 1)

@@ -1,0 +1,169 @@
+//! Rest: blocks of raid0 volumes leave the mirrored segments that they were logged in, for segments of one copy.
+//!
+//! Whatever is written is mirrored in the log, so that what is acknowledged survives the loss of a drive. What of it is still
+//! needed a minute later is moved out of segments the log has left, oldest first, as fast as hosts leave the drives
+//! alone; and at once when space is short. Blocks of other volumes stay where they are. So a segment
+//! that held both is partly dead from then on, and is cleaned like any other.
+
+use super::{
+    Cleaned,
+    cleaner::{Leaving, VICTIMS_MAX},
+};
+use crate::{
+    error::Result,
+    format::{
+        BLOCK_GRAINS, BlockIndex, Location, NodeKey, Run, SegmentKind, SegmentNumber, SegmentShape,
+        SegmentUse, Tree, node::BRANCH_BLOCKS_MAX, row::SegmentState,
+    },
+    log::summary_blocks,
+    pool::Pool,
+};
+use std::{collections::BTreeSet, ops::ControlFlow};
+
+/// Segments in which blocks of raid0 volumes may lie mirrored. Invariant: all of them that were written since the pool was
+/// opened are in it; those before too, once it `is_complete`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Backlog {
+    segments: BTreeSet<SegmentNumber>,
+    is_complete: bool,
+}
+
+impl Backlog {
+    /// A block of a raid0 volume was logged there.
+    pub fn add(&mut self, segment: SegmentNumber) {
+        self.segments.insert(segment);
+    }
+
+    /// Whether there is nothing that has not come to rest, as far as is known.
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+}
+
+impl Pool {
+    /// Brings blocks of raid0 volumes to rest: from mirrored segments that the log has left into such of one copy. Done
+    /// when none is left of those that were there, or there is no room; and when their old places are free. The pool
+    /// does so by itself, too.
+    ///
+    /// # Errors
+    ///
+    /// A segment cannot be written or read; nothing is lost by it.
+    pub async fn rest(&self) -> Result<Cleaned> {
+        self.checkpoint().await?;
+        self.rest_what_is_older(self.use_next(), 1).await
+    }
+
+    /// As [`Pool::rest`], of segments that were begun before a use, once what is alive in them fills one.
+    pub(crate) async fn rest_by_and_by(&self, before: SegmentUse) -> Result<Cleaned> {
+        self.rest_what_is_older(before, self.room_grains()).await
+    }
+
+    /// The next use of a segment.
+    pub(crate) fn use_next(&self) -> SegmentUse {
+        self.shared.state.borrow().segments.use_next()
+    }
+
+    async fn rest_what_is_older(&self, before: SegmentUse, grains_min: u64) -> Result<Cleaned> {
+        let mut done = Cleaned::default();
+        loop {
+            let round = {
+                let _one_round_at_a_time = self.cleaning.lock().await;
+                self.shared.check_runs()?;
+                self.rest_some(before, grains_min).await?
+            };
+            let Some(round) = round else { break };
+            done.segments += round.segments;
+            done.blocks += round.blocks;
+            self.checkpoint().await?;
+        }
+        Ok(done)
+    }
+
+    /// A round of it; none if there is less to move.
+    pub(super) async fn rest_some(&self, before: SegmentUse, grains_min: u64) -> Result<Option<Cleaned>> {
+        self.complete_backlog().await?;
+        let victims = self.not_at_rest(before);
+        let live = |number: &SegmentNumber| {
+            self.shared.state.borrow().segments.row(*number).map_or(0, |row| u64::from(row.live_grains))
+        };
+        if victims.iter().map(live).sum::<u64>() < grains_min {
+            return Ok(None);
+        }
+        let done = self.empty(&victims, Leaving::Raid0).await?;
+        // Nothing is written into them any more: nothing that has to leave them comes again.
+        let backlog = &mut self.shared.state.borrow_mut().backlog;
+        backlog.segments.retain(|segment| !victims.contains(segment));
+        Ok(Some(done))
+    }
+
+    /// Segments to go through next, oldest first: as many as there is room for what is alive in them.
+    pub(super) fn not_at_rest(&self, before: SegmentUse) -> Vec<SegmentNumber> {
+        let (free, room_grains) = (self.space().free, self.room_grains());
+        let drives = &self.shared.drives;
+        let copies = drives.copies_wanted();
+        let mut state = self.shared.state.borrow_mut();
+        if copies < 2 || state.backlog.is_empty() {
+            return Vec::new();
+        }
+        let state = &mut *state;
+        let (segments, unreadable) = (&state.segments, &state.unreadable);
+        let may_hold_some = |number: &SegmentNumber| {
+            segments.row(*number).is_some_and(|row| row.kind != SegmentKind::Nodes && row.shape.is_mirror())
+                && !unreadable.contains(number)
+        };
+        state.backlog.segments.retain(may_hold_some);
+        let is_left = |number: &SegmentNumber| {
+            let row = segments.row(*number).expect("looked at above");
+            let is_old = row.state == SegmentState::Sealed && row.segment_use < before;
+            is_old && row.live_grains > 0 && drives.copies_there(&row.slots) > 0
+        };
+        let mut victims: Vec<_> = state.backlog.segments.iter().copied().filter(is_left).collect();
+        victims.sort_by_key(|number| segments.row(*number).map(|row| row.segment_use));
+        let mut room = free / 2 * room_grains;
+        let fits = victims.iter().take(VICTIMS_MAX).take_while(|number| {
+            let live = segments.row(**number).map_or(0, |row| u64::from(row.live_grains));
+            let fits = live <= room;
+            room = room.saturating_sub(live);
+            fits
+        });
+        let count = fits.count();
+        victims.truncate(count);
+        victims
+    }
+
+    /// What one segment of data has room for.
+    fn room_grains(&self) -> u64 {
+        let shape = SegmentShape::raid0(self.shared.drives.geometry().slot_blocks());
+        u64::from(shape.data_blocks() - summary_blocks(shape)) * BLOCK_GRAINS as u64
+    }
+
+    /// Looks for what was left mirrored before the pool was opened: in the maps of all raid0 volumes, once.
+    async fn complete_backlog(&self) -> Result<()> {
+        let (branches, roots, _reading) = {
+            let state = self.shared.state.borrow();
+            if state.backlog.is_complete {
+                return Ok(());
+            }
+            let reading = self.begin_reading();
+            (state.catalogue.raid0_branches().collect::<Vec<_>>(), state.roots, reading)
+        };
+        let mut found = BTreeSet::new();
+        for branch in branches {
+            let ends = [BlockIndex(0), BlockIndex(BRANCH_BLOCKS_MAX)];
+            let [from, to] = ends.map(|block| NodeKey::of_block(branch, block));
+            for (tree, root) in [(Tree::Head, roots.head), (Tree::History, roots.history)] {
+                let visit = |run: &Run<'_>| {
+                    if let Location::Direct { segment, .. } = run.location {
+                        found.insert(segment);
+                    }
+                    ControlFlow::Continue(())
+                };
+                self.trees.scan(tree, root, from, to, visit).await?;
+            }
+        }
+        let backlog = &mut self.shared.state.borrow_mut().backlog;
+        backlog.segments.extend(found);
+        backlog.is_complete = true;
+        Ok(())
+    }
+}
