@@ -1,13 +1,19 @@
 //! The drives of a pool, by member: whole blocks at places in slots.
 //!
-//! A drive that failed to write is out for good ([`Drives::lose`]): what it holds from then on is stale. A drive that
+//! A drive that is being added gets superblocks, and nothing else before all of them name it ([`Drives::let_join`]). One
+//! that failed to write is out for good ([`Drives::lose`]): what it holds from then on is stale. A drive that
 //! failed to read may have one bad place, and stays.
 
 use crate::{
     error::{Error, Result},
     format::{BLOCK_BYTES, MemberIndex, PoolGeometry, SlotAddress, SlotHeader},
 };
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    sync::Arc,
+};
 use world::{BlockDevice, Buffer, ByteOffset, IoError, IoResult, LocalFuture, Stability};
 
 /// Drives that failed to write, and what they said.
@@ -18,8 +24,9 @@ pub type Writes = Vec<(MemberIndex, LocalFuture<IoResult<()>>)>;
 /// Drives that are there. Cheap to clone; clones are one.
 #[derive(Clone)]
 pub struct Drives {
-    geometry: PoolGeometry,
+    geometry: Rc<Cell<PoolGeometry>>,
     writable: Rc<RefCell<BTreeMap<MemberIndex, Rc<dyn BlockDevice>>>>,
+    joining: Rc<RefCell<BTreeMap<MemberIndex, Rc<dyn BlockDevice>>>>,
 }
 
 impl Drives {
@@ -28,12 +35,21 @@ impl Drives {
         geometry: PoolGeometry,
         drives: impl IntoIterator<Item = (MemberIndex, Rc<dyn BlockDevice>)>,
     ) -> Self {
-        Self { geometry, writable: Rc::new(RefCell::new(drives.into_iter().collect())) }
+        Self {
+            geometry: Rc::new(Cell::new(geometry)),
+            writable: Rc::new(RefCell::new(drives.into_iter().collect())),
+            joining: Rc::default(),
+        }
     }
 
     /// Sizes of the pool.
     pub fn geometry(&self) -> PoolGeometry {
-        self.geometry
+        self.geometry.get()
+    }
+
+    /// Everything has so many copies from now on.
+    pub fn set_log_copies(&self, log_copies: u8) {
+        self.geometry.set(PoolGeometry { log_copies, ..self.geometry.get() });
     }
 
     /// Members that can be written.
@@ -54,12 +70,31 @@ impl Drives {
     /// From now on the member is not there.
     pub fn lose(&self, member: MemberIndex) {
         self.writable.borrow_mut().remove(&member);
+        self.joining.borrow_mut().remove(&member);
     }
 
-    /// A new member is there.
-    pub fn add(&self, member: MemberIndex, device: Rc<dyn BlockDevice>) {
+    /// A drive is to become a member: it gets superblocks.
+    pub fn let_join(&self, member: MemberIndex, device: Rc<dyn BlockDevice>) {
+        assert!(!self.has(member), "member {member} is new");
+        self.joining.borrow_mut().insert(member, device);
+    }
+
+    /// It is one like the others, all superblocks naming it; false if it failed meanwhile.
+    pub fn join(&self, member: MemberIndex) -> bool {
+        let Some(device) = self.joining.borrow_mut().remove(&member) else { return false };
         let before = self.writable.borrow_mut().insert(member, device);
         assert!(before.is_none(), "member {member} is new");
+        true
+    }
+
+    /// The drive of a member for superblocks, if it is there: also one that joins.
+    pub fn superblock_device(&self, member: MemberIndex) -> Option<Rc<dyn BlockDevice>> {
+        self.device(member).or_else(|| self.joining.borrow().get(&member).cloned())
+    }
+
+    /// Members that can be given superblocks.
+    pub fn superblock_members(&self) -> BTreeSet<MemberIndex> {
+        self.members().into_iter().chain(self.joining.borrow().keys().copied()).collect()
     }
 
     /// The drive of a member, if it is there.
@@ -111,7 +146,7 @@ impl Drives {
 
     /// Copies that everything should have: as the pool has it, or one on each drive there is.
     pub fn copies_wanted(&self) -> usize {
-        usize::from(self.geometry.log_copies).min(self.writable.borrow().len())
+        usize::from(self.geometry().log_copies).min(self.writable.borrow().len())
     }
 
     /// Reads `blocks` whole blocks from `block` of a slot on.
@@ -131,8 +166,9 @@ impl Drives {
 
     fn place(&self, slot: SlotAddress, block: u32, blocks: usize) -> ByteOffset {
         let end = block as usize + blocks;
-        assert!(end <= usize::from(self.geometry.slot_blocks()), "block {end} of a slot");
-        ByteOffset(self.geometry.slot_start_bytes(slot.slot) + u64::from(block) * BLOCK_BYTES as u64)
+        let geometry = self.geometry();
+        assert!(end <= usize::from(geometry.slot_blocks()), "block {end} of a slot");
+        ByteOffset(geometry.slot_start_bytes(slot.slot) + u64::from(block) * BLOCK_BYTES as u64)
     }
 }
 

@@ -73,7 +73,8 @@ pub async fn write_generation(drives: &Drives, superblock: &Superblock) -> Resul
     let mut writes = Writes::new();
     for (index, member) in superblock.members.iter().enumerate() {
         let index = MemberIndex(index as u16);
-        let Some(device) = drives.device(index).filter(|_| member.state.holds_superblocks()) else {
+        let Some(device) = drives.superblock_device(index).filter(|_| member.state.holds_superblocks())
+        else {
             continue;
         };
         for place in superblock_places(superblock.generation) {

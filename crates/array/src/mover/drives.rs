@@ -2,7 +2,7 @@
 
 use crate::{
     error::{Error, Result},
-    format::{MemberIndex, MemberState},
+    format::{Member, MemberIndex, MemberState},
     pool::{NewDrive, Pool},
     simulation::sometimes::{self, Sometimes, UnderWay},
 };
@@ -11,7 +11,7 @@ use world::{BlockDevice, IoError, IoErrorKind};
 
 impl Pool {
     /// Takes one more drive into the pool. What it held is lost; it gets new segments, and copies of those that lack
-    /// one. A drive that was a member and was lost comes back in this way, under a new name.
+    /// one. With it a pool of one drive becomes one of two copies, when those are made. A drive that was a member and was lost comes back in this way, under a new name.
     ///
     /// # Errors
     ///
@@ -29,15 +29,20 @@ impl Pool {
         };
         let under_way = UnderWay::begin(Sometimes::CutWhileAdding);
         crate::superblocks::clear_device(index, &new.device).await?;
-        self.shared.state.borrow_mut().segments.add_member(index, member.slot_count);
-        self.shared.drives.add(index, self.shared.watch.watch(&new.device));
+        // Nothing else is written to it before every superblock names it: what lay there would be nowhere after a crash.
+        self.shared.drives.let_join(index, self.shared.watch.watch(&new.device));
+        let slot_count = member.slot_count;
         self.shared
             .publish(|superblock| {
-                let mut member = member.clone();
-                member.since = superblock.generation;
-                superblock.members.push(member);
+                let since = superblock.generation;
+                superblock.members.push(Member { since, ..member });
             })
             .await?;
+        if !self.shared.drives.join(index) {
+            let error = IoError::new(IoErrorKind::Disconnected, "it failed while it was added");
+            return Err(Error::Drive { member: index, error });
+        }
+        self.shared.state.borrow_mut().segments.add_member(index, slot_count);
         under_way.end();
         sometimes::reached(Sometimes::DriveAdded);
         self.lane.look_at_copies();

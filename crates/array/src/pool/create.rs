@@ -20,7 +20,7 @@ use world::{BlockDevice, Stability, World};
 pub const SLOTS_MIN: u32 = 48;
 
 /// Copies of the log, unless there is but one drive or somebody wants three.
-const LOG_COPIES: usize = 2;
+pub(super) const LOG_COPIES: usize = 2;
 
 /// A drive that is to become one of a pool.
 #[derive(Clone)]
@@ -54,8 +54,8 @@ pub async fn create(world: &World, new: &NewPool, drives: &[NewDrive]) -> Result
     create_with_copies(world, new, drives, drives.len().min(LOG_COPIES)).await
 }
 
-/// As [`create`], with so many copies of the log, of everything that rests in it, and of the trees: one, or three where
-/// two drives may be lost.
+/// As [`create`], with so many copies of the log, of everything that rests in it, and of the trees: two, or three where
+/// two drives may be lost; one if there is but one drive, until it gets another.
 ///
 /// # Errors
 ///
@@ -69,7 +69,7 @@ pub async fn create_with_copies(
     if drives.is_empty() || drives.len() < copies {
         return Err(Error::TooFewDrives { present: drives.len(), needed: copies.max(1) });
     }
-    if !(1..=MIRRORS_MAX).contains(&copies) {
+    if !(drives.len().min(LOG_COPIES)..=MIRRORS_MAX).contains(&copies) {
         return Err(Error::BadCopies(copies));
     }
     let devices: Vec<_> = drives.iter().map(|drive| Rc::clone(&drive.device)).collect();

@@ -6,7 +6,7 @@
 
 use super::{
     Shared,
-    create::{NewDrive, member_of},
+    create::{LOG_COPIES, NewDrive, member_of},
 };
 use crate::{
     election::can_go_on_with,
@@ -15,7 +15,6 @@ use crate::{
     simulation::sometimes::{self, Sometimes, UnderWay},
     superblocks::write_generation,
 };
-use std::collections::BTreeSet;
 use world::{IoError, World};
 
 impl Shared {
@@ -52,7 +51,7 @@ impl Shared {
         loop {
             // Made once: each generation is made from the one before, also from one that was written in part.
             let next = self.next_generation(settled, change.take());
-            let left: BTreeSet<MemberIndex> = self.drives.members().into_iter().collect();
+            let left = self.drives.superblock_members();
             if !can_go_on_with(&self.superblock.borrow(), &left) {
                 sometimes::reached(Sometimes::TooFewToGoOn);
                 let error = Error::TooFewDrives { present: left.len(), needed: left.len() + 1 };
@@ -68,7 +67,10 @@ impl Shared {
             match written {
                 // Once more, for the drives left out to have no vote.
                 Ok(()) if leaves_out => settled = generation,
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    self.drives.set_log_copies(self.superblock.borrow().geometry.log_copies);
+                    return Ok(());
+                }
                 Err(failures) => {
                     sometimes::reached(Sometimes::DriveLostWhilePublishing);
                     failures.into_iter().for_each(|(member, _)| self.drives.lose(member));
@@ -91,11 +93,17 @@ impl Shared {
         if let Some(change) = change {
             change(&mut next);
         }
+        let there = self.drives.superblock_members();
         for (index, member) in next.members.iter_mut().enumerate() {
-            if member.state.holds_superblocks() && !self.drives.has(MemberIndex(index as u16)) {
+            if member.state.holds_superblocks() && !there.contains(&MemberIndex(index as u16)) {
                 member.state = MemberState::Missing;
                 member.since = next.generation;
             }
+        }
+        // A pool of one drive that has got another keeps two copies from then on.
+        let holders = next.members.iter().filter(|member| member.state.holds_superblocks()).count();
+        if next.geometry.log_copies == 1 && holders > 1 {
+            next.geometry.log_copies = LOG_COPIES as u8;
         }
         next
     }

@@ -355,7 +355,7 @@ async fn new_lane(shared: &Rc<Shared>, incarnation: Incarnation, replayed: &Repl
         (replayed.position_next, acknowledged, replayed.last),
         (segment.clone(), shape, replayed.block),
     );
-    let setting = LaneSetting { flight_records_max: FLIGHT_RECORDS_MAX, copies: geometry.log_copies.into() };
+    let setting = LaneSetting { flight_records_max: FLIGHT_RECORDS_MAX };
     let parts = (shared.drives.clone(), shared.seed, setting);
     let lane = Lane::new(&shared.world, parts, owner, (tail, Vec::new()));
     lane.begin_anew().await?;

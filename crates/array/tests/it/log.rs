@@ -153,7 +153,7 @@ fn drives_of(ledger: &Ledger, devices: &[Rc<SimDrive>]) -> Drives {
         let member = MemberIndex(index as u16);
         ledger.is_there(member).then(|| (member, Rc::clone(device) as Rc<dyn BlockDevice>))
     });
-    Drives::new(GEOMETRY, there)
+    Drives::new(PoolGeometry { log_copies: ledger.copies as u8, ..GEOMETRY }, there)
 }
 
 /// Replays what was read against the ledger: gives how many appends of each writer are there.
@@ -283,7 +283,7 @@ async fn serve(
             found.block,
         ),
     );
-    let setting = LaneSetting { flight_records_max: 3, copies: ledger.copies };
+    let setting = LaneSetting { flight_records_max: 3 };
     let owner = Rc::clone(&ledger) as Rc<dyn LogOwner>;
     let parts_of_lane = (drives, ChecksumSeed::of(POOL), setting);
     let lane = Lane::new(&world, parts_of_lane, owner, (tail, found.successors));

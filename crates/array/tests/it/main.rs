@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod adding;
 mod bounds;
 mod election;
 mod examples;

@@ -61,7 +61,7 @@ impl Lane {
     }
 
     fn nowhere_to_go(&self) -> Error {
-        let (present, needed) = (self.drives.members().len(), self.setting.copies);
+        let (present, needed) = (self.drives.count(), self.drives.copies_wanted());
         if present == 0 { Error::TooFewDrives { present, needed } } else { Error::Full }
     }
 

@@ -61,8 +61,6 @@ pub trait LogOwner {
 pub struct LaneSetting {
     /// Records in one flight at most.
     pub flight_records_max: usize,
-    /// Copies each record must be stable on while there are so many drives.
-    pub copies: usize,
 }
 
 /// See the module's documentation.
@@ -98,8 +96,8 @@ impl Lane {
         owner: Rc<dyn LogOwner>,
         (tail, successors): (Tail, Vec<MirroredSegment>),
     ) -> Rc<Self> {
-        assert!(setting.copies > 0 && setting.flight_records_max > 0, "a record is written somewhere");
-        let shape = log_shape(drives.geometry().slot_blocks(), setting.copies);
+        assert!(setting.flight_records_max > 0, "a record is written at some time");
+        let shape = log_shape(drives.geometry().slot_blocks(), 1);
         let room_blocks = (shape.data_blocks() - summary_blocks(shape)) as usize;
         assert!(room_blocks > PAYLOAD_BLOCKS_MAX, "an empty segment has room for any record");
         Rc::new(Self {
@@ -376,7 +374,7 @@ impl Lane {
     /// Whether every copy a record must have is there: all of them, or one on each drive there is.
     fn has_enough_copies(&self, segment: &MirroredSegment) -> bool {
         let there = self.drives.copies_there(&segment.slots);
-        there > 0 && there >= self.setting.copies.min(self.drives.members().len())
+        there > 0 && there >= self.drives.copies_wanted()
     }
 }
 

@@ -1,0 +1,219 @@
+//! Drives are added: a pool of one becomes a mirror, and nothing lies on a drive that a superblock does not name.
+
+use crate::scene::{MIB, Scene, make_volume, read, small, write};
+use array::{
+    format::{DriveId, MemberIndex},
+    pool::{NewDrive, OpenSetting, open},
+    superblocks::look,
+    volume::VolumeDevice,
+};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoResult, LocalFuture, Random, Stability,
+    sim::{DriveOptions, FaultPlan, Limits},
+};
+
+const NEW: DriveId = DriveId([9; 16]);
+
+fn added(device: Rc<dyn BlockDevice>) -> NewDrive {
+    NewDrive { drive: NEW, serial: "SECOND".to_owned(), device }
+}
+
+#[test]
+fn a_pool_of_one_drive_that_gets_a_second_becomes_a_mirror() {
+    let mut scene = Scene::new(81, 1);
+    let second = scene.simulation.add_drive(DriveOptions::new(ByteCount(101 * MIB)));
+    let given = Rc::clone(&second);
+    scene.run(move |world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens");
+        let volume = make_volume(&pool, "mail", 32 * MIB).await.expect("it is made");
+        for at in 0..20 {
+            write(&volume, at * MIB, at as u8 + 1, MIB as usize).await;
+        }
+        let alone = pool.space();
+        assert_eq!((pool.degraded().segments, alone.segments), (0, 100), "one copy is all there can be");
+        pool.add_drive(&added(given)).await.expect("it is taken in");
+        assert!(pool.degraded().segments >= 20, "now everything lacks a copy");
+        assert_eq!(pool.space().segments, 100, "two drives, two copies");
+        write(&volume, 20 * MIB, 21, MIB as usize).await;
+        world.sleep(Duration::from_secs(90)).await;
+        let progress = pool.rebuild_progress();
+        assert_eq!((pool.degraded().segments, progress.single_copy_bytes), (0, 0), "{progress:?}");
+        pool.close().await.expect("it closes");
+    });
+    // Either is enough: also the second one alone, if somebody says so.
+    let alone = [second as Rc<dyn BlockDevice>];
+    let forced = OpenSetting { forced: true, ..small() };
+    let opened = scene.simulation.run(Limits::generous(), |world| async move {
+        let pool = open(&world, &alone, forced).await.expect("it opens");
+        let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+        for at in 0..21 {
+            let found = read(&volume, at * MIB, MIB as usize).await;
+            assert!(found.iter().all(|&byte| byte == at as u8 + 1), "MiB {at}");
+        }
+    });
+    opened.completed();
+}
+
+#[test]
+fn a_power_cut_while_a_pool_of_one_drive_gets_a_second_leaves_one_or_two() {
+    let mut in_time = 0;
+    for seed in 0..30 {
+        let mut scene = Scene::new(200 + seed, 1);
+        let second = scene.simulation.add_drive(DriveOptions::new(ByteCount(101 * MIB)));
+        let mut random = Random::new(seed, "second");
+        let wait = Duration::from_micros(random.below(if seed % 3 == 0 { 200_000 } else { 300 }));
+        let given = Rc::clone(&second);
+        scene.run(move |world, devices| async move {
+            let pool = open(&world, &devices, small()).await.expect("it opens");
+            let volume = make_volume(&pool, "mail", 32 * MIB).await.expect("it is made");
+            for at in 0..8 {
+                write(&volume, at * MIB, at as u8 + 1, MIB as usize / 4).await;
+            }
+            let adding = Rc::clone(&pool);
+            world.spawn("adding", async move { adding.add_drive(&added(given)).await });
+            world.sleep(wait).await;
+        });
+        scene.simulation.cut_power();
+        scene.drives.push(Rc::clone(&second));
+        let is_in_time = Rc::new(Cell::new(false));
+        let told = Rc::clone(&is_in_time);
+        scene.run(move |world, devices| async move {
+            let pool = open(&world, &devices, small()).await.expect("whether it came in time or not");
+            told.set(pool.drives_there() == 2);
+            let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+            for at in 0..8 {
+                let found = read(&volume, at * MIB, MIB as usize / 4).await;
+                assert!(found.iter().all(|&byte| byte == at as u8 + 1), "seed {seed}: MiB {at}");
+            }
+            if pool.drives_there() == 1 {
+                pool.add_drive(&added(devices[1].clone())).await.expect("it is taken in");
+            }
+            pool.rebuild().await.expect("nothing fails");
+            assert_eq!(pool.degraded().segments, 0, "seed {seed}");
+            pool.close().await.expect("it closes");
+        });
+        in_time += u32::from(is_in_time.get());
+        // The first one dies.
+        scene.drives[0].set_faults(FaultPlan { failed_write_percent: 100.0, ..FaultPlan::none() });
+        let alone = [second as Rc<dyn BlockDevice>];
+        let forced = OpenSetting { forced: true, ..small() };
+        let opened = scene.simulation.run(Limits::generous(), move |world| async move {
+            let pool = open(&world, &alone, forced).await.expect("it opens");
+            let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+            for at in 0..8 {
+                let found = read(&volume, at * MIB, MIB as usize / 4).await;
+                assert!(found.iter().all(|&byte| byte == at as u8 + 1), "seed {seed}: MiB {at}");
+            }
+        });
+        opened.completed();
+    }
+    println!("{in_time} of 30 were added before the cut");
+    assert!((5..=25).contains(&in_time), "{in_time} of 30 were added before the cut");
+}
+
+/// A drive that notes whether the others name it whenever something is written into its slots.
+struct Named {
+    inner: Rc<dyn BlockDevice>,
+    others: Vec<Rc<dyn BlockDevice>>,
+    writes: Rc<RefCell<Vec<bool>>>,
+}
+
+async fn is_named(others: &[Rc<dyn BlockDevice>]) -> bool {
+    let seen = look(others).await;
+    let names =
+        |seen: &array::election::Seen| seen.superblock.members.iter().any(|member| member.drive == NEW);
+    seen.len() == others.len() && seen.iter().all(names)
+}
+
+impl BlockDevice for Named {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
+        self.inner.read(at, into)
+    }
+
+    fn write(
+        &self,
+        at: ByteOffset,
+        from: Vec<Arc<Buffer>>,
+        stability: Stability,
+    ) -> LocalFuture<IoResult<()>> {
+        let writing = self.inner.write(at, from, stability);
+        if at.0 < MIB {
+            return writing;
+        }
+        let (others, writes) = (self.others.clone(), Rc::clone(&self.writes));
+        Box::pin(async move {
+            let is_named = is_named(&others).await;
+            writes.borrow_mut().push(is_named);
+            writing.await
+        })
+    }
+
+    fn flush(&self) -> LocalFuture<IoResult<()>> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
+        self.inner.discard(at, length)
+    }
+}
+
+#[test]
+fn nothing_is_placed_on_a_drive_before_all_superblocks_name_it_also_with_a_power_cut_between() {
+    let (mut named, mut unnamed_cuts) = (0, 0);
+    for seed in 0..40 {
+        let mut scene = Scene::new(300 + seed, 2);
+        let third = scene.simulation.add_drive(DriveOptions::new(ByteCount(101 * MIB)));
+        let writes = Rc::new(RefCell::new(Vec::new()));
+        let mut random = Random::new(seed, "third");
+        let wait = Duration::from_micros(random.below(if seed % 2 == 0 { 300_000 } else { 600 }));
+        let (given, noted) = (Rc::clone(&third), Rc::clone(&writes));
+        let answered = Rc::new(Cell::new(0_u64));
+        let told = Rc::clone(&answered);
+        scene.run(move |world, devices| async move {
+            let pool = open(&world, &devices, small()).await.expect("it opens");
+            let volume = make_volume(&pool, "mail", 64 * MIB).await.expect("it is made");
+            // So busy that segments are needed all the time.
+            world.spawn("host", async move {
+                for at in 0..1000 {
+                    write(&volume, at * 65536, (at % 250) as u8 + 1, 65536).await;
+                    told.set(at + 1);
+                }
+            });
+            let device = Rc::new(Named { inner: given, others: devices, writes: noted });
+            let adding = Rc::clone(&pool);
+            world.spawn("adding", async move { adding.add_drive(&added(device)).await });
+            world.sleep(wait).await;
+        });
+        scene.simulation.cut_power();
+        let writes = writes.borrow();
+        assert!(writes.iter().all(|&is_named| is_named), "seed {seed}: {writes:?}");
+        named += writes.len();
+        unnamed_cuts += u32::from(writes.is_empty());
+        // Whatever came of it, what was answered is there; the new drive is or is not a member, on all of them.
+        scene.drives.push(third);
+        scene.run(move |world, devices| async move {
+            let pool = open(&world, &devices, small()).await.expect("it opens");
+            let superblocks = look(&devices).await;
+            let is_member = superblocks[0].superblock.members.len() > 2;
+            assert_eq!(pool.drives_there(), 2 + usize::from(is_member), "seed {seed}");
+            assert!(superblocks[0].superblock.this == MemberIndex(0));
+            let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+            for at in 0..answered.get() {
+                let found = read(&volume, at * 65536, 65536).await;
+                assert!(found.iter().all(|&byte| byte == (at % 250) as u8 + 1), "seed {seed}: at {at}");
+            }
+        });
+    }
+    println!("{named} writes to new drives, {unnamed_cuts} of 40 cuts before the first");
+    assert!(named > 40 && unnamed_cuts > 3, "{named} writes, {unnamed_cuts} cuts before the first");
+}
