@@ -8,6 +8,7 @@ use crate::{
     prove::{layout::LayoutKind, sweep::Sweep},
     quantity::{parse_duration, parse_size, show_duration},
     refusal::Refusal,
+    remote::RemoteArguments,
 };
 use clap::{Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
 use std::{env, ffi::OsString, path::PathBuf, time::Duration};
@@ -84,13 +85,15 @@ not come to its end.";
   spindle prove /mnt/db1 --restore                  the same databases again, as they were made
   spindle prove /mnt/db1 --sweep threads=1,5,10,20  one run for each value, and their comparison
   spindle prove /mnt/db1 --pool --size 1GiB         Spindle's own array on that storage, beside the plain path
+  spindle prove iscsi://10.0.0.5/iqn.2026-11.org.example:mail/0     an empty unit of any iSCSI target
   spindle prove /mnt/db1 --clean                    remove what Spindle made there
 
 Ends with 0 for pass, 1 for fail, 2 if it could not run.",
     max_term_width = 100
 )]
 pub struct ProveArguments {
-    /// Folders or raw block devices for the databases [default: ./spindle-data]
+    /// Folders or raw block devices for the databases; a device elsewhere by its URI,
+    /// iscsi://HOST:PORT/TARGET/UNIT or nbd://HOST:PORT/EXPORT [default: ./spindle-data]
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 
@@ -235,6 +238,10 @@ pub struct ProveArguments {
     /// Overwrite the raw device that has a signature and this serial number
     #[arg(long, value_name = "SERIAL")]
     pub unlock_signature: Vec<String>,
+
+    /// For devices elsewhere.
+    #[command(flatten)]
+    pub remote: RemoteArguments,
 
     /// Do without io_uring and direct I/O
     #[arg(long)]

@@ -12,6 +12,7 @@ mod quantity;
 mod rebuild;
 mod records;
 mod refusal;
+mod remote;
 mod text_file;
 mod verb_arguments;
 

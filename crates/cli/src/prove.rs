@@ -120,7 +120,7 @@ async fn prove_in(
         let survey = Survey::for_cleaning(world, arguments).await?;
         return match arguments.dry_run {
             true => Ok(clean::show_all(&survey, console)),
-            false => clean::clean_all(&survey, console).await,
+            false => clean::clean_all(world, &survey, console).await,
         };
     }
     let (arguments, setup) = setup::filled_in(arguments)?;
@@ -186,7 +186,7 @@ async fn make_ready(
     let held = stage::set(world, survey, plan, layout, settled.drives(), *beginning, *copies).await?;
     match copies {
         Task::Leave => {}
-        Task::Forget => copies::forget(survey).await?,
+        Task::Forget => copies::forget(world, survey).await?,
         Task::Restore => copies::restore(world, survey, console, stop).await?,
         Task::Keep => {
             performance::prepare(world, run, record, allowance, console).await?;
@@ -418,7 +418,11 @@ fn volume_facts(survey: &Survey, layout: &[GroupLayout]) -> Vec<VolumeFacts> {
         name: place.given.display().to_string(),
         databases: !layout::databases_in(layout, index).is_empty(),
         logs: !layout::logs_in(layout, index).is_empty(),
-        io: survey.io[index].map_or_else(|| "not known before the run".to_owned(), |kind| kind.to_string()),
+        io: match (place.remote(), survey.io[index]) {
+            (Some(remote), _) => remote.reach().to_owned(),
+            (None, Some(kind)) => kind.to_string(),
+            (None, None) => "not known before the run".to_owned(),
+        },
         direct: survey.io[index].is_none_or(|kind| kind.is_direct()),
         description: screen::description(place),
     });

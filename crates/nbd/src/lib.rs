@@ -14,7 +14,7 @@ pub mod server;
 
 pub mod client;
 
-pub use client::{Client, ClientOptions, Uri};
+pub use client::{Client, ClientOptions, Uri, UriError};
 pub use export::{Export, Exports};
 pub use server::{ServerOptions, serve};
 

@@ -95,6 +95,10 @@ fn accept_device(given: &Path, device: &DeviceFacts, unlock: &[String]) -> Resul
     }
     if let Some(held) = &device.held {
         let remedy = match held.kind() {
+            IoErrorKind::PermissionDenied if device.remote.is_some() => {
+                "say who you are: --chap-name NAME, and its secret with --chap-secret-file"
+            }
+            _ if device.remote.is_some() => "check its name and that it is served there",
             IoErrorKind::PermissionDenied => "run as a user who may open it, or choose another device",
             IoErrorKind::Busy => "stop what uses it, or choose another device",
             _ => "check it, or choose another device",
@@ -131,6 +135,9 @@ fn accept_device(given: &Path, device: &DeviceFacts, unlock: &[String]) -> Resul
                 "{shown} is not empty: it holds {signature}, and it has no serial number to unlock it by"
             ),
             match device.is_unmarked {
+                _ if device.remote.is_some() => {
+                    "empty it where it is served if you are sure, or choose another device".to_owned()
+                }
                 true => format!(
                     "empty it yourself if you are sure (blkdiscard --zeroout {shown}, or zeroes over its first and last MiB), or choose another device"
                 ),
@@ -315,7 +322,12 @@ mod tests {
 
     #[test]
     fn a_path_given_twice_or_inside_another_is_refused() {
-        let place = |path: &str| Resolved { given: path.into(), canonical: path.into(), is_device: false };
+        let place = |path: &str| Resolved {
+            given: path.into(),
+            canonical: path.into(),
+            is_device: false,
+            remote: None,
+        };
         let line = |databases: &[Resolved], logs: &[Resolved]| {
             accept_together(databases, logs).map_err(|refusal| refusal.to_string())
         };

@@ -11,16 +11,16 @@ use super::{
 use crate::{console::Console, ending::Ending, refusal::Refusal};
 use report::prose::counted;
 use std::path::Path;
-use world::{ByteCount, Directory, IoResult, real::host_files};
+use world::{ByteCount, Directory, IoResult, World, real::host_files};
 
 /// Cleans every place of the survey and says what became of each.
-pub async fn clean_all(survey: &Survey, console: &Console) -> Result<Ending, Refusal> {
+pub async fn clean_all(world: &World, survey: &Survey, console: &Console) -> Result<Ending, Refusal> {
     for place in &survey.places.all {
         let Some(manifest) = place.manifest() else {
             console.say_always(&format!("{}: nothing of Spindle's is there", place.given.display()));
             continue;
         };
-        let cleaned = clean(&Door::of(&place.ground), manifest).await.map_err(|error| {
+        let cleaned = clean(world, &Door::of(&place.ground), manifest).await.map_err(|error| {
             Refusal::new(format!("{} could not be cleaned: {error}", place.given.display()), "try again")
         })?;
         console.say_always(&cleaned.line(&place.given, place.is_device()));
@@ -62,16 +62,16 @@ pub struct Cleaned {
 }
 
 /// Removes the files that `manifest` owns from the place behind `door`.
-pub async fn clean(door: &Door, manifest: &Manifest) -> IoResult<Cleaned> {
+pub async fn clean(world: &World, door: &Door, manifest: &Manifest) -> IoResult<Cleaned> {
     let mut cleaned = {
-        let directory = door.open().await?;
+        let directory = door.open(world).await?;
         remove_owned(&*directory, manifest).await?
     };
     if door.is_device {
         // Names we do not know can only come from a newer Spindle; its device is not ours to wipe.
         cleaned.place_gone = cleaned.kept.is_empty();
         if cleaned.place_gone {
-            door.wipe().await?;
+            door.wipe(world).await?;
         }
         return Ok(cleaned);
     }

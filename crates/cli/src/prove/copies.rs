@@ -67,7 +67,7 @@ pub async fn keep(
     console: &Console,
     stop: &Arc<AtomicBool>,
 ) -> Result<(), Refusal> {
-    let mut spots = open(survey).await?;
+    let mut spots = open(world, survey).await?;
     let mut jobs = Vec::new();
     for spot in &spots {
         jobs.push(files_of(spot).await.map_err(|error| refused(spot, &error))?);
@@ -90,7 +90,7 @@ pub async fn restore(
     console: &Console,
     stop: &Arc<AtomicBool>,
 ) -> Result<(), Refusal> {
-    let mut spots = open(survey).await?;
+    let mut spots = open(world, survey).await?;
     let all = spots.iter().flat_map(Spot::copies).map(|file| file.bytes).sum();
     let mut work = Work::new(world, console, stop, "check", all);
     // Nothing is touched before every copy was read and found whole.
@@ -110,8 +110,8 @@ pub async fn restore(
 }
 
 /// Removes copies that were never finished, and says so in the record.
-pub async fn forget(survey: &Survey) -> Result<(), Refusal> {
-    for mut spot in open(survey).await? {
+pub async fn forget(world: &World, survey: &Survey) -> Result<(), Refusal> {
+    for mut spot in open(world, survey).await? {
         let forgotten = async {
             for entry in spot.directory.list().await? {
                 if original_of(&entry.name).is_some() && spot.manifest.owns(&entry.name) {
@@ -127,14 +127,14 @@ pub async fn forget(survey: &Survey) -> Result<(), Refusal> {
     Ok(())
 }
 
-async fn open(survey: &Survey) -> Result<Vec<Spot<'_>>, Refusal> {
+async fn open<'a>(world: &World, survey: &'a Survey) -> Result<Vec<Spot<'a>>, Refusal> {
     let mut spots = Vec::new();
     for place in &survey.places.all {
         let given = place.given.as_path();
         let door = Door::of(&place.ground);
         let opened = async {
-            let manifest = door.read_manifest().await?;
-            Ok::<_, IoError>((manifest, door.open().await?))
+            let manifest = door.read_manifest(world).await?;
+            Ok::<_, IoError>((manifest, door.open(world).await?))
         };
         let failed = |what: String| Refusal::new(format!("{}: {what}", given.display()), "check the storage");
         let (manifest, directory) = opened.await.map_err(|error| failed(error.to_string()))?;
@@ -405,8 +405,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path: PathBuf = folder.path().to_owned();
         real::run(0, RealOptions::default(), async |world| {
-            let door = Door { path: path.as_path().into(), is_device: false };
-            let directory = door.open().await.expect("opened");
+            let door = Door::folder(&path);
+            let directory = door.open(&world).await.expect("opened");
             check(&world, door, directory).await;
         });
     }
@@ -420,7 +420,7 @@ mod tests {
             let device = Rc::new(FileDevice::open(&image, Access::ReadWrite).expect("opened"));
             let directory: Rc<dyn Directory> =
                 Rc::new(ExtentDirectory::format(device).await.expect("formatted"));
-            let door = Door { path: image.as_path().into(), is_device: true };
+            let door = Door::device(&image);
             check(&world, door, directory).await;
         });
     }

@@ -4,9 +4,10 @@ use super::{
     manifest::{MANIFEST_NAME, MANIFEST_NEXT, Manifest},
     place::Ground,
 };
+use crate::remote::Remote;
 use std::{collections::BTreeMap, path::Path, rc::Rc, sync::Arc};
 use world::{
-    BlockDevice, Buffer, ByteCount, ByteOffset, Directory, IoErrorKind, IoResult, Stability,
+    BlockDevice, Buffer, ByteCount, ByteOffset, Directory, IoErrorKind, IoResult, Stability, World,
     extent_directory::ExtentDirectory,
     real::{Access, FileDevice, FolderDirectory, RealIoKind, host_files},
 };
@@ -25,39 +26,59 @@ pub struct Door {
     pub path: Arc<Path>,
     /// True for a raw device.
     pub is_device: bool,
+    /// The device is elsewhere.
+    pub remote: Option<Arc<Remote>>,
 }
 
 impl Door {
     /// The door of a folder or device.
     pub fn of(ground: &Ground) -> Self {
         match ground {
-            Ground::Folder(folder) => Self { path: folder.canonical.as_path().into(), is_device: false },
-            Ground::Device(device) => Self { path: device.canonical.as_path().into(), is_device: true },
+            Ground::Folder(folder) => Self::folder(&folder.canonical),
+            Ground::Device(device) => {
+                Self { remote: device.remote.clone(), ..Self::device(&device.canonical) }
+            }
+        }
+    }
+
+    /// The door of a folder.
+    pub fn folder(path: &Path) -> Self {
+        Self { path: path.into(), is_device: false, remote: None }
+    }
+
+    /// The door of a raw device of this machine.
+    pub fn device(path: &Path) -> Self {
+        Self { path: path.into(), is_device: true, remote: None }
+    }
+
+    async fn raw(&self, world: &World) -> IoResult<Rc<dyn BlockDevice>> {
+        assert!(self.is_device, "only a device is opened as one");
+        match &self.remote {
+            Some(remote) => Ok(remote.open(world).await?.device),
+            None => Ok(Rc::new(FileDevice::open(&self.path, Access::ReadWrite)?)),
         }
     }
 
     /// Opens what is there.
-    pub async fn open(&self) -> IoResult<Rc<dyn Directory>> {
+    pub async fn open(&self, world: &World) -> IoResult<Rc<dyn Directory>> {
         if !self.is_device {
             return Ok(Rc::new(FolderDirectory::open(&self.path)?));
         }
-        let device = Rc::new(FileDevice::open(&self.path, Access::ReadWrite)?);
+        let device = self.raw(world).await?;
         Ok(Rc::new(ExtentDirectory::open(device).await?.named(self.path.display().to_string())))
     }
 
     /// Makes a raw device an empty directory; a folder is one already.
-    pub async fn prepare(&self) -> IoResult<()> {
+    pub async fn prepare(&self, world: &World) -> IoResult<()> {
         if self.is_device {
-            let device = Rc::new(FileDevice::open(&self.path, Access::ReadWrite)?);
-            ExtentDirectory::format(device).await?;
+            ExtentDirectory::format(self.raw(world).await?).await?;
         }
         Ok(())
     }
 
     /// Makes a raw device blank again, where Spindle's table was.
-    pub async fn wipe(&self) -> IoResult<()> {
-        assert!(self.is_device, "only a raw device has a table to wipe");
-        let device = FileDevice::open(&self.path, Access::ReadWrite)?;
+    pub async fn wipe(&self, world: &World) -> IoResult<()> {
+        let device = self.raw(world).await?;
         let size = device.geometry().size;
         let length = WIPE.min(size);
         let zeroes = Arc::new(Buffer::zeroed(length.0 as usize));
@@ -67,6 +88,9 @@ impl Door {
 
     /// How files there are reached, as far as can be told before one is made.
     pub fn io_kind(&self) -> IoResult<Option<RealIoKind>> {
+        if self.remote.is_some() {
+            return Ok(None);
+        }
         if self.is_device {
             return Ok(Some(FileDevice::open(&self.path, Access::Read)?.io_kind()));
         }
@@ -74,11 +98,11 @@ impl Door {
     }
 
     /// Stores the record of a run; the old one stays until the new one is whole.
-    pub async fn write_manifest(&self, manifest: &Manifest) -> IoResult<()> {
+    pub async fn write_manifest(&self, world: &World, manifest: &Manifest) -> IoResult<()> {
         if !self.is_device {
             return host_files::write_atomically(&self.path.join(MANIFEST_NAME), &manifest.to_bytes());
         }
-        self.write_record_in(&self.open().await?, manifest).await
+        self.write_record_in(&self.open(world).await?, manifest).await
     }
 
     /// The same where the place is open already: a raw device must not be opened twice.
@@ -99,15 +123,19 @@ impl Door {
     }
 
     /// The files there that `manifest` owns, and their sizes.
-    pub async fn files_of(&self, manifest: &Manifest) -> IoResult<BTreeMap<String, ByteCount>> {
-        let entries = self.open().await?.list().await?.into_iter();
+    pub async fn files_of(
+        &self,
+        world: &World,
+        manifest: &Manifest,
+    ) -> IoResult<BTreeMap<String, ByteCount>> {
+        let entries = self.open(world).await?.list().await?.into_iter();
         Ok(entries.filter(|entry| manifest.owns(&entry.name)).map(|entry| (entry.name, entry.size)).collect())
     }
 
     /// The record stored there; None if there is none, an error text if it cannot be read.
-    pub async fn read_manifest(&self) -> IoResult<Option<Result<Manifest, String>>> {
+    pub async fn read_manifest(&self, world: &World) -> IoResult<Option<Result<Manifest, String>>> {
         if self.is_device {
-            return read_padded(&*self.open().await?).await;
+            return read_padded(&*self.open(world).await?).await;
         }
         match host_files::read(&self.path.join(MANIFEST_NAME)) {
             Err(error) if error.kind() == IoErrorKind::NotFound => Ok(None),

@@ -258,9 +258,9 @@ fn opener(layout: &[GroupLayout], survey: &Survey) -> OpenGroup {
         .iter()
         .map(|place| (Door::of(&place.ground), place.given.display().to_string()))
         .collect();
-    Arc::new(move |_, group| {
+    Arc::new(move |world, group| {
         let (group, doors) = (layout[group as usize].clone(), doors.clone());
-        Box::pin(async move { open_group(&group, &doors).await })
+        Box::pin(async move { open_group(&world, &group, &doors).await })
     })
 }
 
@@ -273,10 +273,10 @@ fn pool_opener(groups: &[GroupPools]) -> OpenGroup {
     })
 }
 
-async fn open_group(group: &GroupLayout, doors: &[(Door, String)]) -> IoResult<GroupStorage> {
+async fn open_group(world: &World, group: &GroupLayout, doors: &[(Door, String)]) -> IoResult<GroupStorage> {
     let mut opened: BTreeMap<usize, Rc<dyn Directory>> = BTreeMap::new();
     for place in group.places() {
-        opened.insert(place, doors[place].0.open().await?);
+        opened.insert(place, doors[place].0.open(world).await?);
     }
     let directory = |spot: &Spot| Rc::clone(&opened[&spot.place]);
     let volume = |spot: &Spot| doors[spot.place].1.clone();

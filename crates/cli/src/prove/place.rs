@@ -4,9 +4,11 @@
 //! write there. Nothing is touched in either, so every rule can be tried on facts made up by a test.
 
 use super::{manifest::Manifest, sizing::Volume};
+use crate::remote::Remote;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 use world::{ByteCount, IoError};
 
@@ -60,6 +62,8 @@ pub struct Resolved {
     pub canonical: PathBuf,
     /// True of a raw device.
     pub is_device: bool,
+    /// It is elsewhere.
+    pub remote: Option<Arc<Remote>>,
 }
 
 /// What is known of the drive below a path. Anything may be unknown (a network mount has no model).
@@ -133,6 +137,8 @@ pub struct DeviceFacts {
     pub held: Option<IoError>,
     /// The drive itself.
     pub drive: DriveFacts,
+    /// It is elsewhere: its path is a URI.
+    pub remote: Option<Arc<Remote>>,
 }
 
 /// A path that passed every rule.
@@ -189,6 +195,14 @@ impl Place {
     /// True of a raw device.
     pub fn is_device(&self) -> bool {
         matches!(self.ground, Ground::Device(_))
+    }
+
+    /// The device elsewhere that it is.
+    pub fn remote(&self) -> Option<&Arc<Remote>> {
+        match &self.ground {
+            Ground::Folder(_) => None,
+            Ground::Device(device) => device.remote.as_ref(),
+        }
     }
 
     /// Bytes of a filesystem that Spindle took before, and a new run may take again.
@@ -331,6 +345,7 @@ pub(super) mod tests {
             read_only: false,
             held: None,
             drive: DriveFacts { serial: Some("WD-1234".to_owned()), ..DriveFacts::default() },
+            remote: None,
         }
     }
 

@@ -185,7 +185,10 @@ pub fn description(place: &Place) -> String {
             format!("{} on {}", folder.filesystem, folder.source),
             format!("{} free of {}", folder.free, folder.total),
         ),
-        Ground::Device(device) => ("raw device".to_owned(), device.size.to_string()),
+        Ground::Device(device) => {
+            let name = if device.remote.is_some() { "device elsewhere" } else { "raw device" };
+            (name.to_owned(), device.size.to_string())
+        }
     };
     let drive = place.drive();
     let kind = drive.rotational.map(|rotational| if rotational { "spinning disk" } else { "flash" });

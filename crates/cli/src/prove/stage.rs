@@ -35,10 +35,10 @@ pub async fn set(
     for (index, place) in survey.places.all.iter().enumerate() {
         let pristine = (copies == Task::Keep).then(Pristine::keeping);
         let manifest = Manifest { pristine, ..manifest(world, place, index, plan, (layout, drives)) };
-        if let Err(error) = set_one(place, &manifest, beginning, &mut held).await {
+        if let Err(error) = set_one(world, place, &manifest, beginning, &mut held).await {
             for (door, manifest) in &made {
                 // The first failure is the news; what could not be undone is owned by its record.
-                let _ = clean(door, manifest).await;
+                let _ = clean(world, door, manifest).await;
             }
             return Err(Refusal::new(
                 format!("{} could not be made ready: {error}", place.given.display()),
@@ -51,6 +51,7 @@ pub async fn set(
 }
 
 async fn set_one(
+    world: &World,
     place: &Place,
     manifest: &Manifest,
     beginning: Beginning,
@@ -60,7 +61,7 @@ async fn set_one(
     if let (Beginning::Replace, Some(earlier)) = (beginning, place.manifest()) {
         // The folder stays: this run needs it.
         let earlier = Manifest { folder_made: false, ..earlier.clone() };
-        clean(&door, &earlier).await?;
+        clean(world, &door, &earlier).await?;
     }
     if manifest.folder_made && !door.is_device {
         host_files::create_dir_all(&door.path)?;
@@ -68,8 +69,8 @@ async fn set_one(
     if is_new(place) {
         held.push(host_files::lock_folder(&door.path)?);
     }
-    door.prepare().await?;
-    door.write_manifest(manifest).await
+    door.prepare(world).await?;
+    door.write_manifest(world, manifest).await
 }
 
 fn is_new(place: &Place) -> bool {

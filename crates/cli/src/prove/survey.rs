@@ -10,16 +10,21 @@ use super::{
     layout::Places,
     machine,
     manifest::is_harmless,
-    place::{DeviceFacts, FolderFacts, Ground, Place, Resolved, Role, Sight},
+    place::{DeviceFacts, DriveFacts, FolderFacts, Ground, Place, Resolved, Role, Sight},
     sizing::Memory,
 };
-use crate::{arguments::ProveArguments, refusal::Refusal};
+use crate::{
+    arguments::ProveArguments,
+    refusal::Refusal,
+    remote::{Remote, RemoteArguments},
+};
 use rustix::fs::{Access, access, readlink};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsStr,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 use workload::database::results::HostFacts;
 use world::{
@@ -93,12 +98,15 @@ impl Survey {
             let unreadable =
                 |error: IoError| Refusal::new(format!("{}: {error}", given.display()), "check the storage");
             let ground = match path.is_device {
-                true => Ground::Device(device_facts(path).await.map_err(unreadable)?),
+                true => Ground::Device(match &path.remote {
+                    Some(remote) => remote_facts(world, path, remote).await.map_err(unreadable)?,
+                    None => device_facts(world, path).await.map_err(unreadable)?,
+                }),
                 false => {
                     if *exists {
                         held.extend(hold(path)?);
                     }
-                    Ground::Folder(folder_facts(path, *exists).await.map_err(unreadable)?)
+                    Ground::Folder(folder_facts(world, path, *exists).await.map_err(unreadable)?)
                 }
             };
             let place = Place { given: path.given.clone(), ground };
@@ -128,14 +136,14 @@ impl Roll {
         let mut databases = Vec::new();
         let role = |role| if make_default { role } else { Role::Cleaning };
         for path in &arguments.paths {
-            databases.push((resolve(path, role(Role::Databases))?, true));
+            databases.push((resolve(path, role(Role::Databases), &arguments.remote)?, true));
         }
         if databases.is_empty() {
             databases.push(default_path(make_default)?);
         }
         let mut logs = Vec::new();
         for path in &arguments.logs {
-            logs.push((resolve(path, role(Role::Logs))?, true));
+            logs.push((resolve(path, role(Role::Logs), &arguments.remote)?, true));
         }
         let paths =
             |pairs: &[(Resolved, bool)]| pairs.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>();
@@ -153,12 +161,18 @@ impl Roll {
 }
 
 /// Follows a path to a folder or device.
-fn resolve(given: &Path, role: Role) -> Result<Resolved, Refusal> {
+fn resolve(given: &Path, role: Role, arguments: &RemoteArguments) -> Result<Resolved, Refusal> {
+    if let Some(remote) = Remote::of(given, arguments)? {
+        // One device by whatever name.
+        let canonical = remote.to_string().into();
+        let remote = Some(Arc::new(remote));
+        return Ok(Resolved { given: given.to_owned(), canonical, is_device: true, remote });
+    }
     let is_device = accept_sight(given, role, sight(given))?;
     let canonical = host_files::canonical(given).map_err(|error| {
         Refusal::new(error.to_string(), "check its permissions, or run as a user who may")
     })?;
-    Ok(Resolved { given: given.to_owned(), canonical, is_device })
+    Ok(Resolved { given: given.to_owned(), canonical, is_device, remote: None })
 }
 
 fn sight(path: &Path) -> Sight {
@@ -200,11 +214,12 @@ fn default_path(make: bool) -> Result<(Resolved, bool), Refusal> {
     let given = Path::new(DEFAULT_PATH);
     if sight(given) != (Sight::Missing { nearest: ".".into() }) || !make {
         let role = if make { Role::Databases } else { Role::Cleaning };
-        return Ok((resolve(given, role)?, true));
+        return Ok((resolve(given, role, &RemoteArguments::default())?, true));
     }
-    let here = resolve(Path::new("."), Role::Databases)?;
+    let here = resolve(Path::new("."), Role::Databases, &RemoteArguments::default())?;
     let name = given.file_name().expect("the default has a name");
-    Ok((Resolved { given: given.to_owned(), canonical: here.canonical.join(name), is_device: false }, false))
+    let canonical = here.canonical.join(name);
+    Ok((Resolved { given: given.to_owned(), canonical, is_device: false, remote: None }, false))
 }
 
 /// Takes a folder for this process. Filesystems that cannot lock, and folders that cannot be opened,
@@ -220,7 +235,7 @@ fn hold(path: &Resolved) -> Result<Option<FolderLock>, Refusal> {
     }
 }
 
-async fn folder_facts(path: &Resolved, exists: bool) -> Result<FolderFacts, IoError> {
+async fn folder_facts(world: &World, path: &Resolved, exists: bool) -> Result<FolderFacts, IoError> {
     // Of a folder that is yet to be made, its parent tells.
     let there = match exists {
         true => path.canonical.as_path(),
@@ -245,15 +260,15 @@ async fn folder_facts(path: &Resolved, exists: bool) -> Result<FolderFacts, IoEr
         drive: drive.unwrap_or_default(),
     };
     if exists && facts.writable {
-        look_inside(&mut facts).await?;
+        look_inside(world, &mut facts).await?;
     }
     Ok(facts)
 }
 
 /// Adds what lies in the folder: the record of a run, its files, and what is foreign.
-async fn look_inside(facts: &mut FolderFacts) -> Result<(), IoError> {
-    let door = Door { path: facts.canonical.as_path().into(), is_device: false };
-    match door.read_manifest().await? {
+async fn look_inside(world: &World, facts: &mut FolderFacts) -> Result<(), IoError> {
+    let door = Door::folder(&facts.canonical);
+    match door.read_manifest(world).await? {
         Some(Ok(manifest)) => facts.manifest = Some(manifest),
         Some(Err(damage)) => facts.manifest_damage = Some(damage),
         None => {}
@@ -262,13 +277,13 @@ async fn look_inside(facts: &mut FolderFacts) -> Result<(), IoError> {
     let foreign = host_files::list(&facts.canonical)?;
     let foreign = foreign.into_iter().filter(|name| !owns(name) && !is_harmless(name)).collect();
     if let Some(manifest) = &facts.manifest {
-        facts.made = door.files_of(manifest).await?;
+        facts.made = door.files_of(world, manifest).await?;
     }
     facts.foreign = foreign;
     Ok(())
 }
 
-async fn device_facts(path: &Resolved) -> Result<DeviceFacts, IoError> {
+async fn device_facts(world: &World, path: &Resolved) -> Result<DeviceFacts, IoError> {
     let drive = host::drive_of_device(&path.canonical)?;
     let mut facts = DeviceFacts {
         canonical: path.canonical.clone(),
@@ -281,6 +296,7 @@ async fn device_facts(path: &Resolved) -> Result<DeviceFacts, IoError> {
         read_only: drive.read_only,
         held: None,
         drive: machine::drive_facts(drive),
+        remote: None,
     };
     if facts.mounted.is_some() {
         return Ok(facts);
@@ -292,8 +308,46 @@ async fn device_facts(path: &Resolved) -> Result<DeviceFacts, IoError> {
             return Ok(facts);
         }
     };
+    look_at(&mut facts, &device).await?;
+    drop(device);
+    look_into(world, &mut facts).await?;
+    Ok(facts)
+}
+
+/// A device elsewhere: all that is known of it is what it says.
+async fn remote_facts(world: &World, path: &Resolved, remote: &Arc<Remote>) -> Result<DeviceFacts, IoError> {
+    let mut facts = DeviceFacts {
+        canonical: path.canonical.clone(),
+        size: ByteCount(0),
+        mounted: None,
+        signature: None,
+        is_unmarked: false,
+        ours: None,
+        made: BTreeMap::new(),
+        read_only: false,
+        held: None,
+        drive: DriveFacts::default(),
+        remote: Some(Arc::clone(remote)),
+    };
+    let opened = match remote.open(world).await {
+        Ok(opened) => opened,
+        Err(error) => {
+            facts.held = Some(error);
+            return Ok(facts);
+        }
+    };
+    facts.read_only = opened.is_read_only;
+    facts.drive = DriveFacts { model: opened.model, serial: opened.serial, ..DriveFacts::default() };
+    look_at(&mut facts, &*opened.device).await?;
+    drop(opened.device);
+    look_into(world, &mut facts).await?;
+    Ok(facts)
+}
+
+/// Adds what the first bytes of a device say.
+async fn look_at(facts: &mut DeviceFacts, device: &dyn BlockDevice) -> Result<(), IoError> {
     facts.size = device.geometry().size;
-    match host::signature_of(&device).await? {
+    match host::signature_of(device).await? {
         Signature::Spindle => facts.ours = Some(None),
         Signature::Blank => {}
         other => {
@@ -301,17 +355,21 @@ async fn device_facts(path: &Resolved) -> Result<DeviceFacts, IoError> {
             facts.is_unmarked = other == Signature::Unknown;
         }
     }
-    drop(device);
+    Ok(())
+}
+
+/// Adds what lies on a device of ours: the record of a run, and its files.
+async fn look_into(world: &World, facts: &mut DeviceFacts) -> Result<(), IoError> {
     if facts.ours.is_some() && !facts.read_only {
-        let door = Door { path: path.canonical.as_path().into(), is_device: true };
+        let door = Door { remote: facts.remote.clone(), ..Door::device(&facts.canonical) };
         // A record that cannot be read is as good as none: the device is ours.
-        let manifest = door.read_manifest().await?.and_then(Result::ok);
+        let manifest = door.read_manifest(world).await?.and_then(Result::ok);
         if let Some(manifest) = &manifest {
-            facts.made = door.files_of(manifest).await?;
+            facts.made = door.files_of(world, manifest).await?;
         }
         facts.ours = Some(manifest);
     }
-    Ok(facts)
+    Ok(())
 }
 
 /// Adds how busy each drive is with the work of others.

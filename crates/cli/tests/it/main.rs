@@ -8,6 +8,7 @@ mod cleaning;
 mod databases;
 mod drives;
 mod early_ends;
+mod elsewhere;
 mod exports;
 mod pools;
 mod pristine;

@@ -27,7 +27,7 @@ use crate::{session::chap::Credentials, wire::frame::Digests};
 use std::time::Duration;
 
 /// Who one is, what one wants, and how patient one is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InitiatorOptions {
     /// Our name: `iqn.2026-11.org.spindle:host`.
     pub name: String,

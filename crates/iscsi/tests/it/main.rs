@@ -1,4 +1,7 @@
-//! Integration tests of SCSI: whole commands to a unit over a simulated drive.
+//! Integration tests of SCSI and iSCSI: whole commands to a unit over a simulated drive, our two ends, and a target of others.
+
+// Tests play the user: they start programs and look at files.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod asking;
 mod hostile;

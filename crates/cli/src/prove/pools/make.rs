@@ -118,9 +118,9 @@ pub async fn make_all(
     for place in places {
         let door = Door::of(&place.ground);
         let whole = async {
-            let found = door.read_manifest().await?;
+            let found = door.read_manifest(world).await?;
             let manifest = found.and_then(Result::ok).expect("the place was made ready");
-            door.write_manifest(&Manifest { pools_made: true, ..manifest }).await
+            door.write_manifest(world, &Manifest { pools_made: true, ..manifest }).await
         };
         whole
             .await

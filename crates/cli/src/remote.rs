@@ -1,0 +1,178 @@
+//! Devices elsewhere, by their URIs: a unit of an iSCSI target, an export of an NBD server.
+
+use crate::refusal::Refusal;
+use clap::Args;
+use iscsi::{
+    initiator::{self, Initiator, InitiatorOptions},
+    session::chap::{Credentials, Secret},
+    wire::frame::Digests,
+};
+use nbd::{Client, ClientOptions};
+use std::{
+    env, fmt,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+use world::{
+    BlockDevice, IoResult, World,
+    real::{Sockets, host_files},
+};
+
+/// How one shows who one is, and what is agreed with a target.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RemoteArguments {
+    /// Our name at an iSCSI target that wants CHAP; the secret comes from --chap-secret-file or from
+    /// the environment, SPINDLE_CHAP_SECRET
+    #[arg(long, value_name = "NAME")]
+    pub chap_name: Option<String>,
+
+    /// A file with our CHAP secret: one line of 12 to 255 characters
+    #[arg(long, value_name = "FILE", requires = "chap_name")]
+    pub chap_secret_file: Option<PathBuf>,
+
+    /// The name by which the target must show itself to us, with a secret of its own (mutual CHAP)
+    #[arg(long, value_name = "NAME", requires = "chap_name")]
+    pub chap_target_name: Option<String>,
+
+    /// A file with the target's CHAP secret [default: from SPINDLE_CHAP_TARGET_SECRET]
+    #[arg(long, value_name = "FILE", requires = "chap_target_name")]
+    pub chap_target_secret_file: Option<PathBuf>,
+
+    /// Protect headers and data of iSCSI by CRC-32C, if the target can
+    #[arg(long)]
+    pub digests: bool,
+}
+
+/// A device elsewhere. Its credentials are with it, and show themselves to nobody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remote {
+    /// A unit of an iSCSI target.
+    Iscsi(initiator::Uri, Box<InitiatorOptions>),
+    /// An export of an NBD server.
+    Nbd(nbd::Uri),
+}
+
+/// One that is open, with what it says of itself.
+pub struct Opened {
+    /// The device.
+    pub device: Rc<dyn BlockDevice>,
+    /// Nothing may be written.
+    pub is_read_only: bool,
+    /// Who makes it and what they call it.
+    pub model: Option<String>,
+    /// Its serial number.
+    pub serial: Option<String>,
+}
+
+impl Remote {
+    /// The device that a path given by a user names, if it is a URI; a path in the filesystem is none.
+    pub fn of(path: &Path, arguments: &RemoteArguments) -> Result<Option<Self>, Refusal> {
+        let Some(text) = path.to_str() else { return Ok(None) };
+        let refuse = |error: &dyn fmt::Display| Refusal::new(error.to_string(), "");
+        if text.starts_with("iscsi://") {
+            let uri = text.parse().map_err(|error: initiator::UriError| refuse(&error))?;
+            return Ok(Some(Self::Iscsi(uri, Box::new(options(arguments)?))));
+        }
+        if text.starts_with("nbd://") || text.starts_with("nbd+unix://") {
+            return Ok(Some(Self::Nbd(text.parse().map_err(|error: nbd::UriError| refuse(&error))?)));
+        }
+        Ok(None)
+    }
+
+    /// Connects.
+    pub async fn open(&self, world: &World) -> IoResult<Opened> {
+        match self {
+            Self::Iscsi(uri, options) => {
+                let options = (**options).clone();
+                let device = Initiator::connect(world, Rc::new(Sockets), uri.clone(), options).await?;
+                let facts = device.facts().clone();
+                Ok(Opened {
+                    is_read_only: facts.is_read_only,
+                    model: Some(format!("{} {} {}", facts.vendor, facts.product, facts.revision)),
+                    serial: facts.serial,
+                    device: Rc::new(device),
+                })
+            }
+            Self::Nbd(uri) => {
+                let options = ClientOptions::default();
+                let device = Client::connect(world, Rc::new(Sockets), uri.clone(), options).await?;
+                let is_read_only = device.is_read_only();
+                Ok(Opened { is_read_only, model: None, serial: None, device: Rc::new(device) })
+            }
+        }
+    }
+
+    /// How it is reached, for a report.
+    pub fn reach(&self) -> &'static str {
+        match self {
+            Self::Iscsi(..) => "iSCSI, one session a group",
+            Self::Nbd(_) => "NBD, one connection a group",
+        }
+    }
+}
+
+impl fmt::Display for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Iscsi(uri, _) => uri.fmt(f),
+            Self::Nbd(uri) => uri.fmt(f),
+        }
+    }
+}
+
+fn options(arguments: &RemoteArguments) -> Result<InitiatorOptions, Refusal> {
+    let digests = Digests { header: arguments.digests, data: arguments.digests };
+    let credentials = |name: &Option<String>, file: &Option<PathBuf>, variable: &'static str, flag| {
+        let of = |name: &String| {
+            let secret = secret(file.as_deref(), variable, flag)?;
+            Ok::<_, Refusal>(Credentials { name: name.clone(), secret })
+        };
+        name.as_ref().map(of).transpose()
+    };
+    let own = credentials(
+        &arguments.chap_name,
+        &arguments.chap_secret_file,
+        "SPINDLE_CHAP_SECRET",
+        "--chap-secret-file",
+    )?;
+    let targets = credentials(
+        &arguments.chap_target_name,
+        &arguments.chap_target_secret_file,
+        "SPINDLE_CHAP_TARGET_SECRET",
+        "--chap-target-secret-file",
+    )?;
+    if let (Some(own), Some(target)) = (&own, &targets)
+        && own.secret == target.secret
+    {
+        let problem = "both ends have the same CHAP secret, so that a target need not know it";
+        return Err(Refusal::new(problem, "give each a secret of its own"));
+    }
+    Ok(InitiatorOptions {
+        credentials: own,
+        target_credentials: targets,
+        digests,
+        ..InitiatorOptions::default()
+    })
+}
+
+/// A secret from a file, or else from the environment.
+fn secret(file: Option<&Path>, variable: &str, flag: &str) -> Result<Secret, Refusal> {
+    let (text, place) = match file {
+        Some(file) => {
+            let text = host_files::read(file).map_err(|error| {
+                Refusal::new(error.to_string(), format!("give a file that can be read with {flag}"))
+            })?;
+            (text, file.display().to_string())
+        }
+        None => match env::var(variable) {
+            Ok(text) => (text.into_bytes(), variable.to_owned()),
+            Err(_) => {
+                let remedy = format!("put it into a file and say {flag} FILE, or into {variable}");
+                return Err(Refusal::new("CHAP needs a secret", remedy));
+            }
+        },
+    };
+    let line = text.strip_suffix(b"\n").unwrap_or(&text);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    Secret::new(line).map_err(|error| Refusal::new(format!("{place}: {error}"), "choose another secret"))
+}
