@@ -4,7 +4,7 @@
 //!
 //! Victims are those with the least alive: as many as fit into one segment of data, if they are at least two; else the
 //! fewest that come free for less, and others like them. What a round moved counts when the next checkpoint is made; until
-//! then its segments are taken beside those of its victims, so there may be no more than half of what is free.
+//! then its segments are taken beside those of its victims, so there may be no more than half of what is free for it.
 
 use super::{
     data_segment::DataSegment,
@@ -17,7 +17,7 @@ use crate::{
         SegmentBlock, SegmentKind, SegmentNumber, SegmentUse, Stored, row::SegmentState,
     },
     log::{Part, log_shape, summary_blocks},
-    pool::{Pool, StoredRun},
+    pool::{Pool, Purpose, StoredRun},
     simulation::sometimes::{self, Sometimes, UnderWay},
 };
 use futures_util::{StreamExt, stream};
@@ -148,7 +148,8 @@ impl Pool {
     }
 
     fn victims_among(&self, mirrors: bool) -> Vec<SegmentNumber> {
-        let free = self.space().free;
+        // What a round takes must be there beside what it gives back, which is more.
+        let targets_max = self.space().free_for(Purpose::Upkeep).div_ceil(2);
         let state = self.shared.state.borrow();
         let geometry = self.shared.drives.geometry();
         let shape = log_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
@@ -168,7 +169,7 @@ impl Pool {
             .collect();
         candidates.sort_unstable();
         let live: Vec<u32> = candidates.iter().map(|(live, _)| *live).collect();
-        let count = victims_of(&live, room_grains, u32::try_from(free / 2).unwrap_or(u32::MAX));
+        let count = victims_of(&live, room_grains, u32::try_from(targets_max).unwrap_or(u32::MAX));
         candidates.into_iter().take(count).map(|(_, number)| number).collect()
     }
 

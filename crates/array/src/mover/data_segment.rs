@@ -11,7 +11,7 @@ use crate::{
         summary::SUMMARY_ENTRIES_MAX,
     },
     log::summary_blocks,
-    pool::Pool,
+    pool::{Pool, Purpose},
 };
 use std::sync::Arc;
 use world::{Buffer, Stability};
@@ -38,6 +38,9 @@ impl DataSegment {
     pub fn begin(pool: &Pool, class: RedundancyClass) -> Result<Self> {
         let drives = &pool.shared.drives;
         let copies = usize::from(drives.geometry().log_copies);
+        if !pool.shared.has_segment_for(Purpose::Upkeep) {
+            return Err(Error::Full);
+        }
         let mut state = pool.shared.state.borrow_mut();
         let segment = match class {
             RedundancyClass::Raid0 => state.segments.allocate_raid0(&drives.members()),

@@ -11,13 +11,15 @@ use crate::{
         row::SegmentState,
     },
     log::log_shape,
-    pool::Pool,
+    pool::{Pool, Purpose},
     simulation::sometimes::{self, Sometimes},
 };
 use std::collections::BTreeSet;
 
 /// Segments beside those that are needed, and as many again.
 const SPARE_SEGMENTS: u64 = 4;
+/// Segments that must be free: for the nodes that are moved, and for those above them.
+const FREE_MIN: u64 = 3;
 /// Segments that one checkpoint empties at most.
 const VICTIMS_MAX: usize = 16;
 
@@ -62,10 +64,12 @@ impl Pool {
         let segment_bytes = u64::from(shape.data_blocks()) * BLOCK_BYTES as u64;
         let room = self.node_room();
         let space = self.space();
-        // What it writes is needed before anything comes free.
-        let is_near_the_end = space.free <= space.reserve / 2;
         let needed = room.live_bytes.div_ceil(segment_bytes);
-        if is_near_the_end || room.segments <= 2 * needed + SPARE_SEGMENTS {
+        // Where room is short no more than what they need, and the two that are written.
+        let is_short = space.free_for(Purpose::Comfort) == 0;
+        let most = if is_short { needed + 2 } else { 2 * needed + SPARE_SEGMENTS };
+        // What it writes is needed before anything comes free.
+        if room.segments <= most || space.free < FREE_MIN {
             return BTreeSet::new();
         }
         let state = self.shared.state.borrow();

@@ -13,7 +13,7 @@ use crate::{
         row::{SegmentRow, SegmentState},
     },
     log::Part,
-    pool::Pool,
+    pool::{Pool, Purpose},
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes, UnderWay},
@@ -171,8 +171,7 @@ impl Pool {
     /// The segment whose drives have the least to do, of the next few, and a slot for it. None: there is none, or no room.
     fn choose(&self, waiting: &mut VecDeque<Copying>, busy: &Busy) -> Option<(Copying, SlotAddress)> {
         let space = self.space();
-        // Half of the reserve is for checkpoints alone.
-        let has_room = space.free > space.reserve / 2;
+        let has_room = space.free_for(Purpose::Comfort) > 0;
         if waiting.is_empty() || !has_room {
             sometimes::reached_if(!has_room, Sometimes::RebuildWaitsForRoom);
             return None;

@@ -16,7 +16,7 @@ use crate::{
         SegmentUse, Tree, node::BRANCH_BLOCKS_MAX, row::SegmentState,
     },
     log::summary_blocks,
-    pool::Pool,
+    pool::{Pool, Purpose},
 };
 use std::{collections::BTreeSet, ops::ControlFlow};
 
@@ -98,7 +98,7 @@ impl Pool {
 
     /// Segments to go through next, oldest first: as many as there is room for what is alive in them.
     pub(super) fn not_at_rest(&self, before: SegmentUse) -> Vec<SegmentNumber> {
-        let (free, room_grains) = (self.space().free, self.room_grains());
+        let (free, room_grains) = (self.space().free_for(Purpose::Upkeep), self.room_grains());
         let drives = &self.shared.drives;
         let copies = drives.copies_wanted();
         let mut state = self.shared.state.borrow_mut();
@@ -119,7 +119,7 @@ impl Pool {
         };
         let mut victims: Vec<_> = state.backlog.segments.iter().copied().filter(is_left).collect();
         victims.sort_by_key(|number| segments.row(*number).map(|row| row.segment_use));
-        let mut room = free / 2 * room_grains;
+        let mut room = free.div_ceil(2) * room_grains;
         let fits = victims.iter().take(VICTIMS_MAX).take_while(|number| {
             let live = segments.row(**number).map_or(0, |row| u64::from(row.live_grains));
             let fits = live <= room;

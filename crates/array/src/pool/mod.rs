@@ -43,6 +43,7 @@ pub(crate) use nodes::Nodes;
 pub(crate) use readers::Reading;
 pub(crate) use reading::StoredRun;
 pub(crate) use shared::Shared;
+pub(crate) use space::Purpose;
 pub(crate) use usage::Promised;
 
 use crate::{
@@ -137,6 +138,8 @@ pub struct Pool {
     counting: tokio::sync::Mutex<()>,
     /// The room there was, as of changes of slots and a number of drives.
     space_known: Cell<Option<((u64, usize), Space)>>,
+    /// Segments that a host waits for, at most.
+    room_wanted: Cell<u64>,
     /// The last round of cleaning found nothing to gain.
     cannot_clean: Cell<bool>,
     /// One verb changes the catalogue at a time.
@@ -175,6 +178,7 @@ impl Pool {
             usage: Rc::default(),
             counting: Default::default(),
             space_known: Cell::new(None),
+            room_wanted: Cell::new(0),
             cannot_clean: Cell::new(false),
             changing: Default::default(),
             volumes: RefCell::default(),

@@ -1,6 +1,7 @@
 //! What the log needs of the pool: room for it, its records taken in, its failed drives left out.
 
 use super::{
+    Purpose,
     catalogue::ALL,
     shared::{Shared, State},
 };
@@ -11,16 +12,30 @@ use crate::{
         RowKey, SegmentBlock, SegmentKind, SegmentNumber, Stamp, Table,
         row::{SegmentRow, VolumeState},
     },
-    log::{Draft, LogOwner, Placed},
+    log::{Draft, LogOwner, Need, Placed},
 };
 use std::rc::{Rc, Weak};
 use world::{IoError, LocalFuture};
 
 impl LogOwner for Shared {
-    fn allocate(&self) -> Option<MirroredSegment> {
+    fn allocate(&self, need: Need) -> Option<MirroredSegment> {
+        let purpose = match need {
+            Need::Later => Purpose::Comfort,
+            Need::Now if self.is_being_opened() => Purpose::Checkpoint,
+            Need::Now => Purpose::Upkeep,
+        };
         let copies = usize::from(self.drives.geometry().log_copies);
         let there = self.drives.members();
-        self.state.borrow_mut().segments.allocate(SegmentKind::Log, copies, &there)
+        let has_room = self.has_segment_for(purpose);
+        has_room.then(|| self.state.borrow_mut().segments.allocate(SegmentKind::Log, copies, &there))?
+    }
+
+    fn make_room(self: Rc<Self>) -> LocalFuture<Result<()>> {
+        match self.is_being_opened() {
+            true => Box::pin(async { Ok(()) }),
+            // The log before this segment is needed no more then.
+            false => self.checkpoint_for_log(),
+        }
     }
 
     fn take(&self, placed: &Placed, draft: &Draft) {
@@ -38,7 +53,7 @@ impl LogOwner for Shared {
     }
 
     fn begin_anew(self: Rc<Self>, start: LogStart) -> LocalFuture<Result<()>> {
-        if self.pool_itself.borrow().ptr_eq(&Weak::new()) {
+        if self.is_being_opened() {
             // It is being opened: its first checkpoint will name the place where the log is by then.
             return Box::pin(async { Ok(()) });
         }
@@ -47,13 +62,7 @@ impl LogOwner for Shared {
             state.log_segments.push_back(start.segment.number);
             state.log_taken = start;
         }
-        let pool = self.pool_itself.borrow().upgrade();
-        Box::pin(async move {
-            match pool {
-                Some(pool) => pool.checkpoint().await,
-                None => Err(Error::Stopped("it was closed".to_owned())),
-            }
-        })
+        self.checkpoint_for_log()
     }
 
     fn stop(&self, error: &Error) {
@@ -62,6 +71,22 @@ impl LogOwner for Shared {
 
     fn lose(self: Rc<Self>, member: MemberIndex, error: IoError) -> LocalFuture<Result<()>> {
         Box::pin(async move { Shared::lose(&self, member, error).await })
+    }
+}
+
+impl Shared {
+    fn is_being_opened(&self) -> bool {
+        self.pool_itself.borrow().ptr_eq(&Weak::new())
+    }
+
+    fn checkpoint_for_log(&self) -> LocalFuture<Result<()>> {
+        let pool = self.pool_itself.borrow().upgrade();
+        Box::pin(async move {
+            match pool {
+                Some(pool) => pool.checkpoint().await,
+                None => Err(Error::Stopped("it was closed".to_owned())),
+            }
+        })
     }
 }
 

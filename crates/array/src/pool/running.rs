@@ -103,7 +103,7 @@ impl Pool {
 
     /// Cleans while there is little room: a round, then the checkpoint that frees what it emptied.
     async fn clean_while_short(&self) -> Result<()> {
-        while self.space().wants_cleaning() {
+        while self.space().wants_cleaning(self.room_wanted.take()) {
             let cleaned = self.clean().await;
             self.shared.check_runs()?;
             // Also without any: what was overwritten meanwhile is free after a checkpoint.

@@ -1,13 +1,21 @@
 //! Room: how much there is, who may still write, and how fast.
 //!
 //! Hosts leave the reserve alone: it is for checkpoints, cleaning and deletions, so that a pool that is full can still be
-//! emptied. Before they meet it they are slowed down, the more the nearer it is, so that cleaning can keep up. They
-//! are refused only when what is alive leaves nothing to clean for them.
+//! opened and emptied. Before they meet it they are slowed down, the more the nearer it is, so that cleaning can keep
+//! up. They are refused only when what is alive leaves nothing to clean for them.
+//!
+//! Of the reserve each [`Purpose`] leaves a part to those behind it. The last part, a third, is for checkpoints alone, and
+//! for the opening, which is one: that takes a segment of log and, for the trees' nodes that it writes, less than the
+//! trees take at most. It gives back what the incarnation before had under way; so a pool can be opened as often as it
+//! crashes, also without one of three drives, whose slots had a third of what was free.
 
-use super::{Pool, shared::State};
+use super::{
+    Pool,
+    shared::{Shared, State},
+};
 use crate::{
     error::{Error, Result},
-    format::{BLOCK_GRAINS, GRAIN_BYTES, MemberIndex},
+    format::{BLOCK_BYTES, BLOCK_GRAINS, GRAIN_BYTES, MemberIndex, record::PAYLOAD_BLOCKS_MAX},
     log::{log_shape, summary_blocks},
     mover::Urgency,
     simulation::sometimes::{self, Sometimes},
@@ -52,7 +60,36 @@ pub enum Alarm {
     Full95 = 95,
 }
 
+/// What segments are wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// What hosts write.
+    Hosts,
+    /// What a pool can do without for a while: copies that were lost, segments the log may go on in, more volumes and
+    /// snapshots.
+    Comfort,
+    /// What gives room back: cleaning, and the log, for deletions.
+    Upkeep,
+    /// Checkpoints, and the opening.
+    Checkpoint,
+}
+
 impl Space {
+    /// Segments that are left alone.
+    pub(crate) fn left_by(&self, purpose: Purpose) -> u64 {
+        match purpose {
+            Purpose::Hosts => self.reserve,
+            Purpose::Comfort => self.reserve / 2,
+            Purpose::Upkeep => self.reserve.div_ceil(3),
+            Purpose::Checkpoint => 0,
+        }
+    }
+
+    /// Segments that may be taken.
+    pub(crate) fn free_for(&self, purpose: Purpose) -> u64 {
+        self.free.saturating_sub(self.left_by(purpose))
+    }
+
     /// Whether nothing more can be stored, however much is cleaned.
     pub fn is_full(&self) -> bool {
         self.used_bytes >= self.usable_bytes
@@ -82,9 +119,9 @@ impl Space {
         if self.delay() > Duration::ZERO { Urgency::Awaited } else { Urgency::CanWait }
     }
 
-    /// Whether segments should be cleaned now.
-    pub(crate) fn wants_cleaning(&self) -> bool {
-        self.free.saturating_sub(self.reserve) <= 2 * (self.segments * NEAR_PERCENT / 100).max(4)
+    /// Whether segments should be cleaned now; a host waits for so many.
+    pub(crate) fn wants_cleaning(&self, wanted: u64) -> bool {
+        self.free_for(Purpose::Hosts) <= (2 * (self.segments * NEAR_PERCENT / 100).max(4)).max(wanted)
     }
 }
 
@@ -95,11 +132,11 @@ impl Pool {
         let as_of = (state.segments.slot_changes(), self.shared.drives.count());
         let known = self.space_known.get().filter(|(known, _)| *known == as_of);
         let (_, room) = known.unwrap_or_else(|| {
-            let counted = (as_of, self.count_room(&state));
+            let counted = (as_of, self.shared.count_room(&state));
             self.space_known.set(Some(counted));
             counted
         });
-        debug_assert_eq!(room, self.count_room(&state), "what is known as of {as_of:?}");
+        debug_assert_eq!(room, self.shared.count_room(&state), "what is known as of {as_of:?}");
         let in_tables =
             state.table.live().total() + state.merging.as_ref().map_or(0, |table| table.live().total());
         let used_grains = state.segments.live_grains() + u64::try_from(in_tables).unwrap_or(0);
@@ -119,22 +156,28 @@ impl Pool {
         state.segments.raid0_grains().map(saved).sum()
     }
 
-    /// The room there is, but for what is used of it.
-    fn count_room(&self, state: &State) -> Space {
-        let drives = &self.shared.drives;
-        let geometry = drives.geometry();
-        let (there, copies) = (drives.members(), usize::from(geometry.log_copies));
-        let segments = state.segments.all_segments(copies, &there);
-        let reserve = (segments * RESERVE_PERCENT / 100).max(RESERVE_SEGMENTS_MIN).min(segments / 3);
-        let shape = log_shape(geometry.slot_blocks(), copies);
-        let segment_grains = u64::from(shape.data_blocks() - summary_blocks(shape)) * BLOCK_GRAINS as u64;
-        Space {
-            segments,
-            free: state.segments.free_segments(copies, &there),
-            reserve,
-            usable_bytes: (segments - reserve) * segment_grains * GRAIN_BYTES as u64,
-            used_bytes: 0,
-        }
+    /// Whether the drives have room for so many bytes of a host.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.space().free_for(Purpose::Hosts) >= self.segments_for(bytes)
+    }
+
+    /// Segments that so many bytes of a host begin at most, if nobody else writes.
+    fn segments_for(&self, bytes: usize) -> u64 {
+        let blocks = bytes.div_ceil(BLOCK_BYTES) as u64;
+        // Each record has a header; the fullest that is.
+        let records = blocks.div_ceil(PAYLOAD_BLOCKS_MAX as u64);
+        let geometry = self.shared.drives.geometry();
+        let shape = log_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
+        (blocks + records).div_ceil(u64::from(shape.data_blocks())).max(1)
+    }
+
+    /// Refuses what makes the catalogue grow while there is little room for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`].
+    pub(super) fn check_room_for_rows(&self) -> Result<()> {
+        if self.space().free_for(Purpose::Comfort) > 0 { Ok(()) } else { Err(Error::Full) }
     }
 
     /// Lets a host's write in, when there is room for it: in the tables, and on the drives.
@@ -142,8 +185,9 @@ impl Pool {
     /// # Errors
     ///
     /// [`Error::Full`]; or the pool has stopped.
-    pub(crate) async fn admit(&self) -> Result<()> {
+    pub(crate) async fn admit(&self, bytes: usize) -> Result<()> {
         let mut is_delayed = false;
+        let wanted = self.segments_for(bytes);
         loop {
             self.shared.check_runs()?;
             if self.are_tables_full() {
@@ -151,7 +195,7 @@ impl Pool {
                 continue;
             }
             let space = self.space();
-            if space.free > space.reserve {
+            if space.free_for(Purpose::Hosts) >= wanted {
                 let delay = space.delay();
                 if is_delayed || delay < LOOK_AGAIN {
                     return Ok(());
@@ -167,6 +211,7 @@ impl Pool {
                 sometimes::reached(Sometimes::HostRefused);
                 return Err(Error::Full);
             }
+            self.room_wanted.set(self.room_wanted.get().max(wanted));
             self.shared.world.sleep(LOOK_AGAIN).await;
         }
     }
@@ -175,6 +220,30 @@ impl Pool {
         let state = self.shared.state.borrow();
         let merging = state.merging.as_ref().map_or(0, |table| table.len());
         state.table.len() + merging >= TABLES_MAX * self.setting.table_entries
+    }
+}
+
+impl Shared {
+    /// The room there is, but for what is used of it.
+    pub(super) fn count_room(&self, state: &State) -> Space {
+        let geometry = self.drives.geometry();
+        let (there, copies) = (self.drives.members(), usize::from(geometry.log_copies));
+        let segments = state.segments.all_segments(copies, &there);
+        let reserve = (segments * RESERVE_PERCENT / 100).max(RESERVE_SEGMENTS_MIN).min(segments / 3);
+        let shape = log_shape(geometry.slot_blocks(), copies);
+        let segment_grains = u64::from(shape.data_blocks() - summary_blocks(shape)) * BLOCK_GRAINS as u64;
+        Space {
+            segments,
+            free: state.segments.free_segments(copies, &there),
+            reserve,
+            usable_bytes: (segments - reserve) * segment_grains * GRAIN_BYTES as u64,
+            used_bytes: 0,
+        }
+    }
+
+    /// Whether a segment may be taken.
+    pub(crate) fn has_segment_for(&self, purpose: Purpose) -> bool {
+        self.count_room(&self.state.borrow()).free_for(purpose) > 0
     }
 }
 

@@ -41,6 +41,8 @@ listed! {
         LogFlushFailed,
         /// Log: it goes on in a segment that no header names.
         BegunAnew,
+        /// Log: there was no segment to go on in, and a checkpoint was made for one.
+        LogMadeRoom,
         /// Log: a record needed the next segment.
         SegmentFilled,
         /// Drives: one was lost while the pool ran.

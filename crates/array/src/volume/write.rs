@@ -1,6 +1,6 @@
 //! Writing to a volume: cut into blocks, those in part filled up from what is there, then one command to the log.
 
-use super::{Piece, block_locks::Span, check_range, device::Volume, io_error, pieces};
+use super::{Piece, block_locks::Span, check_range, device::Volume, gate::Pass, io_error, pieces};
 use crate::{
     error::Result,
     format::{BLOCK_BYTES, BlockIndex, BlockKey, SECTOR_BYTES, Stamp},
@@ -25,7 +25,7 @@ impl Volume {
             return Ok(());
         }
         self.wait_for_caps(length).await;
-        self.pool.admit().await.map_err(|error| io_error("write", &error))?;
+        self.pool.admit(length).await.map_err(|error| io_error("write", &error))?;
         let _timed = self.pool.pace.begin(Command::Write, length);
         let cut: Vec<Piece> = pieces(at, length).collect();
         let (first, last) = (cut[0], cut[cut.len() - 1]);
@@ -49,7 +49,7 @@ impl Volume {
         }
         let (first, count) = (blocks[0].0, blocks.len() as u64);
         let _promised = self.promise(first, count).await?;
-        let _turn = self.wait_for_turn(blocks.len() * BLOCK_BYTES).await;
+        let _turn = self.turn_with_room(blocks.len() * BLOCK_BYTES).await?;
         let branch = self.branch()?;
         let done = {
             // The stamp and the place in the log's queue are taken at one moment: their orders are one.
@@ -61,6 +61,18 @@ impl Volume {
             self.log(parts.collect(), stability)
         };
         done.await
+    }
+
+    /// A turn at the log. Those who were let in before may have taken the room meanwhile.
+    async fn turn_with_room(&self, bytes: usize) -> Result<Pass> {
+        loop {
+            let turn = self.wait_for_turn(bytes).await;
+            if self.pool.has_room(bytes) {
+                return Ok(turn);
+            }
+            drop(turn);
+            self.pool.admit(bytes).await?;
+        }
     }
 
     fn next_stamp(&self) -> Stamp {

@@ -9,8 +9,8 @@ use array::{
         SegmentKind, SegmentNumber, SegmentUse, SlotAddress, SlotHeader, SlotNumber, Stamp, Table,
     },
     log::{
-        Draft, Lane, LaneSetting, LogOwner, Part, Placed, Replayed, Start, Tail, TakenRecord, log_shape,
-        replay,
+        Draft, Lane, LaneSetting, LogOwner, Need, Part, Placed, Replayed, Start, Tail, TakenRecord,
+        log_shape, replay,
     },
 };
 use std::{
@@ -83,7 +83,7 @@ impl Ledger {
 
 impl LogOwner for Ledger {
     /// Pairs of drives in turn, so that four successors never hang on one drive.
-    fn allocate(&self) -> Option<MirroredSegment> {
+    fn allocate(&self, _need: Need) -> Option<MirroredSegment> {
         let slot = self.slots_given.get();
         if slot == SLOTS {
             return None;
@@ -118,6 +118,10 @@ impl LogOwner for Ledger {
 
     fn begin_anew(self: Rc<Self>, _start: LogStart) -> LocalFuture<Result<()>> {
         unreachable!("four successors on three drives outlive the loss of one")
+    }
+
+    fn make_room(self: Rc<Self>) -> LocalFuture<Result<()>> {
+        Box::pin(async { Ok(()) })
     }
 
     fn stop(&self, _error: &Error) {}
@@ -352,8 +356,8 @@ fn play(scene: &Scene) -> (world::sim::Trace, u64) {
     let size = ByteCount(GEOMETRY.data_start_bytes + u64::from(SLOTS) * u64::from(GEOMETRY.slot_bytes));
     let devices: Vec<_> = (0..scene.members).map(|_| simulation.add_drive(DriveOptions::new(size))).collect();
     let ledger = Ledger::new(scene.members, scene.copies);
-    let first = ledger.allocate().expect("all slots are free");
-    let successors: Vec<_> = (0..4).filter_map(|_| ledger.allocate()).collect();
+    let first = ledger.allocate(Need::Now).expect("all slots are free");
+    let successors: Vec<_> = (0..4).filter_map(|_| ledger.allocate(Need::Now)).collect();
     let start = LogStart { previous: Link::BEGINNING, segment: first, block: SegmentBlock(0) };
     {
         let (drives, start) = (drives_of(&ledger, &devices), start.clone());

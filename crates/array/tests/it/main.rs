@@ -21,6 +21,7 @@ mod pacing;
 mod pool;
 mod raid0;
 mod rebuild;
+mod room;
 mod round_trip;
 mod scene;
 mod shares;

@@ -1,6 +1,6 @@
 //! From one segment of the log to the next.
 
-use super::{Lane, log_shape};
+use super::{Lane, Need, log_shape};
 use crate::{
     drive::{WriteFailures, all_written},
     error::{Error, Result},
@@ -18,11 +18,7 @@ impl Lane {
         loop {
             let next = match self.take_successor() {
                 Some(next) => next,
-                None => {
-                    self.successors.borrow_mut().clear();
-                    self.successors_of_next();
-                    self.take_successor().ok_or_else(|| self.nowhere_to_go())?
-                }
+                None => self.find_another().await?,
             };
             // Also one that was found while the header of another could not be written: no header leads to it.
             let is_new_beginning = !self.named.borrow().contains(&next);
@@ -60,16 +56,27 @@ impl Lane {
         successors.pop_front()
     }
 
+    /// A segment that no header names.
+    async fn find_another(&self) -> Result<MirroredSegment> {
+        self.successors.borrow_mut().clear();
+        if let Some(segment) = self.owner.allocate(Need::Now) {
+            return Ok(segment);
+        }
+        sometimes::reached(Sometimes::LogMadeRoom);
+        Rc::clone(&self.owner).make_room().await?;
+        self.owner.allocate(Need::Now).ok_or_else(|| self.nowhere_to_go())
+    }
+
     fn nowhere_to_go(&self) -> Error {
         let (present, needed) = (self.drives.count(), self.drives.copies_wanted());
         if present == 0 { Error::TooFewDrives { present, needed } } else { Error::Full }
     }
 
-    /// The segments left to go on in, filled up with new ones.
+    /// The segments left to go on in, filled up with new ones where there is room for them.
     pub(super) fn successors_of_next(&self) -> Vec<MirroredSegment> {
         let mut successors = self.successors.borrow_mut();
         while successors.len() < SUCCESSORS_MAX {
-            let Some(segment) = self.owner.allocate() else { break };
+            let Some(segment) = self.owner.allocate(Need::Later) else { break };
             successors.push_back(segment);
         }
         successors.iter().cloned().collect()

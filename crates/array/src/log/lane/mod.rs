@@ -44,8 +44,10 @@ use world::{Buffer, IoError, LocalFuture, Stability, World};
 
 /// What the log needs of its pool.
 pub trait LogOwner {
-    /// A free segment for records, on as many drives as the log has copies; none if there is none.
-    fn allocate(&self) -> Option<MirroredSegment>;
+    /// A free segment for records, on as many drives as the log has copies; none if there is none to spare.
+    fn allocate(&self, need: Need) -> Option<MirroredSegment>;
+    /// A segment is needed, and there is none. Done when what can be given back is.
+    fn make_room(self: Rc<Self>) -> LocalFuture<Result<()>>;
     /// Takes a record in that is written to all copies, and soon acknowledged. Called in the order of positions.
     fn take(&self, placed: &Placed, draft: &Draft);
     /// The log goes on at `start`, which no header names: a checkpoint has to. Everything before was taken.
@@ -54,6 +56,15 @@ pub trait LogOwner {
     fn stop(&self, error: &Error);
     /// A drive failed to write. Done when every drive that is left says so.
     fn lose(self: Rc<Self>, member: MemberIndex, error: IoError) -> LocalFuture<Result<()>>;
+}
+
+/// How much a segment is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The log goes on in it now.
+    Now,
+    /// The log may go on in it. Without any, its next segment takes a checkpoint.
+    Later,
 }
 
 /// How the lane works.
@@ -195,7 +206,6 @@ impl Lane {
     ///
     /// There is no room, or no drive to write to.
     pub async fn begin_anew(&self) -> Result<()> {
-        self.successors_of_next();
         self.enter_next().await
     }
 

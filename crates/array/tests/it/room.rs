@@ -1,0 +1,165 @@
+//! What the reserve promises: a pool that is full opens, takes deletions, and is never stopped by what hosts do at once.
+
+use crate::scene::{MIB, Scene, make_volume, small, write};
+use array::{
+    format::SnapshotId,
+    pool::{OpenSetting, Pool, open},
+    volume::VolumeDevice,
+};
+use std::{rc::Rc, sync::Arc, time::Duration};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, IoResult, Random, Stability, World,
+    sim::{DriveOptions, Limits, ServiceTime},
+};
+
+/// The smallest drives that a pool takes: 48 slots.
+fn tiny() -> DriveOptions {
+    DriveOptions::new(ByteCount(49 * MIB))
+}
+
+fn devices_of(scene: &Scene, away: Option<usize>) -> Vec<Rc<dyn BlockDevice>> {
+    let there = scene.drives.iter().enumerate().filter(|(index, _)| Some(*index) != away);
+    there.map(|(_, drive)| Rc::clone(drive) as Rc<dyn BlockDevice>).collect()
+}
+
+async fn try_write(device: &VolumeDevice, at: u64, byte: u8, length: u64) -> IoResult<()> {
+    let data = Arc::new(Buffer::copy_of(&vec![byte; length as usize]));
+    device.write(ByteOffset(at), vec![data], Stability::Stable).await
+}
+
+/// Writes until there is no room, and in it whatever is asked for then.
+async fn overfill(world: World, devices: Vec<Rc<dyn BlockDevice>>, seed: u64) {
+    let pool = open(&world, &devices, small_tables()).await.expect("a full pool opens");
+    let volume = match pool.volume("mail") {
+        Ok(volume) => VolumeDevice(volume),
+        Err(_) => make_volume(&pool, "mail", 200 * MIB).await.expect("thin: it promises more than there is"),
+    };
+    let mut random = Random::new(seed, "hosts");
+    for round in 0..4000 {
+        let at = random.below(1500) * 65536;
+        let kind = random.below(40);
+        let done = match kind {
+            0 => volume.discard(ByteOffset(at), ByteCount(65536)).await,
+            _ => try_write(&volume, at, 1 + (round % 255) as u8, 65536).await,
+        };
+        if let Err(refused) = done {
+            assert!(kind > 0, "a discard needs no room: {refused}");
+            assert_eq!(refused.kind(), IoErrorKind::NoSpace, "{refused}");
+        }
+        if random.below(60) == 0 {
+            pool.clean().await.map(drop).or_else(is_full).expect("nothing is wrong");
+        }
+    }
+}
+
+fn is_full(error: array::error::Error) -> array::error::Result<()> {
+    if matches!(error, array::error::Error::Full) { Ok(()) } else { Err(error) }
+}
+
+#[test]
+fn a_full_pool_opens_however_often_it_crashes_also_without_a_drive() {
+    let mut refused_hosts = 0;
+    for seed in 0..3 {
+        let mut scene = Scene::of(seed, 3, &tiny());
+        let mut random = Random::new(seed, "crashes");
+        for round in 0..14 {
+            let away = (round >= 7).then_some(seed as usize);
+            let devices = devices_of(&scene, away);
+            // The first fills it; the others end wherever they are, also while they open it.
+            let polls = if round == 0 { 60_000 } else { 1 << random.below(14) };
+            let limits = Limits { polls: Some(polls), ..Limits::generous() };
+            scene.simulation.run(limits, |world| overfill(world, devices, seed * 100 + round));
+            scene.simulation.cut_power();
+        }
+        let devices = devices_of(&scene, Some(seed as usize));
+        let emptied = scene.simulation.run(Limits::generous(), |world| async move {
+            let pool = open(&world, &devices, small_tables()).await.expect("a full pool opens");
+            let was_full = pool.space().alarm().is_some();
+            pool.delete_volume("mail", true).await.expect("deleting works");
+            for _ in 0..4 {
+                pool.checkpoint().await.expect("it is made");
+            }
+            assert_eq!(pool.space().used_bytes, 0);
+            was_full
+        });
+        refused_hosts += u64::from(emptied.completed());
+    }
+    assert!(refused_hosts > 0, "no pool was full");
+}
+
+#[test]
+fn writes_that_come_at_once_are_refused_or_written_and_leave_the_reserve_alone() {
+    let mut scene = Scene::of(2, 2, &tiny());
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small_tables()).await.expect("it opens");
+        let volume = make_volume(&pool, "mail", 400 * MIB).await.expect("it is made");
+        let writes: Vec<_> = (0..100)
+            .map(|at| {
+                let volume = volume.clone();
+                world.spawn("write", async move { try_write(&volume, at * 3 * MIB, 1, 3 * MIB).await })
+            })
+            .collect();
+        let mut written = 0;
+        for write in writes {
+            match write.await {
+                Ok(()) => written += 1,
+                Err(refused) => assert_eq!(refused.kind(), IoErrorKind::NoSpace, "{refused}"),
+            }
+        }
+        assert!(written > 3, "{written} writes of 3 MiB found room");
+        assert_eq!(pool.failure(), None);
+        let space = pool.space();
+        assert!(space.free >= space.reserve / 2, "{space:?}");
+        volume.discard(ByteOffset(0), ByteCount(300 * MIB)).await.expect("deleting works");
+    });
+}
+
+#[test]
+fn no_number_of_discards_and_snapshots_takes_the_room_that_an_opening_needs() {
+    // So fast that the log has more to go on in than there is before anybody looks whether to make a checkpoint.
+    let at_once = ServiceTime {
+        least: Duration::from_micros(1),
+        mean_above: Duration::ZERO,
+        per_mib: Duration::from_micros(1),
+    };
+    let mut scene = Scene::of(3, 2, &DriveOptions { write: at_once, flush: at_once, ..tiny() });
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");
+        let volume = make_volume(&pool, "mail", 400 * MIB).await.expect("it is made");
+        let mut filled = 0;
+        while try_write(&volume, filled, 1, MIB).await.is_ok() {
+            filled += MIB;
+        }
+        for index in 0..8000_u64 {
+            volume.discard(ByteOffset(index * 8192), ByteCount(4096)).await.expect("it takes no room");
+            assert_eq!(pool.failure(), None, "after {index} discards");
+        }
+        snapshots_until_refused(&pool).await;
+    });
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens");
+        let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+        pool.delete_volume("mail", true).await.expect("deleting works");
+        drop(volume);
+        for _ in 0..4 {
+            pool.checkpoint().await.expect("it is made");
+        }
+        let volume = make_volume(&pool, "mail", MIB).await.expect("it is made");
+        write(&volume, 0, 1, 4096).await;
+    });
+}
+
+async fn snapshots_until_refused(pool: &Rc<Pool>) {
+    for index in 0..2000_u32 {
+        let mut snapshot = [9; 16];
+        snapshot[..4].copy_from_slice(&index.to_le_bytes());
+        if let Err(refused) = pool.snapshot(&["mail"], &format!("{index}"), SnapshotId(snapshot)).await {
+            return is_full(refused).expect("there is no room, and nothing else");
+        }
+    }
+}
+
+/// Checkpoints are made now and then, not after every few writes.
+fn small_tables() -> OpenSetting {
+    OpenSetting { table_entries: 2000, cache_bytes: 256 << 10, ..OpenSetting::default() }
+}
