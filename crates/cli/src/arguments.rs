@@ -5,6 +5,7 @@
 
 pub use crate::verb_arguments::{CompareArguments, ExportArguments, ReportArguments};
 use crate::{
+    pool::arguments::{PoolArguments, VolumeArguments},
     prove::{layout::LayoutKind, sweep::Sweep},
     quantity::{parse_duration, parse_size, show_duration},
     refusal::Refusal,
@@ -52,8 +53,12 @@ pub enum Verb {
     Report(ReportArguments),
     /// Put runs side by side: their curves, and what saturated first
     Compare(CompareArguments),
-    /// Serve files and devices over the network (NBD)
+    /// Serve files, devices and volumes over the network (NBD, iSCSI)
     Export(ExportArguments),
+    /// Make a pool of drives, or show one
+    Pool(PoolArguments),
+    /// Make and delete volumes and snapshots of a pool
+    Volume(VolumeArguments),
 }
 
 const SWEEP_HELP: &str = "\

@@ -1,26 +1,17 @@
-//! `spindle export`: files and devices, served over the network until somebody ends it.
+//! `spindle export`: files, devices and volumes of pools, served over the network until somebody ends it.
 
 mod over_iscsi;
 mod over_nbd;
+mod shared;
 
 use crate::{arguments::ExportArguments, console::Console, ending::Ending, refusal::Refusal};
 use serde::Serialize;
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-    rc::Rc,
-};
+use shared::{Opened, Shared};
+use std::{collections::BTreeSet, path::PathBuf, rc::Rc};
 use world::{
-    Address, BlockDevice, ByteCount, IoError, IoErrorKind, Listener, Network, World,
-    real::{self, Access, FileDevice, RealOptions, Sockets, host_files, signals::interrupted},
+    Address, ByteCount, IoErrorKind, Listener, Network, World,
+    real::{self, RealOptions, Sockets, signals::interrupted},
 };
-
-/// What is served, and by what name.
-struct Shared {
-    name: String,
-    path: PathBuf,
-    device: FileDevice,
-}
 
 /// What is served, in words for machines.
 #[derive(Serialize)]
@@ -51,22 +42,25 @@ pub fn export(arguments: &ExportArguments) -> Result<Ending, Refusal> {
         // Before anything is made: what is refused leaves all as it was.
         let nbd = listen(nbd, "--nbd").await?;
         let iscsi = listen(iscsi, "--iscsi").await?;
-        let mut shared = Vec::new();
+        let mut opened = Opened::default();
         for (name, path) in names.into_iter().zip(&arguments.paths) {
-            shared.push(Shared { name, path: path.clone(), device: open(path, arguments).await? });
+            if let Err(refusal) = opened.add(&world, name, path, arguments).await {
+                // The first failure is the news.
+                let _ = opened.close().await;
+                return Err(refusal);
+            }
         }
-        let nbd = nbd.map(|listener| over_nbd::door(&world, listener, &shared, arguments, &console));
-        let iscsi = iscsi.map(|listener| over_iscsi::door(&world, listener, &shared, arguments, &console));
+        let shared = &opened.shared;
+        let nbd = nbd.map(|listener| over_nbd::door(&world, listener, shared, arguments, &console));
+        let iscsi = iscsi.map(|listener| over_iscsi::door(&world, listener, shared, arguments, &console));
         let doors: Vec<Door> = nbd.into_iter().chain(iscsi).collect();
-        tell(&doors, &shared, arguments, &console)?;
+        tell(&doors, shared, arguments, &console)?;
         let ended = interrupted();
         for door in doors {
             world.spawn("export", door.serving);
         }
         ended.await;
-        for Shared { path, device, .. } in &shared {
-            device.flush().await.map_err(|error| Refusal::new(format!("{}: {error}", path.display()), ""))?;
-        }
+        opened.close().await?;
         console.say("ended; what was answered is stable");
         console.told(Ending::Pass)
     })
@@ -116,39 +110,6 @@ async fn listen(address: Option<Address>, flag: &str) -> Result<Option<Rc<dyn Li
     }
 }
 
-async fn open(path: &Path, arguments: &ExportArguments) -> Result<FileDevice, Refusal> {
-    let access = if arguments.read_only { Access::Read } else { Access::ReadWrite };
-    let opened = match (FileDevice::open(path, access), arguments.create) {
-        (Err(error), Some(size)) if error.kind() == IoErrorKind::NotFound => create(path, size).await,
-        (opened, _) => opened,
-    };
-    opened.map_err(|error| {
-        let remedy = match error.kind() {
-            IoErrorKind::NotFound => "make it with --create SIZE",
-            IoErrorKind::Busy => "unmount it, or end what uses it",
-            IoErrorKind::PermissionDenied | IoErrorKind::ReadOnly => {
-                "serve it with --read-only, or as its owner"
-            }
-            IoErrorKind::WrongType => "export a file or a block device",
-            _ => "",
-        };
-        Refusal::new(error.to_string(), remedy)
-    })
-}
-
-async fn create(path: &Path, size: ByteCount) -> Result<FileDevice, IoError> {
-    if !size.0.is_multiple_of(4096) || size.0 == 0 {
-        let story = format!("making {}: {} bytes are not whole blocks of 4 KiB", path.display(), size.0);
-        return Err(IoError::new(IoErrorKind::Unaligned, story));
-    }
-    let made = FileDevice::create(path, size).await;
-    if made.is_err() {
-        // A file that was not made whole is nobody's; its failure is told already.
-        let _ = host_files::remove_file(path);
-    }
-    made
-}
-
 /// Says what is served, and where.
 fn tell(
     doors: &[Door],
@@ -162,7 +123,7 @@ fn tell(
             uri: uri.clone(),
             path: shared.path.clone(),
             bytes: shared.device.geometry().size.0,
-            read_only: arguments.read_only,
+            read_only: shared.is_read_only,
             write_cache: arguments.write_cache,
         })
         .collect();

@@ -7,6 +7,7 @@ mod console;
 mod ending;
 mod export;
 mod outputs;
+mod pool;
 mod prove;
 mod quantity;
 mod rebuild;
@@ -41,6 +42,8 @@ fn run() -> Result<Ending, Refusal> {
         Verb::Prove(arguments) => prove::prove(&arguments),
         Verb::Compare(arguments) => compare::compare(&arguments),
         Verb::Export(arguments) => export::export(&arguments),
+        Verb::Pool(arguments) => pool::pool(&arguments),
+        Verb::Volume(arguments) => pool::volume(&arguments),
         Verb::Report(arguments) => rebuild::report(&arguments),
     }
 }

@@ -72,6 +72,7 @@ pub struct CompareArguments {
   spindle export disk.img --create 10GiB              nbd://127.0.0.1:10809/disk.img, until Ctrl-C
   spindle export /dev/sdb --read-only --nbd unix:/run/spindle.sock
   spindle export disk.img --iscsi 127.0.0.1:3260     a target iqn.2026-11.org.spindle:disk.img
+  spindle export mail/store mail/store@monday         a volume of the pool mail, and a snapshot of it, read-only
   spindle export a.img b.img --name mail --name logs --nbd 10.0.0.5
 
 Then, with any NBD client:
@@ -82,7 +83,7 @@ Ends with 0 when it is ended by Ctrl-C or SIGTERM, 2 if it could not begin.",
     max_term_width = 100
 )]
 pub struct ExportArguments {
-    /// Files or raw block devices to serve
+    /// Files, raw block devices, or volumes and snapshots of pools: POOL/VOLUME, POOL/VOLUME@SNAPSHOT
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
 

@@ -11,7 +11,7 @@ use std::{
     hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     rc::Rc,
 };
-use world::{BlockDevice, Listener, Sparse, World};
+use world::{Listener, World};
 
 /// Names of targets begin with it.
 const AUTHORITY: &str = "iqn.2026-11.org.spindle";
@@ -41,7 +41,7 @@ fn name_of(shared: &Shared) -> String {
 }
 
 fn target_of(shared: &Shared, arguments: &ExportArguments) -> Target {
-    let device = Rc::new(shared.device.clone());
+    let device = Rc::clone(&shared.device);
     let name = name_of(shared);
     // The same at each start, and another one for each name.
     let number = BuildHasherDefault::<DefaultHasher>::default().hash_one(&name);
@@ -52,12 +52,11 @@ fn target_of(shared: &Shared, arguments: &ExportArguments) -> Target {
         name: number,
         block_bytes: device.geometry().sector,
         physical_bytes: 4096,
-        is_read_only: arguments.read_only,
-        is_thin: !device.is_raw(),
+        is_read_only: shared.is_read_only,
+        is_thin: shared.is_thin,
         port: 1,
     };
-    let sparse = Rc::clone(&device) as Rc<dyn Sparse>;
-    let unit = Unit::new(facts, device as Rc<dyn BlockDevice>, Some(sparse), arguments.write_cache);
+    let unit = Unit::new(facts, device, shared.sparse.clone(), arguments.write_cache);
     Target { name, units: BTreeMap::from([(0, Rc::new(unit))]), initiators: None }
 }
 

@@ -4,7 +4,7 @@ use super::{Door, Shared};
 use crate::{arguments::ExportArguments, console::Console};
 use nbd::{Export, Exports, ServerOptions, Uri, serve, server::Event};
 use std::rc::Rc;
-use world::{BlockDevice, Listener, Sparse, World};
+use world::{Listener, World};
 
 /// What is shared, as exports.
 pub fn door(
@@ -25,13 +25,12 @@ pub fn door(
 }
 
 fn export_of(shared: &Shared, arguments: &ExportArguments) -> Export {
-    let device = Rc::new(shared.device.clone());
     Export {
         name: shared.name.clone(),
-        description: format!("{} of Spindle", if device.is_raw() { "a device" } else { "a file" }),
-        device: Rc::clone(&device) as Rc<dyn BlockDevice>,
-        sparse: Some(device as Rc<dyn Sparse>),
-        is_read_only: arguments.read_only,
+        description: format!("{} of Spindle", shared.what),
+        device: Rc::clone(&shared.device),
+        sparse: shared.sparse.clone(),
+        is_read_only: shared.is_read_only,
         has_write_cache: arguments.write_cache,
     }
 }

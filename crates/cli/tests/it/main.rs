@@ -19,3 +19,4 @@ mod searches;
 mod spindle;
 mod storage;
 mod sweeps;
+mod volumes;

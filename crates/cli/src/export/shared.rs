@@ -1,0 +1,161 @@
+//! What is served: files and raw devices, volumes and snapshots of pools.
+
+use crate::{
+    arguments::ExportArguments,
+    pool::folder::{OpenPool, VolumePath, is_pool, refusal},
+    refusal::Refusal,
+};
+use array::volume::VolumeDevice;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+use world::{
+    BlockDevice, ByteCount, IoError, IoErrorKind, Sparse, World,
+    real::{
+        Access, FileDevice,
+        host_files::{self, PathKind},
+    },
+};
+
+/// What is served, and by what name.
+pub struct Shared {
+    /// What clients call it.
+    pub name: String,
+    /// As it was said.
+    pub path: PathBuf,
+    /// The device.
+    pub device: Rc<dyn BlockDevice>,
+    /// The same, if it knows where it holds nothing.
+    pub sparse: Option<Rc<dyn Sparse>>,
+    /// What is discarded takes no room.
+    pub is_thin: bool,
+    /// Nothing may be written.
+    pub is_read_only: bool,
+    /// What it is, with its article.
+    pub what: &'static str,
+}
+
+/// All that is served, and the pools that had to be opened for it.
+#[derive(Default)]
+pub struct Opened {
+    /// In the order of the paths.
+    pub shared: Vec<Shared>,
+    /// By folder.
+    pools: BTreeMap<PathBuf, OpenPool>,
+}
+
+impl Opened {
+    /// Opens what a path names.
+    pub async fn add(
+        &mut self,
+        world: &World,
+        name: String,
+        path: &Path,
+        arguments: &ExportArguments,
+    ) -> Result<(), Refusal> {
+        let is_missing = matches!(host_files::kind(path), Ok(PathKind::Missing));
+        let volume = VolumePath::of(path).filter(|volume| is_missing && is_pool(&volume.folder));
+        let shared = match volume {
+            Some(volume) => self.volume(world, name, path, &volume, arguments.read_only).await?,
+            None => {
+                let device = Rc::new(open(path, arguments).await?);
+                Shared {
+                    name,
+                    path: path.to_owned(),
+                    is_thin: !device.is_raw(),
+                    is_read_only: arguments.read_only,
+                    what: if device.is_raw() { "a device" } else { "a file" },
+                    sparse: Some(Rc::clone(&device) as Rc<dyn Sparse>),
+                    device,
+                }
+            }
+        };
+        self.shared.push(shared);
+        Ok(())
+    }
+
+    async fn volume(
+        &mut self,
+        world: &World,
+        name: String,
+        path: &Path,
+        wanted: &VolumePath,
+        is_read_only: bool,
+    ) -> Result<Shared, Refusal> {
+        if !self.pools.contains_key(&wanted.folder) {
+            let open = OpenPool::open(world, &wanted.folder).await?;
+            self.pools.insert(wanted.folder.clone(), open);
+        }
+        let pool = &self.pools[&wanted.folder].pool;
+        let show = format!("see 'spindle pool show {}'", wanted.folder.display());
+        let refused = |error| refusal(&wanted.folder, &error, &show);
+        let (device, what): (Rc<dyn BlockDevice>, _) = match &wanted.snapshot {
+            Some(snapshot) => {
+                let device = pool.snapshot_device(&wanted.volume, snapshot).map_err(refused)?;
+                (Rc::new(device), "a snapshot")
+            }
+            None => (Rc::new(VolumeDevice(pool.volume(&wanted.volume).map_err(refused)?)), "a volume"),
+        };
+        Ok(Shared {
+            name,
+            path: path.to_owned(),
+            device,
+            sparse: None,
+            is_thin: wanted.snapshot.is_none(),
+            is_read_only: is_read_only || wanted.snapshot.is_some(),
+            what,
+        })
+    }
+
+    /// Makes all that was answered stable, and closes the pools.
+    pub async fn close(self) -> Result<(), Refusal> {
+        let mut done = Ok(());
+        for Shared { path, device, is_read_only, .. } in &self.shared {
+            if !is_read_only {
+                let flushed = device.flush().await;
+                done = done
+                    .and(flushed.map_err(|error| Refusal::new(format!("{}: {error}", path.display()), "")));
+            }
+        }
+        drop(self.shared);
+        for (_, pool) in self.pools {
+            done = done.and(pool.close().await);
+        }
+        done
+    }
+}
+
+async fn open(path: &Path, arguments: &ExportArguments) -> Result<FileDevice, Refusal> {
+    let access = if arguments.read_only { Access::Read } else { Access::ReadWrite };
+    let opened = match (FileDevice::open(path, access), arguments.create) {
+        (Err(error), Some(size)) if error.kind() == IoErrorKind::NotFound => create(path, size).await,
+        (opened, _) => opened,
+    };
+    opened.map_err(|error| {
+        let remedy = match error.kind() {
+            IoErrorKind::NotFound => "make it with --create SIZE",
+            IoErrorKind::Busy => "unmount it, or end what uses it",
+            IoErrorKind::PermissionDenied | IoErrorKind::ReadOnly => {
+                "serve it with --read-only, or as its owner"
+            }
+            IoErrorKind::WrongType => "export a file or a block device",
+            _ => "",
+        };
+        Refusal::new(error.to_string(), remedy)
+    })
+}
+
+async fn create(path: &Path, size: ByteCount) -> Result<FileDevice, IoError> {
+    if !size.0.is_multiple_of(4096) || size.0 == 0 {
+        let story = format!("making {}: {} bytes are not whole blocks of 4 KiB", path.display(), size.0);
+        return Err(IoError::new(IoErrorKind::Unaligned, story));
+    }
+    let made = FileDevice::create(path, size).await;
+    if made.is_err() {
+        // A file that was not made whole is nobody's; its failure is told already.
+        let _ = host_files::remove_file(path);
+    }
+    made
+}

@@ -1,0 +1,184 @@
+//! A pool made: of files that are not there yet, or of raw devices that hold nothing.
+
+use super::{
+    folder::{PoolRecord, hold, refusal},
+    uuid,
+};
+use crate::{console::Console, ending::Ending, refusal::Refusal};
+use array::{
+    format::{DriveId, PoolId},
+    pool::{NewDrive, NewPool, create as create_pool},
+};
+use std::{
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+use world::{
+    BlockDevice, ByteCount, World,
+    real::{
+        Access, FileDevice,
+        host::{self, Signature},
+        host_files::{self, PathKind},
+    },
+};
+
+/// Slots of large drives, and of small ones, of which the reserve would else be most.
+const SLOT_BYTES: u32 = 4 << 20;
+const SLOT_BYTES_SMALL: u32 = 1 << 20;
+/// Below this a drive gets small slots.
+const LARGE_BYTES: u64 = 1 << 30;
+/// Bytes of a drive's name in its pool at most.
+const SERIAL_BYTES_MAX: usize = 48;
+
+/// What a pool is to be made of.
+pub enum Drives<'a> {
+    /// Files in its folder.
+    Files {
+        /// How many.
+        count: u16,
+        /// Bytes of each.
+        size: ByteCount,
+    },
+    /// Raw devices.
+    Devices(&'a [PathBuf]),
+}
+
+/// Makes a pool in `folder`.
+pub async fn create(world: &World, folder: &Path, drives: Drives<'_>) -> Result<Ending, Refusal> {
+    // What is refused leaves all as it was: looked at first.
+    let is_new = check_folder(folder)?;
+    let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = name.ok_or_else(|| {
+        Refusal::new(format!("{} has no name of its own", folder.display()), "name the folder of the pool")
+    })?;
+    if let Drives::Devices(devices) = &drives {
+        for device in *devices {
+            check_device(device).await?;
+        }
+    }
+    if is_new {
+        host_files::create_dir_all(folder).map_err(|error| storage(&error))?;
+    }
+    let made = make(world, folder, name, &drives).await;
+    if made.is_err() {
+        undo(folder, &drives, is_new);
+    }
+    let bytes = made?;
+    let count = match drives {
+        Drives::Files { count, .. } => usize::from(count),
+        Drives::Devices(devices) => devices.len(),
+    };
+    let copies =
+        if count == 1 { "everything once: what one drive loses is lost" } else { "everything twice" };
+    let console = Console::new(false, false);
+    console.say(&format!("{}: a pool of {count} drives, {bytes} together, {copies}", folder.display()));
+    console.told(Ending::Pass)
+}
+
+/// Whether the folder is yet to be made.
+fn check_folder(folder: &Path) -> Result<bool, Refusal> {
+    let shown = folder.display();
+    match host_files::kind(folder).map_err(|error| storage(&error))? {
+        PathKind::Missing => Ok(true),
+        PathKind::Folder if host_files::list(folder).map_err(|error| storage(&error))?.is_empty() => {
+            Ok(false)
+        }
+        PathKind::Folder => {
+            Err(Refusal::new(format!("{shown} is not empty"), "give a folder that is not there yet"))
+        }
+        _ => Err(Refusal::new(format!("{shown} is no folder"), "give a folder that is not there yet")),
+    }
+}
+
+/// A raw device that holds nothing, and that nobody uses.
+async fn check_device(path: &Path) -> Result<(), Refusal> {
+    let shown = path.display();
+    if !matches!(host_files::kind(path), Ok(PathKind::BlockDevice)) {
+        let remedy = "give raw block devices, or let files be made with --size";
+        return Err(Refusal::new(format!("{shown} is no block device"), remedy));
+    }
+    let canonical = host_files::canonical(path).map_err(|error| storage(&error))?;
+    let usages = host::usage_of_device(&canonical).map_err(|error| storage(&error))?;
+    if !usages.is_empty() {
+        let problem = format!("{shown} is in use: it is mounted, swap, or part of another device");
+        return Err(Refusal::new(problem, "nothing unlocks it; choose another device"));
+    }
+    let device = FileDevice::open(&canonical, Access::Read).map_err(|error| storage(&error))?;
+    match host::signature_of(&device).await.map_err(|error| storage(&error))? {
+        Signature::Blank => Ok(()),
+        held => Err(Refusal::new(
+            format!("{shown} is not empty: it holds {held}"),
+            format!("empty it yourself if you are sure (blkdiscard --zeroout {shown}), or choose another"),
+        )),
+    }
+}
+
+async fn make(world: &World, folder: &Path, name: String, drives: &Drives<'_>) -> Result<ByteCount, Refusal> {
+    let _held = hold(folder)?;
+    let mut new = Vec::new();
+    let mut paths = Vec::new();
+    let mut opened: Vec<FileDevice> = Vec::new();
+    match drives {
+        Drives::Files { count, size } => {
+            for number in 1..=*count {
+                let file = drive_name(number);
+                let made = FileDevice::create(&folder.join(&file), *size).await;
+                opened.push(made.map_err(|error| storage(&error))?);
+                paths.push(file);
+            }
+        }
+        Drives::Devices(devices) => {
+            for device in *devices {
+                let canonical = host_files::canonical(device).map_err(|error| storage(&error))?;
+                let device = FileDevice::open(&canonical, Access::ReadWrite);
+                opened.push(device.map_err(|error| storage(&error))?);
+                paths.push(canonical);
+            }
+        }
+    }
+    let mut least = u64::MAX;
+    let mut all = ByteCount(0);
+    for (path, device) in paths.iter().zip(opened) {
+        let size = device.geometry().size;
+        (least, all) = (least.min(size.0), all + size);
+        new.push(NewDrive {
+            drive: DriveId(uuid(world)),
+            serial: serial_of(path),
+            device: Rc::new(device) as Rc<dyn BlockDevice>,
+        });
+    }
+    let slot_bytes = if least < LARGE_BYTES { SLOT_BYTES_SMALL } else { SLOT_BYTES };
+    let pool = NewPool { pool: PoolId(uuid(world)), name, slot_bytes };
+    let remedy = "give it larger drives, or others";
+    create_pool(world, &pool, &new).await.map_err(|error| refusal(folder, &error, remedy))?;
+    // Last: without it the folder is no pool.
+    PoolRecord::new(paths).write(folder)?;
+    Ok(all)
+}
+
+fn drive_name(number: u16) -> PathBuf {
+    format!("drive-{number}.spindle").into()
+}
+
+/// What a person calls the drive: printable, and not too long.
+fn serial_of(path: &Path) -> String {
+    let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
+    name.chars().filter(char::is_ascii_graphic).take(SERIAL_BYTES_MAX).collect()
+}
+
+/// Removes what was made of a pool that came to nothing.
+fn undo(folder: &Path, drives: &Drives<'_>, is_new: bool) {
+    if let Drives::Files { count, .. } = drives {
+        for number in 1..=*count {
+            let _ = host_files::remove_file(&folder.join(drive_name(number)));
+        }
+    }
+    if is_new {
+        // Its failure is told already; what is left is an empty folder.
+        let _ = host_files::remove_folder_if_empty(folder);
+    }
+}
+
+fn storage(error: &world::IoError) -> Refusal {
+    Refusal::new(error.to_string(), "check the storage")
+}

@@ -1,0 +1,39 @@
+//! `spindle pool` and `spindle volume`: pools by their folders, what lies on them, and their volumes.
+
+pub mod arguments;
+mod create;
+pub mod folder;
+mod show;
+mod volume;
+
+pub use volume::volume;
+
+use crate::{ending::Ending, refusal::Refusal};
+use arguments::{PoolArguments, PoolVerb};
+use world::{
+    World,
+    real::{self, RealOptions},
+};
+
+/// Runs the verb to its end.
+pub fn pool(arguments: &PoolArguments) -> Result<Ending, Refusal> {
+    real::run(0, RealOptions::default(), async |world: World| match &arguments.verb {
+        PoolVerb::Create { pool, size, drives, device } => {
+            let drives = match size {
+                Some(size) => create::Drives::Files { count: *drives, size: *size },
+                None => create::Drives::Devices(device),
+            };
+            create::create(&world, pool, drives).await
+        }
+        PoolVerb::ForceOpen { pool } => show::force_open(&world, pool).await,
+        PoolVerb::Show { pool, json } => show::show(&world, pool, *json).await,
+    })
+}
+
+/// 16 bytes nobody else has.
+fn uuid(world: &World) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    world.fill_secret(&mut bytes);
+    bytes[0] |= 1;
+    bytes
+}
