@@ -1,5 +1,6 @@
 //! `spindle export`: files, devices and volumes of pools, served over the network until somebody ends it.
 
+mod access_file;
 mod over_iscsi;
 mod over_nbd;
 mod shared;
@@ -7,9 +8,9 @@ mod shared;
 use crate::{arguments::ExportArguments, console::Console, ending::Ending, refusal::Refusal};
 use serde::Serialize;
 use shared::{Opened, Shared};
-use std::{collections::BTreeSet, path::PathBuf, rc::Rc};
+use std::{collections::BTreeSet, path::PathBuf, rc::Rc, time::Duration};
 use world::{
-    Address, ByteCount, IoErrorKind, Listener, Network, World,
+    Address, ByteCount, IoErrorKind, Listener, Network, World, before,
     real::{self, RealOptions, Sockets, signals::interrupted},
 };
 
@@ -28,20 +29,35 @@ struct Door {
     address: Address,
     uris: Vec<String>,
     serving: world::LocalFuture<()>,
+    /// Not everybody who reaches it may use it.
+    is_restricted: bool,
 }
+
+/// Initiators have so long to log out when it ends.
+const LOG_OUT_MAX: Duration = Duration::from_secs(2);
 
 /// Runs the verb to its end.
 pub fn export(arguments: &ExportArguments) -> Result<Ending, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
+    if arguments.chap_make {
+        return make_secret(&console);
+    }
     let nbd = arguments.nbd.as_deref().or(arguments.iscsi.is_none().then_some("127.0.0.1"));
     let nbd = nbd.map(|text| address(text, nbd::PORT)).transpose()?;
     let iscsi = arguments.iscsi.as_deref().map(|text| address(text, iscsi::PORT)).transpose()?;
+    let portals =
+        arguments.portal.iter().map(|text| address(text, iscsi::PORT)).collect::<Result<Vec<_>, _>>()?;
     let names = names(arguments)?;
+    let plan = over_iscsi::plan(arguments, &names)?;
     let options = RealOptions { force_plain: arguments.plain_io };
     real::run(0, options, async |world: World| {
         // Before anything is made: what is refused leaves all as it was.
         let nbd = listen(nbd, "--nbd").await?;
         let iscsi = listen(iscsi, "--iscsi").await?;
+        let mut portals_open = Vec::new();
+        for portal in portals {
+            portals_open.extend(listen(Some(portal), "--portal").await?);
+        }
         let mut opened = Opened::default();
         for (name, path) in names.into_iter().zip(&arguments.paths) {
             if let Err(refusal) = opened.add(&world, name, path, arguments).await {
@@ -52,18 +68,35 @@ pub fn export(arguments: &ExportArguments) -> Result<Ending, Refusal> {
         }
         let shared = &opened.shared;
         let nbd = nbd.map(|listener| over_nbd::door(&world, listener, shared, arguments, &console));
-        let iscsi = iscsi.map(|listener| over_iscsi::door(&world, listener, shared, arguments, &console));
-        let doors: Vec<Door> = nbd.into_iter().chain(iscsi).collect();
+        let iscsi = iscsi.map(|listener| over_iscsi::Doors::new(plan, listener, portals_open));
+        let iscsi = iscsi.map(|doors| doors.open(&world, shared, arguments, &console));
+        let (iscsi, targets) = iscsi.unzip();
+        let doors: Vec<Door> = nbd.into_iter().chain(iscsi.into_iter().flatten()).collect();
         tell(&doors, shared, arguments, &console)?;
         let ended = interrupted();
         for door in doors {
             world.spawn("export", door.serving);
         }
         ended.await;
+        if let Some(targets) = targets {
+            // Who does not log out when asked loses nothing either.
+            before(world.sleep(LOG_OUT_MAX), targets.log_out_all()).await;
+        }
         opened.close().await?;
         console.say("ended; what was answered is stable");
         console.told(Ending::Pass)
     })
+}
+
+/// A secret for CHAP, on standard output: once, and nowhere else.
+fn make_secret(console: &Console) -> Result<Ending, Refusal> {
+    // 96 bits (RFC 7143, 9.2.1) in 16 characters: some initiators take no more.
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut bytes = [0; 16];
+    real::run(0, RealOptions::default(), async |world: World| world.fill_secret(&mut bytes));
+    let secret: String = bytes.iter().map(|byte| char::from(DIGITS[usize::from(byte % 64)])).collect();
+    console.say_always(&secret);
+    console.told(Ending::Pass)
 }
 
 fn address(text: &str, port: u16) -> Result<Address, Refusal> {
@@ -139,7 +172,7 @@ fn tell(
         };
         console.say(&format!("{uri}  {}  {}, {writes}", path.display(), ByteCount(*bytes)));
     }
-    if let Some(door) = doors.iter().find(|door| !door.address.is_local()) {
+    if let Some(door) = doors.iter().find(|door| !door.address.is_local() && !door.is_restricted) {
         console.warn(&format!("whoever reaches {} reads and writes: no password is asked for", door.address));
     }
     console.say("serving; Ctrl-C ends it");

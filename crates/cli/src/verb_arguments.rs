@@ -1,7 +1,7 @@
 //! What may be written after the verbs that work on records.
 
 use crate::quantity::parse_size;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use world::ByteCount;
 
@@ -84,7 +84,7 @@ Ends with 0 when it is ended by Ctrl-C or SIGTERM, 2 if it could not begin.",
 )]
 pub struct ExportArguments {
     /// Files, raw block devices, or volumes and snapshots of pools: POOL/VOLUME, POOL/VOLUME@SNAPSHOT
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH", required_unless_present = "chap_make")]
     pub paths: Vec<PathBuf>,
 
     /// Serve NBD at HOST:PORT or unix:PATH; other machines reach it only if HOST is not loopback
@@ -95,6 +95,19 @@ pub struct ExportArguments {
     /// Serve iSCSI at HOST:PORT; each path is a target of its own, with unit 0
     #[arg(long, value_name = "ADDRESS")]
     pub iscsi: Option<String>,
+
+    /// Read from FILE which iSCSI targets there are, and who may use them (docs/targets.md) [default: everybody]
+    #[arg(long, value_name = "FILE", requires = "iscsi")]
+    pub access: Option<PathBuf>,
+
+    /// Serve iSCSI at HOST:PORT, too, and send on to it who logs in at --iscsi, which is then a group's address; repeat for
+    /// more
+    #[arg(long, value_name = "ADDRESS", requires = "iscsi")]
+    pub portal: Vec<String>,
+
+    /// Make a secret for CHAP, print it, and end
+    #[arg(long, conflicts_with_all = ["paths", "nbd", "iscsi"])]
+    pub chap_make: bool,
 
     /// What clients call it; repeat for more, in the order of the paths [default: the file's name]
     #[arg(long, value_name = "NAME")]
@@ -107,6 +120,10 @@ pub struct ExportArguments {
     /// Refuse writes
     #[arg(long)]
     pub read_only: bool,
+
+    /// Blocks that iSCSI shows: of 512 bytes in physical ones of 4096 (512e) or of 512 (512n), or of 4096 (4kn)
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = BlockFormat::Emulated)]
+    pub blocks: BlockFormat,
 
     /// Answer writes before they are stable: clients flush, or ask for FUA
     #[arg(long, conflicts_with = "read_only")]
@@ -123,4 +140,29 @@ pub struct ExportArguments {
     /// Do without io_uring and direct I/O
     #[arg(long)]
     pub plain_io: bool,
+}
+
+/// Sizes of logical and physical blocks, under the names that drives have for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BlockFormat {
+    /// Of 512 bytes, eight of them to a physical block.
+    #[value(name = "512e")]
+    Emulated,
+    /// Of 512 bytes.
+    #[value(name = "512n")]
+    Small,
+    /// Of 4096 bytes.
+    #[value(name = "4kn")]
+    Large,
+}
+
+impl BlockFormat {
+    /// Bytes of a logical block, and of a physical one.
+    pub fn bytes(self) -> (u32, u32) {
+        match self {
+            Self::Emulated => (512, 4096),
+            Self::Small => (512, 512),
+            Self::Large => (4096, 4096),
+        }
+    }
 }

@@ -1,13 +1,15 @@
-//! Over iSCSI: each path is a target of its own, with unit 0.
+//! Over iSCSI: each path is a target of its own, with unit 0, or a unit of a target that `--access` describes.
 
-use super::{Door, Shared};
-use crate::{arguments::ExportArguments, console::Console};
+use super::{
+    Door, Shared,
+    access_file::{self, Plan, PlannedUnit},
+};
+use crate::{arguments::ExportArguments, console::Console, refusal::Refusal};
 use iscsi::{
     scsi::{facts::Facts, unit::Unit},
     target::{Event, Target, Targets, serve},
 };
 use std::{
-    collections::BTreeMap,
     hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     rc::Rc,
 };
@@ -16,48 +18,103 @@ use world::{Listener, World};
 /// Names of targets begin with it.
 const AUTHORITY: &str = "iqn.2026-11.org.spindle";
 
-/// What is shared, as targets.
-pub fn door(
-    world: &World,
-    listener: Rc<dyn Listener>,
-    shared: &[Shared],
-    arguments: &ExportArguments,
-    console: &Console,
-) -> Door {
-    let address = listener.address();
-    let uris = shared.iter().map(|shared| format!("iscsi://{address}/{}/0", name_of(shared))).collect();
-    let targets = Targets::new(shared.iter().map(|shared| target_of(shared, arguments)).collect());
-    let told = console.clone();
-    let tell = Rc::new(move |event| say(&told, &event));
-    let serving = serve(world.clone(), listener, targets, address.to_string(), tell);
-    Door { address, uris, serving: Box::pin(serving) }
+/// Targets as they are planned, and where they are served.
+pub struct Doors {
+    plan: Plan,
+    /// Where initiators look for targets. If there are portals, only look.
+    pub listener: Rc<dyn Listener>,
+    /// Where they are sent on to.
+    pub portals: Vec<Rc<dyn Listener>>,
+}
+
+/// What `--access` says of `exports`, before anything is opened.
+pub fn plan(arguments: &ExportArguments, exports: &[String]) -> Result<Plan, Refusal> {
+    match &arguments.access {
+        Some(path) => access_file::read(path, exports, name_of),
+        None => Ok(access_file::for_everybody(exports)),
+    }
+}
+
+impl Doors {
+    /// Those of a plan.
+    pub fn new(plan: Plan, listener: Rc<dyn Listener>, portals: Vec<Rc<dyn Listener>>) -> Self {
+        Self { plan, listener, portals }
+    }
+
+    /// What is shared, as targets, at each of the places; and what asks all initiators to log out.
+    pub fn open(
+        self,
+        world: &World,
+        shared: &[Shared],
+        arguments: &ExportArguments,
+        console: &Console,
+    ) -> (Vec<Door>, Targets) {
+        let Self { plan: Plan { targets, access, is_restricted }, listener, portals } = self;
+        let address = listener.address();
+        let uri = |shared: &Shared| {
+            let is_it =
+                |(number, unit): (usize, &PlannedUnit)| (unit.export == shared.name).then_some(number);
+            let place = targets.iter().find_map(|(name, units)| {
+                units.iter().enumerate().find_map(is_it).map(|number| (name, number))
+            });
+            let (name, number) = place.expect("each export is a unit of a target");
+            format!("iscsi://{address}/{}/{number}", name_of(name))
+        };
+        let uris = shared.iter().map(uri).collect();
+        let all = targets.iter().map(|(name, units)| target_of(name, units, shared, arguments)).collect();
+        let targets = Targets::new(all).with_access(access);
+        let serve_at = |listener: Rc<dyn Listener>, targets: Targets, uris: Vec<String>| {
+            let (address, told) = (listener.address(), console.clone());
+            let tell = Rc::new(move |event| say(&told, &event));
+            let serving = serve(world.clone(), listener, targets, address.to_string(), tell);
+            Door { address, uris, serving: Box::pin(serving), is_restricted }
+        };
+        let elsewhere: Vec<String> = portals.iter().map(|portal| portal.address().to_string()).collect();
+        let group =
+            if elsewhere.is_empty() { targets.clone() } else { targets.clone().sent_on_to(elsewhere) };
+        let mut doors = vec![serve_at(listener, group, uris)];
+        doors.extend(portals.into_iter().map(|portal| serve_at(portal, targets.clone(), Vec::new())));
+        (doors, targets)
+    }
 }
 
 /// The name of its target: what iSCSI names may not have (RFC 3722) becomes a dash.
-fn name_of(shared: &Shared) -> String {
+fn name_of(name: &str) -> String {
     let plain =
         |c: char| if c.is_ascii_alphanumeric() || ".-:".contains(c) { c.to_ascii_lowercase() } else { '-' };
-    format!("{AUTHORITY}:{}", shared.name.chars().map(plain).collect::<String>())
+    format!("{AUTHORITY}:{}", name.chars().map(plain).collect::<String>())
 }
 
-fn target_of(shared: &Shared, arguments: &ExportArguments) -> Target {
+fn target_of(name: &str, units: &[PlannedUnit], shared: &[Shared], arguments: &ExportArguments) -> Target {
+    let of = |planned: &PlannedUnit| {
+        let shared = shared.iter().find(|shared| shared.name == planned.export);
+        Rc::new(unit_of(planned, shared.expect("plans are made of exports"), arguments))
+    };
+    Target { name: name_of(name), units: (0..).zip(units.iter().map(of)).collect() }
+}
+
+fn unit_of(planned: &PlannedUnit, shared: &Shared, arguments: &ExportArguments) -> Unit {
     let device = Rc::clone(&shared.device);
-    let name = name_of(shared);
+    let name = name_of(&shared.name);
     // The same at each start, and another one for each name.
     let number = BuildHasherDefault::<DefaultHasher>::default().hash_one(&name);
+    let (logical, physical) = arguments.blocks.bytes();
+    // Blocks are whole sectors of the device.
+    let block_bytes = logical.max(device.geometry().sector);
+    let physical_bytes = physical.max(block_bytes);
     let facts = Facts {
         product: "EXPORT".to_owned(),
         revision: "0001".to_owned(),
         serial: format!("{number:016x}"),
         name: number,
-        block_bytes: device.geometry().sector,
-        physical_bytes: 4096,
-        is_read_only: shared.is_read_only,
+        block_bytes,
+        physical_bytes,
+        is_read_only: shared.is_read_only || planned.is_read_only,
         is_thin: shared.is_thin,
         port: 1,
     };
-    let unit = Unit::new(facts, device, shared.sparse.clone(), arguments.write_cache);
-    Target { name, units: BTreeMap::from([(0, Rc::new(unit))]), initiators: None }
+    let has_write_cache = planned.write_cache.unwrap_or(arguments.write_cache);
+    Unit::new(facts, device, shared.sparse.clone(), has_write_cache)
 }
 
 fn say(console: &Console, event: &Event) {

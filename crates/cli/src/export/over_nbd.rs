@@ -21,7 +21,7 @@ pub fn door(
     let told = console.clone();
     let tell = Rc::new(move |event| say(&told, &event));
     let serving = serve(world.clone(), listener, exports, ServerOptions::default(), tell);
-    Door { address, uris, serving: Box::pin(serving) }
+    Door { address, uris, serving: Box::pin(serving), is_restricted: false }
 }
 
 fn export_of(shared: &Shared, arguments: &ExportArguments) -> Export {

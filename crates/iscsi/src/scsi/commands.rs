@@ -28,6 +28,7 @@ pub mod code {
     pub const VERIFY_10: u8 = 0x2f;
     pub const PRE_FETCH_10: u8 = 0x34;
     pub const SYNCHRONIZE_CACHE_10: u8 = 0x35;
+    pub const READ_DEFECT_DATA_10: u8 = 0x37;
     pub const WRITE_SAME_10: u8 = 0x41;
     pub const UNMAP: u8 = 0x42;
     pub const LOG_SENSE: u8 = 0x4d;
@@ -35,6 +36,8 @@ pub mod code {
     pub const MODE_SENSE_10: u8 = 0x5a;
     pub const PERSISTENT_RESERVE_IN: u8 = 0x5e;
     pub const PERSISTENT_RESERVE_OUT: u8 = 0x5f;
+    pub const EXTENDED_COPY: u8 = 0x83;
+    pub const RECEIVE_COPY_RESULTS: u8 = 0x84;
     pub const READ_16: u8 = 0x88;
     pub const COMPARE_AND_WRITE: u8 = 0x89;
     pub const WRITE_16: u8 = 0x8a;
@@ -51,11 +54,18 @@ pub mod code {
     pub const WRITE_12: u8 = 0xaa;
     pub const WRITE_VERIFY_12: u8 = 0xae;
     pub const VERIFY_12: u8 = 0xaf;
+    pub const READ_DEFECT_DATA_12: u8 = 0xb7;
 
     /// Of SERVICE ACTION IN(16).
     pub const READ_CAPACITY_16: u16 = 0x10;
     /// Of SERVICE ACTION IN(16).
     pub const GET_LBA_STATUS: u16 = 0x12;
+    /// Of EXTENDED COPY: with a list identifier of one byte.
+    pub const COPY_BY_SHORT_LIST: u16 = 0x00;
+    /// Of RECEIVE COPY RESULTS.
+    pub const COPY_STATUS: u16 = 0x00;
+    /// Of RECEIVE COPY RESULTS.
+    pub const COPY_OPERATING_PARAMETERS: u16 = 0x03;
     /// Of MAINTENANCE IN.
     pub const REPORT_TARGET_PORT_GROUPS: u16 = 0x0a;
     /// Of MAINTENANCE IN.
@@ -139,6 +149,11 @@ pub static KNOWN: &[Known] = &[
     ten!(code::VERIFY_10, VERIFY, Use::Read),
     ten!(code::PRE_FETCH_10, 2, Use::Read),
     ten!(code::SYNCHRONIZE_CACHE_10, 2, Use::Write),
+    plain(
+        code::READ_DEFECT_DATA_10,
+        Use::Ask,
+        &[code::READ_DEFECT_DATA_10, 0, 0x1f, 0, 0, 0, 0, 255, 255, CONTROL],
+    ),
     ten!(code::WRITE_SAME_10, 0x18, Use::Write),
     plain(code::UNMAP, Use::Write, &[code::UNMAP, 1, 0, 0, 0, 0, GROUP, 255, 255, CONTROL]),
     plain(code::LOG_SENSE, Use::Ask, &[code::LOG_SENSE, 0, 255, 255, 0, 255, 255, 255, 255, CONTROL]),
@@ -155,6 +170,9 @@ pub static KNOWN: &[Known] = &[
     reserve_out(4),
     reserve_out(5),
     reserve_out(6),
+    copying(code::EXTENDED_COPY, code::COPY_BY_SHORT_LIST),
+    copying(code::RECEIVE_COPY_RESULTS, code::COPY_STATUS),
+    copying(code::RECEIVE_COPY_RESULTS, code::COPY_OPERATING_PARAMETERS),
     sixteen!(code::READ_16, RW, Use::Read),
     plain(
         code::COMPARE_AND_WRITE,
@@ -241,7 +259,27 @@ pub static KNOWN: &[Known] = &[
     twelve!(code::WRITE_12, RW, Use::Write),
     twelve!(code::WRITE_VERIFY_12, VERIFY, Use::Write),
     twelve!(code::VERIFY_12, VERIFY, Use::Read),
+    plain(
+        code::READ_DEFECT_DATA_12,
+        Use::Ask,
+        &[code::READ_DEFECT_DATA_12, 0x1f, 255, 255, 255, 255, 255, 255, 255, 255, 0, CONTROL],
+    ),
 ];
+
+/// Commands of the copy manager: a list identifier, and how long the list is or may be.
+const fn copying(code: u8, service_action: u16) -> Known {
+    const COPY: &[u8] = &[code::EXTENDED_COPY, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 0, CONTROL];
+    const RESULTS: [&[u8]; 4] = [
+        &[code::RECEIVE_COPY_RESULTS, 0, 255, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 0, CONTROL],
+        &[],
+        &[],
+        &[code::RECEIVE_COPY_RESULTS, 3, 255, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 0, CONTROL],
+    ];
+    match code {
+        code::EXTENDED_COPY => action(code, service_action, Use::Write, COPY),
+        _ => action(code, service_action, Use::Ask, RESULTS[service_action as usize]),
+    }
+}
 
 const fn reserve_in(service_action: u16) -> Known {
     const USAGE: [&[u8]; 4] = [
@@ -282,21 +320,20 @@ pub fn find(cdb: &[u8]) -> Result<&'static Known, Sense> {
     if of_code(code).next().is_none() {
         return Err(Sense::illegal(AdditionalSense::INVALID_OPERATION_CODE));
     }
-    let invalid = Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
     let service_action = cdb.get(1).map(|byte| u16::from(byte & 0x1f));
     let known =
         of_code(code).find(|known| known.service_action.is_none() || known.service_action == service_action);
-    let known = known.ok_or(invalid)?;
-    let cdb = cdb.get(..known.usage.len()).ok_or(invalid)?;
+    let known = known.ok_or(Sense::invalid_byte(1))?;
+    let cdb = cdb.get(..known.usage.len()).ok_or(Sense::invalid_byte(cdb.len()))?;
     // The first byte and the service action are as they should be: the command was found by them.
     let means_nothing = |index: usize, byte: u8, usage: u8| {
         let usage = if index == 1 && known.service_action.is_some() { usage | 0x1f } else { usage };
         byte & !usage != 0
     };
-    let strange = cdb.iter().zip(known.usage).enumerate().skip(1);
-    match strange.into_iter().any(|(index, (&byte, &usage))| means_nothing(index, byte, usage)) {
-        true => Err(invalid),
-        false => Ok(known),
+    let mut bytes = cdb.iter().zip(known.usage).enumerate().skip(1);
+    match bytes.find(|(index, (byte, usage))| means_nothing(*index, **byte, **usage)) {
+        Some((strange, _)) => Err(Sense::invalid_byte(strange)),
+        None => Ok(known),
     }
 }
 
@@ -336,8 +373,8 @@ mod tests {
             cdb[1] = known.service_action.unwrap_or(0) as u8;
             assert_eq!(find(&cdb), Ok(known));
             assert_eq!(find(&cdb[..known.usage.len()]), Ok(known), "as long as it is");
-            let invalid = Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB));
-            assert_eq!(find(&cdb[..known.usage.len() - 1]), invalid, "cut");
+            let cut = known.usage.len() - 1;
+            assert_eq!(find(&cdb[..cut]), Err(Sense::invalid_byte(cut)), "cut");
             // NACA, and all that is not ours.
             for (index, usage) in known.usage.iter().enumerate().skip(1) {
                 for bit in (0..8).filter(|bit| usage & (1 << bit) == 0) {
@@ -346,6 +383,7 @@ mod tests {
                     }
                     let mut strange = cdb.clone();
                     strange[index] |= 1 << bit;
+                    let invalid = Err(Sense::invalid_byte(index));
                     assert_eq!(find(&strange), invalid, "{known:?}: bit {bit} of byte {index}");
                 }
             }

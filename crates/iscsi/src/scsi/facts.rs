@@ -25,21 +25,26 @@ pub struct Facts {
 
 /// Who makes it: at most 8 characters (T10 vendor identification).
 pub const VENDOR: &str = "SPINDLE";
-/// Blocks of one transfer at most.
-pub const TRANSFER_BLOCKS_MAX: u32 = 1 << 15;
+/// Bytes of one transfer at most.
+pub const TRANSFER_BYTES_MAX: u32 = 16 << 20;
 /// Blocks that COMPARE AND WRITE takes at most.
 pub const COMPARE_BLOCKS_MAX: u8 = 255;
 /// Blocks and ranges of one UNMAP at most.
 pub const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
 /// See [`UNMAP_BLOCKS_MAX`].
 pub const UNMAP_RANGES_MAX: u32 = 256;
-/// Blocks of one WRITE SAME at most.
-pub const WRITE_SAME_BLOCKS_MAX: u32 = 1 << 21;
+/// Blocks of one WRITE SAME at most: what the ten-byte command can say, in whole granules.
+pub const WRITE_SAME_BLOCKS_MAX: u32 = 0xfff8;
 
 impl Facts {
     /// Which power of two of logical blocks make a physical one.
     pub fn physical_exponent(&self) -> u8 {
         (self.physical_bytes / self.block_bytes).ilog2() as u8
+    }
+
+    /// Blocks of one transfer at most.
+    pub fn transfer_blocks_max(&self) -> u32 {
+        TRANSFER_BYTES_MAX / self.block_bytes
     }
 
     /// The name, as a locally assigned one (SPC-4, 7.8.6.6.4).

@@ -1,9 +1,9 @@
 //! INQUIRY: what a unit is (SPC-4, 6.6 and 7.8; SBC-3, 6.6).
 
 use super::{
+    copy_list::Designator,
     facts::{
-        COMPARE_BLOCKS_MAX, Facts, TRANSFER_BLOCKS_MAX, UNMAP_BLOCKS_MAX, UNMAP_RANGES_MAX, VENDOR,
-        WRITE_SAME_BLOCKS_MAX, padded,
+        COMPARE_BLOCKS_MAX, Facts, UNMAP_BLOCKS_MAX, UNMAP_RANGES_MAX, VENDOR, WRITE_SAME_BLOCKS_MAX, padded,
     },
     sense::{AdditionalSense, Sense},
 };
@@ -24,8 +24,9 @@ pub fn standard(facts: &Facts) -> Vec<u8> {
 }
 
 fn standard_of(device: u8, product: &str, revision: &str) -> Vec<u8> {
-    // SPC-4; hierarchical addresses are understood; implicit ALUA; several initiators; commands are queued.
-    let mut data = vec![device, 0, 0x06, 0x12, 0, 0x10, 0x10, 0x02];
+    // SPC-4; hierarchical addresses are understood; implicit ALUA, and copies between units; several initiators;
+    // commands are queued.
+    let mut data = vec![device, 0, 0x06, 0x12, 0, 0x18, 0x10, 0x02];
     data.extend(padded::<8>(VENDOR));
     data.extend(padded::<16>(product));
     data.extend(padded::<4>(revision));
@@ -61,6 +62,20 @@ pub fn page(facts: &Facts, target: &str, page: u8) -> Result<Vec<u8>, Sense> {
     Ok(data)
 }
 
+/// Whether `designator` is a name of the unit that page 83 says.
+pub fn is_named(facts: &Facts, designator: &Designator) -> bool {
+    let Designator { code_set, kind, bytes } = designator;
+    match (code_set, kind) {
+        (1, 3) => bytes[..] == facts.naa(),
+        (2, 1) => *bytes == vendor_name(facts),
+        _ => false,
+    }
+}
+
+fn vendor_name(facts: &Facts) -> Vec<u8> {
+    [&padded::<8>(VENDOR)[..], facts.serial.as_bytes()].concat()
+}
+
 /// Names of the unit, and of the port it is asked through.
 fn identification(facts: &Facts, target: &str) -> Vec<u8> {
     let mut data = Vec::new();
@@ -69,8 +84,7 @@ fn identification(facts: &Facts, target: &str) -> Vec<u8> {
         data.extend(bytes);
     };
     designator(1, 0x03, &facts.naa());
-    let vendor = [&padded::<8>(VENDOR)[..], facts.serial.as_bytes()].concat();
-    designator(2, 0x01, &vendor);
+    designator(2, 0x01, &vendor_name(facts));
     // Of the port, over iSCSI: its relative number, its group, its name.
     const PORT: u8 = 0x90;
     let port = facts.port.to_be_bytes();
@@ -97,8 +111,9 @@ fn limits(facts: &Facts) -> Vec<u8> {
     data[1] = COMPARE_BLOCKS_MAX;
     let granularity = (facts.physical_bytes / facts.block_bytes) as u16;
     data[2..4].copy_from_slice(&granularity.to_be_bytes());
-    data[4..8].copy_from_slice(&TRANSFER_BLOCKS_MAX.to_be_bytes());
-    data[8..12].copy_from_slice(&(TRANSFER_BLOCKS_MAX / 32).to_be_bytes());
+    let transfer = facts.transfer_blocks_max();
+    data[4..8].copy_from_slice(&transfer.to_be_bytes());
+    data[8..12].copy_from_slice(&(transfer / 32).to_be_bytes());
     if facts.is_thin {
         data[16..20].copy_from_slice(&UNMAP_BLOCKS_MAX.to_be_bytes());
         data[20..24].copy_from_slice(&UNMAP_RANGES_MAX.to_be_bytes());

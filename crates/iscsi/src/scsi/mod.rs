@@ -2,6 +2,8 @@
 
 pub mod commands;
 
+pub mod copy_list;
+
 pub mod facts;
 
 pub mod inquiry;

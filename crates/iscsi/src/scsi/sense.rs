@@ -22,6 +22,8 @@ pub enum SenseKey {
     AbortedCommand = 0xb,
     /// What was compared differs.
     Miscompare = 0xe,
+    /// A copy between units was not finished.
+    CopyAborted = 0xa,
 }
 
 /// Additional sense code and its qualifier, under the names of SPC-4's annex F.
@@ -31,8 +33,16 @@ pub struct AdditionalSense(pub u8, pub u8);
 impl AdditionalSense {
     /// NO ADDITIONAL SENSE INFORMATION.
     pub const NONE: Self = Self(0x00, 0x00);
+    /// OPERATION IN PROGRESS.
+    pub const OPERATION_IN_PROGRESS: Self = Self(0x00, 0x16);
     /// WRITE ERROR.
     pub const WRITE_ERROR: Self = Self(0x0c, 0x00);
+    /// COPY TARGET DEVICE NOT REACHABLE.
+    pub const COPY_TARGET_NOT_REACHABLE: Self = Self(0x0d, 0x02);
+    /// INCORRECT COPY TARGET DEVICE TYPE.
+    pub const INCORRECT_COPY_TARGET: Self = Self(0x0d, 0x03);
+    /// INVALID FIELD IN COMMAND INFORMATION UNIT.
+    pub const INVALID_FIELD_IN_INFORMATION_UNIT: Self = Self(0x0e, 0x03);
     /// UNRECOVERED READ ERROR.
     pub const UNRECOVERED_READ_ERROR: Self = Self(0x11, 0x00);
     /// PARAMETER LIST LENGTH ERROR.
@@ -51,6 +61,14 @@ impl AdditionalSense {
     pub const INVALID_FIELD_IN_PARAMETER_LIST: Self = Self(0x26, 0x00);
     /// INVALID RELEASE OF PERSISTENT RESERVATION.
     pub const INVALID_RELEASE: Self = Self(0x26, 0x04);
+    /// TOO MANY TARGET DESCRIPTORS.
+    pub const TOO_MANY_TARGETS: Self = Self(0x26, 0x06);
+    /// UNSUPPORTED TARGET DESCRIPTOR TYPE CODE.
+    pub const UNSUPPORTED_TARGET: Self = Self(0x26, 0x07);
+    /// TOO MANY SEGMENT DESCRIPTORS.
+    pub const TOO_MANY_SEGMENTS: Self = Self(0x26, 0x08);
+    /// UNSUPPORTED SEGMENT DESCRIPTOR TYPE CODE.
+    pub const UNSUPPORTED_SEGMENT: Self = Self(0x26, 0x09);
     /// WRITE PROTECTED.
     pub const WRITE_PROTECTED: Self = Self(0x27, 0x00);
     /// SPACE ALLOCATION FAILED WRITE PROTECT.
@@ -88,6 +106,8 @@ pub struct Sense {
     pub additional: AdditionalSense,
     /// Where, if that can be said: a logical block, or an offset into what was compared.
     pub information: Option<u64>,
+    /// Which byte of the command is not right, if that can be said.
+    pub field: Option<u16>,
 }
 
 impl Sense {
@@ -96,12 +116,23 @@ impl Sense {
 
     /// Trouble that has no place.
     pub fn new(key: SenseKey, additional: AdditionalSense) -> Self {
-        Self { key, additional, information: None }
+        Self { key, additional, information: None, field: None }
     }
 
     /// A command that is not right.
     pub fn illegal(additional: AdditionalSense) -> Self {
         Self::new(SenseKey::IllegalRequest, additional)
+    }
+
+    /// A byte of the command that is not right.
+    pub fn invalid_byte(index: usize) -> Self {
+        Self { field: Some(index as u16), ..Self::illegal(AdditionalSense::INVALID_FIELD_IN_CDB) }
+    }
+
+    /// SKSV and C/D: a field of the command; and which (SPC-4, 4.5.2.4.2).
+    fn field_pointer(self) -> Option<[u8; 3]> {
+        let [high, low] = self.field?.to_be_bytes();
+        Some([0xc0, high, low])
     }
 
     /// In fixed format. Information that takes more than 32 bits has no room there, and is left out.
@@ -115,15 +146,23 @@ impl Sense {
         bytes[2] = self.key as u8;
         bytes[7] = (Self::FIXED_BYTES - 8) as u8;
         (bytes[12], bytes[13]) = (self.additional.0, self.additional.1);
+        if let Some(pointer) = self.field_pointer() {
+            bytes[15..18].copy_from_slice(&pointer);
+        }
         bytes
     }
 
-    /// In descriptor format: with an information descriptor, if there is any.
+    /// In descriptor format: with descriptors of the information and the field, if there are any.
     pub fn descriptors(self) -> Vec<u8> {
         let mut bytes = vec![0x72, self.key as u8, self.additional.0, self.additional.1, 0, 0, 0, 0];
         if let Some(information) = self.information {
             bytes.extend([0x00, 0x0a, 0x80, 0x00]);
             bytes.extend(information.to_be_bytes());
+        }
+        if let Some(pointer) = self.field_pointer() {
+            bytes.extend([0x02, 0x06, 0, 0]);
+            bytes.extend(pointer);
+            bytes.push(0);
         }
         bytes[7] = (bytes.len() - 8) as u8;
         bytes
@@ -140,6 +179,7 @@ mod tests {
             key: SenseKey::Miscompare,
             additional: AdditionalSense::MISCOMPARE_DURING_VERIFY,
             information: Some(0x0102),
+            field: None,
         };
         let fixed = sense.fixed();
         assert_eq!((fixed[0], fixed[2], fixed[7], fixed[12], fixed[13]), (0xf0, 0x0e, 10, 0x1d, 0));
@@ -151,5 +191,8 @@ mod tests {
         assert_eq!((nowhere.fixed()[0], nowhere.descriptors().len()), (0x70, 8));
         let far = Sense { information: Some(1 << 40), ..nowhere };
         assert_eq!(far.fixed()[0], 0x70, "there is no room for it");
+        let pointed = Sense::invalid_byte(2);
+        assert_eq!(pointed.fixed()[15..18], [0xc0, 0, 2]);
+        assert_eq!(pointed.descriptors()[7..], [8, 0x02, 0x06, 0, 0, 0xc0, 0, 2, 0]);
     }
 }

@@ -89,6 +89,11 @@ impl Challenge {
         Some(Self { id: u8::try_from(id).ok()?, bytes }).filter(|_| is_right)
     }
 
+    /// Whether both ask for the same, by whichever number: who sends ours back as its own would have us answer it.
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+
     /// As a text.
     pub fn pairs(&self) -> [Pair; 2] {
         [("CHAP_I".to_owned(), self.id.to_string()), ("CHAP_C".to_owned(), hex(&self.bytes))]

@@ -2,10 +2,14 @@
 //!
 //! Invariants:
 //!
-//! 1. The full feature phase is entered only by who has named itself, and a target it may use if it wants one.
-//! 2. Stages are gone through upwards.
+//! 1. The full feature phase is entered only by who has named itself, and has shown who it is if it has to.
+//! 2. A target that an initiator may not use is not there for it.
+//! 3. Stages are gone through upwards.
 
-use super::negotiation::{Agreed, RECEIVE_BYTES};
+use super::{
+    chap::{self, Challenge},
+    negotiation::{Agreed, RECEIVE_BYTES},
+};
 use crate::{
     target::{Target, Targets},
     wire::{
@@ -13,7 +17,8 @@ use crate::{
         text::{self, Pair},
     },
 };
-use std::rc::Rc;
+use std::{fmt, rc::Rc};
+use world::World;
 
 const TRANSIT: u8 = 0x80;
 const CONTINUE: u8 = 0x40;
@@ -31,6 +36,8 @@ pub const PORTAL_GROUP: u16 = 1;
 pub struct Refusal(pub u8, pub u8);
 
 impl Refusal {
+    /// It is served by another portal for now: no error.
+    pub const MOVED: Self = Self(1, 1);
     /// Something is not right.
     pub const INITIATOR_ERROR: Self = Self(2, 0);
     /// Who it is was not shown, and must be.
@@ -49,6 +56,35 @@ impl Refusal {
     pub const NO_SESSION: Self = Self(2, 0x0a);
     /// Not what is to come now.
     pub const INVALID_DURING_LOGIN: Self = Self(2, 0x0b);
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = match *self {
+            Self::AUTHENTICATION_FAILURE => "it does not show who it is",
+            Self::FORBIDDEN => "it is not admitted",
+            Self::NOT_FOUND => "there is no such target for it",
+            Self::UNSUPPORTED_VERSION => "it speaks another version",
+            Self::MISSING_PARAMETER => "it leaves out a name",
+            Self::SESSION_TYPE => "it wants a session of an unknown type",
+            Self::NO_SESSION => "it adds to a session that is not there",
+            _ => "it does not keep to the protocol",
+        };
+        write!(f, "{why} (status {:#04x}{:02x})", self.0, self.1)
+    }
+}
+
+/// How far an initiator has come in showing who it is.
+#[derive(Debug)]
+enum Proof {
+    /// It has shown it, or need not.
+    Enough,
+    /// It has to.
+    Wanted,
+    /// CHAP was agreed on.
+    ByChap,
+    /// It was asked this.
+    Asked(Challenge),
 }
 
 /// Who is logged in, to what, on which terms.
@@ -76,7 +112,10 @@ pub struct Answer {
 
 /// See the module's documentation.
 pub struct LoginMachine<'t> {
+    world: &'t World,
     targets: &'t Targets,
+    proof: Proof,
+    portal: Option<String>,
     stage: u8,
     text: Vec<u8>,
     agreed: Agreed,
@@ -89,9 +128,12 @@ pub struct LoginMachine<'t> {
 
 impl<'t> LoginMachine<'t> {
     /// Nobody has said anything.
-    pub fn new(targets: &'t Targets) -> Self {
+    pub fn new(world: &'t World, targets: &'t Targets) -> Self {
         Self {
+            world,
             targets,
+            proof: Proof::Wanted,
+            portal: None,
             stage: SECURITY,
             text: Vec::new(),
             agreed: Agreed::default(),
@@ -101,6 +143,11 @@ impl<'t> LoginMachine<'t> {
             has_named: false,
             has_declared: false,
         }
+    }
+
+    /// Where it was sent on to.
+    pub fn portal(&self) -> Option<&str> {
+        self.portal.as_deref()
     }
 
     /// Answers a request with its data.
@@ -137,7 +184,12 @@ impl<'t> LoginMachine<'t> {
         if !self.has_named {
             self.name(&pairs, &mut answers)?;
         }
-        for (key, offer) in &pairs {
+        if present == SECURITY {
+            self.prove(&pairs, &mut answers)?;
+        } else if !matches!(self.proof, Proof::Enough) {
+            return Err(Refusal::AUTHENTICATION_FAILURE);
+        }
+        for (key, offer) in pairs.iter().filter(|(key, _)| key != "AuthMethod" && !key.starts_with("CHAP_")) {
             self.answer(key, offer, &mut answers)?;
         }
         if present == OPERATIONAL && !self.has_declared && self.is_normal {
@@ -146,7 +198,9 @@ impl<'t> LoginMachine<'t> {
             self.agreed.receive_bytes_max = RECEIVE_BYTES;
             answers.push(("MaxRecvDataSegmentLength".to_owned(), RECEIVE_BYTES.to_string()));
         }
-        Ok(self.go_on(request, transits.then_some(next), answers))
+        // Who has not yet shown who it is stays where it is.
+        let goes_on = transits && matches!(self.proof, Proof::Enough);
+        Ok(self.go_on(request, goes_on.then_some(next), answers))
     }
 
     fn go_on(&mut self, request: &Login, next: Option<u8>, pairs: Vec<Pair>) -> Answer {
@@ -172,11 +226,19 @@ impl<'t> LoginMachine<'t> {
             Some("Discovery") => false,
             Some(_) => return Err(Refusal::SESSION_TYPE),
         };
+        let access = self.targets.access();
+        if !access.admits(initiator) {
+            return Err(Refusal::FORBIDDEN);
+        }
+        if access.credentials_of(initiator).is_none() {
+            self.proof = Proof::Enough;
+        }
         if self.is_normal {
             let name = said("TargetName").ok_or(Refusal::MISSING_PARAMETER)?;
-            let target = self.targets.find(name).ok_or(Refusal::NOT_FOUND)?;
-            if !target.admits(initiator) {
-                return Err(Refusal::FORBIDDEN);
+            let target = self.targets.find(name, initiator).ok_or(Refusal::NOT_FOUND)?;
+            if let Some(portal) = self.targets.next_portal() {
+                self.portal = Some(portal.to_owned());
+                return Err(Refusal::MOVED);
             }
             self.target = Some(Rc::clone(target));
             answers.push(("TargetPortalGroupTag".to_owned(), PORTAL_GROUP.to_string()));
@@ -186,17 +248,52 @@ impl<'t> LoginMachine<'t> {
         Ok(())
     }
 
-    fn answer(&mut self, key: &str, offer: &str, answers: &mut Vec<Pair>) -> Result<(), Refusal> {
-        if key == "AuthMethod" {
-            if self.stage != SECURITY {
-                return Err(Refusal::INITIATOR_ERROR);
+    /// What a request of the security stage brings its initiator nearer to having shown who it is (RFC 7143, 12.1.3).
+    fn prove(&mut self, pairs: &[Pair], answers: &mut Vec<Pair>) -> Result<(), Refusal> {
+        let said = |key: &str| pairs.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str());
+        let offers = |list: &str, wanted: &str| list.split(',').any(|offered| offered == wanted);
+        let mut answer = |key: &str, value: &str| answers.push((key.to_owned(), value.to_owned()));
+        match (&self.proof, said("AuthMethod")) {
+            (Proof::Enough, None) | (Proof::Wanted, None) => {}
+            (Proof::Enough, Some(methods)) if offers(methods, "None") => answer("AuthMethod", "None"),
+            (Proof::Wanted, Some(methods)) if offers(methods, "CHAP") => {
+                answer("AuthMethod", "CHAP");
+                self.proof = Proof::ByChap;
             }
-            if !offer.split(',').any(|method| method == "None") {
-                return Err(Refusal::AUTHENTICATION_FAILURE);
+            (_, Some(_)) => return Err(Refusal::AUTHENTICATION_FAILURE),
+            (Proof::ByChap, None) => {
+                let algorithms = said("CHAP_A").ok_or(Refusal::MISSING_PARAMETER)?;
+                if !offers(algorithms, chap::MD5) {
+                    return Err(Refusal::AUTHENTICATION_FAILURE);
+                }
+                let challenge = Challenge::draw(self.world);
+                answer("CHAP_A", chap::MD5);
+                answers.extend(challenge.pairs());
+                self.proof = Proof::Asked(challenge);
             }
-            answers.push((key.to_owned(), "None".to_owned()));
-            return Ok(());
+            (Proof::Asked(challenge), None) => {
+                let access = self.targets.access();
+                let initiator = self.initiator.as_deref().expect("it has named itself");
+                let known = access.credentials_of(initiator).expect("it has to show who it is");
+                if !challenge.is_answered_by(known, pairs) {
+                    return Err(Refusal::AUTHENTICATION_FAILURE);
+                }
+                if said("CHAP_C").is_some() || said("CHAP_I").is_some() {
+                    let theirs = Challenge::of(pairs).ok_or(Refusal::AUTHENTICATION_FAILURE)?;
+                    // Who sends ours back would have us answer it for them.
+                    if theirs.is_like(challenge) {
+                        return Err(Refusal::AUTHENTICATION_FAILURE);
+                    }
+                    let own = access.own().ok_or(Refusal::AUTHENTICATION_FAILURE)?;
+                    answers.extend(theirs.answer(own));
+                }
+                self.proof = Proof::Enough;
+            }
         }
+        Ok(())
+    }
+
+    fn answer(&mut self, key: &str, offer: &str, answers: &mut Vec<Pair>) -> Result<(), Refusal> {
         self.has_declared |= key == "MaxRecvDataSegmentLength";
         let answer = self.agreed.answer(key, offer, self.is_normal);
         answers.extend(answer.map(|answer| (key.to_owned(), answer)));

@@ -8,7 +8,7 @@
 //! 3. When the connection ends, what was begun is done, and its session's reservations of RESERVE(6) are over.
 
 use super::{
-    Sessions, Targets,
+    Targets,
     logging_in::log_in,
     sending::{Sending, StatusNumber},
     tasks::{Coming, Next, WRITES},
@@ -19,26 +19,37 @@ use crate::{
         inquiry,
         reservations::Nexus,
         sense::{AdditionalSense, Sense, SenseKey},
-        unit::{Asked, Data, Ended, Unit, bytes_of},
+        unit::{Asked, Data, Ended, Reachable, Takes, bytes_of},
     },
     session::{login::LoggedIn, negotiation::Agreed},
     wire::{
         frame::{Digests, Frame, HEADER_BYTES, Unreadable},
         pdu::{
-            DataIn, DataOut, FINAL, Header, IMMEDIATE, Logout, LogoutResponse, NO_TAG, NopIn, NopOut,
-            ReadyToTransfer, Reject, ScsiCommand, ScsiResponse, TaskManagement, opcode,
+            AsyncMessage, DataIn, DataOut, FINAL, Header, IMMEDIATE, Logout, LogoutResponse, NO_TAG, NopIn,
+            NopOut, ReadyToTransfer, Reject, ScsiCommand, ScsiResponse, TaskManagement, opcode,
         },
     },
 };
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     rc::Rc,
     time::Duration,
 };
-use tokio::io::{AsyncRead, BufReader, split};
-use world::{Buffer, Stream, World, before};
+use tokio::{
+    io::{AsyncRead, BufReader, split},
+    sync::Notify,
+};
+use world::{Buffer, Moment, Stream, World, before};
 
+/// Bytes of data that a connection asks for at once at most.
+const HELD_BYTES_MAX: usize = 64 << 20;
+/// After so long without anything an initiator is asked whether it is there, and has as long to answer.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+/// The last answers have so long to be taken.
+const FAREWELL_MAX: Duration = Duration::from_secs(5);
+/// Seconds in which who is asked to log out should have.
+const LOG_OUT_S: u16 = 3;
 const LOGIN_MAX: Duration = Duration::from_secs(15);
 /// Reasons to reject (RFC 7143, 11.17.1).
 pub(super) const PROTOCOL_ERROR: u8 = 0x04;
@@ -58,12 +69,11 @@ pub(super) async fn run(
     stream: Stream,
     targets: &Targets,
     portal: &str,
-    sessions: &Sessions,
     tell: impl FnOnce(&str, Option<&str>),
 ) -> Result<(), Broken> {
     let (reader, mut writer) = split(stream);
     let mut reader = BufReader::with_capacity(64 * 1024, reader);
-    let logging_in = log_in(&mut reader, &mut writer, targets);
+    let logging_in = log_in(world, &mut reader, &mut writer, targets);
     let logged_in = before(world.sleep(LOGIN_MAX), logging_in).await;
     let logged_in = logged_in.unwrap_or_else(|| Err("it took too long over its login".to_owned()))?;
     let Some((LoggedIn { initiator, session, target, agreed }, sending)) = logged_in else { return Ok(()) };
@@ -71,13 +81,15 @@ pub(super) async fn run(
     let hex: String = session.iter().map(|byte| format!("{byte:02x}")).collect();
     let nexus = Nexus(format!("{initiator},i,0x{hex}"));
     let name = format!("{} {}", nexus.0, target.as_ref().map_or("", |target| &target.name));
-    let replaced = sessions.begin(&name);
+    let ends = targets.sessions.begin(&name);
     let connection = Rc::new(Connection {
         world: world.clone(),
         targets: targets.clone(),
         portal: portal.to_owned(),
         target_name: target.as_ref().map_or_else(String::new, |target| target.name.clone()),
-        units: target.as_ref().map_or_else(BTreeMap::new, |target| target.units.clone()),
+        units: target.as_ref().map_or_else(BTreeMap::new, |target| targets.units_of(target, &initiator)),
+        initiator: initiator.clone(),
+        reach: targets.reach_of(&initiator),
         has_target: target.is_some(),
         nexus,
         agreed,
@@ -85,21 +97,41 @@ pub(super) async fn run(
         coming: RefCell::default(),
         executing: RefCell::default(),
         transfer_next: Cell::new(1),
-        idle: tokio::sync::Notify::new(),
+        heard_at: Cell::new(world.now()),
+        is_silent: Cell::new(false),
+        taken_bytes: Cell::new(0),
+        waiting: RefCell::default(),
+        idle: Notify::new(),
     });
-    connection.units.values().for_each(|unit| unit.begin(&connection.nexus));
+    targets.sessions.connected(&name, &ends, &connection);
+    connection.units.values().for_each(|reached| reached.unit.begin(&connection.nexus));
+    let cut = Rc::new(Notify::new());
     let writing = {
-        let connection = Rc::clone(&connection);
-        world.spawn("iscsi answers", async move { connection.sending.write_all(&mut writer).await })
+        let (connection, cut) = (Rc::clone(&connection), Rc::clone(&cut));
+        world.spawn("iscsi answers", async move {
+            let writing = connection.sending.write_all(&mut writer);
+            before(cut.notified(), writing).await.unwrap_or(Ok(()))
+        })
     };
-    let ended = before(replaced.notified(), Rc::clone(&connection).read_all(&mut reader)).await;
+    let has_to_end = async {
+        before(ends.notified(), connection.until_silent()).await;
+    };
+    let ended = before(has_to_end, Rc::clone(&connection).read_all(&mut reader)).await;
     connection.until_idle().await;
     connection.sending.close();
-    let written = writing.await;
-    connection.units.values().for_each(|unit| unit.end(&connection.nexus));
-    sessions.end(&name, &replaced);
+    // Who is silent takes nothing any more.
+    if connection.is_silent.get() {
+        cut.notify_one();
+    }
+    let written = before(world.sleep(FAREWELL_MAX), writing).await.unwrap_or_else(|| {
+        cut.notify_one();
+        Ok(())
+    });
+    connection.units.values().for_each(|reached| reached.unit.end(&connection.nexus));
+    targets.sessions.end(&name, &ends);
     match ended {
-        None => Err("its initiator has begun the session anew".to_owned()),
+        None if connection.is_silent.get() => Err("it answers no more".to_owned()),
+        None => Err("its session was begun anew, or reset".to_owned()),
         Some(Ok(())) => written.map_err(|error| error.to_string()),
         Some(Err(why)) => Err(why),
     }
@@ -116,7 +148,10 @@ pub(super) struct Connection {
     pub(super) targets: Targets,
     pub(super) portal: String,
     pub(super) target_name: String,
-    pub(super) units: BTreeMap<u64, Rc<Unit>>,
+    pub(super) initiator: String,
+    pub(super) units: BTreeMap<u64, Reachable>,
+    /// All units of all targets that this initiator may use.
+    reach: Vec<Reachable>,
     has_target: bool,
     pub(super) nexus: Nexus,
     pub(super) agreed: Agreed,
@@ -126,12 +161,20 @@ pub(super) struct Connection {
     /// By task.
     pub(super) executing: RefCell<BTreeMap<u32, Rc<Executing>>>,
     transfer_next: Cell<u32>,
-    idle: tokio::sync::Notify,
+    /// When something came last.
+    heard_at: Cell<Moment>,
+    /// Nothing came, though it was asked for.
+    is_silent: Cell<bool>,
+    /// Bytes of commands whose data were asked for.
+    taken_bytes: Cell<usize>,
+    /// Tasks whose data are asked for when there is room.
+    waiting: RefCell<VecDeque<u32>>,
+    idle: Notify,
 }
 
 /// Whether to go on with a connection.
 #[derive(PartialEq, Eq)]
-enum Going {
+pub(super) enum Going {
     On,
     Out,
 }
@@ -143,9 +186,48 @@ impl Connection {
         }
     }
 
+    /// Asks who is silent whether it is there; ends when it is not.
+    async fn until_silent(&self) {
+        loop {
+            self.world.sleep(SILENCE_MAX).await;
+            let heard_at = self.heard_at.get();
+            if self.world.now().since(heard_at) < SILENCE_MAX {
+                continue;
+            }
+            let tag = self.next_transfer();
+            let ping = NopIn { flags: FINAL, task: NO_TAG.into(), transfer: tag.into(), ..NopIn::empty() };
+            self.sending.send(&ping, StatusNumber::Shows, Vec::new());
+            self.world.sleep(SILENCE_MAX).await;
+            if self.heard_at.get() == heard_at {
+                return self.is_silent.set(true);
+            }
+        }
+    }
+
+    /// Asks the initiator to log out (RFC 7143, 11.9.1): nothing is lost if it does not.
+    pub(super) fn ask_to_log_out(&self) {
+        const LOG_OUT: u8 = 1;
+        let message = AsyncMessage {
+            flags: FINAL,
+            no_task: NO_TAG.into(),
+            event: LOG_OUT,
+            parameters: [0.into(), 0.into(), LOG_OUT_S.into()],
+            ..AsyncMessage::empty()
+        };
+        self.sending.send(&message, StatusNumber::Counts, Vec::new());
+    }
+
+    fn next_transfer(&self) -> u32 {
+        let tag = self.transfer_next.get();
+        self.transfer_next.set(if tag + 1 == NO_TAG { 1 } else { tag + 1 });
+        tag
+    }
+
     async fn read_all(self: Rc<Self>, reader: &mut (impl AsyncRead + Unpin)) -> Result<(), Broken> {
         let digests = Digests { header: self.agreed.header_digest, data: self.agreed.data_digest };
         loop {
+            // Who does not take answers is not asked for more work.
+            self.sending.until_room().await;
             let data_max = self.agreed.receive_bytes_max as usize;
             let frame = match Frame::read(reader, digests, data_max).await {
                 Ok(Some(frame)) => frame,
@@ -157,6 +239,7 @@ impl Connection {
                 }
                 Err(unreadable) => return Err(broken(unreadable)),
             };
+            self.heard_at.set(self.world.now());
             if self.take(frame)? == Going::Out {
                 return Ok(());
             }
@@ -182,7 +265,11 @@ impl Connection {
                 return Ok(Going::On);
             }
             opcode::DATA_OUT if self.has_target => self.more_data(&frame),
-            opcode::TASK_MANAGEMENT if self.has_target => self.manage(&TaskManagement::of(&frame.header)),
+            opcode::TASK_MANAGEMENT if self.has_target => {
+                if self.manage(&TaskManagement::of(&frame.header)) == Going::Out {
+                    return Ok(Going::Out);
+                }
+            }
             opcode::NOP_OUT => self.echo(&frame),
             opcode::TEXT => self.answer_text(&frame),
             opcode::LOGOUT => {
@@ -207,7 +294,7 @@ impl Connection {
 
     fn echo(&self, frame: &Frame) {
         let request = NopOut::of(&frame.header);
-        // An answer to one of ours: we ask none.
+        // An answer to one of ours: that it came is all that was asked.
         if request.task.get() == NO_TAG {
             return;
         }
@@ -228,7 +315,14 @@ impl Connection {
         let task = command.task.get();
         let is_known =
             self.coming.borrow().contains_key(&task) || self.executing.borrow().contains_key(&task);
-        let coming = if is_known { None } else { Coming::new(command, frame.data, &self.agreed).ok() };
+        let takes = match self.units.get(&unit_of(&command.lun)) {
+            Some(reached) => reached.unit.takes(&command.cdb),
+            None => Takes::UpTo(0),
+        };
+        let coming = match is_known {
+            true => None,
+            false => Coming::new(command, frame.data, takes, &self.agreed).ok(),
+        };
         let Some(coming) = coming else {
             self.reject(&frame.header, PROTOCOL_ERROR);
             if counts {
@@ -245,9 +339,11 @@ impl Connection {
         match coming.next(&self.agreed) {
             Next::Execute => return self.execute(coming, counts),
             Next::Wait => {}
+            Next::Ask { .. } if !self.takes_room(&mut coming) => {
+                self.waiting.borrow_mut().push_back(task);
+            }
             Next::Ask { offset, bytes } => {
-                let tag = self.transfer_next.get();
-                self.transfer_next.set(if tag + 1 == NO_TAG { 1 } else { tag + 1 });
+                let tag = self.next_transfer();
                 coming.asks(tag, bytes);
                 let asked = ReadyToTransfer {
                     flags: FINAL,
@@ -268,6 +364,29 @@ impl Connection {
         }
     }
 
+    /// Takes room for the data of a command that are to be asked for, if there is any. A command whose data are longer than
+    /// all the room there is has it alone.
+    fn takes_room(&self, coming: &mut Coming) -> bool {
+        let (taken, bytes) = (self.taken_bytes.get(), coming.holds_bytes_max());
+        if !coming.has_room && (taken == 0 || taken + bytes <= HELD_BYTES_MAX) {
+            self.taken_bytes.set(taken + bytes);
+            coming.has_room = true;
+        }
+        coming.has_room
+    }
+
+    /// A command's data are done with: others may be asked for theirs.
+    pub(super) fn gives_room(self: &Rc<Self>, held: usize) {
+        self.taken_bytes.set(self.taken_bytes.get().checked_sub(held).expect("it was taken"));
+        let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
+        for task in waiting {
+            let coming = self.coming.borrow_mut().remove(&task);
+            if let Some(coming) = coming {
+                self.go_on(coming, false);
+            }
+        }
+    }
+
     fn more_data(self: &Rc<Self>, frame: &Frame) {
         let header = DataOut::of(&frame.header);
         let Some(mut coming) = self.coming.borrow_mut().remove(&header.task.get()) else {
@@ -279,7 +398,10 @@ impl Connection {
             Err(_) => {
                 self.reject(&frame.header, PROTOCOL_ERROR);
                 let sense = Sense::new(SenseKey::AbortedCommand, AdditionalSense::DATA_PHASE_ERROR);
-                self.answer(&coming.command, Ended::Check(sense));
+                self.answer(&coming.command, coming.takes, Ended::Check(sense));
+                if coming.has_room {
+                    self.gives_room(coming.holds_bytes_max());
+                }
             }
         }
     }
@@ -287,21 +409,30 @@ impl Connection {
     fn execute(self: &Rc<Self>, coming: Coming, counts: bool) {
         let task = coming.command.task.get();
         let unit = unit_of(&coming.command.lun);
+        let held = if coming.has_room { coming.holds_bytes_max() } else { 0 };
         let executing = Rc::new(Executing { unit, is_aborted: Cell::new(false) });
         self.executing.borrow_mut().insert(task, Rc::clone(&executing));
         let connection = Rc::clone(self);
         self.world.spawn("iscsi command", async move {
-            let Coming { command, data, .. } = coming;
-            let ended = connection.ask(unit, &command, data).await;
+            let Coming { command, mut data, takes, is_mismatched, .. } = coming;
+            data.truncate(usize::try_from(takes.bytes()).unwrap_or(usize::MAX));
+            let ended = match is_mismatched {
+                true => Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB).into(),
+                false => connection.ask(unit, &command, data).await,
+            };
             if counts {
                 connection.sending.command_done();
             }
             if !executing.is_aborted.get() {
-                connection.answer(&command, ended);
+                connection.answer(&command, takes, ended);
             }
             let mut all = connection.executing.borrow_mut();
             if all.get(&task).is_some_and(|known| Rc::ptr_eq(known, &executing)) {
                 all.remove(&task);
+            }
+            drop(all);
+            if held > 0 {
+                connection.gives_room(held);
             }
             connection.idle.notify_one();
         });
@@ -311,12 +442,21 @@ impl Connection {
         let numbers: Vec<u64> = self.units.keys().copied().collect();
         let cdb = &command.cdb[..];
         let data = if data.is_empty() { Vec::new() } else { vec![Buffer::copy_of(&data)] };
-        let asked = Asked { nexus: &self.nexus, target: &self.target_name, cdb, data, units: &numbers };
+        let may_write = self.units.get(&number).is_some_and(|reached| reached.may_write);
+        let asked = Asked {
+            nexus: &self.nexus,
+            target: &self.target_name,
+            cdb,
+            data,
+            units: &numbers,
+            reach: &self.reach,
+            may_write,
+        };
         match (self.units.get(&number), cdb[0]) {
-            (Some(unit), _) => unit.execute(asked).await,
+            (Some(reached), _) => reached.unit.execute(asked).await,
             // Whoever looks for units asks number 0, whether it is there or not.
             (None, code::REPORT_LUNS) => match self.units.values().next() {
-                Some(unit) => unit.execute(asked).await,
+                Some(reached) => reached.unit.execute(asked).await,
                 None => Ended::Good(Data::Parameters(vec![0; 8])),
             },
             (None, code::INQUIRY) => {
@@ -333,21 +473,22 @@ impl Connection {
         }
     }
 
-    fn answer(&self, command: &ScsiCommand, ended: Ended) {
+    fn answer(&self, command: &ScsiCommand, takes: Takes, ended: Ended) {
+        let given = takes.bytes();
         match ended {
-            Ended::Good(data) => self.answer_good(command, data),
+            Ended::Good(data) => self.answer_good(command, given, data),
             Ended::Check(sense) => {
                 let sense = sense.fixed();
                 let mut data = (sense.len() as u16).to_be_bytes().to_vec();
                 data.extend(sense);
-                self.respond(command, 0x02, 0, data);
+                self.respond(command, 0x02, given, data);
             }
             Ended::Conflict => self.respond(command, 0x18, 0, Vec::new()),
         }
     }
 
     /// Data, then the status: with the last of them, if there are any.
-    fn answer_good(&self, command: &ScsiCommand, data: Data) {
+    fn answer_good(&self, command: &ScsiCommand, taken: u64, data: Data) {
         let bytes = match data {
             Data::None => Vec::new(),
             Data::Parameters(bytes) => bytes,
@@ -357,9 +498,10 @@ impl Connection {
         let room = if reads { command.expected_bytes.get() as usize } else { 0 };
         let sent = bytes.len().min(room);
         if sent == 0 {
-            return self.respond(command, 0, bytes.len(), Vec::new());
+            let moved = if command.flags & WRITES == 0 { bytes.len() as u64 } else { taken };
+            return self.respond(command, 0, moved, Vec::new());
         }
-        let (flags, residual) = residual_of(command, bytes.len());
+        let (flags, residual) = residual_of(command, bytes.len() as u64);
         let mut offset = 0;
         let mut number = 0_u32;
         while offset < sent {
@@ -390,8 +532,10 @@ impl Connection {
         }
     }
 
-    fn respond(&self, command: &ScsiCommand, status: u8, given: usize, data: Vec<u8>) {
-        let (flags, residual) = if status == 0 { residual_of(command, given) } else { (0, 0) };
+    fn respond(&self, command: &ScsiCommand, status: u8, moved: u64, data: Vec<u8>) {
+        // What a command that failed would have moved is known if it takes data; what it read is nothing.
+        let has_residual = status == 0 || moved > 0;
+        let (flags, residual) = if has_residual { residual_of(command, moved) } else { (0, 0) };
         let response = ScsiResponse {
             flags: FINAL | flags,
             status,
@@ -403,18 +547,14 @@ impl Connection {
     }
 }
 
-/// Overflow or underflow, and by how many bytes, of a command that gave so many.
-fn residual_of(command: &ScsiCommand, given: usize) -> (u8, u32) {
+/// Overflow or underflow, and by how many bytes, of a command that takes or gives so many.
+fn residual_of(command: &ScsiCommand, given: u64) -> (u8, u32) {
     const OVERFLOW: u8 = 0x04;
     const UNDERFLOW: u8 = 0x02;
-    let expected = command.expected_bytes.get() as usize;
-    let moves = command.flags & (WRITES | 0x40) != 0;
-    if !moves || (command.flags & WRITES != 0 && given == 0) {
-        return (0, 0);
-    }
+    let expected = u64::from(command.expected_bytes.get());
     match given.cmp(&expected) {
         std::cmp::Ordering::Less => (UNDERFLOW, (expected - given) as u32),
-        std::cmp::Ordering::Greater => (OVERFLOW, (given - expected) as u32),
+        std::cmp::Ordering::Greater => (OVERFLOW, u32::try_from(given - expected).unwrap_or(u32::MAX)),
         std::cmp::Ordering::Equal => (0, 0),
     }
 }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     session::{
-        login::{LoggedIn, LoginMachine},
+        login::{LoggedIn, LoginMachine, Refusal},
         negotiation::Agreed,
     },
     wire::{
@@ -17,17 +17,19 @@ use crate::{
     },
 };
 use tokio::io::{AsyncRead, AsyncWrite};
+use world::World;
 
 /// Bytes of data of one request.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 
 /// Logs an initiator in; none if it went before.
 pub async fn log_in(
+    world: &World,
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
     targets: &Targets,
 ) -> Result<Option<(LoggedIn, Sending)>, Broken> {
-    let mut machine = LoginMachine::new(targets);
+    let mut machine = LoginMachine::new(world, targets);
     let mut sending: Option<Sending> = None;
     loop {
         let frame = Frame::read(reader, Digests::default(), TEXT_BYTES_MAX).await.map_err(broken)?;
@@ -54,13 +56,17 @@ pub async fn log_in(
             }
             Err(refusal) => {
                 (response.status_class, response.status_detail) = (refusal.0, refusal.1);
-                (Vec::new(), None, Some(refusal))
+                let pairs = machine.portal().map(|portal| ("TargetAddress", portal));
+                (text::write(pairs), None, Some(refusal))
             }
         };
         sending.send(&response, StatusNumber::Counts, data);
         sending.write_now(writer).await.map_err(|error| error.to_string())?;
         if let Some(refusal) = refused {
-            return Err(format!("its login was refused: status {:#04x}{:02x}", refusal.0, refusal.1));
+            return match refusal {
+                Refusal::MOVED => Ok(None),
+                refusal => Err(format!("its login was refused: {refusal}")),
+            };
         }
         if let Some(logged_in) = logged_in {
             let Agreed { header_digest, data_digest, .. } = logged_in.agreed;

@@ -1,7 +1,14 @@
 //! What concerns a session and not one command: which targets there are, and tasks that are to end.
 
-use super::connection::{Connection, PROTOCOL_ERROR, unit_of};
+use super::{
+    connection::{Connection, Going, PROTOCOL_ERROR, unit_of},
+    tasks::Coming,
+};
 use crate::{
+    scsi::{
+        sense::AdditionalSense,
+        unit::{Reachable, Unit},
+    },
     session::login::PORTAL_GROUP,
     target::sending::StatusNumber,
     wire::{
@@ -10,6 +17,15 @@ use crate::{
         text,
     },
 };
+use std::rc::Rc;
+
+/// Functions (RFC 7143, 11.5.1).
+const ABORT_TASK: u8 = 1;
+const ABORT_TASK_SET: u8 = 2;
+const CLEAR_TASK_SET: u8 = 4;
+const UNIT_RESET: u8 = 5;
+const WARM_RESET: u8 = 6;
+const COLD_RESET: u8 = 7;
 
 impl Connection {
     /// SendTargets, and nothing else.
@@ -25,10 +41,8 @@ impl Connection {
                 continue;
             }
             let wanted = if value.is_empty() { self.target_name.clone() } else { value };
-            let initiator = self.nexus.0.split(',').next().unwrap_or_default();
-            let known = self.targets.all().iter().filter(|target| target.admits(initiator));
-            for target in known.filter(|target| wanted == "All" || target.name.eq_ignore_ascii_case(&wanted))
-            {
+            let seen = self.targets.seen_by(&self.initiator);
+            for target in seen.filter(|target| wanted == "All" || target.name.eq_ignore_ascii_case(&wanted)) {
                 answers.push(("TargetName".to_owned(), target.name.clone()));
                 answers.push(("TargetAddress".to_owned(), format!("{},{PORTAL_GROUP}", self.portal)));
             }
@@ -45,31 +59,38 @@ impl Connection {
     }
 
     /// Task management (RFC 7143, 11.5): what is aborted is done, and not answered.
-    pub(super) fn manage(&self, request: &TaskManagement) {
+    pub(super) fn manage(self: &Rc<Self>, request: &TaskManagement) -> Going {
         const DONE: u8 = 0;
         const NO_TASK: u8 = 1;
         const NO_UNIT: u8 = 2;
         const UNSUPPORTED: u8 = 5;
         let number = unit_of(&request.lun);
-        let unit = self.units.get(&number);
-        let response = match (request.flags & 0x7f, unit) {
-            (1, _) => match self.abort(|task, _| task == request.referenced_task.get()) {
+        let unit = self.units.get(&number).map(|reached| &reached.unit);
+        let function = request.flags & 0x7f;
+        let response = match (function, unit) {
+            (ABORT_TASK, _) => match self.abort(|task, _| task == request.referenced_task.get()) {
                 0 => NO_TASK,
                 _ => DONE,
             },
-            (2 | 4 | 5, None) => NO_UNIT,
-            (2 | 4, Some(_)) => {
+            (ABORT_TASK_SET | CLEAR_TASK_SET | UNIT_RESET, None) => NO_UNIT,
+            (ABORT_TASK_SET, Some(_)) => {
                 self.abort(|_, unit| unit == number);
                 DONE
             }
-            (5, Some(unit)) => {
-                self.abort(|_, unit| unit == number);
+            (CLEAR_TASK_SET, Some(unit)) => {
+                self.clear(unit);
+                DONE
+            }
+            (UNIT_RESET, Some(unit)) => {
+                self.clear(unit);
                 unit.reset(None);
                 DONE
             }
-            (6 | 7, _) => {
-                self.abort(|_, _| true);
-                self.units.values().for_each(|unit| unit.reset(None));
+            (WARM_RESET | COLD_RESET, _) => {
+                for Reachable { unit, .. } in self.units.values() {
+                    self.clear(unit);
+                    unit.reset(None);
+                }
                 DONE
             }
             _ => UNSUPPORTED,
@@ -81,16 +102,44 @@ impl Connection {
             ..TaskManagementResponse::empty()
         };
         self.sending.send(&response, StatusNumber::Counts, Vec::new());
+        if function == COLD_RESET {
+            self.targets.sessions.end_all_of(&self.target_name);
+            return Going::Out;
+        }
+        Going::On
+    }
+
+    /// Aborts all tasks of a unit, whoever began them. Others hear of it, if they had any.
+    fn clear(self: &Rc<Self>, unit: &Rc<Unit>) {
+        for connection in self.targets.sessions.connections() {
+            let is_of_unit = |number| {
+                let reached = connection.units.get(&number);
+                reached.is_some_and(|reached| Rc::ptr_eq(&reached.unit, unit))
+            };
+            let aborted = connection.abort(|_, number| is_of_unit(number));
+            if aborted > 0 && !Rc::ptr_eq(&connection, self) {
+                unit.tell(&connection.nexus, AdditionalSense::COMMANDS_CLEARED);
+            }
+        }
     }
 
     /// Aborts the tasks that are meant; how many there were.
-    fn abort(&self, is_meant: impl Fn(u32, u64) -> bool) -> usize {
-        let mut coming = self.coming.borrow_mut();
-        let before = coming.len();
-        coming.retain(|task, coming| !is_meant(*task, unit_of(&coming.command.lun)));
-        let executing = self.executing.borrow();
-        let meant = executing.iter().filter(|(task, executing)| is_meant(**task, executing.unit));
-        let aborted = meant.map(|(_, executing)| executing.is_aborted.set(true)).count();
-        before - coming.len() + aborted
+    fn abort(self: &Rc<Self>, is_meant: impl Fn(u32, u64) -> bool) -> usize {
+        let ended: Vec<Coming> = self
+            .coming
+            .borrow_mut()
+            .extract_if(.., |task, coming| is_meant(*task, unit_of(&coming.command.lun)))
+            .map(|(_, coming)| coming)
+            .collect();
+        let aborted = {
+            let executing = self.executing.borrow();
+            let meant = executing.iter().filter(|(task, executing)| is_meant(**task, executing.unit));
+            meant.map(|(_, executing)| executing.is_aborted.set(true)).count()
+        };
+        let held = ended.iter().filter(|coming| coming.has_room).map(Coming::holds_bytes_max).sum();
+        if held > 0 {
+            self.gives_room(held);
+        }
+        ended.len() + aborted
     }
 }

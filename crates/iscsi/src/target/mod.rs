@@ -1,22 +1,27 @@
 //! The target: connections are logged in, then carry commands to units until they end.
 //!
-//! Reading order: `tasks` (commands whose data are still coming, without any I/O), `sending` (what is sent, and its
+//! Reading order: [`access`] (who may use what), `tasks` (commands whose data are still coming, without any I/O), `sending` (what is sent, and its
 //! numbers), `logging_in`, `connection` (all of a connection), `managing`.
 
+pub mod access;
 mod connection;
 mod logging_in;
 mod managing;
 mod sending;
+mod sessions;
 mod tasks;
 
-use crate::scsi::unit::Unit;
+use self::{
+    access::{Access, Right},
+    sessions::Sessions,
+};
+use crate::scsi::unit::{Reachable, Unit};
 use std::{
-    cell::RefCell,
+    cell::Cell,
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
     time::Duration,
 };
-use tokio::sync::Notify;
 use world::{Accepted, Listener, World};
 
 /// A target: units under a name.
@@ -25,20 +30,18 @@ pub struct Target {
     pub name: String,
     /// By number.
     pub units: BTreeMap<u64, Rc<Unit>>,
-    /// Who may use it; none: everybody.
-    pub initiators: Option<BTreeSet<String>>,
 }
 
-impl Target {
-    /// Whether that initiator may use it.
-    pub fn admits(&self, initiator: &str) -> bool {
-        self.initiators.as_ref().is_none_or(|initiators| initiators.contains(initiator))
-    }
-}
-
-/// All targets.
+/// All targets, and who may use them.
 #[derive(Clone, Default)]
-pub struct Targets(Vec<Rc<Target>>);
+pub struct Targets {
+    all: Vec<Rc<Target>>,
+    access: Rc<Access>,
+    /// Where logins are sent on to, in turn.
+    elsewhere: Rc<[String]>,
+    turn: Rc<Cell<usize>>,
+    sessions: Rc<Sessions>,
+}
 
 impl Targets {
     /// Those of `targets`.
@@ -49,17 +52,59 @@ impl Targets {
     pub fn new(targets: Vec<Target>) -> Self {
         let names: BTreeSet<&str> = targets.iter().map(|target| target.name.as_str()).collect();
         assert_eq!(names.len(), targets.len(), "a target is known by its name");
-        Self(targets.into_iter().map(Rc::new).collect())
+        Self { all: targets.into_iter().map(Rc::new).collect(), ..Self::default() }
     }
 
-    /// All of them.
-    pub fn all(&self) -> &[Rc<Target>] {
-        &self.0
+    /// The same, for those that `access` names.
+    pub fn with_access(self, access: Access) -> Self {
+        Self { access: Rc::new(access), ..self }
     }
 
-    /// The one of that name; upper and lower case are one.
-    pub fn find(&self, name: &str) -> Option<&Rc<Target>> {
-        self.0.iter().find(|target| target.name.eq_ignore_ascii_case(name))
+    /// The same, at a group's address: initiators find them there, and are sent on to one of `portals` (`HOST:PORT`) when they
+    /// log in.
+    pub fn sent_on_to(self, portals: impl IntoIterator<Item = String>) -> Self {
+        Self { elsewhere: portals.into_iter().collect(), ..self }
+    }
+
+    /// Asks all initiators to log out, and waits until they have: how long, is for the caller to say.
+    pub async fn log_out_all(&self) {
+        self.sessions.ask_all_to_log_out().await;
+    }
+
+    /// Who may use what.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Where a login is sent on to; none if it is served here.
+    pub fn next_portal(&self) -> Option<&str> {
+        let turn = self.turn.replace(self.turn.get().wrapping_add(1));
+        self.elsewhere.get(turn.checked_rem(self.elsewhere.len())?).map(String::as_str)
+    }
+
+    /// Those that are there for an initiator.
+    pub fn seen_by(&self, initiator: &str) -> impl Iterator<Item = &Rc<Target>> {
+        self.all.iter().filter(move |target| !self.units_of(target, initiator).is_empty())
+    }
+
+    /// The units of a target that are there for an initiator, by number.
+    pub fn units_of(&self, target: &Target, initiator: &str) -> BTreeMap<u64, Reachable> {
+        let right = |number: u64| self.access.right(initiator, &target.name, number);
+        let seen = target.units.iter().filter_map(|(&number, unit)| Some((number, unit, right(number)?)));
+        seen.map(|(number, unit, right)| {
+            (number, Reachable { unit: Rc::clone(unit), may_write: right == Right::Write })
+        })
+        .collect()
+    }
+
+    /// All units that an initiator may use.
+    pub fn reach_of(&self, initiator: &str) -> Vec<Reachable> {
+        self.all.iter().flat_map(|target| self.units_of(target, initiator).into_values()).collect()
+    }
+
+    /// The one of that name, if it is there for that initiator; upper and lower case are one.
+    pub fn find(&self, name: &str, initiator: &str) -> Option<&Rc<Target>> {
+        self.seen_by(initiator).find(|target| target.name.eq_ignore_ascii_case(name))
     }
 }
 
@@ -86,28 +131,6 @@ pub enum Event {
     NotAccepted(world::IoError),
 }
 
-/// Sessions there are: a new one of the same name takes the place of the one before (RFC 7143, 6.3.5).
-#[derive(Default)]
-struct Sessions(RefCell<BTreeMap<String, Rc<Notify>>>);
-
-impl Sessions {
-    /// A session begins; what it is told when another one takes its place.
-    fn begin(&self, name: &str) -> Rc<Notify> {
-        let own = Rc::new(Notify::new());
-        if let Some(before) = self.0.borrow_mut().insert(name.to_owned(), Rc::clone(&own)) {
-            before.notify_one();
-        }
-        own
-    }
-
-    fn end(&self, name: &str, own: &Rc<Notify>) {
-        let mut sessions = self.0.borrow_mut();
-        if sessions.get(name).is_some_and(|session| Rc::ptr_eq(session, own)) {
-            sessions.remove(name);
-        }
-    }
-}
-
 /// Serves `targets` to all who connect, until it is dropped; `portal` is what initiators are told to connect to.
 pub async fn serve(
     world: World,
@@ -116,19 +139,17 @@ pub async fn serve(
     portal: String,
     tell: Rc<dyn Fn(Event)>,
 ) {
-    let sessions = Rc::new(Sessions::default());
     loop {
         match listener.accept().await {
             Ok(Accepted { stream, peer }) => {
                 let (own, targets, portal) = (world.clone(), targets.clone(), portal.clone());
-                let (sessions, tell) = (Rc::clone(&sessions), Rc::clone(&tell));
+                let tell = Rc::clone(&tell);
                 world.spawn("iscsi connection", async move {
                     let logged_in = |initiator: &str, target: Option<&str>| {
                         let (initiator, target) = (initiator.to_owned(), target.map(str::to_owned));
                         tell(Event::LoggedIn { peer: peer.clone(), initiator, target });
                     };
-                    let why =
-                        connection::run(&own, stream, &targets, &portal, &sessions, logged_in).await.err();
+                    let why = connection::run(&own, stream, &targets, &portal, logged_in).await.err();
                     tell(Event::Ended { peer, why });
                 });
             }

@@ -3,7 +3,8 @@
 //! Invariants:
 //!
 //! 1. Answers that carry a status are numbered without gaps, in the order in which they are sent.
-//! 2. The highest command number that may come never falls, and no more commands are under way than it allows.
+//! 2. What waits to be sent is bounded: [`Sending::until_room`].
+//! 3. The highest command number that may come never falls, and no more commands are under way than it allows.
 
 use crate::wire::{
     frame::{Digests, Frame},
@@ -22,6 +23,8 @@ use zerocopy::IntoBytes;
 
 /// Commands under way at once at most.
 pub const WINDOW: u32 = 128;
+/// Bytes that wait to be sent before no more commands are taken.
+const QUEUED_BYTES_MAX: usize = 32 << 20;
 
 /// See the module's documentation.
 pub struct Sending {
@@ -32,6 +35,8 @@ pub struct Sending {
     frames: RefCell<VecDeque<Vec<u8>>>,
     is_closed: Cell<bool>,
     changed: Notify,
+    queued_bytes: Cell<usize>,
+    drained: Notify,
 }
 
 /// Which number of status an answer carries.
@@ -56,6 +61,8 @@ impl Sending {
             frames: RefCell::default(),
             is_closed: Cell::new(false),
             changed: Notify::new(),
+            queued_bytes: Cell::new(0),
+            drained: Notify::new(),
         }
     }
 
@@ -103,6 +110,7 @@ impl Sending {
         let mut bytes = header.to_bytes();
         bytes[ANSWER_NUMBERS_AT..][..size_of::<AnswerNumbers>()].copy_from_slice(numbers.as_bytes());
         let frame = Frame::new(bytes, data).encode(self.digests.get());
+        self.queued_bytes.set(self.queued_bytes.get() + frame.len());
         self.frames.borrow_mut().push_back(frame);
         self.changed.notify_one();
     }
@@ -113,10 +121,20 @@ impl Sending {
         self.changed.notify_one();
     }
 
+    /// Waits until not too much waits to be sent.
+    pub async fn until_room(&self) {
+        while self.queued_bytes.get() > QUEUED_BYTES_MAX {
+            self.drained.notified().await;
+        }
+    }
+
     /// Writes what was sent so far.
     pub async fn write_now(&self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         let frames: Vec<Vec<u8>> = self.frames.borrow_mut().drain(..).collect();
-        writer.write_all(&frames.concat()).await?;
+        let bytes = frames.concat();
+        writer.write_all(&bytes).await?;
+        self.queued_bytes.set(self.queued_bytes.get() - bytes.len());
+        self.drained.notify_one();
         writer.flush().await
     }
 

@@ -6,9 +6,13 @@
 //! 2. No more comes than the command said.
 
 use crate::{
+    scsi::{facts::TRANSFER_BYTES_MAX, unit::Takes},
     session::negotiation::Agreed,
     wire::pdu::{DataOut, FINAL, NO_TAG, ScsiCommand},
 };
+
+/// Bytes of one command at most, whatever it says: the longest transfer, twice for COMPARE AND WRITE.
+const LIST_BYTES_MAX: u64 = 2 * TRANSFER_BYTES_MAX as u64;
 
 /// A command, and what has come of its data.
 #[derive(Clone, Debug)]
@@ -17,12 +21,18 @@ pub struct Coming {
     pub command: ScsiCommand,
     /// What has come.
     pub data: Vec<u8>,
+    /// What it takes.
+    pub takes: Takes,
+    /// Its initiator announced another number of bytes than it takes, and must not.
+    pub is_mismatched: bool,
     expected: usize,
     /// Up to where data come without being asked for, if more of them are to come.
     unsolicited: Option<usize>,
     /// What was asked for: its tag, and where it ends.
     asked: Option<(u32, usize)>,
     data_number: u32,
+    /// Room for its data is taken.
+    pub has_room: bool,
 }
 
 /// What is to be done now.
@@ -49,15 +59,24 @@ pub struct Misplaced;
 pub const WRITES: u8 = 0x20;
 
 impl Coming {
-    /// A command that came with `immediate` data.
+    /// A command that came with `immediate` data. What it does not take is not asked for, and neither is any of it if it
+    /// takes just so many bytes and others were announced: then it is [`Coming::is_mismatched`].
     ///
     /// # Errors
     ///
     /// It came with data it must not have.
-    pub fn new(command: ScsiCommand, immediate: Vec<u8>, agreed: &Agreed) -> Result<Self, Misplaced> {
+    pub fn new(
+        command: ScsiCommand,
+        immediate: Vec<u8>,
+        takes: Takes,
+        agreed: &Agreed,
+    ) -> Result<Self, Misplaced> {
         let writes = command.flags & WRITES != 0;
-        let expected = if writes { command.expected_bytes.get() as usize } else { 0 };
-        let first_burst = (agreed.first_burst_bytes_max as usize).min(expected);
+        let announced = if writes { command.expected_bytes.get() as usize } else { 0 };
+        let first_burst = (agreed.first_burst_bytes_max as usize).min(announced);
+        let is_mismatched = matches!(takes, Takes::Exactly(bytes) if bytes != announced as u64);
+        let expected =
+            if is_mismatched { 0 } else { announced.min(takes.bytes().min(LIST_BYTES_MAX) as usize) };
         let is_final = command.flags & FINAL != 0;
         let may_have_more = writes && !agreed.initial_r2t;
         let fits = immediate.is_empty() || (agreed.immediate_data && immediate.len() <= first_burst);
@@ -65,7 +84,17 @@ impl Coming {
             return Err(Misplaced);
         }
         let unsolicited = (!is_final).then_some(first_burst);
-        Ok(Self { command, data: immediate, expected, unsolicited, asked: None, data_number: 0 })
+        Ok(Self {
+            command,
+            data: immediate,
+            takes,
+            is_mismatched,
+            expected,
+            unsolicited,
+            asked: None,
+            data_number: 0,
+            has_room: false,
+        })
     }
 
     /// Data have come.
@@ -90,11 +119,16 @@ impl Coming {
             return Err(Misplaced);
         }
         self.data.extend(data);
-        self.data_number += 1;
+        self.data_number = self.data_number.wrapping_add(1);
         if is_final {
             (self.unsolicited, self.asked, self.data_number) = (None, None, 0);
         }
         Ok(())
+    }
+
+    /// Bytes it may come to hold.
+    pub fn holds_bytes_max(&self) -> usize {
+        self.expected.max(self.data.len())
     }
 
     /// How it goes on; who asks says so with [`Coming::asks`].
@@ -102,7 +136,7 @@ impl Coming {
         if self.unsolicited.is_some() || self.asked.is_some() {
             return Next::Wait;
         }
-        match self.expected - self.data.len() {
+        match self.expected.saturating_sub(self.data.len()) {
             0 => Next::Execute,
             left => Next::Ask {
                 offset: self.data.len() as u32,
@@ -127,6 +161,9 @@ mod tests {
         ScsiCommand { flags, expected_bytes: bytes.into(), ..ScsiCommand::empty() }
     }
 
+    /// A command that takes what is announced.
+    const ALL: Takes = Takes::UpTo(u64::MAX);
+
     fn data(tag: u32, offset: u32, number: u32, flags: u8) -> DataOut {
         DataOut {
             flags,
@@ -145,7 +182,7 @@ mod tests {
             burst_bytes_max: 2048,
             ..Agreed::default()
         };
-        let mut coming = Coming::new(command(WRITES, 5000), vec![1; 512], &agreed).unwrap();
+        let mut coming = Coming::new(command(WRITES, 5000), vec![1; 512], ALL, &agreed).unwrap();
         assert_eq!(coming.next(&agreed), Next::Wait);
         coming.take(&data(NO_TAG, 512, 0, FINAL), &[2; 512]).unwrap();
         assert_eq!(coming.next(&agreed), Next::Ask { offset: 1024, bytes: 2048 });
@@ -163,24 +200,27 @@ mod tests {
     fn a_command_without_data_is_executed_at_once() {
         let agreed = Agreed::default();
         assert_eq!(
-            Coming::new(command(FINAL, 512), Vec::new(), &agreed).unwrap().next(&agreed),
+            Coming::new(command(FINAL, 512), Vec::new(), ALL, &agreed).unwrap().next(&agreed),
             Next::Execute
         );
-        let all = Coming::new(command(FINAL | WRITES, 512), vec![0; 512], &agreed).unwrap();
+        let all = Coming::new(command(FINAL | WRITES, 512), vec![0; 512], ALL, &agreed).unwrap();
         assert_eq!(all.next(&agreed), Next::Execute);
     }
 
     #[test]
     fn what_was_not_agreed_on_or_asked_for_is_refused() {
         let strict = Agreed { immediate_data: false, ..Agreed::default() };
-        assert!(Coming::new(command(FINAL | WRITES, 512), vec![0; 4], &strict).is_err());
-        assert!(Coming::new(command(WRITES, 512), Vec::new(), &strict).is_err(), "all must be asked for");
+        assert!(Coming::new(command(FINAL | WRITES, 512), vec![0; 4], ALL, &strict).is_err());
+        assert!(
+            Coming::new(command(WRITES, 512), Vec::new(), ALL, &strict).is_err(),
+            "all must be asked for"
+        );
         let agreed = Agreed::default();
         assert!(
-            Coming::new(command(FINAL | WRITES, 512), vec![0; 516], &agreed).is_err(),
+            Coming::new(command(FINAL | WRITES, 512), vec![0; 516], ALL, &agreed).is_err(),
             "more than it said"
         );
-        let mut coming = Coming::new(command(FINAL | WRITES, 4096), Vec::new(), &agreed).unwrap();
+        let mut coming = Coming::new(command(FINAL | WRITES, 4096), Vec::new(), ALL, &agreed).unwrap();
         coming.asks(5, 4096);
         for (header, bytes) in [
             (data(NO_TAG, 0, 0, 0), 512),
@@ -193,5 +233,17 @@ mod tests {
             assert_eq!(coming.take(&header, &vec![0; bytes]), Err(Misplaced), "{header:?}");
         }
         coming.take(&data(5, 0, 0, FINAL), &[0; 4096]).expect("nothing was changed by what was refused");
+    }
+
+    #[test]
+    fn no_more_is_asked_for_than_a_command_takes() {
+        let agreed = Agreed::default();
+        let coming =
+            |takes| Coming::new(command(FINAL | WRITES, 8192), vec![1; 512], takes, &agreed).unwrap();
+        assert_eq!(coming(Takes::UpTo(4096)).next(&agreed), Next::Ask { offset: 512, bytes: 3584 });
+        assert_eq!(coming(Takes::UpTo(0)).next(&agreed), Next::Execute);
+        let mismatched = coming(Takes::Exactly(4096));
+        assert!(mismatched.is_mismatched && mismatched.next(&agreed) == Next::Execute);
+        assert!(!coming(Takes::Exactly(8192)).is_mismatched);
     }
 }

@@ -24,7 +24,7 @@ async fn start(world: &World, network: &SimNetwork, drive: &Rc<SimDrive>, facts:
     let listener = network.host("server").listen(&uri("mail", 0).address).await.unwrap();
     let unit = Unit::new(facts, Rc::clone(drive) as Rc<dyn BlockDevice>, None, has_cache);
     let units = BTreeMap::from([(0, Rc::new(unit))]);
-    let target = Target { name: "iqn.x:mail".to_owned(), units, initiators: None };
+    let target = Target { name: "iqn.x:mail".to_owned(), units };
     let serving = serve(
         world.clone(),
         listener.into(),

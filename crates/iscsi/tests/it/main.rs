@@ -3,10 +3,14 @@
 // Tests play the user: they start programs and look at files.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod admitting;
 mod asking;
+mod copying;
 mod hostile;
 mod initiating;
 mod media;
+
 mod reserving;
 mod scene;
+mod sessions;
 mod tgt;

@@ -116,8 +116,13 @@ fn nothing_is_done_beyond_the_end_or_with_too_little_data() {
                 assert_eq!(sense_of(&ended), out, "{code:#x} of {count} at {block}");
             }
         }
-        let ended = initiator.ask(&unit, &cdb(code::WRITE_16, 0, 0, 2), &[0; 512]).await;
+        let ended = initiator.ask(&unit, &cdb(code::ORWRITE_16, 0, 0, 2), &[0; 512]).await;
         assert_eq!(sense_of(&ended).1, AdditionalSense::INVALID_FIELD_IN_CDB);
+        let ended = initiator.ask(&unit, &cdb(code::WRITE_16, 0, 0, 2), &[7; 700]).await;
+        assert_eq!(sense_of(&ended).1, AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT);
+        Initiator::done(initiator.ask(&unit, &cdb(code::WRITE_16, 0, 0, 2), &[7; 512]).await);
+        let both = Initiator::done(initiator.ask(&unit, &cdb(code::READ_16, 0, 0, 2), &[]).await);
+        assert_eq!((both[0], both[511], both[512]), (7, 7, 0), "the whole blocks that came are written");
         Initiator::done(initiator.ask(&unit, &cdb(code::WRITE_16, 0, BLOCKS, 0), &[]).await);
         Initiator::done(initiator.ask(&unit, &cdb(code::READ_10, 0, 0, 0), &[]).await);
         let none = initiator.ask(&unit, &cdb(code::WRITE_SAME_16, 0, 0, 0), &[0; 512]).await;

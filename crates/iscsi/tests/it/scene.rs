@@ -4,7 +4,7 @@ use iscsi::scsi::{
     facts::Facts,
     reservations::Nexus,
     sense::{AdditionalSense, SenseKey},
-    unit::{Asked, Data, Ended, Unit},
+    unit::{Asked, Data, Ended, Reachable, Unit},
 };
 use std::rc::Rc;
 use world::{
@@ -60,9 +60,24 @@ impl Initiator {
     }
 
     pub async fn ask(&self, unit: &Unit, cdb: &[u8], data: &[u8]) -> Ended {
+        self.ask_within(unit, &[], cdb, data).await
+    }
+
+    /// Asks as one who may use the `units`.
+    pub async fn ask_within(&self, unit: &Unit, units: &[Rc<Unit>], cdb: &[u8], data: &[u8]) -> Ended {
         let data = if data.is_empty() { Vec::new() } else { vec![Buffer::copy_of(data)] };
-        unit.execute(Asked { nexus: &self.0, target: "iqn.2026-11.test:t", cdb, data, units: &[0, 1, 300] })
-            .await
+        let reached = |unit: &Rc<Unit>| Reachable { unit: Rc::clone(unit), may_write: true };
+        let reach: &[Reachable] = &units.iter().map(reached).collect::<Vec<_>>();
+        unit.execute(Asked {
+            nexus: &self.0,
+            target: "iqn.2026-11.test:t",
+            cdb,
+            data,
+            units: &[0, 1, 300],
+            reach,
+            may_write: true,
+        })
+        .await
     }
 
     /// What a command gives that must be done.

@@ -4,7 +4,7 @@ use super::{Asked, Data, Going, Unit, be16, be32, list_of, parameters};
 use crate::scsi::{
     commands::{KNOWN, Known, code, of_code},
     inquiry,
-    mode::{self, Descriptor, Form, Values},
+    mode::{self, Descriptor, Form, Mode, Values},
     sense::{AdditionalSense, Sense, SenseKey},
 };
 
@@ -27,12 +27,17 @@ impl Unit {
                 };
                 Ok(parameters(data, be16(&cdb[3..5])))
             }
-            code::MODE_SENSE_6 => self.mode_sense(cdb, cdb[4].into(), false),
-            code::MODE_SENSE_10 => self.mode_sense(cdb, be16(&cdb[7..9]), true),
+            code::MODE_SENSE_6 => self.mode_sense(&asked, cdb[4].into(), false),
+            code::MODE_SENSE_10 => self.mode_sense(&asked, be16(&cdb[7..9]), true),
             code::MODE_SELECT_6 => self.mode_select(&asked, cdb[4].into(), false),
             code::MODE_SELECT_10 => self.mode_select(&asked, be16(&cdb[7..9]), true),
             code::LOG_SENSE => log_sense(cdb),
             code::READ_CAPACITY_10 => self.read_capacity_10(cdb),
+            code::READ_DEFECT_DATA_10 => Ok(parameters(no_defects(&[0, cdb[2]], 2), be16(&cdb[7..9]))),
+            code::READ_DEFECT_DATA_12 => {
+                Ok(parameters(no_defects(&[0, cdb[1]], 6), be32(&cdb[6..10]) as usize))
+            }
+            code::RECEIVE_COPY_RESULTS => self.copy_results(known, &asked),
             code::SERVICE_ACTION_IN_16 => Ok(parameters(self.capacity(), be32(&cdb[10..14]) as usize)),
             code::REPORT_LUNS => report_luns(asked.units, cdb),
             code::MAINTENANCE_IN => self.maintenance_in(known, cdb),
@@ -41,14 +46,17 @@ impl Unit {
         }
     }
 
-    fn mode_sense(&self, cdb: &[u8], room: usize, is_long: bool) -> Going<Data> {
+    fn mode_sense(&self, asked: &Asked<'_>, room: usize, is_long: bool) -> Going<Data> {
+        let cdb = asked.cdb;
+        let mode = self.mode.get();
+        let mode = Mode { is_read_only: mode.is_read_only || !asked.may_write, ..mode };
         let has_none = cdb[1] & 0x08 != 0;
         let takes_long = is_long && cdb[1] & 0x10 != 0;
         let descriptor =
             Descriptor { is_long: takes_long, blocks: self.blocks(), block_bytes: self.facts.block_bytes };
         let form = Form { is_long, descriptor: (!has_none).then_some(descriptor) };
         let page = (cdb[2] & 0x3f, cdb[3]);
-        Ok(parameters(mode::sense(&self.mode.get(), Values::of(cdb[2] >> 6), page, form)?, room))
+        Ok(parameters(mode::sense(&mode, Values::of(cdb[2] >> 6), page, form)?, room))
     }
 
     fn mode_select(&self, asked: &Asked<'_>, length: usize, is_long: bool) -> Going<Data> {
@@ -106,6 +114,11 @@ impl Unit {
     }
 }
 
+/// A list of defects: there are none, whichever lists are asked for, in whichever form (SBC-3, 5.9).
+fn no_defects(asked: &[u8], rest: usize) -> Vec<u8> {
+    [asked, &vec![0; rest]].concat()
+}
+
 /// Which pages of the log there are: the one that says so.
 fn log_sense(cdb: &[u8]) -> Going<Data> {
     let (page, subpage) = (cdb[2] & 0x3f, cdb[3]);
@@ -142,7 +155,8 @@ fn supported(cdb: &[u8]) -> Result<Vec<u8>, Sense> {
     let (wanted, action) = (cdb[3], u16::from_be_bytes([cdb[4], cdb[5]]));
     let timeouts: &[u8] = if has_timeouts { &[0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] } else { &[] };
     let has_actions = of_code(wanted).any(|known| known.service_action.is_some());
-    let invalid = Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB));
+    // Of the byte that says what is asked for.
+    let invalid = Err(Sense::invalid_byte(2));
     let one = match cdb[2] & 0x07 {
         0 => {
             let mut all = Vec::new();

@@ -3,9 +3,7 @@
 use super::{Asked, Data, Ended, Going, Unit, be16, be32, be64, bytes_of, failed, parameters, range::Range};
 use crate::scsi::{
     commands::{Known, code},
-    facts::{
-        COMPARE_BLOCKS_MAX, TRANSFER_BLOCKS_MAX, UNMAP_BLOCKS_MAX, UNMAP_RANGES_MAX, WRITE_SAME_BLOCKS_MAX,
-    },
+    facts::{COMPARE_BLOCKS_MAX, UNMAP_BLOCKS_MAX, UNMAP_RANGES_MAX, WRITE_SAME_BLOCKS_MAX},
     sense::{AdditionalSense, Sense, SenseKey},
 };
 use std::sync::Arc;
@@ -39,11 +37,11 @@ impl Unit {
                 Ok(Data::Blocks(self.read(range).await?))
             }
             code::WRITE_6 | code::WRITE_10 | code::WRITE_12 | code::WRITE_16 => {
-                let range = self.transfer(&cdb)?;
+                let range = self.as_far_as_it_came(self.transfer(&cdb)?, &asked.data)?;
                 self.write(range, asked.data, self.stability(is_fua(&cdb))).await
             }
             code::WRITE_VERIFY_10 | code::WRITE_VERIFY_12 | code::WRITE_VERIFY_16 => {
-                let range = self.transfer(&cdb)?;
+                let range = self.as_far_as_it_came(self.transfer(&cdb)?, &asked.data)?;
                 let written = bytes_of(&asked.data);
                 self.write(range, pieces(&written), Stability::Stable).await?;
                 self.compare(range, &written).await
@@ -64,6 +62,7 @@ impl Unit {
                 Ok(Data::None)
             }
             code::START_STOP_UNIT => self.start_stop(&cdb).await,
+            code::EXTENDED_COPY => self.copy(&asked).await,
             _ => unreachable!("{known:?} is no command of media"),
         }
     }
@@ -71,20 +70,31 @@ impl Unit {
     /// The blocks of a command that carries them.
     fn transfer(&self, cdb: &[u8]) -> Going<Range> {
         let range = Range::of(cdb).within(self.blocks())?;
-        if range.count > TRANSFER_BLOCKS_MAX.into() {
+        if range.count > self.facts.transfer_blocks_max().into() {
             return illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
         }
         Ok(range)
     }
 
-    fn check_writable(&self) -> Going<()> {
+    /// The blocks whose data have come. An initiator that announced fewer bytes than its command takes is told of it by
+    /// the residual count (RFC 7143, 11.4.5.1); what it sent is written, if it is whole blocks.
+    fn as_far_as_it_came(&self, range: Range, data: &[Buffer]) -> Going<Range> {
+        let given: u64 = data.iter().map(|buffer| buffer.len() as u64).sum();
+        let block_bytes = u64::from(self.facts.block_bytes);
+        if !given.is_multiple_of(block_bytes) {
+            return illegal(AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT);
+        }
+        Ok(Range { count: range.count.min(given / block_bytes), ..range })
+    }
+
+    pub(super) fn check_writable(&self) -> Going<()> {
         match self.facts.is_read_only {
             true => Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED).into()),
             false => Ok(()),
         }
     }
 
-    async fn read(&self, range: Range) -> Going<Vec<Buffer>> {
+    pub(super) async fn read(&self, range: Range) -> Going<Vec<Buffer>> {
         let (at, length) = range.bytes(self.facts.block_bytes);
         if length.0 == 0 {
             return Ok(Vec::new());
@@ -93,7 +103,7 @@ impl Unit {
         self.device.read(at, into).await.map_err(|error| failed(&error, false))
     }
 
-    async fn write(&self, range: Range, data: Vec<Buffer>, stability: Stability) -> Going<Data> {
+    pub(super) async fn write(&self, range: Range, data: Vec<Buffer>, stability: Stability) -> Going<Data> {
         let _others_may = self.writing.read().await;
         self.write_now(range, data, stability).await?;
         Ok(Data::None)
@@ -128,6 +138,7 @@ impl Unit {
                 key: SenseKey::Miscompare,
                 additional: AdditionalSense::MISCOMPARE_DURING_VERIFY,
                 information: Some(place as u64),
+                field: None,
             })),
         }
     }

@@ -7,11 +7,16 @@
 //!    not just ask who is there.
 //! 3. COMPARE AND WRITE and ORWRITE happen at once: nothing is written between what they read and what they write.
 
+mod announcing;
 mod asking;
+mod copying;
 mod media;
 mod range;
 mod reserving;
 
+pub use self::announcing::Takes;
+
+use self::copying::Copied;
 use super::{
     commands::{self, Known, code},
     facts::Facts,
@@ -38,6 +43,8 @@ pub struct Unit {
     reservations: RefCell<Reservations>,
     attentions: RefCell<BTreeMap<Nexus, VecDeque<AdditionalSense>>>,
     mode: Cell<Mode>,
+    /// What became of copies that may be asked about, by who began them under which identifier.
+    copies: RefCell<BTreeMap<(Nexus, u8), Copied>>,
     /// Held by all who write, and alone by those who read and write at once.
     writing: RwLock<()>,
 }
@@ -54,6 +61,19 @@ pub struct Asked<'a> {
     pub data: Vec<Buffer>,
     /// All units there are, by number.
     pub units: &'a [u64],
+    /// All units that who asks may use, by whichever target: EXTENDED COPY goes between them.
+    pub reach: &'a [Reachable],
+    /// Who asks may write.
+    pub may_write: bool,
+}
+
+/// A unit, as it is there for an initiator.
+#[derive(Clone)]
+pub struct Reachable {
+    /// The unit.
+    pub unit: Rc<Unit>,
+    /// The initiator may write it.
+    pub may_write: bool,
 }
 
 /// What a command gives.
@@ -131,6 +151,7 @@ impl Unit {
             reservations: RefCell::default(),
             attentions: RefCell::default(),
             mode: Cell::new(mode),
+            copies: RefCell::default(),
             writing: RwLock::new(()),
         }
     }
@@ -153,6 +174,7 @@ impl Unit {
     /// A session ended: what RESERVE(6) held for it is over.
     pub fn end(&self, nexus: &Nexus) {
         self.attentions.borrow_mut().remove(nexus);
+        self.copies.borrow_mut().retain(|(asker, _), _| asker != nexus);
         self.reservations.borrow_mut().forget_legacy(Some(nexus));
     }
 
@@ -175,7 +197,8 @@ impl Unit {
         others.iter().for_each(|other| self.tell(other, what));
     }
 
-    fn tell(&self, nexus: &Nexus, what: AdditionalSense) {
+    /// An initiator is to hear of that with its next command.
+    pub fn tell(&self, nexus: &Nexus, what: AdditionalSense) {
         let mut attentions = self.attentions.borrow_mut();
         // Who is not there is told of a reset when it comes.
         let Some(queue) = attentions.get_mut(nexus) else { return };
@@ -208,6 +231,9 @@ impl Unit {
             return Err(attention.into());
         }
         self.reservations.borrow().check(asked.nexus, known.what)?;
+        if !asked.may_write && writes_medium(known) {
+            return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED).into());
+        }
         match known.code {
             code::PERSISTENT_RESERVE_IN => self.reserve_in(&asked),
             code::PERSISTENT_RESERVE_OUT => self.reserve_out(&asked),
@@ -239,7 +265,29 @@ fn is_of_media(known: &Known) -> bool {
             | code::REPORT_LUNS
             | code::MAINTENANCE_IN
             | code::PREVENT_ALLOW
+            | code::READ_DEFECT_DATA_10
+            | code::READ_DEFECT_DATA_12
+            | code::RECEIVE_COPY_RESULTS
     ) && (known.code, known.service_action) != (code::SERVICE_ACTION_IN_16, Some(code::READ_CAPACITY_16))
+}
+
+/// Whether a command changes what is stored.
+fn writes_medium(known: &Known) -> bool {
+    matches!(
+        known.code,
+        code::WRITE_6
+            | code::WRITE_10
+            | code::WRITE_12
+            | code::WRITE_16
+            | code::WRITE_VERIFY_10
+            | code::WRITE_VERIFY_12
+            | code::WRITE_VERIFY_16
+            | code::COMPARE_AND_WRITE
+            | code::ORWRITE_16
+            | code::WRITE_SAME_10
+            | code::WRITE_SAME_16
+            | code::UNMAP
+    )
 }
 
 /// What is asked, as parameters: no more than there is room for.

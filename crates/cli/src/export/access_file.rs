@@ -1,0 +1,253 @@
+//! `--access FILE`: which targets there are, and which initiators may use them ([the book](../../../docs/targets.md)).
+//!
+//! Secrets lie in files of their own, which only their owner may read.
+
+use crate::refusal::Refusal;
+use iscsi::{
+    session::chap::{Credentials, Secret},
+    target::access::{Access, Admitted, Right},
+};
+use rustix::fs::stat;
+use serde::Deserialize;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+use world::real::host_files;
+
+/// Longer than any list an administrator keeps by hand.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// As it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct File {
+    #[serde(default)]
+    target: Vec<TargetLine>,
+    #[serde(default)]
+    initiator: Vec<InitiatorLine>,
+    own: Option<CredentialsLine>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct TargetLine {
+    name: String,
+    units: Vec<UnitLine>,
+}
+
+/// An export as a unit: its name, or its name and what is special about it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum UnitLine {
+    Plain(String),
+    Special(SpecialUnit),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct SpecialUnit {
+    export: String,
+    write_cache: Option<bool>,
+    #[serde(default)]
+    read_only: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct CredentialsLine {
+    user: String,
+    secret_file: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct InitiatorLine {
+    name: String,
+    user: Option<String>,
+    secret_file: Option<PathBuf>,
+    #[serde(default)]
+    uses: Vec<String>,
+    #[serde(default)]
+    reads: Vec<String>,
+}
+
+/// A unit of a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedUnit {
+    /// Which export it is.
+    pub export: String,
+    /// On or off, if that was said.
+    pub write_cache: Option<bool>,
+    /// Nobody writes it.
+    pub is_read_only: bool,
+}
+
+/// Targets with their units from number 0 on, and who may use them.
+#[derive(Debug)]
+pub struct Plan {
+    /// By name, as the file has it.
+    pub targets: Vec<(String, Vec<PlannedUnit>)>,
+    /// Who may use what.
+    pub access: Access,
+    /// Not everybody may.
+    pub is_restricted: bool,
+}
+
+/// Each export a target of its own, for everybody.
+pub fn for_everybody(exports: &[String]) -> Plan {
+    let targets = exports.iter().map(|export| (export.clone(), vec![plain(export)])).collect();
+    Plan { targets, access: Access::everybody(), is_restricted: false }
+}
+
+fn plain(export: &str) -> PlannedUnit {
+    PlannedUnit { export: export.to_owned(), write_cache: None, is_read_only: false }
+}
+
+/// Reads `path`; `full_name` makes the name of a target as initiators know it.
+pub fn read(path: &Path, exports: &[String], full_name: impl Fn(&str) -> String) -> Result<Plan, Refusal> {
+    let shown = path.display();
+    let refuse =
+        |problem: String| Refusal::new(format!("{shown}: {problem}"), "docs/targets.md has an example");
+    let bytes = host_files::read_at_most(path, BYTES_MAX).map_err(|error| refuse(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| refuse("it is not UTF-8 text".to_owned()))?;
+    let file: File = toml::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let targets = targets(file.target, exports).map_err(&refuse)?;
+    let own = file.own.map(|line| credentials(folder, line.user, &line.secret_file)).transpose()?;
+    let is_restricted = !file.initiator.is_empty();
+    let mut admitted = BTreeMap::new();
+    for line in file.initiator {
+        let shows = match (line.user, line.secret_file) {
+            (Some(user), Some(secret)) => Some(credentials(folder, user, &secret)?),
+            (None, None) => None,
+            _ => return Err(refuse(format!("{}: user and secret-file go together", line.name))),
+        };
+        let mut units: BTreeMap<String, BTreeMap<u64, Right>> = BTreeMap::new();
+        for (right, meant) in [(Right::Read, line.reads), (Right::Write, line.uses)] {
+            for meant in meant {
+                let (target, numbers) = units_meant(&meant, &targets).map_err(&refuse)?;
+                let known = units.entry(full_name(target)).or_default();
+                known.extend(numbers.into_iter().map(|number| (number, right)));
+            }
+        }
+        if admitted.insert(line.name.clone(), Admitted { credentials: shows, units }).is_some() {
+            return Err(refuse(format!("{} is there twice", line.name)));
+        }
+    }
+    let access = match is_restricted {
+        true => Access::only(admitted, own).map_err(|error| refuse(error.to_string()))?,
+        false => Access::everybody(),
+    };
+    Ok(Plan { targets, access, is_restricted })
+}
+
+/// Those that the file has, and one for each export that is in none of them.
+fn targets(lines: Vec<TargetLine>, exports: &[String]) -> Result<Vec<(String, Vec<PlannedUnit>)>, String> {
+    let mut targets = Vec::new();
+    let mut placed = BTreeSet::new();
+    for TargetLine { name, units } in lines {
+        let mut planned = Vec::new();
+        for unit in units {
+            let unit = match unit {
+                UnitLine::Plain(export) => plain(&export),
+                UnitLine::Special(SpecialUnit { export, write_cache, read_only }) => {
+                    PlannedUnit { export, write_cache, is_read_only: read_only }
+                }
+            };
+            if !exports.contains(&unit.export) {
+                return Err(format!("target {name}: there is no export {:?}", unit.export));
+            }
+            if !placed.insert(unit.export.clone()) {
+                return Err(format!("target {name}: {:?} is a unit already", unit.export));
+            }
+            planned.push(unit);
+        }
+        targets.push((name, planned));
+    }
+    let others = exports.iter().filter(|export| !placed.contains(*export));
+    targets.extend(others.map(|export| (export.clone(), vec![plain(export)])));
+    let mut names = BTreeSet::new();
+    match targets.iter().find(|(name, _)| !names.insert(name)) {
+        Some((twice, _)) => Err(format!("two targets would be called {twice:?}")),
+        None => Ok(targets),
+    }
+}
+
+/// What `TARGET` or `TARGET/NUMBER` means.
+fn units_meant<'t>(
+    meant: &str,
+    targets: &'t [(String, Vec<PlannedUnit>)],
+) -> Result<(&'t str, Vec<u64>), String> {
+    let find = |name: &str| targets.iter().find(|(known, _)| known == name);
+    if let Some((name, units)) = find(meant) {
+        return Ok((name, (0..units.len() as u64).collect()));
+    }
+    let unit =
+        meant.rsplit_once('/').and_then(|(name, number)| Some((find(name)?, number.parse::<u64>().ok()?)));
+    match unit {
+        Some(((name, units), number)) if number < units.len() as u64 => Ok((name, vec![number])),
+        _ => Err(format!("there is no target or unit {meant:?}")),
+    }
+}
+
+/// A secret out of a file that only its owner may read. What ends its line is no part of it.
+fn credentials(folder: &Path, user: String, file: &Path) -> Result<Credentials, Refusal> {
+    let path = folder.join(file);
+    let shown = path.display();
+    let refuse = |problem: String, remedy: &str| Refusal::new(format!("{shown}: {problem}"), remedy);
+    let bytes = host_files::read_at_most(&path, 4096)
+        .map_err(|error| refuse(error.to_string(), "make it: spindle export --chap-make > FILE"))?;
+    let mode = stat(&path).map_err(|error| refuse(error.to_string(), ""))?.st_mode;
+    if mode & 0o077 != 0 {
+        return Err(refuse("others may read this secret".to_owned(), "chmod 600 it"));
+    }
+    let secret = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+    let secret = Secret::new(secret.strip_suffix(b"\r").unwrap_or(secret))
+        .map_err(|error| refuse(error.to_string(), "make it: spindle export --chap-make > FILE"))?;
+    Ok(Credentials { name: user, secret })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn planned(text: &str, exports: &[&str]) -> Result<Vec<(String, Vec<PlannedUnit>)>, String> {
+        let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+        targets(file.target, &names(exports))
+    }
+
+    #[test]
+    fn exports_that_no_target_has_are_targets_of_their_own() {
+        let text = "[[target]]\nname = 'mail'\nunits = ['a', { export = 'b', write-cache = true }]";
+        let targets = planned(text, &["a", "b", "c"]).unwrap();
+        let special = PlannedUnit { write_cache: Some(true), ..plain("b") };
+        assert_eq!(
+            targets,
+            [("mail".to_owned(), vec![plain("a"), special]), ("c".to_owned(), vec![plain("c")])]
+        );
+        assert_eq!(units_meant("mail", &targets), Ok(("mail", vec![0, 1])));
+        assert_eq!(units_meant("mail/1", &targets), Ok(("mail", vec![1])));
+        for wrong in ["mail/2", "mail/x", "none", "none/0", ""] {
+            assert!(units_meant(wrong, &targets).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (text, problem) in [
+            ("[[target]]\nname = 'mail'\nunits = ['z']", "there is no export \"z\""),
+            ("[[target]]\nname = 'mail'\nunits = ['a', 'a']", "\"a\" is a unit already"),
+            ("[[target]]\nname = 'b'\nunits = ['a']", "two targets would be called \"b\""),
+            ("[[target]]\nname = 'b'\nunit = ['a']", "unit"),
+            ("[[initiator]]\nname = 'x'\npassword = 'y'", "unknown field"),
+        ] {
+            let refused = planned(text, &["a", "b"]).unwrap_err();
+            assert!(refused.contains(problem), "{text}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Whole sessions: of initiators that do not keep to the protocol, fall silent, or manage tasks.
+
+use crate::scene::{BLOCKS, facts};
+use iscsi::{
+    initiator::{Initiator, InitiatorOptions, Uri},
+    scsi::{
+        commands::{KNOWN, code},
+        unit::Unit,
+    },
+    target::{Event, Target, Targets, serve},
+    wire::{
+        frame::{Digests, Frame, HEADER_BYTES},
+        pdu::{
+            DataOut, FINAL, Header, IMMEDIATE, Login, NO_TAG, NopIn, NopOut, ScsiCommand, TaskManagement,
+            Text, opcode,
+        },
+        text,
+    },
+};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use world::{
+    Address, BlockDevice, Buffer, ByteCount, ByteOffset, Random, Stream, World,
+    sim::{DriveOptions, Limits, NetworkOptions, SimDrive, SimNetwork, Simulation},
+};
+
+const TARGET: &str = "iqn.2026-11.test:mail";
+
+fn address() -> Address {
+    Address::parse("server", 3260).unwrap()
+}
+
+/// Serves the drive; what is told of connections.
+async fn start(
+    world: &World,
+    network: &SimNetwork,
+    drive: &Rc<SimDrive>,
+) -> (Targets, Rc<RefCell<Vec<Event>>>) {
+    let unit = Rc::new(Unit::new(facts(), Rc::clone(drive) as Rc<dyn BlockDevice>, None, false));
+    let target = Target { name: TARGET.to_owned(), units: BTreeMap::from([(0, unit)]) };
+    let targets = Targets::new(vec![target]);
+    let events: Rc<RefCell<Vec<Event>>> = Rc::default();
+    let told = Rc::clone(&events);
+    let tell = Rc::new(move |event| told.borrow_mut().push(event));
+    let listener = network.host("server").listen(&address()).await.unwrap();
+    let serving = serve(world.clone(), listener.into(), targets.clone(), address().to_string(), tell);
+    world.spawn("server", serving);
+    (targets, events)
+}
+
+fn with_target<F: Future<Output = ()> + 'static>(
+    seed: u64,
+    test: impl FnOnce(World, SimNetwork, Rc<SimDrive>) -> F + 'static,
+) {
+    let mut simulation = Simulation::new(seed);
+    let drive = simulation.add_drive(DriveOptions::new(ByteCount(BLOCKS * 512)));
+    let network = simulation.add_network(NetworkOptions::rack());
+    simulation.run(Limits::generous(), |world| test(world, network, drive)).completed();
+}
+
+fn frame<H: Header>(header: &H, data: Vec<u8>) -> Vec<u8> {
+    Frame::new(header.to_bytes(), data).encode(Digests::default())
+}
+
+/// A login that goes straight to the full feature phase.
+fn login(name: &str, pairs: &[(&str, &str)]) -> Vec<u8> {
+    let header = Login {
+        first: IMMEDIATE,
+        flags: 0x87,
+        initiator_session: [0x80, 0, 0, 0, 0, 1],
+        command_number: 1.into(),
+        ..Login::empty()
+    };
+    let own = [("InitiatorName", name), ("TargetName", TARGET), ("SessionType", "Normal")];
+    frame(&header, text::write(own.into_iter().chain(pairs.iter().copied())))
+}
+
+fn some_command(random: &mut Random, task: u32, number: u32) -> Vec<u8> {
+    let known = &KNOWN[random.below(KNOWN.len() as u64) as usize];
+    let mut cdb = [0; 16];
+    for (byte, usage) in cdb.iter_mut().zip(known.usage) {
+        *byte = if random.percent(30.0) { random.below(256) as u8 & usage & 0x1f } else { 0 };
+    }
+    (cdb[0], cdb[1]) = (known.code, known.service_action.unwrap_or(0) as u8);
+    let data = vec![7; [0, 0, 24, 512, 4096][random.below(5) as usize]];
+    let expected = [0, 24, 512, 4096, 70_000, u32::MAX][random.below(6) as usize];
+    let header = ScsiCommand {
+        flags: FINAL | [0, 0x20, 0x40, 0x60][random.below(4) as usize],
+        task: task.into(),
+        expected_bytes: expected.into(),
+        command_number: number.into(),
+        cdb,
+        ..ScsiCommand::empty()
+    };
+    frame(&header, data)
+}
+
+/// What an initiator may send: a login, then commands, data, and what concerns the session.
+fn whole_session(random: &mut Random) -> Vec<u8> {
+    let keys = [("MaxBurstLength", "65536"), ("InitialR2T", "No"), ("HeaderDigest", "None"), ("X-y", "z")];
+    let mut bytes = login("iqn.x:wild", &keys[..random.below(5) as usize]);
+    for task in 0..random.below(16) as u32 {
+        let number = 1 + task;
+        bytes.extend(match random.below(10) {
+            0 => frame(
+                &TaskManagement {
+                    first: IMMEDIATE,
+                    flags: FINAL | random.below(9) as u8,
+                    task: task.into(),
+                    referenced_task: (random.below(16) as u32).into(),
+                    command_number: number.into(),
+                    ..TaskManagement::empty()
+                },
+                Vec::new(),
+            ),
+            1 => {
+                let offset = [0, 512, u32::MAX][random.below(3) as usize];
+                let tag = [NO_TAG, 1, 2][random.below(3) as usize];
+                let header = DataOut {
+                    flags: FINAL,
+                    task: (random.below(16) as u32).into(),
+                    transfer: tag.into(),
+                    offset: offset.into(),
+                    ..DataOut::empty()
+                };
+                frame(&header, vec![1; 512 * random.below(3) as usize])
+            }
+            2 => {
+                let header =
+                    Text { flags: FINAL, task: task.into(), command_number: number.into(), ..Text::empty() };
+                frame(&header, text::write([("SendTargets", "All")]))
+            }
+            3 => frame(
+                &NopOut { flags: FINAL, task: task.into(), command_number: number.into(), ..NopOut::empty() },
+                vec![5; 40],
+            ),
+            _ => some_command(random, task, number),
+        });
+    }
+    bytes
+}
+
+/// Flips, cuts, repeats: what is sent by one who is broken, or means ill.
+fn spoil(random: &mut Random, bytes: &mut Vec<u8>) {
+    for _ in 0..random.below(5) {
+        let at = random.below(bytes.len() as u64) as usize;
+        match random.below(4) {
+            0 => bytes[at] ^= 1 << random.below(8),
+            1 => bytes.truncate(at.max(1)),
+            2 => bytes[at] = random.below(256) as u8,
+            _ => {
+                let piece = bytes[at..].iter().take(HEADER_BYTES).copied().collect::<Vec<_>>();
+                bytes.splice(at..at, piece);
+            }
+        }
+    }
+}
+
+async fn send_and_drain(world: &World, network: &SimNetwork, bytes: Vec<u8>) {
+    let stream: Stream = network.host("wild").connect(&address()).await.unwrap();
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let draining = world.spawn("drain", async move {
+        let mut answers = Vec::new();
+        let _ = reader.read_to_end(&mut answers).await;
+    });
+    let _ = writer.write_all(&bytes).await;
+    let _ = writer.shutdown().await;
+    draining.await;
+}
+
+#[test]
+fn a_target_outlives_a_thousand_spoiled_sessions() {
+    for seed in 0..20 {
+        with_target(seed, move |world, network, drive| async move {
+            let (_, events) = start(&world, &network, &drive).await;
+            let mut random = world.random("sessions");
+            for _ in 0..50 {
+                let mut bytes = whole_session(&mut random);
+                spoil(&mut random, &mut bytes);
+                send_and_drain(&world, &network, bytes).await;
+            }
+            let uri = Uri { address: address(), target: TARGET.to_owned(), unit: 0 };
+            let host = network.host("client");
+            let disk = Initiator::connect(&world, host, uri, InitiatorOptions::default()).await;
+            let disk = disk.expect("it serves on");
+            disk.read(ByteOffset(0), vec![Buffer::zeroed(4096)]).await.unwrap();
+            let is_in = |event: &&Event| matches!(event, Event::LoggedIn { .. });
+            let let_in = events.borrow().iter().filter(is_in).count();
+            assert!(let_in > 20, "seed {seed}: {let_in} were let in");
+        });
+    }
+}
+
+/// A stream that is logged in.
+async fn logged_in(network: &SimNetwork, name: &str) -> Stream {
+    let mut stream = network.host(name).connect(&address()).await.unwrap();
+    stream.write_all(&login(&format!("iqn.x:{name}"), &[])).await.unwrap();
+    let answer = Frame::read(&mut stream, Digests::default(), 65_536).await.unwrap().unwrap();
+    assert_eq!((answer.opcode(), answer.header[36]), (opcode::LOGIN_RESPONSE, 0));
+    stream
+}
+
+#[test]
+fn who_is_silent_is_asked_and_let_go_if_it_does_not_answer() {
+    with_target(1, |world, network, drive| async move {
+        let (_, events) = start(&world, &network, &drive).await;
+        let began = world.now();
+        let mut silent = logged_in(&network, "silent").await;
+        let ping = Frame::read(&mut silent, Digests::default(), 65_536).await.unwrap().unwrap();
+        let ping = NopIn::of(&ping.header);
+        assert!(ping.task.get() == NO_TAG && ping.transfer.get() != NO_TAG, "it wants an answer");
+        assert_eq!(world.now().since(began).as_secs(), 15);
+        // Who answers stays.
+        let mut answering = logged_in(&network, "answering").await;
+        for _ in 0..4 {
+            let ping = Frame::read(&mut answering, Digests::default(), 65_536).await.unwrap().unwrap();
+            let transfer = NopIn::of(&ping.header).transfer;
+            let answer =
+                NopOut { first: IMMEDIATE, flags: FINAL, task: NO_TAG.into(), transfer, ..NopOut::empty() };
+            answering.write_all(&frame(&answer, Vec::new())).await.unwrap();
+        }
+        assert!(matches!(Frame::read(&mut silent, Digests::default(), 65_536).await, Ok(None)));
+        let told: Vec<String> = events.borrow().iter().filter_map(why).collect();
+        assert_eq!(told, ["it answers no more"]);
+    });
+}
+
+fn why(event: &Event) -> Option<String> {
+    match event {
+        Event::Ended { why, .. } => why.clone(),
+        _ => None,
+    }
+}
+
+fn manage(function: u8, task: u32) -> Vec<u8> {
+    let header = TaskManagement {
+        first: IMMEDIATE,
+        flags: FINAL | function,
+        task: task.into(),
+        ..TaskManagement::empty()
+    };
+    frame(&header, Vec::new())
+}
+
+/// Asks for a write whose data do not come; what is answered to it is a request for them.
+async fn begin_write(stream: &mut Stream, task: u32, number: u32) {
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[8]) = (code::WRITE_10, 8);
+    let header = ScsiCommand {
+        flags: FINAL | 0x20,
+        task: task.into(),
+        expected_bytes: 4096.into(),
+        command_number: number.into(),
+        cdb,
+        ..ScsiCommand::empty()
+    };
+    stream.write_all(&frame(&header, Vec::new())).await.unwrap();
+    assert_eq!(next(stream).await.0, opcode::READY_TO_TRANSFER);
+}
+
+/// What comes next: what it is, and its third byte, where responses have how it went.
+async fn next(stream: &mut Stream) -> (u8, u8) {
+    let frame = Frame::read(stream, Digests::default(), 65_536).await.unwrap().unwrap();
+    (frame.opcode(), frame.header[2])
+}
+
+async fn test_unit_ready(stream: &mut Stream, task: u32, number: u32) -> (u8, Vec<u8>) {
+    let header = ScsiCommand {
+        flags: FINAL,
+        task: task.into(),
+        command_number: number.into(),
+        ..ScsiCommand::empty()
+    };
+    stream.write_all(&frame(&header, Vec::new())).await.unwrap();
+    let answer = Frame::read(stream, Digests::default(), 65_536).await.unwrap().unwrap();
+    assert_eq!(answer.opcode(), opcode::SCSI_RESPONSE);
+    (answer.header[3], answer.data)
+}
+
+#[test]
+fn tasks_are_aborted_one_by_one_or_all_of_a_unit_and_those_concerned_hear_of_it() {
+    with_target(2, |world, network, drive| async move {
+        start(&world, &network, &drive).await;
+        let (mut a, mut b) = (logged_in(&network, "a").await, logged_in(&network, "b").await);
+        for stream in [&mut a, &mut b] {
+            assert_eq!(test_unit_ready(stream, 1, 1).await.0, 2, "the reset when it came");
+        }
+        // ABORT TASK: it is there once.
+        begin_write(&mut a, 7, 2).await;
+        for response in [0, 1] {
+            let mut abort = manage(1, 99);
+            abort[20..24].copy_from_slice(&7_u32.to_be_bytes());
+            a.write_all(&abort).await.unwrap();
+            assert_eq!(next(&mut a).await, (opcode::TASK_MANAGEMENT_RESPONSE, response));
+        }
+        // CLEAR TASK SET takes those of others, too; ABORT TASK SET does not.
+        begin_write(&mut b, 8, 2).await;
+        for (function, is_cleared) in [(2, false), (4, true)] {
+            a.write_all(&manage(function, 100)).await.unwrap();
+            assert_eq!(next(&mut a).await, (opcode::TASK_MANAGEMENT_RESPONSE, 0));
+            let mut abort = manage(1, 99);
+            abort[20..24].copy_from_slice(&8_u32.to_be_bytes());
+            if is_cleared {
+                b.write_all(&abort).await.unwrap();
+                assert_eq!(next(&mut b).await, (opcode::TASK_MANAGEMENT_RESPONSE, 1), "it is gone");
+            }
+        }
+        let (status, sense) = test_unit_ready(&mut b, 9, 3).await;
+        assert_eq!((status, sense[14], sense[15]), (2, 0x2f, 0), "COMMANDS CLEARED BY ANOTHER INITIATOR");
+        // LOGICAL UNIT RESET and TARGET WARM RESET: all hear of it. A unit that is not there: 2. What is unknown: 5.
+        for function in [5, 6] {
+            a.write_all(&manage(function, 101)).await.unwrap();
+            assert_eq!(next(&mut a).await, (opcode::TASK_MANAGEMENT_RESPONSE, 0));
+            for (stream, number) in [(&mut a, function - 2), (&mut b, function - 1)] {
+                let (status, sense) = test_unit_ready(stream, 10, number.into()).await;
+                assert_eq!((status, sense[14]), (2, 0x29), "RESET OCCURRED");
+            }
+        }
+        let mut elsewhere = manage(5, 102);
+        elsewhere[9] = 5;
+        a.write_all(&[elsewhere, manage(9, 103)].concat()).await.unwrap();
+        assert_eq!((next(&mut a).await.1, next(&mut a).await.1), (2, 5));
+        // TARGET COLD RESET: all sessions of the target end.
+        a.write_all(&manage(7, 104)).await.unwrap();
+        assert_eq!(next(&mut a).await, (opcode::TASK_MANAGEMENT_RESPONSE, 0));
+        for stream in [&mut a, &mut b] {
+            assert!(matches!(Frame::read(stream, Digests::default(), 65_536).await, Ok(None)));
+        }
+    });
+}
+
+#[test]
+fn all_are_asked_to_log_out_before_the_end() {
+    with_target(3, |world, network, drive| async move {
+        let (targets, _) = start(&world, &network, &drive).await;
+        let mut a = logged_in(&network, "a").await;
+        let ending = world.spawn("ending", async move { targets.log_out_all().await });
+        let message = Frame::read(&mut a, Digests::default(), 65_536).await.unwrap().unwrap();
+        assert_eq!((message.opcode(), message.header[36]), (opcode::ASYNC_MESSAGE, 1), "log out");
+        drop(a);
+        ending.await;
+    });
+}
