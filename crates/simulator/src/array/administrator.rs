@@ -9,7 +9,7 @@ use super::{
 };
 use array::{
     error::Error,
-    format::row::WriteCache,
+    format::{RedundancyClass, row::WriteCache},
     pool::{NewVolume, Pool, VolumeSetting},
 };
 use std::rc::Rc;
@@ -76,7 +76,9 @@ impl Administrator {
         let model = draw_volume(&mut self.random, &self.ground.plan);
         let (name, size_bytes) = (model.name.clone(), model.size_bytes());
         let write_cache = if model.is_cached { WriteCache::On } else { WriteCache::Off };
-        let setting = VolumeSetting { write_cache, ..VolumeSetting::default() };
+        let is_raid0 = self.ground.plan.has_raid0 && self.random.percent(50.0);
+        let class = if is_raid0 { RedundancyClass::Raid0 } else { RedundancyClass::Raid1 };
+        let setting = VolumeSetting { class, write_cache, ..VolumeSetting::default() };
         let key = {
             let mut all = self.ground.model.borrow_mut();
             let key = all.next_volume();

@@ -67,6 +67,8 @@ pub struct RunPlan {
     pub is_untold: bool,
     /// The drives are small, and hosts write much: space runs out.
     pub is_tight: bool,
+    /// Some volumes rest in one copy: where no drive is ill, or nothing is promised.
+    pub has_raid0: bool,
 }
 
 impl RunPlan {
@@ -91,7 +93,7 @@ impl RunPlan {
         let grows = options.grade == Grade::Envelope && random.percent(20.0);
         let added = swapped.map(|cycle| cycle as u64).or_else(|| grows.then(|| random.below(cycles)));
         let spare = added.map(|cycle| (draw_drive(random, is_tight, options), cycle));
-        Self {
+        let mut plan = Self {
             grade: options.grade,
             bug: options.bug,
             drives,
@@ -109,7 +111,10 @@ impl RunPlan {
             faults,
             is_untold,
             is_tight,
-        }
+            has_raid0: false,
+        };
+        plan.has_raid0 = plan.patient.is_none() && random.percent(60.0);
+        plan
     }
 }
 

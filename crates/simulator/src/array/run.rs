@@ -167,10 +167,12 @@ impl Run {
         })
     }
 
-    /// Once all is healed everything has two copies. A pool of one drive stays one of one copy, and some pools have no room.
+    /// Once all is healed everything has two copies, but for what rests in one; also in a pool that began with one drive and got
+    /// another. Some pools have no room.
     fn check_copies(&mut self, audit: &Audit) -> Result<(), Violation> {
-        let promised = self.ground.plan.drives.len().min(audit.drives.len()).min(2);
-        self.has_two_copies = audit.copies_least >= 2 && audit.drives.len() >= 2;
+        let promised = audit.drives.len().min(2);
+        let has_two = audit.copies_least >= 2 && audit.drives.len() >= 2;
+        self.has_two_copies = has_two && !self.ground.plan.has_raid0;
         match audit.copies_least >= promised || self.ground.plan.is_tight {
             true => Ok(()),
             false => Err(Violation::NotConverged(format!("some data has {} copies", audit.copies_least))),
