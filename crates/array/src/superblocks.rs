@@ -8,7 +8,7 @@ use crate::{
     election::Seen,
     error::Error,
     format::{
-        Fault, MemberIndex, Refusal, Superblock,
+        BLOCK_BYTES, Fault, MemberIndex, Refusal, Superblock,
         superblock::{SUPERBLOCK_BYTES_MAX, SUPERBLOCK_PLACES, superblock_places, superblock_start_bytes},
     },
 };
@@ -22,7 +22,7 @@ pub struct Places {
     pub newest: Option<Superblock>,
     /// Places that hold something that begins as a superblock does, and is refused.
     pub refused: Vec<Refusal>,
-    /// Places that could not be read.
+    /// Places that could not be read whole. What lies in front of the first bad block counts all the same.
     pub unreadable: Vec<IoError>,
 }
 
@@ -39,7 +39,7 @@ pub async fn read_places(device: &Rc<dyn BlockDevice>) -> Places {
             Ok(mut buffers) => buffers.pop().expect("a read gives its buffer back"),
             Err(error) => {
                 places.unreadable.push(error);
-                continue;
+                read_front(device, at).await
             }
         };
         match Superblock::decode(&image) {
@@ -54,6 +54,18 @@ pub async fn read_places(device: &Rc<dyn BlockDevice>) -> Places {
         }
     }
     places
+}
+
+/// A place that cannot be read whole, as far as it can: an image is shorter than its place, and a bad sector behind
+/// it does no harm.
+async fn read_front(device: &Rc<dyn BlockDevice>, place: ByteOffset) -> Buffer {
+    let mut image = Buffer::zeroed(SUPERBLOCK_BYTES_MAX);
+    for (index, into) in image.chunks_exact_mut(BLOCK_BYTES).enumerate() {
+        let at = ByteOffset(place.0 + (index * BLOCK_BYTES) as u64);
+        let Ok(read) = device.read(at, vec![Buffer::zeroed(BLOCK_BYTES)]).await else { break };
+        into.copy_from_slice(&read[0]);
+    }
+    image
 }
 
 /// Reads what every drive given says; those that say nothing are left out.

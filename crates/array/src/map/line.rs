@@ -29,7 +29,7 @@ impl Line {
     }
 
     /// Keeps a move whose target is counted. One that comes again says nothing new.
-    pub fn add_move(&mut self, moved: Move, live: &mut LiveGrains) {
+    pub fn add_move(&mut self, moved: Move, live: &mut LiveGrains, moving: &mut LiveGrains) {
         let (block, birth) = (moved.key.block.0, moved.key.stamp);
         if self.moves_of(block, birth).any(|before| *before == moved) {
             live.subtract(moved.key.branch, moved.to);
@@ -37,6 +37,7 @@ impl Line {
         }
         let order = self.moves_of(block, birth).count() as u32;
         self.moves.insert((block, birth, order), moved);
+        moving.add(moved.key.branch, moved.to);
     }
 
     /// Unfinished discards in `range`, in order.

@@ -79,6 +79,11 @@ impl Reclaim {
         self.passes.is_empty()
     }
 
+    /// Whether a checkpoint began with something, and left the rest to the next.
+    pub fn has_begun(&self) -> bool {
+        self.passes.values().any(|pass| pass.next.is_some())
+    }
+
     /// What the next checkpoint is to go through: to be asked when its table is frozen.
     pub fn begin(&mut self) -> ReclaimPlan {
         let passes = self.passes.iter_mut().map(|(&branch, pass)| {

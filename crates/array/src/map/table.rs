@@ -9,7 +9,8 @@
 //!    versions of older sources that were born before it, and nothing else: some may have been born since.
 //! 5. A version that is here lies where its last move says. Moves of any other are kept in their order: which of
 //!    them count shows where the version is found, for each does only if the version lies where the move begins.
-//! 6. `live` counts what the extents, the kept versions and the targets of those moves take. It never falls below zero.
+//! 6. `live` counts what the extents, the kept versions and the targets of those moves take, `moving` these targets alone.
+//!    It never falls below zero.
 
 use super::{
     Dead, Found, LiveGrains, Points, Version,
@@ -31,6 +32,7 @@ pub struct Table {
     lines: BTreeMap<BranchNumber, Line>,
     checksums: Checksums,
     live: LiveGrains,
+    moving: LiveGrains,
     /// Of all lines.
     entries: usize,
 }
@@ -145,7 +147,7 @@ impl Table {
         let here = kept.as_ref().map(|kept| kept.location).or(newest.map(|newest| newest.location));
         self.live.add(key.branch, to);
         match here {
-            None => line.add_move(*moved, &mut self.live),
+            None => line.add_move(*moved, &mut self.live, &mut self.moving),
             Some(here) if here == to => self.live.subtract(key.branch, to),
             Some(here) if here != from && !is_blind => bury(key, to, &mut self.live, dead),
             Some(here) => {
@@ -215,7 +217,8 @@ impl Table {
     pub(super) fn only(&self, branch: BranchNumber) -> Self {
         let Some(line) = self.lines.get(&branch).cloned() else { return Self::default() };
         let (entries, checksums) = (line.entries(), self.checksums.clone());
-        Self { lines: [(branch, line)].into(), checksums, live: LiveGrains::new(), entries }
+        let (live, moving) = (LiveGrains::new(), LiveGrains::new());
+        Self { lines: [(branch, line)].into(), checksums, live, moving, entries }
     }
 
     /// Branches something happened to.
@@ -310,6 +313,16 @@ impl Table {
     /// finds that they died.
     pub fn live(&self) -> &LiveGrains {
         &self.live
+    }
+
+    /// Grains that what is here adds to what the trees have: what is moved is counted there, where it was.
+    pub fn added(&self) -> i64 {
+        self.live.total() - self.moving.total()
+    }
+
+    /// The same of one branch.
+    pub fn added_to(&self, branch: BranchNumber) -> i64 {
+        self.live.of_branch(branch) - self.moving.of_branch(branch)
     }
 
     /// Whether nothing happened.

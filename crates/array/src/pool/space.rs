@@ -137,8 +137,7 @@ impl Pool {
             counted
         });
         debug_assert_eq!(room, self.shared.count_room(&state), "what is known as of {as_of:?}");
-        let in_tables =
-            state.table.live().total() + state.merging.as_ref().map_or(0, |table| table.live().total());
+        let in_tables = state.table.added() + state.merging.as_ref().map_or(0, |table| table.added());
         let used_grains = state.segments.live_grains() + u64::try_from(in_tables).unwrap_or(0);
         let usable_bytes = room.usable_bytes + self.saved_grains(&state) * GRAIN_BYTES as u64;
         Space { used_bytes: used_grains * GRAIN_BYTES as u64, usable_bytes, ..room }

@@ -111,8 +111,8 @@ impl Pool {
     pub(super) fn taken_by(&self, branch: BranchNumber) -> u64 {
         let state = self.shared.state.borrow();
         let usage = self.usage.borrow();
-        let merging = state.merging.as_ref().map_or(0, |table| table.live().of_branch(branch));
-        let known = usage.in_trees(branch).unwrap_or(0) + state.table.live().of_branch(branch) + merging;
+        let merging = state.merging.as_ref().map_or(0, |table| table.added_to(branch));
+        let known = usage.in_trees(branch).unwrap_or(0) + state.table.added_to(branch) + merging;
         u64::try_from(known).unwrap_or(0) + usage.pending(branch)
     }
 }

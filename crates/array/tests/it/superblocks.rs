@@ -8,9 +8,10 @@ use array::{
     },
     superblocks::{look, read_places, write_generation},
 };
-use std::rc::Rc;
+use std::{rc::Rc, sync::Arc};
 use world::{
-    BlockDevice, Buffer, ByteCount, ByteOffset, Stability,
+    BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoError, IoErrorKind, IoResult, LocalFuture,
+    Stability,
     sim::{DriveOptions, Limits, Outcome, SimDrive, Simulation},
 };
 
@@ -108,4 +109,70 @@ fn a_drive_of_anything_else_has_no_superblock() {
     let given = as_devices(&[drive]);
     let seen = simulation.run(Limits::generous(), async move |_| look(&given).await).completed();
     assert!(seen.is_empty());
+}
+
+/// A drive with sectors that cannot be read.
+struct Scratched {
+    inner: Rc<dyn BlockDevice>,
+    bad: Vec<u64>,
+}
+
+impl BlockDevice for Scratched {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
+        let end = at.0 + into.iter().map(|buffer| buffer.len() as u64).sum::<u64>();
+        match self.bad.iter().any(|bad| (at.0..end).contains(bad)) {
+            true => Box::pin(async { Err(IoError::new(IoErrorKind::Medium, "a scratch")) }),
+            false => self.inner.read(at, into),
+        }
+    }
+
+    fn write(
+        &self,
+        at: ByteOffset,
+        from: Vec<Arc<Buffer>>,
+        stability: Stability,
+    ) -> LocalFuture<IoResult<()>> {
+        self.inner.write(at, from, stability)
+    }
+
+    fn flush(&self) -> LocalFuture<IoResult<()>> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
+        self.inner.discard(at, length)
+    }
+}
+
+#[test]
+fn a_bad_sector_hides_nothing_but_the_image_it_lies_in() {
+    const PLACE: u64 = 256 << 10;
+    let mut simulation = Simulation::new(3);
+    let drive = simulation.add_drive(DriveOptions::new(ByteCount::mib(4)));
+    let devices = [drive];
+    let (drives, given) = (drives_of(&devices), as_devices(&devices));
+    let found = simulation.run(Limits::generous(), async move |_| {
+        write_generation(&drives, &superblock(8, 1)).await.expect("drives work");
+        write_generation(&drives, &superblock(9, 1)).await.expect("drives work");
+        let mut found = Vec::new();
+        // Behind all images; in one of generation 9, at either end of it; in both.
+        let bad_ones = [
+            vec![60 << 10, PLACE + (60 << 10), 3 * PLACE + (60 << 10)],
+            vec![PLACE],
+            vec![3 * PLACE + 4096],
+            vec![PLACE + 4096, 3 * PLACE],
+        ];
+        for bad in bad_ones {
+            let scratched = Rc::new(Scratched { inner: given[0].clone(), bad }) as Rc<dyn BlockDevice>;
+            let places = read_places(&scratched).await;
+            let newest = places.newest.map(|superblock| superblock.generation.0);
+            found.push((newest, places.unreadable.len()));
+        }
+        found
+    });
+    assert_eq!(found.completed(), [(Some(9), 3), (Some(9), 1), (Some(9), 1), (Some(8), 2)]);
 }
