@@ -5,13 +5,16 @@
 //! was acknowledged since. `docs/format.md`, "Opening", has the rule; this is it, as a function.
 
 use crate::{
-    format::{Access, DriveId, Features, Generation, MemberIndex, MemberState, PoolId, Superblock},
+    format::{
+        Access, DriveId, Features, Generation, MemberIndex, MemberState, PoolId, Superblock,
+        features::INCOMPATIBLE_SCRUB,
+    },
     simulation::sometimes::{self, Sometimes},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What this program knows of a pool's features: all of version 1 that it can read and write.
-pub const KNOWN: Features = Features { compatible: 0, read_only: 0, incompatible: 0 };
+pub const KNOWN: Features = Features { compatible: 0, read_only: 0, incompatible: INCOMPATIBLE_SCRUB };
 
 /// Why a pool is not opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -25,6 +25,9 @@ pub const INCOMPATIBLE_ENCRYPTION: u64 = 1 << 2;
 /// Shared blocks exist: indirect locations.
 pub const INCOMPATIBLE_SHARED_BLOCKS: u64 = 1 << 3;
 
+/// The catalogue says how far a scrub is.
+pub const INCOMPATIBLE_SCRUB: u64 = 1 << 4;
+
 /// What a pool may be used for by a program that knows certain features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {

@@ -218,7 +218,7 @@ impl Pool {
             Some(lost) => state.segments.replace_slot(copying.number, lost, to),
             None => state.segments.add_slot(copying.number, to),
         }
-        self.has_copied.set(true);
+        self.has_unsaved_rows.set(true);
         sometimes::reached(Sometimes::CopyRebuilt);
         Ok(true)
     }

@@ -2,12 +2,17 @@
 //! that is right.
 //!
 //! What is only in the tables in RAM is looked at where it lies in the log. A pool scrubs by itself, at a pace that hosts do
-//! not notice. Where a round has come to is not kept: after an opening it begins anew.
+//! not notice. Where a round has come to is a row of the catalogue, which checkpoints keep: whoever opens the pool
+//! next goes on there.
 
 use super::Urgency;
 use crate::{
     error::{Error, Result},
-    format::{BLOCK_BYTES, BLOCK_GRAINS, BlockIndex, Location, NodeKey, NodePointer, Run, Stored, Tree},
+    format::{
+        BLOCK_BYTES, BLOCK_GRAINS, BlockIndex, Location, NodeKey, NodePointer, Run, SegmentNumber, Stored,
+        Tree,
+        row::{ScrubCounts, ScrubPlace, ScrubRow},
+    },
     pool::{Pool, StoredRun},
 };
 use std::{ops::ControlFlow, time::Duration};
@@ -26,8 +31,31 @@ pub struct Scrubbed {
     pub superblocks: u64,
     /// Copies, of whatever, that were wrong and are right now.
     pub mended: u64,
-    /// What no copy of is right, in words: at most a hundred of them.
+    /// What no copy of is right: how often that was met.
+    pub lost_places: u64,
+    /// The same in words: at most a hundred of them, and none from before the pool was opened.
     pub lost: Vec<String>,
+}
+
+/// A scrub on its way.
+pub(super) struct Round {
+    row: ScrubRow,
+    found: Scrubbed,
+    /// What was mended in the pool when the row was made.
+    mended_before: u64,
+}
+
+impl From<ScrubCounts> for Scrubbed {
+    fn from(ScrubCounts { blocks, nodes, mended, lost }: ScrubCounts) -> Self {
+        Self { blocks, nodes, mended, lost_places: lost, ..Self::default() }
+    }
+}
+
+impl From<&Scrubbed> for ScrubCounts {
+    fn from(found: &Scrubbed) -> Self {
+        let Scrubbed { blocks, nodes, mended, lost_places, .. } = *found;
+        Self { blocks, nodes, mended, lost: lost_places }
+    }
 }
 
 /// How far a scrub is, and what the last one found.
@@ -51,12 +79,33 @@ pub struct ScrubProgress {
 const LOST_MAX: usize = 100;
 
 impl Pool {
-    /// Looks at everything once. It goes on when something is lost: the rest is worth knowing, too.
+    /// Looks at everything once, from the beginning. It goes on when something is lost: the rest is worth knowing, too.
     ///
     /// # Errors
     ///
     /// A tree that cannot be read at all, or the pool has stopped.
     pub async fn scrub(&self) -> Result<Scrubbed> {
+        self.scrub_round(false).await
+    }
+
+    /// As [`Pool::scrub`], but from where the last one stopped, if it did not come to its end.
+    pub(crate) async fn scrub_on(&self) -> Result<Scrubbed> {
+        self.scrub_round(true).await
+    }
+
+    /// When a pool that was just opened scrubs: at once if a round is to be ended, else so long after the last one.
+    pub(crate) fn next_scrub_in(&self, every: Duration) -> Duration {
+        match self.shared.state.borrow().catalogue.scrub() {
+            Some(ScrubRow { next: Some(_), .. }) => Duration::ZERO,
+            Some(ScrubRow { ended_at, .. }) if ended_at.0 > 0 => {
+                let since = self.shared.wall_now().0.saturating_sub(ended_at.0);
+                every.saturating_sub(Duration::from_nanos(since))
+            }
+            _ => every / 7,
+        }
+    }
+
+    async fn scrub_round(&self, goes_on: bool) -> Result<Scrubbed> {
         let _one_at_a_time = self.scrubbing.lock().await;
         let live_grains = self.shared.state.borrow().segments.live_grains();
         let begun = self.shared.world.now();
@@ -66,7 +115,7 @@ impl Pool {
             total_blocks: live_grains / BLOCK_GRAINS as u64,
             ..self.scrub_progress()
         };
-        let scrubbed = self.scrub_all().await;
+        let scrubbed = self.scrub_all(goes_on).await;
         let mut scrubs = self.scrubs.borrow_mut();
         scrubs.is_running = false;
         if let Ok(found) = &scrubbed {
@@ -82,47 +131,83 @@ impl Pool {
         self.scrubs.borrow().clone()
     }
 
-    async fn scrub_all(&self) -> Result<Scrubbed> {
-        let mut found = Scrubbed::default();
-        let before = self.mended();
-        self.scrub_superblocks(&mut found).await?;
-        self.scrub_segments().await?;
-        self.scrub_nodes(&mut found).await?;
-        for tree in [Tree::Head, Tree::History] {
-            self.scrub_blocks(tree, &mut found).await?;
+    async fn scrub_all(&self, goes_on: bool) -> Result<Scrubbed> {
+        let now = self.shared.wall_now();
+        let known = self.shared.state.borrow().catalogue.scrub().unwrap_or_default();
+        let begun = ScrubRow {
+            next: Some(ScrubPlace::Segments(SegmentNumber(0))),
+            begun_at: now,
+            counts: ScrubCounts::default(),
+            ..known
+        };
+        let row = if goes_on && known.next.is_some() { known } else { begun };
+        let mut round = Round { row, found: row.counts.into(), mended_before: self.mended() };
+        self.scrub_superblocks(&mut round.found).await?;
+        while let Some(place) = round.row.next {
+            let next = match place {
+                ScrubPlace::Segments(from) => {
+                    self.scrub_segments(from, &mut round).await?;
+                    Some(ScrubPlace::Nodes(Tree::Head))
+                }
+                ScrubPlace::Nodes(tree) => {
+                    self.scrub_nodes(tree, &mut round.found).await?;
+                    Some(match tree {
+                        Tree::Head => ScrubPlace::Nodes(Tree::History),
+                        Tree::History => ScrubPlace::Nodes(Tree::Catalogue),
+                        Tree::Catalogue => ScrubPlace::Blocks(Tree::Head, NodeKey::FIRST),
+                    })
+                }
+                ScrubPlace::Blocks(tree, from) => {
+                    self.scrub_blocks(tree, from, &mut round).await?;
+                    (tree == Tree::Head).then_some(ScrubPlace::Blocks(Tree::History, NodeKey::FIRST))
+                }
+            };
+            if next.is_none() {
+                round.row.ended_at = self.shared.wall_now();
+            }
+            self.has_come_to(next, &mut round);
         }
-        found.mended = self.mended() - before;
-        Ok(found)
+        Ok(round.found)
+    }
+
+    /// Everything before `next` was looked at.
+    pub(super) fn has_come_to(&self, next: Option<ScrubPlace>, round: &mut Round) {
+        round.row.next = next;
+        round.found.mended = round.row.counts.mended + self.mended() - round.mended_before;
+        round.row.counts = ScrubCounts::from(&round.found);
+        round.mended_before = self.mended();
+        self.shared.state.borrow_mut().catalogue.set_scrub(round.row);
+        self.has_unsaved_rows.set(true);
     }
 
     fn copies(&self) -> usize {
         usize::from(self.shared.drives.geometry().log_copies)
     }
 
-    async fn scrub_nodes(&self, found: &mut Scrubbed) -> Result<()> {
+    async fn scrub_nodes(&self, tree: Tree, found: &mut Scrubbed) -> Result<()> {
         let _reading = self.begin_reading();
         let roots = self.shared.state.borrow().roots;
-        for (tree, root) in
-            [(Tree::Head, roots.head), (Tree::History, roots.history), (Tree::Catalogue, roots.catalogue)]
-        {
-            let mut pointers: Vec<NodePointer> = Vec::new();
-            self.trees.check(tree, root, |pointer| pointers.push(*pointer)).await?;
-            for pointer in pointers {
-                self.shared.check_runs()?;
-                found.nodes += 1;
-                let bytes = usize::from(pointer.blocks) * BLOCK_BYTES * self.copies();
-                let permit = self.pace.permit(Urgency::CanWait).await?;
-                permit.moves(bytes);
-                if let Err(error) = self.shared.scrub_node(pointer).await {
-                    tell(found, &error);
-                }
+        let root = match tree {
+            Tree::Head => roots.head,
+            Tree::History => roots.history,
+            Tree::Catalogue => roots.catalogue,
+        };
+        let mut pointers: Vec<NodePointer> = Vec::new();
+        self.trees.check(tree, root, |pointer| pointers.push(*pointer)).await?;
+        for pointer in pointers {
+            self.shared.check_runs()?;
+            found.nodes += 1;
+            let bytes = usize::from(pointer.blocks) * BLOCK_BYTES * self.copies();
+            let permit = self.pace.permit(Urgency::CanWait).await?;
+            permit.moves(bytes);
+            if let Err(error) = self.shared.scrub_node(pointer).await {
+                tell(found, &error);
             }
         }
         Ok(())
     }
 
-    async fn scrub_blocks(&self, tree: Tree, found: &mut Scrubbed) -> Result<()> {
-        let mut from = NodeKey::FIRST;
+    async fn scrub_blocks(&self, tree: Tree, mut from: NodeKey, round: &mut Round) -> Result<()> {
         let end = NodeKey { major: u32::MAX, id: u64::MAX, minor: u64::MAX };
         loop {
             self.shared.check_runs()?;
@@ -133,22 +218,24 @@ impl Pool {
             let (mut runs, mut next) = (Vec::new(), None);
             let visit = |run: &Run<'_>| {
                 let minor = if tree == Tree::Head { 0 } else { run.birth.0 };
+                let key = NodeKey { major: run.branch.0, id: run.first.0, minor };
                 if runs.len() == RUNS_AT_ONCE {
-                    next = Some(NodeKey { major: run.branch.0, id: run.first.0, minor });
+                    next = Some(key);
                     return ControlFlow::Break(());
                 }
-                runs.extend(stored(run));
+                runs.extend(stored(run).map(|run| (key, run)));
                 ControlFlow::Continue(())
             };
             self.trees.scan(tree, root, from, end, visit).await?;
-            for run in runs {
-                found.blocks += run.blocks.len() as u64;
-                self.scrubs.borrow_mut().done_blocks = found.blocks;
+            for (key, run) in runs {
+                self.has_come_to(Some(ScrubPlace::Blocks(tree, key)), round);
+                round.found.blocks += run.blocks.len() as u64;
+                self.scrubs.borrow_mut().done_blocks = round.found.blocks;
                 let bytes = run.blocks.len() * BLOCK_BYTES * self.copies();
                 let permit = self.pace.permit(Urgency::CanWait).await?;
                 permit.moves(bytes);
                 if let Err(error) = self.shared.scrub_run(&run).await {
-                    tell(found, &error);
+                    tell(&mut round.found, &error);
                 }
             }
             match next {
@@ -160,6 +247,7 @@ impl Pool {
 }
 
 pub(super) fn tell(found: &mut Scrubbed, error: &Error) {
+    found.lost_places += 1;
     if found.lost.len() < LOST_MAX {
         found.lost.push(error.to_string());
     }

@@ -3,13 +3,16 @@
 //! Records that a replay would read are looked at with all they carry, up to what was acknowledged. Of others the header
 //! counts: it says what lies in their segment, for cleaning.
 
-use super::{Urgency, scrub::tell};
+use super::{
+    Urgency,
+    scrub::{Round, tell},
+};
 use crate::{
     error::{Error, Result},
     format::{
         BLOCK_BYTES, Entry, Position, Record, SegmentBlock, SegmentKind, SegmentNumber, SlotAddress,
         SlotHeader, Stored, SummaryBlock, Superblock,
-        row::{SegmentRow, SegmentState},
+        row::{ScrubPlace, SegmentRow, SegmentState},
         superblock::{SUPERBLOCK_BYTES_MAX, superblock_places, superblock_start_bytes},
     },
     pool::{Pool, Shared},
@@ -66,14 +69,14 @@ impl Copies {
 }
 
 impl Pool {
-    /// Looks at every copy of what says what lies in a segment.
-    pub(super) async fn scrub_segments(&self) -> Result<()> {
+    /// Looks at every copy of what says what lies in a segment, from one of them on.
+    pub(super) async fn scrub_segments(&self, from: SegmentNumber, round: &mut Round) -> Result<()> {
         let numbers: Vec<SegmentNumber> = {
             let state = self.shared.state.borrow();
             state
                 .segments
                 .iter()
-                .filter(|(_, row)| row.kind != SegmentKind::Nodes)
+                .filter(|(number, row)| row.kind != SegmentKind::Nodes && *number >= from)
                 .map(|(number, _)| number)
                 .collect()
         };
@@ -94,6 +97,7 @@ impl Pool {
                 }
                 _ => {}
             }
+            self.has_come_to(Some(ScrubPlace::Segments(SegmentNumber(number.0 + 1))), round);
         }
         Ok(())
     }

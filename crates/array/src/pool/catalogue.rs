@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //!
-//! 1. It is what the checkpoint's tree has, plus every record taken since; `changed` names the rows that differ.
+//! 1. It is what the checkpoint's tree has, plus every record taken since, and how far a scrub is; `changed` names the
+//!    rows that differ.
 //! 2. A live volume's name is given once.
 //! 3. `reserved` are the live volumes that have a reserve, `raid0` those of that class, in whatever state.
 //! 4. `points` holds the key of every row of the table of points that is not being deleted, `branches` every branch.
@@ -11,7 +12,7 @@
 use crate::{
     format::{
         BlockCount, BranchNumber, Interval, RedundancyClass, Refusal, RowKey, Stamp, Table, VolumeNumber,
-        row::{BranchRow, DiscardRow, PointRow, VolumeRow, VolumeState},
+        row::{BranchRow, DiscardRow, PointRow, ScrubRow, VolumeRow, VolumeState},
     },
     map::{Branch, Branches, Points},
 };
@@ -40,6 +41,8 @@ pub struct Catalogue {
     /// Discards that are not wholly in the map: as of the last merge.
     discards: BTreeMap<RowKey, DiscardRow>,
     discards_changed: BTreeSet<RowKey>,
+    /// How far a scrub is: no record of the log says so, only checkpoints.
+    scrub: Option<ScrubRow>,
 }
 
 impl Catalogue {
@@ -70,6 +73,7 @@ impl Catalogue {
             Table::Discard => {
                 self.discards.insert(key, DiscardRow::decode(bytes)?);
             }
+            Table::Scrub => self.scrub = Some(ScrubRow::decode(bytes)?),
             Table::Segment | Table::Group | Table::Epoch => {
                 self.others.insert(key, bytes.to_vec());
             }
@@ -136,6 +140,7 @@ impl Catalogue {
             Table::Discard => {
                 self.discards.remove(&key);
             }
+            Table::Scrub => self.scrub = None,
             Table::Segment | Table::Group | Table::Epoch => {
                 self.others.remove(&key);
             }
@@ -168,6 +173,11 @@ impl Catalogue {
     pub fn take_discard_changes(&mut self) -> Vec<(RowKey, Option<Vec<u8>>)> {
         let changed = std::mem::take(&mut self.discards_changed);
         changed.into_iter().map(|key| (key, self.encoded(key))).collect()
+    }
+
+    /// Whether there are discards that are not wholly in the map, as of the last checkpoint.
+    pub fn has_discards(&self) -> bool {
+        !self.discards.is_empty()
     }
 
     /// Discards that are not wholly in the map.
@@ -215,8 +225,20 @@ impl Catalogue {
                 Some(self.point_rows.get(&(BranchNumber(key.id as u32), Stamp(key.sub)))?.encode())
             }
             Table::Discard => Some(self.discards.get(&key)?.encode()),
+            Table::Scrub => Some(self.scrub?.encode()),
             Table::Segment | Table::Group | Table::Epoch => self.others.get(&key).cloned(),
         }
+    }
+
+    /// How far a scrub is, or how the last one ended.
+    pub fn scrub(&self) -> Option<ScrubRow> {
+        self.scrub
+    }
+
+    /// A scrub has come so far: durable with the next checkpoint.
+    pub fn set_scrub(&mut self, row: ScrubRow) {
+        self.scrub = Some(row);
+        self.changed.insert(RowKey::SCRUB);
     }
 
     /// A volume, in whatever state.

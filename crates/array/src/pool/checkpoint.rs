@@ -14,6 +14,7 @@ use crate::{
     error::Result,
     format::{
         Checkpoint, CheckpointNumber, LogStart, Roots, RowKey, SegmentKind, SegmentNumber,
+        features::INCOMPATIBLE_SCRUB,
         row::{SegmentRow, SegmentState},
     },
     map::{Branches, Budget, Merge, Merged, Points, ReclaimPlan, Table},
@@ -23,9 +24,6 @@ use crate::{
     },
 };
 use std::rc::Rc;
-
-/// What can wait is done in parts: so much of it with each checkpoint.
-const BUDGET: Budget = Budget { discarded: 1 << 20, reclaimed: 1 << 18 };
 
 /// What one checkpoint puts into the trees.
 struct Frozen {
@@ -61,6 +59,7 @@ impl Pool {
         self.nodes.leave_degraded();
         let frozen = self.freeze();
         let mut under_way = UnderWay::begin(Sometimes::CutWhileMerging);
+        let at_once = self.setting.reclaimed_at_once;
         let merge = Merge {
             checkpoint: frozen.number,
             frozen: &frozen.table,
@@ -68,7 +67,8 @@ impl Pool {
             points: &frozen.points,
             branches: &frozen.branches,
             reclaim: &frozen.reclaim,
-            budget: BUDGET,
+            // What can wait is done in parts.
+            budget: Budget { discarded: 4 * at_once, reclaimed: at_once },
         };
         let mut merged = merge.run(&self.trees).await?;
         merged.roots = self.clean_nodes(frozen.number, merged.roots).await?;
@@ -100,7 +100,7 @@ impl Pool {
     }
 
     fn freeze(&self) -> Frozen {
-        self.has_copied.set(false);
+        self.has_unsaved_rows.set(false);
         let mut state = self.shared.state.borrow_mut();
         assert!(state.merging.is_none(), "one checkpoint is made at a time");
         let table = Rc::new(std::mem::take(&mut state.table));
@@ -196,6 +196,14 @@ impl Pool {
             roots,
             catalogue_segments,
         };
-        self.shared.publish(|superblock| superblock.checkpoint = checkpoint.clone()).await
+        let has_scrub = self.shared.state.borrow().catalogue.scrub().is_some();
+        self.shared
+            .publish(|superblock| {
+                superblock.checkpoint = checkpoint;
+                if has_scrub {
+                    superblock.features.incompatible |= INCOMPATIBLE_SCRUB;
+                }
+            })
+            .await
     }
 }

@@ -75,6 +75,9 @@ pub struct OpenSetting {
     pub log_blocks: u64,
     /// A checkpoint is made after so long, if anything was written.
     pub interval: Duration,
+    /// Versions that one checkpoint looks at, at most, for room that deleted snapshots and volumes give back; of discarded
+    /// blocks it does four times as many. The rest is left for the next: also while nobody writes.
+    pub reclaimed_at_once: u64,
     /// How much of the drives' time is the mover's.
     pub pace: PaceSetting,
     /// Every copy of everything is looked at so often; the first time after a seventh of that. Zero: only when asked to.
@@ -86,7 +89,7 @@ pub struct OpenSetting {
 }
 
 impl Default for OpenSetting {
-    /// 64 MiB of nodes; a checkpoint every 512 Ki versions, 1 GiB of log or 30 s.
+    /// 64 MiB of nodes; a checkpoint every 512 Ki versions, 1 GiB of log or 30 s, which reclaims 256 Ki versions.
     fn default() -> Self {
         Self {
             forced: false,
@@ -94,6 +97,7 @@ impl Default for OpenSetting {
             table_entries: 512 << 10,
             log_blocks: 256 << 10,
             interval: Duration::from_secs(30),
+            reclaimed_at_once: 256 << 10,
             pace: PaceSetting::default(),
             scrub_every: Duration::from_secs(7 * 24 * 3600),
             answer_within: Duration::from_secs(30),
@@ -123,8 +127,8 @@ pub struct Pool {
     /// One rebuild runs at a time.
     pub(crate) rebuilding: tokio::sync::Mutex<()>,
     pub(crate) progress: RefCell<Progress>,
-    /// Rows name copies that they do not name on disk.
-    pub(crate) has_copied: Cell<bool>,
+    /// Rows say what they do not say on disk and no record does: where copies are, how far a scrub is.
+    pub(crate) has_unsaved_rows: Cell<bool>,
     /// The members when nothing lacked a copy.
     whole_with: RefCell<Vec<MemberIndex>>,
     /// When what could not be rebuilt is tried again.
@@ -170,7 +174,7 @@ impl Pool {
             cleaning: Default::default(),
             rebuilding: Default::default(),
             progress: Default::default(),
-            has_copied: Cell::new(false),
+            has_unsaved_rows: Cell::new(false),
             whole_with: RefCell::default(),
             rebuild_again_at: Cell::default(),
             scrubbing: Default::default(),

@@ -14,8 +14,20 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often blocks of raid0 volumes are brought to rest: what is overwritten before that never has to be moved.
 const REST_EVERY: Duration = Duration::from_secs(60);
 
+/// What deleted snapshots, deleted volumes and discards leave to checkpoints is gone on with so often while no host works, and
+/// after a rest of so many times what the last part of it took.
+const LEFTOVERS_EVERY: Duration = Duration::from_secs(1);
+const LEFTOVERS_REST: u32 = 4;
+
 /// What could not be rebuilt is tried again after so long.
 const REBUILD_AGAIN: Duration = Duration::from_secs(5);
+
+/// The last checkpoint that was made because it was due.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    ended: Moment,
+    took: Duration,
+}
 
 impl Pool {
     /// Starts the log and all that goes on by itself.
@@ -24,7 +36,7 @@ impl Pool {
         let running = world.spawn("array log", Rc::clone(&self.lane).run());
         *self.lane_task.borrow_mut() = Some(running);
         let begun = world.now();
-        let mut last = begun;
+        let mut last = Last { ended: begun, took: Duration::ZERO };
         let make_checkpoints = async move |pool: &Pool| pool.checkpoint_if_due(&mut last).await;
         world.spawn("array checkpoints", repeat(world.clone(), Rc::downgrade(self), make_checkpoints));
         let clean = async |pool: &Pool| pool.clean_while_short().await;
@@ -49,12 +61,12 @@ impl Pool {
         };
         world.spawn("array stuck drives", repeat(world.clone(), Rc::downgrade(self), leave));
         let every = self.setting.scrub_every;
-        let mut next = begun + every / 7;
+        let mut next = begun + self.next_scrub_in(every);
         let scrub = async move |pool: &Pool| {
             if every > Duration::ZERO && pool.shared.world.now() >= next {
-                // What it found it tells; where it fails, there will be another one.
-                let _ = pool.scrub().await;
-                next = pool.shared.world.now() + every;
+                // What it found it tells; where it fails, it goes on later.
+                let is_done = pool.scrub_on().await.is_ok();
+                next = pool.shared.world.now() + if is_done { every } else { every / 7 };
             }
             Ok(())
         };
@@ -84,21 +96,27 @@ impl Pool {
         let _ = (self.cleaning.lock().await, self.rebuilding.lock().await, self.scrubbing.lock().await);
     }
 
-    async fn checkpoint_if_due(&self, last: &mut Moment) -> Result<()> {
-        let now = self.shared.world.now();
-        if self.is_checkpoint_due(now.since(*last)) {
+    async fn checkpoint_if_due(&self, last: &mut Last) -> Result<()> {
+        let begun = self.shared.world.now();
+        if self.is_checkpoint_due(begun.since(last.ended), last.took) {
             // What failed has stopped the pool, and whoever writes next is told.
             self.checkpoint().await?;
-            *last = self.shared.world.now();
+            let ended = self.shared.world.now();
+            *last = Last { ended, took: ended.since(begun) };
         }
         Ok(())
     }
 
-    fn is_checkpoint_due(&self, since_last: Duration) -> bool {
+    fn is_checkpoint_due(&self, since_last: Duration, last_took: Duration) -> bool {
         let state = self.shared.state.borrow();
+        let leftovers_every = match self.pace.figures().hosts_work {
+            true => self.setting.interval,
+            false => LEFTOVERS_EVERY.max(LEFTOVERS_REST * last_took),
+        };
         state.table.len() >= self.setting.table_entries
             || state.log_blocks >= self.setting.log_blocks
-            || ((state.log_blocks > 0 || self.has_copied.get()) && since_last >= self.setting.interval)
+            || ((state.log_blocks > 0 || self.has_unsaved_rows.get()) && since_last >= self.setting.interval)
+            || (state.has_leftovers() && since_last >= leftovers_every)
     }
 
     /// Cleans while there is little room: a round, then the checkpoint that frees what it emptied.

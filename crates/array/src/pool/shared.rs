@@ -101,6 +101,11 @@ impl State {
         }
     }
 
+    /// Whether the last checkpoint left something to the next of what was deleted or discarded.
+    pub fn has_leftovers(&self) -> bool {
+        self.reclaim.has_begun() || self.catalogue.has_discards()
+    }
+
     /// A stamp nobody had.
     pub fn next_stamp(&mut self) -> Stamp {
         let stamp = self.stamp_next;

@@ -5,8 +5,8 @@ use array::format::{
     entry::{Entry, Interval, Move, PayloadGrain, Put, Write},
     node::{CatalogueBuilder, Child, InnerBuilder, MapBuilder, NodePlace},
     row::{
-        BranchRow, DiscardRow, EpochRow, GroupRow, PointRow, PointUses, SegmentRow, SegmentState, VolumeRow,
-        VolumeState, WriteCache,
+        BranchRow, DiscardRow, EpochRow, GroupRow, PointRow, PointUses, ScrubCounts, ScrubPlace, ScrubRow,
+        SegmentRow, SegmentState, VolumeRow, VolumeState, WriteCache,
     },
     *,
 };
@@ -294,6 +294,15 @@ pub fn epoch_row() -> EpochRow {
 
 pub fn discard_row() -> DiscardRow {
     DiscardRow { first: BlockIndex(100), count: BlockCount(50), done_below: BlockIndex(120) }
+}
+
+pub fn scrub_row() -> ScrubRow {
+    ScrubRow {
+        next: Some(ScrubPlace::Blocks(Tree::History, NodeKey { major: 4, id: 70_000, minor: 999_102 })),
+        begun_at: WallNanoseconds(1_795_000_000_000_000_000),
+        ended_at: WallNanoseconds(1_794_000_000_000_000_000),
+        counts: ScrubCounts { blocks: 1 << 24, nodes: 200_000, mended: 3, lost: 1 },
+    }
 }
 
 fn place() -> NodePlace {

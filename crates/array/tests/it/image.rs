@@ -6,7 +6,7 @@ use array::format::{
     checkpoint::Checkpoint,
     checksum::crc32c,
     node::{CatalogueBuilder, InnerBuilder, MapBuilder},
-    row::{BranchRow, DiscardRow, EpochRow, GroupRow, PointRow, SegmentRow, VolumeRow},
+    row::{BranchRow, DiscardRow, EpochRow, GroupRow, PointRow, ScrubRow, SegmentRow, VolumeRow},
 };
 
 /// One structure, encoded.
@@ -86,7 +86,7 @@ pub fn all() -> Vec<Image> {
 }
 
 /// Of each row of the catalogue.
-fn rows() -> [Image; 7] {
+fn rows() -> [Image; 8] {
     macro_rules! row {
         ($name:literal, $row:ident, $example:expr) => {
             Image {
@@ -106,6 +106,7 @@ fn rows() -> [Image; 7] {
         row!("row-group-1", GroupRow, examples::group_row()),
         row!("row-epoch-1", EpochRow, examples::epoch_row()),
         row!("row-discard-1", DiscardRow, examples::discard_row()),
+        row!("row-scrub-1", ScrubRow, examples::scrub_row()),
     ]
 }
 

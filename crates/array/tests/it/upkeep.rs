@@ -3,6 +3,7 @@
 use crate::scene::{MIB, Scene, make_volume, read, small, write};
 use array::{
     format::{DriveId, SnapshotId},
+    mover::PaceSetting,
     pool::{NewDrive, OpenSetting, open},
     volume::VolumeDevice,
 };
@@ -63,7 +64,10 @@ fn a_pool_three_quarters_full_is_cleaned_though_no_two_segments_fit_into_one() {
         for _ in 0..bytes / (8 << 10) {
             write(&volume, random.below(bytes / (8 << 10)) * (8 << 10), 2, 8 << 10).await;
         }
-        // A move that no checkpoint has settled counts at both places: closing ends the cleaning.
+        pool.checkpoint().await.expect("it is made");
+        // Whatever the cleaning has moved since.
+        let moved = pool.clean().await.expect("nothing fails");
+        assert_eq!(pool.space().used_bytes, bytes, "what is moved counts once: {moved:?}");
         pool.close().await.expect("it closes");
         assert_eq!(pool.space().used_bytes, bytes);
     });
@@ -97,6 +101,39 @@ fn a_full_pool_refuses_writes_and_can_be_emptied() {
         write(&volume, 0, 9, 65536).await;
         let space = pool.space();
         assert!(space.used_bytes <= 2 * 65536, "everything came back: {space:?}");
+    });
+}
+
+#[test]
+fn what_was_deleted_and_discarded_comes_back_also_while_nobody_writes() {
+    let mut scene = Scene::new(18, 2);
+    scene.run(|world, devices| async move {
+        let setting = OpenSetting { reclaimed_at_once: 200, ..small_tables() };
+        let pool = open(&world, &devices, setting).await.expect("it opens");
+        let volume = make_volume(&pool, "mail", 64 * MIB).await.expect("it is made");
+        for byte in 1..=2 {
+            for at in 0..128 {
+                write(&volume, at * 65536, byte, 65536).await;
+            }
+            pool.snapshot(&["mail"], &format!("of {byte}"), SnapshotId([byte; 16]))
+                .await
+                .expect("it is made");
+        }
+        pool.checkpoint().await.expect("it is made");
+        assert_eq!(pool.space().used_bytes, 16 * MIB);
+        pool.delete_snapshot("mail", "of 1").await.expect("it is deleted");
+        volume.discard(ByteOffset(0), ByteCount(8 * MIB)).await.expect("it is discarded");
+        pool.delete_snapshot("mail", "of 2").await.expect("it is deleted");
+        // Nobody writes from here on: a checkpoint after 30 s, then one a second.
+        world.sleep(Duration::from_secs(31)).await;
+        let (begun, left) = (pool.checkpoint_number(), pool.space().used_bytes);
+        assert!(left > 4 * MIB, "{left} bytes: not all of it at once");
+        world.sleep(Duration::from_secs(60)).await;
+        assert_eq!(pool.space().used_bytes, 0, "all of it came back");
+        let parts = pool.checkpoint_number() - begun;
+        assert!((5..=58).contains(&parts), "{parts} checkpoints");
+        world.sleep(Duration::from_secs(60)).await;
+        assert_eq!(pool.checkpoint_number() - begun, parts, "and then there is rest");
     });
 }
 
@@ -223,6 +260,58 @@ fn trees_take_no_more_room_than_twice_what_they_need() {
             assert!(found.iter().all(|&byte| byte == 1), "block {}", cold * 3);
         }
         assert!(pool.scrub().await.expect("it ends").lost.is_empty(), "the trees are whole");
+    });
+}
+
+#[test]
+fn a_scrub_ends_though_the_pool_is_opened_again_and_again() {
+    let mut scene = Scene::new(19, 3);
+    // So slow that it takes some 80 s, of which no opening lasts more than 10.
+    let pace = PaceSetting { ceiling_bytes_per_second: MIB, ..PaceSetting::default() };
+    let setting = OpenSetting { pace, scrub_every: Duration::from_secs(7), ..small_tables() };
+    let ended = Rc::new(std::cell::Cell::new(None));
+    for opening in 0..40 {
+        let (told, is_first) = (Rc::clone(&ended), opening == 0);
+        scene.run(move |world, devices| async move {
+            let pool = open(&world, &devices, setting).await.expect("it opens");
+            if is_first {
+                let volume = make_volume(&pool, "mail", 32 * MIB).await.expect("it is made");
+                for at in 0..320 {
+                    write(&volume, at * 65536, 1, 65536).await;
+                }
+                // Two wrong copies, one far behind.
+                pool.checkpoint().await.expect("it is made");
+            }
+            world.sleep(Duration::from_secs(10)).await;
+            let progress = pool.scrub_progress();
+            if progress.rounds > 0 {
+                told.set(Some((opening, progress.last.blocks)));
+            }
+            // Half of the time it is just killed, after a checkpoint that came by itself.
+            match opening % 2 {
+                0 => pool.close().await.expect("it closes"),
+                _ => pool.checkpoint().await.expect("it is made"),
+            }
+        });
+        if opening % 2 == 1 {
+            scene.simulation.cut_power();
+        }
+        if ended.get().is_some() {
+            break;
+        }
+    }
+    let (opening, blocks) = ended.get().expect("it ended within 40 openings");
+    println!("it ended in opening {opening}, after {blocks} blocks");
+    assert!(opening >= 2 && (5120..5120 + 1024).contains(&blocks), "opening {opening}, {blocks} blocks");
+    // The next one is due so long after that one, not after the opening.
+    let every = Duration::from_secs(600);
+    scene.run(move |world, devices| async move {
+        let setting = OpenSetting { scrub_every: every, ..small_tables() };
+        let pool = open(&world, &devices, setting).await.expect("it opens");
+        world.sleep(every / 2).await;
+        assert_eq!(pool.scrub_progress().rounds, 0, "not yet");
+        world.sleep(every * 3 / 5).await;
+        assert_eq!(pool.scrub_progress().rounds, 1);
     });
 }
 

@@ -60,6 +60,7 @@ pub fn row_key() -> impl Strategy<Value = RowKey> {
         Table::Group,
         Table::Epoch,
         Table::Discard,
+        Table::Scrub,
     ];
     (select(tables.to_vec()), any::<u64>(), any::<u64>()).prop_map(|(table, id, sub)| RowKey {
         table,

@@ -7,12 +7,14 @@
 mod branch;
 mod discard;
 mod group;
+mod scrub;
 mod segment;
 mod volume;
 
 pub use branch::{BRANCH_DEPTH_MAX, BranchRow, PointRow, PointUses};
 pub use discard::DiscardRow;
 pub use group::{EpochRow, GroupRow};
+pub use scrub::{ScrubCounts, ScrubPlace, ScrubRow};
 pub use segment::{SegmentRow, SegmentState};
 pub use volume::{VOLUME_SECTORS_MAX, VolumeRow, VolumeState, WriteCache};
 
@@ -42,6 +44,8 @@ pub enum Table {
     Epoch = 6,
     /// Discards not yet in the map: id: branch number; sub: stamp.
     Discard = 7,
+    /// How far a scrub is: id: 0; sub: 0.
+    Scrub = 8,
 }
 
 impl Table {
@@ -54,8 +58,9 @@ impl Table {
             5 => Self::Group,
             6 => Self::Epoch,
             7 => Self::Discard,
+            8 => Self::Scrub,
             _ => {
-                structure.value(false, at, "table", byte, "1 to 7")?;
+                structure.value(false, at, "table", byte, "1 to 8")?;
                 unreachable!("refused above")
             }
         })
@@ -74,6 +79,9 @@ pub struct RowKey {
 }
 
 impl RowKey {
+    /// How far a scrub is.
+    pub const SCRUB: Self = Self { table: Table::Scrub, id: 0, sub: 0 };
+
     /// Of a segment.
     pub fn of_segment(segment: SegmentNumber) -> Self {
         Self { table: Table::Segment, id: segment.0.into(), sub: 0 }

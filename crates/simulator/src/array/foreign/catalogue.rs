@@ -40,7 +40,7 @@ impl Catalogue {
                 2 => drop(catalogue.volumes.insert(number, u32_at(row, 4))),
                 3 => drop(catalogue.branches.insert(number, (u32_at(row, 4), row[2] == 3))),
                 4 => drop(catalogue.points.insert((number, *sub))),
-                5..=7 => {}
+                5..=8 => {}
                 _ => return Err(format!("table {table}")),
             }
         }
