@@ -10,8 +10,8 @@ use crate::{
 };
 use world::Buffer;
 
-/// Blocks read at once while looking for headers of records.
-const WINDOW_BLOCKS: u32 = 64;
+/// Blocks read at once, to find records in.
+const WINDOW_BLOCKS: u32 = 256;
 
 impl Shared {
     /// Every block that was stored in a segment, whether it is still needed or not, as far as can be read.
@@ -31,52 +31,11 @@ impl Shared {
     /// Records follow each other from the front of the segment on; where none follows, nothing was taken.
     async fn logged_in(&self, number: SegmentNumber, row: &SegmentRow) -> Vec<SummaryEntry> {
         let mut entries = Vec::new();
-        let mut window = Window::default();
-        let mut block = SegmentBlock(0);
-        while block.0 < row.shape.data_blocks() {
-            let Some(record) = self.record_at(number, row, block, &mut window).await else { break };
-            let payload = SegmentBlock(block.0 + 1);
-            for entry in &record.entries {
-                if let Entry::Write(write) = entry {
-                    let at = SegmentGrain(payload.first_grain().0 + u32::from(write.at.0));
-                    entries.push(SummaryEntry {
-                        key: write.key,
-                        at,
-                        stored: write.stored,
-                        checksum: write.checksum,
-                    });
-                }
-            }
-            block = SegmentBlock(block.0 + record.blocks());
+        let mut records = LoggedRecords::of(number, row);
+        while let Some(record) = records.next(self).await {
+            entries.extend(written_by(&record));
         }
         entries
-    }
-
-    /// The record whose header is at `block`, from whichever copy has it.
-    async fn record_at(
-        &self,
-        number: SegmentNumber,
-        row: &SegmentRow,
-        block: SegmentBlock,
-        window: &mut Window,
-    ) -> Option<Record> {
-        let is_it = |record: &Record| {
-            record.pool == self.pool
-                && record.segment == number
-                && record.segment_use == row.segment_use
-                && record.block == block
-        };
-        for copy in 0..row.slots.len() {
-            let bytes = match copy {
-                0 => window.block(self, row, block).await,
-                _ => self.drives.read(row.slots[copy], 1 + block.0, 1).await.ok().map(|read| read.to_vec()),
-            };
-            let record = bytes.and_then(|bytes| Record::decode(&bytes).ok()).filter(is_it);
-            if record.is_some() {
-                return record;
-            }
-        }
-        None
     }
 
     /// The summary at the end of a segment of data.
@@ -123,25 +82,81 @@ impl Shared {
     }
 }
 
-/// Blocks of the first copy, read ahead.
-#[derive(Default)]
-struct Window {
-    first: u32,
-    blocks: Option<Buffer>,
+/// What a record says it stored, and where in its segment.
+pub(super) fn written_by(record: &Record) -> impl Iterator<Item = SummaryEntry> + '_ {
+    let payload = SegmentBlock(record.block.0 + 1);
+    record.entries.iter().filter_map(move |entry| {
+        let Entry::Write(write) = entry else { return None };
+        let at = SegmentGrain(payload.first_grain().0 + u32::from(write.at.0));
+        Some(SummaryEntry { key: write.key, at, stored: write.stored, checksum: write.checksum })
+    })
 }
 
-impl Window {
-    async fn block(&mut self, shared: &Shared, row: &SegmentRow, block: SegmentBlock) -> Option<Vec<u8>> {
-        if self.within(block).is_none() {
-            let count = WINDOW_BLOCKS.min(row.shape.data_blocks() - block.0);
-            self.blocks = shared.drives.read(row.slots[0], 1 + block.0, count as usize).await.ok();
-            self.first = block.0;
-        }
-        self.within(block).map(<[u8]>::to_vec)
+/// The records of a log segment, one behind the other from its front, and as much of their payload as was read with
+/// them.
+pub(super) struct LoggedRecords {
+    number: SegmentNumber,
+    row: SegmentRow,
+    /// Where the next header lies.
+    next: SegmentBlock,
+    /// Blocks of one copy, from this one on.
+    window_first: u32,
+    window: Option<Buffer>,
+}
+
+impl LoggedRecords {
+    pub fn of(number: SegmentNumber, row: &SegmentRow) -> Self {
+        Self { number, row: row.clone(), next: SegmentBlock(0), window_first: 0, window: None }
     }
 
-    fn within(&self, block: SegmentBlock) -> Option<&[u8]> {
-        let start = block.0.checked_sub(self.first)? as usize * BLOCK_BYTES;
-        self.blocks.as_ref()?.get(start..start + BLOCK_BYTES)
+    /// The next one; none if nothing was taken behind the last.
+    pub async fn next(&mut self, shared: &Shared) -> Option<Record> {
+        let block = self.next;
+        if block.0 >= self.row.shape.data_blocks() {
+            return None;
+        }
+        if self.read(block).is_none() {
+            self.read_on(shared, block).await;
+        }
+        let mut record = self.read(block).and_then(|bytes| self.decode(shared, bytes, block));
+        for &slot in &self.row.slots {
+            if record.is_some() {
+                break;
+            }
+            let read = shared.drives.read(slot, 1 + block.0, 1).await.ok();
+            record = read.and_then(|bytes| self.decode(shared, &bytes, block));
+        }
+        let record = record?;
+        self.next = SegmentBlock(block.0 + record.blocks());
+        // Its payload is wanted next.
+        if self.read(SegmentBlock(self.next.0 - 1)).is_none() && self.window_first < block.0 {
+            self.read_on(shared, block).await;
+        }
+        Some(record)
+    }
+
+    /// A block, if it was read.
+    pub fn read(&self, block: SegmentBlock) -> Option<&[u8]> {
+        let start = block.0.checked_sub(self.window_first)? as usize * BLOCK_BYTES;
+        self.window.as_ref()?.get(start..start + BLOCK_BYTES)
+    }
+
+    async fn read_on(&mut self, shared: &Shared, block: SegmentBlock) {
+        let count = WINDOW_BLOCKS.min(self.row.shape.data_blocks() - block.0);
+        (self.window, self.window_first) = (None, block.0);
+        for &slot in &self.row.slots {
+            self.window = shared.drives.read(slot, 1 + block.0, count as usize).await.ok();
+            if self.window.is_some() {
+                break;
+            }
+        }
+    }
+
+    fn decode(&self, shared: &Shared, bytes: &[u8], block: SegmentBlock) -> Option<Record> {
+        Record::decode(bytes).ok().filter(|record| {
+            record.pool == shared.pool
+                && (record.segment, record.segment_use, record.block)
+                    == (self.number, self.row.segment_use, block)
+        })
     }
 }

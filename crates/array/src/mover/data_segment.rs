@@ -79,7 +79,7 @@ impl DataSegment {
         Ok(block)
     }
 
-    /// Writes what is left, the header and the summary. Done when all is stable.
+    /// Writes what is left, the header and the summary; then flushes. Done when all is stable.
     ///
     /// # Errors
     ///
@@ -89,7 +89,13 @@ impl DataSegment {
         let blocks = self.summary(pool);
         let first = self.shape.data_blocks() - blocks.len() as u32;
         self.write(pool, SegmentBlock(first), blocks).await?;
-        self.write_header(pool).await
+        self.write_header(pool).await?;
+        let drives = &pool.shared.drives;
+        let flushes = self.segment.slots.iter().filter_map(|slot| {
+            let device = drives.device(slot.member)?;
+            Some((slot.member, device.flush()))
+        });
+        self.finish(pool, flushes.collect()).await
     }
 
     fn summary(&self, pool: &Pool) -> Vec<Arc<Buffer>> {
@@ -123,7 +129,7 @@ impl DataSegment {
         let slots = &self.segment.slots;
         let permit = pool.cleaning_permit().await?;
         permit.moves(bytes * slots.len());
-        self.finish(pool, pool.shared.drives.write_all(slots, 1 + at.0, &blocks, Stability::Stable)).await
+        self.finish(pool, pool.shared.drives.write_all(slots, 1 + at.0, &blocks, Stability::Volatile)).await
     }
 
     async fn write_header(&self, pool: &Pool) -> Result<()> {
@@ -139,7 +145,7 @@ impl DataSegment {
             first_position: Position(0),
             successors: Vec::new(),
         };
-        self.finish(pool, pool.shared.drives.write_headers(&header, Stability::Stable)).await
+        self.finish(pool, pool.shared.drives.write_headers(&header, Stability::Volatile)).await
     }
 
     /// A drive that fails is left out, and this segment given up: what it was to hold is safer where it is.

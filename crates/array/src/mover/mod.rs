@@ -14,6 +14,7 @@ mod cleaner;
 mod contents;
 mod data_segment;
 mod drives;
+mod emptying;
 mod nodes;
 mod pace;
 mod progress;
@@ -21,6 +22,7 @@ mod rebuild;
 mod rest;
 mod scrub;
 mod scrub_segments;
+mod victims;
 
 pub use cleaner::Cleaned;
 pub use nodes::NodeRoom;

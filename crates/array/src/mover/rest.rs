@@ -5,10 +5,7 @@
 //! alone; and at once when space is short. Blocks of other volumes stay where they are. So a segment
 //! that held both is partly dead from then on, and is cleaned like any other.
 
-use super::{
-    Cleaned,
-    cleaner::{Leaving, VICTIMS_MAX},
-};
+use super::{Cleaned, emptying::Leaving};
 use crate::{
     error::Result,
     format::{
@@ -19,6 +16,9 @@ use crate::{
     pool::{Pool, Purpose},
 };
 use std::{collections::BTreeSet, ops::ControlFlow};
+
+/// Victims of one round at most: each has to be read through.
+const VICTIMS_MAX: usize = 32;
 
 /// Segments in which blocks of raid0 volumes may lie mirrored. Invariant: all of them that were written since the pool was
 /// opened are in it; those before too, once it `is_complete`.

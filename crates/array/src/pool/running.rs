@@ -9,7 +9,7 @@ use std::{
 use world::{Moment, World};
 
 /// How often is looked whether there is something to do.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How often blocks of raid0 volumes are brought to rest: what is overwritten before that never has to be moved.
 const REST_EVERY: Duration = Duration::from_secs(60);
@@ -121,7 +121,16 @@ impl Pool {
 
     /// Cleans while there is little room: a round, then the checkpoint that frees what it emptied.
     async fn clean_while_short(&self) -> Result<()> {
-        while self.space().wants_cleaning(self.room_wanted.take()) {
+        loop {
+            let space = self.space();
+            // What was overwritten since the last one comes free without being moved; and what is alive is known again.
+            if space.wants_checkpoint() && self.is_much_logged() {
+                self.checkpoint().await?;
+                continue;
+            }
+            if !space.wants_cleaning(self.room_wanted.take()) {
+                return Ok(());
+            }
             let cleaned = self.clean().await;
             self.shared.check_runs()?;
             // Also without any: what was overwritten meanwhile is free after a checkpoint.
@@ -134,10 +143,15 @@ impl Pool {
             let goes_on = gained || (matches!(cleaned, Ok(None)) && self.can_be_cleaned());
             self.cannot_clean.set(!goes_on && is_said);
             if !goes_on {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
+    }
+
+    /// Whether the log since the last checkpoint is longer than what a round of cleaning gains.
+    fn is_much_logged(&self) -> bool {
+        let round = self.space().cleaning_round() * u64::from(self.shared.drives.geometry().slot_blocks());
+        self.shared.state.borrow().log_blocks >= round
     }
 
     /// Rebuilds what lost a copy, as long as there is room.

@@ -25,8 +25,14 @@ use std::time::Duration;
 /// Share of all segments that hosts leave alone, in percent; and so many at least, if that is no more than a third.
 const RESERVE_PERCENT: u64 = 2;
 const RESERVE_SEGMENTS_MIN: u64 = 32;
-/// Hosts are slowed down when no more than this is free beyond the reserve, in percent of all segments.
-const NEAR_PERCENT: u64 = 5;
+/// Hosts are slowed down when no more than this is free beyond the reserve, in percent of all segments; and so many at
+/// least.
+const NEAR_PERCENT: u64 = 2;
+const NEAR_SEGMENTS_MIN: u64 = 2;
+/// Times that, below which cleaning is urgent, below which there is cleaning, and below which a checkpoint is made early.
+const URGENT_NEAR: u64 = 2;
+const CLEAN_NEAR: u64 = 3;
+const CHECKPOINT_NEAR: u64 = 4;
 /// The longest a write is held up at once. The delay grows with the square of what is missing.
 const DELAY_MAX: Duration = Duration::from_millis(20);
 /// Tables in RAM hold at most so many times what brings about a checkpoint.
@@ -108,20 +114,37 @@ impl Space {
 
     /// How long a write is held up for cleaning to keep up.
     fn delay(&self) -> Duration {
-        let near = (self.segments * NEAR_PERCENT / 100).max(1);
-        let left = self.free.saturating_sub(self.reserve).min(near);
-        let missing = (near - left) as f64 / near as f64;
+        let near = self.near();
+        let missing = (near - self.free_for(Purpose::Hosts).min(near)) as f64 / near as f64;
         DELAY_MAX.mul_f64(missing * missing)
     }
 
     /// How much depends on cleaning: hosts are held up, or will be.
     pub(crate) fn cleaning_urgency(&self) -> Urgency {
-        if self.delay() > Duration::ZERO { Urgency::Awaited } else { Urgency::CanWait }
+        if self.free_for(Purpose::Hosts) <= URGENT_NEAR * self.near() {
+            Urgency::Awaited
+        } else {
+            Urgency::CanWait
+        }
     }
 
     /// Whether segments should be cleaned now; a host waits for so many.
     pub(crate) fn wants_cleaning(&self, wanted: u64) -> bool {
-        self.free_for(Purpose::Hosts) <= (2 * (self.segments * NEAR_PERCENT / 100).max(4)).max(wanted)
+        self.free_for(Purpose::Hosts) <= (CLEAN_NEAR * self.near()).max(wanted)
+    }
+
+    /// Whether a checkpoint should free what was overwritten, if that is much.
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        self.free_for(Purpose::Hosts) <= CHECKPOINT_NEAR * self.near()
+    }
+
+    /// Segments that one round of cleaning is to gain: a checkpoint is made for all of them together.
+    pub(crate) fn cleaning_round(&self) -> u64 {
+        self.near()
+    }
+
+    fn near(&self) -> u64 {
+        (self.segments * NEAR_PERCENT / 100).max(NEAR_SEGMENTS_MIN)
     }
 }
 
@@ -215,6 +238,11 @@ impl Pool {
         }
     }
 
+    /// Blocks one round of cleaning may move: what leaves room in the tables for hosts.
+    pub(crate) fn moves_max(&self) -> usize {
+        self.setting.table_entries / 2
+    }
+
     fn are_tables_full(&self) -> bool {
         let state = self.shared.state.borrow();
         let merging = state.merging.as_ref().map_or(0, |table| table.len());
@@ -264,7 +292,7 @@ mod tests {
 
     #[test]
     fn writes_are_held_up_the_more_the_less_is_left() {
-        let delays = [1000, 82, 57, 32, 0].map(|free| space(free, 0).delay());
+        let delays = [1000, 52, 42, 32, 0].map(|free| space(free, 0).delay());
         assert_eq!(delays, [Duration::ZERO, Duration::ZERO, DELAY_MAX / 4, DELAY_MAX, DELAY_MAX]);
     }
 }

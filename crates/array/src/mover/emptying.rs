@@ -1,0 +1,193 @@
+//! What is alive in a segment, read to be moved.
+//!
+//! A segment of the log is read through, for its records say what was stored behind them; one of data says at its end what
+//! lies in it, and only what is alive is read. Whether a block is alive the map knows.
+
+use super::{
+    contents::{LoggedRecords, written_by},
+    pace::LANES_MAX,
+};
+use crate::{
+    error::{Error, Result},
+    format::{
+        BLOCK_BYTES, BlockChecksum, BlockKey, Location, RedundancyClass, SegmentBlock, SegmentKind,
+        SegmentNumber, Stored, SummaryEntry,
+        row::{SegmentRow, SegmentState},
+    },
+    pool::{Pool, StoredRun},
+    simulation::sometimes::{self, Sometimes},
+};
+use futures_util::future::try_join_all;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use world::Buffer;
+
+/// Victims read at once.
+pub(super) const VICTIMS_AT_ONCE: usize = 4;
+
+/// Pieces that were read and wait to be written, at most.
+pub(super) const PIECES_WAITING_MAX: usize = 4;
+
+/// Blocks of a segment of data read at once at most.
+const RUN_BLOCKS: usize = 64;
+
+/// What goes from a victim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaving {
+    All,
+    /// Blocks of raid0 volumes.
+    Raid0,
+}
+
+/// A block that is alive in a victim.
+pub(super) struct Alive {
+    pub key: BlockKey,
+    pub victim: SegmentNumber,
+    pub at: SegmentBlock,
+    pub checksum: BlockChecksum,
+}
+
+/// Some of them, with their data.
+pub(super) type Piece = Vec<(Alive, Arc<Buffer>)>;
+
+impl Pool {
+    /// Gives what is alive in a victim to `pieces`. Whether it was read through: else it is left as it is.
+    pub(super) async fn read_victim(
+        &self,
+        victim: SegmentNumber,
+        leaving: Leaving,
+        pieces: &mpsc::Sender<Piece>,
+    ) -> Result<bool> {
+        // What dies meanwhile is not used again before this is done.
+        let _reading = self.begin_reading();
+        let row = self.shared.state.borrow().segments.row(victim).cloned();
+        // A checkpoint found nothing alive there any more, and gave it away.
+        let Some(row) = row.filter(|row| row.state == SegmentState::Sealed) else { return Ok(false) };
+        let read = match row.kind {
+            SegmentKind::Log => self.read_logged(victim, &row, leaving, pieces).await,
+            _ => self.read_moved(victim, leaving, pieces).await,
+        };
+        match read {
+            Err(
+                Error::Damaged { .. }
+                | Error::Unreadable { .. }
+                | Error::Drive { .. }
+                | Error::TooFewDrives { .. },
+            ) => {
+                sometimes::reached(Sometimes::VictimSetAside);
+                // It is not cleaned again before the pool is opened the next time.
+                self.shared.state.borrow_mut().unreadable.insert(victim);
+                Ok(false)
+            }
+            read => read.map(|()| true),
+        }
+    }
+
+    /// A segment of the log is read through: its records say what was stored behind them.
+    async fn read_logged(
+        &self,
+        victim: SegmentNumber,
+        row: &SegmentRow,
+        leaving: Leaving,
+        pieces: &mpsc::Sender<Piece>,
+    ) -> Result<()> {
+        let mut records = LoggedRecords::of(victim, row);
+        loop {
+            let permit = self.cleaning_permit().await?;
+            let Some(record) = records.next(&self.shared).await else { return Ok(()) };
+            permit.moves(record.blocks() as usize * BLOCK_BYTES);
+            drop(permit);
+            let mut piece = Piece::new();
+            for entry in written_by(&record) {
+                let Some(alive) = self.alive(victim, &entry, leaving).await? else { continue };
+                let read = records
+                    .read(alive.at)
+                    .filter(|read| self.shared.seed.checksum(alive.key, read) == alive.checksum);
+                let data = match read {
+                    Some(read) => Buffer::copy_of(read),
+                    // Another copy may have it, and mends this one.
+                    None => self.shared.read_run(&stored(std::slice::from_ref(&alive))).await?,
+                };
+                piece.push((alive, Arc::new(data)));
+            }
+            send(piece, pieces).await?;
+        }
+    }
+
+    /// A segment of data says at its end what lies in it: what is alive is read, and nothing else.
+    async fn read_moved(
+        &self,
+        victim: SegmentNumber,
+        leaving: Leaving,
+        pieces: &mpsc::Sender<Piece>,
+    ) -> Result<()> {
+        let mut alive = Vec::new();
+        for entry in self.shared.contents_of(victim).await? {
+            alive.extend(self.alive(victim, &entry, leaving).await?);
+        }
+        let mut runs = runs(alive).into_iter().peekable();
+        while runs.peek().is_some() {
+            let reads = runs.by_ref().take(LANES_MAX).map(async |run| {
+                let permit = self.cleaning_permit().await?;
+                permit.moves(run.len() * BLOCK_BYTES);
+                let data = self.shared.read_run(&stored(&run)).await?;
+                Ok::<_, Error>((run, data))
+            });
+            // No permit is held while somebody is waited for who wants one to write.
+            for (run, data) in try_join_all(reads).await? {
+                let data = data.chunks_exact(BLOCK_BYTES).map(|block| Arc::new(Buffer::copy_of(block)));
+                send(run.into_iter().zip(data).collect(), pieces).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a segment says of a block, if the map still points to it there.
+    async fn alive(
+        &self,
+        victim: SegmentNumber,
+        entry: &SummaryEntry,
+        leaving: Leaving,
+    ) -> Result<Option<Alive>> {
+        if leaving == Leaving::Raid0 && self.class_of(entry.key.branch) != RedundancyClass::Raid0 {
+            return Ok(None);
+        }
+        if entry.stored != Stored::PLAIN {
+            return Err(Error::NotYet("a block that is not stored plain"));
+        }
+        let (key, here) = (entry.key, Location::plain(victim, entry.at));
+        let mapped = self.map_of(key.branch, key.block, 1, Some(key.stamp)).await?;
+        let Some(mapped) = mapped[0].filter(|mapped| mapped.branch == key.branch) else { return Ok(None) };
+        let mapped = self.shared.state.borrow().sources().relocated(key.block, mapped);
+        let is_alive = mapped.version.birth == key.stamp && mapped.version.location == here;
+        Ok(is_alive.then(|| Alive { key, victim, at: entry.at.block(), checksum: entry.checksum }))
+    }
+}
+
+/// Blocks that lie one behind the other.
+fn runs(alive: Vec<Alive>) -> Vec<Vec<Alive>> {
+    let mut runs: Vec<Vec<Alive>> = Vec::new();
+    for block in alive {
+        match runs.last_mut() {
+            Some(run) if run[0].at.0 + run.len() as u32 == block.at.0 && run.len() < RUN_BLOCKS => {
+                run.push(block);
+            }
+            _ => runs.push(vec![block]),
+        }
+    }
+    runs
+}
+
+fn stored(run: &[Alive]) -> StoredRun {
+    let blocks = run.iter().map(|alive| (alive.key, alive.checksum)).collect();
+    StoredRun { segment: run[0].victim, at: run[0].at, blocks }
+}
+
+/// Gives a piece to whoever writes; if that has failed, there is nothing to be read for any more.
+async fn send(piece: Piece, pieces: &mpsc::Sender<Piece>) -> Result<()> {
+    if piece.is_empty() {
+        return Ok(());
+    }
+    let sent = pieces.send(piece).await;
+    sent.map_err(|_| Error::Stopped("what was read cannot be written".to_owned()))
+}
