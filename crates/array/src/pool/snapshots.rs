@@ -37,7 +37,7 @@ impl Pool {
     pub async fn snapshot(&self, volumes: &[&str], name: &str, snapshot: SnapshotId) -> Result<()> {
         let _one_at_a_time = self.changing.lock().await;
         check_name(name)?;
-        self.check_room_for_rows()?;
+        self.wait_for_room_for_rows().await?;
         let mut parts = Vec::new();
         let stamp = self.shared.state.borrow_mut().next_stamp();
         for volume in volumes {

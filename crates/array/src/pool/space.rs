@@ -193,13 +193,20 @@ impl Pool {
         (blocks + records).div_ceil(u64::from(shape.data_blocks())).max(1)
     }
 
-    /// Refuses what makes the catalogue grow while there is little room for it.
+    /// Refuses what makes the catalogue grow when there is little room for it, and no round of cleaning that is under way
+    /// gives any.
     ///
     /// # Errors
     ///
-    /// [`Error::Full`].
-    pub(super) fn check_room_for_rows(&self) -> Result<()> {
-        if self.space().free_for(Purpose::Comfort) > 0 { Ok(()) } else { Err(Error::Full) }
+    /// [`Error::Full`]; or the pool has stopped.
+    pub(super) async fn wait_for_room_for_rows(&self) -> Result<()> {
+        let has_room = || self.space().free_for(Purpose::Comfort) > 0;
+        if has_room() {
+            return Ok(());
+        }
+        drop(self.cleaning.lock().await);
+        self.checkpoint().await?;
+        if has_room() { Ok(()) } else { Err(Error::Full) }
     }
 
     /// Lets a host's write in, when there is room for it: in the tables, and on the drives.

@@ -70,7 +70,7 @@ impl Pool {
             }
             (state.catalogue.volume_next(), state.catalogue.branch_next())
         };
-        self.check_room_for_rows()?;
+        self.wait_for_room_for_rows().await?;
         self.check_bounds(None, new.setting.bounds).await?;
         let (reserve, limit) = blocks_of(new.setting.bounds);
         let row = VolumeRow {
