@@ -140,7 +140,11 @@ impl Ground {
     ) -> Result<(), Trouble> {
         let mut administrator = self.administrator(pool, random);
         while (self.model.borrow().usable().len() as u64) < self.plan.volumes {
-            administrator.create().await?;
+            match administrator.create().await {
+                // A pool that is full takes no more volumes.
+                Err(Trouble::Refused(refusal)) if refusal.is_full && self.plan.is_tight => break,
+                created => created?,
+            }
         }
         if let Some((drive, faults, after)) = course.falls_ill.clone() {
             let (ground, own) = (self.clone(), world.clone());
