@@ -1,6 +1,6 @@
 //! `seeds FOLDER`: makes what each target begins with, in a folder of its own, out of the examples of the tests.
 
-use fuzz::{array, decoders};
+use fuzz::{array, decoders, protocols};
 use std::{env, fs, path::Path};
 
 const SEGMENT_BYTES: usize = 4096;
@@ -18,6 +18,9 @@ fn main() {
         for image in array::images(structure) {
             write(&format!("array_{structure}"), image.name, &image.bytes);
         }
+    }
+    for (target, name, bytes) in protocols::seeds() {
+        write(target, name, &bytes);
     }
     let made = decoders::made();
     write("maildb_database", "whole", &made.database);

@@ -2,6 +2,7 @@
 //! on seeded changes. `examples/seeds.rs` makes what the fuzzer begins with. Run it with `cargo xtask fuzz`.
 
 pub mod array;
+pub mod protocols;
 
 #[path = "../../crates/maildb/tests/it/decoders.rs"]
 pub mod decoders;

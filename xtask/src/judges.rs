@@ -73,10 +73,15 @@ pub fn fio(install: bool) -> Result<String> {
 
 /// Installs btrfs-progs, which the bench of the array compares with.
 pub fn btrfs_progs() -> Result<()> {
+    packages(&["btrfs-progs"])
+}
+
+/// Installs packages that a bench compares with.
+pub fn packages(names: &[&str]) -> Result<()> {
     step::run("apt-get update", apt_get()?.arg("update"))?;
     let mut command = apt_get()?;
-    command.args(["install", "--yes", "--no-install-recommends", "btrfs-progs"]);
-    step::run("apt-get install btrfs-progs", &mut command).map(drop)
+    command.args(["install", "--yes", "--no-install-recommends"]).args(names);
+    step::run(&format!("apt-get install {}", names.join(" ")), &mut command).map(drop)
 }
 
 fn look(environment: &Path) -> Judges {

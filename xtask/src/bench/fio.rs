@@ -47,9 +47,28 @@ impl Jobs {
         Self { text }
     }
 
+    /// No jobs yet, on an export of an NBD server.
+    pub fn nbd(seconds: f64, uri: &str) -> Self {
+        let ms = (seconds * 1000.0).round() as u64;
+        let text = format!(
+            "[global]\nioengine=nbd\nuri={uri}\nnorandommap=1\nrandrepeat=0\nthread=1\ntime_based=1\nruntime={ms}ms\n"
+        );
+        Self { text }
+    }
+
     /// Adds a job: its options, one a line, on `file`.
     pub fn job(mut self, name: &str, file: &Path, options: &str) -> Self {
         write!(self.text, "[{name}]\nfilename={}\n", file.display()).expect("writing to a string");
+        self.options(options)
+    }
+
+    /// Adds a job on what the engine names.
+    pub fn job_without_file(mut self, name: &str, options: &str) -> Self {
+        writeln!(self.text, "[{name}]").expect("writing to a string");
+        self.options(options)
+    }
+
+    fn options(mut self, options: &str) -> Self {
         for option in options.split_whitespace() {
             writeln!(self.text, "{option}").expect("writing to a string");
         }

@@ -14,6 +14,7 @@ mod prove_report;
 mod record;
 mod row;
 mod table;
+mod targets;
 
 use crate::{judges, step};
 use anyhow::{Context, Result, bail};
@@ -53,6 +54,8 @@ enum Name {
     Prove,
     /// A volume of a pool beside fio on a plain file: reads, the mixed load, latency
     Array,
+    /// Our iSCSI and NBD servers beside tgt and qemu-storage-daemon
+    Targets,
 }
 
 /// What every bench is given.
@@ -86,10 +89,15 @@ pub fn run(options: &Options) -> Result<()> {
     let name = match options.name {
         Name::Prove => "prove",
         Name::Array => "array",
+        Name::Targets => "targets",
     };
     let programs = match options.name {
         Name::Prove => our_programs::OurPrograms::build(true, &prove::EXAMPLES)?,
         Name::Array => our_programs::OurPrograms::build(false, &array::EXAMPLES)?,
+        Name::Targets => {
+            targets::prepare(install)?;
+            our_programs::OurPrograms::build(true, &targets::EXAMPLES)?
+        }
     };
     let start = Instant::now();
     println!("== bench {name} in {}", parent.display());
@@ -97,6 +105,7 @@ pub fn run(options: &Options) -> Result<()> {
     let rows = match options.name {
         Name::Prove => prove::run(&setting, &programs, &mut record)?,
         Name::Array => array::run(&setting, &programs, &mut record)?,
+        Name::Targets => targets::run(&setting, &programs, &mut record)?,
     };
     drop(scratch);
     if rows.is_empty() {

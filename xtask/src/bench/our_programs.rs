@@ -53,9 +53,14 @@ impl OurPrograms {
         Ok(Self { folder: step::target_directory()?.join("release") })
     }
 
+    /// The program itself.
+    pub fn program(&self) -> PathBuf {
+        self.folder.join("spindle")
+    }
+
     /// Runs `spindle prove`; a verdict of *fail* is a result, too.
     pub fn prove(&self, arguments: &[&str], folder: &Path) -> Result<Outcome> {
-        let mut command = Command::new(self.folder.join("spindle"));
+        let mut command = Command::new(self.program());
         command.arg("prove").arg(folder).args(arguments).arg("--json");
         finish(&mut command, &[0, 1])
     }

@@ -1,0 +1,205 @@
+//! What strangers send: whole sessions at our servers, over a simulated network, and what they are made of.
+
+use iscsi::{
+    scsi::{
+        facts::Facts,
+        reservations::Nexus,
+        unit::{Asked, Unit},
+    },
+    target::{Target, Targets, serve as serve_iscsi},
+    wire::{
+        frame::{Digests, Frame},
+        pdu::{Header, IMMEDIATE, Login},
+        text,
+    },
+};
+use nbd::{
+    Export, Exports, ServerOptions, serve as serve_nbd,
+    wire::handshake::{InfoRequest, OptionHead, greeting, option},
+};
+use std::{collections::BTreeMap, rc::Rc, time::Duration};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use world::{
+    Address, BlockDevice, Buffer, ByteCount, World, before,
+    sim::{DriveOptions, Limits, NetworkOptions, SimDrive, SimNetwork, Simulation},
+};
+
+/// Bytes of the drive that is served.
+const SIZE: u64 = 1 << 20;
+const TARGET: &str = "iqn.x:mail";
+/// However long a server waits for more, in virtual time it is soon over.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn address() -> Address {
+    Address::parse("server:1", 1).expect("an address")
+}
+
+/// A session at our iSCSI target: anything; or, if the first byte is odd, a right login and anything behind it.
+pub fn iscsi_session(data: &[u8]) {
+    let Some((first, rest)) = data.split_first() else { return };
+    let bytes = if first & 1 == 1 { [login(first & 2 != 0), rest.to_vec()].concat() } else { rest.to_vec() };
+    session(bytes, |world, network, drive| async move {
+        let listener = network.host("server").listen(&address()).await.expect("a free address");
+        let units = BTreeMap::from([(0, Rc::new(unit(&drive)))]);
+        let target = Target { name: TARGET.to_owned(), units };
+        let targets = Targets::new(vec![target]);
+        let serving =
+            serve_iscsi(world.clone(), listener.into(), targets, "server:1".to_owned(), Rc::new(drop));
+        world.spawn("server", serving);
+    });
+}
+
+/// A session at our NBD server: likewise, with a right handshake.
+pub fn nbd_session(data: &[u8]) {
+    let Some((first, rest)) = data.split_first() else { return };
+    let mut bytes = Vec::new();
+    if first & 1 == 1 {
+        bytes.extend(u32::from(greeting::FIXED_NEWSTYLE | greeting::NO_ZEROES).to_be_bytes());
+        if first & 2 != 0 {
+            bytes.extend(OptionHead::write(option::STRUCTURED_REPLY, &[]));
+        }
+        let wanted = InfoRequest { name: "mail".to_owned(), wanted: vec![3] };
+        bytes.extend(OptionHead::write(option::GO, &wanted.write()));
+    }
+    bytes.extend(rest);
+    session(bytes, |world, network, drive| async move {
+        let listener = network.host("server").listen(&address()).await.expect("a free address");
+        let export = Export {
+            name: "mail".to_owned(),
+            description: String::new(),
+            device: drive as Rc<dyn BlockDevice>,
+            sparse: None,
+            is_read_only: false,
+            has_write_cache: true,
+        };
+        let options = ServerOptions::default();
+        let serving =
+            serve_nbd(world.clone(), listener.into(), Exports::new(vec![export]), options, Rc::new(drop));
+        world.spawn("server", serving);
+    });
+}
+
+/// Sends `bytes` to the server that `start` starts, hears it out, and finds it there for the next one.
+fn session<F: Future<Output = ()> + 'static>(
+    bytes: Vec<u8>,
+    start: impl FnOnce(World, SimNetwork, Rc<SimDrive>) -> F + 'static,
+) {
+    let mut simulation = Simulation::new(1);
+    let drive = simulation.add_drive(DriveOptions::new(ByteCount(SIZE)));
+    let network = simulation.add_network(NetworkOptions::rack());
+    let run = simulation.run(Limits::generous(), |world| async move {
+        start(world.clone(), network.clone(), drive).await;
+        let client = network.host("client");
+        let stream = client.connect(&address()).await.expect("it listens");
+        let (mut reader, mut writer) = tokio::io::split(stream);
+        let sending = world.spawn("stranger", async move {
+            // It may hang up at any time.
+            let _ = writer.write_all(&bytes).await;
+            let _ = writer.shutdown().await;
+        });
+        let mut heard = Vec::new();
+        let _ = before(world.sleep(PATIENCE), reader.read_to_end(&mut heard)).await;
+        drop(reader);
+        let _ = before(world.sleep(PATIENCE), sending).await;
+        assert!(client.connect(&address()).await.is_ok(), "it is there for the next one");
+    });
+    run.completed();
+}
+
+fn login(has_digests: bool) -> Vec<u8> {
+    let digest = if has_digests { "CRC32C" } else { "None" };
+    let pairs = [
+        ("InitiatorName", "iqn.x:stranger"),
+        ("SessionType", "Normal"),
+        ("TargetName", TARGET),
+        ("AuthMethod", "None"),
+        ("HeaderDigest", digest),
+        ("InitialR2T", "No"),
+    ];
+    // From the first stage to the last but one, and on to the full feature phase.
+    let request = |flags, pairs: &[(&str, &str)]| {
+        let login =
+            Login { first: IMMEDIATE, flags, initiator_session: [0x80, 0, 0, 0, 0, 1], ..Login::empty() };
+        Frame::new(login.to_bytes(), text::write(pairs.iter().copied())).encode(Digests::default())
+    };
+    [request(0x81, &pairs[..4]), request(0x87, &pairs[4..])].concat()
+}
+
+fn unit(drive: &Rc<SimDrive>) -> Unit {
+    let facts = Facts {
+        product: "VOLUME".to_owned(),
+        revision: "0001".to_owned(),
+        serial: "4d61696c".to_owned(),
+        name: 1,
+        block_bytes: 512,
+        physical_bytes: 4096,
+        is_read_only: false,
+        is_thin: true,
+        port: 1,
+    };
+    Unit::new(facts, Rc::clone(drive) as Rc<dyn BlockDevice>, None, true)
+}
+
+/// Commands of two initiators: each a byte that says whose and how many bytes of data it has, the command, the data.
+pub fn iscsi_commands(data: &[u8]) {
+    let data = data.to_vec();
+    let mut simulation = Simulation::new(1);
+    let drive = simulation.add_drive(DriveOptions::new(ByteCount(SIZE)));
+    let unit = unit(&drive);
+    let run = simulation.run(Limits::generous(), |_| async move {
+        let who = ["a", "b"].map(|name| Nexus(format!("iqn.x:{name},i,0x800000000001")));
+        who.iter().for_each(|nexus| unit.begin(nexus));
+        let mut rest = &data[..];
+        while let Some((cdb, behind)) = rest.get(1..).and_then(|behind| behind.split_at_checked(16)) {
+            let length = [0, 8, 24, 512, 1024, 4096, 36, 1][usize::from(rest[0] >> 1 & 7)];
+            let (list, behind) = behind.split_at(behind.len().min(length));
+            let buffers = if list.is_empty() { Vec::new() } else { vec![Buffer::copy_of(list)] };
+            let nexus = &who[usize::from(rest[0] & 1)];
+            let asked = Asked {
+                nexus,
+                target: TARGET,
+                cdb,
+                data: buffers,
+                units: &[0, 1],
+                reach: &[],
+                may_write: true,
+            };
+            unit.execute(asked).await;
+            rest = behind;
+        }
+    });
+    run.completed();
+}
+
+/// Keys and values: what is taken is written as it was read.
+pub fn iscsi_text(data: &[u8]) {
+    if let Some(pairs) = text::read(data) {
+        let written = text::write(pairs.iter().map(|(key, value)| (key, value)));
+        assert_eq!(text::read(&written), Some(pairs));
+    }
+}
+
+/// What each target begins with.
+pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
+    let read_16 = [
+        vec![0x01, 0xc0],
+        vec![0; 14],
+        vec![0, 0, 0, 1, 0, 0, 2, 0],
+        vec![0; 8],
+        vec![0x88],
+        vec![0; 12],
+        vec![1, 0, 0],
+    ];
+    let read_nbd = [vec![0x25, 0x60, 0x95, 0x13], vec![0; 4], vec![7; 8], vec![0; 8], vec![0, 0, 2, 0]];
+    let command = |first: u8, code: u8, data: usize| [vec![first, code], vec![0; 15], vec![0; data]].concat();
+    vec![
+        ("iscsi_session", "login", [vec![0], login(true)].concat()),
+        ("iscsi_session", "read", [vec![1], read_16.concat()].concat()),
+        ("nbd_session", "read", [vec![1], read_nbd.concat()].concat()),
+        ("iscsi_text", "pairs", text::write([("InitiatorName", "iqn.x:a"), ("AuthMethod", "CHAP,None")])),
+        ("iscsi_commands", "inquiry", command(0, 0x12, 0)),
+        ("iscsi_commands", "reserve", [command(5, 0x5f, 24), command(0, 0x5e, 0)].concat()),
+        ("iscsi_commands", "write", [command(6, 0x8a, 512), command(1, 0x88, 0)].concat()),
+        ("iscsi_commands", "unmap", command(4, 0x42, 24)),
+    ]
+}
