@@ -1,12 +1,14 @@
 //! Drives that answer in time: one that does not is given up like one that fails, and reads turn to another copy long
 //! before.
 //!
-//! 1. Every operation under way is known, and since when.
+//! 1. Every operation under way is known, and since when. One that is done counts as such also while nobody asks: who waits
+//!    for several waits for the drive that hangs, and not for the one that has answered.
 //! 2. A drive with an operation older than the pool's patience is given up, if at least half of those it knows of answer:
 //!    where all hang, it is not the drives. All its operations then fail, and every later one.
 //! 3. While anything has fewer copies than it should, none is given up: it may have the last one.
 //! 4. What was given up may still be done by the drive, late. Nobody relies on it: such a drive is lost, and stale.
 
+use crate::simulation::sometimes::{self, Sometimes};
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -63,7 +65,7 @@ struct Watched {
 struct State {
     world: World,
     /// By the order in which they began.
-    under_way: RefCell<BTreeMap<u64, (Moment, Waker)>>,
+    under_way: RefCell<BTreeMap<u64, UnderWay>>,
     begun: Cell<u64>,
     is_given_up: Cell<bool>,
     /// Where the watched drive is in memory: its name among others.
@@ -71,11 +73,48 @@ struct State {
     answer_within: Duration,
 }
 
+/// What is known of an operation.
+struct UnderWay {
+    begun: Moment,
+    /// Of who waits for it.
+    waker: Waker,
+    answer: Rc<dyn Answer>,
+}
+
+/// Whether a drive has answered.
+trait Answer {
+    fn is_there(&self, waker: &Waker) -> bool;
+}
+
+/// What a drive was asked, and what it answered until somebody takes that.
+enum Asked<T> {
+    Waiting(LocalFuture<IoResult<T>>),
+    Answered(Option<IoResult<T>>),
+}
+
 /// An operation of a drive.
 struct Operation<T> {
-    inner: LocalFuture<IoResult<T>>,
+    asked: Rc<RefCell<Asked<T>>>,
     state: Rc<State>,
     number: u64,
+}
+
+impl<T> Asked<T> {
+    fn look(&mut self, context: &mut Context<'_>) {
+        if let Self::Waiting(inner) = self
+            && let Poll::Ready(done) = inner.as_mut().poll(context)
+        {
+            *self = Self::Answered(Some(done));
+        }
+    }
+}
+
+impl<T> Answer for RefCell<Asked<T>> {
+    fn is_there(&self, waker: &Waker) -> bool {
+        let mut asked = self.borrow_mut();
+        asked.look(&mut Context::from_waker(waker));
+        matches!(*asked, Asked::Answered(_))
+    }
 }
 
 impl Watch {
@@ -164,16 +203,18 @@ impl Watch {
         let there: Vec<_> = drives.into_iter().filter(|drive| !drive.is_given_up.get()).collect();
         let is_late = |drive: &Rc<State>| {
             let under_way = drive.under_way.borrow();
-            under_way.first_key_value().is_some_and(|(_, (begun, _))| now.since(*begun) > self.answer_within)
+            let mut old = under_way.values().take_while(|one| now.since(one.begun) > self.answer_within);
+            old.any(|one| !one.answer.is_there(&one.waker))
         };
         let (late, answering): (Vec<_>, Vec<_>) = there.into_iter().partition(is_late);
         if self.holds.get() || answering.len() < late.len() {
             return;
         }
         for drive in late {
+            sometimes::reached(Sometimes::StuckDriveGivenUp);
             drive.is_given_up.set(true);
             let under_way: Vec<Waker> =
-                drive.under_way.borrow().values().map(|(_, waker)| waker.clone()).collect();
+                drive.under_way.borrow().values().map(|one| one.waker.clone()).collect();
             under_way.into_iter().for_each(Waker::wake);
         }
     }
@@ -229,25 +270,30 @@ impl Watched {
         // From here on, not from when somebody waits for it: several are begun, and then waited for in turn.
         let number = self.state.begun.get() + 1;
         self.state.begun.set(number);
-        let began = (self.state.world.now(), Waker::noop().clone());
-        self.state.under_way.borrow_mut().insert(number, began);
-        Box::pin(Operation { inner, state: Rc::clone(&self.state), number })
+        let asked = Rc::new(RefCell::new(Asked::Waiting(inner)));
+        let answer = Rc::clone(&asked) as Rc<dyn Answer>;
+        let begun = self.state.world.now();
+        let one = UnderWay { begun, waker: Waker::noop().clone(), answer };
+        self.state.under_way.borrow_mut().insert(number, one);
+        Box::pin(Operation { asked, state: Rc::clone(&self.state), number })
     }
 }
 
 impl<T> Future for Operation<T> {
     type Output = IoResult<T>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Poll::Ready(done) = self.inner.as_mut().poll(context) {
-            return Poll::Ready(done);
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut asked = self.asked.borrow_mut();
+        asked.look(context);
+        if let Asked::Answered(answer) = &mut *asked {
+            return Poll::Ready(answer.take().expect("an answer is taken once"));
         }
+        drop(asked);
         if self.state.is_given_up.get() {
             return Poll::Ready(Err(self.state.error()));
         }
-        let number = self.number;
-        if let Some((_, waker)) = self.state.under_way.borrow_mut().get_mut(&number) {
-            waker.clone_from(context.waker());
+        if let Some(one) = self.state.under_way.borrow_mut().get_mut(&self.number) {
+            one.waker.clone_from(context.waker());
         }
         Poll::Pending
     }

@@ -118,7 +118,8 @@ impl Pool {
         let _nobody_changes_it = self.changing.lock().await;
         let row = {
             let state = self.shared.state.borrow();
-            state.catalogue.volumes().next().map(|(number, row)| (number, row.encode()))
+            // That of the highest number stays; another one that is being deleted may be gone when this is logged.
+            state.catalogue.volumes().last().map(|(number, row)| (number, row.encode()))
         };
         // Without any volume there is nothing in it.
         let Some((number, bytes)) = row else { return Ok(()) };

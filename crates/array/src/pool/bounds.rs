@@ -2,7 +2,8 @@
 //!
 //! A write of a bounded volume is let in if what it adds is within the volume's limit and leaves others what is kept for
 //! them. What was overwritten counts until the next checkpoint; so before anything is refused, the blocks are looked up: a
-//! write that only replaces what no snapshot sees adds nothing. And once a checkpoint is made.
+//! write that only replaces what no snapshot sees adds nothing. And once a checkpoint is made. A snapshot that is cut while
+//! such writes are on their way keeps what they replace: by so much a volume may come to take more than its limit.
 
 use super::{Pool, usage::Promised};
 use crate::{

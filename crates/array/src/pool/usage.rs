@@ -4,7 +4,7 @@
 //!
 //! 1. `known` of a branch is what its versions take in the trees as of the last merge.
 //! 2. While a branch is counted in trees that a merge may replace, `counting` collects what merges change.
-//! 3. `pending` is what was let in and is not in the tables yet.
+//! 3. `pending` is what was let in and is not in the tables yet; branches of which there is nothing are not in it.
 
 use super::Pool;
 use crate::{
@@ -56,13 +56,18 @@ pub struct Promised {
 
 impl Promised {
     pub(super) fn new(usage: &Rc<RefCell<Usage>>, branch: BranchNumber, grains: u64) -> Self {
-        *usage.borrow_mut().pending.entry(branch).or_default() += grains;
+        if grains > 0 {
+            *usage.borrow_mut().pending.entry(branch).or_default() += grains;
+        }
         Self { usage: Rc::clone(usage), branch, grains }
     }
 }
 
 impl Drop for Promised {
     fn drop(&mut self) {
+        if self.grains == 0 {
+            return;
+        }
         let mut usage = self.usage.borrow_mut();
         let pending = usage.pending.get_mut(&self.branch).expect("it was promised");
         *pending = pending.checked_sub(self.grains).expect("no more is given back");

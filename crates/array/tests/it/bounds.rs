@@ -48,6 +48,16 @@ fn a_volume_takes_no_more_than_its_limit_and_others_do_not_notice() {
             write(&mail, round % 16 * 65536, 9, 65536).await;
         }
         assert_eq!(pool.used_by("mail").await.expect("it is there") % MIB, 0, "overwritten is not more");
+        // Also many at once, which are promised nothing.
+        let overwrites: Vec<_> = (0..16)
+            .map(|index| {
+                let mail = mail.clone();
+                world.spawn("write", async move { try_write(&mail, index % 4 * 4096, 4096).await })
+            })
+            .collect();
+        for overwrite in overwrites {
+            assert_eq!(overwrite.await, Ok(()));
+        }
         // What is given back can be had again, at once.
         mail.discard(ByteOffset(0), ByteCount(MIB / 2)).await.expect("it is discarded");
         assert_eq!(fill(&mail, 4 * MIB).await, MIB / 2);

@@ -63,6 +63,26 @@ fn a_stuck_drive_is_given_up_and_rebuilt() {
 }
 
 #[test]
+fn either_drive_of_two_is_given_up_when_it_hangs() {
+    for (seed, sick) in [(45, 0), (46, 1)] {
+        let mut scene = Scene::new(seed, 2);
+        let drives = scene.drives.clone();
+        scene.run(move |world, devices| async move {
+            let pool = open(&world, &devices, setting()).await.expect("it opens");
+            let volume = make_volume(&pool, "mail", 32 * MIB).await.expect("it is made");
+            world.sleep(Duration::from_secs(1)).await;
+            drives[sick].set_faults(stuck());
+            let begun = world.now();
+            write(&volume, 0, 1, MIB as usize).await;
+            let took = world.now().since(begun);
+            assert!(took < Duration::from_secs(14), "without drive {sick} a write took {took:?}");
+            assert!(read(&volume, 0, 65536).await.iter().all(|&byte| byte == 1));
+            pool.close().await.expect("it closes");
+        });
+    }
+}
+
+#[test]
 fn a_drive_that_only_reads_hang_on_is_given_up_too() {
     let mut scene = Scene::new(42, 3);
     let drives = scene.drives.clone();
