@@ -3,7 +3,7 @@
 use super::{
     content::VolumeKey,
     ground::{Ground, snapshot_id, volume_id},
-    model::{CutKey, Presence, Resizing, VolumeModel},
+    model::{CutKey, Presence, Resizing, Terms, VolumeModel},
     plan::RunPlan,
     trouble::{Refusal, Trouble, Violation},
 };
@@ -11,6 +11,7 @@ use array::{
     error::Error,
     format::{RedundancyClass, row::WriteCache},
     pool::{NewVolume, Pool, VolumeSetting},
+    volume::{Bounds, Rates},
 };
 use std::rc::Rc;
 use world::{Random, World};
@@ -40,7 +41,9 @@ impl Administrator {
                 0..=9 => self.create().await,
                 10..=14 => self.rename().await,
                 15..=16 => self.switch_cache().await,
-                17..=34 => self.resize().await,
+                17..=20 => self.set_rates().await,
+                21..=25 => self.set_bounds().await,
+                26..=34 => self.resize().await,
                 35..=39 => self.delete_volume().await,
                 40..=69 => self.snapshot().await,
                 70..=84 => self.delete_snapshot().await,
@@ -78,16 +81,24 @@ impl Administrator {
         let write_cache = if model.is_cached { WriteCache::On } else { WriteCache::Off };
         let is_raid0 = self.ground.plan.has_raid0 && self.random.percent(50.0);
         let class = if is_raid0 { RedundancyClass::Raid0 } else { RedundancyClass::Raid1 };
-        let setting = VolumeSetting { class, write_cache, ..VolumeSetting::default() };
+        let (rates, bounds) = model.terms;
+        let setting = VolumeSetting { class, write_cache, rates, bounds };
         let key = {
             let mut all = self.ground.model.borrow_mut();
             let key = all.next_volume();
+            all.is_bounded |= bounds != Bounds::default();
             all.volumes.insert(key, model);
             key
         };
         let created =
             self.pool.create_volume(&NewVolume { name, volume: volume_id(key), size_bytes, setting }).await;
+        if let Err(Error::NoRoomToReserve { .. }) = created {
+            self.ground.model.borrow_mut().volume(key).presence = Presence::Gone;
+            self.ground.tally.borrow_mut().bounded += 1;
+            return Ok(());
+        }
         created.map_err(|error| Refusal::of_pool("creating a volume", &error))?;
+        self.ground.tally.borrow_mut().capped += u64::from(rates != Rates::default());
         let mut model = self.ground.model.borrow_mut();
         let volume = model.volume(key);
         (volume.presence, volume.is_busy) = (Presence::There, false);
@@ -133,6 +144,51 @@ impl Administrator {
         (volume.is_cached, volume.is_busy) = (is_on, false);
         model.is_stable_until(begun);
         Ok(())
+    }
+
+    async fn set_rates(&mut self) -> Result<(), Trouble> {
+        let Some(key) = self.pick_idle() else { return Ok(()) };
+        let rates = draw_rates(&mut self.random);
+        let (name, terms) = self.begin_terms(key, |(_, bounds)| (rates, bounds));
+        let done = self.pool.set_rates(&name, rates).await;
+        done.map_err(|error| Refusal::of_pool("changing what a volume may have", &error))?;
+        self.end_terms(key, terms);
+        Ok(())
+    }
+
+    async fn set_bounds(&mut self) -> Result<(), Trouble> {
+        let Some(key) = self.pick_idle() else { return Ok(()) };
+        let bounds = draw_bounds(&mut self.random, self.ground.plan.window_sectors);
+        let (name, terms) = self.begin_terms(key, |(rates, _)| (rates, bounds));
+        match self.pool.set_bounds(&name, bounds).await {
+            Ok(()) => self.end_terms(key, terms),
+            Err(Error::NoRoomToReserve { .. }) => {
+                let before = self.ground.model.borrow_mut().volume(key).terms;
+                self.end_terms(key, before);
+                self.ground.tally.borrow_mut().bounded += 1;
+            }
+            Err(error) => {
+                return Err(Refusal::of_pool("changing what a volume may take", &error).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_terms(&mut self, key: VolumeKey, change: impl FnOnce(Terms) -> Terms) -> (String, Terms) {
+        let mut all = self.ground.model.borrow_mut();
+        let volume = all.volume(key);
+        let terms = change(volume.terms);
+        volume.is_busy = true;
+        volume.begin_terms(terms);
+        let name = volume.name.clone();
+        all.is_bounded |= terms.1 != Bounds::default();
+        (name, terms)
+    }
+
+    fn end_terms(&mut self, key: VolumeKey, terms: Terms) {
+        let mut all = self.ground.model.borrow_mut();
+        let volume = all.volume(key);
+        (volume.terms, volume.new_terms, volume.is_busy) = (terms, None, false);
     }
 
     async fn resize(&mut self) -> Result<(), Trouble> {
@@ -275,11 +331,15 @@ impl Administrator {
             size_bytes: 4096,
             setting: VolumeSetting::default(),
         };
-        let (what, done) = match self.random.below(5) {
+        let (what, done) = match self.random.below(6) {
             0 => ("making a volume twice", self.pool.create_volume(&new).await),
             1 => ("a size that is none", self.pool.resize_volume(&name, 700).await),
             2 => ("renaming what is not there", self.pool.rename_volume("nobody", "somebody").await),
-            3 => ("a name that is none", self.pool.rename_volume(&name, "").await),
+            3 => {
+                let bounds = Bounds { reserve_bytes: 512, limit_bytes: 0 };
+                ("bounds that are no blocks", self.pool.set_bounds(&name, bounds).await)
+            }
+            4 => ("a name that is none", self.pool.rename_volume(&name, "").await),
             _ => ("deleting what is not there", self.pool.delete_snapshot(&name, "nobody").await),
         };
         self.ground.model.borrow_mut().volume(key).is_busy = false;
@@ -315,7 +375,26 @@ fn draw_volume(random: &mut Random, plan: &RunPlan) -> VolumeModel {
         false => vec![0, sectors / 2],
     };
     let name = format!("volume {:x}", random.next_u64());
-    VolumeModel { is_cached: random.percent(40.0), ..VolumeModel::new(name, sectors, windows) }
+    let terms = (draw_rates(random), draw_bounds(random, window));
+    let is_cached = random.percent(40.0);
+    VolumeModel { is_cached, ..VolumeModel::new(name, sectors, windows).with_terms(terms) }
+}
+
+/// Caps of some volumes: none so low that a run takes for ever.
+fn draw_rates(random: &mut Random) -> Rates {
+    let mut draw = |caps: [u32; 2]| if random.percent(15.0) { caps[random.below(2) as usize] } else { 0 };
+    Rates { iops_max: draw([50, 1_000]), kib_per_second_max: draw([2_000, 50_000]) }
+}
+
+/// Limits and reserves of some volumes, of the size of what hosts write to.
+fn draw_bounds(random: &mut Random, window_sectors: u64) -> Bounds {
+    let mut draw = |percent: f64| {
+        let blocks = 1 + random.below(window_sectors / 4);
+        if random.percent(percent) { blocks * 4096 } else { 0 }
+    };
+    let (limit_bytes, reserve_bytes) = (draw(25.0), draw(20.0));
+    let reserve_bytes = if limit_bytes > 0 { reserve_bytes.min(limit_bytes) } else { reserve_bytes };
+    Bounds { reserve_bytes, limit_bytes }
 }
 
 /// Another size: somewhere in a span that hosts write to, a little less or more, or much more.

@@ -1,6 +1,6 @@
 //! The fault atlas: what may go wrong with drives, and what a pool owes its callers all the same.
 //!
-//! * *Envelope*: power cuts and kills, and one drive, the same in all of a run, that is ill in any way, is absent, comes
+//! * *Envelope*: power cuts and kills, and one drive, the same in all of a run, that is ill in any way, hangs, is absent, comes
 //!   back stale or with another size, or is swapped for a blank one; that one may die in its turn. Of each block a good
 //!   copy stays: nothing may be lost, nothing refused.
 //! * *Beyond, and told*: several drives rot, misread or refuse writes. The pool may answer with errors. What it
@@ -47,6 +47,8 @@ pub enum Ill {
     MisdirectsWrites,
     /// It is slow.
     Slow,
+    /// It does not answer, or not always.
+    Stuck,
     /// It is not there when the pool is opened.
     Absent,
     /// It comes back with fewer bytes than it had.
@@ -59,7 +61,7 @@ pub enum Ill {
 
 impl Ill {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Dies,
         Self::FailsWrites,
         Self::FailsFlushes,
@@ -71,6 +73,7 @@ impl Ill {
         Self::LosesWrites,
         Self::MisdirectsWrites,
         Self::Slow,
+        Self::Stuck,
         Self::Absent,
         Self::Smaller,
         Self::Larger,
@@ -98,6 +101,7 @@ impl Ill {
             | Self::FailsFlushes
             | Self::Unreadable
             | Self::Slow
+            | Self::Stuck
             | Self::Absent
             | Self::Smaller
             | Self::Larger
@@ -123,6 +127,10 @@ impl Ill {
             Self::Slow => {
                 let slow_span = Duration::from_millis(1 << random.below(12));
                 FaultPlan { slow_percent: percent, slow_span, ..none }
+            }
+            Self::Stuck => {
+                let stuck_percent = if random.percent(50.0) { 100.0 } else { percent };
+                FaultPlan { stuck_percent, ..none }
             }
             Self::Absent | Self::Smaller | Self::Larger | Self::Swapped => none,
         }

@@ -12,6 +12,8 @@ use world::World;
 
 /// Looks at what a pool does by itself, before it counts as not done.
 const LOOKS_MAX: u32 = 20;
+/// Bytes of a block of the pool.
+const BLOCK_BYTES: u64 = 4096;
 /// Time between two of them.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
@@ -37,14 +39,39 @@ impl Ground {
         if self.copies.get() == Copies::One {
             self.copies.set(Copies::AllButHeaders);
         }
+        self.check_bounds(pool).await?;
         self.tell("healed".to_owned());
+        Ok(())
+    }
+
+    /// No volume without snapshots takes more than the most it was ever allowed; what was overwritten counts until the next
+    /// checkpoint, and the end of one that became smaller is written without being asked for.
+    async fn check_bounds(&self, pool: &Rc<Pool>) -> Result<(), Trouble> {
+        let made = pool.checkpoint().await;
+        made.map_err(|error| Refusal::in_reserve("making a checkpoint", &error))?;
+        let limited: Vec<_> = {
+            let model = self.model.borrow();
+            let there = model.usable().into_iter().map(|key| &model.volumes[&key]);
+            there
+                .filter(|volume| !volume.was_cut)
+                .filter_map(|volume| Some((volume.name.clone(), volume.limit_most?, volume.resizes)))
+                .collect()
+        };
+        for (name, limit, resizes) in limited {
+            let used = pool.used_by(&name).await;
+            let used = used.map_err(|error| Refusal::in_reserve("counting what a volume takes", &error))?;
+            if used > limit + resizes * BLOCK_BYTES {
+                let what = format!("{name} takes {used} bytes, and may take {limit}");
+                return Err(Violation::NotRefused(what).into());
+            }
+        }
         Ok(())
     }
 
     /// Deletes everything: all the space it took comes back.
     pub async fn empty(self, world: World) -> Result<(), Trouble> {
         let mut random = world.random("emptying");
-        let pool = self.open(&world, &mut random, None).await?;
+        let pool = self.open(&world, &mut random, &[]).await?;
         self.check_catalogue(&pool)?;
         for volume in pool.volumes() {
             let deleted = pool.delete_volume(&volume.name, true).await;

@@ -63,6 +63,12 @@ pub struct Tally {
     pub audits: u64,
     /// Commands refused for want of space.
     pub full: u64,
+    /// Commands refused for a limit, or for what is kept for other volumes.
+    pub bounded: u64,
+    /// Volumes made that have caps.
+    pub capped: u64,
+    /// Openings without two drives.
+    pub openings_without_two: u64,
     /// Writes and discards that were answered from a write cache.
     pub cached: u64,
     /// Flushes that were answered.
@@ -130,11 +136,11 @@ impl Ground {
         met.map(|met| wrong.iter().filter_map(|fault| met.get(fault)).sum::<u64>()).sum()
     }
 
-    /// Drives a pool is opened on, but for one that is absent.
-    pub fn drives_there(&self, absent: Option<usize>) -> Vec<usize> {
+    /// Drives a pool is opened on, but for those that are absent.
+    pub fn drives_there(&self, absent: &[usize]) -> Vec<usize> {
         let bay = self.bay.borrow();
         let begun = self.plan.drives.len() + usize::from(bay.additions > 0);
-        (0..begun).filter(|&index| Some(index) != absent && Some(index) != bay.taken_out).collect()
+        (0..begun).filter(|index| !absent.contains(index) && Some(*index) != bay.taken_out).collect()
     }
 
     /// The place of the drive that is no member from the beginning.

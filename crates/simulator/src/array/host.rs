@@ -213,7 +213,12 @@ impl Ground {
 
     /// A command was answered with an error: is that in order?
     fn is_refused(&self, begun: &Begun, doing: &str, error: &IoError) -> Result<(), Trouble> {
-        if error.kind() == IoErrorKind::NoSpace && self.plan.is_tight {
+        let is_for_space = error.kind() == IoErrorKind::NoSpace;
+        if is_for_space && is_bound(&error.to_string()) && self.model.borrow().is_bounded {
+            self.tally.borrow_mut().bounded += 1;
+            return Ok(());
+        }
+        if is_for_space && self.plan.is_tight {
             self.tally.borrow_mut().full += 1;
             return Ok(());
         }
@@ -262,4 +267,9 @@ async fn write_sectors(
         }
         Err(error) => ground.is_refused(&begun, "writing", &error),
     }
+}
+
+/// Whether a refusal speaks of the bounds of volumes.
+fn is_bound(story: &str) -> bool {
+    story.contains("has reached its limit") || story.contains("is kept for volumes")
 }

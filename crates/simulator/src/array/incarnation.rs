@@ -17,7 +17,7 @@ use array::{
     election::NotOpened,
     error::Error,
     format::{DriveId, PoolId},
-    pool::{NewDrive, NewPool, OpenSetting, Pool, create, open},
+    pool::{NewDrive, NewPool, OpenSetting, Pool, create_with_copies, open},
 };
 use std::{rc::Rc, time::Duration};
 use world::{BlockDevice, Random, World, sim::FaultPlan};
@@ -26,7 +26,7 @@ use world::{BlockDevice, Random, World, sim::FaultPlan};
 #[derive(Clone, Debug, Default)]
 pub struct Course {
     /// Drives that are not there.
-    pub absent: Option<usize>,
+    pub absent: Vec<usize>,
     /// A drive falls ill after so long.
     pub falls_ill: Option<(usize, FaultPlan, Duration)>,
     /// Whether contents are read after the opening, and each snapshot with which probability, in percent.
@@ -51,14 +51,14 @@ impl Ground {
             device: self.device(index),
         });
         let drives: Vec<_> = drives.collect();
-        let created = create(&world, &new, &drives).await;
+        let created = create_with_copies(&world, &new, &drives, self.plan.copies).await;
         created.map_err(|error| Refusal::of_pool("making a pool", &error).into())
     }
 
     /// One whole incarnation.
     pub async fn live(self, world: World, course: Course) -> Result<(), Trouble> {
         let mut random = world.random("incarnation");
-        let pool = self.open(&world, &mut random, course.absent).await?;
+        let pool = self.open(&world, &mut random, &course.absent).await?;
         self.inspect(&pool, &mut random, course.inspects).await?;
         if course.works {
             self.work(&world, &pool, &mut random, &course).await?;
@@ -69,7 +69,7 @@ impl Ground {
         self.check_runs(&pool)?;
         if course.closes {
             self.close(pool).await?;
-            let pool = self.open(&world, &mut random, course.absent).await?;
+            let pool = self.open(&world, &mut random, &course.absent).await?;
             self.inspect(&pool, &mut random, Some(100.0)).await?;
             self.close(pool).await?;
         }
@@ -81,7 +81,7 @@ impl Ground {
         &self,
         world: &World,
         random: &mut Random,
-        absent: Option<usize>,
+        absent: &[usize],
     ) -> Result<Rc<Pool>, Trouble> {
         let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
         for index in self.drives_there(absent) {
@@ -104,10 +104,11 @@ impl Ground {
         let pool = opened.map_err(|error| Refusal::of_pool("opening the pool", &error))?;
         let mut tally = self.tally.borrow_mut();
         tally.openings += 1;
-        tally.openings_without += u64::from(absent.is_some());
+        tally.openings_without += u64::from(!absent.is_empty());
+        tally.openings_without_two += u64::from(absent.len() > 1);
         tally.story.push(match absent {
-            Some(absent) => format!("opened without drive {absent}"),
-            None => "opened".to_owned(),
+            [] => "opened".to_owned(),
+            absent => format!("opened without {absent:?}"),
         });
         Ok(pool)
     }

@@ -278,6 +278,12 @@ fn check_volume(
     }
     volume.name = info.name.clone();
     volume.is_cached = info.setting.write_cache == WriteCache::On;
+    let terms = (info.setting.rates, info.setting.bounds);
+    let new_terms = volume.new_terms.take();
+    if terms != volume.terms && Some(terms) != new_terms && !is_lossy {
+        return wrong(&format!("has {terms:?}, not {:?} or {new_terms:?}", volume.terms));
+    }
+    volume.terms = terms;
     let sectors = info.size_bytes / SECTOR_BYTES as u64;
     match volume.resizing {
         Some(resizing) if resizing.sectors == sectors => volume.has_size(resizing, now),

@@ -15,6 +15,7 @@ use super::{
     frozen::FrozenRegister,
     register::{Event, PowerCut, Register, Span},
 };
+use array::volume::{Bounds, Rates};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
@@ -57,6 +58,9 @@ pub struct Resizing {
     pub operation: OperationNumber,
 }
 
+/// What a volume may have in a second, take of the pool, and always take of it.
+pub type Terms = (Rates, Bounds);
+
 /// A volume.
 #[derive(Clone, Debug)]
 pub struct VolumeModel {
@@ -78,6 +82,14 @@ pub struct VolumeModel {
     pub is_cached: bool,
     /// Changes of that which were begun.
     pub switches: u64,
+    /// What it may have and take.
+    pub terms: Terms,
+    /// The same if a change that is under way has happened.
+    pub new_terms: Option<Terms>,
+    /// A snapshot was begun: it may keep what writes that are under way were let in to replace.
+    pub was_cut: bool,
+    /// The largest limit it may ever have had, in bytes; none: it may have had none.
+    pub limit_most: Option<u64>,
     /// A change of the catalogue is under way for it.
     pub is_busy: bool,
     /// Where hosts write, first sectors of spans of `window_sectors`.
@@ -125,6 +137,8 @@ pub struct Model {
     looking: BTreeSet<Event>,
     /// Where operations wrote, by number from 1 on.
     written: Vec<(VolumeKey, Range<u64>)>,
+    /// Some volume had a limit or a reserve, or was to have one: writes may be refused for it.
+    pub is_bounded: bool,
     /// The last power cut, and whether the pool was opened since.
     power_cut: Option<(PowerCut, bool)>,
 }
@@ -270,7 +284,7 @@ impl Model {
         let key = CutKey(self.cut_last);
         let parts = volumes.iter().map(|&volume| {
             let model = self.volumes.get_mut(&volume).expect("it is there");
-            model.is_busy = true;
+            (model.is_busy, model.was_cut) = (true, true);
             (volume, CutPart { presence: Presence::Making, sectors: model.sectors, register: None })
         });
         let cut = Cut { name: format!("cut {}", key.0), begun, parts: parts.collect(), is_checked: false };
@@ -337,10 +351,29 @@ impl VolumeModel {
             cleared_at: 0,
             is_cached: false,
             switches: 0,
+            terms: Terms::default(),
+            new_terms: None,
+            was_cut: false,
+            limit_most: None,
             is_busy: true,
             windows,
             register: Register::default(),
         }
+    }
+
+    /// It was made, or is to be, with these.
+    pub fn with_terms(self, terms: Terms) -> Self {
+        let limit = terms.1.limit_bytes;
+        Self { terms, limit_most: (limit > 0).then_some(limit), ..self }
+    }
+
+    /// These are asked for.
+    pub fn begin_terms(&mut self, terms: Terms) {
+        self.new_terms = Some(terms);
+        self.limit_most = match (self.limit_most, terms.1.limit_bytes) {
+            (Some(most), limit) if limit > 0 => Some(most.max(limit)),
+            _ => None,
+        };
     }
 
     /// It has so many sectors from now on.

@@ -39,6 +39,8 @@ pub struct RunPlan {
     pub bug: Option<Bug>,
     /// The drives.
     pub drives: Vec<DriveOptions>,
+    /// Copies of everything: one in a pool of one drive, else two or three.
+    pub copies: usize,
     /// How the pool is opened.
     pub setting: OpenSetting,
     /// Volumes to begin with.
@@ -77,6 +79,7 @@ impl RunPlan {
         let drive_count = [1, 2, 2, 2, 3, 3, 3, 4, 5, 6][random.below(10) as usize];
         let is_tight = drive_count < 4 && random.percent(25.0);
         let drives = (0..drive_count).map(|_| draw_drive(random, is_tight, options)).collect();
+        let copies = if drive_count > 2 && random.percent(30.0) { 3 } else { drive_count.min(2) as usize };
         let cycles = 2 + random.below(4);
         let (faults, is_untold) = match options.grade {
             Grade::Envelope => (FaultPlan::none(), false),
@@ -97,6 +100,7 @@ impl RunPlan {
             grade: options.grade,
             bug: options.bug,
             drives,
+            copies,
             setting: draw_setting(random),
             volumes: 1 + random.below(4),
             hosts: if is_tight { 4 } else { 1 + random.below(4) },

@@ -93,8 +93,8 @@ pub(super) struct Run {
     pub(super) ills: BTreeSet<Ill>,
     /// The drive that others went on without.
     left_out: Option<usize>,
-    /// All data has two copies on drives that count.
-    has_two_copies: bool,
+    /// Copies on drives that count that all data has.
+    copies_least: usize,
 }
 
 impl Run {
@@ -122,7 +122,7 @@ impl Run {
             refusals: 0,
             ills: BTreeSet::new(),
             left_out: None,
-            has_two_copies: false,
+            copies_least: 0,
         }
     }
 
@@ -149,7 +149,7 @@ impl Run {
             self.check_copies(&audit)?;
         }
         self.undisturbed(Course { inspects: Some(100.0), ..Course::default() })?;
-        self.without_one()?;
+        self.without_some()?;
         if heals {
             let ground = self.ground.clone();
             let emptied = self.simulation.run(Limits::generous(), |world| ground.empty(world)).completed();
@@ -167,12 +167,12 @@ impl Run {
         })
     }
 
-    /// Once all is healed everything has two copies, but for what rests in one; also in a pool that began with one drive and got
-    /// another. Some pools have no room.
+    /// Once all is healed everything has all its copies, but for what rests in one; also in a pool that began with one drive and
+    /// got another. Some pools have no room.
     fn check_copies(&mut self, audit: &Audit) -> Result<(), Violation> {
-        let promised = audit.drives.len().min(2);
-        let has_two = audit.copies_least >= 2 && audit.drives.len() >= 2;
-        self.has_two_copies = has_two && !self.ground.plan.has_raid0;
+        let promised = self.ground.plan.copies.max(2).min(audit.drives.len());
+        let has_raid0 = self.ground.plan.has_raid0;
+        self.copies_least = if has_raid0 { 1 } else { audit.copies_least.min(audit.drives.len()) };
         match audit.copies_least >= promised || self.ground.plan.is_tight {
             true => Ok(()),
             false => Err(Violation::NotConverged(format!("some data has {} copies", audit.copies_least))),
@@ -206,12 +206,17 @@ impl Run {
         Ok(())
     }
 
-    /// Where every block has two copies, any drive may go, also the second one; and a drive that was left out is no pool.
-    fn without_one(&mut self) -> Result<(), Violation> {
-        let counting = self.ground.bay.borrow().counting.clone();
-        if self.has_two_copies {
-            let absent = Some(counting[self.random.below(counting.len() as u64) as usize]);
-            self.left_out = absent;
+    /// Where every block has two copies, any drive may go, also the second one, and where it has three, two of five; and a
+    /// drive that was left out is no pool.
+    fn without_some(&mut self) -> Result<(), Violation> {
+        let mut counting = self.ground.bay.borrow().counting.clone();
+        if self.copies_least >= 2 {
+            // More than half have to be there, unless somebody says that the others are lost.
+            let away = if self.copies_least >= 3 && counting.len() >= 5 { 2 } else { 1 };
+            let absent: Vec<usize> = (0..away)
+                .map(|_| counting.swap_remove(self.random.below(counting.len() as u64) as usize))
+                .collect();
+            self.left_out = Some(absent[0]);
             self.undisturbed(Course { absent, inspects: Some(100.0), works: true, ..Course::default() })?;
         }
         if let Some(stale) = self.left_out {
@@ -253,7 +258,7 @@ impl Run {
         let faults = ill.faults(&mut self.illness);
         let size = plan.drives[patient].size.0;
         if ill == Ill::Absent {
-            course.absent = Some(patient);
+            course.absent = vec![patient];
         } else if ill == Ill::Swapped {
             self.ground.tell(format!("drive {patient} is taken out"));
             self.ground.bay.borrow_mut().taken_out = Some(patient);
@@ -295,7 +300,7 @@ impl Run {
         let in_a_stable_write = self.random.percent(50.0);
         let limits = Limits { polls: crashes.then_some(polls), in_a_stable_write, ..Limits::generous() };
         let openings = self.ground.tally.borrow().openings;
-        let (ground, absent) = (self.ground.clone(), course.absent);
+        let (ground, absent) = (self.ground.clone(), course.absent.first().copied());
         let outcome = self.simulation.run(limits, |world| ground.live(world, course));
         self.ground.model.borrow_mut().end_incarnation();
         let was_opened = self.ground.tally.borrow().openings > openings;

@@ -18,8 +18,8 @@ impl Run {
     /// Spoils a record in the middle of the log, perhaps: on all copies, and the pool must stay closed; or on one.
     pub(super) fn spoil_log(&mut self, audit: &Audit) -> Result<(), Violation> {
         // What was written twice may be missing once.
-        let is_written_twice = [Ill::Dies, Ill::FailsWrites, Ill::FailsFlushes, Ill::Smaller, Ill::Swapped]
-            .map(|ill| self.ills.contains(&ill));
+        let twice = [Ill::Dies, Ill::FailsWrites, Ill::FailsFlushes, Ill::Stuck, Ill::Smaller, Ill::Swapped];
+        let is_written_twice = twice.map(|ill| self.ills.contains(&ill));
         let acknowledged: Vec<_> = audit
             .records
             .iter()
@@ -73,7 +73,7 @@ impl Run {
 
 impl Ground {
     async fn refuse_damaged(self, world: World, position: u64) -> Result<(), Trouble> {
-        let drives = self.drives_there(None).into_iter();
+        let drives = self.drives_there(&[]).into_iter();
         let devices: Vec<Rc<dyn BlockDevice>> = drives.map(|index| self.device(index)).collect();
         match open(&world, &devices, self.plan.setting).await {
             Err(Error::LostRecords { .. }) => {

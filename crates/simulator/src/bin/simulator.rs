@@ -60,6 +60,9 @@ struct Maildb {
 struct Array {
     #[command(flatten)]
     seeds: Seeds,
+    /// Name the seeds that take a branch
+    #[arg(long, value_name = "BRANCH")]
+    reaching: Vec<String>,
 }
 
 /// What is shown of a run.
@@ -109,6 +112,10 @@ fn run_array(arguments: Array) -> ExitCode {
     let code = run_seeds(arguments.seeds, "writes", |seed| match array::run(seed, options) {
         Ok(report) => {
             for (branch, times) in report.reached {
+                let name = format!("{branch:?}");
+                if arguments.reaching.contains(&name) {
+                    println!("seed {seed} takes {name} {times} times");
+                }
                 *reached.borrow_mut().entry(branch).or_insert(0) += times;
             }
             Ok(Shown {

@@ -8,12 +8,14 @@ const SEEDS_MAX: u64 = 200;
 /// Where rare ones showed last: the search begins there and goes round, for the sake of time.
 fn first_seed(bug: Bug) -> u64 {
     match bug {
-        Bug::InPool(Canary::SkipCrc) => 111,
-        Bug::InPool(Canary::OneLegAcknowledged) => 25,
-        Bug::InPool(Canary::SegmentReusedBeforeCheckpoint) => 181,
-        Bug::InPool(Canary::StampBeforeItsTurn) => 101,
-        Bug::InPool(Canary::RebuildReadsAStaleSlot) => 21,
-        Bug::InPool(Canary::ReadersNotWaitedFor) => 18,
+        Bug::InPool(Canary::SkipCrc) => 69,
+        Bug::InPool(Canary::RebuildReadsAStaleSlot) => 45,
+        Bug::InPool(Canary::SegmentReusedBeforeCheckpoint) => 193,
+        Bug::InPool(Canary::ReadersNotWaitedFor) => 37,
+        Bug::InPool(Canary::OneLegTailServed) => 6,
+        Bug::InPool(Canary::OneLegAcknowledged) => 31,
+        Bug::InPool(Canary::StampBeforeItsTurn) => 20,
+        Bug::InPool(Canary::ShrinkKeepsTheEnd) => 19,
         _ => 0,
     }
 }
