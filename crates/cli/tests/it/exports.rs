@@ -147,66 +147,6 @@ fn qemu_writes_reads_zeroes_and_discards() {
     assert!(fs::read(bench.path("disk.img")).unwrap() == noise(8 * MIB, 2));
 }
 
-/// Suites of iscsi-test-cu in which every test passes or is skipped with a reason (docs/status.md says what is short).
-const SUITES: [&str; 22] = [
-    "CompareAndWrite",
-    "Inquiry.Standard",
-    "Mandatory",
-    "ModeSense6",
-    "OrWrite",
-    "Prefetch10",
-    "Prefetch16",
-    "PrinReadKeys",
-    "PrinReportCapabilities",
-    "PrinServiceactionRange",
-    "ProutRegister",
-    "ProutReserve",
-    "ProutClear",
-    "ProutPreempt",
-    "Read6",
-    "Read10",
-    "Read16",
-    "ReadCapacity10",
-    "ReadCapacity16",
-    "Reserve6",
-    "TestUnitReady",
-    "Verify10",
-];
-
-#[test]
-fn libiscsi_finds_nothing_wrong_with_a_disk() {
-    let is_there = Command::new("iscsi-test-cu").arg("--version").output().is_ok();
-    let required = std::env::var_os("SPINDLE_JUDGES").is_some_and(|value| value == "require");
-    assert!(is_there || !required, "iscsi-test-cu is required: apt-get install libiscsi-bin");
-    if !is_there {
-        return println!("skipped: iscsi-test-cu is not installed (apt-get install libiscsi-bin)");
-    }
-    let bench = Bench::new();
-    // A port that was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let portal = format!("127.0.0.1:{port}");
-    let mut command = bench.command(&["export", "disk.img", "--create", "64MiB", "--iscsi", &portal]);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    while std::net::TcpStream::connect(&portal).is_err() {
-        assert!(child.try_wait().unwrap().is_none(), "it listens before long");
-        thread::sleep(Duration::from_millis(5));
-    }
-    let uri = format!("iscsi://{portal}/iqn.2026-11.org.spindle:disk.img/0");
-    let listed = judge("iscsi-ls", &["-s", &format!("iscsi://{portal}")]);
-    assert!(
-        listed.contains("Target:iqn.2026-11.org.spindle:disk.img") && listed.contains("DIRECT_ACCESS"),
-        "{listed}"
-    );
-    for suite in SUITES {
-        let said = judge("iscsi-test-cu", &["--dataloss", "--test", &format!("ALL.{suite}"), &uri]);
-        let tests = said.lines().find(|line| line.trim_start().starts_with("tests")).expect("a summary");
-        let figures: Vec<u32> = tests.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        assert!(figures.len() >= 4 && figures[1] > 0 && figures[3] == 0, "{suite}: {said}");
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
-}
-
 #[test]
 fn what_was_answered_is_there_after_the_server_was_killed_under_load() {
     let bench = Bench::new();

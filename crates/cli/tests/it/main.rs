@@ -10,6 +10,7 @@ mod drives;
 mod early_ends;
 mod elsewhere;
 mod exports;
+mod exports_iscsi;
 mod judged_exports;
 mod pools;
 mod pristine;

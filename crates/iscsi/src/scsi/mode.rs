@@ -1,6 +1,7 @@
 //! MODE SENSE and MODE SELECT: what can be set (SPC-4, 6.11 to 6.14; SBC-3, 6.5).
 //!
-//! One thing can be changed: whether the write cache is on (WCE of the caching page).
+//! Two things can be changed: whether the write cache is on (WCE of the caching page), and whether nobody may write (SWP of
+//! the control page).
 
 use super::sense::{AdditionalSense, Sense};
 
@@ -32,6 +33,8 @@ pub struct Mode {
     pub has_write_cache: bool,
     /// So it was at first.
     pub had_write_cache: bool,
+    /// Nothing may be written, for now.
+    pub is_write_protected: bool,
     /// Nothing may be written.
     pub is_read_only: bool,
 }
@@ -61,6 +64,7 @@ const CONTROL: u8 = 0x0a;
 const EXCEPTIONS: u8 = 0x1c;
 const ALL: u8 = 0x3f;
 const WCE: u8 = 0x04;
+const SWP: u8 = 0x08;
 
 fn page_of(mode: &Mode, values: Values, page: u8) -> Option<Vec<u8>> {
     let wce = |is_on: bool| if is_on { WCE } else { 0 };
@@ -75,9 +79,11 @@ fn page_of(mode: &Mode, values: Values, page: u8) -> Option<Vec<u8>> {
         (CACHING, Values::Changeable) => bytes[2] = WCE,
         (CACHING, Values::Current) => bytes[2] = wce(mode.has_write_cache),
         (CACHING, _) => bytes[2] = wce(mode.had_write_cache),
+        (CONTROL, Values::Changeable) => bytes[4] = SWP,
         // Commands may be done in any order; sense data are of fixed format.
         (CONTROL, Values::Current | Values::Default) => {
             bytes[3] = 0x10;
+            bytes[4] = if mode.is_write_protected && values == Values::Current { SWP } else { 0 };
             bytes[8..10].copy_from_slice(&[0xff, 0xff]);
         }
         _ => {}
@@ -109,7 +115,7 @@ pub fn sense(mode: &Mode, values: Values, (page, subpage): (u8, u8), form: Form)
 fn list(mode: &Mode, form: Form, pages: &[u8]) -> Vec<u8> {
     let descriptor = form.descriptor.map(descriptor_bytes).unwrap_or_default();
     // WP, and DPOFUA: both are understood.
-    let specific = if mode.is_read_only { 0x90 } else { 0x10 };
+    let specific = if mode.is_read_only || mode.is_write_protected { 0x90 } else { 0x10 };
     let is_long_descriptor = form.descriptor.is_some_and(|descriptor| descriptor.is_long);
     let mut list = match form.is_long {
         true => {
@@ -171,6 +177,9 @@ pub fn select(mode: &Mode, is_long: bool, list: &[u8]) -> Result<Mode, Sense> {
         if code == CACHING {
             wanted.has_write_cache = page[2] & WCE != 0;
         }
+        if code == CONTROL {
+            wanted.is_write_protected = page[4] & SWP != 0;
+        }
     }
     Ok(wanted)
 }
@@ -179,7 +188,12 @@ pub fn select(mode: &Mode, is_long: bool, list: &[u8]) -> Result<Mode, Sense> {
 mod tests {
     use super::*;
 
-    const MODE: Mode = Mode { has_write_cache: false, had_write_cache: false, is_read_only: false };
+    const MODE: Mode = Mode {
+        has_write_cache: false,
+        had_write_cache: false,
+        is_write_protected: false,
+        is_read_only: false,
+    };
     const SHORT: Form = Form { is_long: false, descriptor: None };
 
     #[test]
@@ -203,14 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn the_write_cache_is_all_that_can_be_changed() {
+    fn the_write_cache_and_write_protection_are_all_that_can_be_changed() {
         let changeable = sense(&MODE, Values::Changeable, (ALL, 0xff), SHORT).unwrap();
         assert_eq!(changeable[4..].iter().map(|byte| byte.count_ones()).sum::<u32>(), {
             let headers: u32 = [(CACHING, 18_u8), (CONTROL, 10), (EXCEPTIONS, 10)]
                 .iter()
                 .map(|(page, length)| page.count_ones() + length.count_ones())
                 .sum();
-            headers + 1
+            headers + 2
         });
         let mut list = sense(&MODE, Values::Current, (CACHING, 0), SHORT).unwrap();
         assert_eq!(select(&MODE, false, &list), Ok(MODE));
@@ -219,6 +233,11 @@ mod tests {
         assert!(with_cache.has_write_cache && !with_cache.had_write_cache);
         assert_eq!(sense(&with_cache, Values::Default, (CACHING, 0), SHORT).unwrap()[6] & WCE, 0);
         assert_eq!(sense(&with_cache, Values::Current, (CACHING, 0), SHORT).unwrap()[6] & WCE, WCE);
+        let mut control = sense(&MODE, Values::Current, (CONTROL, 0), SHORT).unwrap();
+        control[4 + 4] |= SWP;
+        let protected = select(&MODE, false, &control).unwrap();
+        assert!(protected.is_write_protected);
+        assert_eq!(sense(&protected, Values::Current, (CONTROL, 0), SHORT).unwrap()[2], 0x90, "WP");
         list[4 + 3] = 1;
         assert!(select(&MODE, false, &list).is_err(), "nothing else");
     }

@@ -71,6 +71,8 @@ impl AdditionalSense {
     pub const UNSUPPORTED_SEGMENT: Self = Self(0x26, 0x09);
     /// WRITE PROTECTED.
     pub const WRITE_PROTECTED: Self = Self(0x27, 0x00);
+    /// LOGICAL UNIT SOFTWARE WRITE PROTECTED.
+    pub const SOFTWARE_WRITE_PROTECTED: Self = Self(0x27, 0x02);
     /// SPACE ALLOCATION FAILED WRITE PROTECT.
     pub const SPACE_ALLOCATION_FAILED: Self = Self(0x27, 0x07);
     /// POWER ON, RESET, OR BUS DEVICE RESET OCCURRED.

@@ -416,9 +416,9 @@ impl Connection {
         self.world.spawn("iscsi command", async move {
             let Coming { command, mut data, takes, is_mismatched, .. } = coming;
             data.truncate(usize::try_from(takes.bytes()).unwrap_or(usize::MAX));
-            let ended = match is_mismatched {
-                true => Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB).into(),
-                false => connection.ask(unit, &command, data).await,
+            let ended = match connection.units.get(&unit).filter(|_| is_mismatched) {
+                Some(reached) => reached.unit.refuse_length(&command.cdb),
+                None => connection.ask(unit, &command, data).await,
             };
             if counts {
                 connection.sending.command_done();

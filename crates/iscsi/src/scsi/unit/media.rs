@@ -88,10 +88,12 @@ impl Unit {
     }
 
     pub(super) fn check_writable(&self) -> Going<()> {
-        match self.facts.is_read_only {
-            true => Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED).into()),
-            false => Ok(()),
-        }
+        let why = match (self.facts.is_read_only, self.mode.get().is_write_protected) {
+            (true, _) => AdditionalSense::WRITE_PROTECTED,
+            (false, true) => AdditionalSense::SOFTWARE_WRITE_PROTECTED,
+            (false, false) => return Ok(()),
+        };
+        Err(Sense::new(SenseKey::DataProtect, why).into())
     }
 
     pub(super) async fn read(&self, range: Range) -> Going<Vec<Buffer>> {
@@ -200,13 +202,13 @@ impl Unit {
 
     async fn write_same(&self, cdb: &[u8], data: Vec<Buffer>) -> Going<Data> {
         let range = Range::of(cdb).within(self.blocks())?;
+        self.check_writable()?;
         let (unmaps, anchors, has_no_data) = (cdb[1] & 0x08 != 0, cdb[1] & 0x10 != 0, cdb[1] & 0x01 != 0);
         let can_unmap = self.facts.is_thin || !unmaps;
         // WSNZ: no blocks are not all of them.
         if range.count == 0 || range.count > WRITE_SAME_BLOCKS_MAX.into() || anchors || !can_unmap {
             return illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
         }
-        self.check_writable()?;
         let block_bytes = self.facts.block_bytes as usize;
         let block = if has_no_data { vec![0; block_bytes] } else { bytes_of(&data) };
         if block.len() != block_bytes {

@@ -143,7 +143,12 @@ impl Unit {
         assert!(facts.block_bytes.is_multiple_of(device.geometry().sector), "blocks are whole sectors");
         assert!(sparse.is_some() || !facts.is_thin, "who is thin knows where it holds nothing");
         let is_read_only = facts.is_read_only;
-        let mode = Mode { has_write_cache, had_write_cache: has_write_cache, is_read_only };
+        let mode = Mode {
+            has_write_cache,
+            had_write_cache: has_write_cache,
+            is_write_protected: false,
+            is_read_only,
+        };
         Self {
             facts,
             device,
@@ -182,7 +187,7 @@ impl Unit {
     pub fn reset(&self, nexus: Option<&Nexus>) {
         self.reservations.borrow_mut().forget_legacy(None);
         let mode = self.mode.get();
-        self.mode.set(Mode { has_write_cache: mode.had_write_cache, ..mode });
+        self.mode.set(Mode { has_write_cache: mode.had_write_cache, is_write_protected: false, ..mode });
         self.tell_others(nexus, AdditionalSense::RESET_OCCURRED);
     }
 
