@@ -19,10 +19,14 @@ use crate::{
         sometimes::{self, Sometimes, UnderWay},
     },
 };
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::{
+    StreamExt,
+    future::{LocalBoxFuture, join_all},
+    stream::FuturesUnordered,
+};
 use std::{
     cell::RefCell,
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     rc::Rc,
     sync::Arc,
 };
@@ -30,6 +34,8 @@ use world::{Buffer, Stability};
 
 /// Segments among which the next one is chosen by how busy its drives are.
 const CHOICE: usize = 64;
+/// Copies that are written before their drives are flushed: each of them is flushed once for all it has of these.
+const SETTLED_AT_ONCE: usize = 16;
 /// Rounds that copy nothing, before what is left is left for later.
 const FRUITLESS_ROUNDS_MAX: u32 = 3;
 
@@ -54,6 +60,14 @@ struct Copying {
     slot_index: usize,
     /// What the new one takes the place of; none of a segment that was written when there were too few drives.
     lost: Option<SlotAddress>,
+}
+
+/// What became of a part of a round.
+enum Step {
+    Written(Copying, SlotAddress),
+    GivenUp,
+    /// So many copies count now.
+    Settled(u64),
 }
 
 /// Copies under way on each drive: read from it, or written to it.
@@ -130,18 +144,29 @@ impl Pool {
     async fn copy_all(&self) -> u64 {
         let busy = Busy::default();
         let mut waiting = self.to_copy();
-        let mut under_way = FuturesUnordered::new();
-        let mut copied = 0;
+        let mut under_way = FuturesUnordered::<LocalBoxFuture<'_, Step>>::new();
+        let (mut lanes, mut unsettled, mut copied) = (0, Vec::new(), 0);
         loop {
-            while under_way.len() < LANES_MAX
+            while lanes < LANES_MAX
                 && self.shared.check_runs().is_ok()
                 && let Some((copying, to)) = self.choose(&mut waiting, &busy)
             {
-                under_way.push(self.copy_segment(copying, to, &busy));
+                lanes += 1;
+                let busy = &busy;
+                under_way.push(Box::pin(async move { self.copy_segment(copying, to, busy).await }));
+            }
+            if unsettled.len() >= SETTLED_AT_ONCE || (lanes == 0 && !unsettled.is_empty()) {
+                let written = std::mem::take(&mut unsettled);
+                under_way.push(Box::pin(async move { Step::Settled(self.settle_copies(written).await) }));
             }
             match under_way.next().await {
+                Some(Step::Written(copying, to)) => {
+                    lanes -= 1;
+                    unsettled.push((copying, to));
+                }
                 // A drive that failed is left out; what was to be copied to it is found by the next round.
-                Some(done) => copied += u64::from(matches!(done, Ok(true))),
+                Some(Step::GivenUp) => lanes -= 1,
+                Some(Step::Settled(count)) => copied += count,
                 None => return copied,
             }
         }
@@ -194,8 +219,8 @@ impl Pool {
         Some((copying, to))
     }
 
-    /// Whether the segment has one more copy now.
-    async fn copy_segment(&self, copying: Copying, to: SlotAddress, busy: &Busy) -> Result<bool> {
+    /// Writes a copy, which is not stable yet.
+    async fn copy_segment(&self, copying: Copying, to: SlotAddress, busy: &Busy) -> Step {
         let members = [copying.from[0].member, to.member];
         for member in members {
             *busy.borrow_mut().entry(member).or_default() += 1;
@@ -206,25 +231,51 @@ impl Pool {
             *busy.borrow_mut().get_mut(&member).expect("it was counted") -= 1;
         }
         self.progress.borrow_mut().piece_settled(done_bytes);
-        let mut state = self.shared.state.borrow_mut();
-        // It may have come free meanwhile.
-        let is_it =
-            state.segments.row(copying.number).is_some_and(|row| row.segment_use == copying.segment_use);
-        if copied.is_err() || !is_it {
-            sometimes::reached(Sometimes::RebuildInVain);
-            state.segments.give_back_slot(to);
-            return copied.map(|()| false);
+        match copied {
+            Ok(()) => Step::Written(copying, to),
+            Err(_) => {
+                self.give_up_copy(to);
+                Step::GivenUp
+            }
         }
-        match copying.lost {
-            Some(lost) => state.segments.replace_slot(copying.number, lost, to),
-            None => state.segments.add_slot(copying.number, to),
-        }
-        self.has_unsaved_rows.set(true);
-        sometimes::reached(Sometimes::CopyRebuilt);
-        Ok(true)
     }
 
-    /// Done when the copy is stable.
+    /// Makes copies stable, one flush of a drive for all of them; from then on they count. Gives how many do.
+    async fn settle_copies(&self, written: Vec<(Copying, SlotAddress)>) -> u64 {
+        let members: BTreeSet<MemberIndex> = written.iter().map(|(_, to)| to.member).collect();
+        let flushes = members.into_iter().map(async |member| {
+            let flush = self.shared.drives.device(member).map(|device| device.flush());
+            self.on_target(member, flush).await.is_ok().then_some(member)
+        });
+        let stable: BTreeSet<MemberIndex> = join_all(flushes).await.into_iter().flatten().collect();
+        let mut settled = 0;
+        for (copying, to) in written {
+            let is_stable = stable.contains(&to.member) && self.shared.drives.has(to.member);
+            let mut state = self.shared.state.borrow_mut();
+            // It may have come free meanwhile.
+            let is_it =
+                state.segments.row(copying.number).is_some_and(|row| row.segment_use == copying.segment_use);
+            if !is_stable || !is_it {
+                drop(state);
+                self.give_up_copy(to);
+                continue;
+            }
+            match copying.lost {
+                Some(lost) => state.segments.replace_slot(copying.number, lost, to),
+                None => state.segments.add_slot(copying.number, to),
+            }
+            sometimes::reached(Sometimes::CopyRebuilt);
+            settled += 1;
+        }
+        self.has_unsaved_rows.set(self.has_unsaved_rows.get() || settled > 0);
+        settled
+    }
+
+    fn give_up_copy(&self, to: SlotAddress) {
+        sometimes::reached(Sometimes::RebuildInVain);
+        self.shared.state.borrow_mut().segments.give_back_slot(to);
+    }
+
     async fn copy_slot(&self, copying: &Copying, to: SlotAddress, done_bytes: &mut u64) -> Result<()> {
         let drives = &self.shared.drives;
         let blocks = u32::from(drives.geometry().slot_blocks());
@@ -247,7 +298,7 @@ impl Pool {
             self.progress.borrow_mut().piece_done(bytes as u64, self.shared.world.now());
             first += count;
         }
-        self.on_target(to.member, drives.device(to.member).map(|device| device.flush())).await
+        Ok(())
     }
 
     /// Waits for what was begun on a drive; one that fails is left out.
