@@ -17,7 +17,7 @@ use crate::{
     pool::Pool,
     simulation::sometimes::{self, Sometimes, UnderWay},
 };
-use futures_util::{TryStreamExt, future::join, stream};
+use futures_util::{TryStreamExt, future::join3, stream};
 use std::cell::Cell;
 use tokio::sync::mpsc;
 
@@ -30,12 +30,18 @@ pub struct Cleaned {
     pub blocks: u64,
 }
 
+/// Segments that are full and wait to be finished, at most.
+const SEGMENTS_WAITING_MAX: usize = 1;
+
+/// A segment to be finished, and the moves into it.
+type Full = (DataSegment, Vec<Move>);
+
 /// The segment in the making for blocks of each class, and the moves into it.
 #[derive(Default)]
-struct Targets([Option<(DataSegment, Vec<Move>)>; 2]);
+struct Targets([Option<Full>; 2]);
 
 impl Targets {
-    fn of(&mut self, class: RedundancyClass) -> &mut Option<(DataSegment, Vec<Move>)> {
+    fn of(&mut self, class: RedundancyClass) -> &mut Option<Full> {
         &mut self.0[usize::from(class == RedundancyClass::Raid0)]
     }
 }
@@ -75,8 +81,11 @@ impl Pool {
             });
             read.await
         };
-        // Neither is dropped half-way: whichever fails, the other ends for want of pieces, or of somebody to take them.
-        let (read, filled) = join(reading, self.fill_segments(waiting)).await;
+        let (full, finishing) = mpsc::channel(SEGMENTS_WAITING_MAX);
+        // None is dropped half-way: when one fails, the others end for want of something to do, or of somebody to take it.
+        let (read, filled, finished) =
+            join3(reading, self.fill_segments(waiting, full), self.finish_segments(finishing)).await;
+        finished?;
         let blocks = filled?;
         read?;
         under_way.end();
@@ -99,16 +108,21 @@ impl Pool {
     }
 
     /// Writes what was read into segments, one behind the other. How many blocks there were.
-    async fn fill_segments(&self, pieces: mpsc::Receiver<Piece>) -> Result<u64> {
+    async fn fill_segments(&self, pieces: mpsc::Receiver<Piece>, full: mpsc::Sender<Full>) -> Result<u64> {
         let mut targets = Targets::default();
-        let filled = self.fill(&mut targets, pieces).await;
+        let filled = self.fill(&mut targets, pieces, full).await;
         for (left, _) in targets.0.into_iter().flatten() {
             self.give_up(&left);
         }
         filled
     }
 
-    async fn fill(&self, targets: &mut Targets, mut pieces: mpsc::Receiver<Piece>) -> Result<u64> {
+    async fn fill(
+        &self,
+        targets: &mut Targets,
+        mut pieces: mpsc::Receiver<Piece>,
+        full: mpsc::Sender<Full>,
+    ) -> Result<u64> {
         let mut blocks = 0;
         while let Some(piece) = pieces.recv().await {
             for (alive, data) in piece {
@@ -126,17 +140,40 @@ impl Pool {
                     checksum: alive.checksum,
                 });
                 blocks += 1;
-                if let Some((full, moves)) = target.take_if(|(target, _)| !target.has_room()) {
-                    self.finish_segment(full, moves).await?;
+                if let Some(is_full) = target.take_if(|(target, _)| !target.has_room()) {
+                    self.hand_on(is_full, &full).await?;
                 }
             }
         }
         for last in &mut targets.0 {
-            if let Some((target, moves)) = last.take() {
-                self.finish_segment(target, moves).await?;
+            if let Some(last) = last.take() {
+                self.hand_on(last, &full).await?;
             }
         }
         Ok(blocks)
+    }
+
+    /// Gives a segment to whoever finishes it.
+    async fn hand_on(&self, target: Full, full: &mpsc::Sender<Full>) -> Result<()> {
+        full.send(target).await.map_err(|refused| {
+            self.give_up(&refused.0.0);
+            Error::Stopped("what was moved cannot be finished".to_owned())
+        })
+    }
+
+    /// Finishes segments while others are filled.
+    async fn finish_segments(&self, mut waiting: mpsc::Receiver<Full>) -> Result<()> {
+        let mut done = Ok(());
+        while done.is_ok()
+            && let Some((full, moves)) = waiting.recv().await
+        {
+            done = self.finish_segment(full, moves).await;
+        }
+        waiting.close();
+        while let Some((left, _)) = waiting.recv().await {
+            self.give_up(&left);
+        }
+        done
     }
 
     /// Makes a segment stable, then says in the log what lies in it now.
