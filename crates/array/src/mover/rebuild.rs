@@ -29,6 +29,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     rc::Rc,
     sync::Arc,
+    time::Duration,
 };
 use world::{Buffer, Stability};
 
@@ -36,6 +37,8 @@ use world::{Buffer, Stability};
 const CHOICE: usize = 64;
 /// Copies that are written before their drives are flushed: each of them is flushed once for all it has of these.
 const SETTLED_AT_ONCE: usize = 16;
+/// And what a slow rebuild has written is flushed after so long.
+const SETTLED_AFTER: Duration = Duration::from_secs(1);
 /// Rounds that copy nothing, before what is left is left for later.
 const FRUITLESS_ROUNDS_MAX: u32 = 3;
 
@@ -62,9 +65,17 @@ struct Copying {
     lost: Option<SlotAddress>,
 }
 
+/// A copy that is written, and not stable yet.
+struct Copied {
+    copying: Copying,
+    to: SlotAddress,
+    /// Counted as under way until it is settled.
+    bytes: u64,
+}
+
 /// What became of a part of a round.
 enum Step {
-    Written(Copying, SlotAddress),
+    Written(Copied),
     GivenUp,
     /// So many copies count now.
     Settled(u64),
@@ -146,6 +157,7 @@ impl Pool {
         let mut waiting = self.to_copy();
         let mut under_way = FuturesUnordered::<LocalBoxFuture<'_, Step>>::new();
         let (mut lanes, mut unsettled, mut copied) = (0, Vec::new(), 0);
+        let mut settled_last = self.shared.world.now();
         loop {
             while lanes < LANES_MAX
                 && self.shared.check_runs().is_ok()
@@ -155,14 +167,17 @@ impl Pool {
                 let busy = &busy;
                 under_way.push(Box::pin(async move { self.copy_segment(copying, to, busy).await }));
             }
-            if unsettled.len() >= SETTLED_AT_ONCE || (lanes == 0 && !unsettled.is_empty()) {
+            let is_long_ago = self.shared.world.now().since(settled_last) >= SETTLED_AFTER;
+            let is_time = unsettled.len() >= SETTLED_AT_ONCE || is_long_ago || lanes == 0;
+            if is_time && !unsettled.is_empty() {
+                settled_last = self.shared.world.now();
                 let written = std::mem::take(&mut unsettled);
                 under_way.push(Box::pin(async move { Step::Settled(self.settle_copies(written).await) }));
             }
             match under_way.next().await {
-                Some(Step::Written(copying, to)) => {
+                Some(Step::Written(copied)) => {
                     lanes -= 1;
-                    unsettled.push((copying, to));
+                    unsettled.push(copied);
                 }
                 // A drive that failed is left out; what was to be copied to it is found by the next round.
                 Some(Step::GivenUp) => lanes -= 1,
@@ -230,26 +245,25 @@ impl Pool {
         for member in members {
             *busy.borrow_mut().get_mut(&member).expect("it was counted") -= 1;
         }
-        self.progress.borrow_mut().piece_settled(done_bytes);
         match copied {
-            Ok(()) => Step::Written(copying, to),
+            Ok(()) => Step::Written(Copied { copying, to, bytes: done_bytes }),
             Err(_) => {
-                self.give_up_copy(to);
+                self.give_up_copy(to, done_bytes);
                 Step::GivenUp
             }
         }
     }
 
     /// Makes copies stable, one flush of a drive for all of them; from then on they count. Gives how many do.
-    async fn settle_copies(&self, written: Vec<(Copying, SlotAddress)>) -> u64 {
-        let members: BTreeSet<MemberIndex> = written.iter().map(|(_, to)| to.member).collect();
+    async fn settle_copies(&self, written: Vec<Copied>) -> u64 {
+        let members: BTreeSet<MemberIndex> = written.iter().map(|copied| copied.to.member).collect();
         let flushes = members.into_iter().map(async |member| {
             let flush = self.shared.drives.device(member).map(|device| device.flush());
             self.on_target(member, flush).await.is_ok().then_some(member)
         });
         let stable: BTreeSet<MemberIndex> = join_all(flushes).await.into_iter().flatten().collect();
         let mut settled = 0;
-        for (copying, to) in written {
+        for Copied { copying, to, bytes } in written {
             let is_stable = stable.contains(&to.member) && self.shared.drives.has(to.member);
             let mut state = self.shared.state.borrow_mut();
             // It may have come free meanwhile.
@@ -257,13 +271,15 @@ impl Pool {
                 state.segments.row(copying.number).is_some_and(|row| row.segment_use == copying.segment_use);
             if !is_stable || !is_it {
                 drop(state);
-                self.give_up_copy(to);
+                self.give_up_copy(to, bytes);
                 continue;
             }
             match copying.lost {
                 Some(lost) => state.segments.replace_slot(copying.number, lost, to),
                 None => state.segments.add_slot(copying.number, to),
             }
+            drop(state);
+            self.progress.borrow_mut().piece_settled(bytes);
             sometimes::reached(Sometimes::CopyRebuilt);
             settled += 1;
         }
@@ -271,7 +287,8 @@ impl Pool {
         settled
     }
 
-    fn give_up_copy(&self, to: SlotAddress) {
+    fn give_up_copy(&self, to: SlotAddress, bytes: u64) {
+        self.progress.borrow_mut().piece_settled(bytes);
         sometimes::reached(Sometimes::RebuildInVain);
         self.shared.state.borrow_mut().segments.give_back_slot(to);
     }

@@ -15,10 +15,13 @@ use world::{Buffer, ByteOffset, IoResult, LocalFuture};
 impl Volume {
     pub(super) async fn read_range(&self, at: ByteOffset, into: Vec<Buffer>) -> IoResult<Vec<Buffer>> {
         let length: usize = into.iter().map(|buffer| buffer.len()).sum();
-        let branch = self.branch().map_err(|error| io_error("read", &error))?;
+        self.check_is_there().map_err(|error| io_error("read", &error))?;
         check_range("read", at, length as u64, self.size_bytes())?;
         self.wait_for_caps(length).await;
         let _timed = self.pool.pace.begin(Command::Read, length);
+        // Whoever waited may find that the volume is gone, or is smaller. From here on nothing that is read comes free.
+        let branch = self.branch().map_err(|error| io_error("read", &error))?;
+        check_range("read", at, length as u64, self.size_bytes())?;
         let reader = Reader { pool: &self.pool, branch, as_of: None };
         reader.read(at, into).await.map_err(|error| io_error("read", &error))
     }

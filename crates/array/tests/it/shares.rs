@@ -99,3 +99,35 @@ fn one_write_does_not_wait_behind_hundreds_of_another_volume() {
         pool.close().await.expect("it closes");
     });
 }
+
+#[test]
+fn a_read_that_waits_while_its_volume_is_deleted_is_refused() {
+    let mut scene = Scene::new(62, 3);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");
+        let volume = make_volume(&pool, "capped", 8 * MIB).await.expect("there is room");
+        write(&volume, 0, 7, 4096).await;
+        pool.set_rates("capped", Rates { iops_max: 1, kib_per_second_max: 0 }).await.expect("it is there");
+        let reads: Vec<_> = (0..3)
+            .map(|_| {
+                let volume = volume.clone();
+                let read = async move { volume.read(ByteOffset(0), vec![Buffer::zeroed(4096)]).await };
+                world.spawn("read", read)
+            })
+            .collect();
+        world.sleep(Duration::from_millis(10)).await;
+        pool.delete_volume("capped", false).await.expect("it has no snapshots");
+        pool.checkpoint().await.expect("nothing fails");
+        let mut refused = 0;
+        for read in reads {
+            match read.await {
+                Ok(read) => assert!(read[0].iter().all(|&byte| byte == 7), "not what was written"),
+                Err(error) => {
+                    assert!(error.to_string().contains("has no volume"), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(refused > 0, "one had to wait");
+    });
+}
