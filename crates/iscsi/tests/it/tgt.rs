@@ -207,21 +207,24 @@ fn writes_go_on_where_tgt_was_killed_and_begun_again() {
     let Some(mut tgt) = Tgt::begin(&[]) else { return };
     in_world(async |world: World| {
         let device = tgt.connect(&world, InitiatorOptions::default()).await.unwrap();
-        let mut writes = Vec::new();
-        for round in 0..40_u64 {
-            if round % 20 == 10 {
-                tgt.kill();
-                tgt.start(&[]);
+        for kill in 0..2_u64 {
+            let mut writes = Vec::new();
+            for round in 20 * kill..20 * (kill + 1) {
+                if round % 20 == 10 {
+                    tgt.kill();
+                    tgt.start(&[]);
+                }
+                for lane in 0..8 {
+                    let data = vec![Arc::new(Buffer::copy_of(&[(round + 1) as u8; 4096]))];
+                    let at = ByteOffset(4096 * (round * 8 + lane));
+                    writes.push(device.write(at, data, Stability::Stable));
+                }
+                world.sleep(Duration::from_millis(2)).await;
             }
-            for lane in 0..8 {
-                let data = vec![Arc::new(Buffer::copy_of(&[(round + 1) as u8; 4096]))];
-                let at = ByteOffset(4096 * (round * 8 + lane));
-                writes.push(device.write(at, data, Stability::Stable));
+            // All of them: so it is connected again before the next kill.
+            for write in writes {
+                write.await.unwrap();
             }
-            world.sleep(Duration::from_millis(2)).await;
-        }
-        for write in writes {
-            write.await.unwrap();
         }
         assert!(device.breaks() >= 2, "it came back each time");
         for block in 0..320_u64 {

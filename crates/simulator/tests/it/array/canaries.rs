@@ -9,6 +9,8 @@ const SEEDS_MAX: u64 = 200;
 fn first_seed(bug: Bug) -> u64 {
     match bug {
         Bug::InPool(Canary::SkipCrc) => 69,
+        // At seed 0 what it shows is what deaths off by one show there.
+        Bug::InPool(Canary::SnapshotSeesALaterWrite) => 1,
         Bug::InPool(Canary::RebuildReadsAStaleSlot) => 45,
         Bug::InPool(Canary::SegmentReusedBeforeCheckpoint) => 193,
         Bug::InPool(Canary::ReadersNotWaitedFor) => 37,
