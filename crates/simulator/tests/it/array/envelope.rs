@@ -43,9 +43,15 @@ const REACHED: [(&str, Count); 32] = [
     ("drives that died", |report| u64::from(report.ills.contains(&Ill::Dies))),
 ];
 
-/// What the quarters that have run met: of each branch how often, illnesses, and how many quarters these are.
-static MET: Mutex<(BTreeMap<&str, u64>, BTreeMap<Ill, u64>, u32)> =
-    Mutex::new((BTreeMap::new(), BTreeMap::new(), 0));
+/// What the quarters that have run met.
+struct Met {
+    quarters: u32,
+    /// Of each branch how often.
+    branches: BTreeMap<&'static str, u64>,
+    ills: BTreeMap<Ill, u64>,
+}
+
+static MET: Mutex<Met> = Mutex::new(Met { quarters: 0, branches: BTreeMap::new(), ills: BTreeMap::new() });
 
 /// Runs a quarter of the seeds; the last one sees to it that they went where mistakes are.
 fn quarter(number: u64) {
@@ -61,16 +67,17 @@ fn quarter(number: u64) {
     println!("note: {count} seeds: {}; faults met: {faults:?}", listed.join(", "));
     let (never, ills) = {
         let mut met = MET.lock().expect("nobody panics while it is held");
-        sums.iter().for_each(|(what, sum)| *met.0.entry(what).or_default() += sum);
+        sums.iter().for_each(|(what, sum)| *met.branches.entry(what).or_default() += sum);
         for &ill in reports.iter().flat_map(|report| &report.ills) {
-            *met.1.entry(ill).or_default() += 1;
+            *met.ills.entry(ill).or_default() += 1;
         }
-        met.2 += 1;
-        if met.2 < 4 {
+        met.quarters += 1;
+        if met.quarters < 4 {
             return;
         }
-        let never = met.0.iter().filter(|(_, sum)| **sum == 0).map(|(&what, _)| what).collect::<Vec<_>>();
-        (never, met.1.clone())
+        let never =
+            met.branches.iter().filter(|(_, sum)| **sum == 0).map(|(&what, _)| what).collect::<Vec<_>>();
+        (never, met.ills.clone())
     };
     println!("note: drives that had {ills:?}");
     assert!(never.is_empty(), "{never:?} came up in none of {} seeds", 4 * count);
