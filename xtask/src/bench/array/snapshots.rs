@@ -202,7 +202,7 @@ fn kept_by_btrfs(setting: &Setting, scale: &Scale) -> Result<Vec<Row>> {
 fn many(setting: &Setting, ours: &OurPrograms, scale: &Scale) -> Result<Vec<Row>> {
     println!("   make snapshots where there are {MANY}, and delete them");
     let pool = setting.folder.join("many");
-    make_pool(ours, &pool, scale.many_mib << 20, 33)?;
+    make_pool(ours, &pool, scale.many_mib << 20, 15)?;
     let arguments = ["many".to_owned(), MANY.to_string(), scale.many_s.to_string()];
     let raw = ours.example("pool_load", |command| command.arg(&pool).args(&arguments))?;
     fs::remove_dir_all(&pool)?;
