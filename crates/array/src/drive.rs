@@ -139,6 +139,12 @@ impl Drives {
         started.collect()
     }
 
+    /// Starts to flush the drives of `members` that are there.
+    pub fn flush_all(&self, members: impl IntoIterator<Item = MemberIndex>) -> Writes {
+        let started = members.into_iter().filter_map(|member| Some((member, self.device(member)?.flush())));
+        started.collect()
+    }
+
     /// How many of `slots` lie on drives that are there.
     pub fn copies_there(&self, slots: &[SlotAddress]) -> usize {
         slots.iter().filter(|slot| self.has(slot.member)).count()

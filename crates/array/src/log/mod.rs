@@ -28,6 +28,11 @@ pub use tail::{Placed, Tail};
 use crate::format::SegmentShape;
 
 /// Blocks at the end of a log segment that records leave for its summary: an entry for each block, 126 to a block.
-pub fn summary_blocks(shape: SegmentShape) -> u32 {
+fn summary_blocks(shape: SegmentShape) -> u32 {
     shape.data_blocks().div_ceil(crate::format::summary::SUMMARY_ENTRIES_MAX as u32)
+}
+
+/// Blocks of a segment of log or data that are there beside its summary.
+pub fn room_blocks(shape: SegmentShape) -> u32 {
+    shape.data_blocks() - summary_blocks(shape)
 }

@@ -132,9 +132,7 @@ pub async fn replay(
 async fn make_stable(drives: &Drives, segments: &[MirroredSegment]) -> Result<()> {
     let slots = segments.iter().flat_map(|segment| &segment.slots);
     let members: BTreeSet<_> = slots.map(|slot| slot.member).collect();
-    let flushes =
-        members.into_iter().filter_map(|member| Some((member, drives.device(member)?.flush()))).collect();
-    all_written(flushes).await.map_err(first_of)
+    all_written(drives.flush_all(members)).await.map_err(first_of)
 }
 
 impl Replayed {

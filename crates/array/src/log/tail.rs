@@ -8,7 +8,7 @@
 //! 4. All below `acknowledged_below` is stable on all copies: a record that says so never outlives it. It is never above
 //!    `position_next`, and never falls.
 
-use super::{Draft, summary_blocks};
+use super::{Draft, room_blocks};
 use crate::format::{
     BLOCK_BYTES, Fence, Incarnation, Link, MirroredSegment, PoolId, Position, Record, SegmentBlock,
     SegmentShape, WallNanoseconds,
@@ -91,7 +91,7 @@ impl Tail {
     /// Gives a draft its position and place; none if the segment has no room for it.
     pub fn place(&mut self, draft: &Draft, accepted_at: WallNanoseconds) -> Option<Placed> {
         let end = self.block_next.0 + 1 + u32::from(draft.payload_blocks());
-        if end > self.shape.data_blocks() - summary_blocks(self.shape) {
+        if end > room_blocks(self.shape) {
             return None;
         }
         let record = Record {

@@ -10,7 +10,7 @@ use crate::{
         SegmentKind, SegmentShape, SlotHeader, Stored, SummaryBlock, SummaryEntry,
         summary::SUMMARY_ENTRIES_MAX,
     },
-    log::summary_blocks,
+    log::room_blocks,
     pool::{Pool, Purpose},
 };
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl DataSegment {
 
     /// Whether another block fits in beside the summary.
     pub fn has_room(&self) -> bool {
-        (self.entries.len() as u32) < self.shape.data_blocks() - summary_blocks(self.shape)
+        (self.entries.len() as u32) < room_blocks(self.shape)
     }
 
     /// Adds a block; gives where it lies.
@@ -90,12 +90,8 @@ impl DataSegment {
         let first = self.shape.data_blocks() - blocks.len() as u32;
         self.write(pool, SegmentBlock(first), blocks).await?;
         self.write_header(pool).await?;
-        let drives = &pool.shared.drives;
-        let flushes = self.segment.slots.iter().filter_map(|slot| {
-            let device = drives.device(slot.member)?;
-            Some((slot.member, device.flush()))
-        });
-        self.finish(pool, flushes.collect()).await
+        let members = self.segment.slots.iter().map(|slot| slot.member);
+        self.finish(pool, pool.shared.drives.flush_all(members)).await
     }
 
     fn summary(&self, pool: &Pool) -> Vec<Arc<Buffer>> {

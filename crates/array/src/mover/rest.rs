@@ -12,7 +12,7 @@ use crate::{
         BLOCK_GRAINS, BlockIndex, Location, NodeKey, Run, SegmentKind, SegmentNumber, SegmentShape,
         SegmentUse, Tree, node::BRANCH_BLOCKS_MAX, row::SegmentState,
     },
-    log::summary_blocks,
+    log::room_blocks,
     pool::{Pool, Purpose},
 };
 use std::{collections::BTreeSet, ops::ControlFlow};
@@ -134,7 +134,7 @@ impl Pool {
     /// What one segment of data has room for.
     fn room_grains(&self) -> u64 {
         let shape = SegmentShape::raid0(self.shared.drives.geometry().slot_blocks());
-        u64::from(shape.data_blocks() - summary_blocks(shape)) * BLOCK_GRAINS as u64
+        u64::from(room_blocks(shape)) * BLOCK_GRAINS as u64
     }
 
     /// Looks for what was left mirrored before the pool was opened: in the maps of all raid0 volumes, once.

@@ -5,7 +5,7 @@
 
 use crate::{
     format::{BLOCK_GRAINS, SegmentKind, SegmentNumber, row::SegmentState},
-    log::{log_shape, summary_blocks},
+    log::{log_shape, room_blocks},
     pool::{Pool, Purpose},
 };
 
@@ -43,7 +43,7 @@ impl Pool {
         let geometry = self.shared.drives.geometry();
         let shape = log_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
         let limits = Limits {
-            room: (shape.data_blocks() - summary_blocks(shape)) * BLOCK_GRAINS as u32,
+            room: room_blocks(shape) * BLOCK_GRAINS as u32,
             targets_max: free.div_ceil(2),
             wanted: space.cleaning_round(),
             moved_max: (self.moves_max() * BLOCK_GRAINS) as u64,

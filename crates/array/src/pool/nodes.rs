@@ -98,9 +98,7 @@ impl Nodes {
             self.shared.lose_all(failures).await?;
         }
         let drives = &self.shared.drives;
-        let flushes =
-            drives.members().into_iter().filter_map(|member| Some((member, drives.device(member)?.flush())));
-        if let Err(failures) = all_written(flushes.collect()).await {
+        if let Err(failures) = all_written(drives.flush_all(drives.members())).await {
             sometimes::reached(Sometimes::FlushFailed);
             self.shared.lose_all(failures).await?;
         }

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     format::{BLOCK_BYTES, BLOCK_GRAINS, GRAIN_BYTES, MemberIndex, record::PAYLOAD_BLOCKS_MAX},
-    log::{log_shape, summary_blocks},
+    log::{log_shape, room_blocks},
     mover::Urgency,
     simulation::sometimes::{self, Sometimes},
 };
@@ -265,7 +265,7 @@ impl Shared {
         let segments = state.segments.all_segments(copies, &there);
         let reserve = (segments * RESERVE_PERCENT / 100).max(RESERVE_SEGMENTS_MIN).min(segments / 3);
         let shape = log_shape(geometry.slot_blocks(), copies);
-        let segment_grains = u64::from(shape.data_blocks() - summary_blocks(shape)) * BLOCK_GRAINS as u64;
+        let segment_grains = u64::from(room_blocks(shape)) * BLOCK_GRAINS as u64;
         Space {
             segments,
             free: state.segments.free_segments(copies, &there),

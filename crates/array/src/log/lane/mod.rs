@@ -19,7 +19,7 @@
 mod entering;
 mod queue;
 
-use super::{Draft, Part, Placed, Tail, summary_blocks};
+use super::{Draft, Part, Placed, Tail, room_blocks};
 use crate::{
     drive::{Drives, WriteFailures, all_written},
     error::{Error, Result},
@@ -109,7 +109,7 @@ impl Lane {
     ) -> Rc<Self> {
         assert!(setting.flight_records_max > 0, "a record is written at some time");
         let shape = log_shape(drives.geometry().slot_blocks(), 1);
-        let room_blocks = (shape.data_blocks() - summary_blocks(shape)) as usize;
+        let room_blocks = room_blocks(shape) as usize;
         assert!(room_blocks > PAYLOAD_BLOCKS_MAX, "an empty segment has room for any record");
         Rc::new(Self {
             world: world.clone(),
@@ -320,11 +320,7 @@ impl Lane {
         }
         let segment = self.tail.borrow().segment().clone();
         let members: BTreeSet<_> = segment.slots.iter().chain(others).map(|slot| slot.member).collect();
-        let flushes = members.into_iter().filter_map(|member| {
-            let device = self.drives.device(member)?;
-            Some((member, device.flush()))
-        });
-        if let Err(failures) = all_written(flushes.collect()).await {
+        if let Err(failures) = all_written(self.drives.flush_all(members)).await {
             sometimes::reached(Sometimes::LogFlushFailed);
             self.give_up(failures).await?;
         }
