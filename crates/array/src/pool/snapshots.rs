@@ -35,9 +35,8 @@ impl Pool {
     ///
     /// There is no such volume; one of them has a snapshot of that name; there are more than 124 volumes.
     pub async fn snapshot(&self, volumes: &[&str], name: &str, snapshot: SnapshotId) -> Result<()> {
-        let _one_at_a_time = self.changing.lock().await;
         check_name(name)?;
-        self.wait_for_room_for_rows().await?;
+        let _one_at_a_time = self.admit_rows().await?;
         let mut parts = Vec::new();
         let stamp = self.shared.state.borrow_mut().next_stamp();
         for volume in volumes {

@@ -21,6 +21,7 @@ use crate::{
     simulation::sometimes::{self, Sometimes},
 };
 use std::time::Duration;
+use tokio::sync::MutexGuard;
 
 /// Share of all segments that hosts leave alone, in percent; and so many at least, if that is no more than a third.
 const RESERVE_PERCENT: u64 = 2;
@@ -193,20 +194,22 @@ impl Pool {
         (blocks + records).div_ceil(u64::from(shape.data_blocks())).max(1)
     }
 
-    /// Refuses what makes the catalogue grow when there is little room for it, and no round of cleaning that is under way
-    /// gives any.
+    /// Lets one in at a time who changes the catalogue so that it grows, when there is room for that. Who waits for room
+    /// keeps nobody from deleting.
     ///
     /// # Errors
     ///
     /// [`Error::Full`]; or the pool has stopped.
-    pub(super) async fn wait_for_room_for_rows(&self) -> Result<()> {
-        let has_room = || self.space().free_for(Purpose::Comfort) > 0;
-        if has_room() {
-            return Ok(());
+    pub(super) async fn admit_rows(&self) -> Result<MutexGuard<'_, ()>> {
+        loop {
+            let one_at_a_time = self.changing.lock().await;
+            self.shared.check_runs()?;
+            if self.space().free_for(Purpose::Comfort) > 0 {
+                return Ok(one_at_a_time);
+            }
+            drop(one_at_a_time);
+            self.wait_for_cleaning(1).await?;
         }
-        drop(self.cleaning.lock().await);
-        self.checkpoint().await?;
-        if has_room() { Ok(()) } else { Err(Error::Full) }
     }
 
     /// Lets a host's write in, when there is room for it: in the tables, and on the drives.
@@ -234,15 +237,25 @@ impl Pool {
                 is_delayed = true;
                 continue;
             }
-            // What has not come to rest gives room by it.
-            let is_full = space.is_full() && self.shared.state.borrow().backlog.is_empty();
-            if is_full || self.cannot_clean.get() {
-                sometimes::reached(Sometimes::HostRefused);
-                return Err(Error::Full);
-            }
-            self.room_wanted.set(self.room_wanted.get().max(wanted));
-            self.shared.world.sleep(LOOK_AGAIN).await;
+            self.wait_for_cleaning(wanted).await?;
         }
+    }
+
+    /// Waits a moment for cleaning to give so many segments, unless it cannot.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`]: what is alive leaves nothing to clean.
+    async fn wait_for_cleaning(&self, wanted: u64) -> Result<()> {
+        // What has not come to rest gives room by it.
+        let is_full = self.space().is_full() && self.shared.state.borrow().backlog.is_empty();
+        if is_full || self.cannot_clean.get() {
+            sometimes::reached(Sometimes::HostRefused);
+            return Err(Error::Full);
+        }
+        self.room_wanted.set(self.room_wanted.get().max(wanted));
+        self.shared.world.sleep(LOOK_AGAIN).await;
+        Ok(())
     }
 
     /// Blocks one round of cleaning may move: what leaves room in the tables for hosts.

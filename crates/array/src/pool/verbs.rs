@@ -54,12 +54,12 @@ impl Pool {
     ///
     /// The name is taken or none, the size is none, no volume can be of that class; or the pool cannot write.
     pub async fn create_volume(&self, new: &NewVolume) -> Result<()> {
-        let _one_at_a_time = self.changing.lock().await;
         check_name(&new.name)?;
         let sectors = check_size(new.size_bytes)?;
         if !matches!(new.setting.class, RedundancyClass::Raid0 | RedundancyClass::Raid1) {
             return Err(Error::NotYet("a volume of a class other than raid0 and raid1"));
         }
+        let _one_at_a_time = self.admit_rows().await?;
         let (number, branch) = {
             let state = self.shared.state.borrow();
             if state.catalogue.volume_named(&new.name).is_some() {
@@ -70,7 +70,6 @@ impl Pool {
             }
             (state.catalogue.volume_next(), state.catalogue.branch_next())
         };
-        self.wait_for_room_for_rows().await?;
         self.check_bounds(None, new.setting.bounds).await?;
         let (reserve, limit) = blocks_of(new.setting.bounds);
         let row = VolumeRow {

@@ -1,9 +1,9 @@
 //! What the reserve promises: a pool that is full opens, takes deletions, and is never stopped by what hosts do at once.
 
-use crate::scene::{MIB, Scene, make_volume, small, write};
+use crate::scene::{MIB, Scene, make_volume, make_volume_with, small, write};
 use array::{
-    format::SnapshotId,
-    pool::{OpenSetting, Pool, open},
+    format::{SnapshotId, row::WriteCache},
+    pool::{OpenSetting, Pool, VolumeSetting, open},
     volume::VolumeDevice,
 };
 use std::{rc::Rc, sync::Arc, time::Duration};
@@ -15,6 +15,16 @@ use world::{
 /// The smallest drives that a pool takes: 48 slots.
 fn tiny() -> DriveOptions {
     DriveOptions::new(ByteCount(49 * MIB))
+}
+
+/// The same, which writes at once.
+fn tiny_and_fast() -> DriveOptions {
+    let at_once = ServiceTime {
+        least: Duration::from_micros(1),
+        mean_above: Duration::ZERO,
+        per_mib: Duration::from_micros(1),
+    };
+    DriveOptions { write: at_once, flush: at_once, ..tiny() }
 }
 
 fn devices_of(scene: &Scene, away: Option<usize>) -> Vec<Rc<dyn BlockDevice>> {
@@ -117,12 +127,7 @@ fn writes_that_come_at_once_are_refused_or_written_and_leave_the_reserve_alone()
 #[test]
 fn no_number_of_discards_and_snapshots_takes_the_room_that_an_opening_needs() {
     // So fast that the log has more to go on in than there is before anybody looks whether to make a checkpoint.
-    let at_once = ServiceTime {
-        least: Duration::from_micros(1),
-        mean_above: Duration::ZERO,
-        per_mib: Duration::from_micros(1),
-    };
-    let mut scene = Scene::of(3, 2, &DriveOptions { write: at_once, flush: at_once, ..tiny() });
+    let mut scene = Scene::of(3, 2, &tiny_and_fast());
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");
         let volume = make_volume(&pool, "mail", 400 * MIB).await.expect("it is made");
@@ -162,4 +167,67 @@ async fn snapshots_until_refused(pool: &Rc<Pool>) {
 /// Checkpoints are made now and then, not after every few writes.
 fn small_tables() -> OpenSetting {
     OpenSetting { table_entries: 2000, cache_bytes: 256 << 10, ..OpenSetting::default() }
+}
+
+const TWO_SECONDS: Duration = Duration::from_secs(2);
+
+/// A host that overwrites 6 MiB again and again, for so long.
+async fn overwrite(world: World, volume: VolumeDevice, seed: u64, how_long: Duration) {
+    let mut random = Random::new(seed, "overwrites");
+    let begun = world.now();
+    while world.now().since(begun) < how_long {
+        let at = ByteOffset(random.below(384) * 16384);
+        let length = 4096 * (1 + random.below(4));
+        let done = match random.below(10) {
+            0 => volume.discard(at, ByteCount(length)).await,
+            kind => {
+                let stability = if kind < 3 { Stability::Stable } else { Stability::Volatile };
+                volume.write(at, vec![Arc::new(Buffer::zeroed(length as usize))], stability).await
+            }
+        };
+        done.expect("there is room");
+    }
+}
+
+/// Takes a snapshot now and then, and keeps the last three.
+async fn take_snapshots(world: World, pool: Rc<Pool>, seed: u64) {
+    for index in 0..30_u8 {
+        let taken = pool.snapshot(&["mail"], &format!("{seed}-{index}"), SnapshotId([index; 16])).await;
+        taken.unwrap_or_else(|refused| panic!("{seed}, {index}: {refused}: {:?}", pool.space()));
+        let there = pool.snapshots("mail").expect("the volume is there");
+        if there.len() > 3 {
+            pool.delete_snapshot("mail", &there[0].name).await.expect("deleting works");
+        }
+        world.sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[test]
+fn a_snapshot_beside_hosts_and_a_rebuild_waits_for_cleaning_and_is_not_refused() {
+    for seed in 5..8 {
+        let mut scene = Scene::of(seed, 4, &tiny_and_fast());
+        let setting = || OpenSetting { table_entries: 1500, log_blocks: 2048, ..OpenSetting::default() };
+        scene.run(|world, devices| async move {
+            let pool = open(&world, &devices, setting()).await.expect("it opens");
+            let cached = VolumeSetting { write_cache: WriteCache::On, ..VolumeSetting::default() };
+            let volume = make_volume_with(&pool, "mail", 6 * MIB, cached).await.expect("it is made");
+            overwrite(world, volume, seed, TWO_SECONDS / 2).await;
+            pool.close().await.expect("it closes");
+        });
+        let mut random = Random::new(seed, "crashes");
+        for round in 0..4 {
+            let left = devices_of(&scene, Some(seed as usize % 4));
+            let work = move |world: World| async move {
+                let pool = open(&world, &left, setting()).await.expect("it opens without a drive");
+                let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+                let seed = 100 * seed + round;
+                let host = |host| overwrite(world.clone(), volume.clone(), 10 * seed + host, TWO_SECONDS);
+                (0..6).for_each(|number| drop(world.spawn("host", host(number))));
+                take_snapshots(world, pool, seed).await;
+            };
+            let limits = Limits { polls: Some(1 << (9 + random.below(7))), ..Limits::generous() };
+            scene.simulation.run(limits, work);
+            scene.simulation.cut_power();
+        }
+    }
 }
