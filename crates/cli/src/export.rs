@@ -47,6 +47,7 @@ pub fn export(arguments: &ExportArguments) -> Result<Ending, Refusal> {
     let iscsi = arguments.iscsi.as_deref().map(|text| address(text, iscsi::PORT)).transpose()?;
     let portals =
         arguments.portal.iter().map(|text| address(text, iscsi::PORT)).collect::<Result<Vec<_>, _>>()?;
+    let tls = over_nbd::tls(arguments)?;
     let names = names(arguments)?;
     let plan = over_iscsi::plan(arguments, &names)?;
     let options = RealOptions { force_plain: arguments.plain_io };
@@ -67,7 +68,7 @@ pub fn export(arguments: &ExportArguments) -> Result<Ending, Refusal> {
             }
         }
         let shared = &opened.shared;
-        let nbd = nbd.map(|listener| over_nbd::door(&world, listener, shared, arguments, &console));
+        let nbd = nbd.map(|listener| over_nbd::door(&world, (listener, tls), shared, arguments, &console));
         let iscsi = iscsi.map(|listener| over_iscsi::Doors::new(plan, listener, portals_open));
         let iscsi = iscsi.map(|doors| doors.open(&world, shared, arguments, &console));
         let (iscsi, targets) = iscsi.unzip();

@@ -2,6 +2,7 @@
 
 mod answer;
 mod arguments;
+mod certificates;
 mod compare;
 mod console;
 mod ending;

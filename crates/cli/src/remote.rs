@@ -1,6 +1,6 @@
 //! Devices elsewhere, by their URIs: a unit of an iSCSI target, an export of an NBD server.
 
-use crate::refusal::Refusal;
+use crate::{certificates, refusal::Refusal};
 use clap::Args;
 use iscsi::{
     initiator::{self, Initiator, InitiatorOptions},
@@ -14,7 +14,7 @@ use std::{
     rc::Rc,
 };
 use world::{
-    BlockDevice, IoResult, World,
+    BlockDevice, IoError, IoErrorKind, IoResult, World,
     real::{Sockets, host_files},
 };
 
@@ -73,8 +73,12 @@ impl Remote {
             let uri = text.parse().map_err(|error: initiator::UriError| refuse(&error))?;
             return Ok(Some(Self::Iscsi(uri, Box::new(options(arguments)?))));
         }
-        if text.starts_with("nbd://") || text.starts_with("nbd+unix://") {
-            return Ok(Some(Self::Nbd(text.parse().map_err(|error: nbd::UriError| refuse(&error))?)));
+        if ["nbd://", "nbds://", "nbd+unix://", "nbds+unix://"].iter().any(|scheme| text.starts_with(scheme))
+        {
+            let uri = text.parse().map_err(|error: nbd::UriError| refuse(&error))?;
+            // What cannot be used is told before anything begins.
+            certificates::of_client(&uri)?;
+            return Ok(Some(Self::Nbd(uri)));
         }
         Ok(None)
     }
@@ -94,7 +98,10 @@ impl Remote {
                 })
             }
             Self::Nbd(uri) => {
-                let options = ClientOptions::default();
+                let tls = certificates::of_client(uri);
+                let tls =
+                    tls.map_err(|error| IoError::new(IoErrorKind::PermissionDenied, error.to_string()))?;
+                let options = ClientOptions { tls, ..ClientOptions::default() };
                 let device = Client::connect(world, Rc::new(Sockets), uri.clone(), options).await?;
                 let is_read_only = device.is_read_only();
                 Ok(Opened { is_read_only, model: None, serial: None, device: Rc::new(device) })
@@ -106,6 +113,7 @@ impl Remote {
     pub fn reach(&self) -> &'static str {
         match self {
             Self::Iscsi(..) => "iSCSI, one session a group",
+            Self::Nbd(uri) if uri.tls.is_some() => "NBD over TLS, one connection a group",
             Self::Nbd(_) => "NBD, one connection a group",
         }
     }

@@ -74,6 +74,7 @@ pub struct CompareArguments {
   spindle export disk.img --iscsi 127.0.0.1:3260     a target iqn.2026-11.org.spindle:disk.img
   spindle export mail/store mail/store@monday         a volume of the pool mail, and a snapshot of it, read-only
   spindle export a.img b.img --name mail --name logs --nbd 10.0.0.5
+  spindle export mail/store --nbd 10.0.0.5 --nbd-tls /etc/pki/spindle     TLS, for those whom its authority knows
 
 Then, with any NBD client:
   nbdinfo nbd://127.0.0.1:10809/disk.img
@@ -91,6 +92,15 @@ pub struct ExportArguments {
     /// [default: 127.0.0.1:10809, if --iscsi is not said]
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Option<String>,
+
+    /// Serve NBD over TLS alone, with server-cert.pem and server-key.pem of FOLDER; if it has ca-cert.pem, only to
+    /// clients with a certificate of that authority
+    #[arg(long, value_name = "FOLDER")]
+    pub nbd_tls: Option<PathBuf>,
+
+    /// Serve NBD without TLS to those who do not ask for it, too
+    #[arg(long, requires = "nbd_tls")]
+    pub nbd_tls_optional: bool,
 
     /// Serve iSCSI at HOST:PORT; each path is a target of its own, with unit 0
     #[arg(long, value_name = "ADDRESS")]

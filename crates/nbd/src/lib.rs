@@ -2,21 +2,24 @@
 //!
 //! The protocol is that of <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>: fixed newstyle handshake,
 //! structured replies, the metadata context `base:allocation`, flush, FUA, trim, write zeroes, several connections to
-//! one export.
+//! one export, STARTTLS.
 //!
-//! Reading order: [`wire`] (numbers and layouts), [`export`], [`server`], [`client`].
+//! Reading order: [`wire`] (numbers and layouts), [`export`], [`tls`], [`server`], [`client`].
 
 pub mod wire;
 
 pub mod export;
 
+pub mod tls;
+
 pub mod server;
 
 pub mod client;
 
-pub use client::{Client, ClientOptions, Uri, UriError};
+pub use client::{Client, ClientOptions, Uri, UriError, UriTls};
 pub use export::{Export, Exports};
 pub use server::{ServerOptions, serve};
+pub use tls::{ClientTls, Identity, ServerTls, TlsError, TlsMode};
 
 /// The port NBD has (IANA).
 pub const PORT: u16 = 10809;

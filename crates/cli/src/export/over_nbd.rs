@@ -1,27 +1,45 @@
 //! Over NBD.
 
 use super::{Door, Shared};
-use crate::{arguments::ExportArguments, console::Console};
-use nbd::{Export, Exports, ServerOptions, Uri, serve, server::Event};
+use crate::{arguments::ExportArguments, certificates, console::Console, refusal::Refusal};
+use nbd::{Export, Exports, ServerOptions, TlsMode, Uri, UriTls, serve, server::Event};
 use std::rc::Rc;
 use world::{Listener, World};
+
+/// Whether it is TLS, as the arguments say.
+pub fn tls(arguments: &ExportArguments) -> Result<TlsMode, Refusal> {
+    let Some(folder) = &arguments.nbd_tls else { return Ok(TlsMode::Off) };
+    if arguments.nbd.is_none() && arguments.iscsi.is_some() {
+        return Err(Refusal::new("--nbd-tls without NBD", "say where NBD is served, too: --nbd ADDRESS"));
+    }
+    let tls = certificates::of_server(folder)?;
+    Ok(if arguments.nbd_tls_optional { TlsMode::Allowed(tls) } else { TlsMode::Required(tls) })
+}
 
 /// What is shared, as exports.
 pub fn door(
     world: &World,
-    listener: Rc<dyn Listener>,
+    (listener, tls): (Rc<dyn Listener>, TlsMode),
     shared: &[Shared],
     arguments: &ExportArguments,
     console: &Console,
 ) -> Door {
     let address = listener.address();
-    let uri = |shared: &Shared| Uri { address: address.clone(), export: shared.name.clone() }.to_string();
+    let uri_tls = match tls {
+        TlsMode::Off => None,
+        TlsMode::Allowed(_) | TlsMode::Required(_) => Some(UriTls::default()),
+    };
+    let is_restricted = matches!(&tls, TlsMode::Required(tls) if tls.asks_who());
+    let uri = |shared: &Shared| {
+        Uri { address: address.clone(), export: shared.name.clone(), tls: uri_tls.clone() }.to_string()
+    };
     let uris = shared.iter().map(uri).collect();
     let exports = Exports::new(shared.iter().map(|shared| export_of(shared, arguments)).collect());
+    let options = ServerOptions { tls, ..ServerOptions::default() };
     let told = console.clone();
     let tell = Rc::new(move |event| say(&told, &event));
-    let serving = serve(world.clone(), listener, exports, ServerOptions::default(), tell);
-    Door { address, uris, serving: Box::pin(serving), is_restricted: false }
+    let serving = serve(world.clone(), listener, exports, options, tell);
+    Door { address, uris, serving: Box::pin(serving), is_restricted }
 }
 
 fn export_of(shared: &Shared, arguments: &ExportArguments) -> Export {
@@ -37,7 +55,10 @@ fn export_of(shared: &Shared, arguments: &ExportArguments) -> Export {
 
 fn say(console: &Console, event: &Event) {
     match event {
-        Event::Connected { peer, export } => console.say_progress(&format!("{peer} uses {export:?}")),
+        Event::Connected { peer, export, is_encrypted } => {
+            let how = if *is_encrypted { " over TLS" } else { "" };
+            console.say_progress(&format!("{peer} uses {export:?}{how}"));
+        }
         Event::Disconnected { peer, why: None } => console.say_progress(&format!("{peer} is done")),
         Event::Disconnected { peer, why: Some(why) } => console.say_progress(&format!("{peer}: {why}")),
         Event::NotAccepted(error) => console.warn(&error.to_string()),

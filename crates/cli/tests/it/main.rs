@@ -11,6 +11,7 @@ mod early_ends;
 mod elsewhere;
 mod exports;
 mod exports_iscsi;
+mod exports_tls;
 mod judged_exports;
 mod pools;
 mod pristine;

@@ -2,6 +2,7 @@
 
 use crate::{
     server::haggling::{ALLOCATION, ALLOCATION_ID},
+    tls::{ClientTls, complaint},
     wire::{
         PAYLOAD_BYTES_MAX, Taking,
         handshake::{
@@ -13,7 +14,7 @@ use crate::{
 use std::io;
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use world::Stream;
+use world::{Stream, World};
 
 /// Bytes of one answer at most: any text is shorter.
 const ANSWER_BYTES_MAX: u32 = 64 * 1024;
@@ -45,7 +46,10 @@ impl Facts {
 pub enum Disagreement {
     /// The connection broke.
     #[error(transparent)]
-    Broken(#[from] io::Error),
+    Broken(io::Error),
+    /// One of both does not believe the other, or they know no TLS in common.
+    #[error("no TLS: {0}")]
+    Tls(String),
     /// It is no NBD server, or an old one.
     #[error("it is no NBD server of today: {0}")]
     Protocol(&'static str),
@@ -54,8 +58,30 @@ pub enum Disagreement {
     Refused(String),
 }
 
-/// Agrees with a server on `export`.
-pub async fn agree(stream: &mut Stream, export: &str) -> Result<Facts, Disagreement> {
+impl From<io::Error> for Disagreement {
+    /// A server says after its handshake only that it does not believe us: whatever is read next is that.
+    fn from(error: io::Error) -> Self {
+        complaint(&error).map_or(Self::Broken(error), Self::Tls)
+    }
+}
+
+/// Agrees with a server on `export`; with the stream to go on with.
+pub async fn agree(
+    world: &World,
+    mut stream: Stream,
+    export: &str,
+    tls: Option<&ClientTls>,
+) -> Result<(Facts, Stream), Disagreement> {
+    greet(&mut stream).await?;
+    if let Some(tls) = tls {
+        ask(&mut stream, option::STARTTLS, &[], |_, _| ()).await?.map_err(Disagreement::Tls)?;
+        stream = tls.connect(world, stream).await?;
+    }
+    let facts = choose(&mut stream, export).await?;
+    Ok((facts, stream))
+}
+
+async fn greet(stream: &mut Stream) -> Result<(), Disagreement> {
     if stream.read_u64().await? != GREETING || stream.read_u64().await? != OPTION_MAGIC {
         return Err(Disagreement::Protocol("it greets otherwise"));
     }
@@ -64,7 +90,10 @@ pub async fn agree(stream: &mut Stream, export: &str) -> Result<Facts, Disagreem
         return Err(Disagreement::Protocol("it knows no fixed newstyle handshake"));
     }
     let ours = flags & (greeting::FIXED_NEWSTYLE | greeting::NO_ZEROES);
-    stream.write_all(&u32::from(ours).to_be_bytes()).await?;
+    Ok(stream.write_all(&u32::from(ours).to_be_bytes()).await?)
+}
+
+async fn choose(stream: &mut Stream, export: &str) -> Result<Facts, Disagreement> {
     let mut has_allocation = false;
     if ask(stream, option::STRUCTURED_REPLY, &[], |_, _| ()).await?.is_ok() {
         let contexts = ContextRequest { name: export.to_owned(), queries: vec![ALLOCATION.to_owned()] };

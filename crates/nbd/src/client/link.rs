@@ -56,7 +56,7 @@ impl Link {
         uri: Uri,
         options: ClientOptions,
     ) -> IoResult<Rc<Self>> {
-        let (stream, facts) = connect(world, &network, &uri, options).await?;
+        let (stream, facts) = connect(world, &network, &uri, &options).await?;
         let link = Rc::new(Self {
             world: world.clone(),
             network,
@@ -111,13 +111,19 @@ async fn connect(
     world: &World,
     network: &Rc<dyn Network>,
     uri: &Uri,
-    options: ClientOptions,
+    options: &ClientOptions,
 ) -> IoResult<(Stream, Facts)> {
+    let tls = options.tls.as_ref().filter(|_| uri.tls.is_some());
+    if uri.tls.is_some() && tls.is_none() {
+        let story = format!("{uri}: whom to believe is not said: no authority's certificate");
+        return Err(IoError::new(IoErrorKind::PermissionDenied, story));
+    }
     let connecting = async {
-        let mut stream = network.connect(&uri.address).await?;
-        let facts = agree(&mut stream, &uri.export).await.map_err(|disagreement| {
+        let stream = network.connect(&uri.address).await?;
+        let (facts, stream) = agree(world, stream, &uri.export, tls).await.map_err(|disagreement| {
             let kind = match disagreement {
                 Disagreement::Broken(_) => IoErrorKind::Disconnected,
+                Disagreement::Tls(_) => IoErrorKind::PermissionDenied,
                 Disagreement::Protocol(_) => IoErrorKind::WrongType,
                 Disagreement::Refused(_) => IoErrorKind::NotFound,
             };
@@ -157,9 +163,9 @@ async fn reconnect(link: &Weak<Link>) -> Option<Stream> {
     loop {
         let (world, network, uri, options, facts) = {
             let link = link.upgrade()?;
-            (link.world.clone(), Rc::clone(&link.network), link.uri.clone(), link.options, link.facts)
+            (link.world.clone(), Rc::clone(&link.network), link.uri.clone(), link.options.clone(), link.facts)
         };
-        let problem = match connect(&world, &network, &uri, options).await {
+        let problem = match connect(&world, &network, &uri, &options).await {
             Ok((stream, same)) if same == facts => {
                 link.upgrade()?.is_up.set(true);
                 return Some(stream);

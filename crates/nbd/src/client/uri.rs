@@ -1,8 +1,9 @@
-//! Where an export is: `nbd://HOST:PORT/EXPORT`, `nbd+unix:///EXPORT?socket=PATH`
+//! Where an export is: `nbd://HOST:PORT/EXPORT`, `nbd+unix:///EXPORT?socket=PATH`; over TLS `nbds://` and `nbds+unix://`,
+//! with `tls-certificates=FOLDER` and, if it is not the host's, the name in the server's certificate, `tls-hostname=NAME`
 //! (<https://github.com/NetworkBlockDevice/nbd/blob/master/doc/uri.md>).
 
 use crate::PORT;
-use std::{fmt, str::FromStr};
+use std::{fmt, path::PathBuf, str::FromStr};
 use thiserror::Error;
 use world::Address;
 
@@ -13,6 +14,54 @@ pub struct Uri {
     pub address: Address,
     /// Of the export; empty is the only one there is.
     pub export: String,
+    /// Said if it is to be TLS.
+    pub tls: Option<UriTls>,
+}
+
+/// What a URI says of TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UriTls {
+    /// The folder of certificates.
+    pub certificates: Option<PathBuf>,
+    /// The name in the server's certificate, if it is not the host's.
+    pub hostname: Option<String>,
+}
+
+impl Uri {
+    /// The name that the server's certificate must have: without any said, that of the host, which is this one for a
+    /// socket in the filesystem.
+    pub fn server_name(&self) -> &str {
+        let said = self.tls.as_ref().and_then(|tls| tls.hostname.as_deref());
+        said.unwrap_or(match &self.address {
+            Address::Tcp { host, .. } => host,
+            Address::Unix(_) => "localhost",
+        })
+    }
+}
+
+/// What stands behind the question mark.
+#[derive(Default)]
+struct Query {
+    socket: Option<PathBuf>,
+    tls: UriTls,
+}
+
+impl Query {
+    fn read(text: &str) -> Result<Self, String> {
+        let mut query = Self::default();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = decode(value).filter(|value| !value.is_empty());
+            let value = value.ok_or_else(|| format!("its {key} is empty or badly escaped"))?;
+            match key {
+                "socket" => query.socket = Some(value.into()),
+                "tls-certificates" => query.tls.certificates = Some(value.into()),
+                "tls-hostname" => query.tls.hostname = Some(value),
+                _ => return Err(format!("{key} is not known")),
+            }
+        }
+        Ok(query)
+    }
 }
 
 /// Why a text is no such URI.
@@ -28,24 +77,29 @@ impl FromStr for Uri {
 
     fn from_str(text: &str) -> Result<Self, UriError> {
         let refuse = |problem: &str| UriError { text: text.to_owned(), problem: problem.to_owned() };
-        if let Some(rest) = text.strip_prefix("nbd+unix://") {
-            let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-            let socket = query.split('&').find_map(|pair| pair.strip_prefix("socket="));
-            let socket =
-                socket.filter(|socket| !socket.is_empty()).ok_or_else(|| refuse("it names no socket"))?;
-            let socket = decode(socket).ok_or_else(|| refuse("its socket is badly escaped"))?;
-            let export = path.strip_prefix('/').ok_or_else(|| refuse("three slashes begin it"))?;
-            let export = decode(export).ok_or_else(|| refuse("its export is badly escaped"))?;
-            return Ok(Self { address: Address::Unix(socket.into()), export });
+        let (scheme, rest) = text.split_once("://").unwrap_or((text, ""));
+        let (is_tls, is_unix) = match scheme {
+            "nbd" => (false, false),
+            "nbd+unix" => (false, true),
+            "nbds" => (true, false),
+            "nbds+unix" => (true, true),
+            _ => return Err(refuse("it does not begin with nbd:// or nbds://")),
+        };
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let Query { socket, tls } = Query::read(query).map_err(|problem| refuse(&problem))?;
+        if !is_tls && tls != UriTls::default() {
+            return Err(refuse("without TLS it has no certificates"));
         }
-        let rest = text.strip_prefix("nbd://").ok_or_else(|| refuse("it does not begin with nbd://"))?;
-        let (host, export) = rest.split_once('/').unwrap_or((rest, ""));
-        if export.contains('?') {
-            return Err(refuse("it has a query"));
-        }
-        let address = Address::parse(host, PORT).map_err(|error| refuse(&error.to_string()))?;
+        let (host, export) = place.split_once('/').unwrap_or((place, ""));
+        let address = match socket {
+            Some(_) if !is_unix => return Err(refuse("its socket is on another machine")),
+            Some(socket) if host.is_empty() && place.starts_with('/') => Address::Unix(socket),
+            Some(_) => return Err(refuse("three slashes begin it")),
+            None if is_unix => return Err(refuse("it names no socket")),
+            None => Address::parse(host, PORT).map_err(|error| refuse(&error.to_string()))?,
+        };
         let export = decode(export).ok_or_else(|| refuse("its export is badly escaped"))?;
-        Ok(Self { address, export })
+        Ok(Self { address, export, tls: is_tls.then_some(tls) })
     }
 }
 
@@ -75,12 +129,34 @@ fn encode(text: &str) -> String {
 impl fmt::Display for Uri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let export = encode(&self.export);
-        match &self.address {
+        let (scheme, tls) = match &self.tls {
+            None => ("nbd", UriTls::default()),
+            Some(tls) => ("nbds", tls.clone()),
+        };
+        let socket = match &self.address {
             Address::Unix(path) => {
-                write!(f, "nbd+unix:///{export}?socket={}", encode(&path.to_string_lossy()))
+                write!(f, "{scheme}+unix:///{export}")?;
+                Some(path.to_string_lossy())
             }
-            Address::Tcp { .. } => write!(f, "nbd://{}/{export}", self.address),
+            Address::Tcp { .. } => {
+                write!(f, "{scheme}://{}/{export}", self.address)?;
+                None
+            }
+        };
+        let certificates = tls.certificates.as_ref().map(|folder| folder.to_string_lossy());
+        let pairs = [
+            ("socket", socket),
+            ("tls-certificates", certificates),
+            ("tls-hostname", tls.hostname.as_ref().map(|name| name.into())),
+        ];
+        let mut mark = '?';
+        for (key, value) in pairs {
+            if let Some(value) = value {
+                write!(f, "{mark}{key}={}", encode(&value))?;
+                mark = '&';
+            }
         }
+        Ok(())
     }
 }
 
@@ -96,9 +172,12 @@ mod tests {
             ("nbd://[::1]/a%20b/c", "[::1]:10809", "a b/c"),
             ("nbd+unix:///vol?socket=/run/n.sock", "unix:/run/n.sock", "vol"),
             ("nbd+unix:///?socket=/a%20b", "unix:/a b", ""),
+            ("nbds://mail/x?tls-certificates=/etc/pki&tls-hostname=a", "mail:10809", "x"),
+            ("nbds+unix:///?socket=/s", "unix:/s", ""),
         ] {
             let uri: Uri = text.parse().unwrap();
             assert_eq!((uri.address.to_string().as_str(), uri.export.as_str()), (address, export));
+            assert_eq!(uri.tls.is_some(), text.starts_with("nbds"));
             assert_eq!(uri.to_string().parse(), Ok(uri), "what is printed reads back");
         }
     }
@@ -108,7 +187,13 @@ mod tests {
         for text in
             ["", "http://x", "nbd://", "nbd://h:99999/x", "nbd://h/%4", "nbd://h/%ff", "nbd+unix:///x"]
                 .into_iter()
-                .chain(["nbd+unix://x?socket=/s", "nbd://h/x?tls=1"])
+                .chain([
+                    "nbd+unix://x?socket=/s",
+                    "nbd://h/x?tls=1",
+                    "nbd://h/?tls-certificates=/a",
+                    "nbd://h/?socket=/s",
+                ])
+                .chain(["nbds://h/x?tls-psk-file=/a", "nbds://h/x?tls-certificates=", "nbds+unix:///x"])
         {
             let error = text.parse::<Uri>().expect_err(text).to_string();
             assert!(error.contains("say nbd://HOST:PORT/EXPORT"), "{error}");

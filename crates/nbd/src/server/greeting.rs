@@ -2,22 +2,26 @@
 
 use super::{
     Ended,
-    haggling::{Agreed, Haggling, Next},
+    haggling::{Agreed, Haggling, Next, Privacy},
 };
 use crate::{
     export::Exports,
+    tls::{ServerTls, TlsMode, complaint},
     wire::handshake::{GREETING, OPTION_BYTES_MAX, OPTION_MAGIC, OptionHead, ReplyHead, greeting, reply},
 };
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use world::{Stream, World};
 
 /// Things a client may ask for before it is thought to be none.
 const OPTIONS_MAX: usize = 256;
 
-/// Greets, and answers until both agree; none if the client ended it.
+/// Greets, and answers until both agree: on what, and the stream to go on with. None if the client ended it.
 pub async fn agree(
-    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    world: &World,
+    mut stream: Stream,
     exports: &Exports,
-) -> Result<Option<Agreed>, Ended> {
+    tls: &TlsMode,
+) -> Result<Option<(Agreed, Stream)>, Ended> {
     let mut greeting_bytes = GREETING.to_be_bytes().to_vec();
     greeting_bytes.extend(OPTION_MAGIC.to_be_bytes());
     greeting_bytes.extend((greeting::FIXED_NEWSTYLE | greeting::NO_ZEROES).to_be_bytes());
@@ -28,7 +32,12 @@ pub async fn agree(
     if flags & !known != 0 || flags & u32::from(greeting::FIXED_NEWSTYLE) == 0 {
         return Err(Ended::Protocol("its greeting has flags that are not known"));
     }
-    let mut haggling = Haggling::new(exports, flags & u32::from(greeting::NO_ZEROES) == 0);
+    let (privacy, tls) = match tls {
+        TlsMode::Off => (Privacy::Plain, None),
+        TlsMode::Allowed(tls) => (Privacy::MayEncrypt, Some(tls)),
+        TlsMode::Required(tls) => (Privacy::MustEncrypt, Some(tls)),
+    };
+    let mut haggling = Haggling::new(exports, flags & u32::from(greeting::NO_ZEROES) == 0, privacy);
     for _ in 0..OPTIONS_MAX {
         let mut head = [0; OptionHead::BYTES];
         stream.read_exact(&mut head).await?;
@@ -49,11 +58,21 @@ pub async fn agree(
         stream.flush().await?;
         match next {
             Next::Ask => {}
-            Next::Begin(agreed) => return Ok(Some(agreed)),
+            Next::Encrypt => stream = encrypt(world, stream, tls).await?,
+            Next::Begin(agreed) => return Ok(Some((agreed, stream))),
             Next::End => return Ok(None),
         }
     }
     Err(Ended::Protocol("it asks and asks, and never begins"))
+}
+
+/// What was sent before the answer to STARTTLS is no part of what comes over TLS: nothing is read ahead of it.
+async fn encrypt(world: &World, stream: Stream, tls: Option<&ServerTls>) -> Result<Stream, Ended> {
+    let tls = tls.expect("it is agreed on only if there is any");
+    tls.accept(world, stream).await.map_err(|error| match complaint(&error) {
+        Some(complaint) => Ended::Tls(complaint),
+        None => Ended::Broken(error),
+    })
 }
 
 /// Reads `count` bytes and forgets them.

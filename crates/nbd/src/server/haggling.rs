@@ -3,7 +3,9 @@
 //! Invariants:
 //!
 //! 1. Everything asked for is answered once it ends in an error or in ACK; but for EXPORT_NAME and ABORT.
-//! 2. Contexts that were agreed on belong to the export they were asked for: another one does away with them.
+//! 2. What was agreed on before TLS is forgotten.
+//! 3. Where TLS is required nothing is said of exports before it.
+//! 4. Contexts that were agreed on belong to the export they were asked for: another one does away with them.
 
 use crate::{
     export::{Export, Exports},
@@ -29,21 +31,39 @@ pub struct Agreed {
     pub is_structured: bool,
     /// Block status may be asked for.
     pub has_allocation: bool,
+    /// All but the first words went over TLS.
+    pub is_encrypted: bool,
 }
 
 /// How it goes on.
 pub enum Next {
     /// With what is asked for next.
     Ask,
+    /// With TLS, and what is asked for then.
+    Encrypt,
     /// With requests.
     Begin(Agreed),
     /// Not at all.
     End,
 }
 
+/// Whether others can listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privacy {
+    /// They can, and there is no TLS.
+    Plain,
+    /// They can, unless the client asks for TLS; it may do without.
+    MayEncrypt,
+    /// They can, so that the client must ask for TLS.
+    MustEncrypt,
+    /// They cannot: it is TLS.
+    Encrypted,
+}
+
 /// See the module's documentation.
 pub struct Haggling<'e> {
     exports: &'e Exports,
+    privacy: Privacy,
     has_zeroes: bool,
     is_structured: bool,
     /// The export whose allocation was asked for.
@@ -52,18 +72,24 @@ pub struct Haggling<'e> {
 
 impl<'e> Haggling<'e> {
     /// A client that was greeted; behind the facts of an export it wants 124 zeroes, or not.
-    pub fn new(exports: &'e Exports, has_zeroes: bool) -> Self {
-        Self { exports, has_zeroes, is_structured: false, allocation_of: None }
+    pub fn new(exports: &'e Exports, has_zeroes: bool, privacy: Privacy) -> Self {
+        Self { exports, privacy, has_zeroes, is_structured: false, allocation_of: None }
     }
 
     /// Answers what is asked for.
     pub fn take(&mut self, asked: u32, data: &[u8], answer: &mut Vec<u8>) -> Next {
         let mut answers = Answers { asked, into: answer };
         match asked {
+            // It has no answer that says no.
+            option::EXPORT_NAME if self.privacy == Privacy::MustEncrypt => return Next::End,
             option::EXPORT_NAME => return self.export_name(data, answers.into),
             option::ABORT => {
                 answers.put(reply::ACK, &[]);
                 return Next::End;
+            }
+            option::STARTTLS => return self.start_tls(data, &mut answers),
+            _ if self.privacy == Privacy::MustEncrypt => {
+                answers.error(reply::TLS_REQUIRED, "only over TLS: STARTTLS comes first");
             }
             option::LIST if data.is_empty() => self.list(&mut answers),
             option::STRUCTURED_REPLY if data.is_empty() => {
@@ -84,12 +110,27 @@ impl<'e> Haggling<'e> {
         Next::Ask
     }
 
+    fn start_tls(&mut self, data: &[u8], answers: &mut Answers<'_>) -> Next {
+        match self.privacy {
+            Privacy::Plain => answers.error(reply::POLICY, "this server has no TLS"),
+            Privacy::Encrypted => answers.error(reply::INVALID, "it is TLS already"),
+            _ if !data.is_empty() => answers.error(reply::INVALID, "it has no data"),
+            Privacy::MayEncrypt | Privacy::MustEncrypt => {
+                answers.put(reply::ACK, &[]);
+                *self = Self::new(self.exports, self.has_zeroes, Privacy::Encrypted);
+                return Next::Encrypt;
+            }
+        }
+        Next::Ask
+    }
+
     fn agreed(&self, export: Rc<Export>) -> Agreed {
         let has_allocation = self
             .allocation_of
             .as_ref()
             .is_some_and(|name| self.exports.find(name).is_some_and(|known| Rc::ptr_eq(known, &export)));
-        Agreed { export, is_structured: self.is_structured, has_allocation }
+        let is_encrypted = self.privacy == Privacy::Encrypted;
+        Agreed { export, is_structured: self.is_structured, has_allocation, is_encrypted }
     }
 
     /// The old way: there is no answer that says no.

@@ -8,14 +8,14 @@ pub mod haggling;
 mod requests;
 mod session;
 
-use crate::export::Exports;
+use crate::{export::Exports, tls::TlsMode};
 use std::{rc::Rc, time::Duration};
 use thiserror::Error;
 use tokio::sync::Semaphore;
 use world::{Accepted, Listener, World};
 
 /// How much a server takes on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Connections at once; who comes then waits.
     pub connections_max: usize,
@@ -25,16 +25,19 @@ pub struct ServerOptions {
     pub requests_max: usize,
     /// Bytes of data of a connection under way at once; at least what one request may have.
     pub bytes_max: usize,
+    /// Whether connections are TLS.
+    pub tls: TlsMode,
 }
 
 impl Default for ServerOptions {
-    /// 256 connections, 10 s to greet, 256 requests and 64 MiB of a connection.
+    /// 256 connections, 10 s to greet, 256 requests and 64 MiB of a connection, no TLS.
     fn default() -> Self {
         Self {
             connections_max: 256,
             greeting_max: Duration::from_secs(10),
             requests_max: 256,
             bytes_max: 64 << 20,
+            tls: TlsMode::Off,
         }
     }
 }
@@ -48,6 +51,9 @@ pub enum Ended {
     /// It did not keep to the protocol.
     #[error("it is no NBD client: {0}")]
     Protocol(&'static str),
+    /// TLS came to nothing: no certificate, or one that is not believed.
+    #[error("no TLS: {0}")]
+    Tls(String),
     /// It took too long over its greeting.
     #[error("it took too long over its greeting")]
     Slow,
@@ -62,6 +68,8 @@ pub enum Event {
         peer: String,
         /// Which.
         export: String,
+        /// Over TLS.
+        is_encrypted: bool,
     },
     /// A connection ended.
     Disconnected {
@@ -88,9 +96,11 @@ pub async fn serve(
         match listener.accept().await {
             Ok(Accepted { stream, peer }) => {
                 let (own, exports, tell) = (world.clone(), exports.clone(), Rc::clone(&tell));
+                let options = options.clone();
                 world.spawn("nbd connection", async move {
-                    let connected = |export: &str| {
-                        tell(Event::Connected { peer: peer.clone(), export: export.to_owned() });
+                    let connected = |export: &str, is_encrypted| {
+                        let (peer, export) = (peer.clone(), export.to_owned());
+                        tell(Event::Connected { peer, export, is_encrypted });
                     };
                     let why = session::run(&own, stream, &exports, options, connected).await.err();
                     tell(Event::Disconnected { peer, why });

@@ -33,33 +33,33 @@ const READ_AHEAD_BYTES: usize = 64 * 1024;
 /// Serves one connection to its end.
 pub async fn run(
     world: &World,
-    mut stream: Stream,
+    stream: Stream,
     exports: &Exports,
     options: ServerOptions,
-    connected: impl FnOnce(&str),
+    connected: impl FnOnce(&str, bool),
 ) -> Result<(), Ended> {
     let agreed = {
-        let agreeing = agree(&mut stream, exports);
+        let agreeing = agree(world, stream, exports, &options.tls);
         match before(world.sleep(options.greeting_max), agreeing).await {
             Some(agreed) => agreed?,
             None => return Err(Ended::Slow),
         }
     };
-    let Some(agreed) = agreed else { return Ok(()) };
-    connected(&agreed.export.name);
+    let Some((agreed, stream)) = agreed else { return Ok(()) };
+    connected(&agreed.export.name, agreed.is_encrypted);
     let (reader, writer) = split(stream);
     let session = Rc::new(Session {
         world: world.clone(),
         agreed,
-        options,
         requests: Semaphore::new(options.requests_max),
         bytes: Semaphore::new(options.bytes_max),
         outbox: Outbox::default(),
+        options,
     });
     let writing = world.spawn("nbd answers", Rc::clone(&session).write_answers(writer));
     let ended = Rc::clone(&session).read_requests(reader).await;
     // Those under way are answered, if anybody listens still.
-    let everyone = session.requests.acquire_many(options.requests_max as u32).await;
+    let everyone = session.requests.acquire_many(session.options.requests_max as u32).await;
     session.outbox.close();
     drop(everyone);
     let written = writing.await;

@@ -1,9 +1,15 @@
 //! Peers that do not keep to the protocol: nothing breaks but their own connection.
 
-use crate::scene::{Scene, connect, export, read, start, uri};
-use nbd::wire::{
-    handshake::{InfoRequest, OptionHead, greeting, option},
-    transmission::{Command, Request},
+use crate::{
+    certificates::Authority,
+    scene::{Scene, connect, export, read, start, start_with, uri},
+};
+use nbd::{
+    TlsMode, UriTls,
+    wire::{
+        handshake::{InfoRequest, OptionHead, greeting, option},
+        transmission::{Command, Request},
+    },
 };
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,6 +26,9 @@ fn whole_session(random: &mut Random) -> Vec<u8> {
         let mut data = vec![0; random.below(40) as usize];
         random.fill(&mut data);
         bytes.extend(OptionHead::write(asked, &data));
+    }
+    if random.percent(10.0) {
+        bytes.extend(OptionHead::write(option::STARTTLS, &[]));
     }
     if random.percent(50.0) {
         bytes.extend(OptionHead::write(option::STRUCTURED_REPLY, &[]));
@@ -70,10 +79,12 @@ async fn send_and_drain(world: &World, network: &SimNetwork, bytes: Vec<u8>) {
 
 #[test]
 fn a_server_outlives_a_thousand_spoiled_sessions() {
+    let authority = Authority::new();
     for seed in 0..20 {
+        let tls = TlsMode::Allowed(authority.server("server"));
         let Scene { mut simulation, drive, network } = Scene::new(seed, NetworkOptions::rack());
         let run = simulation.run(Limits::generous(), |world| async move {
-            start(&world, &network, vec![export("mail", &drive)]).await;
+            start_with(&world, &network, vec![export("mail", &drive)], tls).await;
             let mut random = world.random("sessions");
             for _ in 0..50 {
                 let mut bytes = whole_session(&mut random);
@@ -103,55 +114,66 @@ fn who_never_greets_is_let_go() {
 
 #[test]
 fn a_client_outlives_servers_that_answer_anything() {
-    for seed in 0..200 {
-        let Scene { mut simulation, drive, network } = Scene::new(seed, NetworkOptions::rack());
-        let run = simulation.run(Limits::generous(), |world| async move {
-            start(&world, &network, vec![export("mail", &drive)]).await;
-            // Between client and server sits one that spoils what the server says, later or sooner.
-            let listener = network.host("spoiler").listen(&uri("").address).await.unwrap();
-            let (own, between) = (world.clone(), network.clone());
-            world.spawn("spoiler", async move {
-                let mut random = own.random("spoiler");
-                while let Ok(accepted) = listener.accept().await {
-                    let Ok(server) = between.host("spoiler").connect(&uri("").address).await else {
-                        continue;
-                    };
-                    let (mut from_server, mut to_server) = tokio::io::split(server);
-                    let (mut from_client, mut to_client) = tokio::io::split(accepted.stream);
-                    own.spawn(
-                        "up",
-                        async move { drop(tokio::io::copy(&mut from_client, &mut to_server).await) },
-                    );
-                    let mut left = random.below(400);
-                    let mut random = own.random("bytes");
-                    own.spawn("down", async move {
-                        let mut byte = [0; 1];
-                        while from_server.read_exact(&mut byte).await.is_ok() {
-                            if left == 0 {
-                                byte[0] ^= 1 << random.below(8);
-                                left = 1 + random.below(2000);
-                            }
-                            left -= 1;
-                            if to_client.write_all(&byte).await.is_err() {
-                                return;
-                            }
+    (0..200).for_each(|seed| read_past_a_spoiler(seed, None));
+}
+
+#[test]
+fn over_tls_what_is_changed_on_the_way_is_never_taken_for_what_was_sent() {
+    let authority = Authority::new();
+    (0..100).for_each(|seed| read_past_a_spoiler(seed, Some(&authority)));
+}
+
+/// Between client and server sits one who changes bits; with an authority it is TLS, and what is read is right.
+fn read_past_a_spoiler(seed: u64, authority: Option<&Authority>) {
+    let is_tls = authority.is_some();
+    let server = authority.map_or(TlsMode::Off, |authority| TlsMode::Required(authority.server("server")));
+    let tls = authority.map(|authority| authority.client(None));
+    let Scene { mut simulation, drive, network } = Scene::new(seed, NetworkOptions::rack());
+    let run = simulation.run(Limits::generous(), |world| async move {
+        start_with(&world, &network, vec![export("mail", &drive)], server).await;
+        let listener = network.host("spoiler").listen(&uri("").address).await.unwrap();
+        let (own, between) = (world.clone(), network.clone());
+        world.spawn("spoiler", async move {
+            let mut random = own.random("spoiler");
+            while let Ok(accepted) = listener.accept().await {
+                let Ok(server) = between.host("spoiler").connect(&uri("").address).await else {
+                    continue;
+                };
+                let (mut from_server, mut to_server) = tokio::io::split(server);
+                let (mut from_client, mut to_client) = tokio::io::split(accepted.stream);
+                own.spawn("up", async move { drop(tokio::io::copy(&mut from_client, &mut to_server).await) });
+                let mut left = random.below(400);
+                let mut random = own.random("bytes");
+                own.spawn("down", async move {
+                    let mut byte = [0; 1];
+                    while from_server.read_exact(&mut byte).await.is_ok() {
+                        if left == 0 {
+                            byte[0] ^= 1 << random.below(8);
+                            left = 1 + random.below(2000);
                         }
-                    });
-                }
-            });
-            let mut through = uri("mail");
-            through.address = world::Address::parse("spoiler:10809", 0).unwrap();
-            let options = nbd::ClientOptions {
-                connect_max: Duration::from_secs(2),
-                answer_max: Duration::from_secs(5),
-            };
-            let connecting = nbd::Client::connect(&world, network.host("client"), through, options);
-            if let Ok(client) = connecting.await {
-                for round in 0..5 {
-                    let _ = read(&client, 512 * round, 512).await;
-                }
+                        left -= 1;
+                        if to_client.write_all(&byte).await.is_err() {
+                            return;
+                        }
+                    }
+                });
             }
         });
-        run.completed();
-    }
+        let mut through = uri("mail");
+        through.address = world::Address::parse("spoiler:10809", 0).unwrap();
+        through.tls = is_tls.then(UriTls::default);
+        let options = nbd::ClientOptions {
+            connect_max: Duration::from_secs(2),
+            answer_max: Duration::from_secs(5),
+            tls,
+        };
+        let connecting = nbd::Client::connect(&world, network.host("client"), through, options);
+        if let Ok(client) = connecting.await {
+            for round in 0..5 {
+                let found = read(&client, 512 * round, 512).await;
+                assert!(!is_tls || found.map_or(true, |found| found == [0; 512]), "seed {seed}");
+            }
+        }
+    });
+    run.completed();
 }

@@ -1,6 +1,8 @@
 //! Integration tests of NBD: our client and our server over a simulated network, and hostile peers.
 
+mod certificates;
 mod hostile;
 mod scene;
 mod served;
+mod tls;
 mod trouble;

@@ -1,6 +1,6 @@
 //! A server and its drive, a network, and clients.
 
-use nbd::{Client, ClientOptions, Export, Exports, ServerOptions, Uri, serve};
+use nbd::{Client, ClientOptions, ClientTls, Export, Exports, ServerOptions, TlsMode, Uri, UriTls, serve};
 use std::rc::Rc;
 use world::{
     Address, BlockDevice, Buffer, ByteCount, ByteOffset, World,
@@ -39,19 +39,35 @@ pub fn export(name: &str, drive: &Rc<SimDrive>) -> Export {
 }
 
 pub fn uri(name: &str) -> Uri {
-    Uri { address: Address::parse("server:10809", 0).unwrap(), export: name.to_owned() }
+    Uri { address: Address::parse("server:10809", 0).unwrap(), export: name.to_owned(), tls: None }
 }
 
 /// Serves `exports` on host `server` until the world ends.
 pub async fn start(world: &World, network: &SimNetwork, exports: Vec<Export>) {
+    start_with(world, network, exports, TlsMode::Off).await;
+}
+
+pub async fn start_with(world: &World, network: &SimNetwork, exports: Vec<Export>, tls: TlsMode) {
     let listener = network.host("server").listen(&uri("").address).await.unwrap();
-    let serving =
-        serve(world.clone(), listener.into(), Exports::new(exports), ServerOptions::default(), Rc::new(drop));
+    let options = ServerOptions { tls, ..ServerOptions::default() };
+    let serving = serve(world.clone(), listener.into(), Exports::new(exports), options, Rc::new(drop));
     world.spawn("server", serving);
 }
 
 pub async fn connect(world: &World, network: &SimNetwork, name: &str) -> world::IoResult<Client> {
     Client::connect(world, network.host("client"), uri(name), ClientOptions::default()).await
+}
+
+/// Over TLS.
+pub async fn connect_with(
+    world: &World,
+    network: &SimNetwork,
+    name: &str,
+    tls: ClientTls,
+) -> world::IoResult<Client> {
+    let uri = Uri { tls: Some(UriTls::default()), ..uri(name) };
+    let options = ClientOptions { tls: Some(tls), ..ClientOptions::default() };
+    Client::connect(world, network.host("client"), uri, options).await
 }
 
 pub async fn read(device: &dyn BlockDevice, at: u64, length: usize) -> world::IoResult<Vec<u8>> {

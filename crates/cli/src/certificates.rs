@@ -1,0 +1,102 @@
+//! Folders of certificates, in the layout that QEMU and libnbd have: `ca-cert.pem`, and `server-` or `client-` with
+//! `cert.pem` and `key.pem`.
+
+use crate::refusal::Refusal;
+use nbd::{ClientTls, Identity, ServerTls, TlsError};
+use rustix::fs::stat;
+use std::path::Path;
+use world::{
+    IoErrorKind,
+    real::host_files::{self, PathKind},
+};
+
+const AUTHORITY: &str = "ca-cert.pem";
+/// Certificates that are no longer good, which is not looked at: whoever has one means it to be.
+const REVOKED: &str = "ca-crl.pem";
+/// Larger files hold something else.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// What a server shows, and, if the folder has an authority's certificate, whom it lets in.
+pub fn of_server(folder: &Path) -> Result<ServerTls, Refusal> {
+    check(folder)?;
+    let own = Own::read(folder, "server")?.ok_or_else(|| missing(folder, "server-cert.pem"))?;
+    let authority = read(folder, AUTHORITY)?;
+    ServerTls::new(own.identity(), authority.as_deref()).map_err(|error| unusable(folder, &error))
+}
+
+/// Whom a client believes about the server of `uri`, and what it shows if the folder has a client's certificate; none
+/// if it is not to be TLS.
+pub fn of_client(uri: &nbd::Uri) -> Result<Option<ClientTls>, Refusal> {
+    let Some(tls) = &uri.tls else { return Ok(None) };
+    let Some(folder) = &tls.certificates else {
+        let problem = format!("{uri}: whom to believe is not said");
+        return Err(Refusal::new(problem, format!("add ?tls-certificates=FOLDER, of one with {AUTHORITY}")));
+    };
+    check(folder)?;
+    let authority = read(folder, AUTHORITY)?.ok_or_else(|| missing(folder, AUTHORITY))?;
+    let own = Own::read(folder, "client")?;
+    let made = ClientTls::new(uri.server_name(), &authority, own.as_ref().map(Own::identity));
+    Ok(Some(made.map_err(|error| unusable(folder, &error))?))
+}
+
+fn check(folder: &Path) -> Result<(), Refusal> {
+    if !matches!(host_files::kind(folder), Ok(PathKind::Folder)) {
+        let problem = format!("{} is no folder", folder.display());
+        return Err(Refusal::new(problem, "give one with certificates"));
+    }
+    if read(folder, REVOKED)?.is_some() {
+        let problem =
+            format!("{}: lists of revoked certificates are not known", folder.join(REVOKED).display());
+        return Err(Refusal::new(problem, "move it away, or make a new authority without who is on it"));
+    }
+    Ok(())
+}
+
+/// What one shows, and its key.
+struct Own {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl Own {
+    /// Those of a `server` or a `client`; both or none.
+    fn read(folder: &Path, whose: &str) -> Result<Option<Self>, Refusal> {
+        let (certificate, key) = (format!("{whose}-cert.pem"), format!("{whose}-key.pem"));
+        match (read(folder, &certificate)?, read(folder, &key)?) {
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err(missing(folder, &certificate)),
+            (Some(_), None) => Err(missing(folder, &key)),
+            (Some(certificate), Some(bytes)) => {
+                check_secrecy(&folder.join(key))?;
+                Ok(Some(Self { certificate, key: bytes }))
+            }
+        }
+    }
+
+    fn identity(&self) -> Identity<'_> {
+        Identity { certificate: &self.certificate, key: &self.key }
+    }
+}
+
+fn check_secrecy(key: &Path) -> Result<(), Refusal> {
+    let refuse = |problem: &str, remedy| Refusal::new(format!("{}: {problem}", key.display()), remedy);
+    let mode = stat(key).map_err(|error| refuse(&error.to_string(), ""))?.st_mode;
+    if mode & 0o077 != 0 { Err(refuse("others may read this key", "chmod 600 it")) } else { Ok(()) }
+}
+
+fn read(folder: &Path, name: &str) -> Result<Option<Vec<u8>>, Refusal> {
+    match host_files::read_at_most(&folder.join(name), BYTES_MAX) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == IoErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Refusal::new(error.to_string(), "give a folder whose files can be read")),
+    }
+}
+
+fn missing(folder: &Path, name: &str) -> Refusal {
+    let remedy = "make certificates with certtool or openssl (docs/targets.md)";
+    Refusal::new(format!("{} has no {name}", folder.display()), remedy)
+}
+
+fn unusable(folder: &Path, error: &TlsError) -> Refusal {
+    Refusal::new(format!("{}: {error}", folder.display()), "make it anew")
+}

@@ -1,0 +1,217 @@
+//! NBD over TLS, as libnbd, QEMU and our own client meet it. Certificates are made for each test.
+
+use crate::spindle::{Bench, answered, json_of, short};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+/// One who signs.
+struct Authority {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn called(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { pem, issuer: Issuer::new(params, key) }
+    }
+
+    /// A folder with its certificate, and one that it signed for this machine: a `server`'s or a `client`'s.
+    fn folder(&self, bench: &Bench, name: &str, whose: &str) {
+        let folder = bench.make_folder(name);
+        fs::write(folder.join("ca-cert.pem"), &self.pem).unwrap();
+        let mut params =
+            CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, whose);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        fs::write(folder.join(format!("{whose}-cert.pem")), certificate.pem()).unwrap();
+        let path = folder.join(format!("{whose}-key.pem"));
+        fs::write(&path, key.serialize_pem()).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+}
+
+/// `disk.img` of the bench, served at a port that was free; killed when dropped.
+struct Served {
+    child: Child,
+    port: u16,
+}
+
+impl Served {
+    fn begin(bench: &Bench, arguments: &[&str]) -> Self {
+        let mut command =
+            bench.command(&["export", "disk.img", "--name", "disk", "--nbd", "127.0.0.1:0", "--json"]);
+        let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        // It says where it is when it is there.
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let uri = json_of(&line)[0]["uri"].as_str().unwrap().to_owned();
+        let port = uri.strip_prefix("nbds://127.0.0.1:").and_then(|rest| rest.strip_suffix("/disk"));
+        Self { child, port: port.expect(&uri).parse().unwrap() }
+    }
+
+    fn uri(&self, bench: &Bench, folder: &str) -> String {
+        let folder = bench.path(folder).display().to_string();
+        format!("nbds://127.0.0.1:{}/disk?tls-certificates={folder}", self.port)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether a judge is here. If not, says so, and fails where judges are required.
+fn is_here(program: &str, package: &str) -> bool {
+    let here = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
+    let required = std::env::var_os("SPINDLE_JUDGES").is_some_and(|value| value == "require");
+    assert!(here || !required, "{program} is required: apt-get install {package}");
+    if !here {
+        println!("skipped: {program} is not installed (apt-get install {package})");
+    }
+    here
+}
+
+fn run(program: &str, arguments: &[&str]) -> Output {
+    Command::new(program).args(arguments).output().unwrap()
+}
+
+#[track_caller]
+fn judge(program: &str, arguments: &[&str]) -> String {
+    let output = run(program, arguments);
+    let (said, complaint) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{program} {arguments:?}: {said}{complaint}");
+    said.into_owned()
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    world::Random::new(seed, "noise").fill(&mut bytes);
+    bytes
+}
+
+#[test]
+fn libnbd_copies_over_tls_and_nobody_else_gets_in() {
+    if !is_here("nbdinfo", "libnbd-bin") || !is_here("nbdcopy", "libnbd-bin") {
+        return;
+    }
+    let bench = Bench::new();
+    let (authority, stranger) = (Authority::called("authority"), Authority::called("stranger"));
+    authority.folder(&bench, "server", "server");
+    authority.folder(&bench, "client", "client");
+    stranger.folder(&bench, "stranger", "client");
+    let nobody = bench.make_folder("nobody");
+    fs::write(nobody.join("ca-cert.pem"), &authority.pem).unwrap();
+    let served = Served::begin(&bench, &["--create", "8MiB", "--nbd-tls", "server"]);
+    let uri = served.uri(&bench, "client");
+    let info = judge("nbdinfo", &[&uri]);
+    assert!(info.contains("with TLS") && info.contains("export-size: 8388608"), "{info}");
+    let source = bench.make_file("source", &noise(8 << 20, 1));
+    judge("nbdcopy", &[&text(&source), &uri]);
+    judge("nbdcopy", &[&uri, &text(&bench.path("back"))]);
+    assert!(fs::read(bench.path("back")).unwrap() == fs::read(&source).unwrap());
+    let plain = format!("nbd://127.0.0.1:{}/disk", served.port);
+    for stranger in [plain, served.uri(&bench, "stranger"), served.uri(&bench, "nobody")] {
+        let output = run("nbdinfo", &[&stranger]);
+        assert!(!output.status.success(), "{stranger}: {output:?}");
+    }
+}
+
+#[test]
+fn qemu_converts_and_compares_over_tls() {
+    if !is_here("qemu-img", "qemu-utils") || !is_here("qemu-io", "qemu-utils") {
+        return;
+    }
+    let bench = Bench::new();
+    let authority = Authority::called("authority");
+    authority.folder(&bench, "server", "server");
+    authority.folder(&bench, "client", "client");
+    let served = Served::begin(&bench, &["--create", "8MiB", "--nbd-tls", "server"]);
+    let image = text(&bench.make_file("image", &noise(8 << 20, 2)));
+    let folder = text(&bench.path("client"));
+    let credentials = format!("tls-creds-x509,id=tls,endpoint=client,dir={folder}");
+    let file = format!("driver=raw,file.driver=file,file.filename={image}");
+    let port = served.port;
+    let disk = format!("driver=nbd,host=127.0.0.1,port={port},export=disk,tls-creds=tls");
+    judge(
+        "qemu-img",
+        &["convert", "-n", "--object", &credentials, "--image-opts", "--target-image-opts", &file, &disk],
+    );
+    judge("qemu-img", &["compare", "--object", &credentials, "--image-opts", &file, &disk]);
+    let commands = ["-c", "write -P 7 64k 64k", "-c", "flush", "-c", "read -P 7 64k 64k"];
+    let arguments = [&["--object", &credentials, "--image-opts"][..], &commands, &[&disk]].concat();
+    let said = judge("qemu-io", &arguments);
+    assert!(!said.contains("verification failed"), "{said}");
+}
+
+#[test]
+fn our_client_proves_over_tls_and_believes_only_whom_it_should() {
+    let bench = Bench::new();
+    fs::File::create(bench.path("disk.img")).unwrap().set_len(160 << 20).unwrap();
+    let (authority, stranger) = (Authority::called("authority"), Authority::called("stranger"));
+    authority.folder(&bench, "server", "server");
+    authority.folder(&bench, "client", "client");
+    stranger.folder(&bench, "stranger", "client");
+    let served = Served::begin(&bench, &["--nbd-tls", "server"]);
+    let uri = served.uri(&bench, "client");
+    answered(&bench.run(&short(&[&uri, "--quiet", "--report", "result"])));
+    let report = fs::read_to_string(bench.path("result.json")).unwrap();
+    assert!(report.contains("NBD over TLS, one connection a group"), "it says how it is reached");
+    let bare = format!("nbds://127.0.0.1:{}/disk", served.port);
+    for (uri, story) in [
+        (served.uri(&bench, "stranger"), "no TLS: invalid peer certificate: "),
+        (format!("nbd://127.0.0.1:{}/disk", served.port), "only over TLS"),
+        (bare, "whom to believe is not said; add ?tls-certificates=FOLDER"),
+        (served.uri(&bench, "none"), "none is no folder"),
+        (served.uri(&bench, "client") + "&tls-hostname=other.example", "not valid for name"),
+    ] {
+        let refused = bench.refused(&short(&[&uri]));
+        assert!(refused.contains(story), "{uri}: {refused}");
+    }
+}
+
+#[test]
+fn certificates_that_cannot_be_used_are_refused_in_a_line() {
+    let bench = Bench::new();
+    bench.make_file("disk.img", &[0; 4096]);
+    let authority = Authority::called("authority");
+    for name in ["open", "mixed", "half", "revoked"] {
+        authority.folder(&bench, name, "server");
+    }
+    fs::set_permissions(bench.path("open/server-key.pem"), fs::Permissions::from_mode(0o644)).unwrap();
+    fs::copy(bench.path("half/server-key.pem"), bench.path("mixed/server-key.pem")).unwrap();
+    fs::remove_file(bench.path("half/server-key.pem")).unwrap();
+    bench.make_file("revoked/ca-crl.pem", b"");
+    let place = format!("unix:{}", bench.path("socket").display());
+    for (arguments, story) in [
+        (&["--nbd", &place, "--nbd-tls", "none"][..], "none is no folder; give one with certificates"),
+        (&["--nbd", &place, "--nbd-tls", "."], ". has no server-cert.pem; make certificates with"),
+        (&["--nbd", &place, "--nbd-tls", "half"], "half has no server-key.pem; make certificates with"),
+        (&["--nbd", &place, "--nbd-tls", "open"], "open/server-key.pem: others may read this key; chmod 600"),
+        (&["--nbd", &place, "--nbd-tls", "mixed"], "mixed: the certificate and its key: "),
+        (&["--nbd", &place, "--nbd-tls", "revoked"], "revoked/ca-crl.pem: lists of revoked certificates"),
+        (&["--iscsi", "127.0.0.1:0", "--nbd-tls", "half"], "--nbd-tls without NBD; say where"),
+        (&["--nbd", &place, "--nbd-tls-optional"], "the following required arguments were not provided"),
+    ] {
+        let said = bench.refused(&[&["export", "disk.img"], arguments].concat());
+        assert!(said.starts_with(&format!("spindle: {story}")), "{said}");
+    }
+}
