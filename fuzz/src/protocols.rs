@@ -17,10 +17,11 @@ use nbd::{
     Export, Exports, ServerOptions, serve as serve_nbd,
     wire::handshake::{InfoRequest, OptionHead, greeting, option},
 };
-use std::{collections::BTreeMap, rc::Rc, time::Duration};
+use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use world::{
-    Address, BlockDevice, Buffer, ByteCount, World, before,
+    Address, BlockDevice, Buffer, ByteCount, ByteOffset, Extent, IoResult, LocalFuture, Sparse, Stability, World,
+    before,
     sim::{DriveOptions, Limits, NetworkOptions, SimDrive, SimNetwork, Simulation},
 };
 
@@ -135,9 +136,31 @@ fn unit(drive: &Rc<SimDrive>) -> Unit {
         physical_bytes: 4096,
         is_read_only: false,
         is_thin: true,
-        port: 1,
+        shares_room: false,
+            is_removable: false,
+            port: 1,
     };
-    Unit::new(facts, Rc::clone(drive) as Rc<dyn BlockDevice>, None, true)
+    let sparse: Rc<dyn Sparse> = Rc::new(Zeroing(Rc::clone(drive)));
+    Unit::new(facts, Rc::clone(drive) as Rc<dyn BlockDevice>, Some(sparse), true)
+}
+
+/// A drive that writes the zeroes it is asked for.
+struct Zeroing(Rc<SimDrive>);
+
+impl Sparse for Zeroing {
+    fn write_zeroes(
+        &self,
+        at: ByteOffset,
+        length: ByteCount,
+        _keeps_space: bool,
+        stability: Stability,
+    ) -> LocalFuture<IoResult<()>> {
+        self.0.write(at, vec![Arc::new(Buffer::zeroed(length.0 as usize))], stability)
+    }
+
+    fn extents(&self, _at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<Vec<Extent>>> {
+        Box::pin(async move { Ok(vec![Extent { length, is_hole: false, is_zero: false }]) })
+    }
 }
 
 /// Commands of two initiators: each a byte that says whose and how many bytes of data it has, the command, the data.
@@ -163,6 +186,7 @@ pub fn iscsi_commands(data: &[u8]) {
                 units: &[0, 1],
                 reach: &[],
                 may_write: true,
+                is_mismatched: rest[0] & 0x10 != 0,
             };
             unit.execute(asked).await;
             rest = behind;

@@ -4,6 +4,7 @@ mod access_file;
 mod over_iscsi;
 mod over_nbd;
 mod shared;
+mod thin_volume;
 
 use crate::{arguments::ExportArguments, console::Console, ending::Ending, refusal::Refusal};
 use serde::Serialize;

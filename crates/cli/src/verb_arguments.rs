@@ -135,6 +135,10 @@ pub struct ExportArguments {
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = BlockFormat::Emulated)]
     pub blocks: BlockFormat,
 
+    /// Show iSCSI units whose medium can be taken out, and put in again
+    #[arg(long, requires = "iscsi")]
+    pub removable: bool,
+
     /// Answer writes before they are stable: clients flush, or ask for FUA
     #[arg(long, conflicts_with = "read_only")]
     pub write_cache: bool,

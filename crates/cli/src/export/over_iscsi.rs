@@ -5,6 +5,7 @@ use super::{
     access_file::{self, Plan, PlannedUnit},
 };
 use crate::{arguments::ExportArguments, console::Console, refusal::Refusal};
+use array::pool::Alarm;
 use iscsi::{
     scsi::{facts::Facts, unit::Unit},
     target::{Event, Target, Targets, serve},
@@ -111,10 +112,20 @@ fn unit_of(planned: &PlannedUnit, shared: &Shared, arguments: &ExportArguments) 
         physical_bytes,
         is_read_only: shared.is_read_only || planned.is_read_only,
         is_thin: shared.is_thin,
+        shares_room: false,
+        is_removable: arguments.removable,
         port: 1,
     };
     let has_write_cache = planned.write_cache.unwrap_or(arguments.write_cache);
-    Unit::new(facts, device, shared.sparse.clone(), has_write_cache)
+    let unit = Unit::new(facts, device, shared.sparse.clone(), has_write_cache);
+    match &shared.fill {
+        // Initiators hear when the pool's alarms go off.
+        Some(fill) => unit.with_thresholds(
+            Rc::clone(fill),
+            [Alarm::Full80, Alarm::Full90, Alarm::Full95].map(|alarm| alarm as u8),
+        ),
+        None => unit,
+    }
 }
 
 fn say(console: &Console, event: &Event) {

@@ -1,11 +1,13 @@
 //! What is served: files and raw devices, volumes and snapshots of pools.
 
+use super::thin_volume::ThinVolume;
 use crate::{
     arguments::ExportArguments,
     pool::folder::{OpenPool, VolumePath, is_pool, refusal},
     refusal::Refusal,
 };
 use array::volume::VolumeDevice;
+use iscsi::scsi::thresholds::Fill;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -29,6 +31,8 @@ pub struct Shared {
     pub device: Rc<dyn BlockDevice>,
     /// The same, if it knows where it holds nothing.
     pub sparse: Option<Rc<dyn Sparse>>,
+    /// How full what it shares with others is.
+    pub fill: Option<Rc<dyn Fn() -> Fill>>,
     /// What is discarded takes no room.
     pub is_thin: bool,
     /// Nothing may be written.
@@ -69,6 +73,7 @@ impl Opened {
                     what: if device.is_raw() { "a device" } else { "a file" },
                     sparse: Some(Rc::clone(&device) as Rc<dyn Sparse>),
                     device,
+                    fill: None,
                 }
             }
         };
@@ -91,18 +96,28 @@ impl Opened {
         let pool = &self.pools[&wanted.folder].pool;
         let show = format!("see 'spindle pool show {}'", wanted.folder.display());
         let refused = |error| refusal(&wanted.folder, &error, &show);
-        let (device, what): (Rc<dyn BlockDevice>, _) = match &wanted.snapshot {
+        let (device, sparse, what): (Rc<dyn BlockDevice>, Option<Rc<dyn Sparse>>, _) = match &wanted.snapshot
+        {
             Some(snapshot) => {
                 let device = pool.snapshot_device(&wanted.volume, snapshot).map_err(refused)?;
-                (Rc::new(device), "a snapshot")
+                (Rc::new(device), None, "a snapshot")
             }
-            None => (Rc::new(VolumeDevice(pool.volume(&wanted.volume).map_err(refused)?)), "a volume"),
+            None => {
+                let volume = VolumeDevice(pool.volume(&wanted.volume).map_err(refused)?);
+                (Rc::new(volume.clone()), Some(Rc::new(ThinVolume(volume))), "a volume")
+            }
+        };
+        let pool = Rc::clone(pool);
+        let fill = move || {
+            let space = pool.space();
+            Fill { used: ByteCount(space.used_bytes), total: ByteCount(space.usable_bytes) }
         };
         Ok(Shared {
             name,
             path: path.to_owned(),
             device,
-            sparse: None,
+            fill: wanted.snapshot.is_none().then(|| Rc::new(fill) as Rc<dyn Fn() -> Fill>),
+            sparse,
             is_thin: wanted.snapshot.is_none(),
             is_read_only: is_read_only || wanted.snapshot.is_some(),
             what,

@@ -91,6 +91,8 @@ pub struct Known {
 const RW: u8 = 0x18;
 /// Flags of a verification: DPO, BYTCHK.
 const VERIFY: u8 = 0x16;
+/// Flags of a flush: IMMED, which may be ignored, and SYNC_NV, which means nothing any more and is ignored.
+const SYNC: u8 = 0x06;
 /// Of the control byte nothing means anything: NACA is not supported.
 const CONTROL: u8 = 0;
 const GROUP: u8 = 0x1f;
@@ -148,7 +150,7 @@ pub static KNOWN: &[Known] = &[
     ten!(code::WRITE_VERIFY_10, VERIFY, Use::Write),
     ten!(code::VERIFY_10, VERIFY, Use::Read),
     ten!(code::PRE_FETCH_10, 2, Use::Read),
-    ten!(code::SYNCHRONIZE_CACHE_10, 2, Use::Write),
+    ten!(code::SYNCHRONIZE_CACHE_10, SYNC, Use::Write),
     plain(
         code::READ_DEFECT_DATA_10,
         Use::Ask,
@@ -184,7 +186,7 @@ pub static KNOWN: &[Known] = &[
     sixteen!(code::WRITE_VERIFY_16, VERIFY, Use::Write),
     sixteen!(code::VERIFY_16, VERIFY, Use::Read),
     sixteen!(code::PRE_FETCH_16, 2, Use::Read),
-    sixteen!(code::SYNCHRONIZE_CACHE_16, 2, Use::Write),
+    sixteen!(code::SYNCHRONIZE_CACHE_16, SYNC, Use::Write),
     sixteen!(code::WRITE_SAME_16, 0x19, Use::Write),
     action(
         code::SERVICE_ACTION_IN_16,

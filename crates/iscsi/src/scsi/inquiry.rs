@@ -6,6 +6,7 @@ use super::{
         COMPARE_BLOCKS_MAX, Facts, UNMAP_BLOCKS_MAX, UNMAP_RANGES_MAX, VENDOR, WRITE_SAME_BLOCKS_MAX, padded,
     },
     sense::{AdditionalSense, Sense},
+    thresholds::SET_BYTES,
 };
 
 /// The pages of vital product data there are.
@@ -20,7 +21,9 @@ pub fn no_unit() -> Vec<u8> {
 
 /// Standard inquiry data.
 pub fn standard(facts: &Facts) -> Vec<u8> {
-    standard_of(0x00, &facts.product, &facts.revision)
+    let mut data = standard_of(0x00, &facts.product, &facts.revision);
+    data[1] = if facts.is_removable { 0x80 } else { 0 };
+    data
 }
 
 fn standard_of(device: u8, product: &str, revision: &str) -> Vec<u8> {
@@ -132,10 +135,14 @@ fn characteristics() -> Vec<u8> {
     data
 }
 
-/// Logical block provisioning: UNMAP and WRITE SAME let blocks go, and those read as zeroes.
+/// Logical block provisioning: UNMAP and WRITE SAME let blocks go, and those read as zeroes. If there are thresholds, what
+/// they count in.
 fn provisioning(facts: &Facts) -> Vec<u8> {
     match facts.is_thin {
-        true => vec![0, 0xe4, 0x02, 0],
+        true => {
+            let set = if facts.shares_room { (SET_BYTES / u64::from(facts.block_bytes)).ilog2() } else { 0 };
+            vec![set as u8, 0xe4, 0x02, 0]
+        }
         false => vec![0, 0, 0, 0],
     }
 }
@@ -154,6 +161,8 @@ mod tests {
             physical_bytes: 4096,
             is_read_only: false,
             is_thin,
+            shares_room: false,
+            is_removable: false,
             port: 1,
         }
     }

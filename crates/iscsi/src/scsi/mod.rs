@@ -14,4 +14,6 @@ pub mod reservations;
 
 pub mod sense;
 
+pub mod thresholds;
+
 pub mod unit;

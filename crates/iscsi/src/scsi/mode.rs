@@ -1,9 +1,12 @@
 //! MODE SENSE and MODE SELECT: what can be set (SPC-4, 6.11 to 6.14; SBC-3, 6.5).
 //!
 //! Two things can be changed: whether the write cache is on (WCE of the caching page), and whether nobody may write (SWP of
-//! the control page).
+//! the control page). Of units that share their room, also which thresholds of it initiators hear of.
 
-use super::sense::{AdditionalSense, Sense};
+use super::{
+    sense::{AdditionalSense, Sense},
+    thresholds::Thresholds,
+};
 
 /// Which values are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +40,22 @@ pub struct Mode {
     pub is_write_protected: bool,
     /// Nothing may be written.
     pub is_read_only: bool,
+    /// Of a unit that shares its room: what initiators hear of.
+    pub thresholds: Option<Thresholds>,
+    /// So it was at first.
+    pub had_thresholds: Option<Thresholds>,
+}
+
+impl Mode {
+    /// As it was at first.
+    pub fn at_first(self) -> Self {
+        Self {
+            has_write_cache: self.had_write_cache,
+            is_write_protected: false,
+            thresholds: self.had_thresholds,
+            ..self
+        }
+    }
 }
 
 /// The form of a mode parameter list.
@@ -59,14 +78,42 @@ pub struct Descriptor {
     pub block_bytes: u32,
 }
 
+const RECOVERY: u8 = 0x01;
 const CACHING: u8 = 0x08;
 const CONTROL: u8 = 0x0a;
 const EXCEPTIONS: u8 = 0x1c;
+/// Subpage of the page before: logical block provisioning.
+const PROVISIONING: u8 = 0x02;
+/// All pages, all subpages.
 const ALL: u8 = 0x3f;
+const ALL_SUBPAGES: u8 = 0xff;
+/// The page has a subpage.
+const SPF: u8 = 0x40;
+const LBPERE: u8 = 0x80;
 const WCE: u8 = 0x04;
 const SWP: u8 = 0x08;
 
-fn page_of(mode: &Mode, values: Values, page: u8) -> Option<Vec<u8>> {
+/// All there may be, with their subpages.
+const PAGES: [(u8, u8); 5] =
+    [(RECOVERY, 0), (CACHING, 0), (CONTROL, 0), (EXCEPTIONS, 0), (EXCEPTIONS, PROVISIONING)];
+
+fn page_of(mode: &Mode, values: Values, page: (u8, u8)) -> Option<Vec<u8>> {
+    let thresholds = if values == Values::Default { mode.had_thresholds } else { mode.thresholds };
+    match (page, values) {
+        ((EXCEPTIONS, PROVISIONING), Values::Changeable) => Some(thresholds?.changeable_page()),
+        ((EXCEPTIONS, PROVISIONING), _) => Some(thresholds?.page()),
+        ((RECOVERY, 0), _) => {
+            let is_on = thresholds?.is_reporting || values == Values::Changeable;
+            let mut bytes = vec![RECOVERY, 10, 0, 0, 0, 0, 0, if is_on { LBPERE } else { 0 }];
+            bytes.resize(12, 0);
+            Some(bytes)
+        }
+        ((page, 0), _) => short_page_of(mode, values, page),
+        _ => None,
+    }
+}
+
+fn short_page_of(mode: &Mode, values: Values, page: u8) -> Option<Vec<u8>> {
     let wce = |is_on: bool| if is_on { WCE } else { 0 };
     let mut bytes = match page {
         CACHING => vec![0; 20],
@@ -101,15 +148,16 @@ pub fn sense(mode: &Mode, values: Values, (page, subpage): (u8, u8), form: Form)
     if values == Values::Saved {
         return Err(Sense::illegal(AdditionalSense::SAVING_NOT_SUPPORTED));
     }
-    if subpage != 0 && !(page == ALL && subpage == 0xff) {
-        return Err(invalid);
-    }
-    let wanted = if page == ALL { vec![CACHING, CONTROL, EXCEPTIONS] } else { vec![page] };
-    let mut pages = Vec::new();
-    for page in wanted {
-        pages.extend(page_of(mode, values, page).ok_or(invalid)?);
-    }
-    Ok(list(mode, form, &pages))
+    let is_wanted = |(code, sub): &(u8, u8)| {
+        (page == ALL || *code == page) && (subpage == ALL_SUBPAGES || *sub == subpage)
+    };
+    let pages: Vec<u8> = PAGES
+        .into_iter()
+        .filter(is_wanted)
+        .filter_map(|page| page_of(mode, values, page))
+        .flatten()
+        .collect();
+    if pages.is_empty() { Err(invalid) } else { Ok(list(mode, form, &pages)) }
 }
 
 fn list(mode: &Mode, form: Form, pages: &[u8]) -> Vec<u8> {
@@ -163,22 +211,34 @@ pub fn select(mode: &Mode, is_long: bool, list: &[u8]) -> Result<Mode, Sense> {
     let mut rest = list.get(header + descriptors..).ok_or(cut)?;
     let mut wanted = *mode;
     while !rest.is_empty() {
-        let &[code, length] = rest.get(..2).ok_or(cut)? else { unreachable!("two bytes") };
-        let page = rest.get(..2 + usize::from(length)).ok_or(cut)?;
+        let is_sub = rest[0] & SPF != 0;
+        let head = rest.get(..if is_sub { 4 } else { 2 }).ok_or(cut)?;
+        let (sub, length) = match is_sub {
+            true => (head[1], usize::from(u16::from_be_bytes([head[2], head[3]]))),
+            false => (0, usize::from(head[1])),
+        };
+        let page = rest.get(..head.len() + length).ok_or(cut)?;
         rest = &rest[page.len()..];
-        let now = page_of(mode, Values::Current, code & 0x3f).ok_or(invalid)?;
-        let may = page_of(mode, Values::Changeable, code & 0x3f).expect("it is there");
-        // PS is for who senses; a subpage there is none.
-        let is_form = code & 0xc0 == 0 && page.len() == now.len();
+        let name = (page[0] & 0x3f, sub);
+        let now = page_of(mode, Values::Current, name).ok_or(invalid)?;
+        let may = page_of(mode, Values::Changeable, name).expect("it is there");
+        // PS is for who senses.
+        let is_form = page[0] == now[0] && page.len() == now.len();
         let differs = |index: usize| (page[index] ^ now[index]) & !may[index] != 0;
-        if !is_form || (2..page.len()).any(differs) {
+        if !is_form || (head.len()..page.len()).any(differs) {
             return Err(invalid);
         }
-        if code == CACHING {
-            wanted.has_write_cache = page[2] & WCE != 0;
-        }
-        if code == CONTROL {
-            wanted.is_write_protected = page[4] & SWP != 0;
+        match name {
+            (CACHING, _) => wanted.has_write_cache = page[2] & WCE != 0,
+            (CONTROL, _) => wanted.is_write_protected = page[4] & SWP != 0,
+            (RECOVERY, _) => {
+                let is_reporting = page[7] & LBPERE != 0;
+                wanted.thresholds = wanted.thresholds.map(|all| Thresholds { is_reporting, ..all });
+            }
+            (EXCEPTIONS, PROVISIONING) => {
+                wanted.thresholds = wanted.thresholds.map(|all| all.with_page(page));
+            }
+            _ => {}
         }
     }
     Ok(wanted)
@@ -193,6 +253,8 @@ mod tests {
         had_write_cache: false,
         is_write_protected: false,
         is_read_only: false,
+        thresholds: None,
+        had_thresholds: None,
     };
     const SHORT: Form = Form { is_long: false, descriptor: None };
 
@@ -240,6 +302,37 @@ mod tests {
         assert_eq!(sense(&protected, Values::Current, (CONTROL, 0), SHORT).unwrap()[2], 0x90, "WP");
         list[4 + 3] = 1;
         assert!(select(&MODE, false, &list).is_err(), "nothing else");
+    }
+
+    #[test]
+    fn a_unit_that_shares_its_room_has_pages_for_it() {
+        let thresholds = Some(Thresholds::at([80, 90, 95], world::ByteCount(10 << 30)));
+        let mode = Mode { thresholds, had_thresholds: thresholds, ..MODE };
+        for (page, sub) in [(RECOVERY, 0), (EXCEPTIONS, PROVISIONING)] {
+            assert!(sense(&MODE, Values::Current, (page, sub), SHORT).is_err(), "others have none");
+            let mut list = sense(&mode, Values::Current, (page, sub), SHORT).unwrap();
+            assert_eq!(select(&mode, false, &list), Ok(mode));
+            assert_eq!(sense(&mode, Values::Default, (page, sub), SHORT).as_ref(), Ok(&list));
+            if page == RECOVERY {
+                list[4 + 7] = 0;
+                assert!(!select(&mode, false, &list).unwrap().thresholds.unwrap().is_reporting);
+            } else {
+                list[4 + 16 + 7] = 3;
+                let set = select(&mode, false, &list).unwrap();
+                assert_ne!(set, mode);
+                assert_eq!(set.at_first(), mode);
+                list[4 + 17] = 1;
+                assert!(select(&mode, false, &list).is_err(), "of what is available nothing is said");
+            }
+        }
+        let plain = sense(&mode, Values::Current, (ALL, 0), SHORT).unwrap();
+        let all = sense(&mode, Values::Current, (ALL, 0xff), SHORT).unwrap();
+        assert_eq!((plain.len(), all.len()), (4 + 12 + 20 + 12 + 12, plain.len() + 40));
+        assert_eq!(select(&mode, false, &all), Ok(mode));
+        for length in 1..all.len() {
+            // However it is cut, nothing breaks.
+            let _ = select(&mode, false, &all[..length]);
+        }
     }
 
     #[test]

@@ -77,6 +77,8 @@ impl AdditionalSense {
     pub const SPACE_ALLOCATION_FAILED: Self = Self(0x27, 0x07);
     /// POWER ON, RESET, OR BUS DEVICE RESET OCCURRED.
     pub const RESET_OCCURRED: Self = Self(0x29, 0x00);
+    /// NOT READY TO READY CHANGE, MEDIUM MAY HAVE CHANGED.
+    pub const MEDIUM_MAY_HAVE_CHANGED: Self = Self(0x28, 0x00);
     /// MODE PARAMETERS CHANGED.
     pub const MODE_PARAMETERS_CHANGED: Self = Self(0x2a, 0x01);
     /// RESERVATIONS PREEMPTED.
@@ -93,8 +95,12 @@ impl AdditionalSense {
     pub const SAVING_NOT_SUPPORTED: Self = Self(0x39, 0x00);
     /// THIN PROVISIONING SOFT THRESHOLD REACHED.
     pub const SOFT_THRESHOLD_REACHED: Self = Self(0x38, 0x07);
+    /// MEDIUM NOT PRESENT.
+    pub const MEDIUM_NOT_PRESENT: Self = Self(0x3a, 0x00);
     /// DATA PHASE ERROR.
     pub const DATA_PHASE_ERROR: Self = Self(0x4b, 0x00);
+    /// MEDIUM REMOVAL PREVENTED.
+    pub const REMOVAL_PREVENTED: Self = Self(0x53, 0x02);
     /// INSUFFICIENT REGISTRATION RESOURCES.
     pub const INSUFFICIENT_REGISTRATIONS: Self = Self(0x55, 0x04);
 }

@@ -416,10 +416,7 @@ impl Connection {
         self.world.spawn("iscsi command", async move {
             let Coming { command, mut data, takes, is_mismatched, .. } = coming;
             data.truncate(usize::try_from(takes.bytes()).unwrap_or(usize::MAX));
-            let ended = match connection.units.get(&unit).filter(|_| is_mismatched) {
-                Some(reached) => reached.unit.refuse_length(&command.cdb),
-                None => connection.ask(unit, &command, data).await,
-            };
+            let ended = connection.ask(unit, &command, data, is_mismatched).await;
             if counts {
                 connection.sending.command_done();
             }
@@ -438,7 +435,7 @@ impl Connection {
         });
     }
 
-    async fn ask(&self, number: u64, command: &ScsiCommand, data: Vec<u8>) -> Ended {
+    async fn ask(&self, number: u64, command: &ScsiCommand, data: Vec<u8>, is_mismatched: bool) -> Ended {
         let numbers: Vec<u64> = self.units.keys().copied().collect();
         let cdb = &command.cdb[..];
         let data = if data.is_empty() { Vec::new() } else { vec![Buffer::copy_of(&data)] };
@@ -451,6 +448,7 @@ impl Connection {
             units: &numbers,
             reach: &self.reach,
             may_write,
+            is_mismatched,
         };
         match (self.units.get(&number), cdb[0]) {
             (Some(reached), _) => reached.unit.execute(asked).await,

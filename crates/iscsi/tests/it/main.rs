@@ -8,9 +8,12 @@ mod asking;
 mod copying;
 mod hostile;
 mod initiating;
+mod loading;
 mod media;
 
 mod reserving;
 mod scene;
 mod sessions;
+mod sharing;
+mod spoiled;
 mod tgt;

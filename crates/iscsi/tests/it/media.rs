@@ -5,7 +5,7 @@ use iscsi::scsi::{
     commands::code,
     facts::Facts,
     sense::{AdditionalSense, SenseKey},
-    unit::{Ended, Unit},
+    unit::{Asked, Ended, Unit},
 };
 use world::Random;
 
@@ -130,17 +130,68 @@ fn nothing_is_done_beyond_the_end_or_with_too_little_data() {
     });
 }
 
+/// Each command that changes what is stored, of one block, with the bytes it takes.
+fn writing() -> Vec<(Vec<u8>, usize)> {
+    let mut all = vec![([code::WRITE_6, 0, 0, 0, 1, 0].to_vec(), 512)];
+    for code in [code::WRITE_10, code::WRITE_VERIFY_10, code::WRITE_SAME_10, code::WRITE_16]
+        .into_iter()
+        .chain([code::WRITE_VERIFY_16, code::WRITE_SAME_16, code::ORWRITE_16])
+    {
+        all.push((cdb(code, 0, 0, 1), 512));
+    }
+    for code in [code::WRITE_12, code::WRITE_VERIFY_12] {
+        all.push(([code, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0].to_vec(), 512));
+    }
+    for code in [code::WRITE_SAME_10, code::WRITE_SAME_16] {
+        // UNMAP, with a block and without.
+        all.extend([(cdb(code, 0x08, 0, 1), 512), (cdb(code, 0x08, 0, 1), 0)]);
+    }
+    all.push((cdb(code::WRITE_SAME_16, 0x01, 0, 1), 0));
+    let mut compare = cdb(code::COMPARE_AND_WRITE, 0, 0, 0);
+    compare[13] = 1;
+    all.push((compare, 1024));
+    all.push(([code::UNMAP, 0, 0, 0, 0, 0, 0, 0, 24, 0].to_vec(), 24));
+    all
+}
+
 #[test]
-fn what_is_read_only_is_not_written_and_what_is_not_thin_not_unmapped() {
-    with_unit(2, Facts { is_read_only: true, ..facts() }, |_, unit| async move {
-        let initiator = Initiator::awake(&unit, "a").await;
-        for code in [code::WRITE_16, code::WRITE_SAME_16, code::ORWRITE_16, code::WRITE_VERIFY_16] {
-            let ended = initiator.ask(&unit, &cdb(code, 0, 0, 1), &[1; 512]).await;
-            assert_eq!(sense_of(&ended), (SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED));
+fn who_may_not_write_is_told_so_by_each_command_whatever_else_is_wrong_with_it() {
+    let protected = (SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED);
+    for is_read_only in [true, false] {
+        with_unit(2, Facts { is_read_only, ..facts() }, move |_, unit| async move {
+            let initiator = Initiator::awake(&unit, "a").await;
+            for (cdb, bytes) in writing() {
+                for is_mismatched in [false, true] {
+                    let data = vec![1; bytes];
+                    let asked = initiator.asked(&cdb, &data);
+                    let ended = unit.execute(Asked { may_write: is_read_only, is_mismatched, ..asked }).await;
+                    assert_eq!(sense_of(&ended), protected, "{cdb:x?}, read-only: {is_read_only}");
+                }
+            }
+            let first = Initiator::done(initiator.ask(&unit, &cdb(code::READ_16, 0, 0, 1), &[]).await);
+            assert_eq!(first, [0; 512]);
+        });
+    }
+}
+
+#[test]
+fn who_asks_while_another_one_has_it_reserved_hears_of_that_first() {
+    with_unit(4, facts(), |_, unit| async move {
+        let (holder, other) = (Initiator::awake(&unit, "a").await, Initiator::awake(&unit, "b").await);
+        Initiator::done(holder.ask(&unit, &[code::RESERVE_6, 0, 0, 0, 0, 0], &[]).await);
+        for (cdb, _) in writing() {
+            let asked = Asked { is_mismatched: true, may_write: false, ..other.asked(&cdb, &[]) };
+            assert!(matches!(unit.execute(asked).await, Ended::Conflict), "{cdb:x?}");
         }
+    });
+}
+
+#[test]
+fn what_is_not_thin_is_not_unmapped() {
+    with_unit(3, facts(), |_, unit| async move {
+        let initiator = Initiator::awake(&unit, "a").await;
         let unmap = [code::UNMAP, 0, 0, 0, 0, 0, 0, 0, 24, 0];
         let ended = initiator.ask(&unit, &unmap, &[0; 24]).await;
         assert_eq!(sense_of(&ended).1, AdditionalSense::INVALID_OPERATION_CODE);
-        assert_eq!(Initiator::done(initiator.ask(&unit, &cdb(code::READ_16, 0, 0, 1), &[]).await), [0; 512]);
     });
 }

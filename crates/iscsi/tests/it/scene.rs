@@ -25,6 +25,8 @@ pub fn facts() -> Facts {
         physical_bytes: 4096,
         is_read_only: false,
         is_thin: false,
+        shares_room: false,
+        is_removable: false,
         port: 1,
     }
 }
@@ -65,19 +67,23 @@ impl Initiator {
 
     /// Asks as one who may use the `units`.
     pub async fn ask_within(&self, unit: &Unit, units: &[Rc<Unit>], cdb: &[u8], data: &[u8]) -> Ended {
-        let data = if data.is_empty() { Vec::new() } else { vec![Buffer::copy_of(data)] };
         let reached = |unit: &Rc<Unit>| Reachable { unit: Rc::clone(unit), may_write: true };
         let reach: &[Reachable] = &units.iter().map(reached).collect::<Vec<_>>();
-        unit.execute(Asked {
+        unit.execute(Asked { reach, ..self.asked(cdb, data) }).await
+    }
+
+    /// What is asked by one who may write, and announces what it sends.
+    pub fn asked<'a>(&'a self, cdb: &'a [u8], data: &[u8]) -> Asked<'a> {
+        Asked {
             nexus: &self.0,
             target: "iqn.2026-11.test:t",
             cdb,
-            data,
+            data: if data.is_empty() { Vec::new() } else { vec![Buffer::copy_of(data)] },
             units: &[0, 1, 300],
-            reach,
+            reach: &[],
             may_write: true,
-        })
-        .await
+            is_mismatched: false,
+        }
     }
 
     /// What a command gives that must be done.

@@ -1,10 +1,7 @@
 //! How many bytes of data a command takes: what it says itself, as opposed to what its initiator announces.
 
-use super::{Ended, Unit, be16, be32, range::Range, writes_medium};
-use crate::scsi::{
-    commands::{self, code},
-    sense::{AdditionalSense, Sense},
-};
+use super::{Unit, be16, be32, range::Range};
+use crate::scsi::commands::{self, code};
 
 /// Bytes of data that a command takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,15 +21,6 @@ impl Takes {
 }
 
 impl Unit {
-    /// What a command is answered with that came with another number of bytes than it takes.
-    pub fn refuse_length(&self, cdb: &[u8]) -> Ended {
-        let writes = commands::find(cdb).is_ok_and(writes_medium);
-        match self.check_writable() {
-            Err(ended) if writes => ended,
-            _ => Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB).into(),
-        }
-    }
-
     /// What `cdb` takes; nothing, if it is refused for what it asks.
     pub fn takes(&self, cdb: &[u8]) -> Takes {
         let Ok(known) = commands::find(cdb) else { return Takes::UpTo(0) };

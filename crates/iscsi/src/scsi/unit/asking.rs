@@ -31,7 +31,7 @@ impl Unit {
             code::MODE_SENSE_10 => self.mode_sense(&asked, be16(&cdb[7..9]), true),
             code::MODE_SELECT_6 => self.mode_select(&asked, cdb[4].into(), false),
             code::MODE_SELECT_10 => self.mode_select(&asked, be16(&cdb[7..9]), true),
-            code::LOG_SENSE => log_sense(cdb),
+            code::LOG_SENSE => self.log_sense(cdb),
             code::READ_CAPACITY_10 => self.read_capacity_10(cdb),
             code::READ_DEFECT_DATA_10 => Ok(parameters(no_defects(&[0, cdb[2]], 2), be16(&cdb[7..9]))),
             code::READ_DEFECT_DATA_12 => {
@@ -41,7 +41,8 @@ impl Unit {
             code::SERVICE_ACTION_IN_16 => Ok(parameters(self.capacity(), be32(&cdb[10..14]) as usize)),
             code::REPORT_LUNS => report_luns(asked.units, cdb),
             code::MAINTENANCE_IN => self.maintenance_in(known, cdb),
-            // TEST UNIT READY, and PREVENT ALLOW MEDIUM REMOVAL: nothing can be removed.
+            code::PREVENT_ALLOW => Ok(self.prevent_allow(&asked)),
+            // TEST UNIT READY.
             _ => Ok(Data::None),
         }
     }
@@ -68,7 +69,7 @@ impl Unit {
         let before = self.mode.get();
         let wanted = mode::select(&before, is_long, &list)?;
         if wanted != before {
-            self.mode.set(wanted);
+            self.set_mode(wanted);
             self.tell_others(Some(asked.nexus), AdditionalSense::MODE_PARAMETERS_CHANGED);
         }
         Ok(Data::None)
@@ -81,6 +82,34 @@ impl Unit {
         }
         let last = u32::try_from(self.blocks().saturating_sub(1)).unwrap_or(u32::MAX);
         Ok(Data::Parameters([last.to_be_bytes(), self.facts.block_bytes.to_be_bytes()].concat()))
+    }
+
+    /// Pages of the log: which there are, and how much of what the unit shares is used (SBC-3, 6.4.5).
+    fn log_sense(&self, cdb: &[u8]) -> Going<Data> {
+        const ROOM: u8 = 0x0c;
+        let (page, subpage, from) = (cdb[2] & 0x3f, cdb[3], be16(&cdb[5..7]));
+        let data = match (page, subpage, from, &self.watch) {
+            (0, 0, 0, None) => vec![0x00, 0, 0, 1, 0],
+            (0, 0, 0, Some(_)) => vec![0x00, 0, 0, 2, 0, ROOM],
+            (0, 0xff, 0, None) => vec![0x40, 0xff, 0, 4, 0, 0, 0, 0xff],
+            (0, 0xff, 0, Some(_)) => vec![0x40, 0xff, 0, 6, 0, 0, 0, 0xff, ROOM, 0],
+            (ROOM, 0, 0..=2, Some(watch)) => {
+                let fill = watch.fill();
+                let mut data = vec![ROOM, 0, 0, 0];
+                for (code, sets) in [(1, fill.sets_available()), (2, fill.sets_used())] {
+                    if usize::from(code) >= from {
+                        // A binary list; the resources are not the unit's alone.
+                        data.extend([0, code, 0x03, 8]);
+                        data.extend(sets.to_be_bytes());
+                        data.extend([0x02, 0, 0, 0]);
+                    }
+                }
+                data[3] = data.len() as u8 - 4;
+                data
+            }
+            _ => return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB).into()),
+        };
+        Ok(parameters(data, be16(&cdb[7..9])))
     }
 
     /// READ CAPACITY(16) parameter data (SBC-3, 5.16).
@@ -117,18 +146,6 @@ impl Unit {
 /// A list of defects: there are none, whichever lists are asked for, in whichever form (SBC-3, 5.9).
 fn no_defects(asked: &[u8], rest: usize) -> Vec<u8> {
     [asked, &vec![0; rest]].concat()
-}
-
-/// Which pages of the log there are: the one that says so.
-fn log_sense(cdb: &[u8]) -> Going<Data> {
-    let (page, subpage) = (cdb[2] & 0x3f, cdb[3]);
-    let is_parameter = be16(&cdb[5..7]) != 0;
-    let data = match (page, subpage, is_parameter) {
-        (0, 0, false) => vec![0x00, 0, 0, 1, 0],
-        (0, 0xff, false) => vec![0x40, 0xff, 0, 4, 0, 0, 0, 0xff],
-        _ => return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB).into()),
-    };
-    Ok(parameters(data, be16(&cdb[7..9])))
 }
 
 /// The units there are (SPC-4, 6.33); numbers below 256 with peripheral addresses, others flat.

@@ -127,6 +127,7 @@ fn unit_of(asked: &Asked<'_>, targets: &[CopyTarget], index: usize) -> Going<Rea
 async fn copy_segment(asked: &Asked<'_>, targets: &[CopyTarget], segment: &Segment) -> Going<u64> {
     let Reachable { unit: from, .. } = unit_of(asked, targets, segment.from)?;
     let Reachable { unit: to, may_write } = unit_of(asked, targets, segment.to)?;
+    from.check_medium().and(to.check_medium()).map_err(abort)?;
     from.reservations.borrow().check(asked.nexus, Use::Read)?;
     to.reservations.borrow().check(asked.nexus, Use::Write)?;
     if !may_write || to.check_writable().is_err() {

@@ -61,7 +61,7 @@ impl Unit {
                 Range::of(&cdb).within(self.blocks())?;
                 Ok(Data::None)
             }
-            code::START_STOP_UNIT => self.start_stop(&cdb).await,
+            code::START_STOP_UNIT => self.start_stop(&asked).await,
             code::EXTENDED_COPY => self.copy(&asked).await,
             _ => unreachable!("{known:?} is no command of media"),
         }
@@ -85,6 +85,13 @@ impl Unit {
             return illegal(AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT);
         }
         Ok(Range { count: range.count.min(given / block_bytes), ..range })
+    }
+
+    pub(super) fn check_may_write(&self, asked: &Asked<'_>) -> Going<()> {
+        if !asked.may_write {
+            return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED).into());
+        }
+        self.check_writable()
     }
 
     pub(super) fn check_writable(&self) -> Going<()> {
@@ -126,7 +133,7 @@ impl Unit {
         self.device.write(at, data, stability).await.map_err(|error| failed(&error, true))
     }
 
-    async fn flush(&self) -> Going<Data> {
+    pub(super) async fn flush(&self) -> Going<Data> {
         self.device.flush().await.map_err(|error| failed(&error, true))?;
         Ok(Data::None)
     }
@@ -172,7 +179,6 @@ impl Unit {
         if data.len() != 2 * length {
             return illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
         }
-        self.check_writable()?;
         if length == 0 {
             return Ok(Data::None);
         }
@@ -185,7 +191,6 @@ impl Unit {
 
     async fn or_write(&self, cdb: &[u8], data: Vec<Buffer>) -> Going<Data> {
         let range = self.transfer(cdb)?;
-        self.check_writable()?;
         let mut new = bytes_of(&data);
         let _alone = self.writing.write().await;
         let found = bytes_of(&self.read(range).await?);
@@ -202,7 +207,6 @@ impl Unit {
 
     async fn write_same(&self, cdb: &[u8], data: Vec<Buffer>) -> Going<Data> {
         let range = Range::of(cdb).within(self.blocks())?;
-        self.check_writable()?;
         let (unmaps, anchors, has_no_data) = (cdb[1] & 0x08 != 0, cdb[1] & 0x10 != 0, cdb[1] & 0x01 != 0);
         let can_unmap = self.facts.is_thin || !unmaps;
         // WSNZ: no blocks are not all of them.
@@ -254,7 +258,6 @@ impl Unit {
         if anchors {
             return illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
         }
-        self.check_writable()?;
         let length = be16(&cdb[7..9]);
         if length == 0 {
             return Ok(Data::None);
@@ -311,17 +314,5 @@ impl Unit {
         data.extend([0; 4]);
         data.extend(body);
         Ok(parameters(data, room))
-    }
-
-    /// START STOP UNIT: there is nothing to start; what stops makes its cache stable first.
-    async fn start_stop(&self, cdb: &[u8]) -> Going<Data> {
-        let (condition, no_flush, loads) = (cdb[4] >> 4, cdb[4] & 0x04 != 0, cdb[4] & 0x02 != 0);
-        if loads {
-            return illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
-        }
-        if condition == 0 && cdb[4] & 0x01 == 0 && !no_flush {
-            return self.flush().await;
-        }
-        Ok(Data::None)
     }
 }

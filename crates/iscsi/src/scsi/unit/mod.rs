@@ -10,19 +10,21 @@
 mod announcing;
 mod asking;
 mod copying;
+mod loading;
 mod media;
 mod range;
 mod reserving;
 
 pub use self::announcing::Takes;
 
-use self::copying::Copied;
+use self::{copying::Copied, loading::Loading};
 use super::{
     commands::{self, Known, code},
     facts::Facts,
     mode::Mode,
     reservations::{Nexus, Refused, Reservations},
     sense::{AdditionalSense, Sense, SenseKey},
+    thresholds::{Fill, THRESHOLDS, Thresholds, Watch},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -43,8 +45,11 @@ pub struct Unit {
     reservations: RefCell<Reservations>,
     attentions: RefCell<BTreeMap<Nexus, VecDeque<AdditionalSense>>>,
     mode: Cell<Mode>,
+    /// Of what it shares.
+    watch: Option<Watch>,
     /// What became of copies that may be asked about, by who began them under which identifier.
     copies: RefCell<BTreeMap<(Nexus, u8), Copied>>,
+    loading: RefCell<Loading>,
     /// Held by all who write, and alone by those who read and write at once.
     writing: RwLock<()>,
 }
@@ -65,6 +70,8 @@ pub struct Asked<'a> {
     pub reach: &'a [Reachable],
     /// Who asks may write.
     pub may_write: bool,
+    /// It came with another number of bytes than it takes, and must not ([`Takes::Exactly`]).
+    pub is_mismatched: bool,
 }
 
 /// A unit, as it is there for an initiator.
@@ -148,6 +155,8 @@ impl Unit {
             had_write_cache: has_write_cache,
             is_write_protected: false,
             is_read_only,
+            thresholds: None,
+            had_thresholds: None,
         };
         Self {
             facts,
@@ -156,8 +165,34 @@ impl Unit {
             reservations: RefCell::default(),
             attentions: RefCell::default(),
             mode: Cell::new(mode),
+            watch: None,
             copies: RefCell::default(),
+            loading: RefCell::default(),
             writing: RwLock::new(()),
+        }
+    }
+
+    /// The same, whose initiators hear when what it shares with others is used to so many percent.
+    ///
+    /// # Panics
+    ///
+    /// If it is not thin.
+    pub fn with_thresholds(self, fill: Rc<dyn Fn() -> Fill>, percents: [u8; THRESHOLDS]) -> Self {
+        assert!(self.facts.is_thin, "who is not thin has its room for itself");
+        let thresholds = Some(Thresholds::at(percents, fill().total));
+        let mode = Mode { thresholds, had_thresholds: thresholds, ..self.mode.get() };
+        let facts = Facts { shares_room: true, ..self.facts };
+        Self { facts, mode: Cell::new(mode), watch: Some(Watch::new(fill)), ..self }
+    }
+
+    /// Tells initiators if what the unit shares has come to run low.
+    fn look_at_room(&self, nexus: &Nexus) {
+        let Some((watch, thresholds)) = self.watch.as_ref().zip(self.mode.get().thresholds) else { return };
+        if watch.is_reached(&thresholds) {
+            match thresholds.tells_one {
+                true => self.tell(nexus, AdditionalSense::SOFT_THRESHOLD_REACHED),
+                false => self.tell_others(None, AdditionalSense::SOFT_THRESHOLD_REACHED),
+            }
         }
     }
 
@@ -173,12 +208,14 @@ impl Unit {
 
     /// A session begins: its initiator hears that there was a reset, as after every power on.
     pub fn begin(&self, nexus: &Nexus) {
+        self.loading.borrow_mut().allow(Some(nexus));
         self.attentions.borrow_mut().insert(nexus.clone(), [AdditionalSense::RESET_OCCURRED].into());
     }
 
-    /// A session ended: what RESERVE(6) held for it is over.
+    /// A session ended: what RESERVE(6) held for it is over, and its medium may be taken out.
     pub fn end(&self, nexus: &Nexus) {
         self.attentions.borrow_mut().remove(nexus);
+        self.loading.borrow_mut().allow(Some(nexus));
         self.copies.borrow_mut().retain(|(asker, _), _| asker != nexus);
         self.reservations.borrow_mut().forget_legacy(Some(nexus));
     }
@@ -186,9 +223,16 @@ impl Unit {
     /// The unit was reset, by `nexus` or by the target; all others hear of it.
     pub fn reset(&self, nexus: Option<&Nexus>) {
         self.reservations.borrow_mut().forget_legacy(None);
-        let mode = self.mode.get();
-        self.mode.set(Mode { has_write_cache: mode.had_write_cache, is_write_protected: false, ..mode });
+        self.loading.borrow_mut().allow(None);
+        self.set_mode(self.mode.get().at_first());
         self.tell_others(nexus, AdditionalSense::RESET_OCCURRED);
+    }
+
+    fn set_mode(&self, mode: Mode) {
+        let before = self.mode.replace(mode);
+        if let Some(watch) = self.watch.as_ref().filter(|_| before.thresholds != mode.thresholds) {
+            watch.rearm();
+        }
     }
 
     /// The size of what is served has changed.
@@ -231,13 +275,19 @@ impl Unit {
 
     async fn go(&self, asked: Asked<'_>) -> Going<Data> {
         let known = commands::find(asked.cdb)?;
+        self.look_at_room(asked.nexus);
         let asks_who_is_there = matches!(known.code, code::INQUIRY | code::REPORT_LUNS | code::REQUEST_SENSE);
         if !asks_who_is_there && let Some(attention) = self.attention_of(asked.nexus) {
             return Err(attention.into());
         }
         self.reservations.borrow().check(asked.nexus, known.what)?;
-        if !asked.may_write && writes_medium(known) {
-            return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED).into());
+        if writes_medium(known) {
+            // Whatever else is wrong with it: who may not write hears that.
+            self.check_may_write(&asked)?;
+        }
+        self.check_loaded(known)?;
+        if asked.is_mismatched {
+            return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB).into());
         }
         match known.code {
             code::PERSISTENT_RESERVE_IN => self.reserve_in(&asked),

@@ -1,0 +1,83 @@
+//! A volume of a pool as a device that can be emptied: what is let go reads as zeroes.
+
+use array::{format::BLOCK_BYTES, volume::VolumeDevice};
+use std::sync::Arc;
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, Extent, IoError, IoErrorKind, IoResult, LocalFuture, Sparse,
+    Stability,
+};
+
+/// See the module's documentation.
+pub struct ThinVolume(pub VolumeDevice);
+
+/// Bytes from the first up to the second.
+type Piece = (u64, u64);
+
+/// The whole blocks of the bytes from `at` up to `end`, and what is before and behind them.
+fn split(at: u64, end: u64) -> (Piece, [Piece; 2]) {
+    let block = BLOCK_BYTES as u64;
+    let (first, last) = (at.next_multiple_of(block).min(end), end / block * block);
+    match first < last {
+        true => ((first, last), [(at, first), (last, end)]),
+        false => ((first, first), [(at, end), (end, end)]),
+    }
+}
+
+impl Sparse for ThinVolume {
+    fn write_zeroes(
+        &self,
+        at: ByteOffset,
+        length: ByteCount,
+        keeps_space: bool,
+        stability: Stability,
+    ) -> LocalFuture<IoResult<()>> {
+        let volume = self.0.clone();
+        Box::pin(async move {
+            if keeps_space {
+                let story = "zeroes that keep their space have to be written";
+                return Err(IoError::new(IoErrorKind::Unsupported, story));
+            }
+            let ((first, last), parts) = split(at.0, at.0 + length.0);
+            if first < last {
+                volume.discard(ByteOffset(first), ByteCount(last - first)).await?;
+            }
+            for (from, to) in parts.into_iter().filter(|(from, to)| from < to) {
+                let zeroes = vec![Arc::new(Buffer::zeroed((to - from) as usize))];
+                volume.write(ByteOffset(from), zeroes, stability).await?;
+            }
+            match stability {
+                Stability::Stable => volume.flush().await,
+                Stability::Volatile => Ok(()),
+            }
+        })
+    }
+
+    /// All of it may hold something: where it holds nothing, only the pool knows.
+    fn extents(&self, _at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<Vec<Extent>>> {
+        Box::pin(async move { Ok(vec![Extent { length, is_hole: false, is_zero: false }]) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_blocks_are_let_go_and_the_rest_is_written() {
+        assert_eq!(split(0, 8192), ((0, 8192), [(0, 0), (8192, 8192)]));
+        assert_eq!(split(512, 12_800), ((4096, 12_288), [(512, 4096), (12_288, 12_800)]));
+        for (at, end) in [(512, 1024), (512, 4608), (4096, 4608), (3584, 4096)] {
+            let ((first, last), parts) = split(at, end);
+            assert!(first >= last, "no block is whole");
+            assert_eq!(parts.iter().map(|(from, to)| to - from).sum::<u64>(), end - at);
+        }
+        for at in (0..16_384).step_by(512) {
+            for end in (at..16_384).step_by(512) {
+                let ((first, last), [before, behind]) = split(at, end);
+                let whole = last.saturating_sub(first);
+                assert_eq!(whole + (before.1 - before.0) + (behind.1 - behind.0), end - at);
+                assert!(first.is_multiple_of(4096) || whole == 0);
+            }
+        }
+    }
+}
