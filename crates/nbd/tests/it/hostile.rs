@@ -1,5 +1,7 @@
 //! Peers that do not keep to the protocol: nothing breaks but their own connection.
 
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a process of its own is measured")]
+
 use crate::{
     certificates::Authority,
     scene::{Scene, connect, export, read, start, start_with, uri},
@@ -11,12 +13,26 @@ use nbd::{
         transmission::{Command, Request},
     },
 };
-use std::time::Duration;
+use std::{env, process::Command as Program, time::Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use world::{
     Random, Stream, World,
+    real::host::process_use,
     sim::{Limits, NetworkOptions, SimNetwork},
 };
+
+/// Set for the process that is measured.
+const MEASURED: &str = "SPINDLE_SPOILED_SESSIONS";
+/// By so much the memory of a process may grow over all sessions. The simulated network alone remembers some 400 bytes of
+/// each connection.
+const GROWTH_MAX: u64 = 10 << 20;
+/// Sessions before which nothing is measured: until then buffers grow to what they will be.
+const WARMING: u64 = 200;
+
+/// How many are tried: a thousand, ten thousand under `SPINDLE_FULL`.
+fn sessions() -> u64 {
+    if env::var_os("SPINDLE_FULL").is_some() { 10_000 } else { 1000 }
+}
 
 /// What a client may send: greeting, haggling, requests.
 fn whole_session(random: &mut Random) -> Vec<u8> {
@@ -80,7 +96,7 @@ async fn send_and_drain(world: &World, network: &SimNetwork, bytes: Vec<u8>) {
 #[test]
 fn a_server_outlives_a_thousand_spoiled_sessions() {
     let authority = Authority::new();
-    for seed in 0..20 {
+    for seed in 0..sessions() / 50 {
         let tls = TlsMode::Allowed(authority.server("server"));
         let Scene { mut simulation, drive, network } = Scene::new(seed, NetworkOptions::rack());
         let run = simulation.run(Limits::generous(), |world| async move {
@@ -96,6 +112,50 @@ fn a_server_outlives_a_thousand_spoiled_sessions() {
         });
         run.completed();
     }
+}
+
+#[test]
+fn spoiled_sessions_leave_nothing_in_memory() {
+    // A process of its own: what other tests take is not its memory.
+    let measured = Program::new(env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "hostile::one_server_serves_them_all",
+            "--ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(MEASURED, sessions().to_string())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&measured.stdout).into_owned();
+    assert!(measured.status.success(), "{said}{}", String::from_utf8_lossy(&measured.stderr));
+    let grown = said.lines().find_map(|line| line.strip_suffix(" bytes more")).expect("it was measured");
+    let grown: u64 = grown.rsplit(' ').next().unwrap().parse().unwrap();
+    println!("{} spoiled NBD sessions: {} KiB more", sessions(), grown >> 10);
+    assert!(grown < GROWTH_MAX, "{grown} bytes more after {} sessions", sessions());
+}
+
+#[test]
+#[ignore = "the process that is measured"]
+fn one_server_serves_them_all() {
+    let Some(count) = env::var(MEASURED).ok().and_then(|count| count.parse::<u64>().ok()) else { return };
+    let Scene { mut simulation, drive, network } = Scene::new(7, NetworkOptions::rack());
+    let run = simulation.run(Limits::generous(), |world| async move {
+        start(&world, &network, vec![export("mail", &drive)]).await;
+        let mut random = world.random("sessions");
+        let mut before = 0;
+        for session in 0..WARMING + count {
+            if session == WARMING {
+                before = process_use().memory_now.0;
+            }
+            let mut bytes = whole_session(&mut random);
+            spoil(&mut random, &mut bytes);
+            send_and_drain(&world, &network, bytes).await;
+        }
+        println!("\n{} bytes more", process_use().memory_now.0.saturating_sub(before));
+    });
+    run.completed();
 }
 
 #[test]
