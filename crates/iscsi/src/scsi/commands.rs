@@ -66,6 +66,8 @@ pub mod code {
     pub const COPY_STATUS: u16 = 0x00;
     /// Of RECEIVE COPY RESULTS.
     pub const COPY_OPERATING_PARAMETERS: u16 = 0x03;
+    /// Of PERSISTENT RESERVE OUT.
+    pub const PREEMPT_AND_ABORT: u8 = 0x05;
     /// Of MAINTENANCE IN.
     pub const REPORT_TARGET_PORT_GROUPS: u16 = 0x0a;
     /// Of MAINTENANCE IN.

@@ -451,6 +451,13 @@ impl Connection {
             is_mismatched,
         };
         match (self.units.get(&number), cdb[0]) {
+            (Some(reached), code::PERSISTENT_RESERVE_OUT) if cdb[1] & 0x1f == code::PREEMPT_AND_ABORT => {
+                let before = reached.unit.registered();
+                let ended = reached.unit.execute(asked).await;
+                let after = reached.unit.registered();
+                self.abort_preempted(&reached.unit, &before.difference(&after).cloned().collect::<Vec<_>>());
+                ended
+            }
             (Some(reached), _) => reached.unit.execute(asked).await,
             // Whoever looks for units asks number 0, whether it is there or not.
             (None, code::REPORT_LUNS) => match self.units.values().next() {

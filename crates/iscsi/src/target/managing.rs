@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     scsi::{
+        reservations::Nexus,
         sense::AdditionalSense,
         unit::{Reachable, Unit},
     },
@@ -112,15 +113,25 @@ impl Connection {
     /// Aborts all tasks of a unit, whoever began them. Others hear of it, if they had any.
     fn clear(self: &Rc<Self>, unit: &Rc<Unit>) {
         for connection in self.targets.sessions.connections() {
-            let is_of_unit = |number| {
-                let reached = connection.units.get(&number);
-                reached.is_some_and(|reached| Rc::ptr_eq(&reached.unit, unit))
-            };
-            let aborted = connection.abort(|_, number| is_of_unit(number));
+            let aborted = connection.abort(|_, number| connection.knows_as(unit, number));
             if aborted > 0 && !Rc::ptr_eq(&connection, self) {
                 unit.tell(&connection.nexus, AdditionalSense::COMMANDS_CLEARED);
             }
         }
+    }
+
+    /// Aborts all tasks at a unit of those who were preempted there (PREEMPT AND ABORT); that they were, the unit tells them.
+    pub(super) fn abort_preempted(&self, unit: &Rc<Unit>, preempted: &[Nexus]) {
+        for connection in self.targets.sessions.connections() {
+            if preempted.contains(&connection.nexus) {
+                connection.abort(|_, number| connection.knows_as(unit, number));
+            }
+        }
+    }
+
+    /// Whether the unit has that number here.
+    fn knows_as(&self, unit: &Rc<Unit>, number: u64) -> bool {
+        self.units.get(&number).is_some_and(|reached| Rc::ptr_eq(&reached.unit, unit))
     }
 
     /// Aborts the tasks that are meant; how many there were.

@@ -206,6 +206,51 @@ fn tasks_are_aborted_one_by_one_or_all_of_a_unit_and_those_concerned_hear_of_it(
     });
 }
 
+/// Registers a key, or does something with one.
+async fn reserve_out(stream: &mut Stream, number: u32, action: u8, own: u64, other: u64) {
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1], cdb[2], cdb[8]) = (code::PERSISTENT_RESERVE_OUT, action, 1, 24);
+    let header = ScsiCommand {
+        flags: FINAL | 0x20,
+        task: (50 + number).into(),
+        expected_bytes: 24.into(),
+        command_number: number.into(),
+        cdb,
+        ..ScsiCommand::empty()
+    };
+    let list = [&own.to_be_bytes()[..], &other.to_be_bytes(), &[0; 8]].concat();
+    stream.write_all(&frame(&header, list)).await.unwrap();
+    let answer = Frame::read(stream, Digests::default(), 65_536).await.unwrap().unwrap();
+    assert_eq!((answer.opcode(), answer.header[3]), (opcode::SCSI_RESPONSE, 0), "action {action}");
+}
+
+#[test]
+fn who_is_preempted_and_aborted_loses_its_tasks_and_who_is_only_preempted_does_not() {
+    with_target(4, |world, network, drive| async move {
+        start(&world, &network, &drive).await;
+        let (mut a, mut b) = (logged_in(&network, "a").await, logged_in(&network, "b").await);
+        for (stream, key) in [(&mut a, 1), (&mut b, 2)] {
+            assert_eq!(test_unit_ready(stream, 1, 1).await.0, 2, "the reset when it came");
+            reserve_out(stream, 2, 0, 0, key).await;
+        }
+        let mut number = 3;
+        for (action, is_aborted) in [(4, 0), (5, 1)] {
+            begin_write(&mut b, 8, number).await;
+            reserve_out(&mut a, number, action, 1, 2).await;
+            let mut abort = manage(1, 99);
+            abort[20..24].copy_from_slice(&8_u32.to_be_bytes());
+            b.write_all(&abort).await.unwrap();
+            assert_eq!(next(&mut b).await, (opcode::TASK_MANAGEMENT_RESPONSE, is_aborted), "action {action}");
+            let (status, sense) = test_unit_ready(&mut b, 9, number + 1).await;
+            assert_eq!((status, sense[14], sense[15]), (2, 0x2a, 5), "REGISTRATIONS PREEMPTED");
+            reserve_out(&mut b, number + 2, 0, 0, 2).await;
+            assert_eq!(test_unit_ready(&mut a, 9, number + 1).await.0, 0);
+            assert_eq!(test_unit_ready(&mut a, 9, number + 2).await.0, 0);
+            number += 3;
+        }
+    });
+}
+
 #[test]
 fn all_are_asked_to_log_out_before_the_end() {
     with_target(3, |world, network, drive| async move {

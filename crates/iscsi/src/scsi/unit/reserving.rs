@@ -2,14 +2,22 @@
 
 use super::{Asked, Data, Going, Unit, be16, be32, be64, list_of, parameters};
 use crate::scsi::{
+    commands::code,
     reservations::{Key, Nexus, ReservationType},
     sense::{AdditionalSense, Sense},
 };
+
+use std::collections::BTreeSet;
 
 /// Bytes of a parameter list of PERSISTENT RESERVE OUT.
 const LIST_BYTES: usize = 24;
 
 impl Unit {
+    /// Who is registered.
+    pub fn registered(&self) -> BTreeSet<Nexus> {
+        self.reservations.borrow().registrants().map(|(nexus, _)| nexus.clone()).collect()
+    }
+
     pub(super) fn reserve_in(&self, asked: &Asked<'_>) -> Going<Data> {
         let room = be16(&asked.cdb[7..9]);
         let reservations = self.reservations.borrow();
@@ -88,7 +96,13 @@ impl Unit {
                 _ => reservations.register_and_ignore(nexus, other)?,
             }
         };
-        attentions.iter().for_each(|(nexus, what)| self.tell(nexus, *what));
+        let preempted = AdditionalSense::REGISTRATIONS_PREEMPTED;
+        for (nexus, what) in &attentions {
+            if action == code::PREEMPT_AND_ABORT && *what == preempted {
+                self.loading.borrow_mut().allow(Some(nexus));
+            }
+            self.tell(nexus, *what);
+        }
         Ok(Data::None)
     }
 }
