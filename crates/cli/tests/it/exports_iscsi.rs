@@ -35,9 +35,9 @@ fn is_here() -> bool {
 }
 
 /// A server, ended when dropped.
-struct Serving {
+pub struct Serving {
     child: Child,
-    portal: String,
+    pub portal: String,
 }
 
 impl Drop for Serving {
@@ -48,7 +48,7 @@ impl Drop for Serving {
 }
 
 impl Serving {
-    fn begin(bench: &Bench, arguments: &[&str]) -> Self {
+    pub fn begin(bench: &Bench, arguments: &[&str]) -> Self {
         // A port that was free a moment ago.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let portal = format!("127.0.0.1:{port}");

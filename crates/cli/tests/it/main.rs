@@ -12,6 +12,7 @@ mod elsewhere;
 mod exports;
 mod exports_iscsi;
 mod exports_tls;
+mod filling;
 mod judged_exports;
 mod pools;
 mod pristine;
