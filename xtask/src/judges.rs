@@ -6,11 +6,12 @@
 //! | esedbinfo, esedbexport | Debian `libesedb-utils` | that our databases are what the format says |
 //! | nbdinfo, nbdcopy | Debian `libnbd-bin` | our NBD server |
 //! | iscsi-ls, iscsi-test-cu | Debian `libiscsi-bin` | our iSCSI target |
+//! | fio with libiscsi | Debian's source of fio, built under the target folder | our iSCSI target, across kills |
 //! | tgtd | Debian `tgt` | our iSCSI initiator |
-//! | qemu-img, qemu-io | Debian `qemu-utils` | the same |
-//! | dissect.esedb | PyPI, in an environment of its own under the target folder | the same, by a second reader |
+//! | qemu-img, qemu-io | Debian `qemu-utils`, with `qemu-block-extra` for iSCSI | our servers |
+//! | dissect.esedb | PyPI, in an environment of its own under the target folder | our databases, by a second reader |
 
-use crate::step;
+use crate::{iscsi_fio, step};
 use anyhow::{Context, Result, bail};
 use std::{
     path::{Path, PathBuf},
@@ -20,10 +21,15 @@ use std::{
 /// Fixed, so that a verdict does not change with the day.
 const DISSECT: &str = "dissect.esedb==3.18";
 
+/// A part of qemu-img that is not a program.
+const QEMU_ISCSI: &str = "qemu-block-extra";
+
 /// What was found, after installing what was to be installed.
 pub struct Judges {
     /// A Python that can import `dissect.esedb`.
     pub dissect_python: Option<PathBuf>,
+    /// A fio with an engine for iSCSI.
+    pub iscsi_fio: Option<PathBuf>,
     missing: Vec<Missing>,
 }
 
@@ -32,6 +38,7 @@ pub struct Judges {
 enum Missing {
     Package { program: &'static str, package: &'static str },
     Dissect,
+    IscsiFio,
 }
 
 impl Judges {
@@ -43,11 +50,11 @@ impl Judges {
 
 /// Looks for the judges, installs those missing if `install`, names in a line each those that stay missing.
 pub fn prepare(install: bool) -> Result<Judges> {
-    let environment = step::target_directory()?.join("judges").join("venv");
-    let mut judges = look(&environment);
+    let folder = step::target_directory()?.join("judges");
+    let mut judges = look(&folder);
     if install && !judges.complete() {
-        install_missing(&judges.missing, &environment)?;
-        judges = look(&environment);
+        install_missing(&judges.missing, &folder)?;
+        judges = look(&folder);
         if let Some(missing) = judges.missing.first() {
             bail!("{} is missing after it was installed", missing.name());
         }
@@ -84,8 +91,8 @@ pub fn packages(names: &[&str]) -> Result<()> {
     step::run(&format!("apt-get install {}", names.join(" ")), &mut command).map(drop)
 }
 
-fn look(environment: &Path) -> Judges {
-    let python = environment.join("bin").join("python");
+fn look(folder: &Path) -> Judges {
+    let python = folder.join("venv").join("bin").join("python");
     let has_dissect = step::succeeds(Command::new(&python).args(["-c", "import dissect.esedb"]));
     let programs = [
         ("fio", "--version", "fio"),
@@ -102,10 +109,17 @@ fn look(environment: &Path) -> Judges {
             missing.push(Missing::Package { program, package });
         }
     }
+    if !step::succeeds(Command::new("dpkg").args(["-s", QEMU_ISCSI])) {
+        missing.push(Missing::Package { program: "iscsi:// of qemu-img", package: QEMU_ISCSI });
+    }
     if !has_dissect {
         missing.push(Missing::Dissect);
     }
-    Judges { dissect_python: has_dissect.then_some(python), missing }
+    let iscsi_fio = iscsi_fio::find(folder);
+    if iscsi_fio.is_none() {
+        missing.push(Missing::IscsiFio);
+    }
+    Judges { dissect_python: has_dissect.then_some(python), iscsi_fio, missing }
 }
 
 impl Missing {
@@ -113,6 +127,7 @@ impl Missing {
         match self {
             Self::Package { program, .. } => program,
             Self::Dissect => "dissect.esedb",
+            Self::IscsiFio => "fio with libiscsi",
         }
     }
 
@@ -121,17 +136,17 @@ impl Missing {
             Self::Package { package, .. } => {
                 format!("apt-get install {package}, or cargo xtask test --install")
             }
-            Self::Dissect => "cargo xtask test --install".to_owned(),
+            Self::Dissect | Self::IscsiFio => "cargo xtask test --install".to_owned(),
         }
     }
 }
 
-fn install_missing(missing: &[Missing], environment: &Path) -> Result<()> {
+fn install_missing(missing: &[Missing], folder: &Path) -> Result<()> {
     let mut packages: Vec<&str> = missing
         .iter()
         .filter_map(|missing| match missing {
             Missing::Package { package, .. } => Some(*package),
-            Missing::Dissect => None,
+            Missing::Dissect | Missing::IscsiFio => None,
         })
         .collect();
     packages.dedup();
@@ -139,15 +154,23 @@ fn install_missing(missing: &[Missing], environment: &Path) -> Result<()> {
     if wants_dissect && python_with_venv().is_none() {
         packages.push("python3-venv");
     }
+    let wants_fio = missing.contains(&Missing::IscsiFio);
+    if wants_fio {
+        packages.extend(iscsi_fio::PACKAGES);
+    }
     if !packages.is_empty() {
         step::run("apt-get update", apt_get()?.arg("update"))?;
         let mut install = apt_get()?;
         install.args(["install", "--yes", "--no-install-recommends"]).args(&packages);
         step::run(&format!("apt-get install {}", packages.join(" ")), &mut install)?;
     }
+    if wants_fio {
+        iscsi_fio::build(folder)?;
+    }
     if wants_dissect {
+        let environment = folder.join("venv");
         let python = python_with_venv().context("no python3 can make a virtual environment")?;
-        step::run("python3 -m venv", Command::new(python).args(["-m", "venv", "--clear"]).arg(environment))?;
+        step::run("python3 -m venv", Command::new(python).args(["-m", "venv", "--clear"]).arg(&environment))?;
         let mut pip = Command::new(environment.join("bin").join("python"));
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", DISSECT]);
         step::run(&format!("pip install {DISSECT}"), &mut pip)?;

@@ -11,6 +11,7 @@
 mod bench;
 mod fuzz;
 mod gate;
+mod iscsi_fio;
 mod judges;
 mod links;
 mod sim;

@@ -1,14 +1,11 @@
 //! NBD over TLS, as libnbd, QEMU and our own client meet it. Certificates are made for each test.
 
-use crate::spindle::{Bench, answered, json_of, short};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use std::{
-    fs,
-    io::{BufRead, BufReader},
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    process::{Child, Command, Output, Stdio},
+use crate::{
+    exported::{Exported, is_here, judge, judged, noise, text},
+    spindle::{Bench, answered, short},
 };
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use std::{fs, os::unix::fs::PermissionsExt};
 
 /// One who signs.
 struct Authority {
@@ -42,70 +39,26 @@ impl Authority {
     }
 }
 
-/// `disk.img` of the bench, served at a port that was free; killed when dropped.
+/// `disk.img` of the bench, served at a port that was free.
 struct Served {
-    child: Child,
+    #[expect(dead_code, reason = "it serves for as long as it is here")]
+    exported: Exported,
     port: u16,
 }
 
 impl Served {
     fn begin(bench: &Bench, arguments: &[&str]) -> Self {
-        let mut command =
-            bench.command(&["export", "disk.img", "--name", "disk", "--nbd", "127.0.0.1:0", "--json"]);
-        let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        // It says where it is when it is there.
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let uri = json_of(&line)[0]["uri"].as_str().unwrap().to_owned();
+        let common = ["disk.img", "--name", "disk", "--nbd", "127.0.0.1:0"];
+        let exported = Exported::begin(bench, &[&common, arguments].concat());
+        let uri = &exported.uris[0];
         let port = uri.strip_prefix("nbds://127.0.0.1:").and_then(|rest| rest.strip_suffix("/disk"));
-        Self { child, port: port.expect(&uri).parse().unwrap() }
+        Self { port: port.expect(uri).parse().unwrap(), exported }
     }
 
     fn uri(&self, bench: &Bench, folder: &str) -> String {
-        let folder = bench.path(folder).display().to_string();
+        let folder = text(&bench.path(folder));
         format!("nbds://127.0.0.1:{}/disk?tls-certificates={folder}", self.port)
     }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Whether a judge is here. If not, says so, and fails where judges are required.
-fn is_here(program: &str, package: &str) -> bool {
-    let here = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
-    let required = std::env::var_os("SPINDLE_JUDGES").is_some_and(|value| value == "require");
-    assert!(here || !required, "{program} is required: apt-get install {package}");
-    if !here {
-        println!("skipped: {program} is not installed (apt-get install {package})");
-    }
-    here
-}
-
-fn run(program: &str, arguments: &[&str]) -> Output {
-    Command::new(program).args(arguments).output().unwrap()
-}
-
-#[track_caller]
-fn judge(program: &str, arguments: &[&str]) -> String {
-    let output = run(program, arguments);
-    let (said, complaint) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{program} {arguments:?}: {said}{complaint}");
-    said.into_owned()
-}
-
-fn text(path: &Path) -> String {
-    path.display().to_string()
-}
-
-fn noise(length: usize, seed: u64) -> Vec<u8> {
-    let mut bytes = vec![0; length];
-    world::Random::new(seed, "noise").fill(&mut bytes);
-    bytes
 }
 
 #[test]
@@ -130,7 +83,7 @@ fn libnbd_copies_over_tls_and_nobody_else_gets_in() {
     assert!(fs::read(bench.path("back")).unwrap() == fs::read(&source).unwrap());
     let plain = format!("nbd://127.0.0.1:{}/disk", served.port);
     for stranger in [plain, served.uri(&bench, "stranger"), served.uri(&bench, "nobody")] {
-        let output = run("nbdinfo", &[&stranger]);
+        let output = judged("nbdinfo", &[&stranger]);
         assert!(!output.status.success(), "{stranger}: {output:?}");
     }
 }

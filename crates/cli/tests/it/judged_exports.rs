@@ -1,15 +1,18 @@
 //! Exports under others' loads: fio that finds again what was answered before a kill, a filesystem that is made and used.
 
 use crate::{
+    exported::is_here,
     spindle::{Bench, PROGRAM, json_of},
     storage::may_mount,
 };
 use std::{
     fs,
     io::Write,
+    net::TcpStream,
     os::unix::{fs::MetadataExt, net::UnixStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU8, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -20,16 +23,6 @@ const JOBS: u64 = 4;
 const PART: u64 = 32 << 20;
 const BLOCK: u64 = 4096;
 
-fn is_here(program: &str, package: &str) -> bool {
-    let here = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
-    let required = std::env::var_os("SPINDLE_JUDGES").is_some_and(|value| value == "require");
-    assert!(here || !required, "{program} is required: apt-get install {package}");
-    if !here {
-        println!("skipped: {program} is not installed (apt-get install {package})");
-    }
-    here
-}
-
 #[track_caller]
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -39,17 +32,65 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The program, serving `disk.img` of the bench on a socket; killed when dropped.
+/// Where `disk.img` of a bench is served, before and after a kill.
+enum Place {
+    /// Over NBD.
+    Socket(PathBuf),
+    /// Over iSCSI.
+    Portal(String),
+}
+
+impl Place {
+    fn socket(bench: &Bench) -> Self {
+        Self::Socket(bench.path("socket"))
+    }
+
+    /// An address of this machine that nobody else has: a port that was free may be another's after a kill.
+    fn portal() -> Self {
+        static COUNT: AtomicU8 = AtomicU8::new(0);
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let count = 64 + COUNT.fetch_add(1, Ordering::Relaxed) % 64;
+        Self::Portal(format!("127.{count}.{high}.{low}:3260"))
+    }
+
+    fn is_answering(&self) -> bool {
+        match self {
+            Self::Socket(path) => UnixStream::connect(path).is_ok(),
+            Self::Portal(portal) => TcpStream::connect(portal).is_ok(),
+        }
+    }
+
+    fn flags(&self) -> [String; 2] {
+        match self {
+            Self::Socket(path) => ["--nbd".to_owned(), format!("unix:{}", path.display())],
+            Self::Portal(portal) => ["--iscsi".to_owned(), portal.clone()],
+        }
+    }
+
+    /// How fio gets there.
+    fn engine(&self) -> String {
+        match self {
+            Self::Socket(path) => {
+                format!("ioengine=nbd\nuri=nbd+unix:///disk?socket={}", path.display())
+            }
+            Self::Portal(portal) => {
+                let url = format!("iscsi://{portal}/iqn.2026-11.org.spindle:disk/0");
+                format!("ioengine=libiscsi\nfilename={}", url.replace(':', "\\:"))
+            }
+        }
+    }
+}
+
+/// The program, serving `disk.img` of the bench; killed when dropped.
 struct Served(Child);
 
 impl Served {
-    fn begin(bench: &Bench) -> Self {
-        let socket = bench.path("socket");
-        let place = format!("unix:{}", socket.display());
+    fn begin(bench: &Bench, place: &Place) -> Self {
+        let [flag, address] = place.flags();
         let mut command =
-            bench.command(&["export", "disk.img", "--name", "disk", "--quiet", "--nbd", &place]);
+            bench.command(&["export", "disk.img", "--name", "disk", "--quiet", &flag, &address]);
         let served = Self(command.stdout(Stdio::null()).spawn().unwrap());
-        until("it listens before long", || UnixStream::connect(&socket).is_ok());
+        until("it listens before long", || place.is_answering());
         served
     }
 }
@@ -68,52 +109,79 @@ fn make_disk(bench: &Bench, bytes: u64) -> PathBuf {
 }
 
 /// fio with a job for each part of the disk that has a length; `options` are for all.
-fn fio(bench: &Bench, options: &str, lengths: [u64; JOBS as usize]) -> Command {
+fn fio(
+    (bench, program): (&Bench, &Path),
+    place: &Place,
+    options: &str,
+    lengths: [u64; JOBS as usize],
+) -> Command {
     let mut file = fs::File::create(bench.path("jobs.fio")).unwrap();
-    let uri = format!("nbd+unix:///disk?socket={}", bench.path("socket").display());
-    writeln!(file, "[global]\nioengine=nbd\nuri={uri}\nrw=write\nbs={BLOCK}\niodepth=1\nthread=1").unwrap();
+    writeln!(file, "[global]\n{}\nrw=write\nbs={BLOCK}\niodepth=1\nthread=1", place.engine()).unwrap();
     writeln!(file, "verify=crc32c\nverify_fatal=1\n{options}").unwrap();
     for (job, length) in (0..JOBS).zip(lengths) {
         if length > 0 {
             writeln!(file, "[part-{job}]\noffset={}\nsize={length}", job * PART).unwrap();
         }
     }
-    let mut command = Command::new("fio");
+    let mut command = Command::new(program);
     command.current_dir(bench.path("")).args(["--output-format=json", "--output=said.json", "jobs.fio"]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
 
-/// Kills the server under load; what fio had been answered by then must be there afterwards.
-fn kill_under_fio() {
+/// Kills the server under load; what fio had been answered by then must be there afterwards. An initiator finds the new
+/// server by itself, which tells it that it is another one: that ends fio. An NBD connection that breaks does so at once.
+fn kill_under_fio(program: &Path, place: impl FnOnce(&Bench) -> Place) {
     let bench = Bench::new();
+    let place = place(&bench);
     let disk = make_disk(&bench, JOBS * PART);
-    let served = Served::begin(&bench);
-    let mut writing = fio(&bench, "do_verify=0\nrate_iops=1500", [PART; JOBS as usize]).spawn().unwrap();
+    let served = Served::begin(&bench, &place);
+    let by = (&bench, program);
+    let mut writing = fio(by, &place, "do_verify=0\nrate_iops=1500", [PART; JOBS as usize]).spawn().unwrap();
     // The file is sparse: its blocks are what was written.
     until("it writes", || fs::metadata(&disk).unwrap().blocks() * 512 > 800 * BLOCK);
     drop(served);
-    assert!(!writing.wait().unwrap().success(), "it was cut short");
+    let _served = Served::begin(&bench, &place);
+    let mut ended = None;
+    until("fio hears of it", || {
+        ended = writing.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert!(!ended.unwrap().success(), "it was cut short");
     let text = fs::read_to_string(bench.path("said.json")).unwrap();
     let said = json_of(&text[text.find('{').unwrap()..]);
     // A job has one write under way: the last one, which was not answered, is counted too.
     let answered = |job: usize| said["jobs"][job]["write"]["total_ios"].as_u64().unwrap().saturating_sub(1);
     let lengths = [0, 1, 2, 3].map(|job| answered(job) * BLOCK);
     assert!(lengths.iter().sum::<u64>() > 400 * BLOCK, "{lengths:?}");
-    fs::remove_file(bench.path("socket")).unwrap();
-    let _served = Served::begin(&bench);
-    let verified = fio(&bench, "verify_only=1", lengths).status().unwrap();
+    let verified = fio(by, &place, "verify_only=1", lengths).status().unwrap();
     assert!(verified.success(), "{}", fs::read_to_string(bench.path("said.json")).unwrap());
 }
 
 /// `cargo xtask test --full` kills 20 times.
+fn kills() -> u32 {
+    if std::env::var_os("SPINDLE_FULL").is_some() { 20 } else { 3 }
+}
+
 #[test]
 fn fio_finds_all_that_was_answered_before_the_server_was_killed() {
     if !is_here("fio", "fio") {
         return;
     }
-    for _ in 0..if std::env::var_os("SPINDLE_FULL").is_some() { 20 } else { 3 } {
-        kill_under_fio();
+    for _ in 0..kills() {
+        kill_under_fio(Path::new("fio"), Place::socket);
+    }
+}
+
+#[test]
+fn fio_finds_all_that_was_answered_before_the_target_was_killed() {
+    let Some(fio) = std::env::var_os("SPINDLE_ISCSI_FIO") else {
+        let required = std::env::var_os("SPINDLE_JUDGES").is_some_and(|value| value == "require");
+        assert!(!required, "a fio with libiscsi is required: cargo xtask test --install");
+        return println!("skipped: no fio with libiscsi (cargo xtask test --install)");
+    };
+    for _ in 0..kills() {
+        kill_under_fio(Path::new(&fio), |_| Place::portal());
     }
 }
 
@@ -154,7 +222,7 @@ fn a_filesystem_is_made_and_used_over_nbdfuse_and_a_loop_device() {
     }
     let bench = Bench::new();
     make_disk(&bench, 96 << 20);
-    let _served = Served::begin(&bench);
+    let _served = Served::begin(&bench, &Place::socket(&bench));
     let mut undo = Undo::default();
     let (fuse, mount) = (bench.make_folder("fuse"), bench.make_folder("mount"));
     let [fuse, mount] = [fuse, mount].map(|path| path.display().to_string());

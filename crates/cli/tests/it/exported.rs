@@ -1,0 +1,81 @@
+//! The program while it exports, and those who judge what it exports.
+
+use crate::spindle::{Bench, json_of, signal};
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+/// `spindle export`, killed when dropped.
+pub struct Exported {
+    child: Child,
+    /// Where what it exports is, as it says.
+    pub uris: Vec<String>,
+}
+
+impl Exported {
+    /// Begins with `arguments`. Port 0 is one that is free: what it is stands in the URIs.
+    pub fn begin(bench: &Bench, arguments: &[&str]) -> Self {
+        let mut command = bench.command(&[&["export", "--json"], arguments].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        // It says where it is when it is there.
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with('['), "it began: {arguments:?}");
+        let said = json_of(&line);
+        let uris = said.as_array().unwrap().iter().map(|export| export["uri"].as_str().unwrap().to_owned());
+        Self { uris: uris.collect(), child }
+    }
+
+    /// Ends it as Ctrl-C does, and waits until it has.
+    pub fn end(mut self) {
+        signal(&self.child, "INT");
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Exported {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether a judge is here. If not, says so, and fails where judges are required.
+pub fn is_here(program: &str, package: &str) -> bool {
+    let here = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
+    let required = std::env::var_os("SPINDLE_JUDGES").is_some_and(|value| value == "require");
+    assert!(here || !required, "{program} is required: apt-get install {package}");
+    if !here {
+        println!("skipped: {program} is not installed (apt-get install {package})");
+    }
+    here
+}
+
+/// What came of a judge.
+pub fn judged(program: &str, arguments: &[&str]) -> Output {
+    Command::new(program).args(arguments).output().unwrap()
+}
+
+/// What a judge says when it is content.
+#[track_caller]
+pub fn judge(program: &str, arguments: &[&str]) -> String {
+    let output = judged(program, arguments);
+    let (said, complaint) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{program} {arguments:?}: {said}{complaint}");
+    said.into_owned()
+}
+
+/// A path as an argument.
+pub fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Bytes that nothing can make smaller, the same for each seed.
+pub fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    world::Random::new(seed, "noise").fill(&mut bytes);
+    bytes
+}
