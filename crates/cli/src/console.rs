@@ -5,6 +5,7 @@
 
 use crate::{ending::Ending, refusal::Refusal};
 use rustix::termios;
+use serde::Serialize;
 use std::{
     cell::OnceCell,
     env,
@@ -111,6 +112,12 @@ impl Console {
         let mut out = io::stdout().lock();
         writeln!(out, "{}", text.trim_end())?;
         out.flush()
+    }
+
+    /// The same, of an answer with plain fields.
+    pub fn json_of(&self, answer: &impl Serialize) -> Result<(), Refusal> {
+        let text = serde_json::to_string(answer).expect("plain fields");
+        self.json(&text).map_err(|error| Refusal::new(format!("standard output: {error}"), ""))
     }
 
     /// True if progress and plan are not wanted.

@@ -16,15 +16,23 @@ const DRIVES_MAX: u16 = 64;
   spindle pool create mail --device /dev/sdb --device /dev/sdc --device /dev/sdd
   spindle volume create mail/store 40GiB
   spindle export mail/store --iscsi 10.0.0.5
-  spindle pool show mail
+  spindle pool show mail                              drives, room, what lacks a copy
+  spindle pool add-drive mail --size 100GiB           one more file; missing copies are made on it
+  spindle pool add-drive mail --device /dev/sde
+  spindle pool scrub mail                             every copy of everything looked at, and mended
 
-A pool is a folder that says which drives it has. Ends with 0 if it was done, 2 if not.",
+A pool is a folder that says which drives it has; while it is exported its process has it, and nobody else.
+Ends with 0 if it was done, 1 if a scrub found something lost, 2 if it was not done.",
     max_term_width = 100
 )]
 pub struct PoolArguments {
     /// What is to be done.
     #[command(subcommand)]
     pub verb: PoolVerb,
+
+    /// Print the answer as JSON on standard output; all else goes to standard error
+    #[arg(long, global = true)]
+    pub json: bool,
 }
 
 /// What can be done with pools.
@@ -50,6 +58,38 @@ pub enum PoolVerb {
         #[arg(long, value_name = "DEVICE", required_unless_present = "size")]
         device: Vec<PathBuf>,
     },
+    /// Take one more drive into a pool, and make the copies that are missing
+    #[command(
+        name = "add-drive",
+        after_help = "Example:
+  spindle pool add-drive mail --device /dev/sde       after /dev/sdc was lost
+
+What the drive held is lost. Drives that are not there, and that nothing of the pool lies on alone, are the pool's
+no more."
+    )]
+    AddDrive {
+        /// Its folder
+        #[arg(value_name = "POOL")]
+        pool: PathBuf,
+
+        /// Make the drive as a file of this size in the pool's folder
+        #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "device")]
+        size: Option<ByteCount>,
+
+        /// A raw block device that holds nothing
+        #[arg(long, value_name = "DEVICE", required_unless_present = "size")]
+        device: Option<PathBuf>,
+    },
+    /// Look at every copy of everything in a pool, and mend those that are wrong
+    #[command(after_help = "Example:
+  spindle pool scrub mail --json                      what was looked at, mended, lost
+
+Ends with 1 if no copy of something is right. A pool that is exported scrubs by itself, every seven days.")]
+    Scrub {
+        /// Its folder
+        #[arg(value_name = "POOL")]
+        pool: PathBuf,
+    },
     /// Open a pool without the drives that are missing, and take the loss of what they alone may hold
     ForceOpen {
         /// Its folder
@@ -61,10 +101,6 @@ pub enum PoolVerb {
         /// Its folder
         #[arg(value_name = "POOL")]
         pool: PathBuf,
-
-        /// Print it as JSON
-        #[arg(long)]
-        json: bool,
     },
 }
 
@@ -73,6 +109,9 @@ pub enum PoolVerb {
 #[command(
     after_help = "Examples:
   spindle volume create mail/store 40GiB              thin: it takes room as it is written
+  spindle volume create mail/scratch 40GiB --raid0    one copy at rest: half the room, lost with its drive
+  spindle volume resize mail/store 60GiB
+  spindle volume rename mail/store letters
   spindle volume snapshot mail/store@monday
   spindle export mail/store@monday                    read-only, as it was
   spindle volume delete mail/store@monday
@@ -84,6 +123,10 @@ pub struct VolumeArguments {
     /// What is to be done.
     #[command(subcommand)]
     pub verb: VolumeVerb,
+
+    /// Print the answer as JSON on standard output; all else goes to standard error
+    #[arg(long, global = true)]
+    pub json: bool,
 }
 
 /// What can be done with volumes.
@@ -102,6 +145,41 @@ pub enum VolumeVerb {
         /// Let writes be answered before they are stable, for clients that flush
         #[arg(long)]
         write_cache: bool,
+
+        /// Keep one copy of what rests, for data that can be had again: a lost drive takes what lay there
+        #[arg(long)]
+        raid0: bool,
+    },
+    /// Give a volume another size
+    #[command(after_help = "Example:
+  spindle volume resize mail/store 60GiB
+
+A volume that grows has zeroes behind its old end. What lies behind the new end of one that shrinks is gone;
+snapshots keep it.")]
+    Resize {
+        /// Its pool and its name
+        #[arg(value_name = "POOL/VOLUME")]
+        volume: PathBuf,
+
+        /// What it holds from now on: a multiple of 512 bytes
+        #[arg(value_name = "SIZE", value_parser = parse_size)]
+        size: ByteCount,
+
+        /// Let it become smaller, and lose what lies behind its new end
+        #[arg(long)]
+        shrink: bool,
+    },
+    /// Give a volume another name
+    #[command(after_help = "Example:
+  spindle volume rename mail/store letters            from now on mail/letters, its snapshots mail/letters@...")]
+    Rename {
+        /// Its pool and its name
+        #[arg(value_name = "POOL/VOLUME")]
+        volume: PathBuf,
+
+        /// Its new name, without the pool
+        #[arg(value_name = "NAME")]
+        name: String,
     },
     /// Keep a volume as it is now, under a name
     Snapshot {

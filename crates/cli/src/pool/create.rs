@@ -9,6 +9,7 @@ use array::{
     format::{DriveId, PoolId},
     pool::{NewDrive, NewPool, create as create_pool},
 };
+use serde::Serialize;
 use std::{
     path::{Path, PathBuf},
     rc::Rc,
@@ -43,8 +44,17 @@ pub enum Drives<'a> {
     Devices(&'a [PathBuf]),
 }
 
+#[derive(Serialize)]
+struct Told<'a> {
+    path: &'a Path,
+    drives: usize,
+    /// Of all drives together.
+    bytes: u64,
+    copies: usize,
+}
+
 /// Makes a pool in `folder`.
-pub async fn create(world: &World, folder: &Path, drives: Drives<'_>) -> Result<Ending, Refusal> {
+pub async fn create(world: &World, folder: &Path, drives: Drives<'_>, json: bool) -> Result<Ending, Refusal> {
     // What is refused leaves all as it was: looked at first.
     let is_new = check_folder(folder)?;
     let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -70,7 +80,10 @@ pub async fn create(world: &World, folder: &Path, drives: Drives<'_>) -> Result<
     };
     let copies =
         if count == 1 { "everything once: what one drive loses is lost" } else { "everything twice" };
-    let console = Console::new(false, false);
+    let console = Console::new(json, false);
+    if json {
+        console.json_of(&Told { path: folder, drives: count, bytes: bytes.0, copies: count.min(2) })?;
+    }
     console.say(&format!("{}: a pool of {count} drives, {bytes} together, {copies}", folder.display()));
     console.told(Ending::Pass)
 }
@@ -91,7 +104,7 @@ fn check_folder(folder: &Path) -> Result<bool, Refusal> {
 }
 
 /// A raw device that holds nothing, and that nobody uses.
-async fn check_device(path: &Path) -> Result<(), Refusal> {
+pub(super) async fn check_device(path: &Path) -> Result<(), Refusal> {
     let shown = path.display();
     if !matches!(host_files::kind(path), Ok(PathKind::BlockDevice)) {
         let remedy = "give raw block devices, or let files be made with --size";
@@ -156,12 +169,12 @@ async fn make(world: &World, folder: &Path, name: String, drives: &Drives<'_>) -
     Ok(all)
 }
 
-fn drive_name(number: u16) -> PathBuf {
+pub(super) fn drive_name(number: u16) -> PathBuf {
     format!("drive-{number}.spindle").into()
 }
 
 /// What a person calls the drive: printable, and not too long.
-fn serial_of(path: &Path) -> String {
+pub(super) fn serial_of(path: &Path) -> String {
     let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
     name.chars().filter(char::is_ascii_graphic).take(SERIAL_BYTES_MAX).collect()
 }
@@ -179,6 +192,6 @@ fn undo(folder: &Path, drives: &Drives<'_>, is_new: bool) {
     }
 }
 
-fn storage(error: &world::IoError) -> Refusal {
+pub(super) fn storage(error: &world::IoError) -> Refusal {
     Refusal::new(error.to_string(), "check the storage")
 }

@@ -81,6 +81,7 @@ pub struct OpenPool {
     /// Paths of its drives, and whether each is there.
     pub drives: Vec<(PathBuf, bool)>,
     folder: PathBuf,
+    record: PoolRecord,
     /// Declared last: it is held until everything else is gone.
     #[expect(dead_code, reason = "held for what its being held means")]
     held: FolderLock,
@@ -121,7 +122,24 @@ impl OpenPool {
             let remedy = if matches!(error, Error::NotOpened(_)) { remedy } else { String::new() };
             refusal(folder, &error, &remedy)
         })?;
-        Ok(Self { pool, drives, folder: folder.to_owned(), held })
+        Ok(Self { pool, drives, folder: folder.to_owned(), record, held })
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What its folder says.
+    pub fn record(&self) -> &PoolRecord {
+        &self.record
+    }
+
+    /// Has its folder say that from now on.
+    pub fn set_record(&mut self, record: PoolRecord) -> Result<(), Refusal> {
+        record.write(&self.folder)?;
+        self.record = record;
+        Ok(())
     }
 
     /// Closes it: what was answered is stable.

@@ -1,14 +1,17 @@
 //! `spindle pool` and `spindle volume`: pools by their folders, what lies on them, and their volumes.
 
+mod add_drive;
 pub mod arguments;
 mod create;
 pub mod folder;
+mod scrub;
 mod show;
 mod volume;
 
 pub use volume::volume;
 
 use crate::{ending::Ending, refusal::Refusal};
+use add_drive::Added;
 use arguments::{PoolArguments, PoolVerb};
 use world::{
     World,
@@ -17,16 +20,25 @@ use world::{
 
 /// Runs the verb to its end.
 pub fn pool(arguments: &PoolArguments) -> Result<Ending, Refusal> {
+    let json = arguments.json;
     real::run(0, RealOptions::default(), async |world: World| match &arguments.verb {
         PoolVerb::Create { pool, size, drives, device } => {
             let drives = match size {
                 Some(size) => create::Drives::Files { count: *drives, size: *size },
                 None => create::Drives::Devices(device),
             };
-            create::create(&world, pool, drives).await
+            create::create(&world, pool, drives, json).await
         }
-        PoolVerb::ForceOpen { pool } => show::force_open(&world, pool).await,
-        PoolVerb::Show { pool, json } => show::show(&world, pool, *json).await,
+        PoolVerb::AddDrive { pool, size, device } => {
+            let added = match (size, device) {
+                (Some(size), _) => Added::File(*size),
+                (None, device) => Added::Device(device.as_deref().expect("one of both is required")),
+            };
+            add_drive::add(&world, pool, added, json).await
+        }
+        PoolVerb::Scrub { pool } => scrub::scrub(&world, pool, json).await,
+        PoolVerb::ForceOpen { pool } => show::force_open(&world, pool, json).await,
+        PoolVerb::Show { pool } => show::show(&world, pool, json).await,
     })
 }
 

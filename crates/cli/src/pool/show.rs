@@ -2,7 +2,7 @@
 
 use super::folder::OpenPool;
 use crate::{console::Console, ending::Ending, refusal::Refusal};
-use array::format::row::WriteCache;
+use array::format::{RedundancyClass, row::WriteCache};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use world::{ByteCount, World};
@@ -12,8 +12,24 @@ struct Shown {
     drives: Vec<ShownDrive>,
     usable_bytes: u64,
     used_bytes: u64,
+    /// Drives that take part: of those that are there some may have fallen behind.
+    drives_in_use: usize,
+    /// Segments that lack a copy.
     degraded_segments: u64,
+    /// Segments of raid0 volumes on drives that are not there.
+    lost_segments: u64,
+    rebuild: ShownRebuild,
     volumes: Vec<ShownVolume>,
+}
+
+/// Copies that are to be made since segments began to lack some.
+#[derive(Serialize)]
+struct ShownRebuild {
+    total_bytes: u64,
+    done_bytes: u64,
+    /// What has one copy left of two or more.
+    single_copy_bytes: u64,
+    unreadable_blocks: u64,
 }
 
 #[derive(Serialize)]
@@ -27,15 +43,20 @@ struct ShownVolume {
     name: String,
     size_bytes: u64,
     write_cache: bool,
+    /// One copy at rest.
+    raid0: bool,
     snapshots: Vec<String>,
 }
 
 /// Opens a pool without the drives that are missing; from then on it opens without them.
-pub async fn force_open(world: &World, folder: &Path) -> Result<Ending, Refusal> {
+pub async fn force_open(world: &World, folder: &Path, json: bool) -> Result<Ending, Refusal> {
     let open = OpenPool::open_without_missing(world, folder).await?;
     let there = open.pool.drives_there();
     open.close().await?;
-    let console = Console::new(false, false);
+    let console = Console::new(json, false);
+    if json {
+        console.json_of(&serde_json::json!({ "path": folder, "drives_in_use": there }))?;
+    }
     console.say(&format!("{}: open with {there} drives, and closed again", folder.display()));
     console.told(Ending::Pass)
 }
@@ -47,21 +68,42 @@ pub async fn show(world: &World, folder: &Path, json: bool) -> Result<Ending, Re
     open.close().await?;
     let console = Console::new(json, false);
     if json {
-        let text = serde_json::to_string(&shown).expect("plain fields");
-        console.json(&text).map_err(|error| Refusal::new(format!("standard output: {error}"), ""))?;
+        console.json_of(&shown)?;
         return console.told(Ending::Pass);
     }
-    let Shown { drives, usable_bytes, used_bytes, degraded_segments, volumes } = &shown;
+    let Shown { drives, usable_bytes, used_bytes, drives_in_use, rebuild, volumes, .. } = &shown;
     let (used, usable) = (ByteCount(*used_bytes), ByteCount(*usable_bytes));
     console.say(&format!("{}: {used} used of {usable}", folder.display()));
     for ShownDrive { path, is_there } in drives {
         console.say(&format!("  drive {}{}", path.display(), if *is_there { "" } else { ": not there" }));
     }
-    if *degraded_segments > 0 {
-        console.say(&format!("  {degraded_segments} segments lack a copy"));
+    let there = drives.iter().filter(|drive| drive.is_there).count();
+    if *drives_in_use < there {
+        console.say(&format!(
+            "  {} of the drives that are there are not used: they fell behind, or are blank; erase them and add them anew",
+            there - drives_in_use
+        ));
     }
-    for ShownVolume { name, size_bytes, write_cache, snapshots } in volumes {
+    if shown.degraded_segments > 0 {
+        let left = ByteCount(rebuild.total_bytes.saturating_sub(rebuild.done_bytes));
+        let single = ByteCount(rebuild.single_copy_bytes);
+        console.say(&format!(
+            "  {} segments lack a copy: {left} to be copied, {single} of it has one copy left; see 'spindle pool add-drive'",
+            shown.degraded_segments
+        ));
+    }
+    if shown.lost_segments > 0 {
+        console.say(&format!(
+            "  {} segments of raid0 volumes lie on drives that are not there: connect them, or what they held is lost",
+            shown.lost_segments
+        ));
+    }
+    if rebuild.unreadable_blocks > 0 {
+        console.say(&format!("  {} blocks could not be read for a copy", rebuild.unreadable_blocks));
+    }
+    for ShownVolume { name, size_bytes, write_cache, raid0, snapshots } in volumes {
         let cache = if *write_cache { "write cache on" } else { "write cache off" };
+        let cache = if *raid0 { format!("{cache}, raid0: one copy at rest") } else { cache.to_owned() };
         console.say(&format!("  volume {name}: {}, {cache}", ByteCount(*size_bytes)));
         for snapshot in snapshots {
             console.say(&format!("    snapshot {name}@{snapshot}"));
@@ -72,11 +114,14 @@ pub async fn show(world: &World, folder: &Path, json: bool) -> Result<Ending, Re
 
 fn look(open: &OpenPool) -> Shown {
     let space = open.pool.space();
+    // Counted anew whenever it is asked for.
+    let (rebuild, degraded) = (open.pool.rebuild_progress(), open.pool.degraded());
     let volumes = open.pool.volumes().into_iter().map(|volume| {
         let snapshots = open.pool.snapshots(&volume.name).expect("it was listed just now");
         ShownVolume {
             size_bytes: volume.size_bytes,
             write_cache: volume.setting.write_cache == WriteCache::On,
+            raid0: volume.setting.class == RedundancyClass::Raid0,
             snapshots: snapshots.into_iter().map(|snapshot| snapshot.name).collect(),
             name: volume.name,
         }
@@ -86,7 +131,15 @@ fn look(open: &OpenPool) -> Shown {
         drives: open.drives.iter().map(drive).collect(),
         usable_bytes: space.usable_bytes,
         used_bytes: space.used_bytes,
-        degraded_segments: open.pool.degraded().segments,
+        drives_in_use: open.pool.drives_there(),
+        degraded_segments: degraded.segments,
+        lost_segments: degraded.lost,
+        rebuild: ShownRebuild {
+            total_bytes: rebuild.total_bytes,
+            done_bytes: rebuild.done_bytes,
+            single_copy_bytes: rebuild.single_copy_bytes,
+            unreadable_blocks: rebuild.unreadable_blocks,
+        },
         volumes: volumes.collect(),
     }
 }

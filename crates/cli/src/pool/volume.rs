@@ -1,4 +1,4 @@
-//! `spindle volume`: volumes and snapshots, made and deleted.
+//! `spindle volume`: volumes and snapshots, made, changed and deleted.
 
 use super::{
     arguments::{VolumeArguments, VolumeVerb},
@@ -8,18 +8,34 @@ use super::{
 use crate::{console::Console, ending::Ending, refusal::Refusal};
 use array::{
     error::Error,
-    format::{SnapshotId, VolumeId, row::WriteCache},
+    format::{RedundancyClass, SnapshotId, VolumeId, row::WriteCache},
     pool::{NewVolume, Pool, VolumeSetting},
 };
-use std::path::Path;
+use serde::Serialize;
+use std::{path::Path, rc::Rc};
 use world::{
-    World,
+    ByteCount, World,
     real::{self, RealOptions},
 };
+
+/// What was done, in words for machines.
+#[derive(Serialize)]
+struct Told<'a> {
+    path: &'a Path,
+    done: &'static str,
+    /// Of a volume that was made, or has another size now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size_bytes: Option<u64>,
+    /// Of one that has another name now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+}
 
 /// Runs the verb to its end.
 pub fn volume(arguments: &VolumeArguments) -> Result<Ending, Refusal> {
     let (VolumeVerb::Create { volume: path, .. }
+    | VolumeVerb::Resize { volume: path, .. }
+    | VolumeVerb::Rename { volume: path, .. }
     | VolumeVerb::Snapshot { snapshot: path }
     | VolumeVerb::Delete { volume: path }) = &arguments.verb;
     let wanted = VolumePath::of(path).ok_or_else(|| {
@@ -28,16 +44,27 @@ pub fn volume(arguments: &VolumeArguments) -> Result<Ending, Refusal> {
     check_form(&arguments.verb, path, &wanted)?;
     real::run(0, RealOptions::default(), async |world: World| {
         let open = OpenPool::open(&world, &wanted.folder).await?;
-        let done = perform(&world, &open.pool, &arguments.verb, &wanted).await;
-        let closed = open.close().await;
-        done.map_err(|error| refusal(&wanted.folder, &error, "see 'spindle volume --help'"))?;
-        closed?;
-        let console = Console::new(false, false);
-        let what = match &arguments.verb {
-            VolumeVerb::Create { size, .. } => format!("a volume of {size}"),
-            VolumeVerb::Snapshot { .. } => "a snapshot".to_owned(),
-            VolumeVerb::Delete { .. } => "deleted".to_owned(),
+        let refused = |error| refusal(&wanted.folder, &error, "see 'spindle volume --help'");
+        let done = match check_shrinking(&open.pool, &arguments.verb, path, &wanted) {
+            Ok(()) => perform(&world, &open.pool, &arguments.verb, &wanted).await.map_err(refused),
+            Err(refusal) => Err(refusal),
         };
+        let closed = open.close().await;
+        done?;
+        closed?;
+        let console = Console::new(arguments.json, false);
+        let (done, size, name, what) = match &arguments.verb {
+            VolumeVerb::Create { size, .. } => ("created", Some(size), None, format!("a volume of {size}")),
+            VolumeVerb::Resize { size, .. } => ("resized", Some(size), None, format!("{size} from now on")),
+            VolumeVerb::Rename { name, .. } => {
+                ("renamed", None, Some(name.as_str()), format!("{name} from now on"))
+            }
+            VolumeVerb::Snapshot { .. } => ("snapshot", None, None, "a snapshot".to_owned()),
+            VolumeVerb::Delete { .. } => ("deleted", None, None, "deleted".to_owned()),
+        };
+        if arguments.json {
+            console.json_of(&Told { path, done, size_bytes: size.map(|size| size.0), name })?;
+        }
         console.say(&format!("{}: {what}", path.display()));
         console.told(Ending::Pass)
     })
@@ -49,6 +76,13 @@ fn check_form(verb: &VolumeVerb, path: &Path, wanted: &VolumePath) -> Result<(),
         (VolumeVerb::Create { .. }, Some(_)) => {
             Err(Refusal::new(format!("{shown} would be a snapshot"), "use 'spindle volume snapshot'"))
         }
+        (VolumeVerb::Resize { .. } | VolumeVerb::Rename { .. }, Some(_)) => {
+            Err(Refusal::new(format!("{shown} is a snapshot, which stays as it is"), "say POOL/VOLUME"))
+        }
+        (VolumeVerb::Rename { name, .. }, None) if name.contains(['/', '@']) => {
+            let problem = format!("{name:?} is no name of a volume: it has a / or an @");
+            Err(Refusal::new(problem, "say the new name alone, without the pool"))
+        }
         (VolumeVerb::Snapshot { .. }, None) => {
             Err(Refusal::new(format!("{shown} names no snapshot"), "say POOL/VOLUME@SNAPSHOT"))
         }
@@ -56,19 +90,44 @@ fn check_form(verb: &VolumeVerb, path: &Path, wanted: &VolumePath) -> Result<(),
     }
 }
 
-async fn perform(world: &World, pool: &Pool, verb: &VolumeVerb, wanted: &VolumePath) -> Result<(), Error> {
+/// A volume loses what lies behind its end only if that was said.
+fn check_shrinking(pool: &Pool, verb: &VolumeVerb, path: &Path, wanted: &VolumePath) -> Result<(), Refusal> {
+    let VolumeVerb::Resize { size, shrink: false, .. } = verb else { return Ok(()) };
+    let known = pool.volumes().into_iter().find(|volume| volume.name == wanted.volume);
+    match known {
+        Some(known) if size.0 < known.size_bytes => {
+            let problem = format!(
+                "{} has {}, and what lies behind {size} would be lost",
+                path.display(),
+                ByteCount(known.size_bytes)
+            );
+            Err(Refusal::new(problem, "say --shrink if that is meant"))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn perform(
+    world: &World,
+    pool: &Rc<Pool>,
+    verb: &VolumeVerb,
+    wanted: &VolumePath,
+) -> Result<(), Error> {
     let volume = wanted.volume.as_str();
     match (verb, &wanted.snapshot) {
-        (VolumeVerb::Create { size, write_cache, .. }, _) => {
+        (VolumeVerb::Create { size, write_cache, raid0, .. }, _) => {
             let write_cache = if *write_cache { WriteCache::On } else { WriteCache::Off };
+            let class = if *raid0 { RedundancyClass::Raid0 } else { RedundancyClass::Raid1 };
             let new = NewVolume {
                 name: volume.to_owned(),
                 volume: VolumeId(uuid(world)),
                 size_bytes: size.0,
-                setting: VolumeSetting { write_cache, ..VolumeSetting::default() },
+                setting: VolumeSetting { write_cache, class, ..VolumeSetting::default() },
             };
             pool.create_volume(&new).await
         }
+        (VolumeVerb::Resize { size, .. }, _) => pool.resize_volume(volume, size.0).await,
+        (VolumeVerb::Rename { name, .. }, _) => pool.rename_volume(volume, name).await,
         (VolumeVerb::Snapshot { .. } | VolumeVerb::Delete { .. }, Some(name)) => match verb {
             VolumeVerb::Delete { .. } => pool.delete_snapshot(volume, name).await,
             _ => pool.snapshot(&[volume], name, SnapshotId(uuid(world))).await,

@@ -1,0 +1,152 @@
+//! One more drive for a pool, and with it the copies that are missing.
+
+use super::{
+    create::{check_device, drive_name, serial_of, storage},
+    folder::{OpenPool, refusal},
+    uuid,
+};
+use crate::{console::Console, ending::Ending, refusal::Refusal};
+use array::{format::DriveId, pool::NewDrive};
+use serde::Serialize;
+use std::{
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+use world::{
+    BlockDevice, ByteCount, World,
+    real::{
+        Access, FileDevice,
+        host_files::{self, PathKind},
+    },
+};
+
+/// What is to be added.
+#[derive(Clone, Copy)]
+pub enum Added<'a> {
+    /// A file in the pool's folder, of that size.
+    File(ByteCount),
+    /// A raw device that holds nothing.
+    Device(&'a Path),
+}
+
+#[derive(Serialize)]
+struct Told {
+    path: PathBuf,
+    size_bytes: u64,
+    /// Copies that were made on it and others.
+    rebuilt_bytes: u64,
+    degraded_segments: u64,
+    /// Drives that nothing is on any more, and that the pool no longer has.
+    forgotten: Vec<PathBuf>,
+}
+
+/// Adds it, and gives all that lacks a copy one, as far as there is room.
+pub async fn add(world: &World, folder: &Path, added: Added<'_>, json: bool) -> Result<Ending, Refusal> {
+    if let Added::Device(device) = added {
+        check_device(device).await?;
+    }
+    let mut open = OpenPool::open(world, folder).await?;
+    let joined = join(world, &mut open, added).await;
+    let told = match joined {
+        Ok((path, size)) => rebuild(&mut open, path, size).await,
+        Err(refusal) => Err(refusal),
+    };
+    let closed = open.close().await;
+    let told = told?;
+    closed?;
+    let console = Console::new(json, false);
+    if json {
+        console.json_of(&told)?;
+    }
+    console.say(&format!(
+        "{}: {} added, {}; {} of copies made, {} segments still lack one",
+        folder.display(),
+        told.path.display(),
+        ByteCount(told.size_bytes),
+        ByteCount(told.rebuilt_bytes),
+        told.degraded_segments
+    ));
+    for path in &told.forgotten {
+        console
+            .say(&format!("  {} is not the pool's any more: nothing of it lies there alone", path.display()));
+    }
+    console.told(Ending::Pass)
+}
+
+/// Makes or opens the drive, names it in the folder, and takes it in.
+async fn join(world: &World, open: &mut OpenPool, added: Added<'_>) -> Result<(PathBuf, ByteCount), Refusal> {
+    let (path, device) = match added {
+        Added::Device(device) => {
+            let path = host_files::canonical(device).map_err(|error| storage(&error))?;
+            let device = FileDevice::open(&path, Access::ReadWrite).map_err(|error| storage(&error))?;
+            (path, device)
+        }
+        Added::File(size) => {
+            let path = free_name(open)?;
+            let device = FileDevice::create(&open.folder().join(&path), size).await;
+            (path, device.map_err(|error| storage(&error))?)
+        }
+    };
+    let size = device.geometry().size;
+    let new = NewDrive {
+        drive: DriveId(uuid(world)),
+        serial: serial_of(&path),
+        device: Rc::new(device) as Rc<dyn BlockDevice>,
+    };
+    // Named first: a drive of the pool that the folder does not name would be missing at the next opening, one that
+    // it names and that is no drive of the pool is passed over.
+    let before = open.record().clone();
+    let mut record = before.clone();
+    // One that was erased because it had fallen behind is named already.
+    if !record.drives.contains(&path) {
+        record.drives.push(path.clone());
+    }
+    open.set_record(record)?;
+    if let Err(error) = open.pool.add_drive(&new).await {
+        drop(new);
+        open.set_record(before)?;
+        if let Added::File(_) = added {
+            // Its failure is told already; what is left is an empty file.
+            let _ = host_files::remove_file(&open.folder().join(&path));
+        }
+        return Err(refusal(open.folder(), &error, "give it another drive"));
+    }
+    Ok((open.folder().join(path), size))
+}
+
+async fn rebuild(open: &mut OpenPool, path: PathBuf, size: ByteCount) -> Result<Told, Refusal> {
+    let rebuilt = open.pool.rebuild().await;
+    rebuilt
+        .map_err(|error| refusal(open.folder(), &error, "the drive is in; look at 'spindle pool show'"))?;
+    let degraded = open.pool.degraded();
+    let mut forgotten = Vec::new();
+    if degraded.segments == 0 && degraded.lost == 0 {
+        let mut record = open.record().clone();
+        let folder = open.folder().to_owned();
+        let is_missing =
+            |drive: &PathBuf| matches!(host_files::kind(&folder.join(drive)), Ok(PathKind::Missing));
+        forgotten.extend(record.drives.extract_if(.., |drive| is_missing(drive)));
+        if !forgotten.is_empty() {
+            open.set_record(record)?;
+        }
+    }
+    Ok(Told {
+        path,
+        size_bytes: size.0,
+        rebuilt_bytes: open.pool.rebuild_progress().done_bytes,
+        degraded_segments: degraded.segments,
+        forgotten,
+    })
+}
+
+/// A name that no drive in the folder has; nor one that the folder names and that is not there, which may come back.
+fn free_name(open: &OpenPool) -> Result<PathBuf, Refusal> {
+    for number in 1.. {
+        let name = drive_name(number);
+        let found = host_files::kind(&open.folder().join(&name)).map_err(|error| storage(&error))?;
+        if matches!(found, PathKind::Missing) && !open.record().drives.contains(&name) {
+            return Ok(name);
+        }
+    }
+    unreachable!("there are fewer drives than numbers")
+}
