@@ -72,38 +72,43 @@ impl Pool {
     ///
     /// The pool has stopped.
     pub(crate) async fn forget_lost_drives(&self) -> Result<()> {
-        let is_missing = |state: MemberState| state == MemberState::Missing;
-        if !self.shared.superblock.borrow().members.iter().any(|member| is_missing(member.state)) {
-            return Ok(());
-        }
-        // Rows that name them must be so on disk, not only here.
-        let named: BTreeSet<MemberIndex> = {
-            let state = self.shared.state.borrow();
-            state.segments.iter().flat_map(|(_, row)| row.slots.iter().map(|slot| slot.member)).collect()
-        };
-        let is_forgotten = |index: usize, state: MemberState| {
-            is_missing(state) && !named.contains(&MemberIndex(index as u16))
-        };
-        let is_any = {
-            let superblock = self.shared.superblock.borrow();
-            superblock.members.iter().enumerate().any(|(index, member)| is_forgotten(index, member.state))
-        };
-        if !is_any {
+        let forgotten = self.missing_and_not_named();
+        if forgotten.is_empty() {
             return Ok(());
         }
         sometimes::reached(Sometimes::DriveForgotten);
-        // With this checkpoint no superblock and no row leads to them.
+        // Rows that name them must be so on disk, not only here: with this checkpoint none leads to them. A drive that is
+        // lost meanwhile is another one, which rows may name.
         self.checkpoint().await?;
         self.shared
             .publish(|superblock| {
                 let generation = superblock.generation;
-                for (index, member) in superblock.members.iter_mut().enumerate() {
-                    if is_forgotten(index, member.state) {
-                        member.state = MemberState::Gone;
-                        member.since = generation;
-                    }
+                for index in forgotten {
+                    let member = &mut superblock.members[usize::from(index.0)];
+                    assert_eq!(
+                        member.state,
+                        MemberState::Missing,
+                        "{index:?}: none that is missing comes back"
+                    );
+                    member.state = MemberState::Gone;
+                    member.since = generation;
                 }
             })
             .await
+    }
+
+    fn missing_and_not_named(&self) -> Vec<MemberIndex> {
+        let superblock = self.shared.superblock.borrow();
+        let is_missing =
+            |index: &MemberIndex| superblock.members[usize::from(index.0)].state == MemberState::Missing;
+        let mut missing: Vec<MemberIndex> =
+            (0..superblock.members.len() as u16).map(MemberIndex).filter(is_missing).collect();
+        if !missing.is_empty() {
+            let state = self.shared.state.borrow();
+            let named: BTreeSet<MemberIndex> =
+                state.segments.iter().flat_map(|(_, row)| row.slots.iter().map(|slot| slot.member)).collect();
+            missing.retain(|index| !named.contains(index));
+        }
+        missing
     }
 }
