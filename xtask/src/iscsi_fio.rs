@@ -26,7 +26,7 @@ pub fn find(judges: &Path) -> Option<PathBuf> {
     engines.contains("libiscsi").then_some(program)
 }
 
-/// Builds it.
+/// Builds it, which needs sources where this machine's packages come from.
 pub fn build(judges: &Path) -> Result<()> {
     let work = judges.join("fio-libiscsi.work");
     if work.exists() {
