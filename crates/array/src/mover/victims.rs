@@ -12,8 +12,9 @@ use crate::{
 /// Victims of one round at most: what they hold is free only with the checkpoint after it.
 const VICTIMS_MAX: usize = 512;
 
-/// Others are like a victim if they have more alive by a segment's room by this.
-const ALIKE: u32 = 16;
+/// Others are like a victim if they have more alive by a segment's room by this: so many that a checkpoint, which rewrites
+/// every leaf that random writes touched, is worth its while.
+const ALIKE: u32 = 4;
 
 /// What a round may take, and what it is for.
 #[derive(Clone, Copy, Debug)]

@@ -134,9 +134,10 @@ impl Pool {
             let cleaned = self.clean().await;
             self.shared.check_runs()?;
             // Also without any: what was overwritten meanwhile is free after a checkpoint.
-            let before = self.space().free;
+            let (before, written) = (self.space().free, self.shared.state.borrow().stamp_next);
             self.checkpoint().await?;
-            let gained = self.space().free > before;
+            // What hosts have taken meanwhile was gained, too.
+            let gained = self.space().free > before || self.shared.state.borrow().stamp_next > written;
             // A drive that failed meanwhile says nothing about what there is to gain.
             let is_said = !matches!(cleaned, Ok(Some(_)) | Err(Error::Drive { .. }));
             // What was written since the checkpoint before this one can be cleaned only now.

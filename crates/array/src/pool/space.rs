@@ -141,7 +141,7 @@ impl Space {
 
     /// Segments that one round of cleaning is to gain: a checkpoint is made for all of them together.
     pub(crate) fn cleaning_round(&self) -> u64 {
-        self.near()
+        self.near() / 2
     }
 
     fn near(&self) -> u64 {
