@@ -54,6 +54,8 @@ impl Bug {
         match self {
             // One that dies is found out by its next superblock, header or flush: it takes one that fails now and then.
             Self::InPool(Canary::OneLegAcknowledged) => Some(Ill::FailsWrites),
+            // Few reads take so long that what they read is freed and written again meanwhile.
+            Self::InPool(Canary::ReadersNotWaitedFor) => Some(Ill::Slow),
             _ => None,
         }
     }

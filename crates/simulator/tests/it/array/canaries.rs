@@ -13,7 +13,7 @@ fn first_seed(bug: Bug) -> u64 {
         Bug::InPool(Canary::SnapshotSeesALaterWrite) => 1,
         Bug::InPool(Canary::RebuildReadsAStaleSlot) => 45,
         Bug::InPool(Canary::SegmentReusedBeforeCheckpoint) => 193,
-        Bug::InPool(Canary::ReadersNotWaitedFor) => 37,
+        Bug::InPool(Canary::ReadersNotWaitedFor) => 147,
         Bug::InPool(Canary::OneLegTailServed) => 6,
         Bug::InPool(Canary::OneLegAcknowledged) => 31,
         Bug::InPool(Canary::StampBeforeItsTurn) => 20,
