@@ -136,9 +136,8 @@ fn unit(drive: &Rc<SimDrive>) -> Unit {
         physical_bytes: 4096,
         is_read_only: false,
         is_thin: true,
-        shares_room: false,
-            is_removable: false,
-            port: 1,
+        is_removable: false,
+        port: 1,
     };
     let sparse: Rc<dyn Sparse> = Rc::new(Zeroing(Rc::clone(drive)));
     Unit::new(facts, Rc::clone(drive) as Rc<dyn BlockDevice>, Some(sparse), true)

@@ -112,7 +112,6 @@ fn unit_of(planned: &PlannedUnit, shared: &Shared, arguments: &ExportArguments) 
         physical_bytes,
         is_read_only: shared.is_read_only || planned.is_read_only,
         is_thin: shared.is_thin,
-        shares_room: false,
         is_removable: arguments.removable,
         port: 1,
     };

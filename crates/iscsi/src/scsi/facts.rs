@@ -19,8 +19,6 @@ pub struct Facts {
     pub is_read_only: bool,
     /// What is unmapped takes no space, and reads as zeroes.
     pub is_thin: bool,
-    /// What it takes its room from, others do, too: initiators can hear when it runs low.
-    pub shares_room: bool,
     /// Its medium can be taken out and put in again (START STOP UNIT).
     pub is_removable: bool,
     /// Which port of the target this is, from 1 on.

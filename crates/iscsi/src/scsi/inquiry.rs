@@ -44,11 +44,12 @@ fn standard_of(device: u8, product: &str, revision: &str) -> Vec<u8> {
 }
 
 /// A page of vital product data; `target` is the name of the target the unit is asked through.
+/// `has_thresholds`: initiators hear when what the unit shares with others runs low.
 ///
 /// # Errors
 ///
 /// There is no such page.
-pub fn page(facts: &Facts, target: &str, page: u8) -> Result<Vec<u8>, Sense> {
+pub fn page(facts: &Facts, has_thresholds: bool, target: &str, page: u8) -> Result<Vec<u8>, Sense> {
     let body = match page {
         0x00 => PAGES.to_vec(),
         0x80 => facts.serial.as_bytes().to_vec(),
@@ -56,7 +57,7 @@ pub fn page(facts: &Facts, target: &str, page: u8) -> Result<Vec<u8>, Sense> {
         0x86 => extended(),
         0xb0 => limits(facts),
         0xb1 => characteristics(),
-        0xb2 => provisioning(facts),
+        0xb2 => provisioning(facts, has_thresholds),
         _ => return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB)),
     };
     let mut data = vec![0x00, page];
@@ -137,10 +138,10 @@ fn characteristics() -> Vec<u8> {
 
 /// Logical block provisioning: UNMAP and WRITE SAME let blocks go, and those read as zeroes. If there are thresholds, what
 /// they count in.
-fn provisioning(facts: &Facts) -> Vec<u8> {
+fn provisioning(facts: &Facts, has_thresholds: bool) -> Vec<u8> {
     match facts.is_thin {
         true => {
-            let set = if facts.shares_room { (SET_BYTES / u64::from(facts.block_bytes)).ilog2() } else { 0 };
+            let set = if has_thresholds { (SET_BYTES / u64::from(facts.block_bytes)).ilog2() } else { 0 };
             vec![set as u8, 0xe4, 0x02, 0]
         }
         false => vec![0, 0, 0, 0],
@@ -161,7 +162,6 @@ mod tests {
             physical_bytes: 4096,
             is_read_only: false,
             is_thin,
-            shares_room: false,
             is_removable: false,
             port: 1,
         }
@@ -180,10 +180,10 @@ mod tests {
     #[test]
     fn every_page_that_is_listed_is_there_and_says_how_long_it_is() {
         let facts = facts(true);
-        let listed = page(&facts, "iqn.x", 0).unwrap();
+        let listed = page(&facts, false, "iqn.x", 0).unwrap();
         assert_eq!(listed[4..], PAGES);
         for code in 0..=255 {
-            match page(&facts, "iqn.x", code) {
+            match page(&facts, false, "iqn.x", code) {
                 Ok(data) => {
                     assert!(PAGES.contains(&code));
                     assert_eq!(data[1], code);
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn designators_follow_each_other_to_the_end() {
-        let data = page(&facts(true), "iqn.2026-11.test:t", 0x83).unwrap();
+        let data = page(&facts(true), false, "iqn.2026-11.test:t", 0x83).unwrap();
         let mut rest = &data[4..];
         let mut kinds = Vec::new();
         while !rest.is_empty() {
@@ -216,10 +216,10 @@ mod tests {
     #[test]
     fn only_thin_units_unmap() {
         for is_thin in [false, true] {
-            let limits = page(&facts(is_thin), "", 0xb0).unwrap();
+            let limits = page(&facts(is_thin), false, "", 0xb0).unwrap();
             let unmap = u32::from_be_bytes(limits[20..24].try_into().unwrap());
             assert_eq!(unmap > 0, is_thin);
-            assert_eq!(page(&facts(is_thin), "", 0xb2).unwrap()[5] != 0, is_thin);
+            assert_eq!(page(&facts(is_thin), false, "", 0xb2).unwrap()[5] != 0, is_thin);
             assert_eq!(u16::from_be_bytes([limits[6], limits[7]]), 8, "granules of 4 KiB");
         }
     }

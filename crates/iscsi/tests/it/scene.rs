@@ -25,7 +25,6 @@ pub fn facts() -> Facts {
         physical_bytes: 4096,
         is_read_only: false,
         is_thin: false,
-        shares_room: false,
         is_removable: false,
         port: 1,
     }

@@ -23,7 +23,7 @@ impl Unit {
                 let data = match (cdb[1] & 1, cdb[2]) {
                     (0, 0) => inquiry::standard(&self.facts),
                     (0, _) => return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB).into()),
-                    (_, page) => inquiry::page(&self.facts, asked.target, page)?,
+                    (_, page) => inquiry::page(&self.facts, self.watch.is_some(), asked.target, page)?,
                 };
                 Ok(parameters(data, be16(&cdb[3..5])))
             }

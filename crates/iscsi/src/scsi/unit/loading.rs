@@ -36,9 +36,12 @@ impl Unit {
         let needs_it = super::is_of_media(known)
             || matches!(
                 known.code,
-                code::TEST_UNIT_READY | code::READ_CAPACITY_10 | code::SERVICE_ACTION_IN_16
-            )
-            || matches!(known.code, code::READ_DEFECT_DATA_10 | code::READ_DEFECT_DATA_12);
+                code::TEST_UNIT_READY
+                    | code::READ_CAPACITY_10
+                    | code::SERVICE_ACTION_IN_16
+                    | code::READ_DEFECT_DATA_10
+                    | code::READ_DEFECT_DATA_12
+            );
         match needs_it && known.code != code::START_STOP_UNIT {
             true => self.check_medium(),
             false => Ok(()),

@@ -181,8 +181,7 @@ impl Unit {
         assert!(self.facts.is_thin, "who is not thin has its room for itself");
         let thresholds = Some(Thresholds::at(percents, fill().total));
         let mode = Mode { thresholds, had_thresholds: thresholds, ..self.mode.get() };
-        let facts = Facts { shares_room: true, ..self.facts };
-        Self { facts, mode: Cell::new(mode), watch: Some(Watch::new(fill)), ..self }
+        Self { mode: Cell::new(mode), watch: Some(Watch::new(fill)), ..self }
     }
 
     /// Tells initiators if what the unit shares has come to run low.

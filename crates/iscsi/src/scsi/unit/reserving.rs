@@ -6,7 +6,6 @@ use crate::scsi::{
     reservations::{Key, Nexus, ReservationType},
     sense::{AdditionalSense, Sense},
 };
-
 use std::collections::BTreeSet;
 
 /// Bytes of a parameter list of PERSISTENT RESERVE OUT.
