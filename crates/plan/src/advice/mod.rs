@@ -1,0 +1,1 @@
+//! What is wrong with a site, by rules with sources.

@@ -1,0 +1,1 @@
+//! What the users of a profile need of storage.

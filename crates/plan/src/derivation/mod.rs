@@ -1,0 +1,1 @@
+//! How every number came about: name, formula, the numbers put in, the result.

@@ -1,0 +1,1 @@
+//! A number with its unit, its source, and how far it can be trusted.

@@ -1,0 +1,1 @@
+//! Which choices of the catalogue meet the needs, in order.

@@ -1,0 +1,1 @@
+//! Groups, volumes, owners: how the chosen storage is divided.

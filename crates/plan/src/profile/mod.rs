@@ -1,0 +1,1 @@
+//! Who uses the mail system: users in tiers.

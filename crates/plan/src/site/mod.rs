@@ -1,0 +1,1 @@
+//! The site as one file, `site.toml`.

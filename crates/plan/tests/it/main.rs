@@ -1,0 +1,1 @@
+//! The tests of planning that look at the room from outside.
