@@ -1,1 +1,5 @@
 //! What the users of a profile need of storage.
+
+mod needs;
+
+pub use needs::{Mode, Needs};
