@@ -1,1 +1,289 @@
-//! What can be bought: arrays, drives, cloud volumes.
+//! What can be bought: arrays, drives, cloud volumes, and what redundancy costs. All of it is data (`*.toml` here), each
+//! figure with its source.
+
+mod array;
+mod raid;
+
+pub use array::{Array, ArraySize, Rated, Rating};
+pub use raid::{Raid, Redundancy};
+
+use crate::{
+    figure::Confidence,
+    units::{DriveIops, HostIops, SoldGb},
+};
+use serde::Deserialize;
+use thiserror::Error;
+
+const ARRAYS: &str = include_str!("arrays.toml");
+const DRIVES: &str = include_str!("drives.toml");
+const CLOUDS: &str = include_str!("clouds.toml");
+const RAID: &str = include_str!("raid.toml");
+
+/// Everything that can be chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Catalogue {
+    /// The papers' arrays.
+    pub arrays: Vec<Array>,
+    /// Drives of today, for servers, shelves and pools.
+    pub drives: Vec<Drive>,
+    /// Volumes of cloud providers.
+    pub clouds: Vec<Cloud>,
+    raid: Vec<Redundancy>,
+}
+
+/// A model of drive.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drive {
+    /// Its name.
+    pub name: String,
+    /// What it is made of.
+    pub kind: DriveKind,
+    /// Sizes it comes in.
+    pub sizes_gb: Vec<SoldGb>,
+    /// What one does, before redundancy.
+    pub array_iops: DriveIops,
+    /// Who says so, and where.
+    pub source: String,
+    /// How far that can be trusted.
+    pub confidence: Confidence,
+}
+
+/// What a drive is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DriveKind {
+    /// Flash on PCIe.
+    Nvme,
+    /// Flash on SAS or SATA.
+    Ssd,
+    /// Platters.
+    Spinning,
+}
+
+/// A kind of cloud volume.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cloud {
+    /// Its name.
+    pub name: String,
+    /// Smallest volume, in GiB.
+    pub min_gib: u32,
+    /// Largest.
+    pub max_gib: u32,
+    /// I/O a second every volume has.
+    pub iops_included: HostIops,
+    /// The most that can be provisioned for one.
+    pub iops_max: HostIops,
+    /// The most of that for each GiB of it.
+    pub iops_per_gib: HostIops,
+    /// Who says so, and where.
+    pub source: String,
+    /// How far that can be trusted.
+    pub confidence: Confidence,
+}
+
+impl Cloud {
+    /// The most a volume of `gib` can be given.
+    pub fn iops_of(&self, gib: f64) -> HostIops {
+        HostIops::new((self.iops_per_gib.get() * gib).clamp(self.iops_included.get(), self.iops_max.get()))
+    }
+}
+
+/// Why a table was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CatalogueError {
+    /// It is not what it should be.
+    #[error("{table}: {problem}")]
+    Syntax {
+        /// Which table.
+        table: &'static str,
+        /// What the parser met, and where.
+        problem: String,
+    },
+    /// A row makes no sense.
+    #[error("{table}: {name}: {problem}")]
+    Nonsense {
+        /// Which table.
+        table: &'static str,
+        /// Which row.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arrays {
+    array: Vec<Array>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Drives {
+    drive: Vec<Drive>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Clouds {
+    cloud: Vec<Cloud>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Levels {
+    raid: Vec<Redundancy>,
+}
+
+impl Catalogue {
+    /// The catalogue that comes with the program.
+    pub fn built_in() -> Self {
+        Self::parse(ARRAYS, DRIVES, CLOUDS, RAID).expect("a test reads every table")
+    }
+
+    /// A catalogue of these tables.
+    pub fn parse(arrays: &str, drives: &str, clouds: &str, raid: &str) -> Result<Self, CatalogueError> {
+        let catalogue = Self {
+            arrays: read::<Arrays>("arrays", arrays)?.array,
+            drives: read::<Drives>("drives", drives)?.drive,
+            clouds: read::<Clouds>("clouds", clouds)?.cloud,
+            raid: read::<Levels>("raid", raid)?.raid,
+        };
+        let nonsense = |table, name: &str, problem: String| {
+            Err(CatalogueError::Nonsense { table, name: name.to_owned(), problem })
+        };
+        for array in &catalogue.arrays {
+            if let Some(problem) = array.fault() {
+                return nonsense("arrays", &array.name, problem);
+            }
+        }
+        for drive in &catalogue.drives {
+            if drive.array_iops == DriveIops::ZERO || drive.sizes_gb.contains(&SoldGb::ZERO) {
+                return nonsense("drives", &drive.name, "a drive holds and does something".to_owned());
+            }
+        }
+        for cloud in &catalogue.clouds {
+            if cloud.min_gib > cloud.max_gib || cloud.iops_included > cloud.iops_max {
+                return nonsense("clouds", &cloud.name, "the least is more than the most".to_owned());
+            }
+        }
+        match Raid::ALL.into_iter().find(|level| !catalogue.raid.iter().any(|row| row.level == *level)) {
+            Some(level) => nonsense("raid", level.word(), "it is missing".to_owned()),
+            None => Ok(catalogue),
+        }
+    }
+
+    /// What `raid` costs.
+    pub fn redundancy(&self, raid: Raid) -> &Redundancy {
+        self.raid.iter().find(|row| row.level == raid).expect("checked when it was read")
+    }
+
+    /// Names that can be asked for: products, and families of arrays.
+    pub fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        let arrays = self.arrays.iter().flat_map(|array| [array.family.as_str(), array.name.as_str()]);
+        let drives = self.drives.iter().map(|drive| drive.name.as_str());
+        let clouds = self.clouds.iter().map(|cloud| cloud.name.as_str());
+        for name in arrays.chain(drives).chain(clouds) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// Those of [`Catalogue::names`] that `asked` means: the very name, or all that have its words.
+    pub fn named(&self, asked: &str) -> Vec<&str> {
+        let names = self.names();
+        let lower = asked.trim().to_lowercase();
+        let (exact, part): (Vec<&str>, Vec<&str>) = names
+            .into_iter()
+            .filter(|name| !lower.is_empty() && name.to_lowercase().contains(&lower))
+            .partition(|name| name.to_lowercase() == lower);
+        if exact.is_empty() { part } else { exact }
+    }
+
+    /// The name that `asked` may have meant.
+    pub fn nearest(&self, asked: &str) -> Option<&str> {
+        let lower = asked.to_lowercase();
+        let near = |name: &str| strsim::jaro_winkler(&lower, &name.to_lowercase());
+        let best = self.names().into_iter().max_by(|a, b| near(a).total_cmp(&near(b)))?;
+        (near(best) > 0.7).then_some(best)
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(table: &'static str, text: &str) -> Result<T, CatalogueError> {
+    let joined = |error: toml::de::Error| error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    toml::from_str(text).map_err(|error| CatalogueError::Syntax { table, problem: joined(error) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_a_source() {
+        let catalogue = Catalogue::built_in();
+        let arrays = catalogue.arrays.iter().flat_map(|array| [&array.source, &array.sizes_source]);
+        let rest = catalogue.drives.iter().map(|drive| &drive.source);
+        let rest = rest.chain(catalogue.clouds.iter().map(|cloud| &cloud.source));
+        let rest = rest.chain(catalogue.raid.iter().map(|row| &row.source));
+        assert!(arrays.chain(rest).all(|source| source.len() > 10));
+        for array in &catalogue.arrays {
+            assert!(array.ratings_have_sources(), "{}", array.name);
+        }
+    }
+
+    #[test]
+    fn the_dell_papers_tables_12_and_13_are_as_printed() {
+        let catalogue = Catalogue::built_in();
+        let array = |name: &str| catalogue.arrays.iter().find(|array| array.name == name).unwrap();
+        let iops = |name: &str, raid| match array(name).rated(raid).map(|rated| rated.rating) {
+            Some(Rating::Host { iops, .. }) => iops.get(),
+            other => panic!("{name}: {other:?}"),
+        };
+        let both = |name: &str| (iops(name, Raid::Raid50), iops(name, Raid::Raid10));
+        assert_eq!(both("PS6000XV"), (1745.0, 2165.0));
+        assert_eq!(both("PS6000X"), (1100.0, 1365.0));
+        assert_eq!(both("PS6500E"), (1800.0, 2400.0));
+        assert_eq!(array("PS6000E").rated(Raid::Raid50), None, "listed, never tested");
+        // RAID 50 is 12 or 39 times the drive, RAID 10 is 7 or 23 times.
+        for array in catalogue.arrays.iter().filter(|array| array.whole) {
+            let (fifty, ten) = if array.bays == 16 { (12.0, 7.0) } else { (39.0, 23.0) };
+            for size in &array.sizes {
+                assert_eq!(size.whole(Raid::Raid50), Some(size.drive_gb * fifty), "{}", array.name);
+                assert_eq!(size.whole(Raid::Raid10), Some(size.drive_gb * ten), "{}", array.name);
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_found_by_their_words_and_near_misses_named() {
+        let catalogue = Catalogue::built_in();
+        assert_eq!(catalogue.named("ps6500e"), ["PS6500E"]);
+        assert_eq!(catalogue.named("equallogic"), ["EqualLogic"]);
+        assert_eq!(catalogue.named("nvme"), ["NVMe SSD"]);
+        assert_eq!(catalogue.named("aws").len(), 2);
+        assert!(catalogue.named("PS6600E").is_empty());
+        assert_eq!(catalogue.nearest("PS6600E"), Some("PS6500E"));
+        assert_eq!(catalogue.nearest("zzz"), None);
+    }
+
+    #[test]
+    fn a_spoiled_table_is_refused_in_one_line() {
+        let parse = |arrays: &str, raid: &str| {
+            Catalogue::parse(arrays, DRIVES, CLOUDS, raid).unwrap_err().to_string()
+        };
+        let spoiled = ARRAYS.replacen("host_iops = 1100", "array_iops_each = 1100", 1);
+        assert_eq!(
+            parse(&spoiled, RAID),
+            "arrays: PS6000X: a rating is raid, drives and host_iops, or array_iops_each alone"
+        );
+        let said = parse(&ARRAYS.replacen("bays", "bais", 1), RAID);
+        assert!(said.starts_with("arrays: TOML parse error") && said.contains("bais"), "{said}");
+        assert!(!said.contains('\n'), "{said}");
+        assert_eq!(parse(ARRAYS, &RAID.replacen("\"raid6\"", "\"raid5\"", 1)), "raid: raid6: it is missing");
+    }
+}

@@ -1,0 +1,169 @@
+//! One way to meet the needs, and one that was not taken.
+
+use crate::{
+    catalogue::Raid,
+    figure::Confidence,
+    units::{Gib, HostIops, SoldGb},
+};
+use serde::{Deserialize, Serialize};
+
+/// What a group of drives is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Purpose {
+    /// Databases and their logs, together.
+    Mail,
+    /// Databases alone.
+    Databases,
+    /// Logs alone.
+    Logs,
+    /// Backups on disk, and the write history of replication.
+    Backup,
+}
+
+impl Purpose {
+    /// As it is written.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Mail => "mail",
+            Self::Databases => "databases",
+            Self::Logs => "logs",
+            Self::Backup => "backup",
+        }
+    }
+
+    /// Whether there is one of it for every copy of the databases, or one for all.
+    pub fn is_of_a_copy(self) -> bool {
+        self != Self::Backup
+    }
+}
+
+/// What decided the size of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// The I/O asked of it.
+    Iops,
+    /// What it must hold.
+    Capacity,
+    /// It could not be smaller.
+    Least,
+}
+
+/// A group of drives, of arrays, or of cloud volumes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GroupChoice {
+    /// What it is for.
+    pub purpose: Purpose,
+    /// How it survives the loss of a drive.
+    pub raid: Raid,
+    /// Arrays bought whole, or cloud volumes; 1 for drives.
+    pub units: u32,
+    /// Drives that are at work, of all units; cloud volumes count as one each.
+    pub drives: u32,
+    /// Drives that wait for one to fail.
+    pub spares: u32,
+    /// What it holds.
+    pub capacity: Gib,
+    /// What it must hold.
+    pub capacity_needed: Gib,
+    /// What hosts can ask of it.
+    pub iops: HostIops,
+    /// What they do ask, headroom included.
+    pub iops_needed: HostIops,
+    /// What decided its size.
+    pub bound: Bound,
+}
+
+impl GroupChoice {
+    /// I/O beyond what is needed, as a share of that. Nothing is asked of a group for backups while mail is served.
+    pub fn headroom(&self) -> Option<f64> {
+        (self.iops_needed > HostIops::ZERO).then(|| self.iops.get() / self.iops_needed.get() - 1.0)
+    }
+}
+
+/// One way to meet the needs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Choice {
+    /// Array, drive or cloud volume.
+    pub product: String,
+    /// What its drives are.
+    pub drive: String,
+    /// Their size; nothing of cloud volumes.
+    pub drive_size: SoldGb,
+    /// Controllers that own volumes; 0 where nobody does.
+    pub controllers: u32,
+    /// Cache of the controllers, where it is known.
+    pub cache_gb: Option<f64>,
+    /// Level of the databases.
+    pub raid: Raid,
+    /// Copies of every database.
+    pub copies: u32,
+    /// The groups of one copy, then the one for backups, if there is one.
+    pub groups: Vec<GroupChoice>,
+    /// Who says what it does, and where.
+    pub source: String,
+    /// How far that can be trusted.
+    pub confidence: Confidence,
+}
+
+impl Choice {
+    /// Groups of `purpose` that there are.
+    fn times(&self, purpose: Purpose) -> u64 {
+        if purpose.is_of_a_copy() { self.copies.into() } else { 1 }
+    }
+
+    /// Drives of all copies, spares included.
+    pub fn drives(&self) -> u64 {
+        let of = |group: &GroupChoice| u64::from(group.drives + group.spares) * self.times(group.purpose);
+        self.groups.iter().map(of).sum()
+    }
+
+    /// Spares of all copies.
+    pub fn spares(&self) -> u64 {
+        self.groups.iter().map(|group| u64::from(group.spares) * self.times(group.purpose)).sum()
+    }
+
+    /// What all copies hold.
+    pub fn capacity(&self) -> Gib {
+        self.groups.iter().map(|group| group.capacity * self.times(group.purpose) as f64).sum()
+    }
+
+    /// The least headroom of any group.
+    pub fn headroom(&self) -> f64 {
+        self.groups.iter().filter_map(GroupChoice::headroom).fold(f64::INFINITY, f64::min)
+    }
+
+    /// In a line: `2 x PS6500E, 500 GB, raid50`.
+    pub fn shown(&self) -> String {
+        let units: u64 =
+            self.groups.iter().map(|group| u64::from(group.units) * self.times(group.purpose)).sum();
+        match self.raid {
+            Raid::Inside => format!("{units} x {}", self.product),
+            raid if self.product == self.drive => {
+                format!("{} x {}, {}, {}", self.drives(), self.product, self.drive_size, raid.word())
+            }
+            raid => format!(
+                "{}, {} x {} {}, {}",
+                self.product,
+                self.drives(),
+                self.drive,
+                self.drive_size,
+                raid.word()
+            ),
+        }
+    }
+}
+
+/// A way that was not taken.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Rejected {
+    /// Array, drive or cloud volume.
+    pub product: String,
+    /// Size of its drives, if it got so far.
+    pub drive_size: Option<SoldGb>,
+    /// Level of the databases, if it got so far.
+    pub raid: Option<Raid>,
+    /// Why not.
+    pub reason: String,
+}

@@ -1,0 +1,118 @@
+//! What is asked of the groups of one copy.
+
+use super::{Purpose, Wishes};
+use crate::{
+    demand::Needs,
+    units::{Gib, HostIops, Share},
+};
+
+/// A stream of I/O with its share of reads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stream {
+    /// Reads and writes a second.
+    pub iops: HostIops,
+    /// Reads in them.
+    pub reads: Share,
+}
+
+/// What one group is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked {
+    /// What it is for.
+    pub purpose: Purpose,
+    /// What it must hold.
+    pub capacity: Gib,
+    /// I/O of databases, logs and maintenance, those that are for it.
+    pub databases: Option<Stream>,
+    /// See `databases`.
+    pub logs: Option<Stream>,
+    /// See `databases`; reads alone.
+    pub maintenance: HostIops,
+}
+
+impl Asked {
+    /// All of it together.
+    pub fn iops(&self) -> HostIops {
+        let streams = [self.databases, self.logs].into_iter().flatten();
+        streams.map(|stream| stream.iops).sum::<HostIops>() + self.maintenance
+    }
+
+    /// I/O of drives for it, if one write costs `write_penalty`; the least share of reads decides nothing here, each
+    /// stream has its own.
+    pub fn on_drives(&self, write_penalty: f64) -> crate::units::DriveIops {
+        let streams = [self.databases, self.logs].into_iter().flatten();
+        let of_streams = streams.map(|stream| stream.iops.on_drives(stream.reads, write_penalty)).sum();
+        self.maintenance.on_drives(Share::ALL, write_penalty) + of_streams
+    }
+}
+
+/// What all groups are asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// The groups of one copy, then that for backups, if one is needed.
+    pub asked: Vec<Asked>,
+    /// Copies.
+    pub copies: u32,
+    /// Databases, and logs of them.
+    pub databases: u64,
+    /// See `databases`.
+    pub logs: u64,
+    /// Volume of one database.
+    pub database_volume: Gib,
+    /// Volume of one log.
+    pub log_volume: Gib,
+}
+
+impl Load {
+    /// What `needs` ask of groups, if these are `wishes`.
+    pub fn of(needs: &Needs, wishes: &Wishes) -> Self {
+        assert!(needs.copies > 0 && needs.databases > 0, "there is a database: {needs:?}");
+        let databases = Stream { iops: needs.database_iops, reads: needs.database_read_share };
+        let logs = Stream { iops: needs.log_iops, reads: needs.log_read_share };
+        let per_log = u64::from(wishes.databases_per_log.max(1));
+        let log_count = needs.databases.div_ceil(per_log);
+        // One log of several databases holds what theirs would.
+        let log_volume = needs.log_volume * per_log as f64;
+        let of_logs = log_volume * log_count as f64;
+        let of_databases = needs.database_volume * needs.databases as f64;
+        let beside = needs.restore_capacity + needs.snapshot_reserve;
+        let group = |purpose, capacity, databases, logs, maintenance| Asked {
+            purpose,
+            capacity,
+            databases,
+            logs,
+            maintenance,
+        };
+        let mut asked = match wishes.keeps_logs_apart(needs) {
+            true => vec![
+                group(
+                    Purpose::Databases,
+                    of_databases + beside,
+                    Some(databases),
+                    None,
+                    needs.maintenance_iops,
+                ),
+                group(Purpose::Logs, of_logs, None, Some(logs), HostIops::ZERO),
+            ],
+            false => vec![group(
+                Purpose::Mail,
+                of_databases + of_logs + beside,
+                Some(databases),
+                Some(logs),
+                needs.maintenance_iops,
+            )],
+        };
+        let of_backup = needs.backup_capacity + needs.write_history;
+        if of_backup > Gib::ZERO {
+            asked.push(group(Purpose::Backup, of_backup, None, None, HostIops::ZERO));
+        }
+        Self {
+            asked,
+            copies: needs.copies,
+            databases: needs.databases,
+            logs: log_count,
+            database_volume: needs.database_volume,
+            log_volume,
+        }
+    }
+}
