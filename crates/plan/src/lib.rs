@@ -18,4 +18,5 @@ pub mod layout;
 pub mod profile;
 pub mod rules;
 pub mod site;
+mod toml_text;
 pub mod units;

@@ -1,0 +1,61 @@
+//! Why a number was refused: one line each.
+
+use crate::units::SizeError;
+use thiserror::Error;
+
+/// Why a number was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FigureError {
+    /// No figure has this name.
+    #[error("no figure is called {name:?}{}", suggestion(.nearest))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The name it may have meant.
+        nearest: Option<String>,
+    },
+    /// It is no assignment.
+    #[error("{0:?} sets nothing; write a name and a value, such as database_overhead=15%")]
+    NoAssignment(String),
+    /// It is no number.
+    #[error("{key}: {text:?} is not {example}")]
+    NotANumber {
+        /// Which figure.
+        key: String,
+        /// What was given.
+        text: String,
+        /// What it should have been.
+        example: String,
+    },
+    /// It is no size.
+    #[error("{key}: {source}")]
+    Size {
+        /// Which figure.
+        key: String,
+        /// What is wrong with it.
+        source: SizeError,
+    },
+    /// It is one that makes no sense.
+    #[error("{key}: {shown} is out of range, {range} make sense")]
+    OutOfRange {
+        /// Which figure.
+        key: String,
+        /// What was given.
+        shown: String,
+        /// What is accepted.
+        range: String,
+    },
+    /// A curve that has no value somewhere.
+    #[error("{key}: {problem}")]
+    Curve {
+        /// Which curve.
+        key: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+}
+
+/// How an error says what may have been meant.
+pub(crate) fn suggestion(nearest: &Option<String>) -> String {
+    nearest.as_ref().map(|name| format!("; did you mean {name:?}?")).unwrap_or_default()
+}
