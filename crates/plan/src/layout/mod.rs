@@ -1,1 +1,213 @@
 //! Groups, volumes, owners: how the chosen storage is divided.
+//!
+//! Invariants, asserted for every layout made here:
+//!
+//! 1. No two copies of a database lie in one group.
+//! 2. What lies in a group fits it.
+//! 3. Each controller owns as many databases of a group as any other, or one more, and the log of each.
+
+mod owners;
+mod sets;
+
+pub use sets::failure_sets;
+
+use crate::{
+    catalogue::Raid,
+    demand::Needs,
+    fit::{Choice, GroupChoice, Purpose, Wishes},
+    site::{Group, Location, Role, Server, Volume},
+    units::MegabitsPerSecond,
+};
+use owners::Owners;
+use std::collections::BTreeMap;
+
+/// How storage is divided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layout {
+    /// Places.
+    pub sites: Vec<Location>,
+    /// Mailbox servers.
+    pub servers: Vec<Server>,
+    /// Groups of drives.
+    pub groups: Vec<Group>,
+    /// Volumes in them.
+    pub volumes: Vec<Volume>,
+    /// Logs, each of one or several databases.
+    pub storage_groups: u64,
+}
+
+/// Divides `choice` so that `needs` are met: a volume for each database and one for each log, or, where databases
+/// share a log, a volume for all databases of a storage group and one for its log (seeds 000, 001).
+pub fn lay_out(needs: &Needs, choice: &Choice, wishes: &Wishes) -> Layout {
+    let per_log = u64::from(wishes.databases_per_log.max(1));
+    let storage_groups = needs.databases.div_ceil(per_log);
+    let sites = sites(needs);
+    let groups = groups(choice, &sites);
+    let volumes = volumes(needs, choice, per_log);
+    let layout =
+        Layout { servers: servers(needs, storage_groups, &sites), sites, groups, volumes, storage_groups };
+    layout.check();
+    layout
+}
+
+/// One place, and a second if a copy is sent over a link.
+fn sites(needs: &Needs) -> Vec<Location> {
+    let is_remote = needs.replication_link > MegabitsPerSecond::ZERO && needs.copies > 1;
+    let names: &[&str] = if is_remote { &["main", "remote"] } else { &["main"] };
+    names.iter().map(|name| Location { name: (*name).to_owned() }).collect()
+}
+
+fn servers(needs: &Needs, storage_groups: u64, sites: &[Location]) -> Vec<Server> {
+    let count = u64::from(needs.servers.max(1));
+    let share = |all: u64, index: u64| all / count + u64::from(index < all % count);
+    let server = |index: u64| Server {
+        name: format!("mail{}", index + 1),
+        site: sites[0].name.clone(),
+        mailboxes: Some(share(needs.users, index)),
+        storage_groups: Some(share(storage_groups, index)),
+        databases: Some(share(needs.databases, index)),
+        ..Server::default()
+    };
+    (0..count).map(server).collect()
+}
+
+/// The name of the group of `purpose` for the `set`th copy, from 0.
+fn name_of(purpose: Purpose, set: u32, copies: u32) -> String {
+    match purpose.is_of_a_copy() && copies > 1 {
+        true => format!("{}-{}", purpose.word(), set + 1),
+        false => purpose.word().to_owned(),
+    }
+}
+
+fn groups(choice: &Choice, sites: &[Location]) -> Vec<Group> {
+    let mut groups = Vec::new();
+    for set in 0..choice.copies {
+        // The last copy is the one elsewhere.
+        let site = if set + 1 == choice.copies { sites.last() } else { sites.first() };
+        let of_a_copy = choice.groups.iter().filter(|group| group.purpose.is_of_a_copy());
+        groups.extend(of_a_copy.map(|group| group_of(choice, group, set, &site.expect("one").name)));
+    }
+    let others = choice.groups.iter().filter(|group| !group.purpose.is_of_a_copy());
+    groups.extend(others.map(|group| group_of(choice, group, 0, &sites[0].name)));
+    groups
+}
+
+fn group_of(choice: &Choice, group: &GroupChoice, set: u32, site: &str) -> Group {
+    let of_cloud = group.raid == Raid::Inside;
+    let array = if choice.product == choice.drive { "" } else { &choice.product };
+    let of_unit = group.drives / group.units.max(1);
+    Group {
+        name: name_of(group.purpose, set, choice.copies),
+        site: site.to_owned(),
+        array: array.to_owned(),
+        raid: group.raid,
+        drive: choice.drive.clone(),
+        drive_gb: (!of_cloud).then(|| choice.drive_size.get()),
+        drives: Some(group.drives),
+        spares: (!of_cloud).then_some(group.spares),
+        failure_sets: match of_cloud {
+            true => Vec::new(),
+            false => failure_sets(of_unit).repeat(group.units as usize),
+        },
+        usable_gb: Some(group.capacity.get()),
+        host_iops: Some(group.iops.get().round()),
+        controllers: controllers(choice),
+        cache_gb: choice.cache_gb,
+        ..Group::default()
+    }
+}
+
+fn controllers(choice: &Choice) -> Vec<String> {
+    // One controller balances nothing.
+    let count = if choice.controllers > 1 { choice.controllers } else { 0 };
+    (0..count).map(|index| char::from(b'A' + (index % 26) as u8).to_string()).collect()
+}
+
+fn volumes(needs: &Needs, choice: &Choice, per_log: u64) -> Vec<Volume> {
+    let has = |purpose| choice.groups.iter().any(|group| group.purpose == purpose);
+    let (of_databases, of_logs) = match has(Purpose::Mail) {
+        true => (Purpose::Mail, Purpose::Mail),
+        false => (Purpose::Databases, Purpose::Logs),
+    };
+    let mut owners = Owners::new(controllers(choice));
+    let digits = needs.databases.to_string().len().max(2);
+    let storage_groups = needs.databases.div_ceil(per_log);
+    // Active copies are spread over all sets that stand here (seed 004 section 4.4).
+    let is_remote = needs.replication_link > MegabitsPerSecond::ZERO && choice.copies > 1;
+    let active_sets = if is_remote { choice.copies - 1 } else { choice.copies };
+    let mut volumes = Vec::new();
+    for index in 0..storage_groups {
+        let first = index * per_log;
+        let count = per_log.min(needs.databases - first);
+        let databases: Vec<String> =
+            (first..first + count).map(|database| format!("db{:0digits$}", database + 1)).collect();
+        let name = if per_log > 1 { format!("sg{:0digits$}", index + 1) } else { databases[0].clone() };
+        let active = (index % u64::from(active_sets)) as u32;
+        for copy in 0..choice.copies {
+            let set = (active + copy) % choice.copies;
+            let suffix = if copy == 0 { String::new() } else { format!("-copy{}", copy + 1) };
+            let group = name_of(of_databases, set, choice.copies);
+            let owner = owners.next(&group);
+            let volume = |name: String, role, group, gb, used_gb| Volume {
+                name,
+                role,
+                group,
+                databases: databases.clone(),
+                copy: copy + 1,
+                gb: Some(gb),
+                used_gb,
+                owner: owner.clone(),
+                ..Volume::default()
+            };
+            let gb = needs.database_volume.get() * count as f64;
+            let used = needs.database.get() * count as f64;
+            volumes.push(volume(format!("{name}{suffix}"), Role::Database, group, gb, Some(used)));
+            let gb = needs.log_volume.get() * per_log as f64;
+            let group = name_of(of_logs, set, choice.copies);
+            volumes.push(volume(format!("{name}-log{suffix}"), Role::Log, group, gb, None));
+        }
+    }
+    let beside = [
+        ("backup", Role::Backup, needs.backup_capacity.get()),
+        ("write-history", Role::WriteHistory, needs.write_history.get()),
+    ];
+    for (name, role, gb) in beside.into_iter().filter(|(.., gb)| *gb > 0.0) {
+        let group = name_of(Purpose::Backup, 0, choice.copies);
+        let owner = owners.next(&group);
+        volumes.push(Volume {
+            name: name.to_owned(),
+            role,
+            group,
+            gb: Some(gb),
+            copy: 1,
+            owner,
+            ..Volume::default()
+        });
+    }
+    volumes
+}
+
+impl Layout {
+    /// Asserts the invariants.
+    fn check(&self) {
+        let mut groups_of: BTreeMap<(&str, bool), Vec<&str>> = BTreeMap::new();
+        let mut taken: BTreeMap<&str, f64> = BTreeMap::new();
+        for volume in &self.volumes {
+            for database in &volume.databases {
+                let key = (database.as_str(), volume.role.has_logs());
+                let groups = groups_of.entry(key).or_default();
+                assert!(
+                    !groups.contains(&volume.group.as_str()),
+                    "two copies of {database} lie in {}",
+                    volume.group
+                );
+                groups.push(&volume.group);
+            }
+            *taken.entry(&volume.group).or_default() += volume.gb.unwrap_or(0.0);
+        }
+        for group in &self.groups {
+            let (taken, usable) = (taken.get(group.name.as_str()).copied().unwrap_or(0.0), group.usable_gb);
+            assert!(taken <= usable.unwrap_or(0.0) * (1.0 + 1e-9) + 1e-6, "{taken} GB do not fit {group:?}");
+        }
+    }
+}

@@ -1,1 +1,168 @@
-//! The site as one file, `site.toml`.
+//! The site as one file, `site.toml`: users, what they ask, the storage under them and how it is divided, links, copies,
+//! snapshots, limits. The plan writes it, `prove` tests it, advice criticises it. Everything may be left out.
+//!
+//! Invariants of a [`Site`] that was read or made here ([`Site::fault`] looks for breaches):
+//!
+//! 1. Names are unique among their kind, and what is referred to is there.
+//! 2. Every number is finite, and none is negative.
+
+mod error;
+mod faults;
+mod mail;
+mod network;
+mod proving;
+mod storage;
+
+pub use error::SiteError;
+pub use mail::{Databases, Demand, Limits, Server, Users};
+pub use network::{Backup, DrGroup, Link, Network, Replication, Snapshots};
+pub use proving::Proving;
+pub use storage::{Group, Location, Role, Volume};
+
+use crate::{demand::Needs, fit::Choice, layout::Layout};
+use serde::{Deserialize, Serialize};
+
+/// The version of the file that this program writes and reads.
+pub const VERSION: u32 = 1;
+
+const HEADER: &str = "\
+# A mail site: its users, the storage under them, and how that is divided.
+# Sizes of mail (gb, mb, kb) count in 1024s; drive_gb is what a drive is sold by, in 1000s.
+#   spindle prove --site FILE     real mailbox databases in this shape, cut to what is safe here
+#   spindle advise FILE           what is wrong with it
+# Say where a volume lies with path = \"/mnt/...\", and prove runs there.
+
+";
+
+/// A mail site.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Site {
+    /// Of the file.
+    pub version: u32,
+    /// What it is called.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Who uses it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub users: Users,
+    /// Their databases.
+    #[serde(skip_serializing_if = "is_default")]
+    pub databases: Databases,
+    /// What they ask of the storage.
+    #[serde(skip_serializing_if = "is_default")]
+    pub demand: Demand,
+    /// What a test is judged by.
+    #[serde(skip_serializing_if = "is_default")]
+    pub limits: Limits,
+    /// Between servers and storage.
+    #[serde(skip_serializing_if = "is_default")]
+    pub network: Network,
+    /// Copies elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replication: Option<Replication>,
+    /// Backups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backup: Option<Backup>,
+    /// Where all this stands.
+    #[serde(rename = "site", skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<Location>,
+    /// Mailbox servers.
+    #[serde(rename = "server", skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<Server>,
+    /// Groups of drives.
+    #[serde(rename = "group", skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<Group>,
+    /// Volumes in them.
+    #[serde(rename = "volume", skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<Volume>,
+    /// Lines between sites.
+    #[serde(rename = "link", skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<Link>,
+    /// Schedules of snapshots.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub snapshots: Vec<Snapshots>,
+}
+
+/// Whether a part says nothing, and need not be written.
+fn is_default<T: Default + PartialEq>(part: &T) -> bool {
+    *part == T::default()
+}
+
+impl Default for Site {
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            name: String::new(),
+            users: Users::default(),
+            databases: Databases::default(),
+            demand: Demand::default(),
+            limits: Limits::default(),
+            network: Network::default(),
+            replication: None,
+            backup: None,
+            sites: Vec::new(),
+            servers: Vec::new(),
+            groups: Vec::new(),
+            volumes: Vec::new(),
+            links: Vec::new(),
+            snapshots: Vec::new(),
+        }
+    }
+}
+
+impl Site {
+    /// The site that `layout` divides `choice` into, for `users` who need `needs`.
+    pub fn planned(users: Users, needs: &Needs, choice: &Choice, layout: Layout) -> Self {
+        let Layout { sites, servers, groups, volumes, storage_groups } = layout;
+        let site = Self {
+            name: "mail".to_owned(),
+            users,
+            databases: Databases::of(needs, storage_groups),
+            demand: Demand::of(needs),
+            network: Network::default(),
+            replication: Replication::of(needs, &groups),
+            backup: Backup::of(&groups),
+            links: Link::of(needs, &sites),
+            sites,
+            servers,
+            groups,
+            volumes,
+            ..Self::default()
+        };
+        if let Some(fault) = site.fault() {
+            panic!("a plan with {} is not whole: {fault}", choice.product);
+        }
+        site
+    }
+
+    /// The site of this text.
+    pub fn from_toml(text: &str) -> Result<Self, SiteError> {
+        let site: Self = toml::from_str(text).map_err(|error| SiteError::of(text, &error))?;
+        match site.fault() {
+            Some(problem) => Err(SiteError::whole(problem)),
+            None => Ok(site),
+        }
+    }
+
+    /// The site as text, which reads back the same.
+    pub fn to_toml(&self) -> String {
+        let body = toml::to_string(self).expect("strings, numbers and lists of them");
+        format!("{HEADER}{body}")
+    }
+
+    /// The group called `name`.
+    pub fn group(&self, name: &str) -> Option<&Group> {
+        self.groups.iter().find(|group| group.name == name)
+    }
+
+    /// The volume called `name`.
+    pub fn volume(&self, name: &str) -> Option<&Volume> {
+        self.volumes.iter().find(|volume| volume.name == name)
+    }
+
+    /// Volumes of `role` with the copy `copy` of their databases, in order.
+    pub fn volumes_of(&self, role: Role, copy: u32) -> impl Iterator<Item = &Volume> {
+        self.volumes.iter().filter(move |volume| volume.role == role && volume.copy == copy)
+    }
+}

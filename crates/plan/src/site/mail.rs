@@ -1,0 +1,197 @@
+//! Users, their databases, what these ask, and the servers that serve them.
+
+use crate::demand::{Mode, Needs};
+use serde::{Deserialize, Serialize};
+
+/// Who uses the site.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Users {
+    /// Mailboxes, growth included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mailboxes: Option<u64>,
+    /// What one may hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_mb: Option<f64>,
+    /// Messages that one sends and receives in a day.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages_per_day: Option<f64>,
+    /// Mean size of a message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_kb: Option<f64>,
+    /// Database reads and writes a second that one causes, without headroom.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iops_each: Option<f64>,
+    /// The rule set of their mail server: exchange-2003, ..., open-mail.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub rules: String,
+    /// The profile that `prove` runs, if it has another name than the rule set.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub profile: String,
+}
+
+/// Databases.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Databases {
+    /// How they are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// Copies of each, the active one among them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copies: Option<u32>,
+    /// How many there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// Storage groups that share a log; as many as databases if each has its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage_groups: Option<u64>,
+    /// Mail in each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gb: Option<f64>,
+}
+
+impl Databases {
+    /// Those of `needs`, with so many logs.
+    pub(super) fn of(needs: &Needs, storage_groups: u64) -> Self {
+        Self {
+            mode: Some(needs.mode),
+            copies: Some(needs.copies),
+            count: Some(needs.databases),
+            storage_groups: Some(storage_groups),
+            gb: Some(round(needs.database.get())),
+        }
+    }
+
+    /// Whether several copies are kept.
+    pub fn has_copies(&self) -> bool {
+        match (self.mode, self.copies) {
+            (_, Some(copies)) => copies > 1,
+            (mode, None) => mode == Some(Mode::Copies),
+        }
+    }
+}
+
+/// What all databases ask of the storage of one copy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Demand {
+    /// Reads and writes a second of databases, without headroom.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub database_iops: Option<f64>,
+    /// Reads in them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_percent: Option<f64>,
+    /// Reads and writes a second of logs, without headroom.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_iops: Option<f64>,
+    /// Reads a second of background maintenance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub maintenance_iops: Option<f64>,
+    /// What is to be left beyond all that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub headroom_percent: Option<f64>,
+    /// Log that one database writes in a day.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_gb_per_day: Option<f64>,
+    /// Days of it that are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_days: Option<f64>,
+}
+
+impl Demand {
+    /// That of `needs`, whose I/O has headroom in it.
+    pub(super) fn of(needs: &Needs) -> Self {
+        let without = |iops: f64| round(iops / (1.0 + needs.iops_headroom.get()));
+        Self {
+            database_iops: Some(without(needs.database_iops.get())),
+            read_percent: Some(round(needs.database_read_share.get() * 100.0)),
+            log_iops: Some(without(needs.log_iops.get())),
+            maintenance_iops: Some(round(needs.maintenance_iops.get())),
+            headroom_percent: Some(round(needs.iops_headroom.get() * 100.0)),
+            log_gb_per_day: None,
+            log_days: None,
+        }
+    }
+
+    /// All reads and writes a second, without headroom.
+    pub fn iops(&self) -> Option<f64> {
+        Some(self.database_iops? + self.log_iops.unwrap_or(0.0) + self.maintenance_iops.unwrap_or(0.0))
+    }
+}
+
+/// Three digits after the point: a file for people.
+pub(super) fn round(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+/// What a test is judged by.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Name of a limit set of `prove`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub set: String,
+}
+
+/// A mailbox server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Server {
+    /// What it is called.
+    pub name: String,
+    /// Where it stands.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub site: String,
+    /// Mailboxes on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mailboxes: Option<u64>,
+    /// Storage groups on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage_groups: Option<u64>,
+    /// Databases on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub databases: Option<u64>,
+    /// Ports towards the storage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage_ports: Option<u32>,
+    /// Ports towards clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_ports: Option<u32>,
+    /// Whether replication between servers has ports of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replication_ports: Option<u32>,
+    /// Whether several paths to a volume are used as one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub multipath: Option<bool>,
+    /// How one of them is picked: shortest-queue, round-robin, ..., or manual.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub path_policy: String,
+    /// Whether volumes with manual paths are spread evenly over them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paths_balanced: Option<bool>,
+    /// Whether acknowledgements of iSCSI connections are sent at once (TcpAckFrequency 1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub immediate_acks: Option<bool>,
+    /// Buffers of the transaction log, of 512 bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_buffers: Option<u64>,
+    /// Memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_gb: Option<f64>,
+    /// Whether it is a virtual machine.
+    #[serde(rename = "virtual", skip_serializing_if = "Option::is_none")]
+    pub is_virtual: Option<bool>,
+    /// Whether its host moves or restarts it by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_availability: Option<bool>,
+    /// The group its own system lies on.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub system_group: String,
+    /// Size of its system drive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_gb: Option<f64>,
+    /// What else it does: domain-controller, ...
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_roles: Vec<String>,
+}

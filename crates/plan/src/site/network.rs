@@ -1,0 +1,187 @@
+//! Networks, links, copies elsewhere, snapshots and backups.
+
+use super::{
+    mail::round,
+    storage::{Group, Location},
+};
+use crate::{
+    demand::Needs,
+    units::{Gib, MegabitsPerSecond},
+};
+use serde::{Deserialize, Serialize};
+
+/// Between servers and storage.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Network {
+    /// Whether storage is reached over Ethernet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ethernet: Option<bool>,
+    /// Whether frames of 9000 bytes pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jumbo_frames: Option<bool>,
+    /// Whether receivers may slow down senders.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow_control: Option<bool>,
+    /// Whether nothing but storage uses it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage_only: Option<bool>,
+    /// Whether ports of servers and arrays forward at once (no spanning tree, or as edge ports).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edge_ports: Option<bool>,
+    /// Switches between which every path is doubled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switches: Option<u32>,
+}
+
+/// A line between two sites.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Link {
+    /// What it is called.
+    pub name: String,
+    /// One end.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub from: String,
+    /// The other.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub to: String,
+    /// Lines that fail apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paths: Option<u32>,
+    /// Rate of each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mbit_each: Option<f64>,
+    /// What replication sends at its peak.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needed_mbit: Option<f64>,
+    /// Round trip.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt_ms: Option<f64>,
+    /// Whether that was measured between the ends, gateways included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt_measured: Option<bool>,
+}
+
+impl Link {
+    /// The line that `needs` replicate over, if they do.
+    pub(super) fn of(needs: &Needs, sites: &[Location]) -> Vec<Self> {
+        let [from, to, ..] = sites else { return Vec::new() };
+        vec![Self {
+            name: "link".to_owned(),
+            from: from.name.clone(),
+            to: to.name.clone(),
+            needed_mbit: Some(round(needs.replication_link.get())),
+            ..Self::default()
+        }]
+    }
+}
+
+/// Volumes whose copy elsewhere is consistent as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DrGroup {
+    /// What it is called.
+    pub name: String,
+    /// The volumes.
+    pub volumes: Vec<String>,
+}
+
+/// Copies elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Replication {
+    /// synchronous, asynchronous, periodic, or logs, which the mail server ships itself.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// The link it uses.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub link: String,
+    /// What is consistent as a whole; nothing where the mail server ships logs.
+    #[serde(rename = "dr_group", skip_serializing_if = "Vec::is_empty")]
+    pub dr_groups: Vec<DrGroup>,
+    /// Room for what is written while the link is down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_history_gb: Option<f64>,
+    /// The group that room lies in.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub write_history_group: String,
+    /// What is written in an hour, at the peak.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub change_gb_per_hour: Option<f64>,
+    /// How long the link may be down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outage_hours: Option<f64>,
+    /// How that is sent afterwards: at-once, staggered, or off-hours.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub merge: String,
+    /// What the other side does meanwhile: warm, or cold.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub standby: String,
+    /// How long a failover may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failover_minutes: Option<f64>,
+}
+
+impl Replication {
+    /// The replication that `needs` ask for, if they do.
+    pub(super) fn of(needs: &Needs, groups: &[Group]) -> Option<Self> {
+        if needs.replication_link == MegabitsPerSecond::ZERO {
+            return None;
+        }
+        let has_history = needs.write_history > Gib::ZERO;
+        let backup = groups.iter().find(|group| group.name.starts_with("backup"));
+        Some(Self {
+            kind: if needs.copies > 1 { "logs" } else { "synchronous" }.to_owned(),
+            link: if needs.copies > 1 { "link" } else { "" }.to_owned(),
+            write_history_gb: has_history.then(|| round(needs.write_history.get())),
+            write_history_group: match (has_history, backup) {
+                (true, Some(group)) => group.name.clone(),
+                _ => String::new(),
+            },
+            ..Self::default()
+        })
+    }
+}
+
+/// A schedule of snapshots.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Snapshots {
+    /// What it is called.
+    pub name: String,
+    /// Groups whose volumes it is for.
+    pub groups: Vec<String>,
+    /// From one to the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_hours: Option<f64>,
+    /// How many are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep: Option<u32>,
+    /// How far back they shall reach.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention_days: Option<f64>,
+    /// Where their databases are verified: apart, or the mailbox server's own name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub verified_on: String,
+}
+
+/// Backups.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Backup {
+    /// disk, tape, snapshots, or none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub to: String,
+    /// From one to the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_days: Option<f64>,
+}
+
+impl Backup {
+    /// The one that has a group in the plan.
+    pub(super) fn of(groups: &[Group]) -> Option<Self> {
+        let has_group = groups.iter().any(|group| group.name.starts_with("backup"));
+        has_group.then(|| Self { to: "disk".to_owned(), every_days: Some(1.0) })
+    }
+}

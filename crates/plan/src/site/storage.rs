@@ -1,0 +1,168 @@
+//! Groups of drives, and the volumes in them.
+
+use crate::catalogue::Raid;
+use serde::{Deserialize, Serialize};
+
+/// A place with storage.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Location {
+    /// What it is called.
+    pub name: String,
+}
+
+/// Drives that fail and perform together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Group {
+    /// What it is called.
+    pub name: String,
+    /// Where it stands.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub site: String,
+    /// The array its drives are in.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub array: String,
+    /// How it survives a lost drive.
+    pub raid: Raid,
+    /// What its drives are.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub drive: String,
+    /// Size of one, as it is sold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drive_gb: Option<f64>,
+    /// Drives at work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drives: Option<u32>,
+    /// Drives, or room for as many, that wait for one to fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spares: Option<u32>,
+    /// Drives of each failure set in it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failure_sets: Vec<u32>,
+    /// What can be stored on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usable_gb: Option<f64>,
+    /// Reads and writes a second that hosts may ask of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_iops: Option<f64>,
+    /// Controllers that may own its volumes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub controllers: Vec<String>,
+    /// Cache of the array.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_gb: Option<f64>,
+    /// Whether writes are answered from a cache that survives a power cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_cache: Option<bool>,
+    /// Part of it that is kept free for snapshots.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot_reserve_percent: Option<f64>,
+    /// Other programs whose data lie on it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_workloads: Vec<String>,
+}
+
+impl Default for Group {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            site: String::new(),
+            array: String::new(),
+            raid: Raid::Raid10,
+            drive: String::new(),
+            drive_gb: None,
+            drives: None,
+            spares: None,
+            failure_sets: Vec::new(),
+            usable_gb: None,
+            host_iops: None,
+            controllers: Vec::new(),
+            cache_gb: None,
+            write_cache: None,
+            snapshot_reserve_percent: None,
+            other_workloads: Vec::new(),
+        }
+    }
+}
+
+/// What lies on a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Databases.
+    #[default]
+    Database,
+    /// Transaction logs.
+    Log,
+    /// Databases and their logs.
+    DatabaseAndLog,
+    /// Backups on disk.
+    Backup,
+    /// What replication keeps while the link is down.
+    WriteHistory,
+    /// Mail in transit.
+    Queue,
+    /// Something else.
+    Other,
+}
+
+impl Role {
+    /// Whether databases lie there.
+    pub fn has_databases(self) -> bool {
+        matches!(self, Self::Database | Self::DatabaseAndLog)
+    }
+
+    /// Whether logs lie there.
+    pub fn has_logs(self) -> bool {
+        matches!(self, Self::Log | Self::DatabaseAndLog)
+    }
+}
+
+/// A volume.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Volume {
+    /// What it is called.
+    pub name: String,
+    /// What lies on it.
+    pub role: Role,
+    /// The group it lies in.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// Databases that lie on it, or whose logs do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub databases: Vec<String>,
+    /// Which copy of them: 1 is the active one.
+    #[serde(skip_serializing_if = "is_first", default = "first")]
+    pub copy: u32,
+    /// Its size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gb: Option<f64>,
+    /// What of that is used, when all mailboxes are full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used_gb: Option<f64>,
+    /// The controller that owns it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub owner: String,
+    /// The folder or device where it is found.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub path: String,
+    /// Allocation unit of its filesystem.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocation_unit_kb: Option<f64>,
+    /// Where its first partition begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition_offset_kb: Option<f64>,
+    /// Its table of partitions: gpt or mbr.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub partition_table: String,
+}
+
+fn first() -> u32 {
+    1
+}
+
+fn is_first(copy: &u32) -> bool {
+    *copy == 1
+}
