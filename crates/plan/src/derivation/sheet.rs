@@ -24,6 +24,30 @@ pub struct Step<'a> {
     pub confidence: Confidence,
 }
 
+impl Step<'static> {
+    /// A step as a seed paper has it, at `source`.
+    pub fn seed(
+        id: &'static str,
+        title: &'static str,
+        unit: &'static str,
+        formula: &'static str,
+        source: &'static str,
+    ) -> Self {
+        Self { id, title, unit, formula, source, confidence: Confidence::Seed }
+    }
+
+    /// A step that follows from what its words mean.
+    pub fn plain(
+        id: &'static str,
+        title: &'static str,
+        unit: &'static str,
+        formula: &'static str,
+        why: &'static str,
+    ) -> Self {
+        Self { id, title, unit, formula, source: why, confidence: Confidence::Computed }
+    }
+}
+
 /// One number of a plan, with all it takes to believe it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Derived {
@@ -136,6 +160,12 @@ impl Sheet {
         for tier in 0..self.tiers.len() {
             self.derive_in(Some(tier), step);
         }
+    }
+
+    /// Derives a number for one tier of users, where each has a formula of its own.
+    pub fn derive_for(&mut self, tier: usize, step: Step<'_>) {
+        assert!(tier < self.tiers.len(), "there is no tier {tier}");
+        self.derive_in(Some(tier), step);
     }
 
     fn derive_in(&mut self, tier: Option<usize>, step: Step<'_>) -> f64 {

@@ -1,6 +1,11 @@
 //! The tests of planning that look at the room from outside.
 
+mod dell;
+mod explained;
 mod fit;
 mod layout;
 mod needs;
+mod planned;
+mod properties;
+mod servers;
 mod site;

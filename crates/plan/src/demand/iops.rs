@@ -1,0 +1,109 @@
+//! Reads and writes a second, of databases, logs and maintenance: seed 004, tables 16 and 17; seed 001, appendix A.
+
+use super::{Asked, Mode};
+use crate::{
+    derivation::{Sheet, Step},
+    figure::Confidence,
+};
+
+pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
+    sheet.begin("Reads and writes a second");
+    let overhead = if asked.mode == Mode::Copies { "1" } else { "stand_alone_iops" };
+    sheet.derive(Step {
+        id: "SDBO",
+        title: "Overhead of databases without copies",
+        unit: "x",
+        formula: overhead,
+        source: "seed 004 table 16, step 2: none with copies",
+        confidence: Confidence::Seed,
+    });
+    sheet.derive_each(Step::seed(
+        "IOPU",
+        "Database I/O a mailbox",
+        "I/O/s",
+        "SDBO * iops_per_mailbox(MSR)",
+        "seed 004 table 16, step 3; seed 001 appendix A, step 1",
+    ));
+    sheet.derive(Step::seed(
+        "DBIOP",
+        "Database I/O, as hosts ask for it",
+        "I/O/s",
+        "total(NU * IOPU * CON * CLF) * (1 + iops_headroom)",
+        "seed 004 table 16, step 4; concurrency from seed 001 appendix A",
+    ));
+    sheet.derive(Step::seed(
+        "DBRD",
+        "Reads in it",
+        "I/O/s",
+        "DBIOP * (1 - database_writes)",
+        "seed 001 appendix A, step 2",
+    ));
+    sheet.derive(Step::seed(
+        "DBWR",
+        "Writes in it",
+        "I/O/s",
+        "DBIOP * database_writes",
+        "seed 001 appendix A, step 2",
+    ));
+    on_drives(sheet, asked);
+    logs(sheet);
+    sheet.derive(Step::plain(
+        "MNT",
+        "Reads of background maintenance",
+        "I/O/s",
+        "DBC * maintenance_rate * 1024 / maintenance_read",
+        "seed 004 section 3.3.3: more with every database",
+    ));
+}
+
+/// What drives do for the host, where a RAID level is wished for.
+fn on_drives(sheet: &mut Sheet, asked: &Asked<'_>) {
+    let Some(raid) = asked.raid else { return };
+    let given = Step {
+        id: "PEN",
+        title: "I/O of drives that one write becomes",
+        unit: "x",
+        formula: "",
+        source: "",
+        confidence: raid.confidence,
+    };
+    sheet.give(None, given, raid.write_penalty, &format!("{}: {}", raid.level.word(), raid.source));
+    sheet.derive(Step::seed(
+        "DRIO",
+        "Database I/O, as drives do it",
+        "I/O/s",
+        "DBRD + PEN * DBWR",
+        "seed 001 appendix A, step 2",
+    ));
+    sheet.derive(Step::seed(
+        "SPIN",
+        "Drives of the kind that drive_iops tells of",
+        "",
+        "ceil(DRIO / drive_iops)",
+        "seed 001 appendix A, example A: drives' I/O by drives', never by hosts' as in its example B",
+    ));
+}
+
+fn logs(sheet: &mut Sheet) {
+    sheet.derive(Step::seed(
+        "LIOPS",
+        "Log I/O",
+        "I/O/s",
+        "(DBIOP * database_writes * log_writes + DBIOP * (COPIES - 1) * log_copy) * (1 + log_iops_headroom)",
+        "seed 004 table 17, step 2",
+    ));
+    sheet.derive(Step::seed(
+        "LOGW",
+        "Writes in it",
+        "I/O/s",
+        "DBIOP * database_writes * log_writes * (1 + log_iops_headroom)",
+        "seed 004 table 17: the active copy's",
+    ));
+    sheet.derive(Step::seed(
+        "LOGR",
+        "Reads in it",
+        "I/O/s",
+        "DBIOP * (COPIES - 1) * log_copy * (1 + log_iops_headroom)",
+        "seed 004 table 17: for each further copy",
+    ));
+}

@@ -1,0 +1,28 @@
+//! What must stay free for snapshots: seeds 002 and 003.
+
+use crate::derivation::{Sheet, Step};
+
+pub(super) fn derive(sheet: &mut Sheet) {
+    sheet.begin("Snapshots");
+    sheet.derive(Step::plain(
+        "SNC",
+        "Changed a day",
+        "GB",
+        "LPD * log_file / 1024 * snapshot_change",
+        "what is changed is logged",
+    ));
+    sheet.derive(Step::plain(
+        "SNS",
+        "Held by the snapshots of the schedule",
+        "GB",
+        "SNC * snapshot_hours * snapshots_kept / 24",
+        "the changes of the time they reach back",
+    ));
+    sheet.derive(Step::seed(
+        "SNR",
+        "Snapshot reserve",
+        "GB",
+        "max(CAP * snapshot_reserve, SNS)",
+        "seed 002, note on schedules: 20 % left free, or what the schedule holds",
+    ));
+}

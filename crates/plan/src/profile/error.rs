@@ -1,0 +1,100 @@
+//! Why a profile was refused: one line each.
+
+use crate::{
+    demand::Mode,
+    figure::{FigureError, suggestion},
+    units::SizeError,
+};
+use thiserror::Error;
+
+/// Why a profile was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ProfileError {
+    /// It is no profile file.
+    #[error("{0}")]
+    Parse(String),
+    /// It has no users.
+    #[error("there are no users to plan for; say how many, such as --users 5000")]
+    NoUsers,
+    /// It has more than there are people.
+    #[error("more than {0} users make no sense")]
+    TooManyUsers(u64),
+    /// It has more tiers than a table shows.
+    #[error("{tiers} tiers of users; at most {most} make sense")]
+    TooManyTiers {
+        /// How many there are.
+        tiers: usize,
+        /// How many there may be.
+        most: usize,
+    },
+    /// Two tiers have one name.
+    #[error("two tiers are called {0:?}; give each a name of its own")]
+    SameName(String),
+    /// A database without even itself.
+    #[error("0 copies keep nothing; 1 is a database without a further copy")]
+    NoCopy,
+    /// More copies than any server keeps.
+    #[error("{copies} copies make no sense; {most} are the most that any mail server keeps")]
+    TooManyCopies {
+        /// How many were asked for.
+        copies: u32,
+        /// How many there may be.
+        most: u32,
+    },
+    /// Mode and copies contradict each other.
+    #[error("mode {} with {copies} {}; {}", .mode.word(), if *.copies == 1 { "copy" } else { "copies" }, remedy(*.mode))]
+    ModeAgainstCopies {
+        /// The mode asked for.
+        mode: Mode,
+        /// The copies asked for.
+        copies: u32,
+    },
+    /// Something by a name that is none.
+    #[error("no {what} is called {name:?}{}", or_known(.nearest, .known))]
+    Unknown {
+        /// What was named.
+        what: &'static str,
+        /// The name given.
+        name: String,
+        /// The names there are.
+        known: String,
+        /// The name it may have meant.
+        nearest: Option<String>,
+    },
+    /// It is no size.
+    #[error("{key}: {source}")]
+    Size {
+        /// Which value.
+        key: String,
+        /// What is wrong with it.
+        source: SizeError,
+    },
+    /// It is a number that makes no sense.
+    #[error("{key}: {shown} is out of range, {range} make sense")]
+    OutOfRange {
+        /// Which value.
+        key: String,
+        /// What was given.
+        shown: String,
+        /// What is accepted.
+        range: String,
+    },
+    /// A figure was refused.
+    #[error(transparent)]
+    Figure(#[from] FigureError),
+}
+
+fn remedy(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Copies => "at least 2 copies are needed for it",
+        Mode::StandAlone | Mode::BackupWindow => "more copies are mode copies",
+    }
+}
+
+/// What was probably meant, or what there is.
+fn or_known(nearest: &Option<String>, known: &str) -> String {
+    match nearest {
+        Some(_) => suggestion(nearest),
+        None => format!("; there are {known}"),
+    }
+}

@@ -1,0 +1,135 @@
+//! Users who are alike.
+
+use super::{ProfileError, percent};
+use crate::{
+    figure::nearest,
+    units::{Kib, Mib, parse_size, shown},
+};
+
+/// Clients that add load, and the figure that says how much.
+pub const CLIENTS: [(&str, &str); 3] =
+    [("mobile", "client_mobile"), ("desktop-search", "client_desktop_search"), ("online", "client_online")];
+
+/// A value, and whether somebody gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Given<T> {
+    /// The value.
+    pub value: T,
+    /// False if it is the default.
+    pub given: bool,
+}
+
+impl<T> Given<T> {
+    /// What somebody gave.
+    pub fn yes(value: T) -> Self {
+        Self { value, given: true }
+    }
+
+    fn default(value: T) -> Self {
+        Self { value, given: false }
+    }
+}
+
+/// Users who are alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tier {
+    /// What they are called.
+    pub name: String,
+    /// How many, before growth.
+    pub users: u64,
+    /// Largest mailbox.
+    pub quota: Given<Mib>,
+    /// Messages sent and received a day by each.
+    pub messages: Given<f64>,
+    /// Mean size of a message.
+    pub message_size: Given<Kib>,
+    /// Of them, at work at the busiest time, in percent.
+    pub concurrency: Given<f64>,
+    /// Growth that is planned for, in percent; the profile's if none.
+    pub growth: Option<f64>,
+    /// Clients that add load, by name.
+    pub clients: Vec<String>,
+}
+
+impl Tier {
+    /// `users` called `name`, all else by default: the user of the Dell paper's example, with 100 messages a day.
+    pub fn new(name: impl Into<String>, users: u64) -> Self {
+        Self {
+            name: name.into(),
+            users,
+            quota: Given::default(Mib::new(2048.0)),
+            messages: Given::default(100.0),
+            message_size: Given::default(Kib::new(75.0)),
+            concurrency: Given::default(100.0),
+            growth: None,
+            clients: Vec::new(),
+        }
+    }
+
+    /// Takes a quota such as `2GB`.
+    pub fn quota(&mut self, key: &str, text: &str) -> Result<(), ProfileError> {
+        self.quota = Given::yes(size(key, text, "1KB to 1,024TB", 1.0 / 1024.0, 1024.0 * 1024.0 * 1024.0)?);
+        Ok(())
+    }
+
+    /// Takes a mean message size such as `75KB`.
+    pub fn message_size(&mut self, key: &str, text: &str) -> Result<(), ProfileError> {
+        let size = size(key, text, "1B to 1GB", 1.0 / (1024.0 * 1024.0), 1024.0)?;
+        self.message_size = Given::yes(Kib::new(size.get() * 1024.0));
+        Ok(())
+    }
+
+    /// Takes messages a day.
+    pub fn messages(&mut self, key: &str, count: f64) -> Result<(), ProfileError> {
+        if !(count > 0.0 && count <= 1e6) {
+            return Err(ProfileError::OutOfRange {
+                key: key.to_owned(),
+                shown: shown(count),
+                range: "1 to 1,000,000 a day".to_owned(),
+            });
+        }
+        self.messages = Given::yes(count);
+        Ok(())
+    }
+
+    /// Takes a concurrency such as `80%`.
+    pub fn concurrency(&mut self, key: &str, text: &str) -> Result<(), ProfileError> {
+        self.concurrency = Given::yes(percent(key, text, 100.0)?);
+        Ok(())
+    }
+
+    /// Takes clients by name.
+    pub fn clients(&mut self, names: Vec<String>) -> Result<(), ProfileError> {
+        for name in &names {
+            if !CLIENTS.iter().any(|(known, _)| known == name) {
+                return Err(ProfileError::Unknown {
+                    what: "client",
+                    name: name.clone(),
+                    known: CLIENTS.map(|(known, _)| known).join(", "),
+                    nearest: nearest(name, CLIENTS.iter().map(|(known, _)| *known)).map(str::to_owned),
+                });
+            }
+        }
+        self.clients = names;
+        Ok(())
+    }
+
+    pub(super) fn check(&self) -> Result<(), ProfileError> {
+        match self.users {
+            0 => Err(ProfileError::NoUsers),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn size(key: &str, text: &str, range: &str, least: f64, most: f64) -> Result<Mib, ProfileError> {
+    let size = parse_size(text).map_err(|source| ProfileError::Size { key: key.to_owned(), source })?;
+    match (least..=most).contains(&size.get()) {
+        true => Ok(size),
+        false => Err(ProfileError::OutOfRange {
+            key: key.to_owned(),
+            shown: text.trim().to_owned(),
+            range: range.to_owned(),
+        }),
+    }
+}
