@@ -5,6 +5,7 @@
 
 pub use crate::verb_arguments::{CompareArguments, ExportArguments, ReportArguments};
 use crate::{
+    plan_arguments::PlanArguments,
     pool::arguments::{PoolArguments, VolumeArguments},
     prove::{layout::LayoutKind, sweep::Sweep},
     quantity::{parse_duration, parse_size, show_duration},
@@ -49,6 +50,8 @@ pub struct Arguments {
 pub enum Verb {
     /// Run real mailbox databases on storage, measure it, and say pass or fail
     Prove(Box<ProveArguments>),
+    /// Plan the storage for so many users, and show how every number comes about
+    Plan(Box<PlanArguments>),
     /// Make the report of a run again from its record, also of a run that died
     Report(ReportArguments),
     /// Put runs side by side: their curves, and what saturated first

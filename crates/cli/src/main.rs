@@ -8,6 +8,8 @@ mod console;
 mod ending;
 mod export;
 mod outputs;
+mod plan;
+mod plan_arguments;
 mod pool;
 mod prove;
 mod quantity;
@@ -43,6 +45,7 @@ fn run() -> Result<Ending, Refusal> {
         Verb::Prove(arguments) => prove::prove(&arguments),
         Verb::Compare(arguments) => compare::compare(&arguments),
         Verb::Export(arguments) => export::export(&arguments),
+        Verb::Plan(arguments) => plan::plan(&arguments),
         Verb::Pool(arguments) => pool::pool(&arguments),
         Verb::Volume(arguments) => pool::volume(&arguments),
         Verb::Report(arguments) => rebuild::report(&arguments),

@@ -6,9 +6,10 @@
 //! Read in this order: [`units`] and [`figure`] are what numbers are made of; [`rules`] has the figures of a mail
 //! server, [`profile`] its users; [`demand`] derives what they need, and [`derivation`] remembers how. [`catalogue`]
 //! knows what can be bought, [`fit`] ranks it, [`layout`] divides it into groups and volumes, [`site`] writes that
-//! down, and [`advice`] criticises it.
+//! down, and [`advice`] criticises it. [`answer`] is all of it together, as it is told.
 
 pub mod advice;
+pub mod answer;
 pub mod catalogue;
 pub mod demand;
 pub mod derivation;

@@ -7,31 +7,33 @@ use crate::{
     profile::{CLIENTS, Given},
 };
 
-const DEFAULT: &str = "default; nothing was said";
+const DEFAULT: (&str, Confidence) = ("default; nothing was said", Confidence::Assumed);
+const NO_GROWTH: (&str, Confidence) = ("none was asked for", Confidence::Given);
+const ALL_AT_WORK: (&str, Confidence) = ("seed 001 appendix A: concurrency 100 %", Confidence::Seed);
+
+/// Who says so: the administrator, or else the default.
+fn who<T>(value: Given<T>, default: (&'static str, Confidence)) -> (&'static str, Confidence) {
+    if value.given { (GIVEN, Confidence::Given) } else { default }
+}
 
 pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
     sheet.begin("Users");
     for (index, tier) in asked.profile.tiers.iter().enumerate() {
-        let mut give = |id, title, unit, value: f64, given: bool| {
-            let (source, confidence) =
-                if given { (GIVEN, Confidence::Given) } else { (DEFAULT, Confidence::Assumed) };
+        let mut give = |id, title, unit, value: f64, (source, confidence): (&str, Confidence)| {
             let step = Step { id, title, unit, formula: "", source: "", confidence };
             sheet.give(Some(index), step, value, source);
         };
-        fn of<T>(given: Given<T>, number: impl Fn(T) -> f64) -> (f64, bool) {
-            (number(given.value), given.given)
-        }
-        let rows = [
-            ("USERS", "Mailboxes today", "users", (tier.users as f64, true)),
-            ("GRO", "Growth", "%", (tier.growth.unwrap_or(asked.profile.growth), true)),
-            ("MQ", "Mailbox quota", "MB", of(tier.quota, |size| size.get())),
-            ("MSR", "Messages sent and received a day", "", of(tier.messages, |count| count)),
-            ("AMS", "Mean message size", "KB", of(tier.message_size, |size| size.get())),
-            ("CON", "At work at the busiest time", "%", of(tier.concurrency, |percent| percent)),
-        ];
-        for (id, title, unit, (value, given)) in rows {
-            give(id, title, unit, value, given);
-        }
+        let growth = tier.growth.unwrap_or(asked.profile.growth);
+        let said = (GIVEN, Confidence::Given);
+        give("USERS", "Mailboxes today", "users", tier.users as f64, said);
+        give("GRO", "Growth", "%", growth, if growth > 0.0 { said } else { NO_GROWTH });
+        give("MQ", "Mailbox quota", "MB", tier.quota.value.get(), who(tier.quota, DEFAULT));
+        let messages = tier.messages;
+        give("MSR", "Messages sent and received a day", "", messages.value, who(messages, DEFAULT));
+        let size = tier.message_size;
+        give("AMS", "Mean message size", "KB", size.value.get(), who(size, DEFAULT));
+        let at_work = tier.concurrency;
+        give("CON", "At work at the busiest time", "%", at_work.value, who(at_work, ALL_AT_WORK));
     }
     let copies = Step {
         id: "COPIES",

@@ -1,0 +1,201 @@
+//! `spindle plan`: from the users of a mail system to the storage under it.
+
+use crate::{
+    console::Console, ending::Ending, outputs::shown_time, plan_arguments::PlanArguments,
+    prove::performance::command_line, refusal::Refusal, text_file,
+};
+use ::plan::{
+    answer::{Answer, Explained},
+    catalogue::Catalogue,
+    profile::{self, Profile, ProfileError, Tier},
+    rules::{Rules, RulesError},
+};
+use report::{Document, Meta, html, text};
+use std::{env, error::Error, path::Path};
+use world::{
+    World,
+    real::{
+        self,
+        host_files::{self, PathKind},
+    },
+};
+
+/// Runs the verb to its end.
+pub fn plan(arguments: &PlanArguments) -> Result<Ending, Refusal> {
+    let console = Console::new(arguments.json, arguments.quiet);
+    let profile = profile(arguments)?;
+    let rules = rules(&profile.rules)?;
+    for file in [&arguments.html, &arguments.site].into_iter().flatten() {
+        refuse_taken(file)?;
+    }
+    let answer = Answer::of(profile, rules, &Catalogue::built_in()).map_err(refused)?;
+    if let Some(id) = &arguments.explain {
+        let explained = answer.explain(id).map_err(|error| {
+            Refusal::new(
+                error.to_string(),
+                "'spindle plan' without --explain shows every number with its name",
+            )
+        })?;
+        return explain(&explained, arguments, &console);
+    }
+    let site = match &arguments.site {
+        Some(path) => {
+            let site = answer.site().map_err(refused)?;
+            Some((path, site.to_toml()))
+        }
+        None => None,
+    };
+    let document = answer.document(meta());
+    say(&document, &console);
+    if let Some(path) = &arguments.html {
+        write(path, &html::render(&document))?;
+        console.say_always(&format!("Plan: {}", path.display()));
+    }
+    if let Some((path, text)) = &site {
+        write(path, text)?;
+        console.say_always(&format!("Site: {}", path.display()));
+    }
+    if arguments.json {
+        console.json_of(&answer.for_programs())?;
+    }
+    console.told(if answer.first().is_some() { Ending::Pass } else { Ending::Fail })
+}
+
+fn explain(explained: &Explained, arguments: &PlanArguments, console: &Console) -> Result<Ending, Refusal> {
+    match arguments.json {
+        true => console.json_of(explained)?,
+        false => console.say_always(explained.to_string().trim_end()),
+    }
+    console.told(Ending::Pass)
+}
+
+/// What was asked, from the file and the flags.
+fn profile(arguments: &PlanArguments) -> Result<Profile, Refusal> {
+    let mut profile = match &arguments.profile {
+        Some(path) => {
+            let name = path.display().to_string();
+            let text = text_file::read("PROFILE", &name, &["the flags --users, --quota"])?;
+            Profile::parse(&text).map_err(|error| Refusal::new(format!("{name}: {error}"), ""))?
+        }
+        None => Profile { tiers: vec![users(arguments)?], ..Profile::default() },
+    };
+    flags(&mut profile, arguments)?;
+    profile.check().map_err(refused)?;
+    Ok(profile)
+}
+
+/// The one tier of users that flags can say.
+fn users(arguments: &PlanArguments) -> Result<Tier, Refusal> {
+    let Some(users) = &arguments.users else { return Err(refused(ProfileError::NoUsers)) };
+    let mut tier = Tier::new("all", whole("--users", users)?);
+    if let Some(quota) = &arguments.quota {
+        tier.quota("--quota", quota).map_err(refused)?;
+    }
+    if let Some(text) = &arguments.messages {
+        let messages = text.parse().ok().filter(|number: &f64| number.is_finite());
+        let messages =
+            messages.ok_or_else(|| Refusal::new(format!("--messages: {text:?} is not a number"), ""))?;
+        tier.messages("--messages", messages).map_err(refused)?;
+    }
+    if let Some(size) = &arguments.message_size {
+        tier.message_size("--message-size", size).map_err(refused)?;
+    }
+    Ok(tier)
+}
+
+/// What flags say beside the users.
+fn flags(profile: &mut Profile, arguments: &PlanArguments) -> Result<(), Refusal> {
+    if let Some(rules) = &arguments.rules {
+        profile.rules.clone_from(rules);
+    }
+    if let Some(copies) = &arguments.copies {
+        let copies = whole("--copies", copies)?;
+        profile.copies = Some(u32::try_from(copies).unwrap_or(u32::MAX));
+    }
+    if let Some(mode) = &arguments.mode {
+        profile.mode = Some(profile::parse_mode(mode).map_err(refused)?);
+    }
+    if let Some(size) = &arguments.max_db_size {
+        profile.database_max = Some(profile::parse_database_max("--max-db-size", size).map_err(refused)?);
+    }
+    if let Some(growth) = &arguments.growth {
+        profile.growth = profile::parse_growth("--growth", growth).map_err(refused)?;
+    }
+    if let Some(raid) = &arguments.raid {
+        profile.raid = Some(profile::parse_raid(raid).map_err(refused)?);
+    }
+    if let Some(array) = &arguments.array {
+        profile.array = Some(array.clone());
+    }
+    if let Some(link) = &arguments.link {
+        profile::line(link).map_err(refused)?;
+        profile.link = Some(link.clone());
+    }
+    profile.set.extend(arguments.set.iter().cloned());
+    Ok(())
+}
+
+/// A whole number that is not negative.
+fn whole(flag: &str, text: &str) -> Result<u64, Refusal> {
+    text.parse()
+        .map_err(|_| Refusal::new(format!("{flag}: {text:?} is not a whole number of at least 1"), ""))
+}
+
+/// The rule set called `name`, or of the file that is.
+fn rules(name: &str) -> Result<Rules, Refusal> {
+    match Rules::named(name) {
+        Ok(rules) => Ok(rules),
+        Err(error @ RulesError::Unknown { .. }) => {
+            if !matches!(host_files::kind(Path::new(name)), Ok(PathKind::File)) {
+                let known: Vec<&str> = Rules::names().collect();
+                return Err(Refusal::new(
+                    format!("--rules: {error}"),
+                    format!("there are {}, or give a file", known.join(", ")),
+                ));
+            }
+            let text = text_file::read("--rules", name, &Rules::names().collect::<Vec<_>>())?;
+            Rules::parse(&text).map_err(|error| Refusal::new(format!("{name}: {error}"), ""))
+        }
+        Err(error) => Err(refused(error)),
+    }
+}
+
+/// What the planning room says is a whole line.
+fn refused(error: impl Error) -> Refusal {
+    Refusal::new(error.to_string(), "")
+}
+
+fn meta() -> Meta {
+    let now = real::run(0, real::RealOptions::default(), async |world: World| world.wall());
+    Meta {
+        generator: concat!("spindle ", env!("CARGO_PKG_VERSION")).to_owned(),
+        created_utc: shown_time(now),
+        machine: String::new(),
+        seed: None,
+        command: Some(command_line(env::args())),
+    }
+}
+
+fn say(document: &Document, console: &Console) {
+    let options = text::TextOptions { width: console.width, colour: console.colour };
+    let mut shown = document.clone();
+    if console.is_quiet() {
+        shown.sections.clear();
+    }
+    console.say_always(text::render(&shown, options).trim_end());
+}
+
+/// A plan is not written over another, nor over a site that somebody may have changed.
+fn refuse_taken(path: &Path) -> Result<(), Refusal> {
+    let shown = path.display();
+    match host_files::kind(path) {
+        Ok(PathKind::Missing) => Ok(()),
+        Ok(_) => Err(Refusal::new(format!("{shown} exists already"), "give another name, or remove it")),
+        Err(error) => Err(Refusal::new(error.to_string(), "give another name")),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Refusal> {
+    host_files::write_atomically(path, text.as_bytes())
+        .map_err(|error| Refusal::new(format!("{} could not be written: {error}", path.display()), ""))
+}

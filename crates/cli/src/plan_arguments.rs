@@ -1,0 +1,99 @@
+//! What may be written after `spindle plan`.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// `spindle plan`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Examples:
+  spindle plan --users 5000 --quota 2GB --messages 150 --message-size 75KB --copies 2 --max-db-size 1024GB
+  spindle plan --users 600 --quota 200MB --rules exchange-2007 --array StorTrends --raid raid10
+  spindle plan profile.toml --html plan.html --site site.toml     users in tiers, from a file
+  spindle plan --users 5000 --quota 2GB --explain DSU             one number: its formula, with its numbers
+  spindle plan --users 5000 --quota 2GB --set retained_days=30    one figure of the rules changed
+
+Sizes must have a unit. GB and GiB are the same here, 1024^3 bytes, as mail servers count; drives as sold are in
+1000s. Every number is shown with its formula, its source and how far it can be trusted (docs/planning.md).
+
+Ends with 0 if something in the catalogue carries it, 1 if nothing does, 2 if nothing could be planned.",
+    max_term_width = 100
+)]
+pub struct PlanArguments {
+    /// Profile with users in tiers (docs/planning.md); flags beside it stand, but for those of users
+    #[arg(value_name = "PROFILE", conflicts_with_all = ["users", "quota", "messages", "message_size"])]
+    pub profile: Option<PathBuf>,
+
+    /// Mailboxes
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub users: Option<String>,
+
+    /// Largest mailbox, such as 2GB [default: 2GB]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub quota: Option<String>,
+
+    /// Messages that a user sends and receives in a day [default: 100]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub messages: Option<String>,
+
+    /// Mean size of a message, such as 75KB [default: 75KB]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub message_size: Option<String>,
+
+    /// Copies of every database, the active one among them [default: 1, or 2 with --mode copies]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub copies: Option<String>,
+
+    /// How databases are kept, which bounds their size: stand-alone, copies, backup-window [default: by copies]
+    #[arg(long, value_name = "MODE", allow_hyphen_values = true)]
+    pub mode: Option<String>,
+
+    /// Figures of the mail server: exchange-2003, exchange-2007, exchange-2010, exchange-2013, open-mail, or a file
+    /// [default: exchange-2010]
+    #[arg(long, value_name = "NAME")]
+    pub rules: Option<String>,
+
+    /// Largest database, such as 1024GB [default: by mode]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub max_db_size: Option<String>,
+
+    /// Growth to plan for, such as 20% [default: 0%]
+    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
+    pub growth: Option<String>,
+
+    /// RAID level of the databases: raid10, raid50, raid5, raid6, ... [default: whatever fits]
+    #[arg(long, value_name = "LEVEL")]
+    pub raid: Option<String>,
+
+    /// Array, kind of drive or cloud volume to plan with [default: everything in the catalogue]
+    #[arg(long, value_name = "NAME")]
+    pub array: Option<String>,
+
+    /// Line to another site, for a copy there: T3, OC3, 1GbE, 10GbE
+    #[arg(long, value_name = "LINE")]
+    pub link: Option<String>,
+
+    /// Change one figure of the rules; repeat for more
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+
+    /// Explain one number, such as DSU, and print nothing else
+    #[arg(long, value_name = "ID", conflicts_with_all = ["html", "site"])]
+    pub explain: Option<String>,
+
+    /// Write the plan as one HTML page
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
+    /// Write the first choice, laid out in groups and volumes, as a site for 'spindle prove --site' and 'spindle advise'
+    #[arg(long, value_name = "FILE")]
+    pub site: Option<PathBuf>,
+
+    /// Print the plan as JSON on standard output; all else goes to standard error
+    #[arg(long)]
+    pub json: bool,
+
+    /// Print only the answer
+    #[arg(long, short)]
+    pub quiet: bool,
+}

@@ -1,0 +1,154 @@
+//! A whole plan: what is needed, how that was derived, what of the catalogue meets it, and how it is told.
+
+mod document;
+mod explanation;
+
+pub use explanation::{Explained, UnknownId};
+
+use crate::{
+    catalogue::Catalogue,
+    demand::{Demand, DemandError, Needs},
+    derivation::Derived,
+    figure::{Confidence, Curve, Figure},
+    fit::{self, Choice, Fit, Rejected, WishError, Wishes},
+    layout,
+    profile::Profile,
+    rules::Rules,
+    site::{Site, Users},
+};
+use serde::Serialize;
+use thiserror::Error;
+
+/// Databases, copies included, beyond which a layout is no longer for people.
+const LAID_OUT_MAX: u64 = 20_000;
+
+/// A whole plan.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// What was asked.
+    pub profile: Profile,
+    /// What is needed, and how that was derived.
+    pub demand: Demand,
+    /// What meets it, and what does not.
+    pub fit: Fit,
+    wishes: Wishes,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PlanError {
+    /// The profile cannot be planned for.
+    #[error(transparent)]
+    Demand(#[from] DemandError),
+    /// What was wished for is not in the catalogue.
+    #[error(transparent)]
+    Wish(#[from] WishError),
+}
+
+/// Why there is no site of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NoSite {
+    /// Nothing carries it.
+    #[error("nothing in the catalogue carries this: {0}")]
+    NothingFits(String),
+    /// It is too large to be laid out.
+    #[error("{databases} databases are more than are laid out ({most}); plan a part of the users")]
+    TooLarge {
+        /// With their copies.
+        databases: u64,
+        /// How many may be.
+        most: u64,
+    },
+}
+
+impl Answer {
+    /// Plans for `profile` by `rules` with what is in `catalogue`.
+    pub fn of(profile: Profile, rules: Rules, catalogue: &Catalogue) -> Result<Self, PlanError> {
+        let raid = profile.raid.map(|level| catalogue.redundancy(level));
+        let demand = Demand::of(&profile, rules, raid)?;
+        let wishes = Wishes { product: profile.array.clone(), raid: profile.raid, ..Wishes::default() };
+        let fit = fit::choices(&demand.needs, catalogue, &wishes)?;
+        Ok(Self { profile, demand, fit, wishes })
+    }
+
+    /// The choice that needs least, if any carries it.
+    pub fn first(&self) -> Option<&Choice> {
+        self.fit.choices.first()
+    }
+
+    /// The plan as a site: the first choice, laid out.
+    pub fn site(&self) -> Result<Site, NoSite> {
+        let Some(choice) = self.first() else {
+            let first = self.fit.rejected.first();
+            let why =
+                first.map_or("it is empty".to_owned(), |one| format!("{}: {}", one.product, one.reason));
+            return Err(NoSite::NothingFits(why));
+        };
+        let databases = self.demand.needs.databases.saturating_mul(self.demand.needs.copies.into());
+        if databases > LAID_OUT_MAX {
+            return Err(NoSite::TooLarge { databases, most: LAID_OUT_MAX });
+        }
+        let laid_out = layout::lay_out(&self.demand.needs, choice, &self.wishes);
+        let mut site = Site::planned(self.users(), &self.demand.needs, choice, laid_out);
+        let rules = self.demand.sheet.rules();
+        let of_one =
+            self.demand.sheet.get("LPD") * rules.value("log_file") / 1024.0 / self.demand.sheet.get("DBC");
+        site.demand.log_gb_per_day = Some((of_one * 1000.0).round() / 1000.0);
+        site.demand.log_days = Some(rules.value("log_retained_days") + rules.value("replay_lag_days"));
+        Ok(site)
+    }
+
+    /// Means over all tiers, by users.
+    fn users(&self) -> Users {
+        let sheet = &self.demand.sheet;
+        let mean = |id: &str| {
+            let of = |id: &str| sheet.all().iter().filter(|one| one.id == id).map(|one| one.value).collect();
+            let (users, values): (Vec<f64>, Vec<f64>) = (of("NU"), of(id));
+            let all: f64 = users.iter().zip(&values).map(|(users, value)| users * value).sum();
+            Some((all / users.iter().sum::<f64>() * 1000.0).round() / 1000.0)
+        };
+        Users {
+            mailboxes: Some(self.demand.needs.users),
+            quota_mb: mean("MQ"),
+            messages_per_day: mean("MSR"),
+            message_kb: mean("AMS"),
+            iops_each: mean("IOPU"),
+            rules: sheet.rules().name.clone(),
+            profile: String::new(),
+        }
+    }
+
+    /// The plan for programs.
+    pub fn for_programs(&self) -> ForPrograms<'_> {
+        let rules = self.demand.sheet.rules();
+        ForPrograms {
+            format: "spindle-plan-1",
+            rules: &rules.name,
+            needs: &self.demand.needs,
+            derived: self.demand.sheet.all(),
+            figures: rules.figures(),
+            curves: rules.curves(),
+            choices: &self.fit.choices,
+            rejected: &self.fit.rejected,
+        }
+    }
+
+    /// Numbers that are no better than remembered or chosen, by how many there are of each.
+    fn weak(&self) -> (usize, usize) {
+        let all = self.demand.sheet.all();
+        (all.iter().filter(|one| one.confidence >= Confidence::Recalled).count(), all.len())
+    }
+}
+
+/// A plan as programs read it. Sizes are in GB or MB of 1024s, as `unit` says.
+#[derive(Debug, Serialize)]
+pub struct ForPrograms<'a> {
+    format: &'static str,
+    rules: &'a str,
+    needs: &'a Needs,
+    derived: &'a [Derived],
+    figures: &'a [Figure],
+    curves: &'a [Curve],
+    choices: &'a [Choice],
+    rejected: &'a [Rejected],
+}
