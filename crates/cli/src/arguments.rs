@@ -3,7 +3,7 @@
 //! Only the form is checked in this file (a number is a number, within bounds that no machine
 //! exceeds). Whether the storage suits is the business of each verb.
 
-pub use crate::verb_arguments::{CompareArguments, ExportArguments, ReportArguments};
+pub use crate::verb_arguments::{AdviseArguments, CompareArguments, ExportArguments, ReportArguments};
 use crate::{
     plan_arguments::PlanArguments,
     pool::arguments::{PoolArguments, VolumeArguments},
@@ -52,6 +52,8 @@ pub enum Verb {
     Prove(Box<ProveArguments>),
     /// Plan the storage for so many users, and show how every number comes about
     Plan(Box<PlanArguments>),
+    /// Say what is wrong with a site, by the papers' recommendations
+    Advise(AdviseArguments),
     /// Make the report of a run again from its record, also of a run that died
     Report(ReportArguments),
     /// Put runs side by side: their curves, and what saturated first
@@ -89,6 +91,7 @@ not come to its end.";
   spindle prove /mnt/db1 --max --duration 2h        how much mail it carries: the highest rate, found and held
   spindle prove --set lazy_commit_percent=0         one figure of the profile changed
   spindle prove --setup eva8000 --size 4GiB --duration 60s     a published test, made small
+  spindle prove --site site.toml                    the site that 'spindle plan' planned, made small
   spindle prove /mnt/db1 --fresh --keep-pristine    new databases, and a copy of them as they were made
   spindle prove /mnt/db1 --restore                  the same databases again, as they were made
   spindle prove /mnt/db1 --sweep threads=1,5,10,20  one run for each value, and their comparison
@@ -114,6 +117,11 @@ pub struct ProveArguments {
     /// equallogic-light, or a file
     #[arg(long, value_name = "NAME")]
     pub setup: Option<String>,
+
+    /// A site as defaults, as 'spindle plan' writes it: groups, databases, mailboxes, paths; what you say beside it
+    /// stands, and sizes are what is safe here
+    #[arg(long, value_name = "FILE")]
+    pub site: Option<String>,
 
     /// Storage groups, each with a transaction log and a thread of its own [default: 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count::<GROUPS_MAX>)]
@@ -202,6 +210,10 @@ pub struct ProveArguments {
     /// Of the paths for databases only so many are used; set by a sweep.
     #[arg(skip)]
     pub volumes: Option<u32>,
+
+    /// Cache of the arrays below the paths, where a site says it.
+    #[arg(skip)]
+    pub storage_cache: Option<ByteCount>,
 
     /// Print the results as JSON on standard output; all else goes to standard error
     #[arg(long)]

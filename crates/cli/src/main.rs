@@ -1,5 +1,6 @@
 //! The `spindle` program: storage under a mail system. One file a verb.
 
+mod advise;
 mod answer;
 mod arguments;
 mod certificates;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
 fn run() -> Result<Ending, Refusal> {
     let Some(arguments) = arguments::parse()? else { return Ok(Ending::Pass) };
     match arguments.verb {
+        Verb::Advise(arguments) => advise::advise(&arguments),
         Verb::Prove(arguments) => prove::prove(&arguments),
         Verb::Compare(arguments) => compare::compare(&arguments),
         Verb::Export(arguments) => export::export(&arguments),

@@ -22,6 +22,7 @@ pub mod record;
 pub mod screen;
 pub mod series;
 pub mod setup;
+pub mod site;
 pub mod sizing;
 pub mod stage;
 pub mod survey;
@@ -123,7 +124,11 @@ async fn prove_in(
             false => clean::clean_all(world, &survey, console).await,
         };
     }
-    let (arguments, setup) = setup::filled_in(arguments)?;
+    let (arguments, left_out) = site::filled_in(arguments)?;
+    for part in left_out {
+        console.warn(&part);
+    }
+    let (arguments, setup) = setup::filled_in(&arguments)?;
     let arguments = &arguments;
     let profile = profile(arguments)?;
     let survey = Survey::for_proving(world, arguments).await?;
@@ -312,7 +317,7 @@ fn settle(
             fill_s_max: (duration / FILL_SHARE).clamp(FILL_MIN.min(duration), FILL_MAX).as_secs(),
             seed,
             volumes: volume_facts(survey, &layout),
-            storage_cache_bytes: None,
+            storage_cache_bytes: arguments.storage_cache.map(|cache| cache.0),
             setup: setup.map(Box::new),
             layout: arguments.layout.map(|kind| LayoutKind::name(kind).to_owned()),
         },

@@ -9,9 +9,12 @@ const BYTES_MAX: u64 = 1 << 20;
 
 /// The text of the file `name` that `flag` gives; `known` are the names that would do instead.
 pub fn read(flag: &str, name: &str, known: &[&str]) -> Result<String, Refusal> {
-    let refuse = |problem: String| {
-        Refusal::new(format!("{flag}: {problem}"), format!("give a file, or one of {}", known.join(", ")))
-    };
+    read_any(flag, name, &format!("give a file, or one of {}", known.join(", ")))
+}
+
+/// The text of the file `name` that `flag` gives; `remedy` says what would do instead.
+pub fn read_any(flag: &str, name: &str, remedy: &str) -> Result<String, Refusal> {
+    let refuse = |problem: String| Refusal::new(format!("{flag}: {problem}"), remedy);
     let path = Path::new(name);
     match host_files::kind(path) {
         Ok(PathKind::File) => {}

@@ -35,6 +35,37 @@ pub struct ReportArguments {
     pub quiet: bool,
 }
 
+/// `spindle advise`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Examples:
+  spindle advise site.toml                        what is wrong with the site, why, and what to do
+  spindle advise site.toml --run night.run        and what a run of 'spindle prove' says of it
+  spindle advise site.toml --json | jq -r '.findings[].id'
+
+Every rule with its source is in docs/advice.md. What the site does not say is not looked at, and named.
+
+Ends with 0 if no rule of severity error is broken, 1 if one is, 2 if it could not look.",
+    max_term_width = 100
+)]
+pub struct AdviseArguments {
+    /// The site: the file that 'spindle plan' writes
+    #[arg(value_name = "SITE")]
+    pub site: String,
+
+    /// A run on it: the .run file that 'spindle prove' writes, or the .json beside it
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<PathBuf>,
+
+    /// Print the findings as JSON on standard output; all else goes to standard error
+    #[arg(long)]
+    pub json: bool,
+
+    /// Print only how many rules are broken
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
 /// `spindle compare`.
 #[derive(Clone, Debug, Args)]
 #[command(

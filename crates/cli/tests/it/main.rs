@@ -23,6 +23,7 @@ mod records;
 mod refusals;
 mod refused_places;
 mod searches;
+mod sites;
 mod spindle;
 mod storage;
 mod sweeps;

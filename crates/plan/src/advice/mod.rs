@@ -1,1 +1,166 @@
 //! What is wrong with a site, by rules with sources.
+//!
+//! A rule is a row of `rules.toml` and a function under the same name in `checks/`. With each come a site that breaks it
+//! and no other, and one that keeps it; a test walks over all of them. What the papers recommend and nobody can check from
+//! a site is in `unchecked.toml`, and said to be unchecked.
+
+mod checks;
+mod listing;
+mod rule;
+mod run_facts;
+mod subject;
+
+#[cfg(test)]
+mod fixtures;
+
+pub use listing::listing;
+pub use rule::{Rule, Severity, Unchecked, rules, unchecked};
+pub use run_facts::RunFacts;
+
+use crate::site::Site;
+use report::{Cell, Column, Document, Meta, Section, Table};
+use serde::Serialize;
+use subject::{Outcome, Subject};
+
+/// A rule that is broken.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// Its short name.
+    pub id: String,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What is wrong.
+    pub finding: String,
+    /// Where.
+    pub places: Vec<String>,
+    /// Why it is wrong.
+    pub why: String,
+    /// Which paper says so, and where in it.
+    pub source: String,
+    /// What to do.
+    pub mend: String,
+}
+
+/// A rule that could not be looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NotLookedAt {
+    /// Its short name.
+    pub id: String,
+    /// What the site, or the run, does not say.
+    pub missing: String,
+}
+
+/// Everything there is to say of a site.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Advice {
+    /// Broken rules, the gravest first.
+    pub findings: Vec<Finding>,
+    /// Short names of the rules that are kept.
+    pub kept: Vec<String>,
+    /// Short names of the rules that are not for such a site.
+    pub outside: Vec<String>,
+    /// Rules that could not be looked at.
+    pub not_looked_at: Vec<NotLookedAt>,
+}
+
+/// Holds `site`, and a `run` on it, against every rule.
+pub fn advise(site: &Site, run: Option<&RunFacts>) -> Advice {
+    let subject = Subject { site, run };
+    let mut advice = Advice::default();
+    for rule in rules() {
+        let (_, check) = checks::CHECKS.iter().find(|(id, _)| *id == rule.id).expect("a test pairs them");
+        match check(&subject) {
+            Outcome::Kept => advice.kept.push(rule.id),
+            Outcome::Outside => advice.outside.push(rule.id),
+            Outcome::Unsaid(missing) => advice.not_looked_at.push(NotLookedAt { id: rule.id, missing }),
+            Outcome::Broken(places) => advice.findings.push(Finding {
+                id: rule.id,
+                severity: rule.severity,
+                finding: rule.says,
+                places,
+                why: rule.why,
+                source: rule.source,
+                mend: rule.mend,
+            }),
+        }
+    }
+    advice.findings.sort_by_key(|finding| finding.severity);
+    advice
+}
+
+impl Advice {
+    /// Whether a rule of severity error is broken.
+    pub fn has_errors(&self) -> bool {
+        self.count(Severity::Error) > 0
+    }
+
+    /// Findings of this severity.
+    pub fn count(&self, severity: Severity) -> usize {
+        self.findings.iter().filter(|finding| finding.severity == severity).count()
+    }
+
+    /// All of it in a line.
+    pub fn in_short(&self) -> String {
+        let counted =
+            |severity: Severity| report::prose::counted(self.count(severity) as u64, severity.word());
+        let found = Severity::ALL.map(counted).join(", ");
+        let kept = self.kept.len();
+        let outside = self.outside.len();
+        let unsaid = match self.not_looked_at.len() {
+            0 => String::new(),
+            count => format!(", {count} not looked at: the site does not say enough"),
+        };
+        format!("{found}; {kept} rules kept, {outside} not for such a site{unsaid}")
+    }
+
+    /// All of it as a report.
+    pub fn document(&self, name: &str, meta: Meta) -> Document {
+        let mut document = Document::new(format!("Advice for {name}"), self.in_short(), meta);
+        for finding in &self.findings {
+            let severity = match finding.severity {
+                Severity::Error => report::Severity::Error,
+                Severity::Warning => report::Severity::Warning,
+                Severity::Note => report::Severity::Note,
+            };
+            let places = match finding.places.as_slice() {
+                [] => String::new(),
+                places => format!(": {}", shortened(places)),
+            };
+            let text = format!(
+                "{} [{}]{places}. Why: {}. Mend: {}.",
+                capital(&finding.finding),
+                finding.id,
+                finding.why,
+                finding.mend
+            );
+            document.finding(severity, text, finding.source.clone());
+        }
+        if !self.not_looked_at.is_empty() {
+            let columns = [Column::text("Rule"), Column::text("The site does not say")];
+            let mut table = Table::new("", columns);
+            for rule in &self.not_looked_at {
+                table.push([Cell::text(rule.id.as_str()), Cell::text(rule.missing.as_str())]);
+            }
+            let section =
+                Section::new("Not looked at", "Say it in the site file, and these are looked at, too.");
+            document.section(section.block(table));
+        }
+        document
+    }
+}
+
+/// Places, not all of them where there are many.
+fn shortened(places: &[String]) -> String {
+    const SHOWN: usize = 4;
+    match places.len() {
+        0..=SHOWN => places.join("; "),
+        count => format!("{}; and {} more", places[..SHOWN].join("; "), count - SHOWN),
+    }
+}
+
+/// `text` with its first letter large.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(char::to_uppercase);
+    first.into_iter().flatten().chain(letters).collect()
+}

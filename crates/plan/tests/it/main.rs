@@ -1,5 +1,6 @@
 //! The tests of planning that look at the room from outside.
 
+mod advice;
 mod dell;
 mod explained;
 mod fit;

@@ -1,0 +1,149 @@
+//! A site file: criticised by `advise`, run by `prove --site`.
+
+use crate::spindle::{Bench, answered, json_of};
+use expect_test::{Expect, expect};
+use std::fs;
+
+/// A small site whose log lies with its database, which is an error in one copy.
+const SITE: &str = r#"
+[users]
+mailboxes = 40
+iops_each = 0.5
+rules = "exchange-2010"
+[databases]
+mode = "stand-alone"
+copies = 1
+count = 2
+gb = 1
+[demand]
+database_iops = 20
+headroom_percent = 20
+[backup]
+to = "disk"
+[[group]]
+name = "all"
+raid = "raid10"
+cache_gb = 1
+host_iops = 500
+[[volume]]
+name = "db1"
+group = "all"
+databases = ["db1"]
+[[volume]]
+name = "db2"
+group = "all"
+databases = ["db2"]
+[[volume]]
+name = "log1"
+group = "all"
+role = "log"
+databases = ["db1"]
+"#;
+
+fn bench_with(site: &str) -> Bench {
+    let bench = Bench::new();
+    bench.make_file("site.toml", site.as_bytes());
+    bench
+}
+
+#[track_caller]
+fn refused(site: &str, arguments: &[&str], expected: Expect) {
+    expected.assert_eq(&bench_with(site).refused(arguments));
+}
+
+/// Short names of what was found.
+fn ids(stdout: &str) -> Vec<String> {
+    let json = json_of(stdout);
+    let findings = json["findings"].as_array().expect("a list");
+    findings.iter().map(|finding| finding["id"].as_str().expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn advice_says_what_is_wrong_why_and_what_to_do_and_ends_with_1() {
+    let bench = bench_with(SITE);
+    let said = bench.run(&["advise", "site.toml"]);
+    assert_eq!(said.code, Some(1), "{}{}", said.stdout, said.stderr);
+    let words = said.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    for expected in [
+        "Advice for site.toml",
+        "1 error, 0 warnings, 1 note",
+        "error Databases and their logs share a group, and there is one copy [logs-apart]: all holds both.",
+        "Mend: put logs on drives of their own",
+        "seed 001, \"Comparing disk group configurations\"",
+        "Not looked at",
+    ] {
+        assert!(words.contains(expected), "{expected}: {words}");
+    }
+    assert!(!said.stdout.contains('\x1b'), "no colours where there is no terminal");
+    let quiet = bench.run(&["advise", "site.toml", "--quiet"]);
+    assert!(quiet.stdout.starts_with("1 error, 0 warnings, 1 note; "), "{}", quiet.stdout);
+}
+
+#[test]
+fn advice_as_json_has_the_same_and_a_site_without_errors_ends_with_0() {
+    let said = bench_with(SITE).run(&["advise", "site.toml", "--json"]);
+    assert_eq!((said.code, ids(&said.stdout)), (Some(1), vec!["logs-apart".to_owned(), "tested".to_owned()]));
+    let mended = SITE.replace("name = \"log1\"\ngroup = \"all\"", "name = \"log1\"");
+    assert_ne!(mended, SITE);
+    let said = bench_with(&mended).run(&["advise", "site.toml", "--json"]);
+    assert_eq!((said.code, ids(&said.stdout)), (Some(0), vec!["tested".to_owned()]));
+    assert_eq!(json_of(&said.stdout)["errors"], 0);
+}
+
+#[test]
+fn a_site_that_is_not_understood_is_refused_with_its_line() {
+    refused(
+        "[users]\nmailboxs = 5\n",
+        &["advise", "site.toml"],
+        expect![[
+            r#"spindle: site.toml: line 2: no key is called "mailboxs" here; did you mean "mailboxes"?"#
+        ]],
+    );
+    refused(
+        "[users]\nmailboxs = 5\n",
+        &["prove", "--site", "site.toml"],
+        expect![[
+            r#"spindle: site.toml: line 2: no key is called "mailboxs" here; did you mean "mailboxes"?"#
+        ]],
+    );
+    refused(
+        "",
+        &["advise", "sight.toml"],
+        expect!["spindle: SITE: sight.toml does not exist; give a site file, as 'spindle plan' writes it"],
+    );
+    refused(
+        "",
+        &["advise", "site.toml", "--run", "site.toml"],
+        expect![
+            "spindle: site.toml: it is no run record; give a file that 'spindle prove' left, such as spindle-report-DATE.run"
+        ],
+    );
+}
+
+#[test]
+fn prove_takes_from_a_site_what_is_not_said_beside_it() {
+    let bench = bench_with(SITE);
+    let said = bench.run(&["prove", "--site", "site.toml", "--dry-run"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    let asked = "profile exchange-2010, 2 groups of 1 database, 40 mailboxes at 0.6 I/O a second";
+    assert!(said.stdout.contains(asked), "{}", said.stdout);
+    let said = bench.run(&["prove", "--site", "site.toml", "--dry-run", "--groups", "1", "--threads", "3"]);
+    assert!(said.stdout.contains("1 group of 1 database, 3 threads"), "{}", said.stdout);
+}
+
+#[test]
+fn a_run_of_a_site_answers_for_it_in_the_advice() {
+    let bench = bench_with(SITE);
+    let run = ["prove", "--site", "site.toml", "--duration", "1s", "--size", "16MiB", "--threads", "2"];
+    answered(&bench.run(&[&run[..], &["--report", "night", "--quiet"]].concat()));
+    assert!(fs::exists(bench.path("night.json")).expect("asked"));
+    for given in ["night.run", "night.json"] {
+        let said = bench.run(&["advise", "site.toml", "--run", given, "--json"]);
+        assert_eq!(said.code, Some(1), "{}", said.stderr);
+        let found = ids(&said.stdout);
+        for expected in ["test-length", "test-against-cache", "test-against-production", "test-layout"] {
+            assert!(found.contains(&expected.to_owned()), "{expected}: {found:?}");
+        }
+        assert!(!found.contains(&"tested".to_owned()), "{found:?}");
+    }
+}

@@ -1,0 +1,170 @@
+//! Groups of drives: redundancy, isolation, what they carry.
+
+use crate::{
+    advice::subject::{Outcome, Subject, hold, holds_mail},
+    catalogue::Raid,
+    site::{Group, Role},
+    units::shown,
+};
+
+/// Of these recommended for peaks (seed 001: 15 to 20 %).
+const HEADROOM_LEAST: f64 = 1.15;
+
+/// Mirrored, or a level whose maker answers for its writes.
+fn is_fit_for_writes(raid: Raid) -> bool {
+    // A level that keeps nothing is another rule's.
+    raid.is_mirrored() || raid.is_bare() || matches!(raid, Raid::Inside | Raid::RaidDp)
+}
+
+fn with_level(group: &Group) -> String {
+    format!("{} is {}", group.name, group.raid.word())
+}
+
+pub fn logs_apart(subject: &Subject<'_>) -> Outcome {
+    if subject.has_copies() {
+        return Outcome::Outside;
+    }
+    let shared = subject.groups_with(|volume| volume.role.has_databases()).into_iter().filter(|group| {
+        // Cloud volumes are drives of their own, whatever they are filed under.
+        group.raid != Raid::Inside && subject.in_group(group).any(|volume| volume.role.has_logs())
+    });
+    Outcome::of(shared.map(|group| format!("{} holds both", group.name)).collect())
+}
+
+pub fn log_raid(subject: &Subject<'_>) -> Outcome {
+    let groups = subject.groups_with(|volume| volume.role == Role::Log).into_iter();
+    // With copies logs may lie beside their databases (seed 004), whose level then decides.
+    let concerned = groups.filter(|group| {
+        !subject.has_copies() || !subject.in_group(group).any(|volume| volume.role.has_databases())
+    });
+    Outcome::of(concerned.filter(|group| !is_fit_for_writes(group.raid)).map(with_level).collect())
+}
+
+pub fn database_raid(subject: &Subject<'_>) -> Outcome {
+    if subject.has_copies() {
+        return Outcome::Outside;
+    }
+    let groups = subject.groups_with(|volume| volume.role.has_databases()).into_iter();
+    Outcome::of(groups.filter(|group| !is_fit_for_writes(group.raid)).map(with_level).collect())
+}
+
+pub fn raid50_not_raid5(subject: &Subject<'_>) -> Outcome {
+    if !subject.has_copies() {
+        return Outcome::Outside;
+    }
+    let groups = subject.groups_with(|volume| volume.role.has_databases()).into_iter();
+    Outcome::of(groups.filter(|group| group.raid == Raid::Raid5).map(with_level).collect())
+}
+
+pub fn no_raid0(subject: &Subject<'_>) -> Outcome {
+    let groups =
+        subject.groups_with(|volume| holds_mail(volume.role) || volume.role == Role::Backup).into_iter();
+    Outcome::of(groups.filter(|group| group.raid.is_bare()).map(with_level).collect())
+}
+
+pub fn backup_raid(subject: &Subject<'_>) -> Outcome {
+    let groups = subject.groups_with(|volume| volume.role == Role::Backup).into_iter();
+    // Beside mail, mail decides.
+    let alone = groups.filter(|group| !subject.in_group(group).any(|volume| holds_mail(volume.role)));
+    Outcome::of(alone.filter(|group| group.raid.is_mirrored()).map(with_level).collect())
+}
+
+pub fn backup_apart(subject: &Subject<'_>) -> Outcome {
+    let groups = subject.groups_with(|volume| volume.role == Role::Backup).into_iter();
+    let shared = groups.filter(|group| subject.in_group(group).any(|volume| holds_mail(volume.role)));
+    let shared = shared.filter(|group| group.raid != Raid::Inside);
+    Outcome::of(shared.map(|group| format!("{} holds backups and mail", group.name)).collect())
+}
+
+pub fn other_workloads(subject: &Subject<'_>) -> Outcome {
+    let groups = subject.mail_groups().into_iter().filter(|group| !group.other_workloads.is_empty());
+    Outcome::of(
+        groups
+            .map(|group| format!("{} also serves {}", group.name, group.other_workloads.join(", ")))
+            .collect(),
+    )
+}
+
+pub fn iops_carried(subject: &Subject<'_>) -> Outcome {
+    Outcome::each(subject.mail_groups(), "host_iops of groups, database_iops of the demand", |group| {
+        let (asked, carried) = (subject.asked_of(group, false)?, group.host_iops?);
+        hold(carried >= asked, || {
+            format!("{} does {} I/O a second, {} are asked", group.name, shown(carried), shown(asked))
+        })
+    })
+}
+
+pub fn headroom(subject: &Subject<'_>) -> Outcome {
+    Outcome::each(subject.mail_groups(), "host_iops of groups, database_iops of the demand", |group| {
+        let (asked, carried) = (subject.asked_of(group, false)?, group.host_iops?);
+        // What is not carried at all is another rule's.
+        hold(carried < asked || carried >= asked * HEADROOM_LEAST - 1e-6, || {
+            let percent = (carried / asked - 1.0) * 100.0;
+            format!(
+                "{} has {} % beyond the {} that are asked",
+                group.name,
+                shown(percent.floor()),
+                shown(asked)
+            )
+        })
+    })
+}
+
+pub fn fits(subject: &Subject<'_>) -> Outcome {
+    let used = subject.groups_with(|_| true);
+    Outcome::each(used, "usable_gb of groups, gb of volumes", |group| {
+        let usable = group.usable_gb?;
+        let taken: Option<f64> = subject.in_group(group).map(|volume| volume.gb).sum();
+        let taken = taken?;
+        hold(taken <= usable * (1.0 + 1e-9), || {
+            format!("{} holds {} GB, its volumes have {}", group.name, shown(usable), shown(taken))
+        })
+    })
+}
+
+pub fn small_groups(subject: &Subject<'_>) -> Outcome {
+    if subject.has_copies() {
+        return Outcome::Outside;
+    }
+    let groups = subject.groups_with(|volume| volume.role.has_databases());
+    let is_small =
+        |group: &&&Group| group.drives.is_some_and(|drives| drives <= 16) && group.raid != Raid::Inside;
+    let small: Vec<&str> = groups.iter().filter(is_small).map(|group| group.name.as_str()).collect();
+    Outcome::expect(small.len() < 2, || format!("{} have 16 drives or fewer", small.join(", ")))
+}
+
+pub fn least_group(subject: &Subject<'_>) -> Outcome {
+    let groups = subject.site.groups.iter().filter(|group| group.array.starts_with("EVA"));
+    Outcome::each(groups, "drives of groups", |group| {
+        let drives = group.drives?;
+        hold(drives >= 8, || format!("{} has {drives}", group.name))
+    })
+}
+
+pub fn failure_sets(subject: &Subject<'_>) -> Outcome {
+    // Smaller groups are one set.
+    let groups = subject.site.groups.iter().filter(|group| group.drives.is_none_or(|drives| drives >= 8));
+    let groups = groups.filter(|group| group.raid != Raid::Inside);
+    Outcome::each(groups, "failure_sets of groups", |group| {
+        if group.failure_sets.is_empty() {
+            return None;
+        }
+        let odd = group.failure_sets.iter().find(|set| !(6..=11).contains(*set));
+        hold(odd.is_none(), || format!("{} has one of {}", group.name, odd.expect("there is one")))
+    })
+}
+
+pub fn spares(subject: &Subject<'_>) -> Outcome {
+    let groups = subject.mail_groups().into_iter().filter(|group| group.raid != Raid::Inside);
+    Outcome::each(groups, "spares of groups", |group| {
+        let spares = group.spares?;
+        hold(spares > 0, || format!("{} has none", group.name))
+    })
+}
+
+pub fn write_cache(subject: &Subject<'_>) -> Outcome {
+    let groups = subject.mail_groups().into_iter().filter(|group| group.raid != Raid::Inside);
+    Outcome::each(groups, "write_cache of groups", |group| {
+        hold(group.write_cache?, || format!("{} has none", group.name))
+    })
+}
