@@ -1,6 +1,6 @@
 //! The drives of a pool, by member: whole blocks at places in slots.
 //!
-//! A drive that is being added gets superblocks, and nothing else before all of them name it ([`Drives::let_join`]). One
+//! A drive that joins gets superblocks, and nothing else before all of them call it a member ([`Drives::let_join`]). One
 //! that failed to write is out for good ([`Drives::lose`]): what it holds from then on is stale. A drive that
 //! failed to read may have one bad place, and stays.
 
@@ -79,7 +79,12 @@ impl Drives {
         self.joining.borrow_mut().insert(member, device);
     }
 
-    /// It is one like the others, all superblocks naming it; false if it failed meanwhile.
+    /// Those that join.
+    pub fn joining(&self) -> Vec<MemberIndex> {
+        self.joining.borrow().keys().copied().collect()
+    }
+
+    /// It is one like the others, as all superblocks say; false if it failed meanwhile.
     pub fn join(&self, member: MemberIndex) -> bool {
         let Some(device) = self.joining.borrow_mut().remove(&member) else { return false };
         let before = self.writable.borrow_mut().insert(member, device);

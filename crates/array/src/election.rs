@@ -6,15 +6,16 @@
 
 use crate::{
     format::{
-        Access, DriveId, Features, Generation, MemberIndex, MemberState, PoolId, Superblock,
-        features::INCOMPATIBLE_SCRUB,
+        Access, DriveId, Features, Generation, Member, MemberIndex, MemberState, PoolId, Superblock,
+        features::{INCOMPATIBLE_JOINING, INCOMPATIBLE_SCRUB},
     },
     simulation::sometimes::{self, Sometimes},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What this program knows of a pool's features: all of version 1 that it can read and write.
-pub const KNOWN: Features = Features { compatible: 0, read_only: 0, incompatible: INCOMPATIBLE_SCRUB };
+pub const KNOWN: Features =
+    Features { compatible: 0, read_only: 0, incompatible: INCOMPATIBLE_SCRUB | INCOMPATIBLE_JOINING };
 
 /// Why a pool is not opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,14 +77,33 @@ pub struct Election {
 /// Why the pool is not opened; nothing was changed.
 pub fn elect(seen: &[Seen], forced: bool) -> Result<Election, NotOpened> {
     check_one_pool(seen)?;
-    let mut candidates: Vec<&Seen> = seen.iter().collect();
-    candidates.sort_by_key(|seen| std::cmp::Reverse(seen.superblock.generation));
-    let candidate = candidates.into_iter().find(|candidate| {
-        let is_disproved = is_disproved(&candidate.superblock, seen);
+    let candidates = candidates(seen);
+    let proved = candidates.iter().find(|candidate| {
+        let is_disproved = is_disproved(candidate, seen);
         sometimes::reached_if(is_disproved, Sometimes::GenerationDisproved);
         !is_disproved
     });
-    Election::of(&candidate.ok_or(NotOpened::NoPool)?.superblock, seen, forced)
+    // If each is disproved by another none was ever complete, and nobody relied on any: the best known will do.
+    let best_known = candidates.iter().rev().max_by_key(|candidate| up_to_date(candidate, seen).count());
+    Election::of(proved.or(best_known).ok_or(NotOpened::NoPool)?, seen, forced)
+}
+
+/// Those of the highest generation, and what drives have that disprove one of them: nothing older can count. The highest
+/// first.
+fn candidates(seen: &[Seen]) -> Vec<&Superblock> {
+    let Some(highest) = seen.iter().map(|seen| seen.superblock.generation).max() else { return Vec::new() };
+    let (mut candidates, mut others): (Vec<&Seen>, Vec<&Seen>) =
+        seen.iter().partition(|seen| seen.superblock.generation == highest);
+    let mut looked_at = 0;
+    while let Some(candidate) = candidates.get(looked_at) {
+        let disproves = |seen: &&Seen| standing(&candidate.superblock, seen) == Standing::Disproves;
+        let (more, rest) = others.into_iter().partition::<Vec<_>, _>(disproves);
+        (others, looked_at) = (rest, looked_at + 1);
+        candidates.extend(more);
+    }
+    let mut candidates: Vec<&Superblock> = candidates.into_iter().map(|seen| &seen.superblock).collect();
+    candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.generation));
+    candidates
 }
 
 fn check_one_pool(seen: &[Seen]) -> Result<(), NotOpened> {
@@ -129,28 +149,61 @@ fn is_disproved(superblock: &Superblock, seen: &[Seen]) -> bool {
     seen.iter().any(|seen| standing(superblock, seen) == Standing::Disproves)
 }
 
+fn up_to_date<'a>(superblock: &Superblock, seen: &'a [Seen]) -> impl Iterator<Item = &'a Seen> {
+    seen.iter().filter(|seen| standing(superblock, seen) == Standing::UpToDate)
+}
+
 /// Whether a drive is a member that holds superblocks, as `superblock` says.
 fn is_holder(superblock: &Superblock, seen: &Seen) -> bool {
     let row = superblock.members.get(usize::from(seen.superblock.this.0));
     row.is_some_and(|row| row.drive == seen.superblock.drive() && row.state.holds_superblocks())
 }
 
-/// Members that had a say when the last settled generation was written: those that hold superblocks, and those that
-/// were left out since.
+/// Members that have a say: those that have a vote now, and those that had one when the last settled generation was
+/// written and were left out since.
 fn voters(superblock: &Superblock) -> impl Iterator<Item = MemberIndex> {
+    let is_voter = |member: &Member| {
+        member.state.has_vote() || member.state == MemberState::Missing && member.since > superblock.settled
+    };
+    indices_of(superblock, is_voter)
+}
+
+/// Members that have a say also by the last settled generation, which those that are not there may be the only ones
+/// to know: not those that came since.
+fn voters_before(superblock: &Superblock) -> impl Iterator<Item = MemberIndex> {
+    let came_since =
+        |member: &Member| member.state == MemberState::Active && member.since > superblock.settled;
+    voters(superblock).filter(move |voter| !came_since(&superblock.members[usize::from(voter.0)]))
+}
+
+fn indices_of(
+    superblock: &Superblock,
+    is_meant: impl Fn(&Member) -> bool,
+) -> impl Iterator<Item = MemberIndex> {
     let members = superblock.members.iter().enumerate();
-    let votes = members.filter(|(_, member)| {
-        member.state.holds_superblocks()
-            || member.state == MemberState::Missing && member.since > superblock.settled
-    });
-    votes.map(|(index, _)| MemberIndex(index as u16))
+    members.filter(move |(_, member)| is_meant(member)).map(|(index, _)| MemberIndex(index as u16))
+}
+
+/// Members that had no say yet, of which some that are not `left` may know that they have.
+fn claimants<'a>(
+    superblock: &'a Superblock,
+    left: &'a BTreeSet<MemberIndex>,
+) -> impl Iterator<Item = MemberIndex> + 'a {
+    let may_be = |member: &Member| matches!(member.state, MemberState::Joining | MemberState::Withdrawn);
+    indices_of(superblock, may_be).filter(|member| !left.contains(member))
 }
 
 /// Whether a pool that runs, with `superblock` written last, may go on with nothing but `left`: the others together can
-/// never open it, and all that the superblock names has a copy.
+/// never open it, whether or not they know of those that came last, and all that the superblock names has a copy.
 pub fn can_go_on_with(superblock: &Superblock, left: &BTreeSet<MemberIndex>) -> bool {
-    let (have, lost): (Vec<_>, Vec<_>) = voters(superblock).partition(|voter| left.contains(voter));
-    have.len() >= lost.len() && !have.is_empty() && has_copy_of_all(superblock, left)
+    let split = |voters: &mut dyn Iterator<Item = MemberIndex>| -> (usize, usize) {
+        let (have, lost): (Vec<_>, Vec<_>) = voters.partition(|voter| left.contains(voter));
+        (have.len(), lost.len())
+    };
+    let (have, lost) = split(&mut voters(superblock));
+    let (had, had_lost) = split(&mut voters_before(superblock));
+    let claimants = claimants(superblock, left).count();
+    have >= lost + claimants && have > 0 && had >= had_lost && has_copy_of_all(superblock, left)
 }
 
 /// Whether every segment that the superblock names has a copy on one of `there`.
@@ -170,10 +223,7 @@ impl Election {
         let (current, behind): (Vec<&Seen>, Vec<&Seen>) =
             seen.iter().partition(|seen| standing(superblock, seen) == Standing::UpToDate);
         let present: BTreeMap<_, _> = current.iter().map(|seen| (seen.superblock.this, seen.given)).collect();
-        let members = superblock.members.iter().enumerate();
-        let absent = members
-            .filter(|(_, member)| member.state.holds_superblocks())
-            .map(|(index, _)| MemberIndex(index as u16))
+        let absent = indices_of(superblock, |member| member.state.holds_superblocks())
             .filter(|index| !present.contains_key(index))
             .collect();
         let is_cut_short = current.iter().any(|seen| seen.superblock.generation < superblock.generation);
@@ -208,12 +258,9 @@ impl Election {
         if forced { Ok(()) } else { Err(NotOpened::MayBeNewerElsewhere(elsewhere)) }
     }
 
-    /// Members that are not there, whatever their state, but for those that are gone for good.
+    /// Members that are not there and may have slots.
     fn missing(&self) -> Vec<MemberIndex> {
-        let members = self.superblock.members.iter().enumerate();
-        members
-            .filter(|(_, member)| member.state != MemberState::Gone)
-            .map(|(index, _)| MemberIndex(index as u16))
+        indices_of(&self.superblock, |member| member.state.has_slots())
             .filter(|index| !self.present.contains_key(index))
             .collect()
     }

@@ -16,6 +16,7 @@ pub mod mover;
 pub mod pool;
 pub mod segments;
 pub mod simulation;
+pub mod succession;
 pub mod superblocks;
 pub mod tree;
 pub mod volume;

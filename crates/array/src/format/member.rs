@@ -19,29 +19,42 @@ pub enum MemberState {
     Active = 1,
     /// Failed or away. Whatever comes back under its name is stale, and re-admitted through rebuild only.
     Missing = 2,
-    /// Gets its slots again, or for the first time; those it has are good.
-    Rebuilding = 3,
+    /// Named for the first time: it has every superblock, and neither a vote nor a slot yet.
+    Joining = 3,
     /// Still whole, being emptied.
     Leaving = 4,
     /// No longer one; the row stays, for its index is in old headers.
     Gone = 5,
+    /// Was joining and is not there: others may know of a generation that made it a member.
+    Withdrawn = 6,
 }
 
 impl MemberState {
     /// Whether every superblock must be stable on it.
     pub fn holds_superblocks(self) -> bool {
-        matches!(self, Self::Active | Self::Rebuilding | Self::Leaving)
+        matches!(self, Self::Active | Self::Joining | Self::Leaving)
+    }
+
+    /// Whether it has a say in who may open the pool.
+    pub fn has_vote(self) -> bool {
+        matches!(self, Self::Active | Self::Leaving)
+    }
+
+    /// Whether it may have slots, be it there or not.
+    pub fn has_slots(self) -> bool {
+        !matches!(self, Self::Joining | Self::Gone | Self::Withdrawn)
     }
 
     fn decode(byte: u8, at: usize) -> Result<Self, Refusal> {
         Ok(match byte {
             1 => Self::Active,
             2 => Self::Missing,
-            3 => Self::Rebuilding,
+            3 => Self::Joining,
             4 => Self::Leaving,
             5 => Self::Gone,
+            6 => Self::Withdrawn,
             _ => {
-                THIS.value(false, at, "member state", byte, "1 to 5")?;
+                THIS.value(false, at, "member state", byte, "1 to 6")?;
                 unreachable!("refused above")
             }
         })

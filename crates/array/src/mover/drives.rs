@@ -2,7 +2,7 @@
 
 use crate::{
     error::{Error, Result},
-    format::{Member, MemberIndex, MemberState},
+    format::{MemberIndex, MemberState},
     pool::{NewDrive, Pool},
     simulation::sometimes::{self, Sometimes, UnderWay},
 };
@@ -29,20 +29,14 @@ impl Pool {
         };
         let under_way = UnderWay::begin(Sometimes::CutWhileAdding);
         crate::superblocks::clear_device(index, &new.device).await?;
-        // Nothing else is written to it before every superblock names it: what lay there would be nowhere after a crash.
+        // Nothing else is written to it before every superblock calls it a member: what lay there would be nowhere after a
+        // crash.
         self.shared.drives.let_join(index, self.shared.watch.watch(&new.device));
-        let slot_count = member.slot_count;
-        self.shared
-            .publish(|superblock| {
-                let since = superblock.generation;
-                superblock.members.push(Member { since, ..member });
-            })
-            .await?;
-        if !self.shared.drives.join(index) {
+        self.shared.publish_joining(member).await?;
+        if self.shared.admit_joined() != [index] {
             let error = IoError::new(IoErrorKind::Disconnected, "it failed while it was added");
             return Err(Error::Drive { member: index, error });
         }
-        self.shared.state.borrow_mut().segments.add_member(index, slot_count);
         under_way.end();
         sometimes::reached(Sometimes::DriveAdded);
         self.lane.look_at_copies();

@@ -11,6 +11,7 @@ use crate::{
     },
     log::log_shape,
     segments::Segments,
+    succession::LOG_COPIES,
     superblocks::{clear_places, look, write_generation},
 };
 use std::rc::Rc;
@@ -18,9 +19,6 @@ use world::{BlockDevice, Stability, World};
 
 /// Slots a drive must have room for at least: those of the log and its successors, of the trees, and the reserve.
 pub const SLOTS_MIN: u32 = 48;
-
-/// Copies of the log, unless there is but one drive or somebody wants three.
-pub(super) const LOG_COPIES: usize = 2;
 
 /// A drive that is to become one of a pool.
 #[derive(Clone)]

@@ -6,13 +6,14 @@
 
 use super::{
     Shared,
-    create::{LOG_COPIES, NewDrive, member_of},
+    create::{NewDrive, member_of},
 };
 use crate::{
     election::can_go_on_with,
     error::{Error, Result},
     format::{Generation, GenerationMark, Member, MemberIndex, MemberState, Superblock},
     simulation::sometimes::{self, Sometimes, UnderWay},
+    succession::{must_settle, next_generation},
     superblocks::write_generation,
 };
 use world::{IoError, World};
@@ -44,13 +45,27 @@ impl Shared {
     ///
     /// The drives that are left are too few to go on; the pool has stopped.
     pub async fn publish(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+        self.publish_with(None, change).await
+    }
+
+    /// As [`Self::publish`]: a drive that was let join has a row, and the last generation written makes it a member; if it
+    /// fails meanwhile it has none.
+    pub(crate) async fn publish_joining(&self, member: Member) -> Result<()> {
+        self.publish_with(Some(member), |_| ()).await
+    }
+
+    async fn publish_with(
+        &self,
+        mut joining: Option<Member>,
+        change: impl FnOnce(&mut Superblock),
+    ) -> Result<()> {
         let _one_at_a_time = self.publishing.lock().await;
         self.check_runs()?;
         let mut change = Some(change);
         let mut settled = self.generation();
         loop {
             // Made once: each generation is made from the one before, also from one that was written in part.
-            let next = self.next_generation(settled, change.take());
+            let next = self.next_generation(settled, joining.take(), change.take());
             let left = self.drives.superblock_members();
             if !can_go_on_with(&self.superblock.borrow(), &left) {
                 sometimes::reached(Sometimes::TooFewToGoOn);
@@ -59,14 +74,11 @@ impl Shared {
                 return Err(error);
             }
             let written = write_generation(&self.drives, &next).await;
-            let generation = next.generation;
-            let is_new = |member: &Member| member.state == MemberState::Missing && member.since > settled;
-            let leaves_out = next.members.iter().any(is_new);
+            let (generation, has_successor) = (next.generation, must_settle(&next));
             // Also what was written in part is what the next one is made from: those that are left have it.
             *self.superblock.borrow_mut() = next;
             match written {
-                // Once more, for the drives left out to have no vote.
-                Ok(()) if leaves_out => settled = generation,
+                Ok(()) if has_successor => settled = generation,
                 Ok(()) => {
                     self.drives.set_log_copies(self.superblock.borrow().geometry.log_copies);
                     return Ok(());
@@ -82,30 +94,29 @@ impl Shared {
     fn next_generation(
         &self,
         settled: Generation,
+        joining: Option<Member>,
         change: Option<impl FnOnce(&mut Superblock)>,
     ) -> Superblock {
         let last = self.superblock.borrow();
-        let mut next = last.clone();
-        next.generation = Generation(last.generation.0 + 1);
-        next.settled = settled;
-        next.previous_mark = last.mark;
-        next.mark = draw_mark(&self.world, next.generation);
+        let mark = draw_mark(&self.world, Generation(last.generation.0 + 1));
+        let there = self.drives.superblock_members();
+        let mut next = next_generation(&last, (settled, mark), &there, joining);
         if let Some(change) = change {
             change(&mut next);
         }
-        let there = self.drives.superblock_members();
-        for (index, member) in next.members.iter_mut().enumerate() {
-            if member.state.holds_superblocks() && !there.contains(&MemberIndex(index as u16)) {
-                member.state = MemberState::Missing;
-                member.since = next.generation;
-            }
-        }
-        // A pool of one drive that has got another keeps two copies from then on.
-        let holders = next.members.iter().filter(|member| member.state.holds_superblocks()).count();
-        if next.geometry.log_copies == 1 && holders > 1 {
-            next.geometry.log_copies = LOG_COPIES as u8;
-        }
         next
+    }
+
+    /// Drives that joined are members like the others, if they are still there: they get segments from now on.
+    pub(crate) fn admit_joined(&self) -> Vec<MemberIndex> {
+        let mut joined = self.drives.joining();
+        joined.retain(|&member| self.drives.join(member));
+        for &member in &joined {
+            let row = self.superblock.borrow().members[usize::from(member.0)].clone();
+            assert_eq!(row.state, MemberState::Active, "the generation that is settled made it a member");
+            self.state.borrow_mut().segments.add_member(member, row.slot_count);
+        }
+        joined
     }
 }
 

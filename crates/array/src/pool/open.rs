@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     drive::Drives,
-    election::{can_go_on_with, elect},
+    election::{Election, can_go_on_with, elect},
     error::{Error, Result},
     format::{
         BLOCK_GRAINS, Checkpoint, ChecksumSeed, Incarnation, LogStart, MemberIndex, MemberState,
@@ -54,8 +54,7 @@ pub async fn open(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenS
     let watch = Watch::new(world, setting.answer_within, setting.read_within);
     let devices: Vec<_> = devices.iter().map(|device| watch.watch(device)).collect();
     let election = elect(&look(&devices).await, setting.forced)?;
-    let present = election.present.iter().map(|(&member, &given)| (member, Rc::clone(&devices[given])));
-    let drives = Drives::new(election.superblock.geometry, present);
+    let drives = drives_of(&election, &devices);
     let superblock = election.superblock;
     let under_way = UnderWay::begin(Sometimes::CutWhileReplaying);
     settle_generation(&drives, &superblock).await?;
@@ -75,6 +74,20 @@ pub async fn open(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenS
     let pool = go_on(read, &superblock.checkpoint, setting).await?;
     under_way.end();
     Ok(pool)
+}
+
+/// Those that are there; what was joining goes on to join.
+fn drives_of(election: &Election, devices: &[Rc<dyn BlockDevice>]) -> Drives {
+    let superblock = &election.superblock;
+    let present = election.present.iter().map(|(&member, &given)| (member, Rc::clone(&devices[given])));
+    let is_joining = |(member, _): &(MemberIndex, _)| {
+        superblock.members[usize::from(member.0)].state == MemberState::Joining
+    };
+    let (joining, members): (Vec<_>, Vec<_>) = present.partition(is_joining);
+    sometimes::reached_if(!joining.is_empty(), Sometimes::JoiningWentOn);
+    let drives = Drives::new(superblock.geometry, members);
+    joining.into_iter().for_each(|(member, device)| drives.let_join(member, device));
+    drives
 }
 
 /// Gives the elected superblock to every drive that should have it.
@@ -157,6 +170,7 @@ async fn go_on(read: ReadIn, checkpoint: &Checkpoint, setting: OpenSetting) -> R
         };
     }
     announce(&shared, incarnation, &replayed).await?;
+    shared.admit_joined();
     nodes.begin(incarnation);
     let lane = new_lane(&shared, incarnation, &replayed).await?;
     let pool = Rc::new(Pool::new(shared, nodes, trees, lane, setting));
@@ -212,7 +226,7 @@ fn shared_of(
 fn empty_segments(superblock: &Superblock, use_next: SegmentUse) -> Segments {
     let members = superblock.members.iter().enumerate();
     let counts = members
-        .filter(|(_, member)| member.state != MemberState::Gone)
+        .filter(|(_, member)| member.state.has_slots())
         .map(|(index, member)| (MemberIndex(index as u16), member.slot_count));
     Segments::new(superblock.geometry, counts, use_next)
 }

@@ -9,6 +9,8 @@ listed! {
         StaleDriveLeftOut,
         /// Opening: a generation that the others went on without was passed over.
         GenerationDisproved,
+        /// Opening: a drive was joining when the pool stopped, and went on to join.
+        JoiningWentOn,
         /// Opening: it was refused, for drives that are not there may hold newer data.
         ForkRefused,
         /// Opening: it would have been refused, and was forced.

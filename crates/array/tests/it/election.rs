@@ -8,21 +8,54 @@ use array::{
         DriveId, Generation, GenerationMark, Member, MemberIndex, MemberState, MirroredSegment, SlotAddress,
         SlotNumber, Superblock,
     },
+    succession::{must_settle, next_generation},
 };
 use std::collections::{BTreeMap, BTreeSet};
 use world::Random;
 
+/// Drives a pool ever has at most.
+const DRIVES_MAX: usize = 9;
+
 /// The truth about a pool, of which each drive knows a part.
 struct Truth {
     random: Random,
-    /// What each drive has.
-    drives: Vec<Superblock>,
+    /// What each drive has; those that join come behind.
+    drives: Vec<Option<Superblock>>,
     /// Of each state ever written, by name: the one it follows.
     parents: BTreeMap<String, String>,
     /// The last complete one.
     relied: String,
     /// Drives that a complete one left out.
     missed: BTreeSet<usize>,
+    /// Drives that became members, and how often the pool was cut short while one was joining.
+    joined: u32,
+    cut_while_joining: u32,
+}
+
+/// The pool runs no more.
+struct Stopped;
+
+/// A pool that runs: which drives it has, each as which member, and the superblock written last.
+struct Running {
+    there: BTreeMap<MemberIndex, usize>,
+    superblock: Superblock,
+}
+
+impl Running {
+    fn members(&self) -> BTreeSet<MemberIndex> {
+        self.there.keys().copied().collect()
+    }
+}
+
+fn member(given: usize) -> Member {
+    Member {
+        drive: DriveId([given as u8 + 1; 16]),
+        serial: format!("S{given}"),
+        state: MemberState::Active,
+        since: Generation(1),
+        sector_bytes: 512,
+        slot_count: 100,
+    }
 }
 
 impl Truth {
@@ -34,37 +67,34 @@ impl Truth {
         first.settled = Generation(0);
         first.features = array::format::Features { compatible: 0, read_only: 0, incompatible: 0 };
         first.checkpoint.catalogue_segments.clear();
-        first.members = (0..count)
-            .map(|index| Member {
-                drive: DriveId([index as u8 + 1; 16]),
-                serial: format!("S{index}"),
-                state: MemberState::Active,
-                since: Generation(1),
-                sector_bytes: 512,
-                slot_count: 100,
-            })
-            .collect();
+        first.members = (0..count).map(member).collect();
         let mut truth = Self {
             random,
             drives: Vec::new(),
             parents: BTreeMap::new(),
             relied: first.name.clone(),
             missed: BTreeSet::new(),
+            joined: 0,
+            cut_while_joining: 0,
         };
         truth.place_segments(&mut first);
-        truth.drives = (0..count).map(|index| first.for_place(MemberIndex(index as u16), 1)).collect();
+        truth.drives = (0..count).map(|index| Some(first.for_place(MemberIndex(index as u16), 1))).collect();
         truth
     }
 
-    /// The log, and perhaps the catalogue, come to lie on random pairs of those in good standing.
+    fn one_in(&mut self, count: u64) -> bool {
+        self.random.below(count) == 0
+    }
+
+    /// The log, and perhaps the catalogue, come to lie on random pairs of those that may have slots.
     fn place_segments(&mut self, superblock: &mut Superblock) {
-        let holders: Vec<u16> = (0..superblock.members.len() as u16)
-            .filter(|&index| superblock.members[usize::from(index)].state.holds_superblocks())
-            .collect();
+        let members = (0..superblock.members.len() as u16)
+            .filter(|&index| superblock.members[usize::from(index)].state.has_vote());
+        let members: Vec<u16> = members.collect();
         let mut segment = || {
-            let first = self.random.below(holders.len() as u64) as usize;
-            let step = 1 + self.random.below((holders.len() as u64 - 1).max(1)) as usize;
-            let pair: BTreeSet<u16> = [holders[first], holders[(first + step) % holders.len()]].into();
+            let first = self.random.below(members.len() as u64) as usize;
+            let step = 1 + self.random.below((members.len() as u64 - 1).max(1)) as usize;
+            let pair: BTreeSet<u16> = [members[first], members[(first + step) % members.len()]].into();
             let slots = pair
                 .into_iter()
                 .map(|member| SlotAddress { member: MemberIndex(member), slot: SlotNumber(3) });
@@ -89,14 +119,17 @@ impl Truth {
         }
     }
 
+    fn seen(&self, there: impl Iterator<Item = usize>) -> Vec<Seen> {
+        there.filter_map(|given| Some(Seen { given, superblock: self.drives[given].clone()? })).collect()
+    }
+
     /// Some drives are there; if they make a pool, it is opened and its state goes on, or crashes doing so.
     fn step(&mut self) -> Option<Result<Election, NotOpened>> {
         let there: Vec<usize> = (0..self.drives.len()).filter(|_| self.random.below(100) < 70).collect();
-        if there.is_empty() {
+        let seen = self.seen(there.into_iter());
+        if seen.is_empty() {
             return None;
         }
-        let seen: Vec<Seen> =
-            there.iter().map(|&given| Seen { given, superblock: self.drives[given].clone() }).collect();
         let elected = elect(&seen, false);
         if let Ok(election) = &elected {
             let name = &election.superblock.name;
@@ -108,71 +141,108 @@ impl Truth {
             for given in election.present.values() {
                 assert!(!self.missed.contains(given), "drive {given} missed something and counts as current");
             }
-            self.go_on(election);
+            let superblock = election.superblock.clone();
+            let running = Running { there: election.present.clone(), superblock };
+            let is_joining = |member: &Member| member.state == MemberState::Joining;
+            self.cut_while_joining += u32::from(running.superblock.members.iter().any(is_joining));
+            let Stopped = self.go_on(running);
         }
         Some(elected)
     }
 
-    fn go_on(&mut self, election: &Election) {
-        let mut there: BTreeSet<MemberIndex> = election.present.keys().copied().collect();
-        let mut superblock = election.superblock.clone();
-        let mut settled = superblock.settled;
+    fn go_on(&mut self, mut running: Running) -> Stopped {
         // The one that was elected is written first to those that lack it.
-        for &member in &there {
-            if self.random.below(20) == 0 {
-                return;
+        let elected = running.superblock.clone();
+        loop {
+            match self.write(&mut running, &elected) {
+                Ok(true) => break,
+                Ok(false) if can_go_on_with(&elected, &running.members()) => {}
+                _ => return Stopped,
             }
-            let place = (superblock.generation.0 % 2) as u8;
-            self.drives[usize::from(member.0)] = superblock.for_place(member, place);
         }
-        for _ in 0..1 + self.random.below(3) {
-            // Now and then a drive is lost meanwhile.
-            if there.len() > 1 && self.random.below(3) == 0 {
-                let lost = *there
-                    .iter()
-                    .nth(self.random.below(there.len() as u64) as usize)
-                    .expect("some are there");
-                there.remove(&lost);
-                if !can_go_on_with(&superblock, &there) {
-                    return;
-                }
+        for turn in 0..1 + self.random.below(4) {
+            // Now and then a drive is lost meanwhile, or one more is given.
+            if running.there.len() > 1 && self.one_in(3) {
+                self.lose_one(&mut running);
             }
-            let parent = superblock.name.clone();
-            superblock.name = format!("{}", self.parents.len() + 1);
-            superblock.generation = Generation(superblock.generation.0 + 1);
-            superblock.settled = settled;
-            superblock.previous_mark = superblock.mark;
-            superblock.mark = GenerationMark(self.random.next_u64());
-            for (index, member) in superblock.members.iter_mut().enumerate() {
-                if member.state.holds_superblocks() && !there.contains(&MemberIndex(index as u16)) {
-                    member.state = MemberState::Missing;
-                    member.since = superblock.generation;
-                }
+            let is_given = turn > 0 && self.drives.len() < DRIVES_MAX && self.one_in(4);
+            if let Err(stopped) = self.publish(&mut running, is_given) {
+                return stopped;
             }
-            self.place_segments(&mut superblock);
-            self.parents.insert(superblock.name.clone(), parent);
-            let place = (superblock.generation.0 % 2) as u8;
-            let crashes = self.random.below(3) == 0;
-            for &member in &there {
-                if !crashes || self.random.below(2) == 0 {
-                    self.drives[usize::from(member.0)] = superblock.for_place(member, place);
-                }
-            }
-            if crashes {
-                return;
-            }
-            settled = superblock.generation;
-            self.relied = superblock.name.clone();
-            self.missed
-                .extend((0..self.drives.len()).filter(|&drive| !there.contains(&MemberIndex(drive as u16))));
         }
+        Stopped
+    }
+
+    fn lose_one(&mut self, running: &mut Running) {
+        let lost = self.random.below(running.there.len() as u64) as usize;
+        let lost = *running.there.keys().nth(lost).expect("some are there");
+        running.there.remove(&lost);
+    }
+
+    /// As the pool does it: generation after generation until one is complete and nothing has to be said of it.
+    fn publish(&mut self, running: &mut Running, with_new: bool) -> Result<(), Stopped> {
+        let mut settled = running.superblock.generation;
+        let mut joining = None;
+        if with_new {
+            let given = self.drives.len();
+            running.there.insert(MemberIndex(running.superblock.members.len() as u16), given);
+            self.drives.push(None);
+            joining = Some(member(given));
+        }
+        loop {
+            let mark = GenerationMark(self.random.next_u64());
+            let there = running.members();
+            let mut next = next_generation(&running.superblock, (settled, mark), &there, joining.take());
+            next.name = format!("{}", self.parents.len() + 1);
+            self.parents.insert(next.name.clone(), running.superblock.name.clone());
+            if !can_go_on_with(&running.superblock, &there) {
+                return Err(Stopped);
+            }
+            self.place_segments(&mut next);
+            let is_complete = self.write(running, &next)?;
+            let is_member = |member: &&Member| member.state.has_vote();
+            let members = |superblock: &Superblock| superblock.members.iter().filter(is_member).count();
+            self.joined += u32::from(members(&next) > members(&running.superblock));
+            running.superblock = next;
+            if !is_complete {
+                continue;
+            }
+            self.relied = running.superblock.name.clone();
+            let left_out = (0..self.drives.len()).filter(|given| !running.there.values().any(|g| g == given));
+            self.missed.extend(left_out);
+            if !must_settle(&running.superblock) {
+                return Ok(());
+            }
+            settled = running.superblock.generation;
+        }
+    }
+
+    /// Ok: whether all have it; else drives failed, which may have it or not, and are not there any more.
+    fn write(&mut self, running: &mut Running, superblock: &Superblock) -> Result<bool, Stopped> {
+        let (crashes, fails) = (self.one_in(6), self.one_in(6));
+        let mut failed = Vec::new();
+        for (&member, &given) in &running.there {
+            let has_failed = fails && self.random.below(3) == 0;
+            let is_written = !(crashes || has_failed) || self.random.below(2) == 0;
+            let holds = superblock
+                .members
+                .get(usize::from(member.0))
+                .is_some_and(|row| row.state.holds_superblocks());
+            if is_written && holds {
+                let place = (superblock.generation.0 % 2) as u8;
+                self.drives[given] = Some(superblock.for_place(member, place));
+            }
+            failed.extend(has_failed.then_some(member));
+        }
+        running.there.retain(|member, _| !failed.contains(member));
+        if crashes { Err(Stopped) } else { Ok(failed.is_empty()) }
     }
 }
 
 #[test]
 fn what_is_opened_is_what_was_relied_on_last() {
-    let (mut opened, mut refused) = (0, 0);
-    for seed in 0..3000 {
+    let (mut opened, mut refused, mut joined, mut cut_while_joining) = (0, 0, 0, 0);
+    for seed in 0..10_000 {
         let mut truth = Truth::new(seed, 1 + seed as usize % 6);
         for _ in 0..25 {
             match truth.step() {
@@ -182,34 +252,31 @@ fn what_is_opened_is_what_was_relied_on_last() {
                 None => {}
             }
         }
+        (joined, cut_while_joining) = (joined + truth.joined, cut_while_joining + truth.cut_while_joining);
     }
-    assert!(
-        opened > 10_000 && refused > 5_000,
-        "{opened} opened, {refused} refused: too few of one to show much"
-    );
+    let counts =
+        format!("{opened} opened, {refused} refused, {joined} joined, {cut_while_joining} cut short");
+    let are_enough = opened > 10_000 && refused > 5_000 && joined > 2_000 && cut_while_joining > 500;
+    assert!(are_enough, "{counts}: too few of one to show much");
+    println!("{counts}");
 }
 
 #[test]
 fn a_pool_whose_drives_are_all_there_opens_after_any_crash() {
     for seed in 0..500 {
-        let mut truth = Truth::new(seed, 4);
+        let mut truth = Truth::new(seed, 1 + seed as usize % 4);
         for _ in 0..10 {
             truth.step();
         }
-        let seen: Vec<Seen> = truth
-            .drives
-            .iter()
-            .enumerate()
-            .map(|(given, superblock)| Seen { given, superblock: superblock.clone() })
-            .collect();
-        elect(&seen, false).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        elect(&truth.seen(0..truth.drives.len()), false)
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
 }
 
 #[test]
 fn drives_of_two_pools_or_twice_the_same_are_refused() {
     let truth = Truth::new(1, 3);
-    let seen = |given: usize| Seen { given, superblock: truth.drives[given].clone() };
+    let seen = |given: usize| truth.seen(given..given + 1).remove(0);
     let mut other = seen(1);
     other.superblock.pool.0[0] ^= 1;
     other.superblock.checkpoint.pool = other.superblock.pool;
@@ -225,11 +292,61 @@ fn drives_of_two_pools_or_twice_the_same_are_refused() {
 fn half_a_pool_opens_only_by_force() {
     let mut truth = Truth::new(1, 2);
     truth.place_segments(&mut examples::superblock());
-    let seen = [Seen { given: 0, superblock: truth.drives[0].clone() }];
+    let seen = truth.seen(0..1);
     let Err(refusal @ NotOpened::MayBeNewerElsewhere(_)) = elect(&seen, false) else {
         panic!("it was opened")
     };
     assert!(refusal.to_string().contains("02020202-0202-0202-0202-020202020202"), "{refusal}");
     let election = elect(&seen, true).expect("forced");
     assert_eq!(election.absent, [MemberIndex(1)]);
+}
+
+#[test]
+fn a_drive_that_joins_has_no_vote_until_all_know_of_it() {
+    let truth = Truth::new(1, 1);
+    let first = truth.drives[0].clone().expect("it has one");
+    let both = [MemberIndex(0), MemberIndex(1)].into();
+    let after = |last: &Superblock, mark, there: &BTreeSet<MemberIndex>, joining| {
+        next_generation(last, (last.generation, GenerationMark(mark)), there, joining)
+    };
+    let says = |given: usize, superblock: &Superblock| Seen {
+        given,
+        superblock: superblock.for_place(MemberIndex(given as u16), 0),
+    };
+    let names_it = after(&first, 2, &both, Some(member(1)));
+    assert!(must_settle(&names_it) && names_it.members[1].state == MemberState::Joining);
+    assert_eq!(names_it.geometry.log_copies, first.geometry.log_copies, "one copy is all there can be");
+    // Cut short when the first had it and the second had not.
+    let election = elect(&[says(0, &names_it)], false).expect("the second was nothing yet");
+    assert_eq!(election.absent, [MemberIndex(1)]);
+    let without = after(&names_it, 3, &[MemberIndex(0)].into(), None);
+    assert_eq!(
+        without.members[1].state,
+        MemberState::Withdrawn,
+        "others may know of a generation after this"
+    );
+    let settled = after(&without, 4, &[MemberIndex(0)].into(), None);
+    assert_eq!((settled.members.len(), must_settle(&settled)), (1, false), "its row is free again");
+    for superblock in [&without, &settled] {
+        assert!(elect(&[says(0, superblock)], false).is_ok(), "and at no time does the first need it");
+    }
+    // Complete: the second alone is not the pool, nor is it what the first goes on without.
+    assert!(!can_go_on_with(&names_it, &[MemberIndex(1)].into()));
+    assert!(matches!(elect(&[says(1, &names_it)], false), Err(NotOpened::TooFewDrives(_))));
+    let is_member = after(&names_it, 4, &both, None);
+    assert!(!must_settle(&is_member) && is_member.members[1].state == MemberState::Active);
+    // Cut short when one of them had that: together they open.
+    for (older, newer) in [(0, 1), (1, 0)] {
+        let seen = [says(older, &names_it), says(newer, &is_member)];
+        let election = elect(&seen, false).expect("all are there");
+        assert_eq!((election.generation(), election.present.len()), (is_member.generation, 2));
+    }
+    // The second has no copy of anything yet, but if it had: the first may not know of it.
+    let mut copied = is_member.clone();
+    copied.checkpoint.log.segment.slots.push(SlotAddress { member: MemberIndex(1), slot: SlotNumber(1) });
+    copied.checkpoint.catalogue_segments.clear();
+    assert!(!can_go_on_with(&copied, &[MemberIndex(1)].into()), "the first opens without it");
+    let later = after(&copied, 5, &both, None);
+    assert!(can_go_on_with(&later, &[MemberIndex(1)].into()), "the first does not");
+    assert!(elect(&[says(0, &later)], false).is_err());
 }

@@ -3,6 +3,7 @@
 use array::format::{
     checkpoint::{Checkpoint, LogStart, Roots},
     entry::{Entry, Interval, Move, PayloadGrain, Put, Write},
+    features::INCOMPATIBLE_JOINING,
     node::{CatalogueBuilder, Child, InnerBuilder, MapBuilder, NodePlace},
     row::{
         BranchRow, DiscardRow, EpochRow, GroupRow, PointRow, PointUses, ScrubCounts, ScrubPlace, ScrubRow,
@@ -85,7 +86,7 @@ pub fn superblock() -> Superblock {
         members: vec![
             member(1, MemberState::Active, 1),
             member(2, MemberState::Missing, 57),
-            member(3, MemberState::Rebuilding, 50),
+            member(3, MemberState::Joining, 50),
             member(4, MemberState::Leaving, 40),
             member(5, MemberState::Gone, 30),
         ],
@@ -93,6 +94,15 @@ pub fn superblock() -> Superblock {
         place: 3,
         checkpoint: checkpoint(),
     }
+}
+
+/// As it is while a drive joins, or after it has withdrawn.
+pub fn superblock_joining(state: MemberState) -> Superblock {
+    let mut superblock = superblock();
+    superblock.features.incompatible |= INCOMPATIBLE_JOINING;
+    let last = superblock.members.last_mut().expect("it has members");
+    (last.state, last.since) = (state, superblock.generation);
+    superblock
 }
 
 pub fn log_slot_header() -> SlotHeader {

@@ -2,7 +2,7 @@
 
 use crate::examples;
 use array::format::{
-    Location, Node, Record, Refusal, SlotHeader, SummaryBlock, Superblock,
+    Location, MemberState, Node, Record, Refusal, SlotHeader, SummaryBlock, Superblock,
     checkpoint::Checkpoint,
     checksum::crc32c,
     node::{CatalogueBuilder, InnerBuilder, MapBuilder},
@@ -22,21 +22,27 @@ pub struct Image {
     pub reseal: fn(&mut [u8]),
 }
 
+fn superblock(name: &'static str, superblock: &Superblock) -> Image {
+    Image {
+        name,
+        bytes: superblock.encode(),
+        is_sealed: true,
+        again: |bytes| Superblock::decode(bytes).map(|value| value.encode()),
+        reseal: |bytes| {
+            if bytes.len() > 4096 {
+                reseal(&mut bytes[4096..]);
+            }
+            reseal(bytes);
+        },
+    }
+}
+
 /// An example of each structure of the format.
 pub fn all() -> Vec<Image> {
     let mut images = vec![
-        Image {
-            name: "superblock-1",
-            bytes: examples::superblock().encode(),
-            is_sealed: true,
-            again: |bytes| Superblock::decode(bytes).map(|value| value.encode()),
-            reseal: |bytes| {
-                if bytes.len() > 4096 {
-                    reseal(&mut bytes[4096..]);
-                }
-                reseal(bytes);
-            },
-        },
+        superblock("superblock-1", &examples::superblock()),
+        superblock("superblock-joining-1", &examples::superblock_joining(MemberState::Joining)),
+        superblock("superblock-withdrawn-1", &examples::superblock_joining(MemberState::Withdrawn)),
         Image {
             name: "checkpoint-1",
             bytes: examples::checkpoint().encode(),

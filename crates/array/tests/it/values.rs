@@ -251,9 +251,10 @@ fn member() -> impl Strategy<Value = Member> {
     let states = [
         MemberState::Active,
         MemberState::Missing,
-        MemberState::Rebuilding,
+        MemberState::Joining,
         MemberState::Leaving,
         MemberState::Gone,
+        MemberState::Withdrawn,
     ];
     let serial = vec(32..127_u8, 0..=48).prop_map(|bytes| String::from_utf8(bytes).expect("ASCII"));
     (serial, select(states.to_vec()), any::<u64>(), select(vec![512_u16, 4096]), any::<u32>()).prop_map(

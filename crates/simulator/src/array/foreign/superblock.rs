@@ -18,7 +18,7 @@ const IMAGE_MAX: usize = 64 << 10;
 pub struct Member {
     /// Its name.
     pub drive: [u8; 16],
-    /// 1 active, 2 missing, 3 rebuilding, 4 leaving, 5 gone.
+    /// 1 active, 2 missing, 3 joining, 4 leaving, 5 gone, 6 withdrawn.
     pub state: u8,
     /// Slots it has.
     pub slot_count: u32,
@@ -169,12 +169,26 @@ pub fn elect(platters: &Platters) -> Reading<(Superblock, BTreeMap<u16, usize>)>
     let newest: Vec<(usize, Superblock)> = (0..platters.0.len())
         .filter_map(|drive| Some((drive, Superblock::newest(platters, drive)?)))
         .collect();
-    let candidates = newest.iter().filter(|(_, wanted)| {
-        newest.iter().all(|(_, own)| standing(wanted, own) != Some(false))
-            && standing(wanted, wanted).is_some()
-    });
-    let (_, elected) =
-        candidates.max_by_key(|(_, wanted)| wanted.generation).ok_or("no superblock counts")?;
+    let all: Vec<&Superblock> = newest.iter().map(|(_, own)| own).collect();
+    let highest = all.iter().map(|own| own.generation).max().ok_or("no superblock counts")?;
+    // What is older than the highest counts only if it is what speaks against it.
+    let mut candidates: Vec<&Superblock> =
+        all.iter().copied().filter(|own| own.generation == highest).collect();
+    for looked_at in 0.. {
+        let Some(wanted) = candidates.get(looked_at).copied() else { break };
+        let speaks_against = |own: &&Superblock| {
+            standing(wanted, own) == Some(false) && !candidates.iter().any(|known| std::ptr::eq(*known, *own))
+        };
+        let more: Vec<&Superblock> = all.iter().copied().filter(speaks_against).collect();
+        candidates.extend(more);
+    }
+    candidates.sort_by_key(|wanted| std::cmp::Reverse(wanted.generation));
+    let is_disproved = |wanted: &Superblock| all.iter().any(|own| standing(wanted, own) == Some(false));
+    let proved = candidates.iter().find(|wanted| !is_disproved(wanted));
+    let known_to =
+        |wanted: &&Superblock| all.iter().filter(|own| standing(wanted, own) == Some(true)).count();
+    let elected = proved.or_else(|| candidates.iter().rev().max_by_key(|wanted| known_to(wanted)));
+    let elected = *elected.ok_or("no superblock counts")?;
     let up_to_date = newest.iter().filter(|(_, own)| standing(elected, own) == Some(true));
     Ok((elected.clone(), up_to_date.map(|(drive, own)| (own.this, *drive)).collect()))
 }
