@@ -147,3 +147,21 @@ fn a_run_of_a_site_answers_for_it_in_the_advice() {
         assert!(!found.contains(&"tested".to_owned()), "{found:?}");
     }
 }
+
+#[test]
+fn a_plan_is_a_site_that_prove_and_advise_take_as_it_is() {
+    let bench = Bench::new();
+    let users = ["plan", "--users", "200", "--quota", "100MB", "--messages", "50", "--message-size", "50KB"];
+    let said = bench.run(&[&users[..], &["--copies", "2", "--site", "site.toml"]].concat());
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    let said = bench.run(&["advise", "site.toml", "--json"]);
+    assert_eq!((said.code, json_of(&said.stdout)["errors"].as_u64()), (Some(0), Some(0)), "{}", said.stdout);
+    let said = bench.run(&["prove", "--site", "site.toml", "--dry-run"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    let asked = "profile exchange-2010, 1 group of 1 database, 200 mailboxes at 0.06 I/O a second";
+    assert!(said.stdout.contains(asked), "{}", said.stdout);
+    // Threads, for a second of 12 I/O is too short to answer.
+    let run = ["prove", "--site", "site.toml", "--threads", "2", "--duration", "1s", "--size", "8MiB"];
+    answered(&bench.run(&[&run[..], &["--report", "night", "--quiet"]].concat()));
+    assert!(fs::exists(bench.path("night.run")).expect("asked"));
+}

@@ -65,8 +65,14 @@ impl Answer {
     /// Plans for `profile` by `rules` with what is in `catalogue`.
     pub fn of(profile: Profile, rules: Rules, catalogue: &Catalogue) -> Result<Self, PlanError> {
         let raid = profile.raid.map(|level| catalogue.redundancy(level));
+        let databases_per_log = rules.value("databases_per_log") as u32;
         let demand = Demand::of(&profile, rules, raid)?;
-        let wishes = Wishes { product: profile.array.clone(), raid: profile.raid, ..Wishes::default() };
+        let wishes = Wishes {
+            product: profile.array.clone(),
+            raid: profile.raid,
+            databases_per_log,
+            ..Wishes::default()
+        };
         let fit = fit::choices(&demand.needs, catalogue, &wishes)?;
         Ok(Self { profile, demand, fit, wishes })
     }

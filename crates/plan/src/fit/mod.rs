@@ -62,7 +62,8 @@ pub enum WishError {
 /// Everything in the catalogue, sorted out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fit {
-    /// What meets the needs: the fewest drives first, then the least capacity, then the most headroom.
+    /// What meets the needs: the fewest drives first, then the least capacity, then the most headroom. Cloud volumes, which
+    /// are no drives, come after all of them.
     pub choices: Vec<Choice>,
     /// What does not, in the order of the catalogue.
     pub rejected: Vec<Rejected>,
@@ -114,7 +115,9 @@ pub fn choices(needs: &Needs, catalogue: &Catalogue, wishes: &Wishes) -> Result<
         fit.add(tried, &cloud.name, None);
     }
     fit.choices.sort_by(|a, b| {
-        let by_size = (a.drives().cmp(&b.drives())).then(a.capacity().get().total_cmp(&b.capacity().get()));
+        let by_kind = (a.raid == Raid::Inside).cmp(&(b.raid == Raid::Inside));
+        let by_size =
+            by_kind.then(a.drives().cmp(&b.drives())).then(a.capacity().get().total_cmp(&b.capacity().get()));
         let by_headroom = by_size.then(b.headroom().total_cmp(&a.headroom()));
         by_headroom.then(a.confidence.cmp(&b.confidence)).then(a.product.cmp(&b.product))
     });

@@ -15,11 +15,14 @@ use crate::{
     catalogue::Raid,
     demand::Needs,
     fit::{Choice, GroupChoice, Purpose, Wishes},
-    site::{Group, Location, Role, Server, Volume},
+    site::{Group, Location, Role, Server, Volume, round},
     units::MegabitsPerSecond,
 };
 use owners::Owners;
 use std::collections::BTreeMap;
+
+/// Sizes are written with three digits, so sums of many are a little off.
+const ROUNDED: f64 = 1.0;
 
 /// How storage is divided.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,14 +105,14 @@ fn group_of(choice: &Choice, group: &GroupChoice, set: u32, site: &str) -> Group
         array: array.to_owned(),
         raid: group.raid,
         drive: choice.drive.clone(),
-        drive_gb: (!of_cloud).then(|| choice.drive_size.get()),
+        drive_gb: (!of_cloud).then(|| round(choice.drive_size.get())),
         drives: Some(group.drives),
         spares: (!of_cloud).then_some(group.spares),
         failure_sets: match of_cloud {
             true => Vec::new(),
             false => failure_sets(of_unit).repeat(group.units as usize),
         },
-        usable_gb: Some(group.capacity.get()),
+        usable_gb: Some(round(group.capacity.get())),
         host_iops: Some(group.iops.get().round()),
         controllers: controllers(choice),
         cache_gb: choice.cache_gb,
@@ -148,14 +151,14 @@ fn volumes(needs: &Needs, choice: &Choice, per_log: u64) -> Vec<Volume> {
             let suffix = if copy == 0 { String::new() } else { format!("-copy{}", copy + 1) };
             let group = name_of(of_databases, set, choice.copies);
             let owner = owners.next(&group);
-            let volume = |name: String, role, group, gb, used_gb| Volume {
+            let volume = |name: String, role, group, gb: f64, used_gb: Option<f64>| Volume {
                 name,
                 role,
                 group,
                 databases: databases.clone(),
                 copy: copy + 1,
-                gb: Some(gb),
-                used_gb,
+                gb: Some(round(gb)),
+                used_gb: used_gb.map(round),
                 owner: owner.clone(),
                 ..Volume::default()
             };
@@ -178,7 +181,7 @@ fn volumes(needs: &Needs, choice: &Choice, per_log: u64) -> Vec<Volume> {
             name: name.to_owned(),
             role,
             group,
-            gb: Some(gb),
+            gb: Some(round(gb)),
             copy: 1,
             owner,
             ..Volume::default()
@@ -207,7 +210,7 @@ impl Layout {
         }
         for group in &self.groups {
             let (taken, usable) = (taken.get(group.name.as_str()).copied().unwrap_or(0.0), group.usable_gb);
-            assert!(taken <= usable.unwrap_or(0.0) * (1.0 + 1e-9) + 1e-6, "{taken} GB do not fit {group:?}");
+            assert!(taken <= usable.unwrap_or(0.0) + ROUNDED, "{taken} GB do not fit {group:?}");
         }
     }
 }

@@ -121,7 +121,7 @@ impl Demand {
 }
 
 /// Three digits after the point: a file for people.
-pub(super) fn round(value: f64) -> f64 {
+pub(crate) fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 

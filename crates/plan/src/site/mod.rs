@@ -14,6 +14,7 @@ mod proving;
 mod storage;
 
 pub use error::SiteError;
+pub(crate) use mail::round;
 pub use mail::{Databases, Demand, Limits, Server, Users};
 pub use network::{Backup, DrGroup, Link, Network, Replication, Snapshots};
 pub use proving::Proving;

@@ -25,11 +25,12 @@ fn the_page_of_rules_is_made_from_the_rules() {
 }
 
 #[test]
-fn no_choice_is_planned_into_a_site_with_errors_other_than_a_backup_nobody_asked_for() {
+fn no_choice_is_planned_into_a_site_with_errors() {
     let mut alone = needs(Mode::StandAlone, 800.0);
     alone.database = Gib::new(150.0);
     alone.database_volume = Gib::new(200.0);
     alone.log_iops = HostIops::new(200.0);
+    alone.backup_capacity = Gib::new(2_000.0);
     for needs in [dell_as_printed(), alone] {
         for index in 0.. {
             let Some(site) = planned(&needs, &Wishes::default(), index) else { break };
@@ -37,7 +38,7 @@ fn no_choice_is_planned_into_a_site_with_errors_other_than_a_backup_nobody_asked
             let errors: Vec<_> = advice
                 .findings
                 .iter()
-                .filter(|finding| finding.severity == Severity::Error && finding.id != "backup-exists")
+                .filter(|finding| finding.severity == Severity::Error)
                 .map(|finding| (&finding.id, &finding.places))
                 .collect();
             assert!(errors.is_empty(), "{}: {errors:?}", site.groups[0].drive);

@@ -85,12 +85,23 @@ pub fn several_copies(subject: &Subject<'_>) -> Outcome {
     Outcome::expect(is_copied || mailboxes < MANY_MAILBOXES, || format!("{mailboxes} mailboxes"))
 }
 
+/// Whether backups or snapshots are said to be made.
+fn backed_up(subject: &Subject<'_>) -> Outcome {
+    let backup = subject.site.backup.as_ref();
+    let is_said = backup.is_some_and(|backup| !backup.to.is_empty() && backup.to != "none");
+    let has = is_said || !subject.site.snapshots.is_empty();
+    Outcome::expect(has, || "there is no [backup] and no schedule of snapshots".to_owned())
+}
+
 pub fn backup_exists(subject: &Subject<'_>) -> Outcome {
-    let site = subject.site;
-    let copies = site.databases.copies.unwrap_or(1);
-    let is_said = site.backup.as_ref().is_some_and(|backup| !backup.to.is_empty() && backup.to != "none");
-    let has = copies >= COPIES_AS_BACKUP || is_said || !site.snapshots.is_empty();
-    Outcome::expect(has, || "there is no backup and no schedule of snapshots".to_owned())
+    if subject.has_copies() { Outcome::Outside } else { backed_up(subject) }
+}
+
+pub fn backup_of_copies(subject: &Subject<'_>) -> Outcome {
+    match subject.has_copies() && subject.site.databases.copies.unwrap_or(2) < COPIES_AS_BACKUP {
+        true => backed_up(subject),
+        false => Outcome::Outside,
+    }
 }
 
 pub fn snapshot_reserve(subject: &Subject<'_>) -> Outcome {

@@ -9,6 +9,8 @@ use crate::{
 
 /// Of these recommended for peaks (seed 001: 15 to 20 %).
 const HEADROOM_LEAST: f64 = 1.15;
+/// Sizes in a file are rounded, each by less than a thousandth.
+const ROUNDED: f64 = 0.5;
 
 /// Mirrored, or a level whose maker answers for its writes.
 fn is_fit_for_writes(raid: Raid) -> bool {
@@ -116,7 +118,7 @@ pub fn fits(subject: &Subject<'_>) -> Outcome {
         let usable = group.usable_gb?;
         let taken: Option<f64> = subject.in_group(group).map(|volume| volume.gb).sum();
         let taken = taken?;
-        hold(taken <= usable * (1.0 + 1e-9), || {
+        hold(taken <= usable + ROUNDED, || {
             format!("{} holds {} GB, its volumes have {}", group.name, shown(usable), shown(taken))
         })
     })

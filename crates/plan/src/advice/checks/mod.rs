@@ -49,6 +49,7 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("failover-capacity", copies::failover_capacity),
     ("several-copies", copies::several_copies),
     ("backup-exists", copies::backup_exists),
+    ("backup-of-copies", copies::backup_of_copies),
     ("snapshot-reserve", copies::snapshot_reserve),
     ("snapshot-reach", copies::snapshot_reach),
     ("verified-apart", copies::verified_apart),

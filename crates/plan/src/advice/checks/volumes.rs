@@ -125,7 +125,11 @@ pub fn log_room(subject: &Subject<'_>) -> Outcome {
 }
 
 pub fn database_size(subject: &Subject<'_>) -> Outcome {
-    let databases = &subject.site.databases;
+    let (databases, rules) = (&subject.site.databases, &subject.site.users.rules);
+    // The figures are Exchange's.
+    if !rules.is_empty() && subject.year().is_none() {
+        return Outcome::Outside;
+    }
     let Some(gb) = databases.gb else { return Outcome::Unsaid("gb of the databases".to_owned()) };
     let most = if subject.has_copies() { 2048.0 } else { 200.0 };
     Outcome::expect(gb <= most, || format!("{} GB each, {} at most", shown(gb), shown(most)))
