@@ -16,6 +16,7 @@ mod exports_tls;
 mod filling;
 mod judged_by_qemu;
 mod judged_exports;
+mod plans;
 mod pool_verbs;
 mod pools;
 mod pristine;

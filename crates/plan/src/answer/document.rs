@@ -1,7 +1,7 @@
 //! A plan as a document: the answer first, then every number, then what was chosen from, then the figures behind it.
 
 use super::Answer;
-use crate::{derivation::Derived, figure::Confidence, fit::GroupChoice, units::shown};
+use crate::{derivation::Derived, figure::Confidence, fit::GroupChoice, site::Role, units::shown};
 use report::{Cell, Column, Document, KeyValues, Meta, Section, Severity, Table, prose};
 
 /// Choices that are shown; the others are as many words.
@@ -28,6 +28,7 @@ impl Answer {
             document.section(self.derived(activity));
         }
         document.section(self.choices());
+        document.section(self.layout());
         document.section(self.rejected());
         document.section(self.figures());
         document.section(trust());
@@ -39,7 +40,7 @@ impl Answer {
         let of = |value: f64, unit: &str| Cell::text(format!("{} {unit}", prose::number(value, 0)));
         document.highlight(
             "Databases",
-            Cell::text(prose::counted(needs.databases, "database")),
+            Cell::count(needs.databases),
             format!("of {} GB of mail each", prose::number(needs.database.get(), 0)),
         );
         document.highlight("Mail", of(self.demand.sheet.get("DBS"), "GB"), "in all databases of one copy");
@@ -177,6 +178,56 @@ impl Answer {
         };
         let section = Section::new("What carries it", intro);
         if self.fit.choices.is_empty() { section } else { section.block(table) }
+    }
+
+    /// The first choice, laid out: what lies in each group.
+    fn layout(&self) -> Section {
+        let title = "How the first choice is laid out";
+        let site = match self.site() {
+            Ok(site) => site,
+            Err(error) => return Section::new(title, "").paragraph(format!("It is not: {error}.")),
+        };
+        let mut table = Table::new(
+            "",
+            [
+                Column::text("Group"),
+                Column::text("Site"),
+                Column::number("Drives", ""),
+                Column::number("Spares", ""),
+                Column::text("RAID"),
+                Column::number("Holds", "GB"),
+                Column::text("Volumes"),
+            ],
+        );
+        for group in &site.groups {
+            let of_role = |(role, word): (Role, &str)| {
+                let volumes = site.volumes.iter().filter(|one| one.group == group.name && one.role == role);
+                let (count, active) = volumes.fold((0_u64, 0_u64), |(count, active), one| {
+                    (count + 1, active + u64::from(one.copy == 1))
+                });
+                let active =
+                    if site.databases.has_copies() { format!(", {active} active") } else { String::new() };
+                (count > 0).then(|| format!("{}{active}", prose::counted(count, word)))
+            };
+            let roles = [
+                (Role::Database, "database"),
+                (Role::Log, "log"),
+                (Role::Backup, "backup volume"),
+                (Role::WriteHistory, "write history volume"),
+            ];
+            table.push([
+                Cell::text(&*group.name),
+                Cell::text(&*group.site),
+                group.drives.map_or(Cell::Empty, |count| Cell::count(count.into())),
+                group.spares.map_or(Cell::Empty, |count| Cell::count(count.into())),
+                Cell::text(group.raid.word()),
+                group.usable_gb.map_or(Cell::Empty, |gb| Cell::number(gb, "GB", 0)),
+                Cell::text(roles.into_iter().filter_map(of_role).collect::<Vec<_>>().join("; ")),
+            ]);
+        }
+        let intro = "A volume for each database and one for each log; no copy shares a group with its active one. \
+                     --site FILE writes all of it.";
+        Section::new(title, intro).block(table)
     }
 
     fn rejected(&self) -> Section {
