@@ -131,12 +131,9 @@ fn users_in_tiers_come_from_a_file() {
     let example = page.split("```toml profile\n").nth(1).and_then(|rest| rest.split("```").next());
     bench.make_file("profile.toml", example.expect("docs/planning.md has a profile").as_bytes());
     let said = bench.run(&["plan", "profile.toml", "--explain", "NU"]);
-    let users: Vec<&str> =
-        said.stdout.lines().filter(|line| line.ends_with(" users") && line.contains("    =")).collect();
-    expect![[r#"
-               = 4,800 users
-               = 1,320 users"#]]
-    .assert_eq(&users.into_iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n"));
+    let results =
+        said.stdout.lines().map(str::trim).filter(|line| line.starts_with("= ") && !line.contains('('));
+    assert_eq!(results.collect::<Vec<_>>(), ["= 4,800 users", "= 1,320 users"]);
 }
 
 #[test]

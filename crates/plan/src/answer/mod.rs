@@ -14,7 +14,7 @@ use crate::{
     layout,
     profile::Profile,
     rules::Rules,
-    site::{Site, Users},
+    site::{Site, Snapshots, Users},
 };
 use serde::Serialize;
 use thiserror::Error;
@@ -65,12 +65,11 @@ impl Answer {
     /// Plans for `profile` by `rules` with what is in `catalogue`.
     pub fn of(profile: Profile, rules: Rules, catalogue: &Catalogue) -> Result<Self, PlanError> {
         let raid = profile.raid.map(|level| catalogue.redundancy(level));
-        let databases_per_log = rules.value("databases_per_log") as u32;
         let demand = Demand::of(&profile, rules, raid)?;
         let wishes = Wishes {
             product: profile.array.clone(),
             raid: profile.raid,
-            databases_per_log,
+            databases_per_log: demand.sheet.rules().value("databases_per_log") as u32,
             ..Wishes::default()
         };
         let fit = fit::choices(&demand.needs, catalogue, &wishes)?;
@@ -100,8 +99,37 @@ impl Answer {
         let of_one =
             self.demand.sheet.get("LPD") * rules.value("log_file") / 1024.0 / self.demand.sheet.get("DBC");
         site.demand.log_gb_per_day = Some((of_one * 1000.0).round() / 1000.0);
+        self.schedule(&mut site);
         site.demand.log_days = Some(rules.value("log_retained_days") + rules.value("replay_lag_days"));
         Ok(site)
+    }
+
+    /// Snapshots as they were planned for, and what is kept free for them where databases lie.
+    fn schedule(&self, site: &mut Site) {
+        let rules = self.demand.sheet.rules();
+        let (hours, kept) = (rules.value("snapshot_hours"), rules.value("snapshots_kept"));
+        if kept < 1.0 {
+            return;
+        }
+        let reserve = self.demand.needs.snapshot_reserve.get();
+        let mut groups = Vec::new();
+        for group in &mut site.groups {
+            let volumes = site.volumes.iter().filter(|volume| volume.group == group.name);
+            if !volumes.clone().any(|volume| volume.role.has_databases()) {
+                continue;
+            }
+            let taken: f64 = volumes.filter_map(|volume| volume.gb).sum();
+            group.snapshot_reserve_percent = Some((reserve / (taken + reserve) * 1e5).round() / 1e3);
+            groups.push(group.name.clone());
+        }
+        site.snapshots.push(Snapshots {
+            name: "snapshots".to_owned(),
+            groups,
+            every_hours: Some(hours),
+            keep: Some(kept as u32),
+            retention_days: Some(hours * kept / 24.0),
+            ..Snapshots::default()
+        });
     }
 
     /// Means over all tiers, by users.

@@ -32,6 +32,13 @@ pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) -> Result<(), DemandE
         "seed 004 table 15, step 4; mailboxes are whole",
     ));
     sheet.derive(Step::plain(
+        "SGC",
+        "Storage groups, each with a log",
+        "",
+        "ceil(DBC / databases_per_log)",
+        "as many logs as groups of databases that share one",
+    ));
+    sheet.derive(Step::plain(
         "SRV",
         "Mailbox servers, at least",
         "",
@@ -70,8 +77,8 @@ fn largest(sheet: &mut Sheet, asked: &Asked<'_>) {
         Mode::Copies => ("database_max_copies", "by mode: databases with copies"),
         Mode::StandAlone => ("database_max_stand_alone", "by mode: databases without copies"),
         Mode::BackupWindow => (
-            "backup_rate * backup_streams * backup_window * 3600 / 1024",
-            "seed 004 section 3.3.3: by backup throughput and the time there is for one",
+            "min(database_max_stand_alone, backup_rate * backup_streams * backup_window * 3600 / 1024)",
+            "seed 004 section 3.3.3: by backup throughput and the time there is for one; never beyond stand-alone",
         ),
     };
     sheet.derive(Step::seed("MAXDB", title, "GB", formula, source));

@@ -22,7 +22,7 @@ pub(super) fn derive(sheet: &mut Sheet) {
         "SNR",
         "Snapshot reserve",
         "GB",
-        "max(CAP * snapshot_reserve, SNS)",
-        "seed 002, note on schedules: 20 % left free, or what the schedule holds",
+        "max(PROV * snapshot_reserve / (1 - snapshot_reserve), SNS)",
+        "seed 002, note on schedules: 20 % of all is left free, or what the schedule holds",
     ));
 }

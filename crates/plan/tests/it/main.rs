@@ -1,6 +1,7 @@
 //! The tests of planning that look at the room from outside.
 
 mod advice;
+mod answered;
 mod dell;
 mod explained;
 mod fit;

@@ -19,7 +19,7 @@ fn profile(rules: &str, users: u64, quota_mb: u32, messages: u32, size_kb: u32, 
 /// Everything that is needed of storage and links for all users together.
 const NEEDED: [&str; 18] = [
     "NUT", "DBS", "DBC", "DCAP", "OMS", "RDB", "RCAP", "LPD", "LCAP", "CAP", "DBIOP", "LIOPS", "MNT", "LNK",
-    "WHL", "SNR", "CACHE", "BKC",
+    "WHL", "SNS", "CACHE", "BKC",
 ];
 
 #[track_caller]
@@ -30,7 +30,9 @@ fn never_less(few: &Demand, many: &Demand) {
     }
     // Volumes are whole, and mailboxes of a database too: by less than a GB and a mailbox's log a database.
     let slack = many.sheet.get("DBC") * (1.0 + many.sheet.get("LVS") / many.sheet.get("NDB") + 1.0);
-    assert!(many.sheet.get("PROV") + slack >= few.sheet.get("PROV"), "PROV falls");
+    for id in ["PROV", "SNR"] {
+        assert!(many.sheet.get(id) + slack >= few.sheet.get(id), "{id} falls");
+    }
 }
 
 fn rule_set() -> impl Strategy<Value = &'static str> {

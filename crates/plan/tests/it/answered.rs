@@ -1,0 +1,73 @@
+//! Whole plans: their site, their page, and that the room's own advice finds nothing wrong with them.
+
+use crate::planned::{DELL, users};
+use plan::{
+    advice::{Severity, advise},
+    answer::{Answer, NoSite},
+    catalogue::Catalogue,
+    profile::Profile,
+    rules::Rules,
+    site::Site,
+};
+use report::{Meta, html, text};
+
+fn answer(profile: &str) -> Answer {
+    let profile = Profile::parse(profile).expect("a profile");
+    let rules = Rules::named(&profile.rules).expect("a rule set");
+    Answer::of(profile, rules, &Catalogue::built_in()).expect("a plan")
+}
+
+#[test]
+fn advice_finds_nothing_wrong_with_what_is_planned() {
+    for rules in Rules::names() {
+        for more in ["", "copies = 2", "copies = 3\nlink = \"1GbE\"", "mode = \"backup-window\""] {
+            let site = answer(&users(rules, 3000, "500MB", 100, more)).site().expect("a site");
+            let advice = advise(&site, None);
+            let wrong = advice.findings.iter().filter(|finding| finding.severity != Severity::Note);
+            let wrong: Vec<_> = wrong.map(|finding| format!("{}: {}", finding.id, finding.finding)).collect();
+            assert!(wrong.is_empty(), "{rules} {more:?}: {wrong:?}");
+        }
+    }
+}
+
+#[test]
+fn a_site_reads_back_as_it_was_planned_with_snapshots_and_their_reserve() {
+    let site = answer(DELL).site().expect("a site");
+    assert_eq!(Site::from_toml(&site.to_toml()).expect("it reads"), site);
+    assert_eq!((site.users.iops_each, site.demand.log_days), (Some(0.15), Some(3.0)));
+    let schedule = &site.snapshots[0];
+    assert_eq!(
+        (schedule.every_hours, schedule.keep, schedule.retention_days),
+        (Some(2.0), Some(24), Some(2.0))
+    );
+    for name in &schedule.groups {
+        assert_eq!(site.group(name).expect("there").snapshot_reserve_percent, Some(20.0));
+    }
+}
+
+#[test]
+fn the_page_has_every_number_with_its_formula_and_source() {
+    let answer = answer(&format!("{DELL}\n[[tier]]\nname = \"<b>\"\nusers = 3\n"));
+    let document = answer.document(Meta::default());
+    let page = html::render(&document);
+    let words =
+        text::render(&document, text::TextOptions { width: 4000, colour: false }).replace('\u{a0}', " ");
+    for one in answer.demand.sheet.all() {
+        let all = [one.id, one.title, &one.source, &one.formula];
+        assert!(all.iter().all(|text| words.contains(*text)), "{all:?}");
+        assert!(words.contains(&one.shown()), "{}", one.shown());
+    }
+    assert!(page.contains("&lt;b&gt;") && !page.contains("(<b>)"), "names are escaped");
+}
+
+#[test]
+fn a_plan_that_nothing_carries_or_nobody_reads_has_no_site() {
+    let of = |text: &str| answer(text).site().unwrap_err();
+    let nothing = of(&users("exchange-2010", 2_000_000_000, "100GB", 150, "max-database = \"2TB\""));
+    assert!(matches!(nothing, NoSite::NothingFits(_)), "{nothing}");
+    let too_large = of(&users("exchange-2010", 10_000_000, "2GB", 150, ""));
+    assert_eq!(
+        too_large.to_string(),
+        "276112 databases are more than are laid out (20000); plan a part of the users"
+    );
+}
