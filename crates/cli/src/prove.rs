@@ -117,6 +117,8 @@ async fn prove_in(
     console: &Console,
     options: RealOptions,
 ) -> Result<Ending, Refusal> {
+    let (arguments, left_out) = site::filled_in(arguments)?;
+    let arguments = &arguments;
     if arguments.clean {
         let survey = Survey::for_cleaning(world, arguments).await?;
         return match arguments.dry_run {
@@ -124,11 +126,10 @@ async fn prove_in(
             false => clean::clean_all(world, &survey, console).await,
         };
     }
-    let (arguments, left_out) = site::filled_in(arguments)?;
     for part in left_out {
         console.warn(&part);
     }
-    let (arguments, setup) = setup::filled_in(&arguments)?;
+    let (arguments, setup) = setup::filled_in(arguments)?;
     let arguments = &arguments;
     let profile = profile(arguments)?;
     let survey = Survey::for_proving(world, arguments).await?;

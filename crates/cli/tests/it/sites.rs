@@ -165,3 +165,15 @@ fn a_plan_is_a_site_that_prove_and_advise_take_as_it_is() {
     answered(&bench.run(&[&run[..], &["--report", "night", "--quiet"]].concat()));
     assert!(fs::exists(bench.path("night.run")).expect("asked"));
 }
+
+#[test]
+fn what_a_run_of_a_site_made_is_removed_where_the_site_says() {
+    let bench = bench_with(&SITE.replace("name = \"db1\"\ngroup", "name = \"db1\"\npath = \"db\"\ngroup"));
+    bench.make_folder("db");
+    let run = ["prove", "--site", "site.toml", "--threads", "1", "--duration", "1s", "--size", "16MiB"];
+    answered(&bench.run(&[&run[..], &["--report", "night", "--quiet"]].concat()));
+    assert!(fs::read_dir(bench.path("db")).expect("a folder").next().is_some());
+    let said = bench.run(&["prove", "--site", "site.toml", "--clean"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(fs::read_dir(bench.path("db")).expect("a folder").next().is_none(), "{}", said.stdout);
+}

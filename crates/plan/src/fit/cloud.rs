@@ -3,6 +3,7 @@
 use super::{
     Bound, Choice, DRIVES_MAX, GroupChoice, Purpose,
     load::{Asked, Load},
+    meeting::Meeting,
 };
 use crate::{
     catalogue::{Cloud, Raid},
@@ -95,9 +96,9 @@ fn group(asked: &Asked, load: &Load, cloud: &Cloud) -> Result<GroupChoice, Strin
         units: volumes,
         drives: volumes,
         spares: 0,
-        capacity: if capacity < asked.capacity { asked.capacity } else { capacity },
+        capacity: capacity.meeting(asked.capacity),
         capacity_needed: asked.capacity,
-        iops: if iops < asked.iops() { asked.iops() } else { iops },
+        iops: iops.meeting(asked.iops()),
         iops_needed: asked.iops(),
         bound: Bound::Capacity,
     })

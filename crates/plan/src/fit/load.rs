@@ -3,7 +3,7 @@
 use super::{Purpose, Wishes};
 use crate::{
     demand::Needs,
-    units::{Gib, HostIops, Share},
+    units::{DriveIops, Gib, HostIops, Share},
 };
 
 /// A stream of I/O with its share of reads.
@@ -37,9 +37,8 @@ impl Asked {
         streams.map(|stream| stream.iops).sum::<HostIops>() + self.maintenance
     }
 
-    /// I/O of drives for it, if one write costs `write_penalty`; the least share of reads decides nothing here, each
-    /// stream has its own.
-    pub fn on_drives(&self, write_penalty: f64) -> crate::units::DriveIops {
+    /// I/O of drives for it, if one write costs `write_penalty`: each stream has its own share of reads.
+    pub fn on_drives(&self, write_penalty: f64) -> DriveIops {
         let streams = [self.databases, self.logs].into_iter().flatten();
         let of_streams = streams.map(|stream| stream.iops.on_drives(stream.reads, write_penalty)).sum();
         self.maintenance.on_drives(Share::ALL, write_penalty) + of_streams

@@ -9,6 +9,7 @@
 mod choice;
 mod cloud;
 mod load;
+mod meeting;
 mod of_drives;
 mod whole;
 
@@ -90,7 +91,7 @@ pub fn choices(needs: &Needs, catalogue: &Catalogue, wishes: &Wishes) -> Result<
         for size in &array.sizes {
             for raid in levels(wishes, array.whole, &array.name) {
                 let tried = match array.whole {
-                    true => whole::choice(&load, array, size, raid, catalogue),
+                    true => whole::choice(&load, array, size, raid),
                     false => of_drives::of_array(&load, array, size, raid, catalogue),
                 };
                 fit.add(tried, &array.name, Some((size.drive_gb, raid)));

@@ -3,6 +3,7 @@
 use super::{
     Bound, Choice, DRIVES_MAX, GroupChoice, Purpose,
     load::{Asked, Load},
+    meeting::Meeting,
 };
 use crate::{
     catalogue::{Array, ArraySize, Catalogue, Drive, Raid, Rated, Rating, Redundancy},
@@ -182,28 +183,10 @@ fn group(
         units: 1,
         drives,
         spares: material.spares,
-        capacity: capacity.max_of(asked.capacity),
+        capacity: capacity.meeting(asked.capacity),
         capacity_needed: asked.capacity,
-        iops: iops.max_of(asked.iops()),
+        iops: iops.meeting(asked.iops()),
         iops_needed: asked.iops(),
         bound,
     })
 }
-
-/// What was sized for a need and misses it by the last bits meets it.
-trait MaxOf: Sized {
-    fn max_of(self, needed: Self) -> Self;
-}
-
-macro_rules! max_of {
-    ($($kind:ty),*) => {$(
-        impl MaxOf for $kind {
-            fn max_of(self, needed: Self) -> Self {
-                let is_rounding = needed.get() - self.get() < needed.get() * 1e-6;
-                if self < needed && is_rounding { needed } else { self }
-            }
-        }
-    )*};
-}
-
-max_of!(HostIops, crate::units::Gib);

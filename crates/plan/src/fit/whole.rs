@@ -3,10 +3,11 @@
 use super::{
     Bound, Choice, DRIVES_MAX, GroupChoice, Purpose,
     load::{Asked, Load},
+    meeting::Meeting,
     of_drives::unrated,
 };
 use crate::{
-    catalogue::{Array, ArraySize, Catalogue, Raid, Rating},
+    catalogue::{Array, ArraySize, Raid, Rating},
     units::{Gib, HostIops, shown},
 };
 
@@ -14,13 +15,7 @@ use crate::{
 const MAINTAINED: f64 = 4.0;
 
 /// Groups of whole `array`s with drives of this size, all at one level.
-pub fn choice(
-    load: &Load,
-    array: &Array,
-    size: &ArraySize,
-    raid: Raid,
-    _catalogue: &Catalogue,
-) -> Result<Choice, String> {
+pub fn choice(load: &Load, array: &Array, size: &ArraySize, raid: Raid) -> Result<Choice, String> {
     let rated = array.rated(raid).ok_or_else(|| unrated(array, raid))?;
     let Rating::Host { iops, holds_logs, .. } = rated.rating else {
         return Err("it is bought whole, and only one drive of it is rated".to_owned());
@@ -72,13 +67,12 @@ fn group(
     };
     let each = asked.maintenance.get() / load.databases as f64;
     let beyond = |units: f64| HostIops::new((asked.maintenance.get() - each * MAINTAINED * units).max(0.0));
-    let for_capacity = (asked.capacity.get() / holds.get() - 1e-9).ceil().max(1.0);
-    let mut units = (streams.get() / does.get() - 1e-9).ceil().max(for_capacity);
-    while units <= f64::from(DRIVES_MAX) && (streams + beyond(units)).get() > does.get() * units {
-        let short = (streams + beyond(units)).get() / does.get();
-        units =
-            short.ceil().max(units + 1.0).min((streams + asked.maintenance).get() / does.get() + 1.0).ceil();
-    }
+    let count = |exact: f64| (exact - 1e-9).ceil();
+    let for_capacity = count(asked.capacity.get() / holds.get()).max(1.0);
+    // Each array takes its databases' maintenance with it; once none is beyond, the streams alone decide.
+    let for_streams = count(streams.get() / does.get());
+    let for_all = count((streams + asked.maintenance).get() / (does.get() + each * MAINTAINED));
+    let units = for_capacity.max(for_streams).max(for_all);
     let drives = units * f64::from(array.bays);
     if drives > f64::from(DRIVES_MAX) {
         return Err(format!("more than {} drives are needed", shown(DRIVES_MAX.into())));
@@ -97,9 +91,9 @@ fn group(
         units,
         drives: units * (array.bays - array.spares),
         spares: units * array.spares,
-        capacity: if capacity < asked.capacity { asked.capacity } else { capacity },
+        capacity: capacity.meeting(asked.capacity),
         capacity_needed: asked.capacity,
-        iops: does * f64::from(units),
+        iops: (does * f64::from(units)).meeting(needed),
         iops_needed: needed,
         bound,
     })

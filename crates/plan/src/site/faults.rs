@@ -39,6 +39,9 @@ impl Site {
         let sites: BTreeSet<&str> = self.sites.iter().map(|site| site.name.as_str()).collect();
         let lacks = |known: &BTreeSet<&str>, name: &str| !name.is_empty() && !known.contains(name);
         for volume in &self.volumes {
+            if volume.copy == 0 {
+                return Some(format!("volume {:?} is of copy 0; the active one is 1", volume.name));
+            }
             if lacks(&groups, &volume.group) {
                 return Some(format!(
                     "volume {:?} lies in group {:?}, which is not there",

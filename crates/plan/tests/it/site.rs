@@ -72,6 +72,10 @@ fn what_does_not_hold_together_is_refused() {
     refused("[[group]]\nname = \"a\"\n[[group]]\nname = \"a\"", expect![[r#"two groups are called "a""#]]);
     refused("[[volume]]\ngb = 1", expect!["a volume has no name"]);
     refused(
+        "[[volume]]\nname = \"a\"\ncopy = 0",
+        expect![[r#"volume "a" is of copy 0; the active one is 1"#]],
+    );
+    refused(
         "[[volume]]\nname = \"a\"\ngroup = \"b\"",
         expect![[r#"volume "a" lies in group "b", which is not there"#]],
     );
