@@ -9,6 +9,7 @@ mod fio;
 mod machine;
 mod mixed;
 mod our_programs;
+mod plan;
 mod prove;
 mod prove_report;
 mod record;
@@ -56,6 +57,8 @@ enum Name {
     Array,
     /// Our iSCSI and NBD servers beside tgt and qemu-storage-daemon
     Targets,
+    /// How long 'spindle plan' takes to answer, beside nobody
+    Plan,
 }
 
 /// What every bench is given.
@@ -78,7 +81,8 @@ impl Setting {
 /// Measures, prints the table, keeps the raw figures.
 pub fn run(options: &Options) -> Result<()> {
     let install = options.install || env::var_os("CI").is_some_and(|value| value == "true");
-    let fio_version = judges::fio(install)?;
+    // A plan is compared with nothing.
+    let fio_version = if options.name == Name::Plan { String::new() } else { judges::fio(install)? };
     let parent = match &options.path {
         Some(path) => path.clone(),
         None => step::target_directory()?.join("bench"),
@@ -90,6 +94,7 @@ pub fn run(options: &Options) -> Result<()> {
         Name::Prove => "prove",
         Name::Array => "array",
         Name::Targets => "targets",
+        Name::Plan => "plan",
     };
     let programs = match options.name {
         Name::Prove => our_programs::OurPrograms::build(true, &prove::EXAMPLES)?,
@@ -98,6 +103,7 @@ pub fn run(options: &Options) -> Result<()> {
             targets::prepare(install)?;
             our_programs::OurPrograms::build(true, &targets::EXAMPLES)?
         }
+        Name::Plan => our_programs::OurPrograms::build(true, &[])?,
     };
     let start = Instant::now();
     println!("== bench {name} in {}", parent.display());
@@ -106,6 +112,7 @@ pub fn run(options: &Options) -> Result<()> {
         Name::Prove => prove::run(&setting, &programs, &mut record)?,
         Name::Array => array::run(&setting, &programs, &mut record)?,
         Name::Targets => targets::run(&setting, &programs, &mut record)?,
+        Name::Plan => plan::run(&setting, &programs, &mut record)?,
     };
     drop(scratch);
     if rows.is_empty() {
