@@ -51,7 +51,8 @@ pub fn export(arguments: &ExportArguments) -> Result<Ending, Refusal> {
     let tls = over_nbd::tls(arguments)?;
     let names = names(arguments)?;
     let plan = over_iscsi::plan(arguments, &names)?;
-    let options = RealOptions { force_plain: arguments.plain_io };
+    let options =
+        RealOptions { force_plain: arguments.plain_io, look: Duration::from_micros(arguments.poll) };
     real::run(0, options, async |world: World| {
         // Before anything is made: what is refused leaves all as it was.
         let nbd = listen(nbd, "--nbd").await?;

@@ -106,7 +106,7 @@ enum Start {
 /// Runs the verb to its end.
 pub fn prove(arguments: &ProveArguments) -> Result<Ending, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
-    let options = RealOptions { force_plain: arguments.plain_io };
+    let options = RealOptions::plain(arguments.plain_io);
     let ending = real::run(0, options, async |world| prove_in(&world, arguments, &console, options).await)?;
     console.told(ending)
 }

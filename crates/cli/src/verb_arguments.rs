@@ -178,6 +178,11 @@ pub struct ExportArguments {
     #[arg(long)]
     pub json: bool,
 
+    /// How long to look for more to do before sleeping, in microseconds; 0 for never. Costs processor time, and makes single
+    /// commands faster
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(..=1000))]
+    pub poll: u64,
+
     /// Say nothing but warnings
     #[arg(long, short)]
     pub quiet: bool,

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let has = |wanted: &str| words.iter().any(|word| word == wanted);
-    let options = RealOptions { force_plain: has("plain") };
+    let options = RealOptions::plain(has("plain"));
     run(1, options, async |world| {
         let device = match FileDevice::open(Path::new(path), Access::Read) {
             Ok(device) => Rc::new(device),

@@ -51,7 +51,7 @@ impl RunRecord {
         file.append(&opening).and_then(|()| file.sync()).map_err(|error| error.to_string())?;
         let (recorder, news) = channel();
         // It moves no data under test: it needs no ring.
-        let options = RealOptions { force_plain: true };
+        let options = RealOptions::plain(true);
         let thread = real::spawn_thread("record", 0, options, move |world| {
             Box::pin(async move { write(&world, file, writer, news).await })
         });

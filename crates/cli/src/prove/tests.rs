@@ -57,7 +57,7 @@ fn settled(words: &str) -> Result<(), Refusal> {
     let words = ["spindle"].into_iter().chain(words.split(' '));
     let verb = Arguments::try_parse_from(words).map_err(|error| Refusal::new(error.to_string(), ""))?.verb;
     let Verb::Prove(arguments) = verb else { panic!("{verb:?} is not prove") };
-    real::run(0, RealOptions { force_plain: true }, async move |world| {
+    real::run(0, RealOptions::plain(true), async move |world| {
         let (arguments, setup) = setup::filled_in(&arguments)?;
         let profile = profile(&arguments)?;
         let survey = Survey::imagined(places(&arguments), Memory { total: MEMORY, available: MEMORY });

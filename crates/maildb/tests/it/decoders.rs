@@ -177,7 +177,7 @@ pub fn made() -> Made {
     use crate::model;
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path();
-    world::real::run(1, world::real::RealOptions { force_plain: true }, async |world| {
+    world::real::run(1, world::real::RealOptions::plain(true), async |world| {
         let mut config = model::config(PageSize::Kib4, world::ByteCount::kib(800));
         config.page_stamps = true;
         config.log_file = world::ByteCount::kib(128);

@@ -6,7 +6,7 @@
 //! traits of this crate.
 //!
 //! Reading order: [`runtime`], [`engine`] (io_uring or threads, and which of them it is), `ring`
-//! and `plain` (the two ways), [`file`](mod@file), [`folder`], [`sockets`]; then [`clock`], [`signals`],
+//! and `plain` (the two ways), `looking` (what is done before a sleep), [`file`](mod@file), [`folder`], [`sockets`]; then [`clock`], [`signals`],
 //! [`host`] (facts about this machine), [`host_files`] (ordinary small files) and [`append_file`] (those
 //! that grow line by line).
 
@@ -35,6 +35,7 @@ pub mod sockets;
 
 mod answer;
 mod edge;
+mod looking;
 mod plain;
 mod ring;
 

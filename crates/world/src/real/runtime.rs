@@ -3,9 +3,13 @@
 //! Within a thread nothing is shared and nothing is locked. Between threads go messages only
 //! (tokio's channels are fine for that).
 
-use super::{clock::RealClock, engine::Engine};
-use crate::{LocalFuture, Spawn, World};
-use std::{future::Future, io, panic, rc::Rc, thread};
+use super::{
+    clock::RealClock,
+    engine::Engine,
+    looking::{Looking, Watched},
+};
+use crate::{Clock, LocalFuture, Spawn, World};
+use std::{future::Future, io, panic, rc::Rc, thread, time::Duration};
 use tokio::{
     runtime,
     sync::oneshot,
@@ -17,6 +21,16 @@ use tokio::{
 pub struct RealOptions {
     /// Use helper threads even where io_uring would work (tests of the fallback).
     pub force_plain: bool,
+    /// Before the thread sleeps it looks for so long whether something has happened, as long as that finds something. Zero is
+    /// not at all.
+    pub look: Duration,
+}
+
+impl RealOptions {
+    /// Helper threads, if `force_plain`; else what is best here.
+    pub fn plain(force_plain: bool) -> Self {
+        Self { force_plain, ..Self::default() }
+    }
 }
 
 struct LocalSpawner;
@@ -50,8 +64,15 @@ pub fn run<T>(seed: u64, options: RealOptions, main: impl AsyncFnOnce(World) -> 
     if let Some(ring) = ring {
         tasks.spawn_local(must_not_end("io_uring", ring.drive()));
     }
-    let world = World::new(clock, Rc::new(LocalSpawner), seed).with_secrets(fill_from_kernel);
-    tasks.block_on(&runtime, main(world))
+    if options.look.is_zero() {
+        let world = World::new(clock, Rc::new(LocalSpawner), seed).with_secrets(fill_from_kernel);
+        return tasks.block_on(&runtime, main(world));
+    }
+    let looking = Looking::new(options.look);
+    let spawner = Watched { spawner: LocalSpawner, looking: Rc::clone(&looking) };
+    let world = World::new(Rc::clone(&clock) as _, Rc::new(spawner), seed).with_secrets(fill_from_kernel);
+    let all = tasks.run_until(main(world));
+    runtime.block_on(looking.run(all, || clock.now()))
 }
 
 fn fill_from_kernel(mut bytes: &mut [u8]) {

@@ -82,7 +82,7 @@ fn a_file_in_memory_works_through_the_page_cache_and_says_so() {
         (false, [RealIoKind::IoUringBuffered, RealIoKind::ThreadsBuffered].as_slice()),
         (true, [RealIoKind::ThreadsBuffered].as_slice()),
     ] {
-        run(7, RealOptions { force_plain }, async |world| {
+        run(7, RealOptions::plain(force_plain), async |world| {
             let device =
                 FileDevice::create(&folder.path().join(format!("{force_plain}")), SIZE).await.unwrap();
             assert!(kinds.contains(&device.io_kind()), "{}", device.io_kind());
@@ -197,7 +197,7 @@ fn started_writes_complete_though_nobody_waits_and_the_world_ends() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk");
         // More than the ring holds at once, none ever polled.
-        run(7, RealOptions { force_plain }, async |_| {
+        run(7, RealOptions::plain(force_plain), async |_| {
             let device = FileDevice::create(&path, SIZE).await.unwrap();
             for page in 0..SIZE.0 / 4096 {
                 let bytes = Arc::new(Buffer::copy_of(&[page as u8; 4096]));

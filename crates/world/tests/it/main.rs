@@ -9,17 +9,18 @@ mod host;
 mod sockets;
 mod threads_and_time;
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 use world::{
     World,
     real::{RealOptions, run},
 };
 
-/// Runs `test` once with io_uring (where there is one) and once with helper threads, each in a
+/// Runs `test` with io_uring (where there is one), with helper threads, and looking before each sleep, each in a
 /// fresh folder.
 fn in_both_worlds(test: impl AsyncFn(World, &Path)) {
-    for force_plain in [false, true] {
+    let looking = RealOptions { look: Duration::from_micros(50), ..RealOptions::default() };
+    for options in [RealOptions::default(), RealOptions::plain(true), looking] {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        run(7, RealOptions { force_plain }, async |world| test(world, folder.path()).await);
+        run(7, options, async |world| test(world, folder.path()).await);
     }
 }

@@ -61,7 +61,7 @@ fn threads_have_worlds_of_their_own_and_one_time() {
         let threads: Vec<_> = (0..3_u64)
             .map(|index| {
                 let path = folder.path().join(index.to_string());
-                spawn_thread("test-group", index, RealOptions { force_plain: index == 2 }, move |world| {
+                spawn_thread("test-group", index, RealOptions::plain(index == 2), move |world| {
                     Box::pin(async move {
                         let device = FileDevice::create(&path, ByteCount::mib(1)).await.unwrap();
                         device.read(ByteOffset(0), vec![Buffer::zeroed(4096)]).await.unwrap();
