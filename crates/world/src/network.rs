@@ -3,12 +3,13 @@
 //! A [`Stream`] is what TCP gives: bytes come in the order in which they were sent, or not at all. It is tokio's pair
 //! of traits, so that whatever is written against those (TLS, buffering) works in both worlds.
 
-use crate::{IoError, IoErrorKind, IoResult, LocalFuture};
+use crate::{IoError, IoErrorKind, IoResult, LocalFuture, World};
 use std::{
     fmt,
     io::{self, IoSlice},
     path::PathBuf,
     str::FromStr,
+    time::Duration,
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
@@ -116,6 +117,21 @@ pub trait Network {
 
     /// Connects to whoever listens at `to`. How long that may take is the caller's to limit.
     fn connect(&self, to: &Address) -> LocalFuture<IoResult<Stream>>;
+}
+
+/// The next connection that can be accepted; `tell` hears of those that cannot.
+pub async fn accept_next(world: &World, listener: &dyn Listener, tell: impl Fn(IoError)) -> Accepted {
+    /// Out of descriptors, as a rule: that passes.
+    const REST: Duration = Duration::from_millis(100);
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            Err(error) => {
+                tell(error);
+                world.sleep(REST).await;
+            }
+        }
+    }
 }
 
 /// Sends pieces one behind the other, in as few calls as it takes.

@@ -30,6 +30,25 @@ pub fn payloads(from: &[Arc<Buffer>], most: usize) -> Vec<Payload> {
     all
 }
 
+/// Bytes there are of it.
+pub fn bytes_in(payload: &Payload) -> usize {
+    payload.iter().map(|(_, range)| range.len()).sum()
+}
+
+/// The bytes from `start` up to `end` of it.
+pub fn part_of(payload: &Payload, start: usize, end: usize) -> Payload {
+    let mut first = 0;
+    let mut part = Payload::new();
+    for (buffer, range) in payload {
+        let (from, to) = (start.max(first), end.min(first + range.len()));
+        if from < to {
+            part.push((buffer.clone(), range.start + from - first..range.start + to - first));
+        }
+        first += range.len();
+    }
+    part
+}
+
 /// Copies `data` to where byte `start` of `into` is, and on.
 ///
 /// # Panics
@@ -70,8 +89,13 @@ mod tests {
                 let mut into: Vec<Buffer> = [5000, 3000, 12_000].map(Buffer::zeroed).into();
                 let mut start = 0;
                 for payload in payloads(&from, most) {
-                    let piece: Vec<u8> =
-                        payload.iter().flat_map(|(buffer, range)| buffer[range.clone()].to_vec()).collect();
+                    let (middle, end) = (payload[0].1.len() / 2, bytes_in(&payload));
+                    let halves = [part_of(&payload, 0, middle), part_of(&payload, middle, end)];
+                    let piece: Vec<u8> = halves
+                        .iter()
+                        .flatten()
+                        .flat_map(|(buffer, range)| buffer[range.clone()].to_vec())
+                        .collect();
                     assert!(piece.len() <= most && (piece.len() == most || start + piece.len() == 20_000));
                     scatter(&piece, start, &mut into);
                     start += piece.len();

@@ -8,12 +8,13 @@ use super::{
     tasks::{Broken, Command, Done, NotDone, Outgoing, Tasks},
 };
 use crate::wire::{
-    frame::{DATA_BYTES_MAX, Digests, Frame, HEADER_BYTES, digest, padding},
+    frame::{Digests, Frame},
+    parcel::{Parcel, write_parcels},
     pdu::{FINAL, Header, IMMEDIATE, Logout},
 };
 use std::{
     cell::{Cell, OnceCell, RefCell},
-    io::{self, IoSlice},
+    io,
     rc::{Rc, Weak},
     time::Duration,
 };
@@ -21,7 +22,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, split},
     sync::{Notify, oneshot},
 };
-use world::{IoError, IoErrorKind, IoResult, Moment, Network, World, before, network::write_slices};
+use world::{IoError, IoErrorKind, IoResult, Moment, Network, World, before};
 
 /// How often it is looked whether a command's time is up, and whether the target is there.
 const LOOK: Duration = Duration::from_millis(250);
@@ -249,31 +250,6 @@ async fn broken(link: &Weak<Link>) {
     }
 }
 
-/// A unit's header with its digest, and what is behind its data.
-struct Wrapped {
-    head: Vec<u8>,
-    tail: Vec<u8>,
-}
-
-fn wrap(unit: &Outgoing, digests: Digests) -> Wrapped {
-    let pieces = || unit.payload.iter().map(|(buffer, range)| &buffer[range.clone()]);
-    let length: usize = pieces().map(<[u8]>::len).sum();
-    assert!(length <= DATA_BYTES_MAX, "a header has 24 bits for it");
-    let mut head = Vec::with_capacity(HEADER_BYTES + 4);
-    head.extend(unit.header);
-    head[5..8].copy_from_slice(&(length as u32).to_be_bytes()[1..]);
-    if digests.header {
-        head.extend(digest([&head[..]]));
-    }
-    let mut tail = vec![0; padding(length)];
-    if digests.data && length > 0 {
-        let all = pieces().chain([&tail[..]]);
-        let digest = digest(all);
-        tail.extend(digest);
-    }
-    Wrapped { head, tail }
-}
-
 async fn send(
     link: Weak<Link>,
     mut writer: impl AsyncWrite + Unpin,
@@ -296,16 +272,9 @@ async fn send(
             continue;
         }
         drop(held);
-        let wrapped: Vec<Wrapped> = units.iter().map(|unit| wrap(unit, digests)).collect();
-        let mut slices = Vec::with_capacity(3 * units.len());
-        for (Wrapped { head, tail }, unit) in wrapped.iter().zip(&units) {
-            slices.push(IoSlice::new(head));
-            slices.extend(unit.payload.iter().map(|(buffer, range)| IoSlice::new(&buffer[range.clone()])));
-            if !tail.is_empty() {
-                slices.push(IoSlice::new(tail));
-            }
-        }
-        write_slices(&mut writer, &mut slices).await?;
+        let parcel = |unit: Outgoing| Parcel::new(unit.header, unit.payload, digests);
+        let parcels: Vec<Parcel> = units.into_iter().map(parcel).collect();
+        write_parcels(&mut writer, &parcels).await?;
     }
 }
 
@@ -330,8 +299,11 @@ async fn receive(
         let now = link.world.now();
         link.heard.set(now);
         link.has_asked.set(false);
-        take(&mut link.tasks.borrow_mut(), &frame, now)?;
-        link.wanted.notify_one();
+        let mut tasks = link.tasks.borrow_mut();
+        take(&mut tasks, &frame, now)?;
+        if tasks.wants_to_send() {
+            link.wanted.notify_one();
+        }
     }
 }
 

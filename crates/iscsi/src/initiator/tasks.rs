@@ -24,7 +24,7 @@ use std::{
 use tokio::sync::oneshot;
 use world::{
     Buffer, IoError, IoErrorKind, IoResult, Moment,
-    pieces::{Payload, scatter},
+    pieces::{Payload, bytes_in, part_of, scatter},
     unflushed::Unflushed,
 };
 
@@ -132,10 +132,6 @@ pub struct Tasks {
     unflushed: Unflushed,
 }
 
-fn bytes_of(payload: &Payload) -> usize {
-    payload.iter().map(|(_, range)| range.len()).sum()
-}
-
 fn room_of(into: &[Buffer]) -> usize {
     into.iter().map(|buffer| buffer.len()).sum()
 }
@@ -220,6 +216,11 @@ impl Tasks {
         if self.unflushed.take_loss() { Err(lost_cache()) } else { Ok(()) }
     }
 
+    /// Whether anything waits to be sent; perhaps it may not be sent yet.
+    pub fn wants_to_send(&self) -> bool {
+        !(self.notes.is_empty() && self.bursts.is_empty() && self.to_send.is_empty())
+    }
+
     /// The unit that is to be sent next, if any may be.
     pub fn next_to_send(&mut self) -> Option<Outgoing> {
         if let Some(mut header) = self.notes.pop_front() {
@@ -271,7 +272,7 @@ impl Tasks {
                 return None;
             }
             self.to_send.pop_front();
-            let (length, room) = (bytes_of(&task.command.payload), room_of(&task.command.into));
+            let (length, room) = (bytes_in(&task.command.payload), room_of(&task.command.into));
             assert!(length == 0 || room == 0, "nothing is read and written in one command");
             let Agreed { initial_r2t, immediate_data, send_bytes_max, first_burst_bytes_max, .. } =
                 self.agreed;
@@ -363,7 +364,7 @@ impl Tasks {
         let bytes = asked.desired_bytes.get();
         let end = offset + bytes as usize;
         let is_right = (1..=self.agreed.burst_bytes_max).contains(&bytes)
-            && end <= bytes_of(&task.command.payload)
+            && end <= bytes_in(&task.command.payload)
             && task.bursts <= self.agreed.requests_max;
         if !is_right {
             return Err("it asks for data there are none of".to_owned());
@@ -472,19 +473,6 @@ impl Tasks {
             }
         }
     }
-}
-
-fn part_of(payload: &Payload, start: usize, end: usize) -> Payload {
-    let mut first = 0;
-    let mut part = Payload::new();
-    for (buffer, range) in payload {
-        let (from, to) = (start.max(first), end.min(first + range.len()));
-        if from < to {
-            part.push((buffer.clone(), range.start + from - first..range.start + to - first));
-        }
-        first += range.len();
-    }
-    part
 }
 
 fn lost_cache() -> IoError {

@@ -19,7 +19,7 @@ use crate::{
         inquiry,
         reservations::Nexus,
         sense::{AdditionalSense, Sense, SenseKey},
-        unit::{Asked, Data, Ended, Reachable, Takes, bytes_of},
+        unit::{Asked, Data, Ended, Reachable, Takes, pieces_of},
     },
     session::{login::LoggedIn, negotiation::Agreed},
     wire::{
@@ -34,13 +34,17 @@ use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, VecDeque},
     rc::Rc,
+    sync::Arc,
     time::Duration,
 };
 use tokio::{
     io::{AsyncRead, BufReader, split},
     sync::Notify,
 };
-use world::{Buffer, Moment, Stream, World, before};
+use world::{
+    Moment, Stream, World, before,
+    pieces::{Payload, bytes_in, part_of},
+};
 
 /// Bytes of data that a connection asks for at once at most.
 const HELD_BYTES_MAX: usize = 64 << 20;
@@ -196,7 +200,7 @@ impl Connection {
             }
             let tag = self.next_transfer();
             let ping = NopIn { flags: FINAL, task: NO_TAG.into(), transfer: tag.into(), ..NopIn::empty() };
-            self.sending.send(&ping, StatusNumber::Shows, Vec::new());
+            self.sending.send(&ping, StatusNumber::Shows, &[]);
             self.world.sleep(SILENCE_MAX).await;
             if self.heard_at.get() == heard_at {
                 return self.is_silent.set(true);
@@ -214,7 +218,7 @@ impl Connection {
             parameters: [0.into(), 0.into(), LOG_OUT_S.into()],
             ..AsyncMessage::empty()
         };
-        self.sending.send(&message, StatusNumber::Counts, Vec::new());
+        self.sending.send(&message, StatusNumber::Counts, &[]);
     }
 
     fn next_transfer(&self) -> u32 {
@@ -275,7 +279,7 @@ impl Connection {
             opcode::LOGOUT => {
                 let request = Logout::of(&frame.header);
                 let response = LogoutResponse { flags: FINAL, task: request.task, ..LogoutResponse::empty() };
-                self.sending.send(&response, StatusNumber::Counts, Vec::new());
+                self.sending.send(&response, StatusNumber::Counts, &[]);
                 return Ok(Going::Out);
             }
             opcode::LOGIN => return Err("it logs in once more".to_owned()),
@@ -289,7 +293,7 @@ impl Connection {
 
     pub(super) fn reject(&self, header: &[u8; HEADER_BYTES], reason: u8) {
         let reject = Reject { flags: FINAL, reason, no_task: NO_TAG.into(), ..Reject::empty() };
-        self.sending.send(&reject, StatusNumber::Counts, header.to_vec());
+        self.sending.send(&reject, StatusNumber::Counts, header);
     }
 
     fn echo(&self, frame: &Frame) {
@@ -299,7 +303,7 @@ impl Connection {
             return;
         }
         let room = self.agreed.send_bytes_max as usize;
-        let data = frame.data[..frame.data.len().min(room)].to_vec();
+        let data = &frame.data[..frame.data.len().min(room)];
         let response = NopIn {
             flags: FINAL,
             lun: request.lun,
@@ -354,7 +358,7 @@ impl Connection {
                     desired_bytes: bytes.into(),
                     ..ReadyToTransfer::empty()
                 };
-                self.sending.send(&asked, StatusNumber::Shows, Vec::new());
+                self.sending.send(&asked, StatusNumber::Shows, &[]);
             }
         }
         // Until it is executed it does not hold up the window: what it may hold is bounded by what it said.
@@ -438,7 +442,7 @@ impl Connection {
     async fn ask(&self, number: u64, command: &ScsiCommand, data: Vec<u8>, is_mismatched: bool) -> Ended {
         let numbers: Vec<u64> = self.units.keys().copied().collect();
         let cdb = &command.cdb[..];
-        let data = if data.is_empty() { Vec::new() } else { vec![Buffer::copy_of(&data)] };
+        let data = pieces_of(&data);
         let may_write = self.units.get(&number).is_some_and(|reached| reached.may_write);
         let asked = Asked {
             nexus: &self.nexus,
@@ -486,27 +490,30 @@ impl Connection {
                 let sense = sense.fixed();
                 let mut data = (sense.len() as u16).to_be_bytes().to_vec();
                 data.extend(sense);
-                self.respond(command, 0x02, given, data);
+                self.respond(command, 0x02, given, &data);
             }
-            Ended::Conflict => self.respond(command, 0x18, 0, Vec::new()),
+            Ended::Conflict => self.respond(command, 0x18, 0, &[]),
         }
     }
 
     /// Data, then the status: with the last of them, if there are any.
     fn answer_good(&self, command: &ScsiCommand, taken: u64, data: Data) {
-        let bytes = match data {
+        let buffers = match data {
             Data::None => Vec::new(),
-            Data::Parameters(bytes) => bytes,
-            Data::Blocks(buffers) => bytes_of(&buffers),
+            Data::Parameters(bytes) => pieces_of(&bytes),
+            Data::Blocks(buffers) => buffers,
         };
+        let whole = buffers.into_iter().map(|buffer| (0..buffer.len(), Arc::new(buffer)));
+        let payload: Payload = whole.map(|(range, buffer)| (buffer, range)).collect();
+        let bytes = bytes_in(&payload);
         let reads = command.flags & 0x40 != 0;
         let room = if reads { command.expected_bytes.get() as usize } else { 0 };
-        let sent = bytes.len().min(room);
+        let sent = bytes.min(room);
         if sent == 0 {
-            let moved = if command.flags & WRITES == 0 { bytes.len() as u64 } else { taken };
-            return self.respond(command, 0, moved, Vec::new());
+            let moved = if command.flags & WRITES == 0 { bytes as u64 } else { taken };
+            return self.respond(command, 0, moved, &[]);
         }
-        let (flags, residual) = residual_of(command, bytes.len() as u64);
+        let (flags, residual) = residual_of(command, bytes as u64);
         let mut offset = 0;
         let mut number = 0_u32;
         while offset < sent {
@@ -531,13 +538,13 @@ impl Connection {
                 header.residual = residual.into();
                 counted = StatusNumber::Counts;
             }
-            self.sending.send(&header, counted, bytes[offset..end].to_vec());
+            self.sending.send_payload(&header, counted, part_of(&payload, offset, end));
             offset = end;
             number += 1;
         }
     }
 
-    fn respond(&self, command: &ScsiCommand, status: u8, moved: u64, data: Vec<u8>) {
+    fn respond(&self, command: &ScsiCommand, status: u8, moved: u64, data: &[u8]) {
         // What a command that failed would have moved is known if it takes data; what it read is nothing.
         let has_residual = status == 0 || moved > 0;
         let (flags, residual) = if has_residual { residual_of(command, moved) } else { (0, 0) };

@@ -60,7 +60,7 @@ pub async fn log_in(
                 (text::write(pairs), None, Some(refusal))
             }
         };
-        sending.send(&response, StatusNumber::Counts, data);
+        sending.send(&response, StatusNumber::Counts, &data);
         sending.write_now(writer).await.map_err(|error| error.to_string())?;
         if let Some(refusal) = refused {
             return match refusal {

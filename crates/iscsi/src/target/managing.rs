@@ -56,7 +56,7 @@ impl Connection {
         };
         let mut data = text::write(answers);
         data.truncate(self.agreed.send_bytes_max as usize);
-        self.sending.send(&response, StatusNumber::Counts, data);
+        self.sending.send(&response, StatusNumber::Counts, &data);
     }
 
     /// Task management (RFC 7143, 11.5): what is aborted is done, and not answered.
@@ -102,7 +102,7 @@ impl Connection {
             task: request.task,
             ..TaskManagementResponse::empty()
         };
-        self.sending.send(&response, StatusNumber::Counts, Vec::new());
+        self.sending.send(&response, StatusNumber::Counts, &[]);
         if function == COLD_RESET {
             self.targets.sessions.end_all_of(&self.target_name);
             return Going::Out;

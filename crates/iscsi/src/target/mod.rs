@@ -20,9 +20,8 @@ use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
-    time::Duration,
 };
-use world::{Accepted, Listener, World};
+use world::{Accepted, Listener, World, network::accept_next};
 
 /// A target: units under a name.
 pub struct Target {
@@ -140,24 +139,17 @@ pub async fn serve(
     tell: Rc<dyn Fn(Event)>,
 ) {
     loop {
-        match listener.accept().await {
-            Ok(Accepted { stream, peer }) => {
-                let (own, targets, portal) = (world.clone(), targets.clone(), portal.clone());
-                let tell = Rc::clone(&tell);
-                world.spawn("iscsi connection", async move {
-                    let logged_in = |initiator: &str, target: Option<&str>| {
-                        let (initiator, target) = (initiator.to_owned(), target.map(str::to_owned));
-                        tell(Event::LoggedIn { peer: peer.clone(), initiator, target });
-                    };
-                    let why = connection::run(&own, stream, &targets, &portal, logged_in).await.err();
-                    tell(Event::Ended { peer, why });
-                });
-            }
-            Err(error) => {
-                tell(Event::NotAccepted(error));
-                // Out of descriptors, as a rule: that passes.
-                world.sleep(Duration::from_millis(100)).await;
-            }
-        }
+        let Accepted { stream, peer } =
+            accept_next(&world, &*listener, |error| tell(Event::NotAccepted(error))).await;
+        let (own, targets, portal) = (world.clone(), targets.clone(), portal.clone());
+        let tell = Rc::clone(&tell);
+        world.spawn("iscsi connection", async move {
+            let logged_in = |initiator: &str, target: Option<&str>| {
+                let (initiator, target) = (initiator.to_owned(), target.map(str::to_owned));
+                tell(Event::LoggedIn { peer: peer.clone(), initiator, target });
+            };
+            let why = connection::run(&own, stream, &targets, &portal, logged_in).await.err();
+            tell(Event::Ended { peer, why });
+        });
     }
 }

@@ -7,24 +7,29 @@
 //! 3. The highest command number that may come never falls, and no more commands are under way than it allows.
 
 use crate::wire::{
-    frame::{Digests, Frame},
+    frame::Digests,
+    parcel::{Parcel, write_parcels},
     pdu::{ANSWER_NUMBERS_AT, AnswerNumbers, Header},
 };
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     io,
+    sync::Arc,
 };
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt},
     sync::Notify,
 };
+use world::{Buffer, pieces::Payload};
 use zerocopy::IntoBytes;
 
 /// Commands under way at once at most.
 pub const WINDOW: u32 = 128;
 /// Bytes that wait to be sent before no more commands are taken.
 const QUEUED_BYTES_MAX: usize = 32 << 20;
+/// Parcels that go out in one call at most.
+const PARCELS_AT_ONCE: usize = 64;
 
 /// See the module's documentation.
 pub struct Sending {
@@ -32,7 +37,7 @@ pub struct Sending {
     status_next: Cell<u32>,
     expected_command: Cell<u32>,
     under_way: Cell<u32>,
-    frames: RefCell<VecDeque<Vec<u8>>>,
+    parcels: RefCell<VecDeque<Parcel>>,
     is_closed: Cell<bool>,
     changed: Notify,
     queued_bytes: Cell<usize>,
@@ -58,7 +63,7 @@ impl Sending {
             status_next: Cell::new(status_next),
             expected_command: Cell::new(expected_command),
             under_way: Cell::new(0),
-            frames: RefCell::default(),
+            parcels: RefCell::default(),
             is_closed: Cell::new(false),
             changed: Notify::new(),
             queued_bytes: Cell::new(0),
@@ -93,8 +98,17 @@ impl Sending {
         ahead < WINDOW.saturating_sub(self.under_way.get())
     }
 
+    /// Sends a header with a few data.
+    pub fn send<H: Header>(&self, header: &H, number: StatusNumber, data: &[u8]) {
+        let payload = match data {
+            [] => Payload::new(),
+            data => vec![(Arc::new(Buffer::copy_of(data)), 0..data.len())],
+        };
+        self.send_payload(header, number, payload);
+    }
+
     /// Sends a header with data.
-    pub fn send<H: Header>(&self, header: &H, number: StatusNumber, data: Vec<u8>) {
+    pub fn send_payload<H: Header>(&self, header: &H, number: StatusNumber, payload: Payload) {
         let status = match number {
             StatusNumber::Counts => self.status_next.replace(self.status_next.get().wrapping_add(1)),
             StatusNumber::Shows => self.status_next.get(),
@@ -109,9 +123,9 @@ impl Sending {
         };
         let mut bytes = header.to_bytes();
         bytes[ANSWER_NUMBERS_AT..][..size_of::<AnswerNumbers>()].copy_from_slice(numbers.as_bytes());
-        let frame = Frame::new(bytes, data).encode(self.digests.get());
-        self.queued_bytes.set(self.queued_bytes.get() + frame.len());
-        self.frames.borrow_mut().push_back(frame);
+        let parcel = Parcel::new(bytes, payload, self.digests.get());
+        self.queued_bytes.set(self.queued_bytes.get() + parcel.bytes());
+        self.parcels.borrow_mut().push_back(parcel);
         self.changed.notify_one();
     }
 
@@ -130,18 +144,26 @@ impl Sending {
 
     /// Writes what was sent so far.
     pub async fn write_now(&self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
-        let frames: Vec<Vec<u8>> = self.frames.borrow_mut().drain(..).collect();
-        let bytes = frames.concat();
-        writer.write_all(&bytes).await?;
-        self.queued_bytes.set(self.queued_bytes.get() - bytes.len());
-        self.drained.notify_one();
-        writer.flush().await
+        loop {
+            let parcels: Vec<Parcel> = {
+                let mut waiting = self.parcels.borrow_mut();
+                let count = waiting.len().min(PARCELS_AT_ONCE);
+                waiting.drain(..count).collect()
+            };
+            if parcels.is_empty() {
+                return Ok(());
+            }
+            write_parcels(writer, &parcels).await?;
+            let bytes: usize = parcels.iter().map(Parcel::bytes).sum();
+            self.queued_bytes.set(self.queued_bytes.get() - bytes);
+            self.drained.notify_one();
+        }
     }
 
     /// Writes what is sent, until it is closed.
     pub async fn write_all(&self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         loop {
-            if self.frames.borrow().is_empty() {
+            if self.parcels.borrow().is_empty() {
                 if self.is_closed.get() {
                     return writer.shutdown().await;
                 }

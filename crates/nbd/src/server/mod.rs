@@ -12,7 +12,7 @@ use crate::{export::Exports, tls::TlsMode};
 use std::{rc::Rc, time::Duration};
 use thiserror::Error;
 use tokio::sync::Semaphore;
-use world::{Accepted, Listener, World};
+use world::{Accepted, Listener, World, network::accept_next};
 
 /// How much a server takes on.
 #[derive(Clone, Debug)]
@@ -93,26 +93,19 @@ pub async fn serve(
     let places = Rc::new(Semaphore::new(options.connections_max));
     loop {
         let place = Place::among(&places).await;
-        match listener.accept().await {
-            Ok(Accepted { stream, peer }) => {
-                let (own, exports, tell) = (world.clone(), exports.clone(), Rc::clone(&tell));
-                let options = options.clone();
-                world.spawn("nbd connection", async move {
-                    let connected = |export: &str, is_encrypted| {
-                        let (peer, export) = (peer.clone(), export.to_owned());
-                        tell(Event::Connected { peer, export, is_encrypted });
-                    };
-                    let why = session::run(&own, stream, &exports, options, connected).await.err();
-                    tell(Event::Disconnected { peer, why });
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                tell(Event::NotAccepted(error));
-                // Out of descriptors, as a rule: that passes.
-                world.sleep(Duration::from_millis(100)).await;
-            }
-        }
+        let Accepted { stream, peer } =
+            accept_next(&world, &*listener, |error| tell(Event::NotAccepted(error))).await;
+        let (own, exports, tell) = (world.clone(), exports.clone(), Rc::clone(&tell));
+        let options = options.clone();
+        world.spawn("nbd connection", async move {
+            let connected = |export: &str, is_encrypted| {
+                let (peer, export) = (peer.clone(), export.to_owned());
+                tell(Event::Connected { peer, export, is_encrypted });
+            };
+            let why = session::run(&own, stream, &exports, options, connected).await.err();
+            tell(Event::Disconnected { peer, why });
+            drop(place);
+        });
     }
 }
 

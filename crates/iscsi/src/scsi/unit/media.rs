@@ -1,6 +1,8 @@
 //! Commands that read and write blocks, or let them go.
 
-use super::{Asked, Data, Ended, Going, Unit, be16, be32, be64, bytes_of, failed, parameters, range::Range};
+use super::{
+    Asked, Data, Ended, Going, Unit, be16, be32, be64, bytes_of, failed, parameters, pieces_of, range::Range,
+};
 use crate::scsi::{
     commands::{Known, code},
     facts::{COMPARE_BLOCKS_MAX, UNMAP_BLOCKS_MAX, UNMAP_RANGES_MAX, WRITE_SAME_BLOCKS_MAX},
@@ -23,11 +25,6 @@ fn is_fua(cdb: &[u8]) -> bool {
     cdb[0] >> 5 != 0 && cdb[1] & 0x08 != 0
 }
 
-/// Bytes as they are written: no buffer is empty.
-fn pieces(bytes: &[u8]) -> Vec<Buffer> {
-    if bytes.is_empty() { Vec::new() } else { vec![Buffer::copy_of(bytes)] }
-}
-
 impl Unit {
     pub(super) async fn use_medium(&self, known: &Known, asked: Asked<'_>) -> Going<Data> {
         let cdb = asked.cdb.to_vec();
@@ -43,7 +40,7 @@ impl Unit {
             code::WRITE_VERIFY_10 | code::WRITE_VERIFY_12 | code::WRITE_VERIFY_16 => {
                 let range = self.as_far_as_it_came(self.transfer(&cdb)?, &asked.data)?;
                 let written = bytes_of(&asked.data);
-                self.write(range, pieces(&written), Stability::Stable).await?;
+                self.write(range, pieces_of(&written), Stability::Stable).await?;
                 self.compare(range, &written).await
             }
             code::VERIFY_10 | code::VERIFY_12 | code::VERIFY_16 => self.verify(&cdb, asked.data).await,

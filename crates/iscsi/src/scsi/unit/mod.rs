@@ -350,8 +350,13 @@ fn parameters(mut bytes: Vec<u8>, room: usize) -> Data {
     Data::Parameters(bytes)
 }
 
+/// Bytes in buffers, none of which is empty.
+pub(crate) fn pieces_of(bytes: &[u8]) -> Vec<Buffer> {
+    if bytes.is_empty() { Vec::new() } else { vec![Buffer::copy_of(bytes)] }
+}
+
 /// What is in buffers, in one piece.
-pub(crate) fn bytes_of(buffers: &[Buffer]) -> Vec<u8> {
+fn bytes_of(buffers: &[Buffer]) -> Vec<u8> {
     let pieces: Vec<&[u8]> = buffers.iter().map(|buffer| &buffer[..]).collect();
     pieces.concat()
 }
