@@ -12,6 +12,7 @@ mod bounds;
 mod caps;
 mod device;
 mod gate;
+mod holes;
 mod read;
 mod snapshot;
 mod write;

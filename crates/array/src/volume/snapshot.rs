@@ -15,7 +15,7 @@ use world::{
 /// See the module's documentation.
 #[derive(Clone)]
 pub struct SnapshotDevice {
-    pool: Rc<Pool>,
+    pub(super) pool: Rc<Pool>,
     point: (BranchNumber, Stamp),
     sectors: u64,
 }
@@ -23,6 +23,21 @@ pub struct SnapshotDevice {
 impl SnapshotDevice {
     pub(crate) fn new(pool: Rc<Pool>, point: (BranchNumber, Stamp), sectors: u64) -> Self {
         Self { pool, point, sectors }
+    }
+
+    /// What it is a point of, if it is still there and a command lies within it.
+    pub(super) fn check_point(
+        &self,
+        what: &str,
+        at: ByteOffset,
+        length: u64,
+    ) -> IoResult<(BranchNumber, Stamp)> {
+        check_range(what, at, length, self.sectors * SECTOR_BYTES)?;
+        let (branch, stamp) = self.point;
+        if !self.pool.is_point(branch, stamp) {
+            return Err(IoError::new(IoErrorKind::NotFound, format!("{what}: the snapshot was deleted")));
+        }
+        Ok((branch, stamp))
     }
 
     fn refused(&self, what: &str) -> LocalFuture<IoResult<()>> {
@@ -41,11 +56,7 @@ impl BlockDevice for SnapshotDevice {
         let world = self.pool.shared.world.clone();
         Box::pin(world.spawn("snapshot read", async move {
             let length: usize = into.iter().map(|buffer| buffer.len()).sum();
-            check_range("read", at, length as u64, this.sectors * SECTOR_BYTES)?;
-            let (branch, stamp) = this.point;
-            if !this.pool.is_point(branch, stamp) {
-                return Err(IoError::new(IoErrorKind::NotFound, "read: the snapshot was deleted"));
-            }
+            let (branch, stamp) = this.check_point("read", at, length as u64)?;
             let _timed = this.pool.pace.begin(Command::Read, length);
             let reader = Reader { pool: &this.pool, branch, as_of: Some(stamp) };
             reader.read(at, into).await.map_err(|error| io_error("read", &error))

@@ -9,7 +9,7 @@ use array::{
     volume::VolumeDevice,
 };
 use std::sync::Arc;
-use world::{BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, Stability, sim::FaultPlan};
+use world::{BlockDevice, Buffer, ByteCount, ByteOffset, Extent, IoErrorKind, Stability, sim::FaultPlan};
 
 #[test]
 fn what_was_written_is_read_again_also_after_reopening_and_a_kill() {
@@ -92,6 +92,64 @@ fn a_snapshot_keeps_what_was_until_it_is_deleted() {
         assert_eq!(before - pool.space().used_bytes, 60 * 4096, "what was told came back");
         let kept = read(&pool.snapshot_device("mail", "round 3").expect("it is there"), 0, 4096).await;
         assert!(kept.iter().all(|&byte| byte == 4));
+    });
+}
+
+#[test]
+fn a_volume_and_its_snapshots_say_where_they_hold_nothing() {
+    const BLOCKS: u64 = 200;
+    /// Of each block whether it is a hole, pieced together from as many answers as it takes.
+    fn blocks_of(extents: &[Extent], at: u64) -> Vec<bool> {
+        assert!(extents.windows(2).all(|pair| pair[0].is_hole != pair[1].is_hole), "as few as it takes");
+        let mut place = at;
+        let mut blocks = Vec::new();
+        for extent in extents {
+            assert_eq!(extent.is_zero, extent.is_hole);
+            let end = place + extent.length.0;
+            blocks.extend((place.div_ceil(4096)..end.div_ceil(4096)).map(|_| extent.is_hole));
+            place = end;
+        }
+        blocks
+    }
+    let mut scene = Scene::new(7, 3);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens");
+        let volume = make_volume(&pool, "mail", 16 * MIB).await.expect("it is made");
+        let mut random = world.random("holes");
+        let mut is_hole = vec![true; BLOCKS as usize];
+        let mut frozen = None;
+        for round in 0..30_u8 {
+            let (first, count) = (random.below(BLOCKS - 10), 1 + random.below(10));
+            let discards = random.percent(40.0);
+            match discards {
+                true => {
+                    let length = ByteCount(count * 4096);
+                    volume.discard(ByteOffset(first * 4096), length).await.expect("it is discarded");
+                }
+                false => write(&volume, first * 4096, round + 1, count as usize * 4096).await,
+            }
+            is_hole[first as usize..(first + count) as usize].fill(discards);
+            let before = is_hole.clone();
+            if round == 10 {
+                pool.snapshot(&["mail"], "ten", SnapshotId([1; 16])).await.expect("it is taken");
+                frozen = Some((pool.snapshot_device("mail", "ten").expect("it is there"), before.clone()));
+            }
+            if round % 7 == 0 {
+                pool.checkpoint().await.expect("it is made");
+            }
+            let length = ByteCount(BLOCKS * 4096);
+            let told = volume.0.extents(ByteOffset(0), length).await.expect("it is told");
+            assert_eq!(blocks_of(&told, 0), before, "round {round}");
+            // From the middle of a block on, and up to the middle of one.
+            let told = volume.0.extents(ByteOffset(512), ByteCount(3 * 4096)).await.expect("it is told");
+            assert_eq!(told.iter().map(|extent| extent.length.0).sum::<u64>(), 3 * 4096);
+            assert_eq!(told[0].is_hole, before[0]);
+        }
+        let (frozen, then) = frozen.expect("it was taken");
+        let told = frozen.extents(ByteOffset(0), ByteCount(BLOCKS * 4096)).await.expect("it is told");
+        assert_eq!(blocks_of(&told, 0), then, "as it was then");
+        let beyond = volume.0.extents(ByteOffset(16 * MIB), ByteCount(512)).await;
+        assert_eq!(beyond.expect_err("there is no more").kind(), IoErrorKind::OutOfRange);
     });
 }
 

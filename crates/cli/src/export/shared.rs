@@ -1,6 +1,6 @@
 //! What is served: files and raw devices, volumes and snapshots of pools.
 
-use super::thin_volume::ThinVolume;
+use super::thin_volume::{Frozen, ThinVolume};
 use crate::{
     arguments::ExportArguments,
     pool::folder::{OpenPool, VolumePath, is_pool, refusal},
@@ -100,7 +100,7 @@ impl Opened {
         {
             Some(snapshot) => {
                 let device = pool.snapshot_device(&wanted.volume, snapshot).map_err(refused)?;
-                (Rc::new(device), None, "a snapshot")
+                (Rc::new(device.clone()), Some(Rc::new(Frozen(device))), "a snapshot")
             }
             None => {
                 let volume = VolumeDevice(pool.volume(&wanted.volume).map_err(refused)?);

@@ -1,6 +1,9 @@
-//! A volume of a pool as a device that can be emptied: what is let go reads as zeroes.
+//! A volume of a pool as a device that can be emptied: what is let go reads as zeroes. And a snapshot, which cannot.
 
-use array::{format::BLOCK_BYTES, volume::VolumeDevice};
+use array::{
+    format::BLOCK_BYTES,
+    volume::{SnapshotDevice, VolumeDevice},
+};
 use std::sync::Arc;
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Extent, IoError, IoErrorKind, IoResult, LocalFuture, Sparse,
@@ -52,9 +55,30 @@ impl Sparse for ThinVolume {
         })
     }
 
-    /// All of it may hold something: where it holds nothing, only the pool knows.
-    fn extents(&self, _at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<Vec<Extent>>> {
-        Box::pin(async move { Ok(vec![Extent { length, is_hole: false, is_zero: false }]) })
+    fn extents(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<Vec<Extent>>> {
+        let VolumeDevice(volume) = self.0.clone();
+        Box::pin(async move { volume.extents(at, length).await })
+    }
+}
+
+/// A snapshot, as a device that knows its holes.
+pub struct Frozen(pub SnapshotDevice);
+
+impl Sparse for Frozen {
+    fn write_zeroes(
+        &self,
+        _at: ByteOffset,
+        _length: ByteCount,
+        _keeps_space: bool,
+        _stability: Stability,
+    ) -> LocalFuture<IoResult<()>> {
+        let error = IoError::new(IoErrorKind::ReadOnly, "write zeroes: a snapshot is never written");
+        Box::pin(async move { Err(error) })
+    }
+
+    fn extents(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<Vec<Extent>>> {
+        let snapshot = self.0.clone();
+        Box::pin(async move { snapshot.extents(at, length).await })
     }
 }
 

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 use world::{
-    BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, Stability, World,
+    BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, Sparse, Stability, World,
     real::{self, RealOptions, Sockets},
 };
 
@@ -58,6 +58,12 @@ async fn read(client: &Client) -> u8 {
     read[0][0]
 }
 
+/// Bytes, and whether they are a hole.
+async fn extents(client: &Client, length: u64) -> Vec<(u64, bool)> {
+    let found = client.extents(ByteOffset(0), ByteCount(length)).await.unwrap();
+    found.iter().map(|extent| (extent.length.0, extent.is_hole)).collect()
+}
+
 #[test]
 fn a_volume_of_a_pool_is_exported_and_its_snapshot_stays_as_it_was() {
     let bench = Bench::new();
@@ -70,6 +76,8 @@ fn a_volume_of_a_pool_is_exported_and_its_snapshot_stays_as_it_was() {
         assert_eq!(client.geometry().size, ByteCount::gib(1), "it is thin");
         assert_eq!(read(&client).await, 0);
         write(&client, 7).await;
+        let holes = [(1 << 20, true), (65_536, false), ((1 << 30) - (1 << 20) - 65_536, true)];
+        assert_eq!(extents(&client, 1 << 30).await, holes, "it says where it holds nothing");
         let busy = bench.run(&["pool", "show", "mail"]);
         assert_eq!(busy.code, Some(2));
         assert!(
@@ -84,6 +92,11 @@ fn a_volume_of_a_pool_is_exported_and_its_snapshot_stays_as_it_was() {
             (connect(&world, uri("store")).await, connect(&world, uri("store@monday")).await);
         write(&client, 9).await;
         assert_eq!((read(&client).await, read(&monday).await), (9, 7));
+        client.discard(ByteOffset(0), ByteCount(2 << 20)).await.unwrap();
+        assert_eq!(extents(&client, 2 << 20).await, [(2 << 20, true)]);
+        let data_behind = [(1 << 20, true), (65_536, false), ((1 << 20) - 65_536, true)];
+        assert_eq!(extents(&monday, 2 << 20).await, data_behind, "the snapshot holds it");
+        write(&client, 9).await;
         assert!(monday.is_read_only() && !client.is_read_only());
         let data = vec![Arc::new(Buffer::zeroed(512))];
         let refused = monday.write(ByteOffset(0), data, Stability::Stable).await.unwrap_err();
