@@ -1,56 +1,30 @@
 //! Devices elsewhere: proved by their URIs, with the same care as raw devices here.
 
-use crate::spindle::{Bench, answered, json_of, short};
-use std::{
-    fs,
-    io::Read,
-    net::{TcpListener, TcpStream},
-    process::{Child, Stdio},
-    thread,
-    time::{Duration, Instant},
+use crate::{
+    exported::Exported,
+    spindle::{Bench, answered, json_of, short},
 };
-
-/// A file, served over both protocols by the program itself.
-struct Served {
-    child: Child,
-    nbd: String,
-    iscsi: String,
-}
+use std::{fs, io::Read, os::unix::net::UnixListener};
 
 /// A file of zeroes for it.
 fn make_disk(bench: &Bench, mib: u64) {
     fs::File::create(bench.path("disk.img")).unwrap().set_len(mib << 20).unwrap();
 }
 
-fn free_port() -> u16 {
-    // It was free a moment ago.
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+/// It, served over both protocols by the program itself: where it is.
+struct Served {
+    /// Ends with this.
+    _exported: Exported,
+    nbd: String,
+    iscsi: String,
 }
 
 impl Served {
     fn begin(bench: &Bench) -> Self {
-        let [nbd, iscsi] = [free_port(), free_port()].map(|port| format!("127.0.0.1:{port}"));
-        let mut command = bench.command(&["export", "disk.img", "--nbd", &nbd, "--iscsi", &iscsi]);
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let begun = Instant::now();
-        for place in [&nbd, &iscsi] {
-            while TcpStream::connect(place).is_err() {
-                assert!(begun.elapsed() < Duration::from_secs(60), "it listens before long");
-                thread::sleep(Duration::from_millis(5));
-            }
-        }
-        Self {
-            child,
-            nbd: format!("nbd://{nbd}/disk.img"),
-            iscsi: format!("iscsi://{iscsi}/iqn.2026-11.org.spindle:disk.img/0"),
-        }
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let anywhere = "127.0.0.1:0";
+        let exported = Exported::begin(bench, &["disk.img", "--nbd", anywhere, "--iscsi", anywhere]);
+        let [nbd, iscsi] = &exported.uris[..] else { panic!("one over each: {:?}", exported.uris) };
+        Self { nbd: nbd.clone(), iscsi: iscsi.clone(), _exported: exported }
     }
 }
 
@@ -106,7 +80,10 @@ fn what_is_not_there_or_not_right_is_refused_in_a_line() {
     make_disk(&bench, 96);
     let served = Served::begin(&bench);
     let portal = served.iscsi.split('/').nth(2).unwrap();
-    let nobody = format!("nbd://127.0.0.1:{}/x", free_port());
+    // Somebody listened there, and does so no more.
+    let left = bench.path("left");
+    drop(UnixListener::bind(&left).unwrap());
+    let nobody = format!("nbd+unix:///x?socket={}", left.display());
     let port = served.nbd.split('/').nth(2).unwrap();
     for (uri, story) in [
         (format!("iscsi://{portal}/iqn.x:none/0"), "there is no such target"),

@@ -49,19 +49,28 @@ impl Drop for Serving {
 
 impl Serving {
     pub fn begin(bench: &Bench, arguments: &[&str]) -> Self {
-        // A port that was free a moment ago.
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let portal = format!("127.0.0.1:{port}");
-        let mut command = bench.command(&["export", "--iscsi", &portal]);
+        // Port 0 is one that is free: it says which.
+        let mut command = bench.command(&["export", "--iscsi", "127.0.0.1:0"]);
         let log = fs::File::create(bench.path("log")).unwrap();
         command.args(arguments).stdout(log.try_clone().unwrap()).stderr(log);
-        let mut serving = Self { child: command.spawn().unwrap(), portal };
-        while std::net::TcpStream::connect(&serving.portal).is_err() {
-            assert!(serving.child.try_wait().unwrap().is_none(), "it listens before long: {arguments:?}");
+        let mut serving = Self { child: command.spawn().unwrap(), portal: String::new() };
+        loop {
+            let ended = serving.child.try_wait().unwrap();
+            if let Some(portal) = portal_in(&fs::read_to_string(bench.path("log")).unwrap()) {
+                serving.portal = portal;
+                return serving;
+            }
+            assert!(ended.is_none(), "it says where it is: {arguments:?}");
             thread::sleep(Duration::from_millis(5));
         }
-        serving
     }
+}
+
+/// Where the first export is, of what was said so far; a line that is not whole yet says nothing.
+fn portal_in(said: &str) -> Option<String> {
+    let lines = said.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+    let (portal, _) = lines.filter_map(|line| line.strip_prefix("iscsi://")).next()?.split_once('/')?;
+    Some(portal.to_owned())
 }
 
 fn write_secret(bench: &Bench, name: &str, secret: &str) {
