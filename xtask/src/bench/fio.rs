@@ -50,10 +50,14 @@ impl Jobs {
     /// No jobs yet, on an export of an NBD server.
     pub fn nbd(seconds: f64, uri: &str) -> Self {
         let ms = (seconds * 1000.0).round() as u64;
-        let text = format!(
-            "[global]\nioengine=nbd\nuri={uri}\nnorandommap=1\nrandrepeat=0\nthread=1\ntime_based=1\nruntime={ms}ms\n"
-        );
+        let Self { mut text } = Self::nbd_once(uri);
+        write!(text, "time_based=1\nruntime={ms}ms\n").expect("writing to a string");
         Self { text }
+    }
+
+    /// The same; a job ends when it has gone through the export once.
+    pub fn nbd_once(uri: &str) -> Self {
+        Self { text: format!("[global]\nioengine=nbd\nuri={uri}\nnorandommap=1\nrandrepeat=0\nthread=1\n") }
     }
 
     /// Adds a job: its options, one a line, on `file`.

@@ -3,7 +3,9 @@
 //! The client of iSCSI is our initiator (`iscsi` example `unit_load`), of NBD fio's engine. Processor time is that of the
 //! server's process alone, for each I/O it did: it says more than times do where others are at work.
 
+mod idle;
 mod servers;
+mod volumes;
 
 use super::{
     Setting,
@@ -15,7 +17,7 @@ use super::{
 use crate::step;
 use anyhow::{Context, Result};
 use serde_json::json;
-use servers::Server;
+use servers::{Server, Writes};
 use std::{path::Path, process::Command};
 
 /// The programs that are measured, and the one that measures.
@@ -92,9 +94,14 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
         }
     }
     rows.extend(sessions(setting, ours, &file, &scale)?);
+    rows.extend(volumes::rows(setting, ours, &file, &scale)?);
+    rows.extend(idle::rows(setting, ours, &file, &scale)?);
     record.method(
         "one file, laid out once, its servers all under way at once and one measured at a time, in turn; all with a write \
          cache, nothing flushed",
+    );
+    record.method(
+        "volumes: of a pool of eight drives that are files beside that file, filled once, everything twice",
     );
     record.method("tgt: the better of rdwr (page cache) and aio in each round, on the same file");
     Ok(rows)
@@ -112,7 +119,10 @@ fn iscsi_rows(
         return Ok(Vec::new());
     }
     println!("   {what}");
-    let (own, tgt) = (Server::ours(&ours.program(), file)?, Server::tgt(file, &setting.folder)?);
+    let (own, tgt) = (
+        Server::ours(&ours.program(), file, Writes::Cached)?,
+        Server::tgt(file, &setting.folder, Writes::Cached)?,
+    );
     let note = "iSCSI: one session, our initiator as client of both; goal: the less of 2 × tgt and 80 % (32 KiB: 70 %) of fio \
                 on the raw file in the same rounds; tgt: the better of rdwr and aio";
     let mut row = Row::new(what.clone(), "I/O/s", Goal::None, note);
@@ -121,13 +131,8 @@ fn iscsi_rows(
     for round in 0..scale.rounds {
         let raw = Jobs::new(Some(scale.seconds)).job("raw", file, &point.options()).run(&setting.folder)?;
         raws.push(raw.total_iops());
-        let peers = || {
-            let rdwr = unit_load(ours, &tgt, 0, scale, point, 1)?;
-            let aio = unit_load(ours, &tgt, 1, scale, point, 1)?;
-            Ok::<_, anyhow::Error>(if rdwr.rate.value >= aio.rate.value { rdwr } else { aio })
-        };
         let own = || unit_load(ours, &own, 0, scale, point, 1);
-        let (own, peer) = in_turn(round, own, peers)?;
+        let (own, peer) = in_turn(round, own, || best_of_tgt(ours, &tgt, scale, point))?;
         add(&mut row, &mut cpu, own, peer);
     }
     let raw = median(raws.into_iter()).context("a round")?;
@@ -148,7 +153,7 @@ fn nbd_rows(
         return Ok(Vec::new());
     }
     println!("   {what}");
-    let (own, qemu) = (Server::ours(&ours.program(), file)?, Server::qemu(file)?);
+    let (own, qemu) = (Server::ours(&ours.program(), file, Writes::Cached)?, Server::qemu(file)?);
     let note = "NBD: one connection, fio's nbd engine as client of both; peer: qemu-storage-daemon, raw, io_uring, O_DIRECT";
     let mut row = Row::new(what.clone(), "I/O/s", Goal::OfPeer(1.5), note);
     let mut cpu = Row::new(format!("{what}, server"), "µs/I/O", cpu_goal(point), CPU_NOTE);
@@ -187,6 +192,14 @@ fn in_turn(
         let peer = peer()?;
         Ok((own()?, peer))
     }
+}
+
+/// The best of its units.
+fn best_of_tgt(ours: &OurPrograms, tgt: &Server, scale: &Scale, point: Point) -> Result<Ran> {
+    let ran: Vec<Ran> =
+        (0..tgt.uris.len()).map(|unit| unit_load(ours, tgt, unit, scale, point, 1)).collect::<Result<_>>()?;
+    let best = ran.into_iter().max_by(|one, other| one.rate.value.total_cmp(&other.rate.value));
+    best.context("a unit")
 }
 
 fn unit_load(
@@ -232,7 +245,7 @@ fn sessions(setting: &Setting, ours: &OurPrograms, file: &Path, scale: &Scale) -
         return Ok(Vec::new());
     }
     println!("   {what}");
-    let own = Server::ours(&ours.program(), file)?;
+    let own = Server::ours(&ours.program(), file, Writes::Cached)?;
     let point = Point { read_percent: 70, kib: 4, depth: 4 };
     let note =
         "64 sessions (ours) beside 8 (peer) of our own server, mixed 4 KiB, each with 4 commands under way";

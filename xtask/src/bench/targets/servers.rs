@@ -16,6 +16,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Processor time in /proc is in ticks of so many a second (USER_HZ).
 const TICKS_PER_SECOND: f64 = 100.0;
 
+/// What a write means that was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writes {
+    /// It is stable after the next flush.
+    Cached,
+    /// It is stable.
+    Stable,
+}
+
 /// A server that is under way.
 pub struct Server {
     child: Child,
@@ -41,11 +50,14 @@ impl Server {
         Ok(Self { child, uris })
     }
 
-    /// Ours, over both protocols: iSCSI, then NBD. Its write cache is on, as the peers' is.
-    pub fn ours(program: &Path, file: &Path) -> Result<Self> {
+    /// Ours, of a file or a volume, over both protocols: iSCSI, then NBD.
+    pub fn ours(program: &Path, path: &Path, writes: Writes) -> Result<Self> {
         let (nbd, iscsi) = (free_port()?, free_port()?);
         let mut command = Command::new(program);
-        command.arg("export").arg(file).args(["--name", "disk", "--write-cache", "--quiet"]);
+        command.arg("export").arg(path).args(["--name", "disk", "--quiet"]);
+        if writes == Writes::Cached {
+            command.arg("--write-cache");
+        }
         command.args(["--iscsi", &format!("127.0.0.1:{iscsi}"), "--nbd", &format!("127.0.0.1:{nbd}")]);
         let uris = vec![
             format!("iscsi://127.0.0.1:{iscsi}/iqn.2026-11.org.spindle:disk/0"),
@@ -54,8 +66,9 @@ impl Server {
         Self::begin(command, nbd, uris)
     }
 
-    /// tgt: the same file as two units, one for each way it has of doing I/O (rdwr, aio).
-    pub fn tgt(file: &Path, folder: &Path) -> Result<Self> {
+    /// tgt: the same file as two units, one for each way it has of doing I/O (rdwr, aio). Of these only rdwr can be told to
+    /// write stably (`--bsoflags sync`).
+    pub fn tgt(file: &Path, folder: &Path, writes: Writes) -> Result<Self> {
         let port = free_port()?;
         let socket = folder.join("tgt");
         let of = |program: &str| {
@@ -65,7 +78,12 @@ impl Server {
         };
         let mut command = of("tgtd");
         command.args(["-f", "--iscsi", &format!("portal=127.0.0.1:{port}")]);
-        let uris = [1, 2].map(|unit| format!("iscsi://127.0.0.1:{port}/{TARGET}/{unit}")).to_vec();
+        let (units, flags): (&[(&str, &str)], &[&str]) = match writes {
+            Writes::Cached => (&[("1", "rdwr"), ("2", "aio")], &[]),
+            Writes::Stable => (&[("1", "rdwr")], &["--bsoflags", "sync"]),
+        };
+        let uri = |&(unit, _): &(&str, &str)| format!("iscsi://127.0.0.1:{port}/{TARGET}/{unit}");
+        let uris = units.iter().map(uri).collect();
         let server = Self::begin(command, port, uris)?;
         let admin = |mode: &str, words: &[&str]| {
             let mut command = of("tgtadm");
@@ -79,9 +97,9 @@ impl Server {
         }
         admin("target", &["--op", "new", "--tid", "1", "-T", TARGET])?;
         let file = file.to_str().context("a path in UTF-8")?;
-        for (unit, way) in [("1", "rdwr"), ("2", "aio")] {
+        for (unit, way) in units {
             let words = ["--op", "new", "--tid", "1", "--lun", unit, "-b", file, "--bstype", way];
-            admin("logicalunit", &words)?;
+            admin("logicalunit", &[&words, flags].concat())?;
         }
         admin("target", &["--op", "bind", "--tid", "1", "-I", "ALL"])?;
         Ok(server)
@@ -98,6 +116,14 @@ impl Server {
             .args(["--nbd-server", &format!("addr.type=inet,addr.host=127.0.0.1,addr.port={port}")])
             .args(["--export", "type=nbd,id=e,node-name=r,name=disk,writable=on"]);
         Self::begin(command, port, vec![format!("nbd://127.0.0.1:{port}/disk")])
+    }
+
+    /// Ends ours as Ctrl-C does: what it holds is stable, and its pools can be opened by others.
+    pub fn end(mut self) -> Result<()> {
+        crate::step::output(Command::new("kill").args(["-s", "INT", &self.child.id().to_string()]))?;
+        let status = self.child.wait()?;
+        anyhow::ensure!(status.success(), "the server ended with {status}");
+        Ok(())
     }
 
     /// Processor time it has used, in seconds.
