@@ -1,7 +1,9 @@
 //! A plan as a document: the answer first, then every number, then what was chosen from, then the figures behind it.
 
 use super::Answer;
-use crate::{derivation::Derived, figure::Confidence, fit::GroupChoice, site::Role, units::shown};
+use crate::{
+    catalogue::Raid, derivation::Derived, figure::Confidence, fit::GroupChoice, site::Role, units::shown,
+};
 use report::{Cell, Column, Document, KeyValues, Meta, Section, Severity, Table, prose};
 
 /// Choices that are shown; the others are as many words.
@@ -64,10 +66,14 @@ impl Answer {
             ),
         );
         let (storage, note) = match self.first() {
-            Some(choice) => (choice.shown(), "the choice with the fewest drives"),
-            None => ("nothing in the catalogue carries this".to_owned(), ""),
+            Some(choice) => {
+                let kind = if choice.raid == Raid::Inside { "volumes" } else { "drives" };
+                let note = format!("{}: the choice with the fewest", choice.shown());
+                (Cell::text(format!("{} {kind}", prose::number(choice.drives() as f64, 0))), note)
+            }
+            None => (Cell::text("none"), "nothing in the catalogue carries this".to_owned()),
         };
-        document.highlight("Storage", Cell::text(storage), note);
+        document.highlight("Storage", storage, note);
     }
 
     fn findings(&self, document: &mut Document) {
