@@ -1,8 +1,12 @@
 //! Numbers that depend on another: read at points, or step by step.
 
-use super::{Confidence, with_unit};
+use super::{Confidence, is_speck, with_unit};
 use crate::units::shown;
 use serde::{Deserialize, Serialize};
+
+/// Values of a curve up to this make sense, and places up to this squared: nothing that is computed with them is beyond
+/// counting.
+const MOST: f64 = 1e9;
 
 /// A number by another.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -60,6 +64,17 @@ impl Curve {
         let good = |value: f64| value.is_finite() && value >= 0.0;
         if !places.iter().all(|at| *at > 0.0 && good(*at)) || !self.points.iter().all(|p| good(p.value)) {
             return Err("its places are above 0, and its values not below");
+        }
+        let counts = |value: f64, most: f64| value <= most && !is_speck(value);
+        if !places.iter().all(|at| counts(*at, MOST * MOST))
+            || !self.points.iter().all(|point| counts(point.value, MOST))
+        {
+            return Err(
+                "its values are up to 1,000,000,000, and nothing in it is less than a billionth and not 0",
+            );
+        }
+        if self.source.trim().is_empty() {
+            return Err("it has no source; say where its points are from");
         }
         if !places.windows(2).all(|pair| pair[0] < pair[1]) {
             return Err("its places do not ascend");
@@ -173,5 +188,10 @@ mod tests {
             problem(CurveKind::Step, &[(0.0, 1.0)]),
             "its places are above 0, and its values not below"
         );
+        let beyond =
+            "its values are up to 1,000,000,000, and nothing in it is less than a billionth and not 0";
+        for points in [[(1e-300, 1.0)], [(1.0, 1e300)], [(1e300, 1.0)], [(1.0, 1e-300)]] {
+            assert_eq!(problem(CurveKind::Line, &points), beyond);
+        }
     }
 }

@@ -45,6 +45,20 @@ pub enum FigureError {
         /// What is accepted.
         range: String,
     },
+    /// It is a part of what comes whole.
+    #[error("{key}: {shown} is not a whole number, and it counts what comes whole")]
+    NotWhole {
+        /// Which figure.
+        key: String,
+        /// What was given.
+        shown: String,
+    },
+    /// Nobody says so.
+    #[error("{key}: it has no source; say where the value is from")]
+    NoSource {
+        /// Which figure.
+        key: String,
+    },
     /// A curve that has no value somewhere.
     #[error("{key}: {problem}")]
     Curve {

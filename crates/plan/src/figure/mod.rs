@@ -41,6 +41,9 @@ pub struct Figure {
     pub source: String,
     /// How far it can be trusted.
     pub confidence: Confidence,
+    /// Whether it counts things that come whole.
+    #[serde(default, skip_serializing)]
+    pub whole: bool,
 }
 
 impl Figure {
@@ -56,7 +59,10 @@ impl Figure {
 
     /// Takes `value` if it makes sense.
     pub fn change(&mut self, value: f64, source: &str, confidence: Confidence) -> Result<(), FigureError> {
-        if !(self.least..=self.most).contains(&value) {
+        if source.trim().is_empty() {
+            return Err(FigureError::NoSource { key: self.key.clone() });
+        }
+        if !(self.least..=self.most).contains(&value) || is_speck(value) {
             return Err(FigureError::OutOfRange {
                 key: self.key.clone(),
                 shown: with_unit(value, &self.unit),
@@ -67,11 +73,19 @@ impl Figure {
                 ),
             });
         }
+        if self.whole && value.fract() != 0.0 {
+            return Err(FigureError::NotWhole { key: self.key.clone(), shown: shown(value) });
+        }
         self.value = value;
         self.source = source.to_owned();
         self.confidence = confidence;
         Ok(())
     }
+}
+
+/// Whether `value` is so little that what is divided by it is no number any more; nothing at all is not.
+pub(crate) fn is_speck(value: f64) -> bool {
+    value != 0.0 && value.abs() < 1e-9
 }
 
 /// What one of `unit` is worth in formulas.
@@ -159,9 +173,16 @@ mod tests {
             value: 20.0,
             source: "somewhere".to_owned(),
             confidence: Confidence::Seed,
+            whole: true,
         };
         let refused = figure.change(2000.0, GIVEN, Confidence::Given).unwrap_err();
         assert_eq!(refused.to_string(), "headroom: 2,000 % is out of range, 0 % to 1,000 % make sense");
+        let mut said = |value: f64, source: &str| {
+            figure.change(value, source, Confidence::Given).unwrap_err().to_string()
+        };
+        assert_eq!(said(2.5, GIVEN), "headroom: 2.5 is not a whole number, and it counts what comes whole");
+        assert_eq!(said(2.0, " "), "headroom: it has no source; say where the value is from");
+        assert_eq!(said(1e-310, GIVEN), "headroom: <0.00001 % is out of range, 0 % to 1,000 % make sense");
         assert_eq!((figure.in_formulas(), figure.confidence), (0.2, Confidence::Seed));
     }
 }

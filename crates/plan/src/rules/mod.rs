@@ -84,6 +84,11 @@ impl Rules {
         let place = self.curves.iter().position(|curve| curve.key == change.key);
         let curve = change.over(place.map(|at| &self.curves[at]));
         let Some(curve) = curve else { return Err(self.unknown(&change.key).into()) };
+        if place.is_some_and(|at| self.curves[at].unit != curve.unit) {
+            // Formulas count on the unit.
+            let problem = "its unit is not the one it has in the rule set it is based on";
+            return Err(FigureError::Curve { key: curve.key, problem }.into());
+        }
         curve.check().map_err(|problem| FigureError::Curve { key: curve.key.clone(), problem })?;
         match place {
             Some(at) => self.curves[at] = curve,
@@ -100,7 +105,10 @@ impl Rules {
         let key = key.trim();
         if let Some(curve) = self.curves.iter_mut().find(|curve| curve.key == key) {
             let value = parse_number(key, text, &curve.unit)?;
-            curve.flatten(value, GIVEN, Confidence::Given);
+            let mut flat = curve.clone();
+            flat.flatten(value, GIVEN, Confidence::Given);
+            flat.check().map_err(|problem| FigureError::Curve { key: key.to_owned(), problem })?;
+            *curve = flat;
             return Ok(());
         }
         let figure = self.figure_mut(key)?;
@@ -237,6 +245,30 @@ mod tests {
     }
 
     #[test]
+    fn a_curve_of_ones_own_keeps_its_unit_and_stays_within_what_can_be_counted() {
+        let said = |key: &str, unit: &str, points: &str, source: &str| {
+            let text = format!(
+                "name = \"a\"\ntitle = \"A\"\n[[curve]]\nkey = \"{key}\"\nby = \"messages a day\"\nunit = \"{unit}\"\n\
+                 kind = \"line\"\npoints = [{points}]\nsource = \"{source}\"\nconfidence = \"given\"\n"
+            );
+            Rules::parse(&text).map(|_| ()).map_err(|error| error.to_string())
+        };
+        assert_eq!(said("cache_per_mailbox", "MB", "{ at = 50, value = 4 }", "ours"), Ok(()));
+        assert_eq!(
+            said("cache_per_mailbox", "GB", "{ at = 50, value = 4 }", "ours").unwrap_err(),
+            "cache_per_mailbox: its unit is not the one it has in the rule set it is based on"
+        );
+        assert_eq!(
+            said("iops_per_mailbox", "I/O/s", "{ at = 1e-300, value = 1e300 }", "ours").unwrap_err(),
+            "iops_per_mailbox: its values are up to 1,000,000,000, and nothing in it is less than a billionth and not 0"
+        );
+        assert_eq!(
+            said("iops_per_mailbox", "I/O/s", "{ at = 50, value = 1 }", "").unwrap_err(),
+            "iops_per_mailbox: it has no source; say where its points are from"
+        );
+    }
+
+    #[test]
     fn set_has_the_last_word_and_says_who_spoke() {
         let mut rules = Rules::named("exchange-2010").unwrap();
         rules.set("database_overhead=0%").unwrap();
@@ -252,6 +284,14 @@ mod tests {
         assert_eq!(
             said("backup_rate=10"),
             "backup_rate: \"10\" has no unit; write KB, MB, GB or TB behind it, such as 2GB"
+        );
+        assert_eq!(
+            said("databases_per_log=2.5"),
+            "databases_per_log: 2.5 is not a whole number, and it counts what comes whole"
+        );
+        assert_eq!(
+            said(&format!("iops_per_mailbox={}", "9".repeat(300))),
+            "iops_per_mailbox: its values are up to 1,000,000,000, and nothing in it is less than a billionth and not 0"
         );
         assert_eq!(
             said("retained_days"),

@@ -59,6 +59,7 @@ fn every_figure_moves_the_numbers_that_name_it_and_no_others() {
         } else {
             figure.value / 2.0
         };
+        let value = if figure.whole { value.floor() } else { value };
         let assignment = format!("{}={value}{}", figure.key, figure.unit);
         let mut set = always.to_vec();
         set.push(&assignment);
