@@ -249,14 +249,34 @@ mod tests {
         assert_eq!(both("PS6000X"), (1100.0, 1365.0));
         assert_eq!(both("PS6500E"), (1800.0, 2400.0));
         assert_eq!(array("PS6000E").rated(Raid::Raid50), None, "listed, never tested");
-        // RAID 50 is 12 or 39 times the drive, RAID 10 is 7 or 23 times.
-        for array in catalogue.arrays.iter().filter(|array| array.whole) {
-            let (fifty, ten) = if array.bays == 16 { (12.0, 7.0) } else { (39.0, 23.0) };
-            for size in &array.sizes {
-                assert_eq!(size.whole(Raid::Raid50), Some(size.drive_gb * fifty), "{}", array.name);
-                assert_eq!(size.whole(Raid::Raid10), Some(size.drive_gb * ten), "{}", array.name);
+        // Each row of table 13: the series, the drive, which models have it, what RAID 50 and RAID 10 hold.
+        let table_13: [(&str, f64, &[&str], f64, f64); 12] = [
+            ("PS6000", 250.0, &["E"], 3000.0, 1750.0),
+            ("PS6000", 300.0, &["X", "XV"], 3600.0, 2100.0),
+            ("PS6000", 400.0, &["X"], 4800.0, 2800.0),
+            ("PS6000", 450.0, &["XV"], 5400.0, 3150.0),
+            ("PS6000", 500.0, &["E"], 6000.0, 3500.0),
+            ("PS6000", 600.0, &["X", "XV"], 7200.0, 4200.0),
+            ("PS6000", 1000.0, &["E"], 12000.0, 7000.0),
+            ("PS6000", 2000.0, &["E"], 24000.0, 14000.0),
+            ("PS6500", 500.0, &["E"], 19500.0, 11500.0),
+            ("PS6500", 600.0, &["X"], 23400.0, 13800.0),
+            ("PS6500", 1000.0, &["E"], 39000.0, 23000.0),
+            ("PS6500", 2000.0, &["E"], 78000.0, 46000.0),
+        ];
+        let mut rows = 0;
+        for (series, drive, models, fifty, ten) in table_13 {
+            for model in models {
+                let array = array(&format!("{series}{model}"));
+                let size = array.sizes.iter().find(|size| size.drive_gb == SoldGb::new(drive));
+                let size = size.unwrap_or_else(|| panic!("{} has no drives of {drive} GB", array.name));
+                assert_eq!(size.whole(Raid::Raid50), Some(SoldGb::new(fifty)), "{}", array.name);
+                assert_eq!(size.whole(Raid::Raid10), Some(SoldGb::new(ten)), "{}", array.name);
+                rows += 1;
             }
         }
+        let sizes = catalogue.arrays.iter().filter(|array| array.whole).map(|array| array.sizes.len());
+        assert_eq!(rows, sizes.sum::<usize>(), "nothing beside the table");
     }
 
     #[test]
