@@ -5,7 +5,7 @@ use crate::figure::{nearest, suggestion};
 /// The `error` of reading `text`.
 pub(crate) fn problem(text: &str, error: &toml::de::Error) -> String {
     let said = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-    let said = unknown_key(&said).unwrap_or(said);
+    let said = unknown_key(&said).unwrap_or_else(|| in_words(&said));
     match error.span() {
         Some(span) => {
             let line =
@@ -14,6 +14,17 @@ pub(crate) fn problem(text: &str, error: &toml::de::Error) -> String {
         }
         None => said,
     }
+}
+
+/// Kinds of numbers as people call them, not as the program does.
+fn in_words(said: &str) -> String {
+    let kinds = [
+        (", expected u64", ", expected a whole number from 0 on"),
+        (", expected u32", ", expected a whole number from 0 on"),
+        (", expected f64", ", expected a number"),
+    ];
+    let kind = kinds.iter().find_map(|(kind, words)| Some((said.strip_suffix(kind)?, words)));
+    kind.map_or_else(|| said.to_owned(), |(before, words)| format!("{before}{words}"))
 }
 
 /// ``unknown field `a`, expected one of `b`, `c` `` with the nearest of those that are expected.
@@ -46,6 +57,9 @@ mod tests {
         check("users = 1\nqouta = \"2GB\"\n", "line 2: unknown key \"qouta\"; did you mean \"quota\"?");
         check("users = 1\nzzz = 2\n", "line 2: unknown key \"zzz\"");
         check("users = 1\n", "line 1: missing field `quota`");
-        check("users = -1\nquota = \"\"\n", "line 1: invalid value: integer `-1`, expected u64");
+        check(
+            "users = -1\nquota = \"\"\n",
+            "line 1: invalid value: integer `-1`, expected a whole number from 0 on",
+        );
     }
 }

@@ -119,6 +119,6 @@ fn needs(sheet: &Sheet, asked: &Asked<'_>) -> Needs {
         maintenance_read_bytes: (rules.value("maintenance_read") * 1024.0) as u64,
         replication_link: MegabitsPerSecond::new(sheet.get("LNK")),
         iops_headroom: Share::new(rules.value("iops_headroom")),
-        growth: share(users - sheet.get("USERS_ALL"), sheet.get("USERS_ALL")),
+        growth: Share::new(users / sheet.get("USERS_ALL") - 1.0),
     }
 }

@@ -75,7 +75,7 @@ pub struct Needs {
     pub replication_link: MegabitsPerSecond,
     /// Headroom that `database_iops` has, for saying so.
     pub iops_headroom: Share,
-    /// Growth that all has, for saying so.
+    /// Growth that all has, for saying so: 1 is twice as many users.
     pub growth: Share,
 }
 

@@ -30,6 +30,9 @@ pub enum ProfileError {
     /// Two tiers have one name.
     #[error("two tiers are called {0:?}; give each a name of its own")]
     SameName(String),
+    /// A name that a table cannot show.
+    #[error("a tier is called {0:?}; give it a name of letters, digits and the like")]
+    BadName(String),
     /// A database without even itself.
     #[error("0 copies keep nothing; 1 is a database without a further copy")]
     NoCopy,

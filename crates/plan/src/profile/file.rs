@@ -53,7 +53,7 @@ struct TierFile {
 
 /// A number with a unit behind it, or bare; whether that will do is seen where it is read.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a number, or a text of one with its unit, is expected here")]
 enum Number {
     Whole(i64),
     Broken(f64),
@@ -104,6 +104,7 @@ impl TierFile {
         let name = self.name.clone().unwrap_or_else(|| format!("tier {}", index + 1));
         let key = |field: &str| format!("{name}: {field}");
         let mut tier = Tier::new(name.clone(), self.users);
+        tier.check()?;
         if let Some(quota) = &self.quota {
             tier.quota(&key("quota"), &quota.text())?;
         }
@@ -186,9 +187,38 @@ database_overhead = "15%"
             ("users = 1000", "users = 0"),
             "there are no users to plan for; say how many, such as --users 5000",
         );
-        refused(("users = 1000", "users = -4"), "line 11: invalid value: integer `-4`, expected u64");
-        refused(("= 150", "= -1"), "office: messages: -1 is out of range, 1 to 1,000,000 a day make sense");
-        refused(("= 150", "= nan"), "office: messages: – is out of range, 1 to 1,000,000 a day make sense");
+        refused(
+            ("users = 1000", "users = -4"),
+            "line 11: invalid value: integer `-4`, expected a whole number from 0 on",
+        );
+        refused(
+            ("= 150", "= -1"),
+            "office: messages: -1 is out of range, 0.001 to 1,000,000 a day make sense",
+        );
+        refused(
+            ("= 150", "= nan"),
+            "office: messages: – is out of range, 0.001 to 1,000,000 a day make sense",
+        );
+        refused(
+            ("= 150", "= 1e-300"),
+            "office: messages: <0.00001 is out of range, 0.001 to 1,000,000 a day make sense",
+        );
+        refused(
+            ("name = \"office\"", "name = \"a\\u001b[31m\""),
+            "a tier is called \"a\\u{1b}[31m\"; give it a name of letters, digits and the like",
+        );
+        refused(
+            ("name = \"office\"", "name = \" \""),
+            "a tier is called \" \"; give it a name of letters, digits and the like",
+        );
+        refused(
+            ("quota = \"2GB\"", "quota = true"),
+            "line 12: a number, or a text of one with its unit, is expected here",
+        );
+        refused(
+            ("\"1TB\"", "\"1KB\""),
+            "max-database: <0.00001 GB is out of range, 1MB to 1,000,000,000GB make sense",
+        );
         refused(("\"80%\"", "\"180%\""), "office: concurrency: 180% is out of range, 0% to 100% make sense");
         refused(("\"mobile\"", "\"mobil\""), "no client is called \"mobil\"; did you mean \"mobile\"?");
         refused(("\"OC3\"", "\"OC4\""), "no line is called \"OC4\"; did you mean \"oc3\"?");

@@ -15,7 +15,7 @@ pub use tier::{CLIENTS, Given, Tier};
 use crate::{
     catalogue::Raid,
     demand::Mode,
-    figure::{nearest, parse_number},
+    figure::{is_speck, nearest, parse_number},
     rules::{DEFAULT, Rules},
     units::{Gib, parse_size},
 };
@@ -175,7 +175,7 @@ pub fn parse_raid(text: &str) -> Result<Raid, ProfileError> {
 /// The largest database that `text` allows.
 pub fn parse_database_max(key: &str, text: &str) -> Result<Gib, ProfileError> {
     let size = parse_size(text).map_err(|source| ProfileError::Size { key: key.to_owned(), source })?.gib();
-    match (0.001..=1e9).contains(&size.get()) {
+    match (1.0 / 1024.0..=1e9).contains(&size.get()) {
         true => Ok(size),
         false => Err(ProfileError::OutOfRange {
             key: key.to_owned(),
@@ -193,7 +193,7 @@ pub fn parse_growth(key: &str, text: &str) -> Result<f64, ProfileError> {
 /// A percentage up to `most`.
 fn percent(key: &str, text: &str, most: f64) -> Result<f64, ProfileError> {
     let value = parse_number(key, text, "%")?;
-    match (0.0..=most).contains(&value) {
+    match (0.0..=most).contains(&value) && !is_speck(value) {
         true => Ok(value),
         false => Err(ProfileError::OutOfRange {
             key: key.to_owned(),

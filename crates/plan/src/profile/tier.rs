@@ -81,11 +81,11 @@ impl Tier {
 
     /// Takes messages a day.
     pub fn messages(&mut self, key: &str, count: f64) -> Result<(), ProfileError> {
-        if !(count > 0.0 && count <= 1e6) {
+        if !(0.001..=1e6).contains(&count) {
             return Err(ProfileError::OutOfRange {
                 key: key.to_owned(),
                 shown: shown(count),
-                range: "1 to 1,000,000 a day".to_owned(),
+                range: "0.001 to 1,000,000 a day".to_owned(),
             });
         }
         self.messages = Given::yes(count);
@@ -115,6 +115,9 @@ impl Tier {
     }
 
     pub(super) fn check(&self) -> Result<(), ProfileError> {
+        if self.name.trim().is_empty() || self.name.chars().any(char::is_control) {
+            return Err(ProfileError::BadName(self.name.clone()));
+        }
         match self.users {
             0 => Err(ProfileError::NoUsers),
             _ => Ok(()),

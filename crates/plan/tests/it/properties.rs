@@ -119,3 +119,59 @@ fn a_mailbox_larger_than_a_database_is_refused() {
         "one mailbox takes 107 GB, and a database may have 64 GB; allow larger databases, or smaller mailboxes"
     );
 }
+
+/// A plan of hostile figures: each at its least, its most, or as it is.
+fn extremes(rules: &str, extremes: &[u8], profile: &str) -> Result<(), String> {
+    let mut profile = plan::profile::Profile::parse(profile).map_err(|error| error.to_string())?;
+    let rules = Rules::named(rules).expect("a rule set");
+    for (figure, extreme) in rules.figures().iter().zip(extremes) {
+        let value = match extreme {
+            0 => figure.least,
+            1 => figure.most,
+            _ => continue,
+        };
+        profile.set.push(format!("{}={value}{}", figure.key, figure.unit));
+    }
+    let catalogue = plan::catalogue::Catalogue::built_in();
+    let answer = plan::answer::Answer::of(profile, rules, &catalogue).map_err(|error| error.to_string())?;
+    let _ = answer.site().map(|site| site.to_toml()).map_err(|error| error.to_string());
+    let _ = report::html::render(&answer.document(report::Meta::default()));
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 100, failure_persistence: None, rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn figures_at_their_bounds_are_planned_or_refused_and_never_more_than_a_number(
+        rules in rule_set(),
+        each in proptest::collection::vec(0_u8..4, 80),
+        users in proptest::sample::select(vec![1_u64, 5000, 10_000_000_000]),
+        quota in proptest::sample::select(vec!["1KB", "2GB", "1024TB"]),
+        messages in proptest::sample::select(vec!["0.001", "150", "1000000"]),
+        size in proptest::sample::select(vec!["1B", "75KB", "1GB"]),
+        copies in proptest::sample::select(vec![1, 2, 16]),
+        largest in proptest::sample::select(vec!["1MB", "1TB", "1000000000GB"]),
+        raid in proptest::sample::select(vec!["", "raid = \"raid5\"", "raid = \"inside\""]),
+        at_work in proptest::sample::select(vec!["0", "0.000001", "100"]),
+    ) {
+        let text = format!(
+            "copies = {copies}\nlink = \"T3\"\ngrowth = 10000\nmax-database = \"{largest}\"\n{raid}\n[[tier]]\nusers = {users}\n\
+             quota = \"{quota}\"\nmessages = {messages}\nmessage-size = \"{size}\"\nconcurrency = {at_work}\n"
+        );
+        let refused = extremes(rules, &each, &text).err();
+        prop_assert!(refused.is_none_or(|line| !line.is_empty() && !line.contains('\n')));
+    }
+}
+
+#[test]
+fn users_of_tiers_grow_by_what_was_asked_however_much_that_is() {
+    let text = profile("exchange-2010", 1000, 500, 100, 75, 2);
+    for (growth, users) in [("0%", 1000), ("10%", 1100), ("250%", 3500)] {
+        let demand = planned(&format!("growth = \"{growth}\"\n{text}"), &[]);
+        assert_eq!(demand.needs.users, users);
+        assert_eq!(demand.needs.growth.get(), users as f64 / 1000.0 - 1.0, "{growth}");
+    }
+}
