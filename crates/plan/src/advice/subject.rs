@@ -117,6 +117,11 @@ impl<'a> Subject<'a> {
         self.site.databases.count.unwrap_or_else(named) as f64
     }
 
+    /// I/O a second that `group` carries of databases, logs and maintenance together.
+    pub fn carried_by(&self, group: &Group) -> Option<f64> {
+        Some(group.host_iops? + group.iops_beside.unwrap_or(0.0))
+    }
+
     /// I/O a second that the databases and logs in `group` ask, without headroom: of those that are active there, or, with
     /// `all_copies`, of all it has, as after a failover.
     pub fn asked_of(&self, group: &'a Group, all_copies: bool) -> Option<f64> {

@@ -71,6 +71,8 @@ pub struct GroupChoice {
     pub iops: HostIops,
     /// What they do ask, headroom included.
     pub iops_needed: HostIops,
+    /// What they ask of logs and maintenance that was on it beside `iops` when it was measured, and is in neither.
+    pub iops_beside: HostIops,
     /// What decided its size.
     pub bound: Bound,
 }

@@ -100,6 +100,7 @@ fn group(asked: &Asked, load: &Load, cloud: &Cloud) -> Result<GroupChoice, Strin
         capacity_needed: asked.capacity,
         iops: iops.meeting(asked.iops()),
         iops_needed: asked.iops(),
+        iops_beside: HostIops::ZERO,
         bound: Bound::Capacity,
     })
 }

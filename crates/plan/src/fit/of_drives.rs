@@ -187,6 +187,7 @@ fn group(
         capacity_needed: asked.capacity,
         iops: iops.meeting(asked.iops()),
         iops_needed: asked.iops(),
+        iops_beside: HostIops::ZERO,
         bound,
     })
 }

@@ -95,6 +95,7 @@ fn group(
         capacity_needed: asked.capacity,
         iops: (does * f64::from(units)).meeting(needed),
         iops_needed: needed,
+        iops_beside: HostIops::new((asked.iops().get() - needed.get()).max(0.0)),
         bound,
     })
 }

@@ -16,7 +16,7 @@ use crate::{
     demand::Needs,
     fit::{Choice, GroupChoice, Purpose, Wishes},
     site::{Group, Location, Role, Server, Volume, round},
-    units::MegabitsPerSecond,
+    units::{HostIops, MegabitsPerSecond},
 };
 use owners::Owners;
 use std::collections::BTreeMap;
@@ -97,12 +97,19 @@ fn groups(choice: &Choice, sites: &[Location]) -> Vec<Group> {
 
 fn group_of(choice: &Choice, group: &GroupChoice, set: u32, site: &str) -> Group {
     let of_cloud = group.raid == Raid::Inside;
-    let array = if choice.product == choice.drive { "" } else { &choice.product };
+    let array = match choice.product == choice.drive {
+        true => String::new(),
+        // Each copy is on an array of its own.
+        false if group.purpose.is_of_a_copy() && choice.copies > 1 => {
+            format!("{} {}", choice.product, set + 1)
+        }
+        false => choice.product.clone(),
+    };
     let of_unit = group.drives / group.units.max(1);
     Group {
         name: name_of(group.purpose, set, choice.copies),
         site: site.to_owned(),
-        array: array.to_owned(),
+        array,
         raid: group.raid,
         drive: choice.drive.clone(),
         drive_gb: (!of_cloud).then(|| round(choice.drive_size.get())),
@@ -114,6 +121,7 @@ fn group_of(choice: &Choice, group: &GroupChoice, set: u32, site: &str) -> Group
         },
         usable_gb: Some(round(group.capacity.get())),
         host_iops: Some(group.iops.get().round()),
+        iops_beside: (group.iops_beside > HostIops::ZERO).then(|| group.iops_beside.get().round()),
         controllers: controllers(choice),
         cache_gb: choice.cache_gb,
         ..Group::default()

@@ -46,6 +46,9 @@ pub struct Group {
     /// Reads and writes a second that hosts may ask of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_iops: Option<f64>,
+    /// What logs and maintenance may ask beside that, where `host_iops` was measured with theirs on the same drives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iops_beside: Option<f64>,
     /// Controllers that may own its volumes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub controllers: Vec<String>,
@@ -77,6 +80,7 @@ impl Default for Group {
             failure_sets: Vec::new(),
             usable_gb: None,
             host_iops: None,
+            iops_beside: None,
             controllers: Vec::new(),
             cache_gb: None,
             write_cache: None,

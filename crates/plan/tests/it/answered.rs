@@ -30,6 +30,24 @@ fn advice_finds_nothing_wrong_with_what_is_planned() {
     }
 }
 
+/// What was measured with logs and maintenance on the same drives is not asked for them again; and two arrays of one model
+/// are two.
+#[test]
+fn advice_counts_io_as_the_plan_of_a_measured_array_does() {
+    let profile =
+        users("exchange-2010", 9600, "10MB", 150, "copies = 2\narray = \"PS6000XV\"\nraid = \"raid50\"");
+    let answer = answer(&profile);
+    let group = &answer.first().expect("it fits").groups[0];
+    assert_eq!((group.units, group.iops.get()), (1, 1745.0), "seed 004 table 12");
+    // 1,728 of databases; beside it 726 of logs, and the maintenance of one database.
+    assert_eq!([group.iops_needed, group.iops_beside].map(|iops| iops.get().round()), [1728.0, 746.0]);
+    let site = answer.site().expect("a site");
+    assert_eq!((site.groups[0].host_iops, site.groups[0].iops_beside), (Some(1745.0), Some(746.0)));
+    let found = advise(&site, None).findings;
+    let wrong: Vec<_> = found.iter().filter(|finding| finding.severity != Severity::Note).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
 #[test]
 fn a_site_reads_back_as_it_was_planned_with_snapshots_and_their_reserve() {
     let site = answer(DELL).site().expect("a site");

@@ -70,7 +70,7 @@ pub fn failover_capacity(subject: &Subject<'_>) -> Outcome {
     let groups = subject.groups_with(|volume| volume.role.has_databases());
     Outcome::each(groups, "host_iops of groups, database_iops of the demand", |group| {
         let (now, after) = (subject.asked_of(group, false)?, subject.asked_of(group, true)?);
-        let carried = group.host_iops?;
+        let carried = subject.carried_by(group)?;
         hold(carried < now || carried >= after, || {
             format!("{} does {} I/O a second, {} may be asked", group.name, shown(carried), shown(after))
         })

@@ -89,7 +89,7 @@ pub fn other_workloads(subject: &Subject<'_>) -> Outcome {
 
 pub fn iops_carried(subject: &Subject<'_>) -> Outcome {
     Outcome::each(subject.mail_groups(), "host_iops of groups, database_iops of the demand", |group| {
-        let (asked, carried) = (subject.asked_of(group, false)?, group.host_iops?);
+        let (asked, carried) = (subject.asked_of(group, false)?, subject.carried_by(group)?);
         hold(carried >= asked, || {
             format!("{} does {} I/O a second, {} are asked", group.name, shown(carried), shown(asked))
         })
@@ -98,7 +98,7 @@ pub fn iops_carried(subject: &Subject<'_>) -> Outcome {
 
 pub fn headroom(subject: &Subject<'_>) -> Outcome {
     Outcome::each(subject.mail_groups(), "host_iops of groups, database_iops of the demand", |group| {
-        let (asked, carried) = (subject.asked_of(group, false)?, group.host_iops?);
+        let (asked, carried) = (subject.asked_of(group, false)?, subject.carried_by(group)?);
         // What is not carried at all is another rule's.
         hold(carried < asked || carried >= asked * HEADROOM_LEAST - 1e-6, || {
             let percent = (carried / asked - 1.0) * 100.0;
