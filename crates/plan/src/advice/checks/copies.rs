@@ -17,9 +17,13 @@ const COPIES_AS_BACKUP: u32 = 3;
 pub fn copies_apart(subject: &Subject<'_>) -> Outcome {
     let mut seen: BTreeMap<(&str, &str), &Volume> = BTreeMap::new();
     let mut broken = Vec::new();
-    for volume in
-        subject.site.volumes.iter().filter(|volume| volume.role.has_databases() && !volume.group.is_empty())
-    {
+    // Cloud volumes are drives of their own.
+    let is_cloud = |volume: &Volume| {
+        subject.site.group(&volume.group).is_some_and(|group| group.raid == crate::catalogue::Raid::Inside)
+    };
+    let in_groups =
+        subject.site.volumes.iter().filter(|volume| !volume.group.is_empty() && !is_cloud(volume));
+    for volume in in_groups.filter(|volume| volume.role.has_databases()) {
         for database in &volume.databases {
             match seen.get(&(database.as_str(), volume.group.as_str())) {
                 Some(other) if other.copy != volume.copy => broken.push(format!(
@@ -32,11 +36,6 @@ pub fn copies_apart(subject: &Subject<'_>) -> Outcome {
             }
         }
     }
-    // Cloud volumes are drives of their own.
-    let is_cloud = |name: &str| {
-        subject.site.group(name).is_some_and(|group| group.raid == crate::catalogue::Raid::Inside)
-    };
-    broken.retain(|said| !said.rsplit(' ').next().is_some_and(is_cloud));
     Outcome::of(broken)
 }
 
@@ -105,9 +104,8 @@ pub fn backup_of_copies(subject: &Subject<'_>) -> Outcome {
 }
 
 pub fn snapshot_reserve(subject: &Subject<'_>) -> Outcome {
-    let names = subject.site.snapshots.iter().flat_map(|schedule| &schedule.groups);
-    let mut groups: Vec<_> = names.filter_map(|name| subject.site.group(name)).collect();
-    groups.dedup_by_key(|group| &group.name);
+    let is_named = |name: &String| subject.site.snapshots.iter().any(|one| one.groups.contains(name));
+    let groups = subject.site.groups.iter().filter(|group| is_named(&group.name));
     Outcome::each(groups, "snapshot_reserve_percent of groups with snapshots", |group| {
         let reserve = group.snapshot_reserve_percent?;
         hold(reserve >= RESERVE_PERCENT, || format!("{} keeps {} %", group.name, shown(reserve)))

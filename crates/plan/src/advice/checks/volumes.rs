@@ -9,6 +9,10 @@ use std::collections::BTreeMap;
 
 /// Room beyond what is counted (seed 004, tables 14 and 15).
 const ROOM: f64 = 1.2;
+/// Databases at most, with copies and without (seed 004 section 3.3.3; without, from 2013 on, the vendor).
+const WITH_COPIES_GB: f64 = 2048.0;
+const ALONE_TO_2010_GB: f64 = 100.0;
+const ALONE_GB: f64 = 200.0;
 /// Days of logs that are kept at least (seed 004 table 15).
 const LOG_DAYS: f64 = 3.0;
 
@@ -131,7 +135,11 @@ pub fn database_size(subject: &Subject<'_>) -> Outcome {
         return Outcome::Outside;
     }
     let Some(gb) = databases.gb else { return Outcome::Unsaid("gb of the databases".to_owned()) };
-    let most = if subject.has_copies() { 2048.0 } else { 200.0 };
+    let most = match subject.has_copies() {
+        true => WITH_COPIES_GB,
+        false if subject.year().is_some_and(|year| year <= 2010) => ALONE_TO_2010_GB,
+        false => ALONE_GB,
+    };
     Outcome::expect(gb <= most, || format!("{} GB each, {} at most", shown(gb), shown(most)))
 }
 
