@@ -30,6 +30,9 @@ pub struct Array {
     /// Least drives of a group, where the array has such a rule.
     #[serde(default)]
     pub group_min: u32,
+    /// Levels it has, where its paper says so; any if not.
+    #[serde(default)]
+    pub levels: Vec<Raid>,
     /// Who says all this, and where.
     pub source: String,
     /// Drive sizes it comes with.

@@ -89,7 +89,7 @@ pub fn choices(needs: &Needs, catalogue: &Catalogue, wishes: &Wishes) -> Result<
             continue;
         }
         for size in &array.sizes {
-            for raid in levels(wishes, array.whole, &array.name) {
+            for raid in levels(wishes, array.whole, &array.levels) {
                 let tried = match array.whole {
                     true => whole::choice(&load, array, size, raid),
                     false => of_drives::of_array(&load, array, size, raid, catalogue),
@@ -100,7 +100,7 @@ pub fn choices(needs: &Needs, catalogue: &Catalogue, wishes: &Wishes) -> Result<
     }
     for drive in catalogue.drives.iter().filter(|drive| names.contains(&drive.name.as_str())) {
         for size in &drive.sizes_gb {
-            for raid in levels(wishes, false, &drive.name) {
+            for raid in levels(wishes, false, &[]) {
                 let tried = of_drives::of_drive(&load, drive, *size, raid, catalogue);
                 fit.add(tried, &drive.name, Some((*size, raid)));
             }
@@ -125,15 +125,13 @@ pub fn choices(needs: &Needs, catalogue: &Catalogue, wishes: &Wishes) -> Result<
     Ok(fit)
 }
 
-/// Levels to try. Double parity on drives of its own is the N series' alone.
-fn levels(wishes: &Wishes, whole: bool, product: &str) -> Vec<Raid> {
+/// Levels to try of a product that `has` some of its own, or, if it names none, those that all have.
+fn levels(wishes: &Wishes, whole: bool, has: &[Raid]) -> Vec<Raid> {
     match wishes.raid {
         Some(raid) => vec![raid],
         None if whole => vec![Raid::Raid50, Raid::Raid10],
-        None => {
-            let has = |raid: &Raid| *raid != Raid::RaidDp || product == "N5500";
-            LEVELS.into_iter().filter(has).collect()
-        }
+        None if has.is_empty() => LEVELS.into_iter().filter(|raid| *raid != Raid::RaidDp).collect(),
+        None => LEVELS.into_iter().filter(|raid| has.contains(raid)).collect(),
     }
 }
 

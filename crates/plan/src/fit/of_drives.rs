@@ -33,6 +33,10 @@ pub fn of_array(
     raid: Raid,
     catalogue: &Catalogue,
 ) -> Result<Choice, String> {
+    if !raid.is_bare() && !array.levels.is_empty() && !array.levels.contains(&raid) {
+        let has: Vec<&str> = array.levels.iter().map(|level| level.word()).collect();
+        return Err(format!("it has no {}, but {}", raid.word(), has.join(" and ")));
+    }
     let rated = array.rated(raid).ok_or_else(|| unrated(array, raid))?;
     let material = Material {
         product: &array.name,

@@ -82,10 +82,24 @@ fn raid_5_takes_more_spindles_than_raid_1_for_the_same_i_o() {
 }
 
 #[test]
+fn an_eva_has_its_two_virtual_levels_alone_and_drives_of_a_server_no_other_makers() {
+    let levels = |product: &str| {
+        let fit = fit(&needs(Mode::Copies, 500.0), &of(product, None));
+        let tried =
+            fit.choices.iter().map(|one| one.raid).chain(fit.rejected.iter().filter_map(|one| one.raid));
+        tried.collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(levels("EVA8000"), [Raid::Raid10], "RAID 5 is for who asks for it");
+    assert_eq!(levels("N5500"), [Raid::RaidDp]);
+    assert_eq!(levels("10K SAS"), [Raid::Raid10, Raid::Raid50, Raid::Raid6]);
+}
+
+#[test]
 fn what_cannot_be_had_says_why() {
     let needs = needs(Mode::Copies, 100_000.0);
     let reason = |wishes: &Wishes| fit(&needs, wishes).rejected[0].reason.clone();
     assert!(reason(&of("EVA8000", Some(Raid::Raid10))).contains("an array holds 168"));
+    assert_eq!(reason(&of("EVA8000", Some(Raid::Raid50))), "it has no raid50, but raid10 and raid5");
     assert!(reason(&of("N5500", None)).starts_with("no source says what it does"));
     assert!(reason(&of("15K SAS", Some(Raid::Raid0))).starts_with("raid0 survives no lost drive"));
     let small_volumes = plan::demand::Needs { database_volume: Gib::new(20_000.0), ..needs.clone() };
