@@ -3,7 +3,7 @@
 use super::raid::Raid;
 use crate::{
     figure::Confidence,
-    units::{DriveIops, HostIops, SoldGb},
+    units::{DriveIops, Gib, HostIops, SoldGb},
 };
 use serde::Deserialize;
 
@@ -50,8 +50,8 @@ pub struct Array {
 pub struct ArraySize {
     /// Label of the drive.
     pub drive_gb: SoldGb,
-    /// What one drive holds for redundancy to divide; of arrays with groups of any size.
-    pub formatted_gb: Option<SoldGb>,
+    /// What one drive holds for redundancy to divide, as arrays count: in 1024s; of arrays with groups of any size.
+    pub formatted_gib: Option<Gib>,
     /// What a whole array holds.
     raid50_gb: Option<SoldGb>,
     raid10_gb: Option<SoldGb>,
@@ -156,7 +156,8 @@ impl Array {
             return Some("sizes, more bays than spares, and a controller are needed".to_owned());
         }
         let is_whole = |size: &ArraySize| size.raid50_gb.is_some() || size.raid10_gb.is_some();
-        let lacks = |size: &ArraySize| if self.whole { !is_whole(size) } else { size.formatted_gb.is_none() };
+        let lacks =
+            |size: &ArraySize| if self.whole { !is_whole(size) } else { size.formatted_gib.is_none() };
         let lacking = self.sizes.iter().find(|size| lacks(size))?;
         Some(format!("drives of {} lack what can be used of them", lacking.drive_gb))
     }

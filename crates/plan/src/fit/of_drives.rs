@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     catalogue::{Array, ArraySize, Catalogue, Drive, Raid, Rated, Rating, Redundancy},
-    units::{HostIops, SoldGb, shown},
+    units::{Gib, HostIops, SoldGb, shown},
 };
 
 /// What groups are made of.
@@ -15,7 +15,7 @@ struct Material<'a> {
     product: &'a str,
     drive: &'a str,
     label: SoldGb,
-    formatted: SoldGb,
+    formatted: Gib,
     controllers: u32,
     cache_gb: Option<f64>,
     /// Spares of a group: one (seed 002 has one in each of its groups, seed 001 recommends a single one).
@@ -42,7 +42,7 @@ pub fn of_array(
         product: &array.name,
         drive: &array.drive,
         label: size.drive_gb,
-        formatted: size.formatted_gb.expect("checked when the catalogue was read"),
+        formatted: size.formatted_gib.expect("checked when the catalogue was read"),
         controllers: array.controllers,
         cache_gb: array.cache_gb,
         spares: array.spares,
@@ -75,7 +75,7 @@ pub fn of_drive(
         product: &drive.name,
         drive: &drive.name,
         label: size,
-        formatted: size,
+        formatted: size.gib(),
         controllers: 0,
         cache_gb: None,
         spares: 1,
@@ -131,7 +131,7 @@ fn choice(
 
 /// The level of a group: logs are mirrored (seed 001), backups are RAID 5 (seeds 001, 002).
 fn level_for(purpose: Purpose, databases: Raid, asked: &Asked, material: &Material<'_>) -> Raid {
-    let one_drive_holds = asked.capacity <= material.formatted.gib();
+    let one_drive_holds = asked.capacity <= material.formatted;
     match purpose {
         Purpose::Mail | Purpose::Databases => databases,
         Purpose::Logs if one_drive_holds && material.group_min < 4 => Raid::Raid1,
@@ -157,7 +157,7 @@ fn group(
         Rating::Drives { each } => count(asked.on_drives(redundancy.write_penalty).get() / each.get())?,
         Rating::Host { drives, iops, .. } => count(asked.iops().get() / iops.get() * f64::from(drives))?,
     };
-    let data = count(asked.capacity.get() / material.formatted.gib().get())?;
+    let data = count(asked.capacity.get() / material.formatted.get())?;
     let for_capacity = redundancy.drives_for(data).ok_or_else(too_many)?;
     // An EVA's virtual levels take any number of drives from its least on.
     let step = if material.group_min > 0 { 1 } else { redundancy.step };
@@ -172,7 +172,7 @@ fn group(
         () if for_capacity > least => Bound::Capacity,
         () => Bound::Least,
     };
-    let capacity = material.formatted.gib() * f64::from(redundancy.data_drives(drives));
+    let capacity = material.formatted * f64::from(redundancy.data_drives(drives));
     let iops = match rating {
         Rating::Host { drives: of, iops, .. } => iops * (f64::from(drives) / f64::from(of)),
         Rating::Drives { each } if asked.iops() > HostIops::ZERO => {

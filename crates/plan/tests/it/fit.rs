@@ -71,6 +71,9 @@ fn for_600_users_ami_took_8_drives_for_databases_2_for_logs_3_for_backups_and_a_
     assert_eq!(group(chosen, Purpose::Logs), (2, 1, Raid::Raid1));
     assert_eq!(group(chosen, Purpose::Backup), (3, 1, Raid::Raid5));
     assert_eq!(chosen.drives(), 16, "all its bays");
+    // Its tables: 1858.92 GB of the 8 in RAID 10, in 1024s as Windows counts, for 4 x 500 GB are 1862.6 of these.
+    let capacity = chosen.groups[0].capacity.get();
+    assert!((capacity - 1858.92).abs() < 0.2, "{capacity}");
 }
 
 #[test]
