@@ -14,7 +14,7 @@ use crate::{
     layout,
     profile::Profile,
     rules::Rules,
-    site::{Site, Snapshots, Users},
+    site::{Link, Location, Site, Snapshots, Users},
 };
 use serde::Serialize;
 use thiserror::Error;
@@ -100,6 +100,7 @@ impl Answer {
             self.demand.sheet.get("LPD") * rules.value("log_file") / 1024.0 / self.demand.sheet.get("DBC");
         site.demand.log_gb_per_day = Some((of_one * 1000.0).round() / 1000.0);
         self.schedule(&mut site);
+        self.line(&mut site);
         site.demand.log_days = Some(rules.value("log_retained_days") + rules.value("replay_lag_days"));
         Ok(site)
     }
@@ -130,6 +131,26 @@ impl Answer {
             retention_days: Some(hours * kept / 24.0),
             ..Snapshots::default()
         });
+    }
+
+    /// The line that was named, its round trip, and what is written while it is down.
+    fn line(&self, site: &mut Site) {
+        let Some(replication) = &mut site.replication else { return };
+        let (sheet, rules) = (&self.demand.sheet, self.demand.sheet.rules());
+        // What is written is rounded down, for room that was planned for it holds it.
+        replication.change_gb_per_hour = Some((sheet.get("WRB") * 3600.0 / 1024.0 * 1000.0).floor() / 1000.0);
+        replication.outage_hours = Some(rules.value("outage_hours"));
+        if site.links.is_empty() {
+            // Storage replicates to a place whose storage is not planned here: it is the same again.
+            let (here, there) = (site.sites[0].name.clone(), "remote".to_owned());
+            site.sites.push(Location { name: there.clone() });
+            site.links.push(Link { name: "link".to_owned(), from: here, to: there, ..Link::default() });
+            replication.link = "link".to_owned();
+        }
+        let link = &mut site.links[0];
+        link.needed_mbit = Some((sheet.get("LNK") * 1000.0).round() / 1000.0);
+        link.mbit_each = sheet.find("LINE").ok().map(|line| line[0].value);
+        link.rtt_ms = Some(rules.value("link_rtt")).filter(|rtt| *rtt > 0.0);
     }
 
     /// Means over all tiers, by users.

@@ -48,6 +48,29 @@ fn advice_counts_io_as_the_plan_of_a_measured_array_does() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
+/// Storage that replicates over a line with too long a round trip: the site says all that was said, and advice sees it.
+#[test]
+fn a_site_has_the_line_it_was_planned_with() {
+    let site = |rtt: &str| {
+        let more = format!("link = \"OC3\"\nset = {{ link_rtt = {rtt}, outage_hours = 2 }}");
+        answer(&users("exchange-2003", 2000, "100MB", 105, &more)).site().expect("a site")
+    };
+    let errors = |site: &Site| {
+        let found = advise(site, None).findings.into_iter();
+        found.filter(|one| one.severity == Severity::Error).map(|one| one.id).collect::<Vec<_>>()
+    };
+    let (short, long) = (site("5"), site("9"));
+    assert_eq!((errors(&short), errors(&long)), (vec![], vec!["round-trip".to_owned()]));
+    let link = &long.links[0];
+    assert_eq!((link.mbit_each, link.rtt_ms, link.to.as_str()), (Some(155.52), Some(9.0), "remote"));
+    let replication = long.replication.as_ref().expect("there is a link");
+    assert_eq!((replication.link.as_str(), replication.outage_hours), ("link", Some(2.0)));
+    let (change, room) =
+        (replication.change_gb_per_hour.expect("said"), replication.write_history_gb.expect("said"));
+    assert!(change > 1.0 && (change * 2.0 - room).abs() < 0.01, "{change} {room}");
+    assert_eq!(Site::from_toml(&long.to_toml()).expect("it reads"), long);
+}
+
 #[test]
 fn a_site_reads_back_as_it_was_planned_with_snapshots_and_their_reserve() {
     let site = answer(DELL).site().expect("a site");
