@@ -11,7 +11,11 @@ use ::plan::{
     rules::{Rules, RulesError},
 };
 use report::{Document, Meta, html, text};
-use std::{env, error::Error, path::Path};
+use std::{
+    env,
+    error::Error,
+    path::{Path, PathBuf},
+};
 use world::{
     World,
     real::{
@@ -24,10 +28,8 @@ use world::{
 pub fn plan(arguments: &PlanArguments) -> Result<Ending, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
     let profile = profile(arguments)?;
-    let rules = rules(&profile.rules)?;
-    for file in [&arguments.html, &arguments.site].into_iter().flatten() {
-        refuse_taken(file)?;
-    }
+    let rules = rules(arguments, &profile.rules)?;
+    refuse_places(arguments)?;
     let answer = Answer::of(profile, rules, &Catalogue::built_in()).map_err(refused)?;
     if let Some(id) = &arguments.explain {
         let explained = answer.explain(id).map_err(|error| {
@@ -46,14 +48,15 @@ pub fn plan(arguments: &PlanArguments) -> Result<Ending, Refusal> {
         None => None,
     };
     let document = answer.document(meta());
-    say(&document, &console);
     if let Some(path) = &arguments.html {
         write(path, &html::render(&document))?;
-        console.say_always(&format!("Plan: {}", path.display()));
     }
     if let Some((path, text)) = &site {
         write(path, text)?;
-        console.say_always(&format!("Site: {}", path.display()));
+    }
+    say(&document, &console);
+    for (what, path) in [("Plan", &arguments.html), ("Site", &arguments.site)] {
+        path.iter().for_each(|path| console.say_always(&format!("{what}: {}", path.display())));
     }
     if arguments.json {
         console.json_of(&answer.for_programs())?;
@@ -142,16 +145,20 @@ fn whole(flag: &str, text: &str) -> Result<u64, Refusal> {
 }
 
 /// The rule set called `name`, or of the file that is.
-fn rules(name: &str) -> Result<Rules, Refusal> {
+fn rules(arguments: &PlanArguments, name: &str) -> Result<Rules, Refusal> {
     match Rules::named(name) {
         Ok(rules) => Ok(rules),
         Err(error @ RulesError::Unknown { .. }) => {
             if !matches!(host_files::kind(Path::new(name)), Ok(PathKind::File)) {
+                let place = match &arguments.profile {
+                    Some(profile) if arguments.rules.is_none() => profile.display().to_string(),
+                    _ => "--rules".to_owned(),
+                };
                 let known: Vec<&str> = Rules::names().collect();
-                return Err(Refusal::new(
-                    format!("--rules: {error}"),
-                    format!("there are {}, or give a file", known.join(", ")),
-                ));
+                let said = error.to_string();
+                let (said, question) = said.split_once("; ").unwrap_or((&said, ""));
+                let said = format!("{place}: {said} (there are {}, or give a file)", known.join(", "));
+                return Err(Refusal::new(said, question));
             }
             let text = text_file::read("--rules", name, &Rules::names().collect::<Vec<_>>())?;
             Rules::parse(&text).map_err(|error| Refusal::new(format!("{name}: {error}"), ""))
@@ -186,12 +193,28 @@ fn say(document: &Document, console: &Console) {
 }
 
 /// A plan is not written over another, nor over a site that somebody may have changed.
+fn refuse_places(arguments: &PlanArguments) -> Result<(), Refusal> {
+    let files: Vec<&PathBuf> = [&arguments.html, &arguments.site].into_iter().flatten().collect();
+    if let [html, site] = files[..]
+        && html == site
+    {
+        let what = format!("--html and --site are both {}", html.display());
+        return Err(Refusal::new(what, "give each a name of its own"));
+    }
+    files.into_iter().try_for_each(|file| refuse_taken(file))
+}
+
 fn refuse_taken(path: &Path) -> Result<(), Refusal> {
     let shown = path.display();
-    match host_files::kind(path) {
-        Ok(PathKind::Missing) => Ok(()),
-        Ok(_) => Err(Refusal::new(format!("{shown} exists already"), "give another name, or remove it")),
-        Err(error) => Err(Refusal::new(error.to_string(), "give another name")),
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let kind =
+        |path| host_files::kind(path).map_err(|error| Refusal::new(error.to_string(), "give another name"));
+    if folder.map_or(Ok(PathKind::Folder), kind)? != PathKind::Folder {
+        return Err(Refusal::new(format!("the folder of {shown} does not exist"), "make it first"));
+    }
+    match kind(path)? {
+        PathKind::Missing => Ok(()),
+        _ => Err(Refusal::new(format!("{shown} exists already"), "give another name, or remove it")),
     }
 }
 

@@ -122,6 +122,12 @@ fn a_page_and_a_site_are_written_once_and_never_over_another() {
     assert_eq!((site.databases.count, site.users.mailboxes), (Some(14), Some(5000)));
     expect!["spindle: plan.html exists already; give another name, or remove it"]
         .assert_eq(&bench.refused(&arguments));
+    let both = with(&["--html", "plan", "--site", "plan"]);
+    expect!["spindle: --html and --site are both plan; give each a name of its own"]
+        .assert_eq(&bench.refused(&both));
+    let nowhere = with(&["--html", "page.html", "--site", "sites/site.toml"]);
+    expect!["spindle: the folder of sites/site.toml does not exist; make it first"]
+        .assert_eq(&bench.refused(&nowhere));
 }
 
 #[test]
@@ -205,7 +211,7 @@ fn what_makes_no_sense_is_one_clear_line() {
         spindle: 99 copies make no sense; 16 are the most that any mail server keeps
         spindle: mode stand-alone with 2 copies; more copies are mode copies
         spindle: no mode is called "standalone"; did you mean "stand-alone"?
-        spindle: --rules: no rule set is called "exchange-2012"; did you mean "exchange-2013"?; there are exchange-2003, exchange-2007, exchange-2010, exchange-2013, open-mail, or give a file
+        spindle: --rules: no rule set is called "exchange-2012" (there are exchange-2003, exchange-2007, exchange-2010, exchange-2013, open-mail, or give a file); did you mean "exchange-2013"?
         spindle: one mailbox takes 2.247 GB, and a database may have 1 GB; allow larger databases, or smaller mailboxes
         spindle: --growth: "20x" is not a number of %, such as 12%
         spindle: no RAID level is called "raid7"; did you mean "raid6"?

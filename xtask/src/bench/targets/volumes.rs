@@ -62,7 +62,7 @@ pub fn rows(setting: &Setting, ours: &OurPrograms, file: &Path, scale: &Scale) -
         let mut cpu = Row::new(format!("{what}, server"), "µs/I/O", cpu_goal(LOAD), CPU_NOTE);
         for round in 0..scale.rounds {
             let own = || unit_load(ours, &own, 0, scale, LOAD, 1);
-            let (own, peer) = in_turn(round, own, || best_of_tgt(ours, &tgt, scale, LOAD))?;
+            let (own, peer) = in_turn(round, own, || best_of_tgt(ours, (&tgt, file), scale, LOAD))?;
             add(&mut row, &mut cpu, own, peer);
         }
         rows.extend([row, cpu]);
