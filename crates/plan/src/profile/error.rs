@@ -3,7 +3,6 @@
 use crate::{
     demand::Mode,
     figure::{FigureError, suggestion},
-    units::SizeError,
 };
 use thiserror::Error;
 
@@ -64,25 +63,7 @@ pub enum ProfileError {
         /// The name it may have meant.
         nearest: Option<String>,
     },
-    /// It is no size.
-    #[error("{key}: {source}")]
-    Size {
-        /// Which value.
-        key: String,
-        /// What is wrong with it.
-        source: SizeError,
-    },
-    /// It is a number that makes no sense.
-    #[error("{key}: {shown} is out of range, {range} make sense")]
-    OutOfRange {
-        /// Which value.
-        key: String,
-        /// What was given.
-        shown: String,
-        /// What is accepted.
-        range: String,
-    },
-    /// A figure was refused.
+    /// A figure was refused, or a value as figures are.
     #[error(transparent)]
     Figure(#[from] FigureError),
 }

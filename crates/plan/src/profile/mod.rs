@@ -15,7 +15,7 @@ pub use tier::{CLIENTS, Given, Tier};
 use crate::{
     catalogue::Raid,
     demand::Mode,
-    figure::{is_speck, nearest, parse_number},
+    figure::{FigureError, is_speck, nearest, parse_number},
     rules::{DEFAULT, Rules},
     units::{Gib, parse_size},
 };
@@ -174,14 +174,15 @@ pub fn parse_raid(text: &str) -> Result<Raid, ProfileError> {
 
 /// The largest database that `text` allows.
 pub fn parse_database_max(key: &str, text: &str) -> Result<Gib, ProfileError> {
-    let size = parse_size(text).map_err(|source| ProfileError::Size { key: key.to_owned(), source })?.gib();
+    let size = parse_size(text).map_err(|source| FigureError::Size { key: key.to_owned(), source })?.gib();
     match (1.0 / 1024.0..=1e9).contains(&size.get()) {
         true => Ok(size),
-        false => Err(ProfileError::OutOfRange {
+        false => Err(FigureError::OutOfRange {
             key: key.to_owned(),
             shown: size.to_string(),
             range: "1MB to 1,000,000,000GB".to_owned(),
-        }),
+        }
+        .into()),
     }
 }
 
@@ -195,10 +196,11 @@ fn percent(key: &str, text: &str, most: f64) -> Result<f64, ProfileError> {
     let value = parse_number(key, text, "%")?;
     match (0.0..=most).contains(&value) && !is_speck(value) {
         true => Ok(value),
-        false => Err(ProfileError::OutOfRange {
+        false => Err(FigureError::OutOfRange {
             key: key.to_owned(),
             shown: format!("{}%", crate::units::shown(value)),
             range: format!("0% to {}%", crate::units::shown(most)),
-        }),
+        }
+        .into()),
     }
 }

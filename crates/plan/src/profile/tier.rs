@@ -2,7 +2,7 @@
 
 use super::{ProfileError, percent};
 use crate::{
-    figure::nearest,
+    figure::{FigureError, nearest},
     units::{Kib, Mib, parse_size, shown},
 };
 
@@ -82,11 +82,12 @@ impl Tier {
     /// Takes messages a day.
     pub fn messages(&mut self, key: &str, count: f64) -> Result<(), ProfileError> {
         if !(0.001..=1e6).contains(&count) {
-            return Err(ProfileError::OutOfRange {
+            return Err(FigureError::OutOfRange {
                 key: key.to_owned(),
                 shown: shown(count),
                 range: "0.001 to 1,000,000 a day".to_owned(),
-            });
+            }
+            .into());
         }
         self.messages = Given::yes(count);
         Ok(())
@@ -126,13 +127,14 @@ impl Tier {
 }
 
 fn size(key: &str, text: &str, range: &str, least: f64, most: f64) -> Result<Mib, ProfileError> {
-    let size = parse_size(text).map_err(|source| ProfileError::Size { key: key.to_owned(), source })?;
+    let size = parse_size(text).map_err(|source| FigureError::Size { key: key.to_owned(), source })?;
     match (least..=most).contains(&size.get()) {
         true => Ok(size),
-        false => Err(ProfileError::OutOfRange {
+        false => Err(FigureError::OutOfRange {
             key: key.to_owned(),
             shown: text.trim().to_owned(),
             range: range.to_owned(),
-        }),
+        }
+        .into()),
     }
 }
