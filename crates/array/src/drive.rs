@@ -79,17 +79,15 @@ impl Drives {
         self.joining.borrow_mut().insert(member, device);
     }
 
-    /// Those that join.
-    pub fn joining(&self) -> Vec<MemberIndex> {
-        self.joining.borrow().keys().copied().collect()
-    }
-
-    /// It is one like the others, as all superblocks say; false if it failed meanwhile.
-    pub fn join(&self, member: MemberIndex) -> bool {
-        let Some(device) = self.joining.borrow_mut().remove(&member) else { return false };
-        let before = self.writable.borrow_mut().insert(member, device);
-        assert!(before.is_none(), "member {member} is new");
-        true
+    /// Those that joined, and did not fail meanwhile, are members like the others, as all superblocks say.
+    pub fn join(&self) -> Vec<MemberIndex> {
+        let joined = self.joining.take();
+        let members = joined.keys().copied().collect();
+        for (member, device) in joined {
+            let before = self.writable.borrow_mut().insert(member, device);
+            assert!(before.is_none(), "member {member} is new");
+        }
+        members
     }
 
     /// The drive of a member for superblocks, if it is there: also one that joins.

@@ -168,14 +168,6 @@ fn voters(superblock: &Superblock) -> impl Iterator<Item = MemberIndex> {
     indices_of(superblock, is_voter)
 }
 
-/// Members that have a say also by the last settled generation, which those that are not there may be the only ones
-/// to know: not those that came since.
-fn voters_before(superblock: &Superblock) -> impl Iterator<Item = MemberIndex> {
-    let came_since =
-        |member: &Member| member.state == MemberState::Active && member.since > superblock.settled;
-    voters(superblock).filter(move |voter| !came_since(&superblock.members[usize::from(voter.0)]))
-}
-
 fn indices_of(
     superblock: &Superblock,
     is_meant: impl Fn(&Member) -> bool,
@@ -184,26 +176,22 @@ fn indices_of(
     members.filter(move |(_, member)| is_meant(member)).map(|(index, _)| MemberIndex(index as u16))
 }
 
-/// Members that had no say yet, of which some that are not `left` may know that they have.
-fn claimants<'a>(
-    superblock: &'a Superblock,
-    left: &'a BTreeSet<MemberIndex>,
-) -> impl Iterator<Item = MemberIndex> + 'a {
-    let may_be = |member: &Member| matches!(member.state, MemberState::Joining | MemberState::Withdrawn);
-    indices_of(superblock, may_be).filter(|member| !left.contains(member))
-}
-
 /// Whether a pool that runs, with `superblock` written last, may go on with nothing but `left`: the others together can
 /// never open it, whether or not they know of those that came last, and all that the superblock names has a copy.
 pub fn can_go_on_with(superblock: &Superblock, left: &BTreeSet<MemberIndex>) -> bool {
-    let split = |voters: &mut dyn Iterator<Item = MemberIndex>| -> (usize, usize) {
-        let (have, lost): (Vec<_>, Vec<_>) = voters.partition(|voter| left.contains(voter));
-        (have.len(), lost.len())
+    let (have, lost): (Vec<_>, Vec<_>) = voters(superblock).partition(|voter| left.contains(voter));
+    // That some are members may be known to those that are left alone, or, of those that join, to the lost alone.
+    let came_since = |voter: &&MemberIndex| {
+        let member = &superblock.members[usize::from(voter.0)];
+        member.state == MemberState::Active && member.since > superblock.settled
     };
-    let (have, lost) = split(&mut voters(superblock));
-    let (had, had_lost) = split(&mut voters_before(superblock));
-    let claimants = claimants(superblock, left).count();
-    have >= lost + claimants && have > 0 && had >= had_lost && has_copy_of_all(superblock, left)
+    let before = |voters: &[MemberIndex]| voters.iter().filter(|voter| !came_since(voter)).count();
+    let applicants = indices_of(superblock, |member| member.state.is_applicant());
+    let claimants = applicants.filter(|applicant| !left.contains(applicant)).count();
+    have.len() >= lost.len() + claimants
+        && before(&have) >= before(&lost)
+        && !have.is_empty()
+        && has_copy_of_all(superblock, left)
 }
 
 /// Whether every segment that the superblock names has a copy on one of `there`.

@@ -34,10 +34,10 @@ pub fn next_generation(
             (member.state, member.since) = (MemberState::Active, next.generation);
         }
     }
-    let has_flag = |member: &Member| matches!(member.state, MemberState::Joining | MemberState::Withdrawn);
-    let is_joining = next.members.iter().any(has_flag);
     next.features.incompatible &= !INCOMPATIBLE_JOINING;
-    next.features.incompatible |= if is_joining { INCOMPATIBLE_JOINING } else { 0 };
+    if next.members.iter().any(|member| member.state.is_applicant()) {
+        next.features.incompatible |= INCOMPATIBLE_JOINING;
+    }
     // A pool of one drive that has got another keeps two copies from then on.
     let voters = next.members.iter().filter(|member| member.state.has_vote()).count();
     if next.geometry.log_copies == 1 && voters > 1 {
@@ -69,17 +69,18 @@ fn leave_out(next: &mut Superblock, there: &BTreeSet<MemberIndex>) {
             (member.state, member.since) = (left_out, generation);
         }
     }
-    let in_between = |member: &&Member| matches!(member.state, MemberState::Joining | MemberState::Withdrawn);
-    let others = next.members.iter().rev().skip(1).filter(in_between);
-    assert_eq!(others.count(), 0, "drives join one by one, each in the last row");
+    let mut others = next.members.iter().rev().skip(1);
+    assert!(
+        others.all(|member| !member.state.is_applicant()),
+        "drives join one by one, each in the last row"
+    );
 }
 
 /// Whether `complete`, all of which is written, has to be followed by one that says so: drives that it left out have a vote
 /// until then, one that joins has none, and one that has withdrawn may have one.
 pub fn must_settle(complete: &Superblock) -> bool {
     let is_of_it = |member: &Member| {
-        let is_passing =
-            matches!(member.state, MemberState::Missing | MemberState::Joining | MemberState::Withdrawn);
+        let is_passing = member.state.is_applicant() || member.state == MemberState::Missing;
         is_passing && member.since > complete.settled
     };
     complete.members.iter().any(is_of_it)

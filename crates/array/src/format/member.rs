@@ -40,9 +40,14 @@ impl MemberState {
         matches!(self, Self::Active | Self::Leaving)
     }
 
+    /// Whether it has neither vote nor slots, and others may know of a generation that gave it both.
+    pub fn is_applicant(self) -> bool {
+        matches!(self, Self::Joining | Self::Withdrawn)
+    }
+
     /// Whether it may have slots, be it there or not.
     pub fn has_slots(self) -> bool {
-        !matches!(self, Self::Joining | Self::Gone | Self::Withdrawn)
+        !self.is_applicant() && self != Self::Gone
     }
 
     fn decode(byte: u8, at: usize) -> Result<Self, Refusal> {

@@ -109,8 +109,7 @@ impl Shared {
 
     /// Drives that joined are members like the others, if they are still there: they get segments from now on.
     pub(crate) fn admit_joined(&self) -> Vec<MemberIndex> {
-        let mut joined = self.drives.joining();
-        joined.retain(|&member| self.drives.join(member));
+        let joined = self.drives.join();
         for &member in &joined {
             let row = self.superblock.borrow().members[usize::from(member.0)].clone();
             assert_eq!(row.state, MemberState::Active, "the generation that is settled made it a member");
