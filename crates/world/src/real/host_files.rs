@@ -3,15 +3,18 @@
 //! Blocking calls, for moments when nothing is being measured. Storage under test goes through
 //! [`FileDevice`](super::FileDevice) and [`FolderDirectory`](super::FolderDirectory).
 
-use crate::{IoError, IoErrorKind, IoResult};
+use crate::{IoError, IoErrorKind, IoResult, WallTime};
 use rustix::{
     fs::{FlockOperation, Mode, OFlags, flock},
     io::Errno,
 };
 use std::{
     fs,
-    io::{self, Read, Write},
-    os::{fd::OwnedFd, unix::fs::FileTypeExt},
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{FileTypeExt, MetadataExt},
+    },
     path::{Path, PathBuf},
     process,
 };
@@ -46,6 +49,39 @@ pub fn kind(path: &Path) -> IoResult<PathKind> {
         found if found.is_block_device() => PathKind::BlockDevice,
         _ => PathKind::Other,
     })
+}
+
+/// What the filesystem says of a file without its being read; symbolic links are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    /// Its length, in bytes; of a block device none.
+    pub size: u64,
+    /// When it was last written.
+    pub modified: WallTime,
+    /// What it is, whatever it is called: device and inode. Of two names of one file they are the same.
+    pub identity: (u64, u64),
+}
+
+/// What the filesystem says of the file at `path`.
+pub fn about(path: &Path) -> IoResult<About> {
+    let found = fs::metadata(path).map_err(fail("examining", path))?;
+    let nanos = u32::try_from(found.mtime_nsec()).unwrap_or_default();
+    Ok(About {
+        size: found.len(),
+        modified: WallTime { seconds: found.mtime(), nanos },
+        identity: (found.dev(), found.ino()),
+    })
+}
+
+/// What a file holds from the byte `from` on, at most `bytes_max` of it, through the page cache.
+pub fn read_from(path: &Path, from: u64, bytes_max: u64) -> IoResult<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = fs::File::open(path).and_then(|mut file| {
+        file.seek(SeekFrom::Start(from))?;
+        file.take(bytes_max).read_to_end(&mut bytes)
+    });
+    read.map_err(fail("reading", path))?;
+    Ok(bytes)
 }
 
 /// The whole of a UTF-8 text file; `Damaged` if it is not UTF-8.

@@ -6,7 +6,7 @@
 //! traits of this crate.
 //!
 //! Reading order: [`runtime`], [`engine`] (io_uring or threads, and which of them it is), `ring`
-//! and `plain` (the two ways), `looking` (what is done before a sleep), [`file`](mod@file), [`folder`], [`sockets`]; then [`clock`], [`signals`],
+//! and `plain` (the two ways), `looking` (what is done before a sleep), [`file`](mod@file), [`folder`], [`sockets`]; then [`workers`], [`clock`], [`signals`],
 //! [`host`] (facts about this machine), [`host_files`] (ordinary small files) and [`append_file`] (those
 //! that grow line by line).
 
@@ -33,6 +33,8 @@ pub mod signals;
 
 pub mod sockets;
 
+pub mod workers;
+
 mod answer;
 mod edge;
 mod looking;
@@ -45,3 +47,4 @@ pub use file::{Access, FileDevice};
 pub use folder::FolderDirectory;
 pub use runtime::{RealOptions, ThreadHandle, run, spawn_thread, yield_now};
 pub use sockets::Sockets;
+pub use workers::Workers;

@@ -44,13 +44,25 @@ struct Shared {
 }
 
 /// A pool of helper threads, started one by one as they are needed.
-#[derive(Default)]
 pub(super) struct Pool {
     shared: Arc<Shared>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
+    name: &'static str,
+    threads_max: usize,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self::of("spindle-io", THREADS_MAX)
+    }
 }
 
 impl Pool {
+    /// A pool of at most `threads_max` threads of that name.
+    pub fn of(name: &'static str, threads_max: usize) -> Self {
+        Self { shared: Arc::default(), threads: Mutex::default(), name, threads_max }
+    }
+
     /// Starts `work` on a helper thread now; the future is its answer.
     pub fn start<T: Send + 'static>(
         &self,
@@ -67,9 +79,9 @@ impl Pool {
         let short = queue.jobs.len() > queue.idle;
         drop(queue);
         let mut threads = self.threads.lock().expect("no holder of this lock panics");
-        if short && threads.len() < THREADS_MAX {
+        if short && threads.len() < self.threads_max {
             let shared = Arc::clone(&self.shared);
-            let thread = thread::Builder::new().name("spindle-io".into()).spawn(move || serve(&shared));
+            let thread = thread::Builder::new().name(self.name.into()).spawn(move || serve(&shared));
             match thread {
                 Ok(thread) => threads.push(thread),
                 // Those already there will do it, only later.

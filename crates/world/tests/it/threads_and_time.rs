@@ -1,11 +1,11 @@
 //! Threads, sleeps and tasks of the real world.
 
 use crate::in_both_worlds;
-use std::{cell::Cell, rc::Rc, time::Duration};
+use std::{cell::Cell, num::NonZeroUsize, rc::Rc, time::Duration};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset,
     real::{
-        Engine, FileDevice, RealOptions, run,
+        Engine, FileDevice, RealOptions, Workers, run,
         signals::{Interruption, interrupted},
         spawn_thread,
     },
@@ -97,5 +97,41 @@ fn a_request_to_end_is_noticed_instead_of_obeyed() {
         let interrupted = interrupted();
         kill_process(getpid(), Signal::TERM).unwrap();
         assert_eq!(interrupted.await, Interruption::Terminate);
+    });
+}
+
+#[test]
+fn workers_do_all_they_are_given_while_the_executor_goes_on() {
+    run(1, RealOptions::default(), async |world| {
+        let workers = Workers::new(NonZeroUsize::new(2).unwrap());
+        // The first two wait for the executor, which could not answer if they held it up.
+        let (ask, mut asked) = tokio::sync::mpsc::unbounded_channel::<tokio::sync::oneshot::Sender<u32>>();
+        let answering = world.spawn("answers", async move {
+            for number in 0..2 {
+                asked.recv().await.unwrap().send(number).unwrap();
+            }
+        });
+        let waiting: Vec<_> = (0..2)
+            .map(|_| {
+                let ask = ask.clone();
+                workers.run(move || {
+                    let (give, answer) = tokio::sync::oneshot::channel();
+                    ask.send(give).unwrap();
+                    answer.blocking_recv().unwrap()
+                })
+            })
+            .collect();
+        let sums: Vec<_> = (1..50_u64).map(|last| workers.run(move || (1..=last).sum::<u64>())).collect();
+        let mut answers = Vec::new();
+        for one in waiting {
+            answers.push(one.await);
+        }
+        answers.sort_unstable();
+        assert_eq!(answers, [0, 1]);
+        answering.await;
+        for (sum, last) in sums.into_iter().zip(1_u64..) {
+            assert_eq!(sum.await, last * (last + 1) / 2);
+        }
+        assert_eq!(workers.count(), 2);
     });
 }
