@@ -4,7 +4,7 @@ use crate::tree;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who may use whom. A room that is not here may use nobody.
-const ALLOWED: [(&str, &[&str]); 13] = [
+const ALLOWED: [(&str, &[&str]); 14] = [
     ("array", &["world"]),
     ("iscsi", &["world"]),
     ("nbd", &["world"]),
@@ -43,6 +43,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
             "replication",
             "report",
             "twin",
+            "verify",
             "workload",
             "world",
         ],
@@ -65,6 +66,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
             "world",
         ],
     ),
+    ("verify", &["maildb", "world"]),
     ("world", &[]),
 ];
 

@@ -82,6 +82,11 @@ impl DatabaseState {
         Self::DirtyAndPatched,
         Self::Reverting,
     ];
+
+    /// The state with that number, if there is one.
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| *known as u32 == number)
+    }
 }
 
 /// What the header says about the database. Fields of ESE that are not here are written as zero, which
@@ -290,10 +295,7 @@ impl DatabaseHeader {
             return Err(HeaderError::FileType { file_type });
         }
         let state = u32_at(block, field::STATE);
-        let state = DatabaseState::ALL
-            .into_iter()
-            .find(|known| *known as u32 == state)
-            .ok_or(HeaderError::State { state })?;
+        let state = DatabaseState::from_number(state).ok_or(HeaderError::State { state })?;
         Ok(Self::from_block(block, page_size, state))
     }
 

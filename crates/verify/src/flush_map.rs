@@ -1,0 +1,84 @@
+//! The flush map beside a database: two bits a page, by which the engine knows a lost write.
+//!
+//! Pages of 8 KiB: a header with the old checksum, then data pages with the new one, seeded with their number
+//! from 0. The engine makes a new map whenever this one will not do, so damage here takes no mail away; but
+//! without it lost writes go unseen, and storage that damages this file damages others.
+
+use crate::{
+    fields::{is_blank, signature_at, u32_at, u64_at},
+    finding::{BitFix, Finding, Part, Place},
+};
+use maildb::{
+    PageNumber,
+    format::{
+        checksum::{flipped_bit, old_xor, xe},
+        header::Signature,
+    },
+};
+use world::{ByteCount, ByteOffset};
+
+/// Length of a page of a map, its header's too.
+pub const MAP_PAGE_BYTES: usize = 8192;
+
+/// What the header of a map says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlushMapFacts {
+    /// The birth mark of the database it goes with.
+    pub database_signature: Signature,
+}
+
+/// What came of the header of a map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlushMapVerdict {
+    /// What it says; none if it does not verify.
+    pub facts: Option<FlushMapFacts>,
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+}
+
+/// What came of data pages of a map.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MapTally {
+    /// Pages that verify.
+    pub good: u64,
+    /// Pages all zero.
+    pub blank: u64,
+    /// Pages that are damaged.
+    pub damaged: u64,
+    /// What is wrong with each.
+    pub findings: Vec<Finding>,
+}
+
+/// Judges the header, the first 8 KiB of the file.
+pub fn judge_map_header(start: &[u8]) -> FlushMapVerdict {
+    let place = Place::new(Part::HeaderCopy(0), ByteOffset(0));
+    let header = start.get(..MAP_PAGE_BYTES).filter(|header| u32_at(header, 0) == old_xor(header));
+    let Some(header) = header else {
+        let findings = vec![Finding::damage(place, "it does not verify, and there is no other copy")];
+        return FlushMapVerdict { facts: None, findings };
+    };
+    let facts = FlushMapFacts { database_signature: signature_at(header, 24) };
+    FlushMapVerdict { facts: Some(facts), findings: Vec::new() }
+}
+
+/// Judges data pages, of which the first is number `first`, counted from 0 behind the header.
+pub fn judge_map_pages(first: u32, chunk: &[u8]) -> MapTally {
+    let mut tally = MapTally::default();
+    for (index, page) in chunk.chunks_exact(MAP_PAGE_BYTES).enumerate() {
+        let number = first.saturating_add(index as u32);
+        let (stored, computed) = (u64_at(page, 0), xe(page, PageNumber(number), true));
+        let at = ByteOffset((u64::from(number) + 1) * MAP_PAGE_BYTES as u64);
+        if stored == computed {
+            tally.good += 1;
+        } else if is_blank(page) {
+            tally.blank += 1;
+        } else {
+            tally.damaged += 1;
+            let fix = flipped_bit(stored, computed, MAP_PAGE_BYTES)
+                .map(|bit| BitFix { byte: at + ByteCount(bit as u64 / 8), bit: (bit % 8) as u8 });
+            let what = format!("checksum {stored:016x} should be {computed:016x}");
+            tally.findings.push(Finding::damage(Place::new(Part::MapPage(number), at), what).with_fix(fix));
+        }
+    }
+    tally
+}

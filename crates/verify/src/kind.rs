@@ -1,0 +1,127 @@
+//! What a file is, by its content alone: names lie, and a folder restored from a backup has any.
+
+use crate::fields::{is_blank, position_at, u16_at, u32_at, u64_at};
+use maildb::{
+    PageNumber, PageSize,
+    format::checksum::{old_xor, xe},
+};
+use world::ByteCount;
+
+/// How much of the beginning of a file tells its kind.
+pub const START_BYTES: usize = 2 * PageSize::BYTES_MAX;
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FileKind {
+    /// A database.
+    Database,
+    /// A database for temporary tables: its pages have no checksums, and nobody needs it after a stop.
+    TemporaryDatabase,
+    /// A transaction log, of either format.
+    Log,
+    /// Zeros as far as was looked. A log that was prepared for its use and not used yet is all zero.
+    Blank,
+    /// A checkpoint.
+    Checkpoint,
+    /// A flush map.
+    FlushMap,
+    /// A snapshot to revert to; there is no judge for it.
+    RevertSnapshot,
+    /// A file that Spindle keeps beside those of the engine.
+    Spindle(SpindleKind),
+    /// Nothing of an ESE engine.
+    Unknown,
+}
+
+/// Spindle's own files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SpindleKind {
+    /// What every page of a database must read as.
+    PageStamps,
+    /// Images of the pages of the last writes.
+    FlushJournal,
+}
+
+/// Where every ESE file says what it is.
+const FILE_TYPE_AT: usize = 667;
+/// Where a database says how long its pages are.
+const PAGE_BYTES_AT: usize = 236;
+/// The second word of every database.
+const DATABASE_MAGIC: u32 = 0x89AB_CDEF;
+
+/// Says what a file is, from its first [`START_BYTES`] bytes (all of it, if shorter) and its length.
+///
+/// A header that verifies decides, wherever a copy of it can lie; then what the first one looks like, however
+/// damaged; last, whether a log's first segment is there without its header.
+pub fn identify(start: &[u8], file_length: ByteCount) -> FileKind {
+    if let Some(kind) = spindle_kind(start) {
+        return FileKind::Spindle(kind);
+    }
+    if file_length.0 > 0 && is_blank(start) {
+        return FileKind::Blank;
+    }
+    let copies = HEADER_PLACES.into_iter().filter_map(|at| Some((at, start.get(at..)?)));
+    copies
+        .filter_map(|(at, bytes)| kind_of_header(bytes).filter(|&kind| verifies(kind, at, bytes)))
+        .chain(kind_of_header(start))
+        .chain(is_first_segment(start).then_some(FileKind::Log))
+        .next()
+        .unwrap_or(FileKind::Unknown)
+}
+
+/// Where a header can lie: at the start, and a page of a database, or 4 KiB in a checkpoint, behind it.
+const HEADER_PLACES: [usize; 6] = [0, 2048, 4096, 8192, 16384, 32768];
+
+/// What the header at the beginning of `bytes` is one of, if it looks like one.
+fn kind_of_header(bytes: &[u8]) -> Option<FileKind> {
+    if bytes.len() < 2048 {
+        return None;
+    }
+    let is_database = u32_at(bytes, 4) == DATABASE_MAGIC;
+    // The size of a sector or a segment, and the major version.
+    let is_log = matches!((u16_at(bytes, 8), u32_at(bytes, 32)), (512..=4096, 7 | 8));
+    match u32_at(bytes, FILE_TYPE_AT) {
+        // From before there were file types.
+        0 | 1 if is_database => Some(FileKind::Database),
+        5 if is_database => Some(FileKind::TemporaryDatabase),
+        0 | 3 if is_log => Some(FileKind::Log),
+        4 => Some(FileKind::Checkpoint),
+        7 => Some(FileKind::FlushMap),
+        10 => Some(FileKind::RevertSnapshot),
+        _ => None,
+    }
+}
+
+/// Whether a header of that kind, lying at `at`, has the right checksum.
+fn verifies(kind: FileKind, at: usize, bytes: &[u8]) -> bool {
+    let length = match kind {
+        FileKind::Database | FileKind::TemporaryDatabase => match (at, u32_at(bytes, PAGE_BYTES_AT)) {
+            (0, 0) => 4096,
+            (0, page_bytes) => page_bytes as usize,
+            (at, _) => at,
+        },
+        FileKind::Checkpoint if at > 0 && at != 4096 => return false,
+        FileKind::Log | FileKind::FlushMap | FileKind::RevertSnapshot if at > 0 => return false,
+        FileKind::FlushMap => 8192,
+        _ => 4096,
+    };
+    let header = bytes.get(..length).filter(|header| header.len() >= 2048 && header.len().is_multiple_of(4));
+    header.is_some_and(|header| u32_at(header, 0) == old_xor(header))
+}
+
+/// Whether a log's segment 1 is where it belongs.
+fn is_first_segment(start: &[u8]) -> bool {
+    let segment = start.get(4096..8192);
+    segment.is_some_and(|segment| {
+        u64_at(segment, 0) == xe(segment, PageNumber(1), true) && position_at(segment, 8).segment == 1
+    })
+}
+
+/// Heads come in two copies of 4 KiB, or one.
+fn spindle_kind(start: &[u8]) -> Option<SpindleKind> {
+    let begins = |magic: &[u8]| start.chunks(4096).take(2).any(|block| block.starts_with(magic));
+    if begins(b"SPNDLPSH") {
+        return Some(SpindleKind::PageStamps);
+    }
+    begins(b"SPNDLFJH").then_some(SpindleKind::FlushJournal)
+}
