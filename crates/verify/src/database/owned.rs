@@ -1,7 +1,26 @@
-//! Which pages the database owns: the owned-extents tree at page 2.
+//! Which pages the database owns: the tree of owned extents at page 2.
+//!
+//! Behind the last owned page a file may hold anything: the rest of its allocation, what a raw copy took along.
+//! Where the tree cannot be read, all pages count as owned, so that no damage hides behind damage.
 
-use super::{DatabaseFacts, PageSource, SourceError};
-use maildb::{PageNumber, format::space::ExtentNode};
+use super::{
+    DatabaseFacts, PageSource, SourceError,
+    source::{Trouble, good_page},
+};
+use crate::fields::u32_at;
+use maildb::{
+    PageNumber,
+    format::{
+        page::{NodeFlags, PageFlags, PageView},
+        space::ExtentNode,
+    },
+};
+
+/// The root of the owned extents of every database.
+const OWNED_ROOT: PageNumber = PageNumber(2);
+/// More levels, and more pages, than any tree of extents has.
+const LEVELS_MAX: u32 = 8;
+const PAGES_MAX: u32 = 1 << 16;
 
 /// The pages a database owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,10 +42,133 @@ impl Owned {
             }
         }
     }
+
+    /// The last owned page, if it is known.
+    pub fn last(&self) -> Option<PageNumber> {
+        match self {
+            Self::Unknown(_) => None,
+            Self::Extents(extents) => extents.last().map(|extent| extent.last),
+        }
+    }
+
+    /// How many pages are owned, if it is known.
+    pub fn pages(&self) -> Option<u64> {
+        match self {
+            Self::Unknown(_) => None,
+            Self::Extents(extents) => Some(extents.iter().map(|extent| u64::from(extent.pages)).sum()),
+        }
+    }
 }
 
 /// Reads the owned extents of the database. Fails only if the source was stopped.
 pub fn owned_extents(source: &mut dyn PageSource, facts: &DatabaseFacts) -> Result<Owned, SourceError> {
-    let _ = (source, facts);
-    Ok(Owned::Unknown("it was not looked".to_owned()))
+    let mut extents = Vec::new();
+    match read_extents(source, facts, OWNED_ROOT, &mut |_, extent| extents.push(extent)) {
+        Ok(_) if extents.is_empty() => Ok(Owned::Unknown("its tree of owned extents is empty".to_owned())),
+        Ok(_) => Ok(Owned::Extents(merged(extents))),
+        Err(Trouble::Stopped) => Err(SourceError::Stopped),
+        Err(Trouble::Page(page, what)) => {
+            Ok(Owned::Unknown(format!("page {page} of its owned extents: {what}")))
+        }
+    }
+}
+
+/// The pool an extent is kept in: 0 in all but the newest databases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Pool(pub u8);
+
+/// Extents that lie behind the end of the file on purpose.
+pub(crate) const SHELVED: Pool = Pool(2);
+
+/// Reads a tree of extents, telling `take` each in the order of the tree; returns the pages of the tree itself.
+pub(crate) fn read_extents(
+    source: &mut dyn PageSource,
+    facts: &DatabaseFacts,
+    root: PageNumber,
+    take: &mut dyn FnMut(Pool, ExtentNode),
+) -> Result<Vec<PageNumber>, Trouble> {
+    let mut own = Vec::new();
+    // Last in, first out, children pushed backwards: the order of the tree.
+    let mut ahead = vec![(root, 1)];
+    while let Some((page, level)) = ahead.pop() {
+        let wrong = |what: &str| Trouble::Page(page, what.to_owned());
+        if level > LEVELS_MAX || own.len() as u32 >= PAGES_MAX {
+            return Err(wrong("the tree has no end"));
+        }
+        own.push(page);
+        let view = good_page(source, facts, page)?;
+        if !view.flags().contains(PageFlags::SPACE_TREE) {
+            return Err(wrong("it is not of a space tree"));
+        }
+        if !view.is_leaf() {
+            let children = (0..view.node_count()).rev().map(|node| (view.child(node), level + 1));
+            ahead.extend(children);
+            continue;
+        }
+        let mut key = Vec::new();
+        for node in 0..view.node_count() {
+            let extent = extent_of(view, node, &mut key).ok_or_else(|| wrong("an impossible extent"))?;
+            if let Some((pool, extent)) = extent {
+                take(pool, extent);
+            }
+        }
+    }
+    Ok(own)
+}
+
+/// The extent in a node: none if it is impossible, and none inside if there is nothing in it.
+fn extent_of(view: PageView<'_>, node: usize, key: &mut Vec<u8>) -> Option<Option<(Pool, ExtentNode)>> {
+    let found = view.node(node);
+    if found.flags.contains(NodeFlags::DELETED) {
+        return Some(None);
+    }
+    view.key_of(node, key);
+    let (pool, last) = match key.split_first() {
+        Some((first, rest)) if rest.len() == 4 && first & 0x80 != 0 => (Pool(first & 0x7F), rest),
+        _ => (Pool(0), key.as_slice()),
+    };
+    let last = u32::from_be_bytes(last.try_into().ok()?);
+    let pages = u32_at(found.data, 0);
+    match (found.data.len(), pages) {
+        (4, 0) => Some(None),
+        (4, _) if pages <= last => Some(Some((pool, ExtentNode { last: PageNumber(last), pages }))),
+        _ => None,
+    }
+}
+
+/// The same pages in fewest extents, ascending.
+pub(crate) fn merged(mut extents: Vec<ExtentNode>) -> Vec<ExtentNode> {
+    extents.sort_unstable_by_key(|extent| extent.first());
+    let mut merged: Vec<ExtentNode> = Vec::new();
+    for extent in extents {
+        match merged.last_mut() {
+            Some(last) if extent.first().0 <= last.last.0.saturating_add(1) => {
+                let end = last.last.max(extent.last);
+                *last = ExtentNode { last: end, pages: end.0 - last.first().0 + 1 };
+            }
+            _ => merged.push(extent),
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_that_touch_or_overlap_become_one() {
+        let extent = |first, last| ExtentNode::starting_at(PageNumber(first), last - first + 1);
+        let check = |extents: &[(u32, u32)], expected: &[(u32, u32)]| {
+            let found = merged(extents.iter().map(|&(first, last)| extent(first, last)).collect());
+            let found: Vec<_> = found.iter().map(|extent| (extent.first().0, extent.last.0)).collect();
+            assert_eq!(found, expected);
+        };
+        check(&[], &[]);
+        check(&[(4, 9), (1, 3), (11, 12)], &[(1, 9), (11, 12)]);
+        check(&[(1, 9), (2, 3), (9, 20), (u32::MAX, u32::MAX)], &[(1, 20), (u32::MAX, u32::MAX)]);
+        let owned = Owned::Extents(merged(vec![extent(3, 5), extent(9, 9)]));
+        let inside: Vec<u32> = (0..12).filter(|&page| owned.contains(PageNumber(page))).collect();
+        assert_eq!((inside.as_slice(), owned.pages()), (&[3, 4, 5, 9][..], Some(4)));
+    }
 }

@@ -1,23 +1,16 @@
 //! The pages of a database, each by its own checksum.
+//!
+//! A page that is all zero was never written: it is counted, and is no damage by itself. A page the database does
+//! not own is slack: what a copy or a filesystem left behind the end, never damage. The last page of a file may be
+//! the trailer of a streaming backup.
 
-use super::{DatabaseFacts, Owned};
-use crate::finding::{BitFix, Finding, Part, Place};
-use maildb::{
-    PageNumber, PageSize,
-    format::checksum::{PageCheck, check_page},
+use super::{
+    DatabaseFacts, Owned,
+    check::{Check, Form, check, is_trailer},
 };
+use crate::finding::{BitFix, Finding, Part, Place};
+use maildb::{PageNumber, PageSize};
 use world::{ByteCount, ByteOffset};
-
-/// The forms of checksum that pages can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Form {
-    /// An XOR of words, and the page's number: Exchange 2003 and before.
-    Xor,
-    /// XOR and error-correcting code over the whole page: pages up to 8 KiB.
-    Ecc,
-    /// The same over each quarter of a page: 16 and 32 KiB.
-    FourPart,
-}
 
 /// What came of some pages. Tallies of parts add up to that of the whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,8 +19,12 @@ pub struct Tally {
     pub good: [u64; 3],
     /// Pages all zero.
     pub blank: u64,
-    /// Pages the database does not own, whatever is in them, that do not verify.
+    /// Pages that do not verify and that the database does not own.
     pub slack: u64,
+    /// Trailers of streaming backups, which verify: at most one a file.
+    pub trailers: u64,
+    /// Pages of a temporary database, which have no checksum.
+    pub unchecked: u64,
     /// Pages that are damaged.
     pub damaged: u64,
     /// Of those, how many have one flipped bit and nothing else.
@@ -44,6 +41,8 @@ impl Tally {
         }
         self.blank += other.blank;
         self.slack += other.slack;
+        self.trailers += other.trailers;
+        self.unchecked += other.unchecked;
         self.damaged += other.damaged;
         self.correctable += other.correctable;
         self.findings.extend(other.findings);
@@ -51,7 +50,8 @@ impl Tally {
 
     /// Pages of every kind.
     pub fn pages(&self) -> u64 {
-        self.good.iter().sum::<u64>() + self.blank + self.slack + self.damaged
+        let others = [self.blank, self.slack, self.trailers, self.unchecked, self.damaged];
+        self.good.iter().chain(&others).sum()
     }
 }
 
@@ -60,6 +60,7 @@ impl Tally {
 pub struct Pages {
     page_size: PageSize,
     owned: Owned,
+    is_temporary: bool,
     /// The last whole page of the file, which may be a trailer.
     last: PageNumber,
 }
@@ -69,7 +70,7 @@ impl Pages {
     pub fn new(facts: &DatabaseFacts, owned: Owned, file_length: ByteCount) -> Self {
         let pages = (file_length.0 / facts.page_size.bytes() as u64).saturating_sub(2);
         let last = PageNumber(u32::try_from(pages).unwrap_or(u32::MAX));
-        Self { page_size: facts.page_size, owned, last }
+        Self { page_size: facts.page_size, owned, is_temporary: facts.is_temporary, last }
     }
 
     /// Length of a page.
@@ -77,42 +78,67 @@ impl Pages {
         self.page_size
     }
 
-    /// How many pages the file has room for behind its headers: the number of the last.
+    /// The last page the file has room for behind its headers, which is how many there are.
     pub fn last(&self) -> PageNumber {
         self.last
     }
 
-    /// Judges the pages of `chunk`, of which the first is `first`. The chunk is whole pages.
+    /// Judges the pages of `chunk`, of which the first is `first`. What is no whole page is not looked at.
     pub fn judge_chunk(&self, first: PageNumber, chunk: &[u8]) -> Tally {
         let mut tally = Tally::default();
         for (index, bytes) in chunk.chunks_exact(self.page_size.bytes()).enumerate() {
-            let page = PageNumber(first.0.saturating_add(index as u32));
-            self.judge(page, bytes, &mut tally);
+            let Some(number) = u32::try_from(index).ok().and_then(|index| first.0.checked_add(index)) else {
+                break;
+            };
+            self.judge(PageNumber(number), bytes, &mut tally);
         }
         tally
     }
 
     fn judge(&self, page: PageNumber, bytes: &[u8], tally: &mut Tally) {
-        let form = if self.page_size.is_small() { Form::Ecc } else { Form::FourPart };
-        let place = Place::new(Part::Page(page), ByteOffset(page.file_offset(self.page_size)));
-        match check_page(bytes, self.page_size, page) {
-            PageCheck::Good => tally.good[form as usize] += 1,
-            PageCheck::Uninitialised => tally.blank += 1,
+        if self.is_temporary {
+            tally.unchecked += 1;
+            return;
+        }
+        match check(bytes, self.page_size, page) {
+            Check::Good(form) => tally.good[form as usize] += 1,
+            Check::Blank => tally.blank += 1,
+            _ if page == self.last && is_trailer(bytes) => tally.trailers += 1,
             _ if !self.owned.contains(page) => tally.slack += 1,
-            PageCheck::WrongPageNumber { stored } => {
+            wrong => {
+                let finding = self.describe(page, wrong);
                 tally.damaged += 1;
-                let what = format!("it is page {stored}, written to or read from the wrong place");
-                tally.findings.push(Finding::damage(place, what));
+                tally.correctable += u64::from(finding.fix.is_some());
+                tally.findings.push(finding);
             }
-            PageCheck::Bad { block, stored, computed, correctable_bit } => {
-                tally.damaged += 1;
-                let fix = correctable_bit.map(|bit| BitFix {
-                    byte: place.offset + ByteCount(bit as u64 / 8),
-                    bit: (bit % 8) as u8,
-                });
-                let what = format!("checksum {stored:016x} of block {block} should be {computed:016x}");
-                tally.findings.push(Finding::damage(place, what).with_fix(fix));
-            }
+        }
+    }
+
+    fn describe(&self, page: PageNumber, wrong: Check) -> Finding {
+        let at = ByteOffset(page.file_offset(self.page_size));
+        let bit_fix = |bit: usize| BitFix { byte: at + ByteCount(bit as u64 / 8), bit: (bit % 8) as u8 };
+        let (what, bit) = describe(wrong, self.last);
+        Finding::damage(Place::new(Part::Page(page), at), what).with_fix(bit.map(bit_fix))
+    }
+}
+
+/// What is wrong with a page of a file that ends with page `last`, in words, and the bit of it that is flipped.
+pub(crate) fn describe(wrong: Check, last: PageNumber) -> (String, Option<usize>) {
+    match wrong {
+        Check::Good(_) => ("nothing is wrong".to_owned(), None),
+        Check::Blank => ("it is all zero: never written, or lost".to_owned(), None),
+        // No such page: then it is the checksum that is wrong, by this one bit.
+        Check::WrongPlace { stored, or_bit: Some(bit) } if stored > last || stored.0 == 0 => {
+            ("its checksum has one flipped bit".to_owned(), Some(bit))
+        }
+        Check::WrongPlace { stored, or_bit } => {
+            let or = or_bit.map(|bit| format!("; or bit {} of byte {} of it is flipped", bit % 8, bit / 8));
+            let what = format!("it is page {stored}, written to or read from the wrong place");
+            (what + &or.unwrap_or_default(), None)
+        }
+        Check::Bad { block, stored, computed, fix } => {
+            let whose = if block == 0 { String::new() } else { format!(" of part {block}") };
+            (format!("checksum {stored:x}{whose} should be {computed:x}"), fix)
         }
     }
 }
