@@ -16,6 +16,7 @@ pub mod finding;
 pub mod flush_map;
 pub mod kind;
 pub mod log;
+pub mod running;
 pub mod set;
 
 mod fields;

@@ -1,0 +1,159 @@
+//! What there is to check: the files named, and all below the folders named.
+//!
+//! A file is what its content says. Its name counts only where the content says nothing: what is called a database and
+//! is none has lost its headers, and must not be passed over.
+
+use crate::{FileKind, identify, kind::START_BYTES};
+use std::path::{Path, PathBuf};
+use world::{
+    ByteCount, IoError, IoErrorKind, IoResult,
+    real::host_files::{self, PathKind},
+};
+
+use super::source::Source;
+
+/// Folders in folders: more is a circle of links.
+const DEPTH_MAX: usize = 64;
+
+/// A file to check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// How long it is.
+    pub size: ByteCount,
+    /// What it is.
+    pub kind: FileKind,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// What can be checked, by path.
+    pub candidates: Vec<Candidate>,
+    /// What is of no ESE engine.
+    pub strangers: Vec<PathBuf>,
+    /// What could not be looked at, and why.
+    pub failures: Vec<String>,
+}
+
+/// Looks at what `paths` name. Fails if one of them is not there, or is named itself and nothing that can be checked.
+pub async fn find(paths: &[PathBuf]) -> IoResult<Found> {
+    let mut found = Found::default();
+    for path in paths {
+        match host_files::kind(path)? {
+            PathKind::Folder => below(path, 0, &mut found).await?,
+            PathKind::File | PathKind::BlockDevice => look(path, &mut found).await?,
+            PathKind::Missing => {
+                let context = format!("{} does not exist", path.display());
+                return Err(IoError::new(IoErrorKind::NotFound, context));
+            }
+            PathKind::Other => {
+                let context = format!("{} is neither a file nor a folder nor a device", path.display());
+                return Err(IoError::new(IoErrorKind::WrongType, context));
+            }
+        }
+    }
+    found.candidates.sort_by(|one, other| one.path.cmp(&other.path));
+    found.candidates.dedup_by(|one, other| one.path == other.path);
+    found.strangers.sort();
+    Ok(found)
+}
+
+/// Looks at all in a folder and in those below it. What cannot be looked at there is told, and the rest is looked at.
+async fn below(folder: &Path, depth: usize, found: &mut Found) -> IoResult<()> {
+    let names = match host_files::list(folder) {
+        Ok(names) => names,
+        Err(error) if depth == 0 => return Err(error),
+        Err(error) => {
+            found.failures.push(error.to_string());
+            return Ok(());
+        }
+    };
+    for name in names {
+        let path = folder.join(name);
+        let outcome = match host_files::kind(&path) {
+            Ok(PathKind::Folder) if depth < DEPTH_MAX => Box::pin(below(&path, depth + 1, found)).await,
+            Ok(PathKind::Folder) => {
+                found.failures.push(format!("{}: too many folders in folders", path.display()));
+                Ok(())
+            }
+            Ok(PathKind::File) => look(&path, found).await,
+            // A device below a folder is nobody's database.
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = outcome {
+            found.failures.push(error.to_string());
+        }
+    }
+    Ok(())
+}
+
+async fn look(path: &Path, found: &mut Found) -> IoResult<()> {
+    let source = Source::open(path)?;
+    let size = source.size();
+    let start = source.read_any(0, START_BYTES).await?;
+    let kind = identify(&start, size);
+    let is_ours = match kind {
+        FileKind::Unknown => named_kind(path).is_some(),
+        FileKind::Blank => named_kind(path).is_some() || is_named_log(path),
+        _ => true,
+    };
+    match is_ours {
+        true => found.candidates.push(Candidate { path: path.to_owned(), size, kind }),
+        false => found.strangers.push(path.to_owned()),
+    }
+    Ok(())
+}
+
+/// What a file is by its name, in words, if the name is one that the engine gives.
+pub fn named_kind(path: &Path) -> Option<&'static str> {
+    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+    let (stem, extension) = name.rsplit_once('.')?;
+    match extension {
+        "edb" => Some("a database"),
+        // Others call their files of words so, too.
+        "log" | "jtx" if is_log_stem(stem) => Some("a log"),
+        "chk" | "jcp" if stem.len() == 3 => Some("a checkpoint"),
+        "jfm" => Some("a flush map"),
+        _ => None,
+    }
+}
+
+/// Whether a file has the name of a log or of a reserve log.
+pub fn is_named_log(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_ascii_lowercase();
+    name.rsplit_once('.').is_some_and(|(stem, extension)| match extension {
+        "log" | "jtx" => is_log_stem(stem),
+        "jrs" => true,
+        _ => false,
+    })
+}
+
+/// `e00`, `e00tmp`, `e0000012`, `e0000000012`.
+fn is_log_stem(stem: &str) -> bool {
+    let Some((base, rest)) = stem.split_at_checked(3) else { return false };
+    let is_base = base.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let is_number = matches!(rest.len(), 5 | 8) && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_base && (rest.is_empty() && base.starts_with('e') || rest == "tmp" || is_number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_engine_are_known_and_those_of_others_are_not() {
+        let named = |name: &str| named_kind(Path::new(name));
+        assert_eq!(named("DIR/Mailbox Database 1.edb"), Some("a database"));
+        for log in ["E00.log", "e00tmp.log", "E0000012.log", "E000000012A.log"] {
+            assert_eq!(named(log), Some("a log"), "{log}");
+        }
+        assert_eq!(named("E00.chk"), Some("a checkpoint"));
+        for other in ["mail.log", "app.log", "setup.log", "E00res00001.jrs", "edb", "x.txt", "syslog.chk"] {
+            assert_eq!(named(other), None, "{other}");
+        }
+        assert!(is_named_log(Path::new("E00res00001.jrs")) && !is_named_log(Path::new("app.log")));
+    }
+}

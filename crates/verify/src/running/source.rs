@@ -1,0 +1,107 @@
+//! The bytes of a file or a device, to the last one.
+//!
+//! Direct I/O knows whole sectors only, and a file that was cut or copied badly may end anywhere: what is behind its
+//! last whole sector is read once, when it is opened.
+
+use std::{path::Path, rc::Rc};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, IoError, IoErrorKind, IoResult,
+    real::{
+        Access, FileDevice,
+        host_files::{self, PathKind},
+    },
+};
+
+/// Something that is read from its first byte to its last.
+#[derive(Clone)]
+pub struct Source {
+    device: Rc<dyn BlockDevice>,
+    /// What the device has, in whole sectors.
+    whole: u64,
+    /// What comes behind that: less than a sector.
+    tail: Rc<[u8]>,
+}
+
+impl Source {
+    /// Opens the file or block device at `path` for reading alone.
+    pub fn open(path: &Path) -> IoResult<Self> {
+        let device = FileDevice::open(path, Access::Read)?;
+        let whole = device.geometry().size.0;
+        let sector = u64::from(device.geometry().sector);
+        let tail = match host_files::kind(path)? {
+            PathKind::File => host_files::read_from(path, whole, sector)?,
+            _ => Vec::new(),
+        };
+        Ok(Self { device: Rc::new(device), whole, tail: tail.into() })
+    }
+
+    /// All that a device holds.
+    pub fn of(device: Rc<dyn BlockDevice>) -> Self {
+        let whole = device.geometry().size.0;
+        Self { device, whole, tail: Rc::default() }
+    }
+
+    /// Its length, to the byte.
+    pub fn size(&self) -> ByteCount {
+        ByteCount(self.whole + self.tail.len() as u64)
+    }
+
+    /// Unit of reading, in bytes.
+    pub fn sector(&self) -> u64 {
+        u64::from(self.device.geometry().sector)
+    }
+
+    /// Starts reading `length` bytes (more than none) from `at` on, which begins a sector; they end where a sector
+    /// does, or where all ends. `spare` is used if it has just the length.
+    pub fn read(
+        &self,
+        at: ByteOffset,
+        length: usize,
+        spare: Option<Buffer>,
+    ) -> impl Future<Output = IoResult<Buffer>> + use<> {
+        let end = at.0.saturating_add(length as u64);
+        let of_device = end.min(self.whole).saturating_sub(at.0);
+        let started = (of_device > 0).then(|| {
+            let spare = spare.filter(|spare| spare.len() as u64 == of_device);
+            let buffer = spare.unwrap_or_else(|| Buffer::zeroed(of_device as usize));
+            self.device.read(at, vec![buffer])
+        });
+        let tail = Rc::clone(&self.tail);
+        let from_tail = end.saturating_sub(at.0.max(self.whole)) as usize;
+        async move {
+            if from_tail > tail.len() {
+                let context = format!("reading {length} bytes at offset {}: beyond the end", at.0);
+                return Err(IoError::new(IoErrorKind::OutOfRange, context));
+            }
+            let read = match started {
+                Some(started) => started.await?.pop(),
+                None => None,
+            };
+            match (read, from_tail) {
+                (Some(read), 0) => Ok(read),
+                (read, _) => {
+                    let mut all = Buffer::zeroed(length);
+                    let (front, back) = all.split_at_mut(length - from_tail);
+                    if let Some(read) = read {
+                        front.copy_from_slice(&read);
+                    }
+                    back.copy_from_slice(&tail[..from_tail]);
+                    Ok(all)
+                }
+            }
+        }
+    }
+
+    /// Reads any bytes, wherever they begin and end: those there are of `at..at + length`.
+    pub async fn read_any(&self, at: u64, length: usize) -> IoResult<Vec<u8>> {
+        let end = at.saturating_add(length as u64).min(self.size().0);
+        if at >= end {
+            return Ok(Vec::new());
+        }
+        let sector = self.sector();
+        let first = at - at % sector;
+        let last = end.next_multiple_of(sector).min(self.size().0);
+        let read = self.read(ByteOffset(first), (last - first) as usize, None).await?;
+        Ok(read[(at - first) as usize..(end - first) as usize].to_vec())
+    }
+}
