@@ -120,6 +120,8 @@ struct StoredDatabase {
     slack: u64,
     damaged: u64,
     correctable: u64,
+    trailers: u64,
+    unchecked: u64,
     unreadable: u64,
     findings: Vec<StoredFinding>,
 }
@@ -184,6 +186,8 @@ impl State {
             slack: counts.slack,
             damaged: counts.damaged,
             correctable: counts.correctable,
+            trailers: counts.trailers,
+            unchecked: counts.unchecked,
             unreadable: place.unreadable,
             findings: place.findings.iter().filter_map(StoredFinding::of).collect(),
         };
@@ -226,6 +230,8 @@ impl StoredDatabase {
                 slack: self.slack,
                 damaged: self.damaged,
                 correctable: self.correctable,
+                trailers: self.trailers,
+                unchecked: self.unchecked,
                 findings: Vec::new(),
             },
         }
