@@ -23,8 +23,10 @@ pub const MAP_PAGE_BYTES: usize = 8192;
 /// What the header of a map says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlushMapFacts {
-    /// The birth mark of the database it goes with.
-    pub database_signature: Signature,
+    /// Drawn at the last flush of the database's header, which carries it too.
+    pub header_flush_signature: Signature,
+    /// Drawn at the last flush of this header; the database's carries it too.
+    pub flush_map_signature: Signature,
 }
 
 /// What came of the header of a map.
@@ -57,7 +59,10 @@ pub fn judge_map_header(start: &[u8]) -> FlushMapVerdict {
         let findings = vec![Finding::damage(place, "it does not verify, and there is no other copy")];
         return FlushMapVerdict { facts: None, findings };
     };
-    let facts = FlushMapFacts { database_signature: signature_at(header, 24) };
+    let facts = FlushMapFacts {
+        header_flush_signature: signature_at(header, 88),
+        flush_map_signature: signature_at(header, 116),
+    };
     FlushMapVerdict { facts: Some(facts), findings: Vec::new() }
 }
 

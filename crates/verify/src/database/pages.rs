@@ -6,7 +6,7 @@
 
 use super::{
     DatabaseFacts, Owned,
-    check::{Check, Form, check, is_trailer},
+    check::{Check, check, is_trailer},
 };
 use crate::finding::{BitFix, Finding, Part, Place};
 use maildb::{PageNumber, PageSize};
@@ -15,7 +15,7 @@ use world::{ByteCount, ByteOffset};
 /// What came of some pages. Tallies of parts add up to that of the whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Pages that verify, by the form of their checksum, in the order of [`Form`].
+    /// Pages that verify, by the form of their checksum, in the order of [`super::Form`].
     pub good: [u64; 3],
     /// Pages all zero.
     pub blank: u64,

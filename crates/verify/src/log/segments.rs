@@ -1,0 +1,222 @@
+//! Logs of 4 KiB segments: every segment has a checksum, and the last one a copy behind it while it is not full.
+//!
+//! What a segment is follows from its checksum, the place it names and the generation it names. What that means
+//! follows from what lies behind: between records there is no room for anything else; behind the last there may
+//! be its shadow, the remains of an earlier use of the file, nothing, or a write that did not come whole.
+
+use super::{HEADER_BYTES, LogVerdict, header::is_newer, records};
+use crate::{
+    fields::{is_blank, position_at, u16_at, u64_at},
+    finding::{BitFix, Finding, Part, Place},
+};
+use maildb::{
+    PageNumber,
+    format::checksum::{flipped_bit, xe},
+    log::segment::{SegmentState, inspect_segment},
+};
+use world::ByteOffset;
+
+const SEGMENT_BYTES: usize = HEADER_BYTES;
+
+/// What lies at the place of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Records of this generation, at their place.
+    Good,
+    /// A copy of the segment before.
+    Shadow,
+    /// Left from an earlier use of the file.
+    Stale,
+    /// All zero.
+    Empty,
+    /// Anything else; which bit of it is wrong, if just one is, and whether it is then a shadow.
+    Bad(Option<(usize, bool)>),
+}
+
+/// The file as segments.
+struct Segments<'a> {
+    bytes: &'a [u8],
+    generation: u32,
+    /// Whether Spindle wrote it, and stamped every segment.
+    is_stamped: bool,
+    /// With the header, and the last, which is only ever a shadow.
+    count: u16,
+}
+
+/// Judges the segments of a file whose header is judged.
+pub fn judge(bytes: &[u8], walk_records: bool, verdict: &mut LogVerdict) {
+    let Some(segments) = Segments::of(bytes, verdict) else { return };
+    let states: Vec<State> = (1..segments.count).map(|index| segments.state(index)).collect();
+    let last_good = states.iter().rposition(|state| *state == State::Good).map_or(0, |at| at + 1);
+    let mut whole: Vec<&[u8]> = (1..=last_good as u16).map(|index| segments.get(index)).collect();
+    let mut is_torn = false;
+    for (index, &state) in (1_u16..).zip(&states) {
+        let next = states.get(usize::from(index)).copied();
+        match state {
+            State::Good => verdict.tally.good += 1,
+            _ if usize::from(index) < last_good => segments.find_between(index, state, verdict),
+            State::Shadow if is_shadow_in_place(index, last_good, &states) => verdict.tally.shadow += 1,
+            State::Shadow => segments.find_lost(index, verdict),
+            State::Bad(None) | State::Stale | State::Empty
+                if usize::from(index) == last_good + 1 && next == Some(State::Shadow) =>
+            {
+                verdict.tally.repairable += 1;
+                verdict.findings.push(Finding::warning(
+                    segments.place(index),
+                    "the last write to it is torn; its copy behind it is whole, and recovery uses that",
+                ));
+                whole.push(segments.get(index + 1));
+            }
+            State::Stale => verdict.tally.stale += 1,
+            State::Empty => verdict.tally.empty += 1,
+            State::Bad(_) => is_torn |= segments.find_behind(index, last_good, state, verdict),
+        }
+    }
+    if let Some(facts) = &mut verdict.facts {
+        facts.is_torn = is_torn;
+        let mut xor = 0;
+        facts.accumulated = whole
+            .iter()
+            .map(|segment| {
+                xor ^= u64_at(segment, 0);
+                xor
+            })
+            .collect();
+        if walk_records && verdict.tally.damaged == 0 {
+            let walk = records::Walk { is_spindle: segments.is_stamped, is_newer: is_newer(facts) };
+            verdict.tally.records = walk.segments(&whole, &mut verdict.findings);
+        }
+    }
+}
+
+/// Whether the shadow at `index` is behind the last segment, or behind one that it repairs.
+fn is_shadow_in_place(index: u16, last_good: usize, states: &[State]) -> bool {
+    let index = usize::from(index);
+    let is_behind_torn =
+        index == last_good + 2 && !matches!(states[index - 2], State::Bad(Some(_)) | State::Shadow);
+    index == last_good + 1 && last_good > 0 || is_behind_torn
+}
+
+impl<'a> Segments<'a> {
+    fn of(bytes: &'a [u8], verdict: &LogVerdict) -> Option<Self> {
+        let there = u16::try_from(bytes.len() / SEGMENT_BYTES).unwrap_or(u16::MAX);
+        let first = bytes.get(SEGMENT_BYTES..2 * SEGMENT_BYTES)?;
+        Some(match &verdict.facts {
+            Some(facts) => Self {
+                bytes,
+                generation: facts.generation,
+                is_stamped: facts.previous_end.is_some(),
+                count: u16_at(bytes, 12).min(there),
+            },
+            None => {
+                Self { bytes, generation: position_at(first, 8).generation, is_stamped: false, count: there }
+            }
+        })
+    }
+
+    fn get(&self, index: u16) -> &'a [u8] {
+        &self.bytes[usize::from(index) * SEGMENT_BYTES..][..SEGMENT_BYTES]
+    }
+
+    fn place(&self, index: u16) -> Place {
+        Place::new(Part::Segment(index), ByteOffset(u64::from(index) * SEGMENT_BYTES as u64))
+    }
+
+    fn fix(&self, index: u16, bit: usize) -> BitFix {
+        let byte = ByteOffset(usize::from(index) as u64 * SEGMENT_BYTES as u64 + bit as u64 / 8);
+        BitFix { byte, bit: (bit % 8) as u8 }
+    }
+
+    fn state(&self, index: u16) -> State {
+        let segment = self.get(index);
+        if self.is_stamped {
+            match inspect_segment(segment, self.generation, index) {
+                SegmentState::Good { .. } => return State::Good,
+                SegmentState::Shadow { .. } => return State::Shadow,
+                SegmentState::Stale => return State::Stale,
+                SegmentState::Empty => return State::Empty,
+                SegmentState::Bad => return State::Bad(self.flipped(segment, index)),
+            }
+        }
+        let position = position_at(segment, 8);
+        let found = [(index, State::Good), (index - 1, State::Shadow)].into_iter().find(|(own, _)| {
+            *own > 0 && position.segment == *own && u64_at(segment, 0) == checksum(segment, *own)
+        });
+        match found {
+            Some((_, state)) if position.generation == self.generation => state,
+            Some(_) if position.generation < self.generation => State::Stale,
+            None if is_blank(segment) => State::Empty,
+            _ => State::Bad(self.flipped(segment, index)),
+        }
+    }
+
+    /// The one bit that, flipped, makes this a segment of this generation, or a shadow.
+    fn flipped(&self, segment: &[u8], index: u16) -> Option<(usize, bool)> {
+        [(index, false), (index - 1, true)].into_iter().filter(|(own, _)| *own > 0).find_map(
+            |(own, is_shadow)| {
+                let (stored, computed) = (u64_at(segment, 0), checksum(segment, own));
+                let difference = stored ^ computed;
+                let in_checksum =
+                    difference.is_power_of_two().then_some(difference.trailing_zeros() as usize);
+                let bit = flipped_bit(stored, computed, SEGMENT_BYTES).or(in_checksum)?;
+                let mut mended = segment.to_vec();
+                mended[bit / 8] ^= 1 << (bit % 8);
+                let position = position_at(&mended, 8);
+                let is_ours = position.segment == own && position.generation == self.generation;
+                let verifies = u64_at(&mended, 0) == checksum(&mended, own);
+                (is_ours && verifies).then_some((bit, is_shadow))
+            },
+        )
+    }
+
+    /// Something else where records belong.
+    fn find_between(&self, index: u16, state: State, verdict: &mut LogVerdict) {
+        verdict.tally.damaged += 1;
+        let what = match state {
+            State::Empty => "nothing was written here, and records follow",
+            State::Stale => "it is from an earlier use of the file, and records follow",
+            State::Shadow => "a copy of the segment before lies where records belong",
+            State::Good | State::Bad(_) => "it does not verify, and records follow",
+        };
+        let fix = match state {
+            State::Bad(Some((bit, false))) => Some(self.fix(index, bit)),
+            _ => None,
+        };
+        verdict.findings.push(Finding::damage(self.place(index), what).with_fix(fix));
+    }
+
+    /// A shadow of a segment that is neither there nor the one the log ends with.
+    fn find_lost(&self, index: u16, verdict: &mut LogVerdict) {
+        verdict.tally.damaged += 1;
+        let what = format!("it is a copy of segment {}, which is not there", index - 1);
+        verdict.findings.push(Finding::damage(self.place(index), what));
+    }
+
+    /// Bytes that are no segment, behind the last one. True if they may be what is left of a torn write.
+    fn find_behind(&self, index: u16, last_good: usize, state: State, verdict: &mut LogVerdict) -> bool {
+        let place = self.place(index);
+        if let State::Bad(Some((bit, is_shadow))) = state {
+            let fix = Some(self.fix(index, bit));
+            if is_shadow {
+                // Records are whole without it.
+                let finding = Finding::warning(place, "the copy of the segment before does not verify");
+                verdict.findings.push(finding.with_fix(fix));
+            } else {
+                verdict.tally.damaged += 1;
+                verdict.findings.push(Finding::damage(place, "it does not verify").with_fix(fix));
+            }
+            return false;
+        }
+        let is_next = usize::from(index) == last_good + 1;
+        let what = match is_next {
+            true => "the log ends in bytes that are no segment: a write that did not come whole, or damage",
+            false => "bytes that are no segment, behind the end of the log",
+        };
+        verdict.findings.push(Finding::warning(place, what));
+        is_next
+    }
+}
+
+fn checksum(segment: &[u8], index: u16) -> u64 {
+    xe(segment, PageNumber(index.into()), true)
+}

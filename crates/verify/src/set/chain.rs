@@ -1,0 +1,166 @@
+//! The log files of one birth mark, in the order of their generations.
+
+use super::{Facts, FileFacts, LogName, Named, parse};
+use crate::{
+    finding::{Finding, Place},
+    log::LogFacts,
+};
+use maildb::format::header::{LogPosition, Signature};
+
+/// Where the records of a segment begin.
+const SEGMENT_HEADER_BYTES: u16 = 40;
+
+/// One log of a chain.
+pub struct Link<'a> {
+    pub name: &'a str,
+    pub facts: &'a LogFacts,
+    pub is_damaged: bool,
+}
+
+/// All logs of one birth mark.
+pub struct Chain<'a> {
+    pub signature: Signature,
+    /// In ascending order of generations; more than one of a generation only if the set is odd.
+    links: Vec<Link<'a>>,
+}
+
+/// The chains among some files.
+pub fn of(files: &[FileFacts]) -> Vec<Chain<'_>> {
+    let mut chains: Vec<Chain<'_>> = Vec::new();
+    for file in files {
+        let Facts::Log(facts) = &file.facts else { continue };
+        let link = Link { name: &file.name, facts, is_damaged: file.is_damaged };
+        match chains.iter_mut().find(|chain| chain.signature == facts.signature) {
+            Some(chain) => chain.links.push(link),
+            None => chains.push(Chain { signature: facts.signature, links: vec![link] }),
+        }
+    }
+    for chain in &mut chains {
+        chain.links.sort_by_key(|link| (link.facts.generation, link.name));
+    }
+    chains
+}
+
+impl Chain<'_> {
+    /// The last generation that is there.
+    pub fn newest(&self) -> u32 {
+        self.links.last().map_or(0, |link| link.facts.generation)
+    }
+
+    /// The log of a generation.
+    pub fn get(&self, generation: u32) -> Option<&Link<'_>> {
+        let at = self.links.partition_point(|link| link.facts.generation < generation);
+        self.links.get(at).filter(|link| link.facts.generation == generation)
+    }
+
+    /// The names of its files.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.links.iter().map(|link| link.name)
+    }
+
+    /// The generations from `first` to `last` that are not there, as ranges.
+    pub fn missing(&self, first: u32, last: u32) -> Vec<(u32, u32)> {
+        let mut missing = Vec::new();
+        let mut wanted = u64::from(first);
+        for link in &self.links {
+            let there = u64::from(link.facts.generation);
+            if there > wanted && wanted <= u64::from(last) {
+                missing.push((wanted as u32, last.min(there as u32 - 1)));
+            }
+            wanted = wanted.max(there + 1);
+        }
+        if wanted <= u64::from(last) {
+            missing.push((wanted as u32, last));
+        }
+        missing
+    }
+
+    fn between(&self, first: u32, last: u32) -> impl Iterator<Item = &Link<'_>> {
+        self.links.iter().filter(move |link| (first..=last).contains(&link.facts.generation))
+    }
+
+    /// A log of these generations that is damaged.
+    pub fn damaged_between(&self, first: u32, last: u32) -> Option<&str> {
+        let is_damaged = |link: &&Link<'_>| link.is_damaged || self.problem_at_end(link).is_some();
+        self.between(first, last).find(is_damaged).map(|link| link.name)
+    }
+
+    /// A log of these generations that is not the successor of the one before, if that is there.
+    pub fn broken_between(&self, first: u32, last: u32) -> Option<&str> {
+        let pairs = self.links.windows(2).filter(|pair| is_next(pair) && !is_successor(pair));
+        let mut broken = pairs.map(|pair| &pair[1]);
+        broken
+            .find(|link| link.facts.generation > first && link.facts.generation <= last)
+            .map(|link| link.name)
+    }
+
+    /// What is wrong with the chain, whoever needs it.
+    pub fn find(&self, findings: &mut Named) {
+        for pair in self.links.windows(2) {
+            let (before, link) = (&pair[0], &pair[1]);
+            let (from, to) = (before.facts.generation, link.facts.generation);
+            let told = if to == from {
+                Some(Finding::warning(Place::FILE, format!("it is generation {to}, as {} is", before.name)))
+            } else if to > from + 1 {
+                let what = format!("generations {} to {} before it are missing", from + 1, to - 1);
+                Some(Finding::warning(Place::FILE, what))
+            } else if !is_successor(pair) {
+                let what =
+                    format!("it is not the successor of {}: that was made at another time", before.name);
+                Some(Finding::damage(Place::FILE, what))
+            } else {
+                None
+            };
+            findings.extend(told.map(|finding| (link.name.to_owned(), finding)));
+        }
+        for link in &self.links {
+            let finding = self.problem_at_end(link).map(|what| Finding::damage(Place::FILE, what));
+            findings.extend(finding.map(|finding| (link.name.to_owned(), finding)));
+            if let Some(LogName::Archived(_, named)) = parse(link.name)
+                && named != link.facts.generation
+            {
+                let what = format!("its name says generation {named}, its header {}", link.facts.generation);
+                findings.push((link.name.to_owned(), Finding::warning(Place::FILE, what)));
+            }
+        }
+    }
+
+    /// Whether a log ends where the next one says it does.
+    fn problem_at_end(&self, link: &Link<'_>) -> Option<String> {
+        let next = self.get(link.facts.generation.checked_add(1)?)?.facts;
+        if next.previous_created != link.facts.created || link.is_damaged {
+            return None;
+        }
+        let accumulated = &link.facts.accumulated;
+        let found = match next.previous_end {
+            Some(end) => accumulated_until(accumulated, end)?,
+            None => accumulated.last().copied().unwrap_or(0),
+        };
+        match next.previous_accumulated {
+            Some(recorded) if recorded != found => {
+                Some("its records are not those that the next log says it ended with".to_owned())
+            }
+            None if link.facts.is_torn => {
+                Some("it ends in bytes that do not verify, and the next log had been begun".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The XOR of the segments with records below `end`; none if the log ends before.
+fn accumulated_until(accumulated: &[u64], end: LogPosition) -> Option<u64> {
+    let last = if end.offset > SEGMENT_HEADER_BYTES { end.segment } else { end.segment.saturating_sub(1) };
+    match last {
+        0 => Some(0),
+        last => Some(accumulated.get(usize::from(last) - 1).copied().unwrap_or(0)),
+    }
+}
+
+fn is_next(pair: &[Link<'_>]) -> bool {
+    pair[0].facts.generation.checked_add(1) == Some(pair[1].facts.generation)
+}
+
+fn is_successor(pair: &[Link<'_>]) -> bool {
+    pair[0].facts.created == pair[1].facts.previous_created
+}

@@ -1,0 +1,194 @@
+use super::*;
+use crate::{
+    database::{CopyState, Version},
+    finding::Severity,
+    log::LogFormat,
+};
+use maildb::{
+    PageSize,
+    format::{header::LogPosition, page_size::DbTime},
+};
+
+fn mark(random: u32) -> Signature {
+    Signature { random, ..Signature::default() }
+}
+
+fn minute(minute: u32) -> LogTime {
+    LogTime::from_unix_ms(60_000 * u64::from(minute % 1000) + 1_000_000_000)
+}
+
+fn database(state: DatabaseState, required: Option<(u32, u32)>, committed: u32) -> FileFacts {
+    let facts = DatabaseFacts {
+        page_size: PageSize::Kib32,
+        copies: [CopyState::Good; 2],
+        version: Version { major: 0x620, update_major: 20, update_minor: 0 },
+        engine_version: 0,
+        state: Some(state),
+        state_number: state as u32,
+        is_temporary: false,
+        signature: mark(1),
+        log_signature: mark(7),
+        dbtime: DbTime(5),
+        consistent: LogPosition::default(),
+        attach: LogPosition::default(),
+        required,
+        committed,
+        required_max_created: required.map_or(LogTime::default(), |(_, last)| minute(last)),
+        repairs: 0,
+        flush_map_signature: Signature::default(),
+        header_flush_signature: Signature::default(),
+    };
+    FileFacts { name: "mail.edb".to_owned(), facts: Facts::Database(facts), is_damaged: false }
+}
+
+fn log_facts(generation: u32) -> LogFacts {
+    LogFacts {
+        format: LogFormat::Segments,
+        version: Version { major: 8, update_major: 5, update_minor: 16 },
+        generation,
+        created: minute(generation),
+        previous_created: minute(generation - 1),
+        signature: mark(7),
+        database_page_size: Some(PageSize::Kib32),
+        is_circular: false,
+        previous_accumulated: Some(u64::from(generation - 1)),
+        previous_end: None,
+        accumulated: vec![u64::from(generation)],
+        is_torn: false,
+    }
+}
+
+fn log_with(name: &str, facts: LogFacts) -> FileFacts {
+    FileFacts { name: name.to_owned(), facts: Facts::Log(facts), is_damaged: false }
+}
+
+fn log(generation: u32) -> FileFacts {
+    log_with(&format!("E00{generation:08X}.log"), log_facts(generation))
+}
+
+fn checkpoint(generation: u32) -> FileFacts {
+    let position = LogPosition { generation, segment: 3, offset: 50 };
+    let facts = CheckpointFacts { position, log_signature: mark(7) };
+    FileFacts { name: "E00.chk".to_owned(), facts: Facts::Checkpoint(facts), is_damaged: false }
+}
+
+/// What is said of the database, and of all files: severity, name, a word of it.
+fn check(files: Vec<FileFacts>, recovery: Recovery, findings: &[(Severity, &str, &str)]) {
+    let verdict = judge_set(&files);
+    assert_eq!(verdict.databases.len(), 1);
+    assert_eq!(verdict.databases[0].recovery, recovery);
+    let fits = |(name, finding): &(String, Finding), (severity, file, word): &(Severity, &str, &str)| {
+        name == file && finding.severity == *severity && finding.what.contains(word)
+    };
+    let all_fit = verdict.findings.iter().zip(findings).all(|(found, expected)| fits(found, expected));
+    assert!(all_fit && verdict.findings.len() == findings.len(), "{:?}\n{findings:?}", verdict.findings);
+}
+
+fn dirty(required: (u32, u32), committed: u32) -> FileFacts {
+    database(DatabaseState::DirtyShutdown, Some(required), committed)
+}
+
+fn impossible(missing: &[&str], why: &str) -> Recovery {
+    let missing = missing.iter().map(|&name| name.to_owned()).collect();
+    Recovery::Impossible { missing, why: why.to_owned() }
+}
+
+#[test]
+fn a_database_that_was_shut_down_cleanly_needs_nothing() {
+    check(vec![database(DatabaseState::CleanShutdown, None, 0)], Recovery::NotNeeded, &[]);
+}
+
+#[test]
+fn a_snapshot_with_its_logs_can_be_recovered() {
+    let files =
+        vec![dirty((3, 5), 6), log(3), log(4), log(5), log_with("E00.log", log_facts(6)), checkpoint(4)];
+    check(files, Recovery::Possible { required: (3, 5) }, &[]);
+}
+
+#[test]
+fn logs_that_are_missing_are_named() {
+    let lost = "logs that it needs are missing";
+    let gap = (Severity::Warning, "E0000000006.log", "4 to 5");
+    check(
+        vec![dirty((2, 6), 6), log(3), log(6)],
+        impossible(&["E0000000002.log", "E0000000004.log to E0000000005.log"], lost),
+        &[gap],
+    );
+    check(vec![dirty((3, 9), 9), log(3)], impossible(&["E0000000004.log to E0000000009.log"], lost), &[]);
+    let none = "it was not shut down cleanly, and none of the logs it needs is there";
+    check(vec![dirty((3, u32::MAX), 9)], impossible(&["E0000000003.log to E00FFFFFFFF.log"], none), &[]);
+}
+
+#[test]
+fn what_was_committed_last_may_be_missing_and_that_is_told() {
+    let lost = (Severity::Warning, "mail.edb", "E0000000005.log to E0000000006.log");
+    check(vec![dirty((3, 4), 6), log(3), log(4)], Recovery::Possible { required: (3, 4) }, &[lost]);
+}
+
+#[test]
+fn logs_of_another_log_do_not_count() {
+    let stranger = LogFacts { signature: mark(8), ..log_facts(3) };
+    let why = "the logs that are there belong to another log: none of those it needs is among them";
+    let told = (Severity::Warning, "E0000000003.log", "another log");
+    check(
+        vec![dirty((3, 3), 3), log_with("E0000000003.log", stranger)],
+        impossible(&["E0000000003.log"], why),
+        &[told],
+    );
+}
+
+#[test]
+fn a_chain_that_is_none_is_told() {
+    let other = LogFacts { previous_created: minute(77), ..log_facts(4) };
+    let why = "E0000000004.log is not the successor of the log before it";
+    let told = (Severity::Damage, "E0000000004.log", "successor");
+    check(vec![dirty((3, 4), 4), log(3), log_with("E0000000004.log", other)], impossible(&[], why), &[told]);
+}
+
+#[test]
+fn a_log_that_ends_too_early_or_torn_before_its_successor_is_damaged() {
+    let why = "E0000000003.log, which it needs, is damaged";
+    let short = LogFacts { accumulated: vec![99], ..log_facts(3) };
+    let told = (Severity::Damage, "E0000000003.log", "ended with");
+    check(vec![dirty((3, 4), 4), log_with("E0000000003.log", short), log(4)], impossible(&[], why), &[told]);
+    let torn = LogFacts { is_torn: true, ..log_facts(3) };
+    let next = LogFacts { previous_accumulated: None, ..log_facts(4) };
+    let told = (Severity::Damage, "E0000000003.log", "had been begun");
+    let files = vec![dirty((3, 4), 4), log_with("E0000000003.log", torn.clone()), log_with("E00.log", next)];
+    check(files, impossible(&[], why), &[told]);
+    // The newest may end so.
+    check(vec![dirty((3, 3), 3), log_with("E00.log", torn)], Recovery::Possible { required: (3, 3) }, &[]);
+}
+
+#[test]
+fn the_last_required_log_must_be_the_one_the_database_was_used_with() {
+    let later = LogFacts { created: minute(50), ..log_facts(3) };
+    let why = "generation 3 of the log is not the one it was used with: it was made at another time";
+    check(vec![dirty((3, 3), 3), log_with("E00.log", later)], impossible(&[], why), &[]);
+}
+
+#[test]
+fn between_two_renames_the_next_log_has_its_temporary_name() {
+    let files = vec![dirty((3, 3), 3), log(3), log_with("E00tmp.log", log_facts(4))];
+    let told = (Severity::Note, "E00tmp.log", "between two renames");
+    check(files, Recovery::Possible { required: (3, 3) }, &[told]);
+}
+
+#[test]
+fn a_checkpoint_must_point_at_a_log_that_is_there() {
+    let possible = || Recovery::Possible { required: (3, 3) };
+    let behind = (Severity::Damage, "E00.chk", "behind the newest");
+    check(vec![dirty((3, 3), 3), log(3), checkpoint(4)], possible(), &[behind]);
+    let before = (Severity::Warning, "E00.chk", "is not here");
+    check(vec![dirty((3, 3), 3), log(3), checkpoint(2)], possible(), &[before]);
+}
+
+#[test]
+fn a_name_that_lies_is_told() {
+    let told = (Severity::Warning, "E0000000009.log", "its header 3");
+    check(
+        vec![dirty((3, 3), 3), log_with("E0000000009.log", log_facts(3))],
+        Recovery::Possible { required: (3, 3) },
+        &[told],
+    );
+}
