@@ -16,5 +16,5 @@ pub use owned::{Owned, owned_extents};
 pub use pages::{Pages, Tally};
 pub use source::{PageSource, SourceError};
 
-pub(crate) use owned::{Pool, SHELVED, merged, read_extents};
+pub(crate) use owned::{SHELVED, merged, read_extents};
 pub(crate) use source::{Trouble, good_page};

@@ -1,17 +1,40 @@
-//! The trees of a database, walked.
+//! The trees of a database, walked: what no checksum of a single page can show.
+//!
+//! 1. Every page that is reached verifies, is sound in itself, and carries its tree's number.
+//! 2. Keys ascend within and across leaves, and lie between their parents' separators.
+//! 3. Leaves are linked to their neighbours both ways, and branches to none; all leaves are equally deep.
+//! 4. No page is used twice; every page of a tree lies in the extents that tree owns; every page the database owns
+//!    is used, or free.
+//!
+//! It works on any database, ours or Exchange's, and remembers a bit a page. A database that was not shut down
+//! cleanly may have a parent on disk before its child: there what is wrong with the trees is a warning, for the
+//! log may put it right.
+
+mod catalogue;
+mod space;
+mod tree;
 
 use crate::{
-    database::{DatabaseFacts, PageSource, SourceError},
-    finding::Finding,
+    database::{DatabaseFacts, Owned, PageSource, SourceError, Trouble, owned_extents},
+    finding::{Finding, Part, Place, Severity},
 };
+use catalogue::Tree;
+use maildb::PageNumber;
+use space::Uses;
 use std::ops::ControlFlow;
+use world::ByteOffset;
+
+/// Findings that are kept; the others are counted.
+const FINDINGS_MAX: usize = 1000;
+/// Pages between two calls of whoever wants to know how far it is.
+const PROGRESS_PAGES: u64 = 256;
 
 /// How far a walk is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Walked {
     /// Pages looked at.
     pub pages: u64,
-    /// Pages that the database owns, of which most will be.
+    /// Pages that the database owns, some of which are free and never looked at.
     pub pages_in_all: u64,
 }
 
@@ -20,7 +43,7 @@ pub struct Walked {
 pub struct TableCount {
     /// Its name.
     pub name: String,
-    /// Pages of its tree, its indexes and its long values, without space trees.
+    /// Pages of its tree, its indexes and its long values, without those of space trees.
     pub pages: u64,
     /// Records in it.
     pub rows: u64,
@@ -35,9 +58,9 @@ pub struct DeepVerdict {
     pub findings_more: u64,
     /// The tables, in the order of the catalogue.
     pub tables: Vec<TableCount>,
-    /// Trees walked.
+    /// Trees walked: of tables, indexes and long values.
     pub trees: u64,
-    /// Pages in use.
+    /// Pages in use, those of space trees among them.
     pub pages_in_use: u64,
     /// Pages free.
     pub pages_free: u64,
@@ -49,12 +72,107 @@ pub struct DeepVerdict {
     pub is_stopped: bool,
 }
 
-/// Walks all trees of a database. Fails only if nothing could be begun.
+/// Walks all trees of a database. What is wrong is a finding; an error there is only if the source is stopped before
+/// anything could be begun.
 pub fn walk(
     source: &mut dyn PageSource,
     facts: &DatabaseFacts,
     on_progress: &mut dyn FnMut(Walked) -> ControlFlow<()>,
 ) -> Result<DeepVerdict, SourceError> {
-    let _ = (source, facts, on_progress);
-    Ok(DeepVerdict::default())
+    let owned = owned_extents(source, facts)?;
+    let pages_in_all = owned.pages().unwrap_or(0);
+    let last = space::last_there(source, owned.last().unwrap_or(PageNumber(u32::MAX - 1)))?;
+    let mut walk = Walk {
+        source,
+        facts,
+        on_progress,
+        verdict: DeepVerdict::default(),
+        uses: Uses::new(last),
+        walked: Walked { pages: 0, pages_in_all },
+    };
+    walk.verdict.is_stopped = walk.run(&owned).is_err();
+    Ok(walk.verdict)
+}
+
+/// The walk is to end.
+struct Stopped;
+
+struct Walk<'a> {
+    source: &'a mut dyn PageSource,
+    facts: &'a DatabaseFacts,
+    on_progress: &'a mut dyn FnMut(Walked) -> ControlFlow<()>,
+    verdict: DeepVerdict,
+    uses: Uses,
+    walked: Walked,
+}
+
+impl Walk<'_> {
+    fn run(&mut self, owned: &Owned) -> Result<(), Stopped> {
+        self.note_database_space()?;
+        let catalogue = self.read_catalogue()?;
+        let mut trees = catalogue.as_slice();
+        while let Some((table, rest)) = trees.split_first() {
+            // The indexes and long values of a table come behind it.
+            let count = rest.iter().take_while(|tree| tree.table == table.table && !tree.is_table).count();
+            let (its_own, behind) = rest.split_at(count);
+            self.walk_table(table, its_own)?;
+            trees = behind;
+        }
+        if let Owned::Extents(extents) = owned {
+            self.find_unused(extents);
+        }
+        Ok(())
+    }
+
+    fn walk_table(&mut self, table: &Tree, others: &[Tree]) -> Result<(), Stopped> {
+        let mut count = TableCount { name: table.name.clone(), ..TableCount::default() };
+        for tree in std::iter::once(table).chain(others) {
+            let extents = self.note_tree_space(tree)?;
+            let found = self.walk_tree(tree, extents.as_deref())?;
+            count.pages += found.pages;
+            if tree.is_table {
+                count.rows = found.records;
+            }
+        }
+        if table.is_table {
+            self.verdict.tables.push(count);
+        }
+        Ok(())
+    }
+
+    /// One more page was looked at.
+    fn step(&mut self) -> Result<(), Stopped> {
+        self.walked.pages += 1;
+        if self.walked.pages.is_multiple_of(PROGRESS_PAGES) && (self.on_progress)(self.walked).is_break() {
+            return Err(Stopped);
+        }
+        Ok(())
+    }
+
+    fn find(&mut self, severity: Severity, page: PageNumber, what: impl Into<String>) {
+        if self.verdict.findings.len() >= FINDINGS_MAX {
+            self.verdict.findings_more += 1;
+            return;
+        }
+        let place = Place::new(Part::Page(page), ByteOffset(page.file_offset(self.facts.page_size)));
+        self.verdict.findings.push(Finding { severity, place, what: what.into(), fix: None });
+    }
+
+    /// Something is wrong between pages, each of which may be as it was written.
+    fn find_between(&mut self, page: PageNumber, what: impl Into<String>) {
+        let severity = if self.facts.is_dirty() { Severity::Warning } else { Severity::Damage };
+        self.find(severity, page, what);
+    }
+
+    /// A page that is no good in itself.
+    fn find_trouble(&mut self, trouble: Trouble) -> Result<(), Stopped> {
+        match trouble {
+            Trouble::Stopped => Err(Stopped),
+            Trouble::Page(page, what) => {
+                // A page that was never written yet is blank, and its log brings it.
+                self.find_between(page, what);
+                Ok(())
+            }
+        }
+    }
 }
