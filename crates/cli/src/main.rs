@@ -29,6 +29,11 @@ use std::{
     process::ExitCode,
 };
 
+/// Each command has several buffers aligned to 4 KiB, which glibc's allocator cuts out of larger pieces and joins again: up to a
+/// quarter of the processor time of a volume that is served.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     match run() {
         Ok(ending) => ending.code(),
