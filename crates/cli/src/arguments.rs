@@ -11,6 +11,7 @@ use crate::{
     quantity::{parse_duration, parse_size, show_duration},
     refusal::Refusal,
     remote::RemoteArguments,
+    verify::arguments::VerifyArguments,
 };
 use clap::{Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
 use std::{env, ffi::OsString, path::PathBuf, time::Duration};
@@ -58,6 +59,8 @@ pub enum Verb {
     Report(ReportArguments),
     /// Put runs side by side: their curves, and what saturated first
     Compare(CompareArguments),
+    /// Check databases and logs, Exchange's or Spindle's, and whether they can be recovered
+    Verify(VerifyArguments),
     /// Serve files, devices and volumes over the network (NBD, iSCSI)
     Export(ExportArguments),
     /// Make a pool of drives, or show one

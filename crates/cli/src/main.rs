@@ -20,6 +20,7 @@ mod refusal;
 mod remote;
 mod text_file;
 mod verb_arguments;
+mod verify;
 
 use arguments::Verb;
 use ending::Ending;
@@ -56,5 +57,6 @@ fn run() -> Result<Ending, Refusal> {
         Verb::Pool(arguments) => pool::pool(&arguments),
         Verb::Volume(arguments) => pool::volume(&arguments),
         Verb::Report(arguments) => rebuild::report(&arguments),
+        Verb::Verify(arguments) => verify::verify(&arguments),
     }
 }

@@ -60,6 +60,16 @@ pub fn parse_size(text: &str) -> Result<ByteCount, String> {
     Ok(ByteCount(bytes as u64))
 }
 
+/// Reads a rate such as `200MB/s`, in bytes a second; it is more than zero.
+pub fn parse_rate(text: &str) -> Result<ByteCount, String> {
+    let size = text.trim().strip_suffix("/s").unwrap_or(text);
+    match parse_size(size) {
+        Ok(ByteCount(0)) => Err(format!("at {text} nothing would ever be read")),
+        Ok(rate) => Ok(rate),
+        Err(_) => Err(format!("{text:?} is not a rate; write a number and a unit, such as 200MB/s")),
+    }
+}
+
 /// Reads a duration such as `90s`, `2m`, `1.5h` or `2h30m`; a bare number is seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let not_one = || format!("{text:?} is not a duration; write a number and a unit, such as 90s, 2m or 2h");
@@ -158,6 +168,15 @@ mod tests {
             Err("\"bananas\" is not a unit of size; use KiB, MiB, GiB, TiB (or KB, MB, GB, TB)"),
         );
         size("99999999999pib", Err("99999999999pib is more than any storage holds"));
+    }
+
+    #[test]
+    fn rates_are_sizes_a_second() {
+        assert_eq!(parse_rate("200MB/s"), Ok(ByteCount(200_000_000)));
+        assert_eq!(parse_rate("1 GiB"), Ok(ByteCount(1 << 30)));
+        assert_eq!(parse_rate("0/s"), Err("at 0/s nothing would ever be read".to_owned()));
+        let refused = Err("\"fast\" is not a rate; write a number and a unit, such as 200MB/s".to_owned());
+        assert_eq!(parse_rate("fast"), refused);
     }
 
     #[test]

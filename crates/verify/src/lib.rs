@@ -18,6 +18,7 @@ pub mod kind;
 pub mod log;
 pub mod running;
 pub mod set;
+pub mod signatures;
 
 mod fields;
 

@@ -139,6 +139,7 @@ async fn check_pages(
     let plan = Plan {
         source: task.source,
         range: place.to..end,
+        overlap: 0,
         unit: page_bytes,
         workers: task.workers,
         pace: task.pace,

@@ -8,12 +8,14 @@
 //! [`resume`] remembers how far a run got; [`mend`] writes a copy without single wrong bits; [`scan`] finds what lies where no
 //! filesystem can be mounted.
 
+pub mod mend;
 pub mod outcome;
 pub mod pace;
 pub mod places;
 pub mod reading;
 pub mod resume;
 pub mod run;
+pub mod scan;
 pub mod source;
 
 mod database;
@@ -22,9 +24,11 @@ mod sets;
 mod small;
 mod stamps;
 
+pub use mend::{MendError, Mended, mend};
 pub use outcome::{Answer, Checked, DatabaseCheck, Ended, FileOutcome, Findings, Outcome, SetOutcome};
 pub use pace::{Pace, Progress};
 pub use places::{Candidate, Found, find};
 pub use resume::{ResumeError, State};
 pub use run::{Settings, run};
+pub use scan::{Placement, Scanned, scan};
 pub use source::Source;

@@ -36,6 +36,8 @@ pub struct Plan<'a> {
     pub source: &'a Source,
     /// Which of its bytes; they begin with a sector.
     pub range: Range<u64>,
+    /// Bytes behind each chunk that its judge sees too: what begins in a chunk may end in the next.
+    pub overlap: usize,
     /// What is judged as one: reads that fail are tried again in such units. Chunks are whole units.
     pub unit: usize,
     /// Who judges.
@@ -85,7 +87,7 @@ pub async fn each_chunk<T: Send + 'static>(
             && let Some((at, work)) = judged.pop_front()
         {
             let (buffer, answer) = work.await;
-            let length = buffer.len();
+            let length = buffer.len().min(CHUNK_BYTES);
             ahead.give_back(buffer);
             pace.done(length as u64);
             tell(at, length, Part::Judged(answer));
@@ -146,6 +148,7 @@ struct Ahead<'a> {
     /// Where the next read begins, and where the last ends.
     at: u64,
     end: u64,
+    overlap: u64,
     under_way: VecDeque<Read>,
     spare: Vec<Buffer>,
 }
@@ -154,7 +157,8 @@ impl<'a> Ahead<'a> {
     fn new(plan: &Plan<'a>) -> Self {
         let (at, end) = (plan.range.start, plan.range.end.min(plan.source.size().0));
         let (source, pace) = (plan.source, plan.pace);
-        Self { source, pace, at, end, under_way: VecDeque::new(), spare: Vec::new() }
+        let overlap = plan.overlap as u64;
+        Self { source, pace, at, end, overlap, under_way: VecDeque::new(), spare: Vec::new() }
     }
 
     /// The next chunk with where it lies and what it has; none at the end, or if it is to stop.
@@ -172,7 +176,8 @@ impl<'a> Ahead<'a> {
         while self.under_way.len() < READS_AHEAD && self.at < self.end && self.pace.allows() {
             let length = (self.end - self.at).min(CHUNK_BYTES as u64) as usize;
             let at = ByteOffset(self.at);
-            let read = self.source.read(at, length, self.spare.pop());
+            let with_overlap = (self.end - self.at).min(length as u64 + self.overlap) as usize;
+            let read = self.source.read(at, with_overlap, self.spare.pop());
             self.pace.take(length as u64);
             self.under_way.push_back((at, length, Box::pin(read)));
             self.at += length as u64;

@@ -96,6 +96,7 @@ async fn flush_map(task: &Task<'_>, outcome: &mut FileOutcome) -> IoResult<()> {
     let plan = Plan {
         source: task.source,
         range: first..end.max(first),
+        overlap: 0,
         unit: MAP_PAGE_BYTES,
         workers: task.workers,
         pace: task.pace,
@@ -136,6 +137,7 @@ async fn blank(task: &Task<'_>, outcome: &mut FileOutcome) -> IoResult<()> {
     let plan = Plan {
         source: task.source,
         range: 0..outcome.size.0,
+        overlap: 0,
         unit: 4096,
         workers: task.workers,
         pace: task.pace,

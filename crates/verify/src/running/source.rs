@@ -16,7 +16,9 @@ use world::{
 #[derive(Clone)]
 pub struct Source {
     device: Rc<dyn BlockDevice>,
-    /// What the device has, in whole sectors.
+    /// The byte of the device that is the first here.
+    from: u64,
+    /// What the device has from there on, in whole sectors unless a part was taken.
     whole: u64,
     /// What comes behind that: less than a sector.
     tail: Rc<[u8]>,
@@ -32,13 +34,20 @@ impl Source {
             PathKind::File => host_files::read_from(path, whole, sector)?,
             _ => Vec::new(),
         };
-        Ok(Self { device: Rc::new(device), whole, tail: tail.into() })
+        Ok(Self { device: Rc::new(device), from: 0, whole, tail: tail.into() })
     }
 
     /// All that a device holds.
     pub fn of(device: Rc<dyn BlockDevice>) -> Self {
         let whole = device.geometry().size.0;
-        Self { device, whole, tail: Rc::default() }
+        Self { device, from: 0, whole, tail: Rc::default() }
+    }
+
+    /// A part of it: what lies from `at` on, `length` bytes at most.
+    pub fn part(&self, at: ByteOffset, length: ByteCount) -> Self {
+        let at = at.0.min(self.whole);
+        let whole = length.0.min(self.whole - at);
+        Self { device: Rc::clone(&self.device), from: self.from + at, whole, tail: Rc::default() }
     }
 
     /// Its length, to the byte.
@@ -51,8 +60,8 @@ impl Source {
         u64::from(self.device.geometry().sector)
     }
 
-    /// Starts reading `length` bytes (more than none) from `at` on, which begins a sector; they end where a sector
-    /// does, or where all ends. `spare` is used if it has just the length.
+    /// Starts reading `length` bytes (more than none) from `at` on. Where they begin and end with a sector nothing is
+    /// copied; `spare` is used if it has just the length.
     pub fn read(
         &self,
         at: ByteOffset,
@@ -61,10 +70,14 @@ impl Source {
     ) -> impl Future<Output = IoResult<Buffer>> + use<> {
         let end = at.0.saturating_add(length as u64);
         let of_device = end.min(self.whole).saturating_sub(at.0);
+        // A part may begin and end anywhere; the device is asked for whole sectors.
+        let (first, sector) = (self.from + at.0, self.sector());
+        let before = first % sector;
+        let asked = (before + of_device).next_multiple_of(sector);
         let started = (of_device > 0).then(|| {
-            let spare = spare.filter(|spare| spare.len() as u64 == of_device);
-            let buffer = spare.unwrap_or_else(|| Buffer::zeroed(of_device as usize));
-            self.device.read(at, vec![buffer])
+            let spare = spare.filter(|spare| spare.len() as u64 == asked);
+            let buffer = spare.unwrap_or_else(|| Buffer::zeroed(asked as usize));
+            self.device.read(ByteOffset(first - before), vec![buffer])
         });
         let tail = Rc::clone(&self.tail);
         let from_tail = end.saturating_sub(at.0.max(self.whole)) as usize;
@@ -78,12 +91,12 @@ impl Source {
                 None => None,
             };
             match (read, from_tail) {
-                (Some(read), 0) => Ok(read),
+                (Some(read), 0) if read.len() == length => Ok(read),
                 (read, _) => {
                     let mut all = Buffer::zeroed(length);
                     let (front, back) = all.split_at_mut(length - from_tail);
                     if let Some(read) = read {
-                        front.copy_from_slice(&read);
+                        front.copy_from_slice(&read[before as usize..][..front.len()]);
                     }
                     back.copy_from_slice(&tail[..from_tail]);
                     Ok(all)

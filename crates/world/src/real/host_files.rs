@@ -5,7 +5,7 @@
 
 use crate::{IoError, IoErrorKind, IoResult, WallTime};
 use rustix::{
-    fs::{FlockOperation, Mode, OFlags, flock},
+    fs::{CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, renameat_with},
     io::Errno,
 };
 use std::{
@@ -136,6 +136,27 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> IoResult<()> {
     })
 }
 
+/// Cuts the new file at `temporary` to `length` bytes, makes it stable, and gives it the name `path` in the same folder;
+/// `AlreadyExists` if anything is called so, and then nothing is written over.
+pub fn name_new(temporary: &Path, length: u64, path: &Path) -> IoResult<()> {
+    let named = (|| {
+        let file = fs::OpenOptions::new().write(true).open(temporary)?;
+        file.set_len(length)?;
+        file.sync_all()?;
+        // A plain rename would replace what came there meanwhile.
+        match renameat_with(CWD, temporary, CWD, path, RenameFlags::NOREPLACE) {
+            // A filesystem that cannot promise that.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                fs::hard_link(temporary, path)?;
+                fs::remove_file(temporary)?;
+            }
+            renamed => renamed?,
+        }
+        fs::File::open(folder_of(path))?.sync_all()
+    })();
+    named.map_err(fail("making", path))
+}
+
 /// Makes a folder and those above it, unless they are there.
 pub fn create_dir_all(path: &Path) -> IoResult<()> {
     fs::create_dir_all(path).map_err(fail("creating the folder", path))
@@ -241,6 +262,19 @@ mod tests {
         let refused = write_atomically(&folder.path().join("taken"), b"x").unwrap_err();
         assert_eq!(refused.kind(), IoErrorKind::WrongType);
         assert_eq!(list(folder.path()).unwrap(), ["report.json", "taken"]);
+    }
+
+    #[test]
+    fn a_new_file_gets_its_name_when_it_is_whole_and_no_other_loses_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (temporary, path) = (folder.path().join("t"), folder.path().join("copy"));
+        fs::write(&temporary, "whole, and more").unwrap();
+        name_new(&temporary, 5, &path).unwrap();
+        assert_eq!(list(folder.path()).unwrap(), ["copy"]);
+        fs::write(&temporary, "other").unwrap();
+        assert_eq!(name_new(&temporary, 5, &path).unwrap_err().kind(), IoErrorKind::AlreadyExists);
+        assert_eq!(read_from(&path, 1, 3).unwrap(), b"hol");
+        assert_eq!(about(&path).unwrap().size, 5);
     }
 
     #[test]

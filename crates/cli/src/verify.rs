@@ -1,0 +1,345 @@
+//! `spindle verify`: whether databases and logs are whole, and whether they can be recovered.
+
+mod answer;
+pub mod arguments;
+mod for_programs;
+mod telling;
+mod words;
+
+use crate::{
+    console::Console,
+    ending::Ending,
+    outputs::shown_time,
+    prove::{
+        performance::command_line,
+        progress::{ProgressView, Standing},
+    },
+    quantity::show_duration,
+    refusal::Refusal,
+};
+use ::verify::running::{
+    self, Answer, Found, Mended, Outcome, Pace, Progress, ResumeError, Scanned, Settings, Source, State,
+};
+use arguments::VerifyArguments;
+use report::{Document, Meta, html, text};
+use std::{
+    cell::Cell,
+    env,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    rc::Rc,
+    time::Duration,
+};
+use world::{
+    ByteCount, IoError, IoErrorKind, Moment, World,
+    real::{
+        self, RealOptions, Workers,
+        host::machine,
+        host_files::{self, PathKind},
+        signals::interrupted,
+    },
+};
+
+/// How often progress is looked at.
+const GLANCE: Duration = Duration::from_millis(200);
+
+/// Runs the verb to its end.
+pub fn verify(arguments: &VerifyArguments) -> Result<Ending, Refusal> {
+    let console = Console::new(arguments.json, arguments.quiet);
+    if let Some(html) = &arguments.html {
+        refuse_taken("--html", html)?;
+    }
+    real::run(0, RealOptions::plain(arguments.plain_io), async |world: World| {
+        let told = match &arguments.fix_ecc {
+            Some(out) => mended(&world, arguments, out, &console).await?,
+            None if arguments.scan => scanned(&world, arguments, &console).await?,
+            None => checked(&world, arguments, &console).await?,
+        };
+        deliver(&told, meta(&world), &console)
+    })
+}
+
+/// Checks what lies at the paths.
+async fn checked<'a>(
+    world: &World,
+    arguments: &'a VerifyArguments,
+    console: &Console,
+) -> Result<Told<'a>, Refusal> {
+    let found = find(&arguments.paths, &arguments.paths).await?;
+    let resume = arguments.resume.as_deref();
+    let state = resume.map(|path| State::open(path, &arguments.paths, arguments.deep)).transpose();
+    let state = state.map_err(refused_state)?;
+    let goes_on = state.as_ref().is_some_and(|state| !state.is_empty());
+    if let (true, Some(path)) = (goes_on, resume) {
+        console.say_progress(&format!("going on where {} says", path.display()));
+    }
+    let pace = Pace::new(world, arguments.throttle, arguments.at_most);
+    let watch = Watch::begin(world, console, &pace);
+    let outcome = running::run(world, &settings(arguments, &arguments.paths), found, &pace, state).await;
+    let took = watch.end().await;
+    let outcome = outcome.map_err(refused_state)?;
+    Ok(Told { took, ..Told::of(arguments, outcome, &pace) })
+}
+
+/// Writes a copy without single flipped bits, and checks that.
+async fn mended<'a>(
+    world: &World,
+    arguments: &'a VerifyArguments,
+    out: &Path,
+    console: &Console,
+) -> Result<Told<'a>, Refusal> {
+    let [path] = arguments.paths.as_slice() else {
+        return Err(Refusal::new("--fix-ecc copies one file", "give one PATH"));
+    };
+    if let Ok(PathKind::Folder) = host_files::kind(path) {
+        let problem = format!("--fix-ecc copies one file, and {} is a folder", path.display());
+        return Err(Refusal::new(problem, "give the file"));
+    }
+    refuse_taken("--fix-ecc", out)?;
+    let found = find(&arguments.paths, &arguments.paths).await?;
+    let [candidate] = found.candidates.as_slice() else { return Err(nothing_there(&arguments.paths)) };
+    let pace = Pace::new(world, arguments.throttle, None);
+    let watch = Watch::begin(world, console, &pace);
+    pace.begin("copy", &path.display().to_string());
+    let mended = match running::mend(candidate, out, &pace).await {
+        Ok(mended) => mended,
+        Err(error) => {
+            watch.end().await;
+            return Err(Refusal::new(format!("--fix-ecc: {error}"), "nothing was changed"));
+        }
+    };
+    // What was written is read again, all of it: the answer is that of the copy.
+    let copy = [out.to_owned()];
+    let outcome = match find(&copy, &copy).await {
+        Ok(found) => running::run(world, &settings(arguments, &copy), found, &pace, None).await,
+        Err(refusal) => {
+            watch.end().await;
+            return Err(refusal);
+        }
+    };
+    let took = watch.end().await;
+    let outcome = outcome.map_err(refused_state)?;
+    Ok(Told { took, mended: Some(mended), ..Told::of(arguments, outcome, &pace) })
+}
+
+/// Finds what lies on devices and in images.
+async fn scanned<'a>(
+    world: &World,
+    arguments: &'a VerifyArguments,
+    console: &Console,
+) -> Result<Told<'a>, Refusal> {
+    let sources: Result<Vec<_>, _> = arguments.paths.iter().map(|path| Source::open(path)).collect();
+    let sources = sources.map_err(|error| cannot_look(&error))?;
+    let workers = Workers::new(settings(arguments, &arguments.paths).jobs);
+    let pace = Pace::new(world, arguments.throttle, None);
+    let watch = Watch::begin(world, console, &pace);
+    let mut all = Scanned::default();
+    let mut failed = None;
+    for (path, source) in arguments.paths.iter().zip(&sources) {
+        match running::scan(path, source, &workers, &pace).await {
+            Ok(one) => all.add(one),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    let took = watch.end().await;
+    if let Some(error) = failed {
+        return Err(cannot_look(&error));
+    }
+    let outcome = std::mem::take(&mut all.found);
+    Ok(Told { took, scanned: Some(all), ..Told::of(arguments, outcome, &pace) })
+}
+
+/// What there is to check at `paths`, which are told as `named` if there is nothing.
+async fn find(paths: &[PathBuf], named: &[PathBuf]) -> Result<Found, Refusal> {
+    let found = running::find(paths).await.map_err(|error| cannot_look(&error))?;
+    match found.candidates.is_empty() && found.failures.is_empty() {
+        true => Err(nothing_there(named)),
+        false => Ok(found),
+    }
+}
+
+/// What is told of a run.
+pub struct Told<'a> {
+    /// What was asked.
+    pub arguments: &'a VerifyArguments,
+    /// What was found.
+    pub outcome: Outcome,
+    /// What was put right in a copy, if one was asked for.
+    pub mended: Option<Mended>,
+    /// What a scan found beside files.
+    pub scanned: Option<Scanned>,
+    /// Bytes that were looked at.
+    pub read: ByteCount,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl<'a> Told<'a> {
+    fn of(arguments: &'a VerifyArguments, outcome: Outcome, pace: &Pace) -> Self {
+        let read = ByteCount(pace.progress().done);
+        Self { arguments, outcome, mended: None, scanned: None, read, took: Duration::ZERO }
+    }
+}
+
+fn settings(arguments: &VerifyArguments, paths: &[PathBuf]) -> Settings {
+    let processors = NonZeroUsize::new(machine().cpu_count).unwrap_or(NonZeroUsize::MIN);
+    Settings { paths: paths.to_vec(), deep: arguments.deep, jobs: arguments.jobs.unwrap_or(processors) }
+}
+
+/// Says what was found, writes the page, prints the JSON.
+fn deliver(told: &Told<'_>, meta: Meta, console: &Console) -> Result<Ending, Refusal> {
+    let document = answer::document(told, meta);
+    say(&document, console);
+    if let Some(path) = &told.arguments.html {
+        let written = host_files::write_atomically(path, html::render(&document).as_bytes());
+        written.map_err(|error| Refusal::new(format!("--html: {error}"), "the answer above stands"))?;
+        console.say_always(&format!("Page: {}", path.display()));
+    }
+    if told.arguments.json {
+        console.json_of(&for_programs::shown(told))?;
+    }
+    console.told(match told.outcome.answer() {
+        Answer::Clean => Ending::Pass,
+        Answer::Damaged => Ending::Fail,
+        Answer::Unfinished => Ending::NoAnswer,
+    })
+}
+
+/// The whole answer; with `--quiet` its one line.
+fn say(document: &Document, console: &Console) {
+    match (&document.verdict, console.is_quiet()) {
+        (Some(verdict), true) => {
+            console.say_always(&format!("{}: {}", verdict.outcome.word(), verdict.headline));
+        }
+        _ => {
+            let options = text::TextOptions { width: console.width, colour: console.colour };
+            console.say(text::render(&telling::for_terminal(document), options).trim_end());
+        }
+    }
+}
+
+fn meta(world: &World) -> Meta {
+    Meta {
+        generator: concat!("spindle ", env!("CARGO_PKG_VERSION")).to_owned(),
+        created_utc: shown_time(world.wall()),
+        machine: machine().hostname,
+        seed: None,
+        command: Some(command_line(env::args())),
+    }
+}
+
+/// Ctrl-C, and what is seen while it goes on.
+struct Watch {
+    is_over: Rc<Cell<bool>>,
+    drawing: world::JoinHandle<()>,
+    world: World,
+    began: Moment,
+}
+
+impl Watch {
+    fn begin(world: &World, console: &Console, pace: &Pace) -> Self {
+        let (stopping, ended, said) = (pace.clone(), interrupted(), console.clone());
+        world.spawn("interrupted", async move {
+            ended.await;
+            said.say_progress("ending; once more ends it at once");
+            stopping.stop();
+        });
+        let is_over = Rc::new(Cell::new(false));
+        let began = world.now();
+        let (over, looked, pace) = (Rc::clone(&is_over), world.clone(), pace.clone());
+        let mut view = ProgressView::new(console);
+        let drawing = world.spawn("progress", async move {
+            while !over.get() {
+                let elapsed = looked.now().since(began);
+                view.tell(elapsed, standing(&pace.progress(), elapsed).as_ref(), &[]);
+                looked.sleep(GLANCE).await;
+            }
+            view.tell(looked.now().since(began), None, &[]);
+        });
+        Self { is_over, drawing, world: world.clone(), began }
+    }
+
+    /// Gives how long it took.
+    async fn end(self) -> Duration {
+        let took = self.world.now().since(self.began);
+        self.is_over.set(true);
+        self.drawing.await;
+        took
+    }
+}
+
+/// How far it is, in the words of a line; none before there is anything to say.
+fn standing(progress: &Progress, elapsed: Duration) -> Option<Standing> {
+    if progress.doing.is_empty() || progress.all == 0 {
+        return None;
+    }
+    let fraction = progress.done as f64 / progress.all as f64;
+    let mut figures = vec![format!("{} of {}", ByteCount(progress.done), ByteCount(progress.all))];
+    let seconds = elapsed.as_secs_f64();
+    let mut left = None;
+    if seconds > 1.0 && progress.done > 0 {
+        let rate = progress.done as f64 / seconds;
+        figures.push(format!("{}/s", ByteCount(rate as u64)));
+        left = Duration::try_from_secs_f64((progress.all - progress.done) as f64 / rate).ok();
+    }
+    if progress.damage > 0 {
+        figures.push(format!("{} damaged", progress.damage));
+    }
+    Some(Standing { phase: progress.doing.to_owned(), fraction, figures, left })
+}
+
+fn nothing_there(paths: &[PathBuf]) -> Refusal {
+    let named: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    Refusal::new(
+        format!("{}: nothing there is of a mail database: no database, log or checkpoint", named.join(", ")),
+        "give the folder they are in, or --scan a device that no filesystem can be mounted from",
+    )
+}
+
+fn cannot_look(error: &IoError) -> Refusal {
+    let remedy = match error.kind() {
+        IoErrorKind::PermissionDenied => "run as a user who may read it",
+        IoErrorKind::Busy => "it is mounted or in use: give the folder it is mounted at, or a snapshot of it",
+        _ => "give files, folders or block devices that are there",
+    };
+    Refusal::new(error.to_string(), remedy)
+}
+
+fn refused_state(error: ResumeError) -> Refusal {
+    let remedy = match &error {
+        ResumeError::Io(_) => "give another file with --resume",
+        ResumeError::Foreign { .. } => "nothing was written over; give another file with --resume",
+        ResumeError::Changed { .. } => {
+            "what was checked of it says nothing of what is there now: remove the file of state to begin anew"
+        }
+        ResumeError::Other { .. } => "give the same paths, or another file with --resume",
+    };
+    Refusal::new(format!("--resume: {error}"), remedy)
+}
+
+/// Nothing is written over.
+fn refuse_taken(flag: &str, path: &Path) -> Result<(), Refusal> {
+    let shown = path.display();
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let kind = |path: &Path| {
+        host_files::kind(path).map_err(|error| Refusal::new(format!("{flag}: {error}"), "give another name"))
+    };
+    if kind(folder)? != PathKind::Folder {
+        return Err(Refusal::new(format!("{flag}: the folder of {shown} does not exist"), "make it first"));
+    }
+    match kind(path)? {
+        PathKind::Missing => Ok(()),
+        _ => Err(Refusal::new(format!("{flag}: {shown} exists already"), "give another name, or remove it")),
+    }
+}
+
+/// How long it took and how fast it was, for the answer.
+fn speed(read: ByteCount, took: Duration) -> String {
+    let seconds = took.as_secs_f64();
+    match seconds > 0.1 {
+        true => {
+            format!("{} in {}, {}/s", read, show_duration(took), ByteCount((read.0 as f64 / seconds) as u64))
+        }
+        false => read.to_string(),
+    }
+}

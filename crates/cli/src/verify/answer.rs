@@ -1,0 +1,465 @@
+//! The document of a verification: the answer, what is wrong and what to do, what can be recovered, every file.
+
+use super::{Told, speed, words};
+use crate::verify::arguments::VerifyArguments;
+use ::verify::{
+    FileKind, Severity,
+    database::Form,
+    log::LogFormat,
+    running::{Answer, Checked, Ended, FileOutcome, Mended, Outcome, Scanned, SetOutcome},
+    set::{Facts, Recovery},
+};
+use maildb::PageSize;
+use report::{
+    Cell, Column, Document, Mark, Meta, Outcome as Word, Section, Severity as Gravity, Table, Unit, Verdict,
+    prose::{counted, number},
+};
+use std::path::Path;
+use world::ByteCount;
+
+/// Findings shown of one file; JSON has more.
+const SHOWN_OF_A_FILE: usize = 20;
+/// Tables shown of one database.
+const TABLES_SHOWN: usize = 20;
+/// Runs of pages without a header that are shown; JSON has more.
+const PIECES_SHOWN: usize = 30;
+
+/// The document.
+pub fn document(told: &Told<'_>, meta: Meta) -> Document {
+    let (arguments, outcome) = (told.arguments, &told.outcome);
+    let paths: Vec<String> = arguments.paths.iter().map(|path| path.display().to_string()).collect();
+    let mut document = Document::new("Verification", paths.join(", "), meta);
+    document.verdict = Some(verdict(told));
+    highlights(told, &mut document);
+    if let Some(mended) = &told.mended {
+        findings_of_mending(mended, arguments, &mut document);
+    }
+    for file in &outcome.files {
+        findings_of(file, arguments, &mut document);
+    }
+    for set in &outcome.sets {
+        findings_of_set(set, arguments, &mut document);
+    }
+    for failure in &outcome.failures {
+        document.finding(Gravity::Error, format!("it could not be looked at: {failure}"), "");
+    }
+    if let Some(section) = what_to_do(told) {
+        document.section(section);
+    }
+    if let Some(section) = recovery(outcome, arguments) {
+        document.section(section);
+    }
+    document.section(files(outcome, arguments));
+    if let Some(scanned) = &told.scanned {
+        document.section(pieces(scanned));
+    }
+    for section in tables(outcome, arguments) {
+        document.section(section);
+    }
+    document.section(unproven(told));
+    document
+}
+
+/// A path as it is shown: below the folder that was named, if just one was.
+pub fn shown(path: &Path, arguments: &VerifyArguments) -> String {
+    match arguments.paths.as_slice() {
+        [folder] => match path.strip_prefix(folder) {
+            Ok(below) if !below.as_os_str().is_empty() => below.display().to_string(),
+            _ => path.display().to_string(),
+        },
+        _ => path.display().to_string(),
+    }
+}
+
+fn verdict(told: &Told<'_>) -> Verdict {
+    let outcome = &told.outcome;
+    let damaged = outcome.files.iter().filter(|file| file.is_damaged()).count() as u64;
+    let lost = beyond_recovery(outcome).count() as u64;
+    let files = counted(outcome.files.len() as u64, "file");
+    let unfinished = "not all of it was looked at";
+    let answer = outcome.answer();
+    let nothing = told.scanned.as_ref().is_some_and(|scanned| scanned.placements.is_empty());
+    let headline = match answer {
+        _ if nothing && outcome.files.is_empty() => "nothing of a mail database was found".to_owned(),
+        Answer::Clean => format!("{files} looked at, nothing is damaged{}", recoverable(outcome)),
+        Answer::Unfinished => format!("nothing is damaged as far as was looked; {unfinished}"),
+        Answer::Damaged => {
+            let mut parts = Vec::new();
+            if damaged > 0 {
+                parts.push(format!("{} of {files} damaged", are(damaged)));
+            }
+            if lost > 0 {
+                parts.push(format!("{} cannot be recovered", counted(lost, "database")));
+            }
+            if parts.is_empty() {
+                parts.push("the files do not go together".to_owned());
+            }
+            if is_cut_short(outcome) {
+                parts.push(unfinished.to_owned());
+            }
+            parts.join("; ")
+        }
+    };
+    let class = match told.arguments.deep {
+        _ if told.scanned.is_some() => "what lies there by its signatures; no trees, no sets of files",
+        _ if told.mended.is_some() => "a copy without single flipped bits, read again",
+        true => "headers, checksums, logs and their records, trees",
+        false => "headers, checksums, logs; no trees (--deep)",
+    };
+    let outcome = match answer {
+        Answer::Clean => Word::Pass,
+        Answer::Damaged => Word::Fail,
+        Answer::Unfinished => Word::Incomplete,
+    };
+    Verdict { outcome, class: class.to_owned(), headline }
+}
+
+fn are(count: u64) -> String {
+    number(count as f64, 0)
+}
+
+fn recoverable(outcome: &Outcome) -> &'static str {
+    let mut databases = outcome.sets.iter().flat_map(|set| &set.verdict.databases).peekable();
+    match databases.peek() {
+        Some(_) => ", and every database can be recovered",
+        None => "",
+    }
+}
+
+fn is_cut_short(outcome: &Outcome) -> bool {
+    let is_whole = |file: &FileOutcome| file.ended == Ended::Whole;
+    outcome.is_stopped || !outcome.failures.is_empty() || !outcome.files.iter().all(is_whole)
+}
+
+fn beyond_recovery(outcome: &Outcome) -> impl Iterator<Item = &Recovery> {
+    let databases = outcome.sets.iter().flat_map(|set| &set.verdict.databases);
+    databases.map(|database| &database.recovery).filter(|one| matches!(one, Recovery::Impossible { .. }))
+}
+
+fn highlights(told: &Told<'_>, document: &mut Document) {
+    let of = |kind: FileKind| told.outcome.files.iter().filter(|file| file.kind == kind).count() as u64;
+    let bytes: u64 = told.outcome.files.iter().map(|file| file.size.0).sum();
+    let what = format!(
+        "{}, {}, {} others",
+        counted(of(FileKind::Database), "database"),
+        counted(of(FileKind::Log), "log"),
+        told.outcome.files.len() as u64 - of(FileKind::Database) - of(FileKind::Log)
+    );
+    document.highlight("Files", Cell::text(what), ByteCount(bytes).to_string());
+    document.highlight("Looked at", Cell::text(speed(told.read, told.took)), "");
+    let strangers = told.outcome.strangers.len() as u64;
+    if strangers > 0 {
+        document.highlight("Passed over", Cell::text(counted(strangers, "file")), "of no mail database");
+    }
+}
+
+fn findings_of(file: &FileOutcome, arguments: &VerifyArguments, document: &mut Document) {
+    let name = shown(&file.path, arguments);
+    if let Ended::Failed(why) = &file.ended {
+        document.finding(Gravity::Error, format!("{name}: it could not be looked at to its end: {why}"), "");
+    }
+    for finding in file.findings.kept().iter().take(SHOWN_OF_A_FILE) {
+        document.finding(gravity(finding.severity), words::finding(&name, finding), "");
+    }
+    let kept = file.findings.kept().len();
+    let more = kept.saturating_sub(SHOWN_OF_A_FILE) as u64 + file.findings.more();
+    if more > 0 {
+        let damage = file.findings.count(Severity::Damage);
+        let text = format!("{name}: and {}, {} of damage in all", counted(more, "finding"), are(damage));
+        let gravity = if damage > 0 { Gravity::Error } else { Gravity::Note };
+        document.finding(gravity, text, "--json has the first thousand");
+    }
+}
+
+/// What was put right in the copy.
+fn findings_of_mending(mended: &Mended, arguments: &VerifyArguments, document: &mut Document) {
+    let from = arguments.paths.first().map(|path| path.display().to_string()).unwrap_or_default();
+    if mended.fixed.is_empty() {
+        let text = format!("{from}: no bit of it could be put right: the copy is the same");
+        document.finding(Gravity::Note, text, "");
+    }
+    for finding in mended.fixed.iter().take(SHOWN_OF_A_FILE) {
+        document.finding(
+            Gravity::Note,
+            format!("put right in the copy: {}", words::finding(&from, finding)),
+            "",
+        );
+    }
+    if mended.fixed.len() > SHOWN_OF_A_FILE {
+        let all = counted(mended.fixed.len() as u64, "bit");
+        document.finding(Gravity::Note, format!("put right in the copy: {all} in all"), "");
+    }
+}
+
+/// Pages without a header before them.
+fn pieces(scanned: &Scanned) -> Section {
+    let columns = [
+        Column::number("At byte", Unit::One),
+        Column::text("Page size"),
+        Column::text("Pages"),
+        Column::number("Found", Unit::One),
+    ];
+    let mut table = Table::new("", columns);
+    for piece in scanned.placements.iter().take(PIECES_SHOWN) {
+        let (first, last) = piece.pages;
+        table.push([
+            Cell::count(piece.at.0),
+            Cell::text(words::page_size(piece.page_size)),
+            Cell::text(format!("{first} to {last}")),
+            Cell::count(piece.count),
+        ]);
+    }
+    let pages: u64 = scanned.placements.iter().map(|piece| piece.count).sum();
+    let mut intro = format!(
+        "{} in {} lie behind no header: of files that lay in pieces, or were deleted.",
+        counted(pages, "page"),
+        counted(scanned.placements.len() as u64, "run"),
+    );
+    if scanned.lone_segments > 0 {
+        intro += &format!(" So do {} of logs.", counted(scanned.lone_segments, "segment"));
+    }
+    let hidden = scanned.placements.len().saturating_sub(PIECES_SHOWN) as u64 + scanned.more;
+    if hidden > 0 {
+        intro += &format!(" The first {PIECES_SHOWN} runs are shown, {} are not.", number(hidden as f64, 0));
+    }
+    let section = Section::new("Pages without a header", intro);
+    if table.rows().is_empty() { section } else { section.block(table) }
+}
+
+fn findings_of_set(set: &SetOutcome, arguments: &VerifyArguments, document: &mut Document) {
+    for database in &set.verdict.databases {
+        if let Recovery::Impossible { .. } = database.recovery {
+            let name = shown(&set.folder.join(&database.name), arguments);
+            document.finding(Gravity::Error, format!("{name}: {}", words::recovery(&database.recovery)), "");
+        }
+    }
+    for (name, finding) in &set.verdict.findings {
+        let name = shown(&set.folder.join(name), arguments);
+        document.finding(gravity(finding.severity), words::finding(&name, finding), "");
+    }
+}
+
+fn gravity(severity: Severity) -> Gravity {
+    match severity {
+        Severity::Damage => Gravity::Error,
+        Severity::Warning => Gravity::Warning,
+        Severity::Note => Gravity::Note,
+    }
+}
+
+/// What somebody is to do who reads this in the middle of the night.
+fn what_to_do(told: &Told<'_>) -> Option<Section> {
+    let outcome = &told.outcome;
+    let mut section = Section::new("What to do", "");
+    if outcome.is_stopped {
+        let how = match &told.arguments.resume {
+            Some(path) => format!(
+                "It was ended early. The same command goes on where it was: {} remembers.",
+                path.display()
+            ),
+            None => "It was ended early, and would begin anew: with --resume FILE it goes on where it was."
+                .to_owned(),
+        };
+        section = section.paragraph(how);
+    }
+    if outcome.files.iter().any(FileOutcome::is_damaged) {
+        section = section.paragraph(
+            "Do not repair in place, and keep what is there: a damaged copy may be the only one of its other pages. \
+             Look at the storage first (kernel log, SMART, cables, memory): what damaged one page damages others. \
+             Then verify another copy or the last backup the same way, and go back to one that is clean, with its logs.",
+        );
+        let correctable: u64 = outcome.files.iter().map(correctable).sum();
+        if correctable > 0 {
+            let flips = counted(correctable, "page");
+            section = section.paragraph(format!(
+                "{flips} with one flipped bit and nothing else can be put right in a copy: \
+                 spindle verify FILE --fix-ecc OUT. A flipped bit is a sign of bad memory, here or in a controller."
+            ));
+        }
+    }
+    if beyond_recovery(outcome).next().is_some() {
+        section = section.paragraph(
+            "A database that needs logs which are not there or are damaged can be brought up only with them: look in \
+             the folder of the logs, in the backup, and at the other copies of the database.",
+        );
+    }
+    (!section.blocks.is_empty()).then_some(section)
+}
+
+fn correctable(file: &FileOutcome) -> u64 {
+    match &file.checked {
+        Checked::Database(check) => check.pages.correctable,
+        _ => 0,
+    }
+}
+
+fn recovery(outcome: &Outcome, arguments: &VerifyArguments) -> Option<Section> {
+    let mut table =
+        Table::new("", [Column::text(""), Column::text("Database"), Column::text("Can it be brought up?")]);
+    for set in &outcome.sets {
+        for database in &set.verdict.databases {
+            let mark = match database.recovery {
+                Recovery::Impossible { .. } => Mark::Fail,
+                _ => Mark::Pass,
+            };
+            let mut text = words::recovery(&database.recovery);
+            if let Some(logs_in) = &set.logs_in {
+                text += &format!(" (its logs are in {})", logs_in.display());
+            }
+            let name = shown(&set.folder.join(&database.name), arguments);
+            table.push([Cell::mark(mark), Cell::text(name), Cell::text(text)]);
+        }
+    }
+    let intro = "A database that was not shut down cleanly is normal in a snapshot: its server brings it up from its logs.";
+    (!table.rows().is_empty()).then(|| Section::new("Recovery", intro).block(table))
+}
+
+fn files(outcome: &Outcome, arguments: &VerifyArguments) -> Section {
+    let columns = [
+        Column::text(""),
+        Column::text("File"),
+        Column::text("Kind"),
+        Column::number("Size", Unit::One),
+        Column::text("What it is"),
+        Column::text("Looked at"),
+    ];
+    let mut table = Table::new("", columns);
+    let mut at = 0;
+    while at < outcome.files.len() {
+        let run = clean_logs(&outcome.files[at..]);
+        let file = &outcome.files[at];
+        let last = &outcome.files[at + run.saturating_sub(1)];
+        let name = shown(&file.path, arguments);
+        let (name, what) = match run {
+            0 | 1 => (name, words::facts(file.facts.as_ref())),
+            _ => {
+                let last_name = last.path.file_name().unwrap_or_default().to_string_lossy();
+                (
+                    format!("{name} to {last_name}"),
+                    format!("{} one after the other", counted(run as u64, "file")),
+                )
+            }
+        };
+        let size: u64 = outcome.files[at..at + run.max(1)].iter().map(|file| file.size.0).sum();
+        let looked_at = if run > 1 { "all of them".to_owned() } else { words::looked_at(file) };
+        table.push([
+            Cell::mark(mark(file)),
+            Cell::text(name),
+            Cell::text(words::kind(file)),
+            Cell::bytes(size),
+            Cell::text(what),
+            Cell::text(looked_at),
+        ]);
+        at += run.max(1);
+    }
+    Section::new("Files", "").block(table)
+}
+
+/// How many of the first `files` are logs of one folder in which nothing was found: a row is enough for them.
+fn clean_logs(files: &[FileOutcome]) -> usize {
+    let Some(folder) = files.first().map(|file| file.path.parent()) else { return 0 };
+    let is_one = |file: &&FileOutcome| {
+        let is_clean = file.findings.kept().is_empty() && file.ended == Ended::Whole;
+        file.kind == FileKind::Log && is_clean && file.path.parent() == folder
+    };
+    files.iter().take_while(is_one).count()
+}
+
+fn mark(file: &FileOutcome) -> Mark {
+    match (&file.ended, file.is_damaged()) {
+        (_, true) => Mark::Fail,
+        (Ended::Whole, false) if file.findings.count(Severity::Warning) > 0 => Mark::Warning,
+        (Ended::Whole, false) if file.checked == Checked::Nothing => Mark::NotJudged,
+        (Ended::Whole, false) => Mark::Pass,
+        (_, false) => Mark::NotJudged,
+    }
+}
+
+/// The tables of the databases that were walked.
+fn tables(outcome: &Outcome, arguments: &VerifyArguments) -> Vec<Section> {
+    let mut sections = Vec::new();
+    for file in &outcome.files {
+        let Checked::Database(check) = &file.checked else { continue };
+        let Some(walked) = &check.walked else { continue };
+        let mut largest: Vec<_> = walked.tables.iter().collect();
+        largest.sort_by(|one, other| other.pages.cmp(&one.pages).then(one.name.cmp(&other.name)));
+        let columns =
+            [Column::text("Table"), Column::number("Pages", Unit::One), Column::number("Records", Unit::One)];
+        let mut table = Table::new("", columns);
+        for one in largest.iter().take(TABLES_SHOWN) {
+            table.push([Cell::text(&one.name), Cell::count(one.pages), Cell::count(one.rows)]);
+        }
+        let title = format!("Tables of {}", shown(&file.path, arguments));
+        let rest = match largest.len().saturating_sub(TABLES_SHOWN) {
+            0 => String::new(),
+            more => format!(" The {TABLES_SHOWN} largest are shown; {more} more are in the JSON."),
+        };
+        let intro = format!(
+            "{} in use, {} free, {} levels at most.{rest}",
+            counted(walked.pages_in_use, "page"),
+            number(walked.pages_free as f64, 0),
+            walked.levels_max
+        );
+        sections.push(Section::new(title, intro).block(table));
+    }
+    sections
+}
+
+fn unproven(told: &Told<'_>) -> Section {
+    let mut section = Section::new("What this does not prove", "");
+    for sentence in unproven_sentences(told) {
+        section = section.paragraph(sentence);
+    }
+    section
+}
+
+/// What a clean answer is worth, of what was looked at.
+pub fn unproven_sentences(told: &Told<'_>) -> Vec<String> {
+    let files = &told.outcome.files;
+    let mut sentences = Vec::new();
+    let checks = || {
+        files.iter().filter_map(|file| match &file.checked {
+            Checked::Database(check) => Some((check, file.facts.as_ref())),
+            _ => None,
+        })
+    };
+    let unstamped = checks().any(|(check, _)| check.stamps == maildb::verify::StampsVerdict::NotKept);
+    if unstamped {
+        sentences.push(
+            "A page that was never overwritten when it should have been (a lost write) has a right checksum, and so \
+             have some pages whose halves are of two days: no reader of one file can see that. eseutil /k sees no more."
+                .to_owned(),
+        );
+    }
+    if !told.arguments.deep && checks().next().is_some() {
+        sentences.push(
+            "Right checksums do not say that the pages go together: --deep walks trees, space and log records.".to_owned(),
+        );
+    }
+    if checks().any(|(check, _)| words::forms(&check.pages).any(|(form, _)| form == Form::Xor)) {
+        sentences.push(
+            "Pages with the old checksum (Exchange 2003 and before) are judged by the published source; one real page \
+             of that form has been seen.".to_owned(),
+        );
+    }
+    let is_small = |facts: Option<&Facts>| matches!(facts, Some(Facts::Database(database)) if database.page_size == PageSize::Kib2);
+    if checks().any(|(_, facts)| is_small(facts)) {
+        sentences.push(
+            "Pages of 2 KiB are judged by the published source: no real file with them has been seen."
+                .to_owned(),
+        );
+    }
+    let is_old_log =
+        |file: &FileOutcome| matches!(&file.facts, Some(Facts::Log(log)) if log.format == LogFormat::Sectors);
+    if files.iter().any(is_old_log) {
+        sentences.push(
+            "Logs in sectors of 512 bytes (Exchange 2010 and before) are judged by the published source: no real one \
+             has been seen.".to_owned(),
+        );
+    }
+    sentences.push(
+        "The judges have been held against real files of Windows; a file that an Exchange server made has not been \
+         among them. Its format is the same by all that is published.".to_owned(),
+    );
+    sentences
+}

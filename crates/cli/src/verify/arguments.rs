@@ -1,0 +1,84 @@
+//! What may be written after `spindle verify`.
+
+use crate::quantity::{parse_rate, parse_size};
+use clap::Args;
+use std::{num::NonZeroUsize, path::PathBuf};
+use world::ByteCount;
+
+/// `spindle verify`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Examples:
+  spindle verify /mnt/snapshot                    all databases and logs below it, and whether they can be recovered
+  spindle verify /mnt/db/priv1.edb                one database, page by page
+  spindle verify /mnt/db /mnt/logs --deep         trees and log records, too; logs on a volume of their own
+  spindle verify /mnt/db --throttle 200MB/s       beside a server that is at work on the same storage
+  spindle verify /mnt/db --resume night.state     Ctrl-C, and the same command goes on where it was
+  spindle verify /mnt/db --at-most 2TB --resume night.state        2 TB of it each night
+  spindle verify priv1.edb --fix-ecc priv1-repaired.edb            a copy without single flipped bits
+  spindle verify /dev/sdb --scan                  databases and logs on a device that nothing can mount
+  spindle verify /mnt/snapshot --json | jq -r '.files[] | select(.result == \"damaged\") | .path'
+
+Nothing it is given is ever written to: snapshots and backups may be mounted read-only. What is checked, what is
+not, and what a clean answer is worth is in docs/verify.md.
+
+Ends with 0 if all is clean, 1 if something is damaged or cannot be recovered, 2 if it could not look at all of it.",
+    max_term_width = 100
+)]
+pub struct VerifyArguments {
+    /// Databases, logs, checkpoints; folders with all below them; block devices. What a file is, its content says
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+
+    /// Walk the trees of databases and the records of logs, too: links, order of keys, space, nothing left over
+    #[arg(long, conflicts_with = "scan")]
+    pub deep: bool,
+
+    /// Find databases and logs by their signatures, on devices and images that no filesystem can be mounted from
+    #[arg(long, conflicts_with_all = ["fix_ecc", "resume", "at_most"])]
+    pub scan: bool,
+
+    /// Write a copy of the one PATH to OUT, in which every page or segment with one flipped bit is put right
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["resume", "at_most"])]
+    pub fix_ecc: Option<PathBuf>,
+
+    /// Go on where FILE says an earlier run got to, and keep it there; removed when all is done
+    #[arg(long, value_name = "FILE")]
+    pub resume: Option<PathBuf>,
+
+    /// End after reading so much of the databases, as Ctrl-C would
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub at_most: Option<ByteCount>,
+
+    /// Threads that check what was read [default: one a processor]
+    #[arg(long, value_name = "N", value_parser = jobs)]
+    pub jobs: Option<NonZeroUsize>,
+
+    /// Read no faster, such as 200MB/s
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub throttle: Option<ByteCount>,
+
+    /// Write what was found as a page, too
+    #[arg(long, value_name = "OUT")]
+    pub html: Option<PathBuf>,
+
+    /// Print what was found as JSON on standard output; all else goes to standard error
+    #[arg(long)]
+    pub json: bool,
+
+    /// Print only the answer
+    #[arg(long, short)]
+    pub quiet: bool,
+
+    /// Do without io_uring
+    #[arg(long)]
+    pub plain_io: bool,
+}
+
+/// Threads at most: more than any machine has processors.
+const JOBS_MAX: usize = 1_024;
+
+fn jobs(text: &str) -> Result<NonZeroUsize, String> {
+    let number = text.parse().ok().filter(|&number| number <= JOBS_MAX).and_then(NonZeroUsize::new);
+    number.ok_or_else(|| format!("{text:?} is not a number of threads; give 1 to {JOBS_MAX}"))
+}

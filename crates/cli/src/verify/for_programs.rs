@@ -1,0 +1,231 @@
+//! What `--json` prints. Fields are added and none is taken away while the format is called as it is.
+
+use super::{Told, answer::unproven_sentences, words};
+use ::verify::{
+    Finding, Severity,
+    database::{Owned, Tally},
+    running::{Answer, Checked, DatabaseCheck, Ended, FileOutcome, Scanned, SetOutcome},
+    set::{Facts, Recovery},
+};
+use maildb::verify::StampsVerdict;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// The name of what is printed.
+const FORMAT: &str = "spindle-verify-1";
+
+/// All of it.
+#[derive(Serialize)]
+pub struct Shown<'a> {
+    format: &'static str,
+    answer: &'static str,
+    deep: bool,
+    stopped: bool,
+    seconds: f64,
+    bytes_read: u64,
+    files: Vec<ShownFile<'a>>,
+    sets: Vec<Value>,
+    passed_over: Vec<&'a Path>,
+    failures: &'a [String],
+    unproven: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    put_right: Option<Vec<Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pieces: Option<Value>,
+}
+
+#[derive(Serialize)]
+struct ShownFile<'a> {
+    path: &'a Path,
+    bytes: u64,
+    kind: &'static str,
+    result: &'static str,
+    why: Option<&'a str>,
+    damage: u64,
+    warnings: u64,
+    notes: u64,
+    facts: Option<Value>,
+    checked: Option<Value>,
+    findings: Vec<Value>,
+    findings_more: u64,
+}
+
+/// What was found, for programs.
+pub fn shown<'a>(told: &'a Told<'_>) -> Shown<'a> {
+    let outcome = &told.outcome;
+    Shown {
+        format: FORMAT,
+        answer: match outcome.answer() {
+            Answer::Clean => "clean",
+            Answer::Damaged => "damaged",
+            Answer::Unfinished => "unfinished",
+        },
+        deep: told.arguments.deep,
+        stopped: outcome.is_stopped,
+        seconds: told.took.as_secs_f64(),
+        bytes_read: told.read.0,
+        files: outcome.files.iter().map(file).collect(),
+        sets: outcome.sets.iter().map(set).collect(),
+        passed_over: outcome.strangers.iter().map(AsRef::as_ref).collect(),
+        failures: &outcome.failures,
+        unproven: unproven_sentences(told),
+        put_right: told.mended.as_ref().map(|mended| mended.fixed.iter().map(finding).collect()),
+        pieces: told.scanned.as_ref().map(pieces),
+    }
+}
+
+fn pieces(scanned: &Scanned) -> Value {
+    let runs = scanned.placements.iter().map(|piece| {
+        json!({
+            "offset": piece.at.0,
+            "page_bytes": piece.page_size.bytes(),
+            "first": piece.pages.0,
+            "last": piece.pages.1,
+            "pages": piece.count,
+        })
+    });
+    json!({
+        "runs": runs.collect::<Vec<_>>(),
+        "lone_segments": scanned.lone_segments,
+        "more": scanned.more,
+    })
+}
+
+fn file(file: &FileOutcome) -> ShownFile<'_> {
+    ShownFile {
+        path: &file.path,
+        bytes: file.size.0,
+        kind: words::kind_id(file.kind),
+        result: words::result_id(file),
+        why: match &file.ended {
+            Ended::Failed(why) => Some(why),
+            _ => None,
+        },
+        damage: file.findings.count(Severity::Damage),
+        warnings: file.findings.count(Severity::Warning),
+        notes: file.findings.count(Severity::Note),
+        facts: file.facts.as_ref().and_then(facts),
+        checked: checked(&file.checked),
+        findings: file.findings.kept().iter().map(finding).collect(),
+        findings_more: file.findings.more(),
+    }
+}
+
+fn facts(facts: &Facts) -> Option<Value> {
+    match facts {
+        Facts::Database(database) => Some(json!({
+            "page_bytes": database.page_size.bytes(),
+            "headers": database.copies.map(words::copy_id),
+            "version": database.version.to_string(),
+            "state": database.state_number,
+            "dirty": database.is_dirty(),
+            "required": database.required.map(|(first, last)| [first, last]),
+            "committed": database.committed,
+            "repairs": database.repairs,
+        })),
+        Facts::Log(log) => Some(json!({
+            "generation": log.generation,
+            "version": log.version.to_string(),
+            "circular": log.is_circular,
+        })),
+        Facts::Checkpoint(checkpoint) => Some(json!({ "position": words::position(checkpoint.position) })),
+        Facts::PreparedLog | Facts::FlushMap(_) | Facts::Headless => None,
+    }
+}
+
+fn checked(checked: &Checked) -> Option<Value> {
+    match checked {
+        Checked::Database(check) => Some(database(check)),
+        Checked::Log(tally) => Some(json!({
+            "good": tally.good,
+            "shadow": tally.shadow,
+            "empty": tally.empty,
+            "stale": tally.stale,
+            "repairable": tally.repairable,
+            "damaged": tally.damaged,
+            "records": tally.records,
+        })),
+        Checked::FlushMap(tally) => {
+            Some(json!({ "good": tally.good, "blank": tally.blank, "damaged": tally.damaged }))
+        }
+        Checked::Header | Checked::Blank | Checked::Nothing => None,
+    }
+}
+
+fn database(check: &DatabaseCheck) -> Value {
+    let Tally { good, blank, slack, trailers, unchecked, damaged, correctable, .. } = &check.pages;
+    let stamped = match check.stamps {
+        StampsVerdict::Checked { pages_known } => Some(pages_known),
+        _ => None,
+    };
+    let owned_pages = match &check.owned {
+        Owned::Extents(extents) => Some(extents.iter().map(|extent| u64::from(extent.pages)).sum::<u64>()),
+        Owned::Unknown(_) => None,
+    };
+    let walked = check.walked.as_ref().map(|walked| {
+        let tables = walked.tables.iter();
+        let tables = tables.map(|one| json!({ "name": one.name, "pages": one.pages, "records": one.rows }));
+        json!({
+            "trees": walked.trees,
+            "levels": walked.levels_max,
+            "records": walked.records,
+            "pages_in_use": walked.pages_in_use,
+            "pages_free": walked.pages_free,
+            "tables": tables.collect::<Vec<_>>(),
+        })
+    });
+    json!({
+        "pages": check.pages.pages(),
+        "good": { "xor": good[0], "ecc": good[1], "four_part": good[2] },
+        "blank": blank,
+        "slack": slack,
+        "trailers": trailers,
+        "unchecked": unchecked,
+        "damaged": damaged,
+        "correctable": correctable,
+        "unreadable": check.unreadable,
+        "owned": owned_pages,
+        "stamped": stamped,
+        "walked": walked,
+    })
+}
+
+fn finding(finding: &Finding) -> Value {
+    let (part, number) = words::part_id(finding.place.part);
+    json!({
+        "severity": match finding.severity {
+            Severity::Damage => "damage",
+            Severity::Warning => "warning",
+            Severity::Note => "note",
+        },
+        "part": part,
+        "number": number,
+        "offset": finding.place.offset.0,
+        "what": finding.what,
+        "bit": finding.fix.map(|fix| json!({ "byte": fix.byte.0, "bit": fix.bit })),
+    })
+}
+
+fn set(set: &SetOutcome) -> Value {
+    let databases = set.verdict.databases.iter().map(|database| {
+        let (recovery, required, missing, why) = match &database.recovery {
+            Recovery::NotNeeded => ("not_needed", None, Vec::new(), None),
+            Recovery::Possible { required } => ("possible", Some([required.0, required.1]), Vec::new(), None),
+            Recovery::Impossible { missing, why } => ("impossible", None, missing.clone(), Some(why)),
+        };
+        let name = &database.name;
+        json!({ "name": name, "recovery": recovery, "required": required, "missing": missing, "why": why })
+    });
+    let findings = set.verdict.findings.iter().map(|(name, one)| {
+        let mut value = finding(one);
+        value["file"] = json!(name);
+        value
+    });
+    json!({
+        "folder": set.folder,
+        "logs_in": set.logs_in,
+        "databases": databases.collect::<Vec<_>>(),
+        "findings": findings.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,224 @@
+//! What things are called, for people and for programs.
+
+use ::verify::{
+    FileKind, Finding, Part, SpindleKind,
+    database::{CopyState, DatabaseFacts, Form, Tally},
+    log::{LogFacts, LogFormat},
+    running::{Checked, Ended, FileOutcome},
+    set::{Facts, Recovery},
+};
+use maildb::{
+    PageSize,
+    format::header::{DatabaseState, LogPosition},
+    verify::StampsVerdict,
+};
+use report::prose::{counted, number};
+
+/// A kind of file, for people.
+pub fn kind(file: &FileOutcome) -> &'static str {
+    match file.kind {
+        FileKind::Database => "database",
+        FileKind::TemporaryDatabase => "temporary database",
+        FileKind::Log => "log",
+        FileKind::Blank => "prepared log",
+        FileKind::Checkpoint => "checkpoint",
+        FileKind::FlushMap => "flush map",
+        FileKind::RevertSnapshot => "revert snapshot",
+        FileKind::Spindle(SpindleKind::PageStamps) => "page stamps",
+        FileKind::Spindle(SpindleKind::FlushJournal) => "flush journal",
+        FileKind::Unknown => "not known",
+    }
+}
+
+/// A kind of file, for programs.
+pub fn kind_id(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Database => "database",
+        FileKind::TemporaryDatabase => "temporary_database",
+        FileKind::Log => "log",
+        FileKind::Blank => "blank",
+        FileKind::Checkpoint => "checkpoint",
+        FileKind::FlushMap => "flush_map",
+        FileKind::RevertSnapshot => "revert_snapshot",
+        FileKind::Spindle(SpindleKind::PageStamps) => "page_stamps",
+        FileKind::Spindle(SpindleKind::FlushJournal) => "flush_journal",
+        FileKind::Unknown => "unknown",
+    }
+}
+
+/// A part of a file, for programs: what it is, and its number.
+pub fn part_id(part: Part) -> (&'static str, Option<u64>) {
+    match part {
+        Part::File => ("file", None),
+        Part::HeaderCopy(copy) => ("header", Some(copy.into())),
+        Part::Page(page) => ("page", Some(page.0.into())),
+        Part::MapPage(page) => ("map_page", Some(page.into())),
+        Part::Segment(segment) => ("segment", Some(segment.into())),
+        Part::Sector(sector) => ("sector", Some(sector.into())),
+        Part::Bytes => ("bytes", None),
+    }
+}
+
+/// What was looked at, in a line.
+pub fn looked_at(file: &FileOutcome) -> String {
+    match &file.checked {
+        Checked::Database(check) => {
+            let mut parts = vec![pages(&check.pages)];
+            if let StampsVerdict::Checked { pages_known } = check.stamps {
+                parts.push(format!("{} held against their stamps", counted(pages_known.into(), "page")));
+            }
+            if let Some(walked) = &check.walked {
+                let trees = counted(walked.trees, "tree");
+                parts.push(format!("{trees} of {} walked", counted(walked.records, "record")));
+            }
+            parts.join("; ")
+        }
+        Checked::Log(tally) => {
+            let of = match &file.facts {
+                Some(Facts::Log(LogFacts { format: LogFormat::Sectors, .. })) => "sector",
+                _ => "segment",
+            };
+            let written = tally.good + tally.repairable + tally.damaged;
+            let mut text =
+                format!("{} in use, {} empty", counted(written, of), number(tally.empty as f64, 0));
+            if tally.stale > 0 {
+                text += &format!(", {} of an earlier use", number(tally.stale as f64, 0));
+            }
+            if tally.records > 0 {
+                text += &format!("; {}", counted(tally.records, "record"));
+            }
+            text
+        }
+        Checked::FlushMap(tally) => counted(tally.good + tally.blank + tally.damaged, "page"),
+        Checked::Header => "its header".to_owned(),
+        Checked::Blank => "all zero".to_owned(),
+        Checked::Nothing => String::new(),
+    }
+}
+
+fn pages(tally: &Tally) -> String {
+    let mut text = counted(tally.pages(), "page");
+    let mut of = Vec::new();
+    for (count, what) in [(tally.blank, "blank"), (tally.slack, "behind its end")] {
+        if count > 0 {
+            of.push(format!("{} {what}", number(count as f64, 0)));
+        }
+    }
+    if !of.is_empty() {
+        text += &format!(" ({})", of.join(", "));
+    }
+    text
+}
+
+/// The format and state of a file, in a line; empty where there is nothing to say.
+pub fn facts(facts: Option<&Facts>) -> String {
+    match facts {
+        Some(Facts::Database(database)) => database_facts(database),
+        Some(Facts::Log(log)) => {
+            let circular = if log.is_circular { ", circular logging" } else { "" };
+            format!("generation {:X}, format {}{circular}", log.generation, log.version)
+        }
+        Some(Facts::Checkpoint(checkpoint)) => format!("at {}", position(checkpoint.position)),
+        _ => String::new(),
+    }
+}
+
+/// A place in the log, as the engine writes it: generation, segment, byte.
+pub fn position(position: LogPosition) -> String {
+    format!("{:X},{:X},{:X}", position.generation, position.segment, position.offset)
+}
+
+fn database_facts(database: &DatabaseFacts) -> String {
+    let state = match database.state {
+        Some(state) => state_word(state).to_owned(),
+        None => format!("state {}", database.state_number),
+    };
+    let repaired = if database.repairs > 0 { ", repaired before" } else { "" };
+    format!("{state}, pages of {}, format {}{repaired}", page_size(database.page_size), database.version)
+}
+
+/// A page size: `32 KiB`.
+pub fn page_size(size: PageSize) -> String {
+    format!("{} KiB", size.bytes() / 1024)
+}
+
+/// The state of a database in the words of its engine.
+pub fn state_word(state: DatabaseState) -> &'static str {
+    match state {
+        DatabaseState::JustCreated => "just created",
+        DatabaseState::DirtyShutdown => "dirty shutdown",
+        DatabaseState::CleanShutdown => "clean shutdown",
+        DatabaseState::BeingConverted => "being converted",
+        DatabaseState::ForceDetached => "detached by force",
+        DatabaseState::IncrementalReseed => "being reseeded page by page",
+        DatabaseState::DirtyAndPatched => "dirty, with pages patched in",
+        DatabaseState::Reverting => "being reverted to a snapshot",
+    }
+}
+
+/// How a file came out, in a word for programs.
+pub fn result_id(file: &FileOutcome) -> &'static str {
+    use ::verify::Severity;
+    match &file.ended {
+        _ if file.is_damaged() => "damaged",
+        Ended::Failed(_) => "failed",
+        Ended::Stopped(_) => "stopped",
+        Ended::Whole if file.findings.count(Severity::Warning) > 0 => "warned",
+        Ended::Whole => "clean",
+    }
+}
+
+/// Forms of checksums that pages were found with.
+pub fn forms(tally: &Tally) -> impl Iterator<Item = (Form, u64)> {
+    let forms = [Form::Xor, Form::Ecc, Form::FourPart];
+    forms.into_iter().zip(tally.good).filter(|(_, count)| *count > 0)
+}
+
+/// A copy of a header, for programs.
+pub fn copy_id(copy: CopyState) -> &'static str {
+    match copy {
+        CopyState::Good => "good",
+        CopyState::Bad => "bad",
+        CopyState::Absent => "absent",
+    }
+}
+
+/// Whether a database can be recovered, for people.
+pub fn recovery(recovery: &Recovery) -> String {
+    match recovery {
+        Recovery::NotNeeded => "it was shut down cleanly, and needs no log".to_owned(),
+        Recovery::Possible { required: (first, last) } if first == last => {
+            format!("it can be recovered: the log it needs, {first:X}, is there and whole")
+        }
+        Recovery::Possible { required: (first, last) } => {
+            format!("it can be recovered: the logs it needs, {first:X} to {last:X}, are there and whole")
+        }
+        Recovery::Impossible { missing, why } if missing.is_empty() => {
+            format!("it cannot be recovered: {why}")
+        }
+        Recovery::Impossible { missing, why } => {
+            format!("it cannot be recovered: {why}; missing: {}", shortened(missing))
+        }
+    }
+}
+
+/// The first few of many names.
+pub fn shortened(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    match names.len() {
+        0..=SHOWN => names.join(", "),
+        all => format!("{} and {} more", names[..SHOWN].join(", "), all - SHOWN),
+    }
+}
+
+/// A finding with the file it is in, for people.
+pub fn finding(file: &str, finding: &Finding) -> String {
+    match finding.place.part {
+        Part::File => format!("{file}: {}", finding.what),
+        part => {
+            let bit = finding.fix.map(|fix| format!("; bit {} of byte {} is flipped", fix.bit, fix.byte.0));
+            let at = finding.place.offset.0;
+            format!("{file}, {part} (byte {at}): {}{}", finding.what, bit.unwrap_or_default())
+        }
+    }
+}
