@@ -21,6 +21,8 @@ use world::ByteCount;
 const SHOWN_OF_A_FILE: usize = 20;
 /// Tables shown of one database.
 const TABLES_SHOWN: usize = 20;
+/// So many clean logs are told in one row.
+const LOGS_IN_A_ROW_MIN: usize = 4;
 /// Runs of pages without a header that are shown; JSON has more.
 const PIECES_SHOWN: usize = 30;
 
@@ -86,7 +88,8 @@ fn verdict(told: &Told<'_>) -> Verdict {
         Answer::Damaged => {
             let mut parts = Vec::new();
             if damaged > 0 {
-                parts.push(format!("{} of {files} damaged", are(damaged)));
+                let is = if damaged == 1 { "is" } else { "are" };
+                parts.push(format!("{} of {files} {is} damaged", number(damaged as f64, 0)));
             }
             if lost > 0 {
                 parts.push(format!("{} cannot be recovered", counted(lost, "database")));
@@ -114,10 +117,6 @@ fn verdict(told: &Told<'_>) -> Verdict {
     Verdict { outcome, class: class.to_owned(), headline }
 }
 
-fn are(count: u64) -> String {
-    number(count as f64, 0)
-}
-
 fn recoverable(outcome: &Outcome) -> &'static str {
     let mut databases = outcome.sets.iter().flat_map(|set| &set.verdict.databases).peekable();
     match databases.peek() {
@@ -140,10 +139,10 @@ fn highlights(told: &Told<'_>, document: &mut Document) {
     let of = |kind: FileKind| told.outcome.files.iter().filter(|file| file.kind == kind).count() as u64;
     let bytes: u64 = told.outcome.files.iter().map(|file| file.size.0).sum();
     let what = format!(
-        "{}, {}, {} others",
+        "{}, {}, {}",
         counted(of(FileKind::Database), "database"),
         counted(of(FileKind::Log), "log"),
-        told.outcome.files.len() as u64 - of(FileKind::Database) - of(FileKind::Log)
+        counted(told.outcome.files.len() as u64 - of(FileKind::Database) - of(FileKind::Log), "other"),
     );
     document.highlight("Files", Cell::text(what), ByteCount(bytes).to_string());
     document.highlight("Looked at", Cell::text(speed(told.read, told.took)), "");
@@ -165,7 +164,11 @@ fn findings_of(file: &FileOutcome, arguments: &VerifyArguments, document: &mut D
     let more = kept.saturating_sub(SHOWN_OF_A_FILE) as u64 + file.findings.more();
     if more > 0 {
         let damage = file.findings.count(Severity::Damage);
-        let text = format!("{name}: and {}, {} of damage in all", counted(more, "finding"), are(damage));
+        let text = format!(
+            "{name}: and {}, {} of damage in all",
+            counted(more, "finding"),
+            number(damage as f64, 0)
+        );
         let gravity = if damage > 0 { Gravity::Error } else { Gravity::Note };
         document.finding(gravity, text, "--json has the first thousand");
     }
@@ -310,7 +313,14 @@ fn recovery(outcome: &Outcome, arguments: &VerifyArguments) -> Option<Section> {
             table.push([Cell::mark(mark), Cell::text(name), Cell::text(text)]);
         }
     }
-    let intro = "A database that was not shut down cleanly is normal in a snapshot: its server brings it up from its logs.";
+    let is_dirty =
+        |file: &FileOutcome| matches!(&file.facts, Some(Facts::Database(facts)) if facts.is_dirty());
+    let intro = match outcome.files.iter().any(is_dirty) {
+        true => {
+            "A database that was not shut down cleanly is normal in a snapshot: its server brings it up from its logs."
+        }
+        false => "",
+    };
     (!table.rows().is_empty()).then(|| Section::new("Recovery", intro).block(table))
 }
 
@@ -326,7 +336,10 @@ fn files(outcome: &Outcome, arguments: &VerifyArguments) -> Section {
     let mut table = Table::new("", columns);
     let mut at = 0;
     while at < outcome.files.len() {
-        let run = clean_logs(&outcome.files[at..]);
+        let run = match clean_logs(&outcome.files[at..]) {
+            few @ ..LOGS_IN_A_ROW_MIN => few.min(1),
+            many => many,
+        };
         let file = &outcome.files[at];
         let last = &outcome.files[at + run.saturating_sub(1)];
         let name = shown(&file.path, arguments);

@@ -20,7 +20,7 @@ use world::{
 };
 
 /// What a file of state begins with.
-const FORMAT: &str = "spindle-verify-1";
+const FORMAT: &str = "spindle-verify-state-1";
 /// No state is longer: a thousand findings for each of ten thousand databases.
 const BYTES_MAX: u64 = 1 << 31;
 /// Findings kept of a file.
