@@ -16,6 +16,10 @@ const VICTIMS_MAX: usize = 512;
 /// every leaf that random writes touched, is worth its while.
 const ALIKE: u32 = 4;
 
+/// Where victims have no more than a quarter of a segment alive, a round gains up to so many times what it must: moving that
+/// costs less than one more checkpoint, which with snapshots rewrites most of the history.
+const LARGER: u64 = 4;
+
 /// What a round may take, and what it is for.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
@@ -81,7 +85,8 @@ fn victims_of(live: &[u32], limits: Limits) -> usize {
         // What fits into one is the cheapest there is.
         let is_worth_it = dearest.is_none_or(|dearest| targets == 1 || alive <= dearest + room / ALIKE);
         let is_too_much = targets > targets_max || moved + u64::from(alive) > moved_max.max(room.into());
-        if gained >= wanted || is_too_much || !is_worth_it {
+        let is_enough = gained >= wanted && (alive > room / ALIKE || gained >= LARGER * wanted);
+        if is_enough || is_too_much || !is_worth_it {
             break;
         }
         moved += u64::from(alive);
@@ -108,6 +113,15 @@ mod tests {
         assert_eq!(victims_of(&[60; 3], LIMITS), 3);
         assert_eq!(victims_of(&[75; 4], LIMITS), 4);
         assert_eq!(victims_of(&[50; 200], Limits { wanted: 40, ..LIMITS }), 80);
+    }
+
+    #[test]
+    fn of_those_that_are_mostly_dead_a_round_takes_more_than_it_must() {
+        let some = Limits { wanted: 5, ..LIMITS };
+        assert_eq!(victims_of(&[12; 200], some), 23, "three segments hold what is alive in 23");
+        assert_eq!(victims_of(&[25; 200], some), 27);
+        assert_eq!(victims_of(&[26; 200], some), 7);
+        assert_eq!(victims_of(&[12; 200], Limits { targets_max: 1, ..some }), 8);
     }
 
     #[test]
