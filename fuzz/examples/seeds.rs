@@ -1,6 +1,6 @@
 //! `seeds FOLDER`: makes what each target begins with, in a folder of its own, out of the examples of the tests.
 
-use fuzz::{array, decoders, protocols};
+use fuzz::{array, decoders, protocols, verify};
 use std::{env, fs, path::Path};
 
 const SEGMENT_BYTES: usize = 4096;
@@ -21,6 +21,9 @@ fn main() {
     }
     for (target, name, bytes) in protocols::seeds() {
         write(target, name, &bytes);
+    }
+    for (target, name, bytes) in verify::seeds() {
+        write(target, &name, &bytes);
     }
     let made = decoders::made();
     write("maildb_database", "whole", &made.database);

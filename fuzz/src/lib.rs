@@ -3,6 +3,7 @@
 
 pub mod array;
 pub mod protocols;
+pub mod verify;
 
 #[path = "../../crates/maildb/tests/it/decoders.rs"]
 pub mod decoders;

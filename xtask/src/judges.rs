@@ -10,8 +10,9 @@
 //! | tgtd | Debian `tgt` | our iSCSI initiator |
 //! | qemu-img, qemu-io | Debian `qemu-utils`, with `qemu-block-extra` for iSCSI | our servers |
 //! | dissect.esedb | PyPI, in an environment of its own under the target folder | our databases, by a second reader |
+//! | real databases, libesedb | PyPI, under the target folder | `verify`, which must find them clean and count as they do |
 
-use crate::{iscsi_fio, step};
+use crate::{ese_files, iscsi_fio, step};
 use anyhow::{Context, Result, bail};
 use std::{
     path::{Path, PathBuf},
@@ -30,6 +31,8 @@ pub struct Judges {
     pub dissect_python: Option<PathBuf>,
     /// A fio with an engine for iSCSI.
     pub iscsi_fio: Option<PathBuf>,
+    /// A folder of real databases.
+    pub ese_files: Option<PathBuf>,
     missing: Vec<Missing>,
 }
 
@@ -38,6 +41,7 @@ pub struct Judges {
 enum Missing {
     Package { program: &'static str, package: &'static str },
     Dissect,
+    EseFiles,
     IscsiFio,
 }
 
@@ -47,9 +51,9 @@ impl Judges {
         self.missing_package().is_none()
     }
 
-    /// Not the fio that is built here: where packages come from, there may be no sources.
+    /// Not what comes from sources: where packages come from, there may be none.
     fn missing_package(&self) -> Option<&Missing> {
-        self.missing.iter().find(|missing| **missing != Missing::IscsiFio)
+        self.missing.iter().find(|missing| !matches!(missing, Missing::IscsiFio | Missing::EseFiles))
     }
 }
 
@@ -124,7 +128,11 @@ fn look(folder: &Path) -> Judges {
     if iscsi_fio.is_none() {
         missing.push(Missing::IscsiFio);
     }
-    Judges { dissect_python: has_dissect.then_some(python), iscsi_fio, missing }
+    let ese_files = ese_files::find(folder);
+    if ese_files.is_none() {
+        missing.push(Missing::EseFiles);
+    }
+    Judges { dissect_python: has_dissect.then_some(python), iscsi_fio, ese_files, missing }
 }
 
 impl Missing {
@@ -132,6 +140,7 @@ impl Missing {
         match self {
             Self::Package { program, .. } => program,
             Self::Dissect => "dissect.esedb",
+            Self::EseFiles => "a set of real databases",
             Self::IscsiFio => "fio with libiscsi",
         }
     }
@@ -141,7 +150,7 @@ impl Missing {
             Self::Package { package, .. } => {
                 format!("apt-get install {package}, or cargo xtask test --install")
             }
-            Self::Dissect | Self::IscsiFio => "cargo xtask test --install".to_owned(),
+            Self::Dissect | Self::EseFiles | Self::IscsiFio => "cargo xtask test --install".to_owned(),
         }
     }
 }
@@ -151,7 +160,7 @@ fn install_missing(missing: &[Missing], folder: &Path) -> Result<()> {
         .iter()
         .filter_map(|missing| match missing {
             Missing::Package { package, .. } => Some(*package),
-            Missing::Dissect | Missing::IscsiFio => None,
+            Missing::Dissect | Missing::EseFiles | Missing::IscsiFio => None,
         })
         .collect();
     packages.dedup();
@@ -179,6 +188,11 @@ fn install_missing(missing: &[Missing], folder: &Path) -> Result<()> {
         let mut pip = Command::new(environment.join("bin").join("python"));
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", DISSECT]);
         step::run(&format!("pip install {DISSECT}"), &mut pip)?;
+    }
+    if missing.contains(&Missing::EseFiles)
+        && let Err(error) = ese_files::fetch(folder, DISSECT)
+    {
+        println!("real databases cannot be had here: {error:#}");
     }
     Ok(())
 }

@@ -9,6 +9,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod bench;
+mod ese_files;
 mod fuzz;
 mod gate;
 mod iscsi_fio;

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `SPINDLE_JUDGES` | `require`: every judge is there, a test must use it; `optional`: skip with a line `skipped: why` |
 //! | `SPINDLE_DISSECT_PYTHON` | the Python that can import `dissect.esedb`; unset if there is none |
+//! | `SPINDLE_ESE_FILES` | a folder of real databases; unset if there is none |
 //! | `SPINDLE_ISCSI_FIO` | a fio with an engine for iSCSI; unset if there is none |
 //! | `SPINDLE_PROGRAM` | the `spindle` of this build |
 //! | `SPINDLE_FULL` | `1` under `--full`: the large counts; otherwise unset |
@@ -53,12 +54,15 @@ pub fn run(options: &Options) -> Result<()> {
         command.arg("test").arg("--workspace").args(arguments);
         command.env("SPINDLE_JUDGES", if judges.complete() { "require" } else { "optional" });
         command.env_remove("SPINDLE_FULL").env_remove("SPINDLE_DISSECT_PYTHON");
-        command.env_remove("SPINDLE_ISCSI_FIO");
+        command.env_remove("SPINDLE_ISCSI_FIO").env_remove("SPINDLE_ESE_FILES");
         if options.full {
             command.env("SPINDLE_FULL", "1");
         }
         if let Some(python) = &judges.dissect_python {
             command.env("SPINDLE_DISSECT_PYTHON", python);
+        }
+        if let Some(files) = &judges.ese_files {
+            command.env("SPINDLE_ESE_FILES", files);
         }
         if let Some(fio) = &judges.iscsi_fio {
             command.env("SPINDLE_ISCSI_FIO", fio);

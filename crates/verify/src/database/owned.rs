@@ -20,7 +20,7 @@ use maildb::{
 const OWNED_ROOT: PageNumber = PageNumber(2);
 /// More levels, and more pages, than any tree of extents has.
 const LEVELS_MAX: u32 = 8;
-const PAGES_MAX: u32 = 1 << 16;
+const PAGES_MAX: u32 = 1 << 13;
 
 /// The pages a database owns.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -33,8 +33,13 @@ impl Uses {
         Self { bits: vec![0; last.0 as usize / 64 + 1], last }
     }
 
+    /// As many pages, none of them used.
+    pub fn none_of_them(&self) -> Self {
+        Self::new(self.last)
+    }
+
     /// Notes a use; false if there was one before, or there is no such page.
-    fn set(&mut self, page: PageNumber) -> bool {
+    pub fn set(&mut self, page: PageNumber) -> bool {
         let bit = 1 << (page.0 % 64);
         let is_new = page <= self.last && self.bits[page.0 as usize / 64] & bit == 0;
         if is_new {

@@ -101,13 +101,11 @@ impl Walk<'_> {
         take: &mut dyn FnMut(PageNumber, NodeFlags, &[u8]),
     ) -> Result<(), Stopped> {
         let mut ahead = vec![(root, 1)];
-        let mut left = self.walked.pages_in_all.max(64);
+        let mut seen = self.uses.none_of_them();
         while let Some((page, level)) = ahead.pop() {
-            // More pages than there are: in a circle.
-            if level > LEVELS_MAX || left == 0 {
+            if level > LEVELS_MAX || !seen.set(page) {
                 continue;
             }
-            left -= 1;
             match good_page(self.source, self.facts, page) {
                 Ok(view) if view.is_leaf() => {
                     for node in (0..view.node_count()).map(|node| view.node(node)) {

@@ -110,12 +110,12 @@ impl Sectors<'_> {
             && (found.back == 0 || found.back == in_sector)
             && at + CHECKSUM_BYTES + found.forward <= self.bytes.len()
             && in_sector + CHECKSUM_BYTES <= SECTOR_BYTES;
-        let is_short_right = match short_use {
+        let is_short_right = || match short_use {
             HAS_SHORT => found.short == self.short_sum(&found),
             NO_SHORT => found.short == 0,
             _ => false,
         };
-        (is_possible && is_short_right).then_some(found)
+        (is_possible && is_short_right()).then_some(found)
     }
 
     /// What both checksums have in common.

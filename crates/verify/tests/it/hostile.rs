@@ -1,0 +1,113 @@
+//! Any bytes at all: no judge panics, and what is said of them is said twice the same. The fuzzer calls these too.
+
+use super::{
+    whole::{facts, judge},
+    written::{self, FORMS, Form},
+};
+use verify::{
+    checkpoint::judge_checkpoint,
+    database::Owned,
+    flush_map::{judge_map_header, judge_map_pages},
+    identify,
+    kind::START_BYTES,
+    log::{judge_log, record_length},
+};
+use world::ByteCount;
+
+/// The beginning of any file.
+pub fn start(data: &[u8]) {
+    let start = &data[..data.len().min(START_BYTES)];
+    let _ = identify(start, ByteCount(data.len() as u64));
+    let _ = facts(data);
+    // A header that verifies, with whatever in it.
+    for form in FORMS {
+        let mut header = written::database_header(form, 3);
+        let length = data.len().min(500);
+        header[8..8 + length].copy_from_slice(&data[..length]);
+        written::put32(&mut header, 236, form.page_bytes);
+        written::seal_header(&mut header);
+        let (found, _) = facts(&header);
+        assert!(found.is_some_and(|facts| facts.page_size.bytes() == form.page_bytes));
+    }
+}
+
+/// A log of either format: as it is, and with right checksums.
+pub fn log(data: &[u8]) {
+    let verdict = judge_log(data, true);
+    assert_eq!(judge_log(data, true), verdict);
+    let payloads: Vec<Vec<u8>> = data.chunks(4056).take(8).map(<[u8]>::to_vec).collect();
+    let verdict = judge_log(&written::segments(5, &payloads, 1), true);
+    assert_eq!(verdict.tally.damaged, 0);
+    let flushes: Vec<Vec<u8>> = data.chunks(700).take(8).map(<[u8]>::to_vec).collect();
+    if !flushes.is_empty() {
+        let verdict = judge_log(&written::sectors(5, &flushes, 1), true);
+        assert_eq!(verdict.tally.damaged, 0);
+    }
+    if let Ok(length) = record_length(data) {
+        assert!((1..=data.len()).contains(&length));
+    }
+}
+
+/// A checkpoint or a flush map.
+pub fn small(data: &[u8]) {
+    let _ = judge_checkpoint(data);
+    let _ = judge_map_header(data);
+    let _ = judge_map_pages(u32::MAX, data);
+    let mut copy = data.to_vec();
+    copy.resize(4096, 0);
+    written::put32(&mut copy, 667, 4);
+    written::seal_header(&mut copy);
+    assert!(judge_checkpoint(&copy).facts.is_some());
+}
+
+/// A database of a few pages, with right checksums, and whatever in them.
+pub fn database(data: &[u8]) {
+    let _ = judge(data);
+    let Some((&choice, data)) = data.split_first() else { return };
+    let form = FORMS[usize::from(choice) % FORMS.len()];
+    let file = database_of(form, data);
+    let found = judge(&file).expect("the headers verify");
+    // Where it cannot be told what is owned, what lies behind counts.
+    assert!(found.tally.damaged == 0 || matches!(found.owned, Owned::Unknown(_)));
+    assert_eq!(judge(&file), Some(found));
+}
+
+/// The written database with these bytes over its pages, one after the other.
+fn database_of(form: Form, data: &[u8]) -> Vec<u8> {
+    let mut file = written::database(form, &written::pages());
+    let numbers: Vec<u32> = written::pages().iter().map(|page| page.number).collect();
+    // Four bytes say which page and where, then come as many as they say.
+    let mut rest = data;
+    while let Some((&[page, high, low, count], after)) = rest.split_first_chunk::<4>() {
+        let number = numbers[usize::from(page) % numbers.len()];
+        let (bytes, after) = after.split_at(after.len().min(usize::from(count)));
+        rest = after;
+        let at = (number as usize + 1) * form.page_bytes;
+        let page = &mut file[at..at + form.page_bytes];
+        let into = 8 + usize::from(u16::from_be_bytes([high, low])) % (form.page_bytes - 8);
+        let length = bytes.len().min(form.page_bytes - into);
+        page[into..into + length].copy_from_slice(&bytes[..length]);
+        // The flag of the checksum stays as it was.
+        page[37] = page[37] & !0x20 | if form.is_old { 0 } else { 0x20 };
+        written::seal(page, number);
+    }
+    file
+}
+
+#[test]
+fn no_bytes_make_a_judge_panic() {
+    let mut random = world::Random::new(11, "hostile");
+    for round in 0..400 {
+        let mut bytes = vec![0; random.below(9000) as usize];
+        random.fill(&mut bytes);
+        if round % 2 == 0 {
+            // Mostly small numbers: lengths and types that nearly make sense.
+            bytes.iter_mut().for_each(|byte| *byte = if *byte < 160 { 0 } else { *byte % 80 });
+        }
+        start(&bytes);
+        log(&bytes);
+        small(&bytes);
+        bytes.truncate(300);
+        database(&bytes);
+    }
+}

@@ -1,0 +1,40 @@
+use crate::written::{self, FORMS};
+use verify::{FileKind, SpindleKind, identify, kind::START_BYTES};
+use world::ByteCount;
+
+fn kind_of(file: &[u8]) -> FileKind {
+    identify(&file[..file.len().min(START_BYTES)], ByteCount(file.len() as u64))
+}
+
+#[test]
+fn a_file_is_known_by_its_content_also_by_its_shadow_header_alone() {
+    for form in FORMS {
+        let mut file = written::database(form, &written::pages());
+        assert_eq!(kind_of(&file), FileKind::Database, "{form:?}");
+        file[..form.page_bytes].fill(0x5A);
+        assert_eq!(kind_of(&file), FileKind::Database, "{form:?}, the first header gone");
+    }
+    let mut log = written::segments(3, &[written::records(2, 10)], 3);
+    assert_eq!(kind_of(&log), FileKind::Log);
+    log[..4096].fill(0x5A);
+    assert_eq!(kind_of(&log), FileKind::Log, "by its first segment");
+    assert_eq!(kind_of(&written::sectors(3, &[written::records(2, 10)], 3)), FileKind::Log);
+    let mut checkpoint = written::checkpoint(5);
+    assert_eq!(kind_of(&checkpoint), FileKind::Checkpoint);
+    checkpoint[..4096].fill(0x5A);
+    assert_eq!(kind_of(&checkpoint), FileKind::Checkpoint, "the first copy gone");
+    assert_eq!(kind_of(&written::flush_map(2)), FileKind::FlushMap);
+}
+
+#[test]
+fn what_is_none_of_the_engines_is_not_taken_for_one() {
+    assert_eq!(kind_of(&[0; 8192]), FileKind::Blank);
+    assert_eq!(kind_of(&[]), FileKind::Unknown);
+    assert_eq!(kind_of(b"MZ and so on"), FileKind::Unknown);
+    assert_eq!(kind_of(&written::vector(100_000)), FileKind::Unknown);
+    let text: Vec<u8> = b"2026-11-22 nothing happened\r\n".iter().copied().cycle().take(100_000).collect();
+    assert_eq!(kind_of(&text), FileKind::Unknown);
+    let mut stamps = vec![0; 8192];
+    stamps[4096..4104].copy_from_slice(b"SPNDLPSH");
+    assert_eq!(kind_of(&stamps), FileKind::Spindle(SpindleKind::PageStamps));
+}
