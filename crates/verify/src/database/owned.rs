@@ -7,7 +7,10 @@ use super::{
     DatabaseFacts, PageSource, SourceError,
     source::{Trouble, good_page},
 };
-use crate::fields::u32_at;
+use crate::{
+    fields::u32_at,
+    finding::{Finding, Part, Place},
+};
 use maildb::{
     PageNumber,
     format::{
@@ -15,6 +18,7 @@ use maildb::{
         space::ExtentNode,
     },
 };
+use world::{ByteCount, ByteOffset};
 
 /// The root of the owned extents of every database.
 const OWNED_ROOT: PageNumber = PageNumber(2);
@@ -49,6 +53,23 @@ impl Owned {
             Self::Unknown(_) => None,
             Self::Extents(extents) => extents.last().map(|extent| extent.last),
         }
+    }
+
+    /// What is wrong with a file of that length, as to what is owned in it.
+    pub fn find(&self, facts: &DatabaseFacts, file_length: ByteCount) -> Option<Finding> {
+        let last = match self {
+            Self::Unknown(why) => {
+                let what =
+                    format!("it cannot be told which pages the database owns ({why}): all count as owned");
+                return Some(Finding::warning(Place::FILE, what));
+            }
+            Self::Extents(_) => self.last()?,
+        };
+        let end = last.file_offset(facts.page_size) + facts.page_size.bytes() as u64;
+        let what =
+            format!("it ends before page {last}, the last one the database owns: {end} bytes are needed");
+        let place = Place::new(Part::Bytes, ByteOffset(file_length.0));
+        (file_length.0 < end).then(|| Finding::damage(place, what))
     }
 
     /// How many pages are owned, if it is known.

@@ -69,6 +69,7 @@ pub async fn check(
     }
     let page_bytes = facts.page_size.bytes();
     let owned = owned(task, &facts).await;
+    outcome.findings.extend(owned.find(&facts, size));
     let (stamps, verdict) = match task.path {
         Some(path) => stamps::beside(path, &start, size).await,
         None => (None, maildb::verify::StampsVerdict::NotKept),

@@ -9,7 +9,7 @@ use verify::{
     BitFix, Severity,
     database::{Check, CopyState, Owned, check},
 };
-use world::ByteOffset;
+use world::{ByteCount, ByteOffset};
 
 fn judged(file: &[u8]) -> Judged {
     judge(file).expect("a header verifies")
@@ -134,6 +134,21 @@ fn what_lies_behind_the_owned_pages_is_never_damage() {
         // Not a whole page: worth a word, no damage.
         file.truncate(file.len() - 100);
         assert!(judged(&file).said().iter().all(|said| said.starts_with("Warning")));
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_off_is_damaged_and_one_that_is_longer_is_not() {
+    for form in FORMS {
+        let file = written::database(form, &written::pages());
+        let found = judged(&file);
+        let find = |pages: u32| {
+            let length = ByteCount(u64::from(pages + 2) * form.page_bytes as u64);
+            found.owned.find(&found.facts, length)
+        };
+        assert_eq!((find(OWNED_LAST), find(OWNED_LAST + SLACK_PAGES)), (None, None), "{form:?}");
+        let cut = find(OWNED_LAST - 1).expect("a page is missing");
+        assert!(cut.severity == Severity::Damage && cut.what.contains("ends before page 40"), "{cut}");
     }
 }
 
