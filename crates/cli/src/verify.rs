@@ -69,10 +69,6 @@ async fn checked<'a>(
     let resume = arguments.resume.as_deref();
     let state = resume.map(|path| State::open(path, &arguments.paths, arguments.deep)).transpose();
     let state = state.map_err(refused_state)?;
-    let goes_on = state.as_ref().is_some_and(|state| !state.is_empty());
-    if let (true, Some(path)) = (goes_on, resume) {
-        console.say_progress(&format!("going on where {} says", path.display()));
-    }
     let pace = Pace::new(world, arguments.throttle, arguments.at_most);
     let watch = Watch::begin(world, console, &pace);
     let outcome = running::run(world, &settings(arguments, &arguments.paths), found, &pace, state).await;

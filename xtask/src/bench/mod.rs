@@ -16,6 +16,7 @@ mod record;
 mod row;
 mod table;
 mod targets;
+mod verify;
 
 use crate::{judges, step};
 use anyhow::{Context, Result, bail};
@@ -59,6 +60,8 @@ enum Name {
     Targets,
     /// How long 'spindle plan' takes to answer, beside nobody
     Plan,
+    /// 'spindle verify' in memory, and on the storage beside fio
+    Verify,
 }
 
 /// What every bench is given.
@@ -95,6 +98,7 @@ pub fn run(options: &Options) -> Result<()> {
         Name::Array => "array",
         Name::Targets => "targets",
         Name::Plan => "plan",
+        Name::Verify => "verify",
     };
     let programs = match options.name {
         Name::Prove => our_programs::OurPrograms::build(true, &prove::EXAMPLES)?,
@@ -104,6 +108,7 @@ pub fn run(options: &Options) -> Result<()> {
             our_programs::OurPrograms::build(true, &targets::EXAMPLES)?
         }
         Name::Plan => our_programs::OurPrograms::build(true, &[])?,
+        Name::Verify => our_programs::OurPrograms::build(true, &verify::EXAMPLES)?,
     };
     let start = Instant::now();
     println!("== bench {name} in {}", parent.display());
@@ -113,6 +118,7 @@ pub fn run(options: &Options) -> Result<()> {
         Name::Array => array::run(&setting, &programs, &mut record)?,
         Name::Targets => targets::run(&setting, &programs, &mut record)?,
         Name::Plan => plan::run(&setting, &programs, &mut record)?,
+        Name::Verify => verify::run(&setting, &programs, &mut record)?,
     };
     drop(scratch);
     if rows.is_empty() {

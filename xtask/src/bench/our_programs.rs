@@ -65,6 +65,19 @@ impl OurPrograms {
         finish(&mut command, &[0, 1])
     }
 
+    /// A check of databases and logs, which must be clean: what it printed, with its peak memory.
+    pub fn verify(&self, path: &Path, flags: &[&str]) -> Result<Value> {
+        let mut command = Command::new(self.program());
+        command.arg("verify").arg(path).args(flags).args(["--json", "--quiet"]);
+        let outcome = finish(&mut command, &[0])?;
+        let printed: Value = serde_json::from_str(outcome.printed.trim()).context("what verify printed")?;
+        let kept = ["bytes_read", "seconds", "processor_seconds"].map(|what| (what, printed[what].clone()));
+        let mut raw: Value = kept.into_iter().map(|(what, value)| (what.to_owned(), value)).collect();
+        raw["memory_peak_bytes"] = json!(outcome.memory_peak_bytes);
+        raw["command"] = json!(outcome.command);
+        Ok(raw)
+    }
+
     /// Reads of the bare device path, a second.
     pub fn random_read(&self, file: &Path, bytes: u64, depth: u32, seconds: f64) -> Result<Measured> {
         let arguments = [bytes.to_string(), depth.to_string(), seconds.to_string()];

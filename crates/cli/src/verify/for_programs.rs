@@ -11,6 +11,7 @@ use maildb::verify::StampsVerdict;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::Path;
+use world::real::host::process_use;
 
 /// The name of what is printed.
 const FORMAT: &str = "spindle-verify-1";
@@ -23,6 +24,7 @@ pub struct Shown<'a> {
     deep: bool,
     stopped: bool,
     seconds: f64,
+    processor_seconds: f64,
     bytes_read: u64,
     files: Vec<ShownFile<'a>>,
     sets: Vec<Value>,
@@ -64,6 +66,7 @@ pub fn shown<'a>(told: &'a Told<'_>) -> Shown<'a> {
         deep: told.arguments.deep,
         stopped: outcome.is_stopped,
         seconds: told.took.as_secs_f64(),
+        processor_seconds: process_use().cpu().as_secs_f64(),
         bytes_read: told.read.0,
         files: outcome.files.iter().map(file).collect(),
         sets: outcome.sets.iter().map(set).collect(),

@@ -194,11 +194,6 @@ impl State {
         self.stored.databases.insert(path.to_owned(), stored);
     }
 
-    /// Whether there is anything to go on from.
-    pub fn is_empty(&self) -> bool {
-        self.stored.databases.is_empty()
-    }
-
     /// Puts it into its file, in one step.
     pub fn write(&self) -> Result<(), ResumeError> {
         let bytes = serde_json::to_vec(&self.stored).expect("plain fields");
