@@ -100,6 +100,18 @@ pub async fn check(
     Ok(Some(place))
 }
 
+/// How long the file is at least, by the last page that it owns; none if it does not tell.
+pub async fn length_owned(task: &Task<'_>) -> IoResult<Option<u64>> {
+    let start = task.source.read_any(0, START_BYTES).await?;
+    let Some(facts) = judge_headers(&start, task.source.size()).facts else { return Ok(None) };
+    Ok(match owned(task, &facts).await {
+        Owned::Extents(extents) => {
+            extents.last().map(|extent| (u64::from(extent.last.0) + 2) * facts.page_size.bytes() as u64)
+        }
+        Owned::Unknown(_) => None,
+    })
+}
+
 async fn owned(task: &Task<'_>, facts: &DatabaseFacts) -> Owned {
     let of = facts.clone();
     let found = with_pages(task.source, facts.page_size, task.workers, task.pace, move |source| {

@@ -176,7 +176,12 @@ async fn checked(
         What::Database { page_size } => {
             let key = (i128::from(at.0), page_size.bytes());
             let last = gathered.placements.remove(&key).map_or(0, |placement| placement.pages.1);
-            (FileKind::Database, (u64::from(last) + 2) * page_size.bytes() as u64)
+            let found = (u64::from(last) + 2) * page_size.bytes() as u64;
+            let all = source.part(at, source.size());
+            let task = Task { source: &all, path: None, deep: false, workers, pace };
+            // Blank pages at its end were not found, and are its own.
+            let owned = database::length_owned(&task).await.ok().flatten();
+            (FileKind::Database, owned.unwrap_or(found).max(found))
         }
         What::Log { bytes } => {
             gathered.segments.remove(&i128::from(at.0));
