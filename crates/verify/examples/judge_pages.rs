@@ -55,10 +55,13 @@ fn measure(world: &World, page_size: PageSize, seconds: f64) -> String {
 fn pages(page_size: PageSize) -> Vec<u8> {
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut random = Random::new(1, "pages");
-    for (number, page) in (1..).zip(chunk.chunks_exact_mut(page_size.bytes())) {
+    for (number, page) in (1_u32..).zip(chunk.chunks_exact_mut(page_size.bytes())) {
         random.fill(page);
         // Flags: a leaf with the new checksum.
         page[36..40].copy_from_slice(&0x2802_u32.to_le_bytes());
+        if !page_size.is_small() {
+            page[64..68].copy_from_slice(&number.to_le_bytes());
+        }
         seal_page(page, page_size, PageNumber(number));
     }
     chunk

@@ -178,6 +178,9 @@ mod tests {
     fn page(page_size: PageSize, number: u32) -> Vec<u8> {
         let mut page = vec![0; page_size.bytes()];
         page[36..40].copy_from_slice(&0x2802_u32.to_le_bytes());
+        if !page_size.is_small() {
+            page[64..68].copy_from_slice(&number.to_le_bytes());
+        }
         page[200..208].copy_from_slice(b"contents");
         let end = page.len();
         page[end - 4..].copy_from_slice(&[9, 0, 1, 0]);

@@ -87,9 +87,13 @@ fn verdict(told: &Told<'_>) -> Verdict {
         Answer::Unfinished => format!("nothing is damaged as far as was looked; {unfinished}"),
         Answer::Damaged => {
             let mut parts = Vec::new();
-            if damaged > 0 {
-                let is = if damaged == 1 { "is" } else { "are" };
-                parts.push(format!("{} of {files} {is} damaged", number(damaged as f64, 0)));
+            match outcome.files.iter().find(|file| file.is_damaged()) {
+                Some(file) if damaged == 1 => {
+                    let name = shown(&file.path, told.arguments);
+                    parts.push(format!("{name} is damaged, 1 of {files}"));
+                }
+                Some(_) => parts.push(format!("{} of {files} are damaged", number(damaged as f64, 0))),
+                None => {}
             }
             if lost > 0 {
                 parts.push(format!("{} cannot be recovered", counted(lost, "database")));

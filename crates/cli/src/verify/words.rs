@@ -118,7 +118,9 @@ pub fn facts(facts: Option<&Facts>) -> String {
             let circular = if log.is_circular { ", circular logging" } else { "" };
             format!("generation {:X}, format {}{circular}", log.generation, log.version)
         }
-        Some(Facts::Checkpoint(checkpoint)) => format!("at {}", position(checkpoint.position)),
+        Some(Facts::Checkpoint(checkpoint)) => {
+            format!("recovery begins at {}", position(checkpoint.position))
+        }
         _ => String::new(),
     }
 }

@@ -19,6 +19,7 @@ use crate::{
 };
 use maildb::{PageNumber, verify::stamps::StampsBeside};
 use std::{
+    collections::BTreeSet,
     ops::ControlFlow,
     path::Path,
     sync::{
@@ -232,9 +233,14 @@ async fn deep(task: &Task<'_>, outcome: &mut FileOutcome, facts: DatabaseFacts) 
     if verdict.is_stopped {
         outcome.ended = Ended::Stopped(task.source.size());
     }
-    let damage = verdict.findings.iter().filter(|finding| finding.severity == Severity::Damage).count();
+    // A page that does not verify is met again by the walk that comes to it.
+    let known: BTreeSet<(Place, &str)> =
+        outcome.findings.kept().iter().map(|finding| (finding.place, finding.what.as_str())).collect();
+    let is_new = |finding: &&Finding| !known.contains(&(finding.place, finding.what.as_str()));
+    let new: Vec<Finding> = verdict.findings.iter().filter(is_new).cloned().collect();
+    let damage = new.iter().filter(|finding| finding.severity == Severity::Damage).count();
     task.pace.found(damage as u64 + verdict.findings_more);
-    outcome.findings.extend(verdict.findings.iter().cloned());
+    outcome.findings.extend(new);
     outcome.findings.push_uncounted(verdict.findings_more);
     if let Checked::Database(check) = &mut outcome.checked {
         check.walked = Some(verdict);

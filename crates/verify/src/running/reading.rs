@@ -188,3 +188,124 @@ impl<'a> Ahead<'a> {
         self.spare.push(buffer);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{cell::Cell, num::NonZeroUsize, rc::Rc};
+    use world::{
+        BlockDevice, ByteCount, Geometry, LocalFuture, Stability,
+        real::{RealOptions, run},
+        yield_now,
+    };
+
+    const MIB: u64 = 1 << 20;
+
+    /// A device whose every sector says its number, and on which some cannot be read.
+    struct Numbered {
+        sectors: u64,
+        bad: Vec<u64>,
+        under_way: Rc<Cell<usize>>,
+        under_way_max: Rc<Cell<usize>>,
+    }
+
+    impl Numbered {
+        fn new(bytes: u64, bad: &[u64]) -> Self {
+            Self {
+                sectors: bytes / 4096,
+                bad: bad.to_vec(),
+                under_way: Rc::default(),
+                under_way_max: Rc::default(),
+            }
+        }
+    }
+
+    impl BlockDevice for Numbered {
+        fn geometry(&self) -> Geometry {
+            Geometry { size: ByteCount(self.sectors * 4096), sector: 4096 }
+        }
+
+        fn read(&self, at: ByteOffset, mut into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
+            let first = at.0 / 4096;
+            for (number, sector) in (first..).zip(into[0].chunks_exact_mut(4096)) {
+                sector[..8].copy_from_slice(&number.to_le_bytes());
+            }
+            let sectors = first..first + into[0].len() as u64 / 4096;
+            let is_bad = self.bad.iter().any(|bad| sectors.contains(bad));
+            let under_way = Rc::clone(&self.under_way);
+            under_way.set(under_way.get() + 1);
+            self.under_way_max.set(self.under_way_max.get().max(under_way.get()));
+            Box::pin(async move {
+                yield_now().await;
+                under_way.set(under_way.get() - 1);
+                match is_bad {
+                    true => Err(IoError::new(IoErrorKind::Medium, "a bad sector")),
+                    false => Ok(into),
+                }
+            })
+        }
+
+        fn write(&self, _: ByteOffset, _: Vec<Arc<Buffer>>, _: Stability) -> LocalFuture<IoResult<()>> {
+            unreachable!("nothing is written")
+        }
+
+        fn flush(&self) -> LocalFuture<IoResult<()>> {
+            unreachable!("nothing is written")
+        }
+
+        fn discard(&self, _: ByteOffset, _: ByteCount) -> LocalFuture<IoResult<()>> {
+            unreachable!("nothing is written")
+        }
+    }
+
+    /// What is told of a device: where, how long, the first sector's number or none where it cannot be read; where it ended.
+    fn told(device: Numbered, most: Option<u64>) -> (Vec<(u64, usize, Option<u64>)>, u64) {
+        run(1, RealOptions::default(), async |world| {
+            let source = Source::of(Rc::new(device));
+            let workers = Workers::new(NonZeroUsize::new(3).unwrap());
+            let pace = Pace::new(&world, None, most.map(ByteCount));
+            let range = 0..source.size().0;
+            let plan =
+                Plan { source: &source, range, overlap: 0, unit: 8192, workers: &workers, pace: &pace };
+            let judge: Judge<u64> = Arc::new(|_, bytes| u64::from_le_bytes(*bytes.first_chunk().unwrap()));
+            let mut told = Vec::new();
+            let mut tell = |at: ByteOffset, length, part| {
+                let number = match part {
+                    Part::Judged(number) => Some(number),
+                    Part::Unreadable(_) => None,
+                };
+                told.push((at.0, length, number));
+            };
+            let end = each_chunk(plan, judge, &mut tell).await.expect("the device is there");
+            (told, end)
+        })
+    }
+
+    #[test]
+    fn parts_are_told_in_their_order_whoever_judges_them() {
+        let device = Numbered::new(40 * MIB + 8192, &[]);
+        let most = Rc::clone(&device.under_way_max);
+        let (told, end) = told(device, None);
+        let expected = (0..40).map(|index| (index * MIB, CHUNK_BYTES, Some(index * 256)));
+        let expected: Vec<_> = expected.chain([(40 * MIB, 8192, Some(40 * 256))]).collect();
+        assert_eq!((told, end), (expected, 40 * MIB + 8192));
+        assert_eq!(most.get(), READS_AHEAD, "read ahead, and no further");
+    }
+
+    #[test]
+    fn around_what_cannot_be_read_all_is_judged() {
+        let (told, end) = told(Numbered::new(3 * MIB, &[256 + 5]), None);
+        assert_eq!(end, 3 * MIB);
+        let unreadable: Vec<_> = told.iter().filter(|(_, _, number)| number.is_none()).collect();
+        assert_eq!(unreadable, [&(MIB + 4 * 4096, 8192, None)], "the unit with the sector");
+        let judged: usize = told.iter().filter(|one| one.2.is_some()).map(|one| one.1).sum();
+        assert_eq!(judged as u64, 3 * MIB - 8192);
+        assert!(told.is_sorted(), "in their order");
+    }
+
+    #[test]
+    fn what_was_told_when_it_is_to_stop_is_all_before_a_place() {
+        let (told, end) = told(Numbered::new(40 * MIB, &[]), Some(3 * MIB));
+        assert_eq!((told.len(), end), (3, 3 * MIB));
+    }
+}
