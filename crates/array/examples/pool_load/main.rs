@@ -36,6 +36,10 @@ use world::{
 
 type Outcome = Result<(), Box<dyn Error>>;
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const VOLUME: &str = "load";
 
 fn main() -> ExitCode {

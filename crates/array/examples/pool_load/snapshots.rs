@@ -11,7 +11,7 @@ use array::{
     volume::VolumeDevice,
 };
 use std::{collections::VecDeque, error::Error, path::Path, rc::Rc, sync::Arc, time::Duration};
-use world::{BlockDevice, Buffer, ByteOffset, Moment, Stability, World};
+use world::{BlockDevice, Buffer, ByteOffset, Moment, Stability, World, real::host::process_use};
 
 const MIXED: Load = Load { read_percent: 70.0, bytes: 8192, depth: 32, stability: Stability::Stable };
 /// The pools of [`keep`].
@@ -36,6 +36,7 @@ struct Scene {
 struct Spell {
     commands: Vec<Command>,
     seconds: f64,
+    processor: Duration,
     counts: Counts,
 }
 
@@ -63,11 +64,12 @@ impl Scene {
 
     /// The load for a while; the checkpoint of what it wrote is counted, and takes no time.
     async fn spell(&self, span: Duration) -> Result<Spell, Box<dyn Error>> {
-        let (start, before) = (self.world.now(), self.counter.get());
+        let (start, used, before) = (self.world.now(), process_use(), self.counter.get());
         let commands = MIXED.run(&self.world, &self.device, Until::Then(start + span)).await?;
         let seconds = self.world.now().since(start).as_secs_f64();
         self.pool.checkpoint().await?;
-        Ok(Spell { commands, seconds, counts: self.counter.get().since(before) })
+        let processor = process_use().cpu().saturating_sub(used.cpu());
+        Ok(Spell { commands, seconds, processor, counts: self.counter.get().since(before) })
     }
 }
 
@@ -76,11 +78,13 @@ impl Spell {
         let reads = self.commands.iter().filter(|command| command.is_read).count();
         let writes = self.commands.len() - reads;
         format!(
-            "{{\"ios\": {}, \"seconds\": {}, \"device_reads_a_read\": {}, \"bytes_written_a_byte\": {}, \"us\": {}}}",
+            "{{\"ios\": {}, \"seconds\": {}, \"device_reads_a_read\": {}, \"bytes_written_a_byte\": {}, \
+             \"processor_us_a_command\": {}, \"us\": {}}}",
             self.commands.len(),
             self.seconds,
             self.counts.reads as f64 / reads.max(1) as f64,
             self.counts.written_bytes as f64 / (writes.max(1) * MIXED.bytes) as f64,
+            self.processor.as_secs_f64() * 1e6 / self.commands.len().max(1) as f64,
             latencies(&self.commands),
         )
     }
@@ -212,7 +216,7 @@ async fn beside_load(
     mut step: impl AsyncFnMut(&mut Scene) -> Outcome,
 ) -> Result<Beside, Box<dyn Error>> {
     let world = scene.world.clone();
-    let (start, before) = (world.now(), scene.counter.get());
+    let (start, used, before) = (world.now(), process_use(), scene.counter.get());
     let load = {
         let (world, device) = (world.clone(), scene.device.clone());
         world
@@ -229,6 +233,7 @@ async fn beside_load(
     let commands = load.await?;
     let seconds = world.now().since(start).as_secs_f64();
     scene.pool.checkpoint().await?;
+    let processor = process_use().cpu().saturating_sub(used.cpu());
     let counts = scene.counter.get().since(before);
-    Ok(Beside { done, spell: Spell { commands, seconds, counts } })
+    Ok(Beside { done, spell: Spell { commands, seconds, processor, counts } })
 }

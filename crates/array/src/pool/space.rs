@@ -26,6 +26,9 @@ use tokio::sync::MutexGuard;
 /// Share of all segments that hosts leave alone, in percent; and so many at least, if that is no more than a third.
 const RESERVE_PERCENT: u64 = 2;
 const RESERVE_SEGMENTS_MIN: u64 = 32;
+/// Segments that are open at any time, of which nobody can say that hosts may fill them: the log's and its next, and those of
+/// nodes and of the catalogue.
+const OPEN_SEGMENTS: u64 = 4;
 /// Hosts are slowed down when no more than this is free beyond the reserve, in percent of all segments; and so many at
 /// least.
 const NEAR_PERCENT: u64 = 2;
@@ -283,7 +286,9 @@ impl Shared {
             segments,
             free: state.segments.free_segments(copies, &there),
             reserve,
-            usable_bytes: (segments - reserve) * segment_grains * GRAIN_BYTES as u64,
+            usable_bytes: (segments - reserve).saturating_sub(OPEN_SEGMENTS)
+                * segment_grains
+                * GRAIN_BYTES as u64,
             used_bytes: 0,
         }
     }

@@ -3,10 +3,15 @@
 use crate::scene::{MIB, Scene, make_volume, make_volume_with, small, write};
 use array::{
     format::{SnapshotId, row::WriteCache},
-    pool::{OpenSetting, Pool, VolumeSetting, open},
+    pool::{Alarm, OpenSetting, Pool, VolumeSetting, open},
     volume::VolumeDevice,
 };
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, IoResult, Random, Stability, World,
     sim::{DriveOptions, Limits, ServiceTime},
@@ -230,4 +235,37 @@ fn a_snapshot_beside_hosts_and_a_rebuild_waits_for_cleaning_and_is_not_refused()
             scene.simulation.cut_power();
         }
     }
+}
+
+/// Fills a pool until it refuses: how full it calls itself then, in percent, and what alarms it gave on the way.
+fn filled_until_refused(slots: u64) -> (f64, Vec<Option<Alarm>>) {
+    let mut scene = Scene::of(1, 2, &DriveOptions::new(ByteCount((slots + 1) * MIB)));
+    let (percent, alarms) = (Rc::new(Cell::new(0.0)), Rc::new(RefCell::new(vec![None])));
+    let (told, heard) = (Rc::clone(&percent), Rc::clone(&alarms));
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");
+        let volume = make_volume(&pool, "mail", 2 * slots * MIB).await.expect("thin");
+        let mut at = 0;
+        while try_write(&volume, at, 1, 65536).await.is_ok() {
+            at += 65536;
+            let alarm = pool.space().alarm();
+            if heard.borrow().last() != Some(&alarm) {
+                heard.borrow_mut().push(alarm);
+            }
+        }
+        told.set(pool.space().used_percent());
+    });
+    (percent.get(), alarms.take())
+}
+
+#[test]
+fn what_a_pool_calls_usable_hosts_can_fill_and_alarms_come_before_it_refuses() {
+    let all = [None, Some(Alarm::Full80), Some(Alarm::Full90), Some(Alarm::Full95)];
+    for (slots, least_percent, alarms) in [(96, 90.0, &all[..3]), (300, 95.0, &all)] {
+        let (percent, heard) = filled_until_refused(slots);
+        assert!((least_percent..=100.0).contains(&percent), "{slots} slots: refused at {percent:.1} %");
+        assert_eq!(heard, alarms, "{slots} slots");
+    }
+    let (percent, _) = filled_until_refused(48);
+    assert!((75.0..=100.0).contains(&percent), "the smallest there is: refused at {percent:.1} %");
 }

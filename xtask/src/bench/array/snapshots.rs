@@ -26,6 +26,7 @@ const RATE: &str = "24 snapshots kept: I/O";
 const READS: &str = "24 snapshots kept: device reads a read";
 const WRITTEN: &str = "24 snapshots kept: bytes written a byte";
 const P99: &str = "24 snapshots kept: p99 of commands";
+const PROCESSOR: &str = "24 snapshots kept: processor time of a command";
 const BTRFS_RATE: &str = "btrfs, 24 snapshots kept: I/O";
 const BTRFS_WRITTEN: &str = "btrfs, 24 snapshots kept: bytes written a byte";
 const CREATION: &str = "snapshot creation, 1,000 there";
@@ -58,7 +59,7 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
     let scale = if setting.quick { QUICK } else { FULL };
     let wants = |names: &[&str]| names.iter().any(|what| setting.wants(what));
     let mut rows = Vec::new();
-    if wants(&[RATE, READS, WRITTEN, P99]) {
+    if wants(&[RATE, READS, WRITTEN, P99, PROCESSOR]) {
         rows.extend(kept(setting, ours, &scale)?);
     }
     if wants(&[BTRFS_RATE, BTRFS_WRITTEN]) {
@@ -110,6 +111,7 @@ fn kept(setting: &Setting, ours: &OurPrograms, scale: &Scale) -> Result<Vec<Row>
         Row::new(READS, "reads", Goal::AtMostOfPeer(1.03), ""),
         Row::new(WRITTEN, "bytes", Goal::AtMostOfPeer(1.03), ""),
         Row::new(P99, "ms", Goal::None, ""),
+        Row::new(PROCESSOR, "us", Goal::None, ""),
     ];
     for pair in pairs {
         for side in ["with", "without"] {
@@ -119,6 +121,7 @@ fn kept(setting: &Setting, ours: &OurPrograms, scale: &Scale) -> Result<Vec<Row>
                 number(turn, "device_reads_a_read")?,
                 number(turn, "bytes_written_a_byte")?,
                 number(&turn["us"], "p99")? / 1e3,
+                number(turn, "processor_us_a_command")?,
             ];
             for (row, value) in rows.iter_mut().zip(values) {
                 let runs = if side == "with" { &mut row.ours } else { &mut row.peer };
