@@ -7,16 +7,16 @@
 //! it first.
 
 use std::{
-    alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
+    alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error},
     fmt, ops,
-    ptr::NonNull,
+    ptr::{self, NonNull},
     slice,
 };
 
 /// Alignment of every buffer, in bytes.
 pub const BUFFER_ALIGNMENT: usize = 4096;
 
-/// Owned memory, aligned to [`BUFFER_ALIGNMENT`], zeroed when made.
+/// Owned memory, aligned to [`BUFFER_ALIGNMENT`]; every byte of it is set when it is made.
 pub struct Buffer {
     start: NonNull<u8>,
     length: usize,
@@ -41,24 +41,27 @@ impl Buffer {
         Self { start, length }
     }
 
-    fn layout(length: usize) -> Layout {
-        Layout::from_size_align(length, BUFFER_ALIGNMENT).expect("buffer length fits the address space")
-    }
-}
-
-impl Buffer {
     /// A buffer holding a copy of `bytes` (more than none).
     pub fn copy_of(bytes: &[u8]) -> Self {
-        let mut buffer = Self::zeroed(bytes.len());
-        buffer.copy_from_slice(bytes);
-        buffer
+        assert!(!bytes.is_empty(), "a buffer holds at least one byte");
+        let layout = Self::layout(bytes.len());
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { alloc(layout) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        // SAFETY: `start` has room for as many bytes as there are, and nobody else knows it yet; they are all written here.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start.as_ptr(), bytes.len()) };
+        Self { start, length: bytes.len() }
+    }
+
+    fn layout(length: usize) -> Layout {
+        Layout::from_size_align(length, BUFFER_ALIGNMENT).expect("buffer length fits the address space")
     }
 }
 
 impl Drop for Buffer {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
-        // SAFETY: `start` came from alloc_zeroed with this very layout and is freed once.
+        // SAFETY: `start` came from the allocator with this very layout and is freed once.
         unsafe { dealloc(self.start.as_ptr(), Self::layout(self.length)) }
     }
 }
@@ -105,5 +108,8 @@ mod tests {
         let second = first.clone();
         first[17] = 9;
         assert_eq!((first[17], second[17]), (9, 0));
+        let bytes: Vec<u8> = (0..5003_u32).map(|number| number as u8).collect();
+        let copy = Buffer::copy_of(&bytes);
+        assert_eq!((copy.as_ptr() as usize % BUFFER_ALIGNMENT, &copy[..]), (0, &bytes[..]));
     }
 }
