@@ -1,6 +1,6 @@
 //! Transaction logs, in both formats.
 //!
-//! `header` says which format it is, [`segments`] and [`sectors`] judge what lies behind, `records` walks what is in
+//! `header` says which format it is, `segments` and `sectors` judge what lies behind, `records` walks what is in
 //! it. How far a log goes can be told from the file alone; whether it should go further only from the next one:
 //! so a log whose last write is torn is damaged only if it has a successor, which [`crate::set`] knows.
 
