@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`places`] is what there is to check, [`source`] the bytes of one file, [`reading`] how they come to
 //! the judges; `database` and `small` check a file, `sets` says which belong together, [`run`](mod@run) is all of it.
-//! [`resume`] remembers how far a run got; [`mend`] writes a copy without single wrong bits; [`scan`] finds what lies where no
+//! `resume` remembers how far a run got; `mend` writes a copy without single wrong bits; `scan` finds what lies where no
 //! filesystem can be mounted.
 
 pub mod mend;
