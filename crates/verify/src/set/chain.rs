@@ -81,7 +81,8 @@ impl Chain<'_> {
 
     /// A log of these generations that is damaged.
     pub fn damaged_between(&self, first: u32, last: u32) -> Option<&str> {
-        let is_damaged = |link: &&Link<'_>| link.is_damaged || self.problem_at_end(link).is_some();
+        let is_damaged =
+            |link: &&Link<'_>| link.is_damaged || self.problem_at_end(link).is_some() && self.is_proven(link);
         self.between(first, last).find(is_damaged).map(|link| link.name)
     }
 
@@ -114,7 +115,10 @@ impl Chain<'_> {
             findings.extend(told.map(|finding| (link.name.to_owned(), finding)));
         }
         for link in &self.links {
-            let finding = self.problem_at_end(link).map(|what| Finding::damage(Place::FILE, what));
+            let finding = self.problem_at_end(link).map(|what| match self.is_proven(link) {
+                true => Finding::damage(Place::FILE, what),
+                false => Finding::warning(Place::FILE, what),
+            });
             findings.extend(finding.map(|finding| (link.name.to_owned(), finding)));
             if let Some(LogName::Archived(_, named)) = parse(link.name)
                 && named != link.facts.generation
@@ -123,6 +127,18 @@ impl Chain<'_> {
                 findings.push((link.name.to_owned(), Finding::warning(Place::FILE, what)));
             }
         }
+    }
+
+    /// Whether what the next log says of the end of this one can be relied on: in Spindle's logs, where the end is torn, and
+    /// where it is right of another pair of this log. No two logs of Exchange that belong together were ever seen.
+    fn is_proven(&self, link: &Link<'_>) -> bool {
+        let next = link.facts.generation.checked_add(1).and_then(|generation| self.get(generation));
+        let is_ours = next.is_some_and(|next| next.facts.previous_end.is_some());
+        let holds = |pair: &[Link<'_>]| {
+            let recorded = pair[1].facts.previous_accumulated;
+            is_next(pair) && recorded.is_some() && recorded == pair[0].facts.accumulated.last().copied()
+        };
+        is_ours || link.facts.is_torn || self.links.windows(2).any(holds)
     }
 
     /// Whether a log ends where the next one says it does.

@@ -150,7 +150,12 @@ fn a_log_that_ends_too_early_or_torn_before_its_successor_is_damaged() {
     let why = "E0000000003.log, which it needs, is damaged";
     let short = LogFacts { accumulated: vec![99], ..log_facts(3) };
     let told = (Severity::Damage, "E0000000003.log", "ended with");
-    check(vec![dirty((3, 4), 4), log_with("E0000000003.log", short), log(4)], impossible(&[], why), &[told]);
+    let files = vec![dirty((3, 4), 4), log(2), log_with("E0000000003.log", short.clone()), log(4)];
+    check(files, impossible(&[], why), &[told]);
+    // Of Exchange's logs no pair was ever seen: where none agrees, it may be that we misread them.
+    let told = (Severity::Warning, "E0000000003.log", "ended with");
+    let files = vec![dirty((3, 4), 4), log_with("E0000000003.log", short), log(4)];
+    check(files, Recovery::Possible { required: (3, 4) }, &[told]);
     let torn = LogFacts { is_torn: true, ..log_facts(3) };
     let next = LogFacts { previous_accumulated: None, ..log_facts(4) };
     let told = (Severity::Damage, "E0000000003.log", "had been begun");
