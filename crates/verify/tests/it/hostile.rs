@@ -4,6 +4,7 @@ use super::{
     whole::{facts, judge},
     written::{self, FORMS, Form},
 };
+use std::sync::OnceLock;
 use verify::{
     checkpoint::judge_checkpoint,
     database::Owned,
@@ -74,7 +75,11 @@ pub fn database(data: &[u8]) {
 
 /// The written database with these bytes over its pages, one after the other.
 fn database_of(form: Form, data: &[u8]) -> Vec<u8> {
-    let mut file = written::database(form, &written::pages());
+    // Written once: its checksums are made slowly, bit by bit.
+    static WRITTEN: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+    let written_all = || FORMS.iter().map(|&form| written::database(form, &written::pages())).collect();
+    let which = FORMS.iter().position(|other| *other == form).expect("it is one of them");
+    let mut file = WRITTEN.get_or_init(written_all)[which].clone();
     let numbers: Vec<u32> = written::pages().iter().map(|page| page.number).collect();
     // Four bytes say which page and where, then come as many as they say.
     let mut rest = data;

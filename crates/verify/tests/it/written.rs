@@ -226,7 +226,7 @@ pub fn pages() -> Vec<Page> {
 }
 
 /// How a database is written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
     pub page_bytes: usize,
     /// With the old checksum.
