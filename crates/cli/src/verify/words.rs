@@ -116,7 +116,7 @@ pub fn facts(facts: Option<&Facts>) -> String {
         Some(Facts::Database(database)) => database_facts(database),
         Some(Facts::Log(log)) => {
             let circular = if log.is_circular { ", circular logging" } else { "" };
-            format!("generation {:X}, format {}{circular}", log.generation, log.version)
+            format!("generation {:#x}, format {}{circular}", log.generation, log.version)
         }
         Some(Facts::Checkpoint(checkpoint)) => {
             format!("recovery begins at {}", position(checkpoint.position))

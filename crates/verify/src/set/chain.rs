@@ -1,6 +1,6 @@
 //! The log files of one birth mark, in the order of their generations.
 
-use super::{Facts, FileFacts, LogName, Named, parse};
+use super::{Facts, FileFacts, LogName, Named, names::Pattern, parse};
 use crate::{
     finding::{Finding, Place},
     log::LogFacts,
@@ -36,9 +36,14 @@ pub fn of(files: &[FileFacts]) -> Vec<Chain<'_>> {
         }
     }
     for chain in &mut chains {
+        chain.leave_out_reused();
         chain.links.sort_by_key(|link| (link.facts.generation, link.name));
     }
     chains
+}
+
+fn is_temporary(link: &Link<'_>) -> bool {
+    matches!(parse(link.name), Some(LogName::Temporary(_)))
 }
 
 impl Chain<'_> {
@@ -95,15 +100,24 @@ impl Chain<'_> {
             .map(|link| link.name)
     }
 
+    /// With circular logging an old log is made ready to be the next one: it keeps its old header until then, and is no
+    /// part of the log any more.
+    fn leave_out_reused(&mut self) {
+        let others = self.links.iter().filter(|link| !is_temporary(link));
+        let newest = others.map(|link| link.facts.generation).max().unwrap_or(0);
+        self.links.retain(|link| !is_temporary(link) || link.facts.generation > newest);
+    }
+
     /// What is wrong with the chain, whoever needs it.
-    pub fn find(&self, findings: &mut Named) {
+    pub fn find(&self, names: &Pattern, findings: &mut Named) {
         for pair in self.links.windows(2) {
             let (before, link) = (&pair[0], &pair[1]);
             let (from, to) = (before.facts.generation, link.facts.generation);
             let told = if to == from {
-                Some(Finding::warning(Place::FILE, format!("it is generation {to}, as {} is", before.name)))
+                let what = format!("it is generation {to:#x}, as {} is", before.name);
+                Some(Finding::warning(Place::FILE, what))
             } else if to > from + 1 {
-                let what = format!("generations {} to {} before it are missing", from + 1, to - 1);
+                let what = format!("before it {} missing", names.are(from + 1, to - 1));
                 Some(Finding::warning(Place::FILE, what))
             } else if !is_successor(pair) {
                 let what =
@@ -123,7 +137,8 @@ impl Chain<'_> {
             if let Some(LogName::Archived(_, named)) = parse(link.name)
                 && named != link.facts.generation
             {
-                let what = format!("its name says generation {named}, its header {}", link.facts.generation);
+                let what =
+                    format!("its name says generation {named:#x}, its header {:#x}", link.facts.generation);
                 findings.push((link.name.to_owned(), Finding::warning(Place::FILE, what)));
             }
         }

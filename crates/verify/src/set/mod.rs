@@ -88,8 +88,9 @@ pub struct SetVerdict {
 pub fn judge_set(files: &[FileFacts]) -> SetVerdict {
     let mut verdict = SetVerdict::default();
     let chains = chain::of(files);
+    let names = names::Pattern::of(files);
     for chain in &chains {
-        chain.find(&mut verdict.findings);
+        chain.find(&names, &mut verdict.findings);
     }
     for file in files {
         match &file.facts {
@@ -157,7 +158,7 @@ fn recovery_of(
     let is_known = database.required_max_created != LogTime::default();
     if is_known && created != Some(database.required_max_created) {
         let why = format!(
-            "generation {last} of the log is not the one it was used with: it was made at another time"
+            "generation {last:#x} of the log is not the one it was used with: it was made at another time"
         );
         return impossible(Vec::new(), why);
     }
@@ -183,14 +184,14 @@ fn find_in_checkpoint(
         None => Finding::warning(Place::FILE, "it belongs to a log of which no file is here"),
         Some(chain) if generation > chain.newest() => {
             let what = format!(
-                "recovery would begin at generation {generation}, behind the newest, {}",
+                "recovery would begin at generation {generation:#x}, behind the newest, {:#x}",
                 chain.newest()
             );
             Finding::damage(Place::FILE, what)
         }
         Some(chain) if chain.get(generation).is_none() => Finding::warning(
             Place::FILE,
-            format!("recovery would begin at generation {generation}, which is not here"),
+            format!("recovery would begin at generation {generation:#x}, which is not here"),
         ),
         Some(_) => return,
     };

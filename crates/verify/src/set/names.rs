@@ -65,6 +65,11 @@ impl Pattern {
         let name = |generation: u32| format!("{base}{generation:0digits$X}.{extension}");
         if first == last { name(first) } else { format!("{} to {}", name(first), name(last)) }
     }
+
+    /// As [`Pattern::range`], with the verb that goes with them.
+    pub fn are(&self, first: u32, last: u32) -> String {
+        format!("{} {}", self.range(first, last), if first == last { "is" } else { "are" })
+    }
 }
 
 #[cfg(test)]

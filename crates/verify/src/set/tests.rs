@@ -108,7 +108,8 @@ fn a_snapshot_with_its_logs_can_be_recovered() {
 #[test]
 fn logs_that_are_missing_are_named() {
     let lost = "logs that it needs are missing";
-    let gap = (Severity::Warning, "E0000000006.log", "4 to 5");
+    let gap =
+        (Severity::Warning, "E0000000006.log", "before it E0000000004.log to E0000000005.log are missing");
     check(
         vec![dirty((2, 6), 6), log(3), log(6)],
         impossible(&["E0000000002.log", "E0000000004.log to E0000000005.log"], lost),
@@ -168,7 +169,7 @@ fn a_log_that_ends_too_early_or_torn_before_its_successor_is_damaged() {
 #[test]
 fn the_last_required_log_must_be_the_one_the_database_was_used_with() {
     let later = LogFacts { created: minute(50), ..log_facts(3) };
-    let why = "generation 3 of the log is not the one it was used with: it was made at another time";
+    let why = "generation 0x3 of the log is not the one it was used with: it was made at another time";
     check(vec![dirty((3, 3), 3), log_with("E00.log", later)], impossible(&[], why), &[]);
 }
 
@@ -177,6 +178,13 @@ fn between_two_renames_the_next_log_has_its_temporary_name() {
     let files = vec![dirty((3, 3), 3), log(3), log_with("E00tmp.log", log_facts(4))];
     let told = (Severity::Note, "E00tmp.log", "between two renames");
     check(files, Recovery::Possible { required: (3, 3) }, &[told]);
+}
+
+#[test]
+fn an_old_log_made_ready_to_be_used_again_is_no_part_of_the_log() {
+    let reused = log_with("E00tmp.log", LogFacts { is_circular: true, ..log_facts(1) });
+    let files = vec![dirty((3, 4), 4), log(3), log_with("E00.log", log_facts(4)), reused];
+    check(files, Recovery::Possible { required: (3, 4) }, &[]);
 }
 
 #[test]
@@ -190,7 +198,7 @@ fn a_checkpoint_must_point_at_a_log_that_is_there() {
 
 #[test]
 fn a_name_that_lies_is_told() {
-    let told = (Severity::Warning, "E0000000009.log", "its header 3");
+    let told = (Severity::Warning, "E0000000009.log", "its header 0x3");
     check(
         vec![dirty((3, 3), 3), log_with("E0000000009.log", log_facts(3))],
         Recovery::Possible { required: (3, 3) },
