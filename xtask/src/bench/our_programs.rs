@@ -74,7 +74,9 @@ impl OurPrograms {
         let kept = ["bytes_read", "seconds", "processor_seconds"].map(|what| (what, printed[what].clone()));
         let mut raw: Value = kept.into_iter().map(|(what, value)| (what.to_owned(), value)).collect();
         raw["memory_peak_bytes"] = json!(outcome.memory_peak_bytes);
-        raw["command"] = json!(outcome.command);
+        // Where the file lay is nobody's business.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        raw["command"] = json!(["spindle verify", &name, &flags.join(" ")].join(" ").trim_end());
         Ok(raw)
     }
 
