@@ -42,6 +42,56 @@ pub enum Written {
     Same,
 }
 
+/// Checks that the file `flag` asks for can be made: its folder is there and can be written, and nothing is written over.
+pub fn check_new_file(flag: &str, file: &Path) -> Result<(), Refusal> {
+    check_folder_of(flag, file, "name")?;
+    refuse_taken(flag, file, "name")
+}
+
+/// The folder of `file`, which is there and can be written; otherwise `flag` needs another of what is called so.
+fn check_folder_of<'f>(flag: &str, file: &'f Path, called: &str) -> Result<&'f Path, Refusal> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let shown = folder.display();
+    let refusal =
+        |problem: String| Refusal::new(format!("{flag}: {problem}"), format!("give another {called}"));
+    match host_files::kind(folder) {
+        Ok(PathKind::Folder) => {}
+        Ok(PathKind::Missing) => {
+            return Err(match dangling_link(folder) {
+                Some((link, target)) => refusal(format!(
+                    "{} is a link to {}, which does not exist",
+                    link.display(),
+                    target.display()
+                )),
+                None => Refusal::new(
+                    format!("{flag}: {shown} does not exist"),
+                    format!("make it first: mkdir -p {shown}"),
+                ),
+            });
+        }
+        Ok(_) => return Err(refusal(format!("{shown} is not a folder"))),
+        Err(error) => return Err(refusal(error.to_string())),
+    }
+    match access(folder, Access::WRITE_OK | Access::EXEC_OK) {
+        Ok(()) => Ok(folder),
+        Err(error) => {
+            let problem = std::io::Error::from(error);
+            Err(refusal(format!("nothing can be written to {shown}: {problem}")))
+        }
+    }
+}
+
+/// Refuses to write over `file`: `flag` needs another of what is called so.
+fn refuse_taken(flag: &str, file: &Path, called: &str) -> Result<(), Refusal> {
+    match host_files::kind(file) {
+        Ok(PathKind::Missing) => Ok(()),
+        _ => Err(Refusal::new(
+            format!("{flag}: {} exists already", file.display()),
+            format!("give another {called}, or remove it"),
+        )),
+    }
+}
+
 impl Outputs {
     /// Settles where the report of a run and its record go and checks that they can: their folder is
     /// there and writable, and nothing is written over.
@@ -116,58 +166,13 @@ impl Outputs {
 
     /// Checks that files can be made there.
     fn check_folder(&self, places: &[Place]) -> Result<(), Refusal> {
-        let folder = match self.html.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let shown = folder.display();
-        match host_files::kind(folder) {
-            Ok(PathKind::Folder) => {}
-            Ok(PathKind::Missing) => {
-                if let Some((link, target)) = dangling_link(folder) {
-                    return Err(Refusal::new(
-                        format!(
-                            "--report: {} is a link to {}, which does not exist",
-                            link.display(),
-                            target.display()
-                        ),
-                        "give another prefix",
-                    ));
-                }
-                return Err(Refusal::new(
-                    format!("--report: {shown} does not exist"),
-                    format!("make it first: mkdir -p {shown}"),
-                ));
-            }
-            Ok(_) => {
-                return Err(Refusal::new(
-                    format!("--report: {shown} is not a folder"),
-                    "give another prefix",
-                ));
-            }
-            Err(error) => return Err(Refusal::new(format!("--report: {error}"), "give another prefix")),
-        }
-        if let Err(error) = access(folder, Access::WRITE_OK | Access::EXEC_OK) {
-            let problem = std::io::Error::from(error);
-            return Err(Refusal::new(
-                format!("--report: nothing can be written to {shown}: {problem}"),
-                "give another prefix, such as --report ~/spindle-report",
-            ));
-        }
+        let folder = check_folder_of("--report", &self.html, "prefix")?;
         self.keep_out_of(folder, places)
     }
 
     /// Refuses to write over any of `files`.
     fn refuse_taken(&self, files: &[&PathBuf]) -> Result<(), Refusal> {
-        for file in files {
-            if !matches!(host_files::kind(file), Ok(PathKind::Missing)) {
-                return Err(Refusal::new(
-                    format!("--report: {} exists already", file.display()),
-                    "give another prefix, or remove it",
-                ));
-            }
-        }
-        Ok(())
+        files.iter().try_for_each(|file| refuse_taken("--report", file, "prefix"))
     }
 
     /// A report among the databases would be taken for a foreign file by the next run.

@@ -1,8 +1,13 @@
 //! `spindle plan`: from the users of a mail system to the storage under it.
 
 use crate::{
-    console::Console, ending::Ending, outputs::shown_time, plan_arguments::PlanArguments,
-    prove::performance::command_line, refusal::Refusal, text_file,
+    console::Console,
+    ending::Ending,
+    outputs::{check_new_file, shown_time},
+    plan_arguments::PlanArguments,
+    prove::performance::command_line,
+    refusal::Refusal,
+    text_file,
 };
 use ::plan::{
     answer::{Answer, Explained},
@@ -11,11 +16,7 @@ use ::plan::{
     rules::{Rules, RulesError},
 };
 use report::{Document, Meta, html, text};
-use std::{
-    env,
-    error::Error,
-    path::{Path, PathBuf},
-};
+use std::{env, error::Error, path::Path};
 use world::{
     World,
     real::{
@@ -148,16 +149,18 @@ fn whole(flag: &str, text: &str) -> Result<u64, Refusal> {
 fn rules(arguments: &PlanArguments, name: &str) -> Result<Rules, Refusal> {
     match Rules::named(name) {
         Ok(rules) => Ok(rules),
-        Err(error @ RulesError::Unknown { .. }) => {
+        Err(RulesError::Unknown { nearest, .. }) => {
             if !matches!(host_files::kind(Path::new(name)), Ok(PathKind::File)) {
                 let place = match &arguments.profile {
                     Some(profile) if arguments.rules.is_none() => profile.display().to_string(),
                     _ => "--rules".to_owned(),
                 };
                 let known: Vec<&str> = Rules::names().collect();
-                let said = error.to_string();
-                let (said, question) = said.split_once("; ").unwrap_or((&said, ""));
-                let said = format!("{place}: {said} (there are {}, or give a file)", known.join(", "));
+                let said = format!(
+                    "{place}: no rule set is called {name:?} (there are {}, or give a file)",
+                    known.join(", ")
+                );
+                let question = nearest.map_or(String::new(), |nearest| format!("did you mean {nearest:?}?"));
                 return Err(Refusal::new(said, question));
             }
             let text = text_file::read("--rules", name, &Rules::names().collect::<Vec<_>>())?;
@@ -194,28 +197,17 @@ fn say(document: &Document, console: &Console) {
 
 /// A plan is not written over another, nor over a site that somebody may have changed.
 fn refuse_places(arguments: &PlanArguments) -> Result<(), Refusal> {
-    let files: Vec<&PathBuf> = [&arguments.html, &arguments.site].into_iter().flatten().collect();
-    if let [html, site] = files[..]
+    if let (Some(html), Some(site)) = (&arguments.html, &arguments.site)
         && html == site
     {
         let what = format!("--html and --site are both {}", html.display());
         return Err(Refusal::new(what, "give each a name of its own"));
     }
-    files.into_iter().try_for_each(|file| refuse_taken(file))
-}
-
-fn refuse_taken(path: &Path) -> Result<(), Refusal> {
-    let shown = path.display();
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let kind =
-        |path| host_files::kind(path).map_err(|error| Refusal::new(error.to_string(), "give another name"));
-    if folder.map_or(Ok(PathKind::Folder), kind)? != PathKind::Folder {
-        return Err(Refusal::new(format!("the folder of {shown} does not exist"), "make it first"));
-    }
-    match kind(path)? {
-        PathKind::Missing => Ok(()),
-        _ => Err(Refusal::new(format!("{shown} exists already"), "give another name, or remove it")),
-    }
+    let files = [("--html", &arguments.html), ("--site", &arguments.site)];
+    files
+        .into_iter()
+        .filter_map(|(flag, file)| Some((flag, file.as_ref()?)))
+        .try_for_each(|(flag, file)| check_new_file(flag, file))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Refusal> {

@@ -9,7 +9,7 @@ mod words;
 use crate::{
     console::Console,
     ending::Ending,
-    outputs::shown_time,
+    outputs::{check_new_file, shown_time},
     prove::{
         performance::command_line,
         progress::{ProgressView, Standing},
@@ -47,7 +47,7 @@ const GLANCE: Duration = Duration::from_millis(200);
 pub fn verify(arguments: &VerifyArguments) -> Result<Ending, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
     if let Some(html) = &arguments.html {
-        refuse_taken("--html", html)?;
+        check_new_file("--html", html)?;
     }
     real::run(0, RealOptions::plain(arguments.plain_io), async |world: World| {
         let told = match &arguments.fix_ecc {
@@ -91,7 +91,7 @@ async fn mended<'a>(
         let problem = format!("--fix-ecc copies one file, and {} is a folder", path.display());
         return Err(Refusal::new(problem, "give the file"));
     }
-    refuse_taken("--fix-ecc", out)?;
+    check_new_file("--fix-ecc", out)?;
     let found = find(&arguments.paths, &arguments.paths).await?;
     let [candidate] = found.candidates.as_slice() else { return Err(nothing_there(&arguments.paths)) };
     let pace = Pace::new(world, arguments.throttle, None);
@@ -311,22 +311,6 @@ fn refused_state(error: ResumeError) -> Refusal {
         ResumeError::Other { .. } => "give the same paths, or another file with --resume",
     };
     Refusal::new(format!("--resume: {error}"), remedy)
-}
-
-/// Nothing is written over.
-fn refuse_taken(flag: &str, path: &Path) -> Result<(), Refusal> {
-    let shown = path.display();
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let kind = |path: &Path| {
-        host_files::kind(path).map_err(|error| Refusal::new(format!("{flag}: {error}"), "give another name"))
-    };
-    if kind(folder)? != PathKind::Folder {
-        return Err(Refusal::new(format!("{flag}: the folder of {shown} does not exist"), "make it first"));
-    }
-    match kind(path)? {
-        PathKind::Missing => Ok(()),
-        _ => Err(Refusal::new(format!("{flag}: {shown} exists already"), "give another name, or remove it")),
-    }
 }
 
 /// How long it took and how fast it was, for the answer.

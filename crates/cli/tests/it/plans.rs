@@ -120,13 +120,13 @@ fn a_page_and_a_site_are_written_once_and_never_over_another() {
     let site = fs::read_to_string(bench.path("site.toml")).expect("a site");
     let site = ::plan::site::Site::from_toml(&site).expect("it reads back");
     assert_eq!((site.databases.count, site.users.mailboxes), (Some(14), Some(5000)));
-    expect!["spindle: plan.html exists already; give another name, or remove it"]
+    expect!["spindle: --html: plan.html exists already; give another name, or remove it"]
         .assert_eq(&bench.refused(&arguments));
     let both = with(&["--html", "plan", "--site", "plan"]);
     expect!["spindle: --html and --site are both plan; give each a name of its own"]
         .assert_eq(&bench.refused(&both));
     let nowhere = with(&["--html", "page.html", "--site", "sites/site.toml"]);
-    expect!["spindle: the folder of sites/site.toml does not exist; make it first"]
+    expect!["spindle: --site: sites does not exist; make it first: mkdir -p sites"]
         .assert_eq(&bench.refused(&nowhere));
 }
 

@@ -334,7 +334,7 @@ fn what_cannot_be_looked_at_is_refused_in_a_line() {
         spindle: words.txt: nothing there is of a mail database: no database, log or checkpoint; give the folder they are in, or --scan a device that no filesystem can be mounted from
         spindle: invalid value 'fast' for '--throttle <RATE>': "fast" is not a rate; write a number and a unit, such as 200MB/s; see 'spindle verify --help'
         spindle: invalid value '0' for '--jobs <N>': "0" is not a number of threads; give 1 to 1024; see 'spindle verify --help'
-        spindle: --html: the folder of none/page.html does not exist; make it first"#]].assert_eq(&lines.join("\n"));
+        spindle: --html: none does not exist; make it first: mkdir -p none"#]].assert_eq(&lines.join("\n"));
 }
 
 #[test]
