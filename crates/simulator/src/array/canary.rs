@@ -59,6 +59,11 @@ impl Bug {
             _ => None,
         }
     }
+
+    /// Whether it takes a pool in which room is used again soon.
+    pub fn is_tight(self) -> bool {
+        self == Self::InPool(Canary::ReadersNotWaitedFor)
+    }
 }
 
 /// A drive, spoilt.

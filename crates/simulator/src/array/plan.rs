@@ -28,6 +28,8 @@ pub struct RunOptions {
     pub bug: Option<Bug>,
     /// What the drive that is ill has in every cycle in which it is ill; as the seed draws it if none.
     pub ill: Option<Ill>,
+    /// All pools are short of room, not only those of which the seed says so.
+    pub is_tight: bool,
 }
 
 /// Everything a seed decides beforehand.
@@ -77,7 +79,7 @@ impl RunPlan {
     /// The plan of a seed.
     pub fn draw(random: &mut Random, options: RunOptions) -> Self {
         let drive_count = [1, 2, 2, 2, 3, 3, 3, 4, 5, 6][random.below(10) as usize];
-        let is_tight = drive_count < 4 && random.percent(25.0);
+        let is_tight = (drive_count < 4 && random.percent(25.0)) || options.is_tight;
         let drives = (0..drive_count).map(|_| draw_drive(random, is_tight, options)).collect();
         let copies = if drive_count > 2 && random.percent(30.0) { 3 } else { drive_count.min(2) as usize };
         let cycles = 2 + random.below(4);
