@@ -43,7 +43,7 @@ pub enum SpindleKind {
 }
 
 /// Where every ESE file says what it is.
-const FILE_TYPE_AT: usize = 667;
+pub(crate) const FILE_TYPE_AT: usize = 667;
 /// Where a database says how long its pages are.
 const PAGE_BYTES_AT: usize = 236;
 /// The second word of every database.

@@ -3,10 +3,15 @@
 //! Nothing is believed that does not verify: a header by its checksum, a page by its own with the number it tells, or, in
 //! small pages, with the number that its checksum gives away.
 
-use crate::fields::{u16_at, u32_at, u64_at};
+use crate::{
+    database::NEW_CHECKSUM,
+    fields::{u16_at, u32_at, u64_at},
+    kind::FILE_TYPE_AT,
+};
 use maildb::{
     PageNumber, PageSize,
     format::checksum::{PageCheck, check_page, old_xor, xe},
+    log::segment::SEGMENT_BYTES,
 };
 use world::ByteOffset;
 
@@ -14,14 +19,8 @@ use world::ByteOffset;
 const STEP: usize = 512;
 /// The second word of every database.
 const DATABASE_MAGIC: u32 = 0x89AB_CDEF;
-/// Where every ESE file says what it is.
-const FILE_TYPE_AT: usize = 667;
-/// Page flags: the checksum is of the new form.
-const FLAG_NEW_CHECKSUM: u32 = 0x2000;
 /// No page has other flags.
 const FLAGS_KNOWN: u32 = 0x7_FFFF;
-/// Length of log headers and segments.
-const SEGMENT_BYTES: usize = 4096;
 
 /// Something that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +124,7 @@ fn verifies(bytes: &[u8], length: usize) -> bool {
 /// A page with the new checksum, or a segment of a log, which has the same.
 fn page(bytes: &[u8]) -> Option<What> {
     let flags = u32_at(bytes, 36);
-    if flags & FLAG_NEW_CHECKSUM == 0 || flags & !FLAGS_KNOWN != 0 {
+    if flags & NEW_CHECKSUM == 0 || flags & !FLAGS_KNOWN != 0 {
         return None;
     }
     let large = [PageSize::Kib32, PageSize::Kib16].into_iter().find_map(|page_size| {
@@ -164,7 +163,7 @@ fn segment(bytes: &[u8]) -> Option<What> {
 /// A page of 4 KiB with the old checksum.
 fn legacy_page(bytes: &[u8]) -> Option<What> {
     let (number, flags) = (u32_at(bytes, 4), u32_at(bytes, 36));
-    let is_likely = number != 0 && number >> 28 == 0 && flags != 0 && flags < FLAG_NEW_CHECKSUM;
+    let is_likely = number != 0 && number >> 28 == 0 && flags != 0 && flags < NEW_CHECKSUM;
     let is_page = is_likely && verifies(bytes, PageSize::Kib4.bytes());
     is_page.then_some(What::Page { page_size: PageSize::Kib4, number })
 }
@@ -215,7 +214,7 @@ mod tests {
         let mut segment = vec![0; SEGMENT_BYTES];
         segment[10..12].copy_from_slice(&6_u16.to_le_bytes());
         segment[12..16].copy_from_slice(&3_u32.to_le_bytes());
-        segment[36..40].copy_from_slice(&FLAG_NEW_CHECKSUM.to_le_bytes());
+        segment[36..40].copy_from_slice(&NEW_CHECKSUM.to_le_bytes());
         segment[40..50].fill(0x21);
         let sum = xe(&segment, PageNumber(6), true);
         segment[..8].copy_from_slice(&sum.to_le_bytes());

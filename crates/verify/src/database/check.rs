@@ -52,7 +52,7 @@ pub enum Check {
 /// Where the flags of a page lie.
 const FLAGS_AT: usize = 36;
 /// The flag of the new checksum.
-const NEW_CHECKSUM: u32 = 0x2000;
+pub(crate) const NEW_CHECKSUM: u32 = 0x2000;
 /// The bit of a page with that flag.
 const NEW_CHECKSUM_BIT: usize = 8 * FLAGS_AT + 13;
 

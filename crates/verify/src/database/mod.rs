@@ -10,6 +10,7 @@ mod owned;
 mod pages;
 mod source;
 
+pub(crate) use check::NEW_CHECKSUM;
 pub use check::{Check, Form, check};
 pub use header::{CopyState, DatabaseFacts, HeadersVerdict, Version, judge_headers};
 pub use owned::{Owned, owned_extents};

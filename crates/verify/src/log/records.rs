@@ -8,12 +8,12 @@ use crate::{
     fields::{bytes_at, u16_at, u32_at},
     finding::{Finding, Part, Place},
 };
-use maildb::log::LogRecord;
+use maildb::log::{
+    LogRecord,
+    segment::{SEGMENT_BYTES, SEGMENT_HEADER_BYTES},
+};
 use world::ByteOffset;
 
-const SEGMENT_BYTES: usize = 4096;
-/// Where the records of a segment begin.
-const SEGMENT_HEADER_BYTES: usize = 40;
 /// Types that frame others.
 const NOTHING: u8 = 0;
 const FRAGMENT_BEGIN: u8 = 76;

@@ -4,7 +4,7 @@
 //! follows from what lies behind: between records there is no room for anything else; behind the last there may
 //! be its shadow, the remains of an earlier use of the file, nothing, or a write that did not come whole.
 
-use super::{HEADER_BYTES, LogVerdict, header::is_newer, records};
+use super::{LogVerdict, header::is_newer, records};
 use crate::{
     fields::{is_blank, position_at, u16_at, u64_at},
     finding::{BitFix, Finding, Part, Place},
@@ -12,11 +12,9 @@ use crate::{
 use maildb::{
     PageNumber,
     format::checksum::{flipped_bit, xe},
-    log::segment::{SegmentState, inspect_segment},
+    log::segment::{SEGMENT_BYTES, SegmentState, inspect_segment},
 };
 use world::ByteOffset;
-
-const SEGMENT_BYTES: usize = HEADER_BYTES;
 
 /// What lies at the place of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use crate::{
 };
 use maildb::verify::StampsVerdict;
 use std::path::{Path, PathBuf};
-use world::ByteCount;
+use world::{ByteCount, IoResult};
 
 /// Findings of one file that are kept; of the others only the number is.
 pub const KEPT_MAX: usize = 1_000;
@@ -140,6 +140,13 @@ impl FileOutcome {
             findings: Findings::default(),
             facts: None,
             ended: Ended::Whole,
+        }
+    }
+
+    /// A check that failed is how it ended.
+    pub(super) fn end_with(&mut self, checked: IoResult<()>) {
+        if let Err(error) = checked {
+            self.ended = Ended::Failed(error.to_string());
         }
     }
 

@@ -9,7 +9,7 @@ use super::{
     sets, small,
     source::Source,
 };
-use crate::{FileKind, kind::START_BYTES};
+use crate::{FileKind, Severity, kind::START_BYTES};
 use std::{collections::VecDeque, num::NonZeroUsize, path::PathBuf, rc::Rc, time::Duration};
 use world::{
     IoResult, World,
@@ -139,16 +139,9 @@ async fn one_small(candidate: &Candidate, deep: bool, workers: &Workers, pace: &
         }
         Err(error) => Err(error),
     };
-    ended(&mut outcome, checked, pace);
+    outcome.end_with(checked);
+    pace.found(outcome.findings.count(Severity::Damage));
     outcome
-}
-
-/// An error is how it ended; damage of the medium is damage of the file.
-fn ended(outcome: &mut FileOutcome, checked: IoResult<()>, pace: &Pace) {
-    if let Err(error) = checked {
-        outcome.ended = Ended::Failed(error.to_string());
-    }
-    pace.found(outcome.findings.count(crate::Severity::Damage));
 }
 
 async fn one_database(
@@ -164,7 +157,7 @@ async fn one_database(
     let source = match Source::open(&candidate.path) {
         Ok(source) => source,
         Err(error) => {
-            ended(&mut outcome, Err(error), pace);
+            outcome.end_with(Err(error));
             return Ok(outcome);
         }
     };
@@ -192,8 +185,6 @@ async fn one_database(
     if let Some(error) = failed {
         return Err(error);
     }
-    if let Err(error) = checked {
-        outcome.ended = Ended::Failed(error.to_string());
-    }
+    outcome.end_with(checked.map(drop));
     Ok(outcome)
 }

@@ -6,7 +6,7 @@
 
 use super::{
     database::{self, Task},
-    outcome::{Ended, FileOutcome, Findings, Outcome},
+    outcome::{FileOutcome, Findings, Outcome},
     pace::Pace,
     reading::{Judge, Part, Plan, each_chunk},
     small,
@@ -200,9 +200,7 @@ async fn checked(
         FileKind::Database => database::check(&task, &mut outcome, None, &mut |_| {}).await.map(|_| ()),
         _ => small::check(&task, &mut outcome).await,
     };
-    if let Err(error) = checked {
-        outcome.ended = Ended::Failed(error.to_string());
-    }
+    outcome.end_with(checked);
     if kind == FileKind::Database {
         outcome.findings = in_pieces(&outcome);
     }

@@ -5,10 +5,10 @@ use crate::{
     finding::{Finding, Place},
     log::LogFacts,
 };
-use maildb::format::header::{LogPosition, Signature};
-
-/// Where the records of a segment begin.
-const SEGMENT_HEADER_BYTES: u16 = 40;
+use maildb::{
+    format::header::{LogPosition, Signature},
+    log::segment::SEGMENT_HEADER_BYTES,
+};
 
 /// One log of a chain.
 pub struct Link<'a> {
@@ -181,7 +181,11 @@ impl Chain<'_> {
 
 /// The XOR of the segments with records below `end`; none if the log ends before.
 fn accumulated_until(accumulated: &[u64], end: LogPosition) -> Option<u64> {
-    let last = if end.offset > SEGMENT_HEADER_BYTES { end.segment } else { end.segment.saturating_sub(1) };
+    let last = if usize::from(end.offset) > SEGMENT_HEADER_BYTES {
+        end.segment
+    } else {
+        end.segment.saturating_sub(1)
+    };
     match last {
         0 => Some(0),
         last => Some(accumulated.get(usize::from(last) - 1).copied().unwrap_or(0)),
