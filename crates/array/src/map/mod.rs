@@ -26,6 +26,7 @@ mod reclaim;
 mod space;
 mod table;
 mod version;
+mod whereabouts;
 
 pub use branches::{Branch, Branches};
 pub use extents::Piece;
@@ -35,5 +36,6 @@ pub use merge::{Budget, Merge, Merged};
 pub use points::Points;
 pub use reclaim::{Reclaim, ReclaimPlan, Reclaimed};
 pub use space::LiveGrains;
-pub use table::{Past, Table};
+pub use table::{Past, Table, Trace};
 pub use version::{Dead, Found, Mapped, Version};
+pub use whereabouts::Whereabouts;

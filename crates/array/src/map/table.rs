@@ -46,6 +46,17 @@ pub struct Past {
     pub death: Stamp,
 }
 
+/// What a table knows of one version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trace {
+    /// It is here.
+    Here(Version),
+    /// It is not, and its life ended at that time at the latest.
+    Ended(Stamp),
+    /// Nothing: an older source has to say it.
+    None,
+}
+
 impl Table {
     /// An empty one.
     pub fn new() -> Self {
@@ -199,6 +210,24 @@ impl Table {
             let discarded = stamps.iter().rfind(|&&stamp| point.is_none_or(|point| stamp <= point)).copied();
             let covered = &mut found[index(blocks.start)..=index(blocks.end - 1)];
             covered.iter_mut().for_each(|found| found.refine(Found::Unknown { discarded }));
+        }
+    }
+
+    /// What is here of one version.
+    pub fn trace(&self, key: BlockKey) -> Trace {
+        let (block, birth) = (key.block.0, key.stamp);
+        let Some(line) = self.lines.get(&key.branch) else { return Trace::None };
+        let newest = line.extents.version(block, &self.checksums);
+        let past = line.kept.get(&(block, birth)).map(|past| past.version);
+        if let Some(here) = past.or(newest.filter(|newest| newest.birth == birth)) {
+            return Trace::Here(here);
+        }
+        let discarded = line.discarded_after(block, birth);
+        let kept = line.kept.range((block, birth)..(block + 1, Stamp(0))).next();
+        let next = kept.map(|(&(_, birth), _)| birth).or(newest.map(|newest| newest.birth));
+        match discarded.into_iter().chain(next.filter(|next| *next > birth)).min() {
+            Some(ended) => Trace::Ended(ended),
+            None => Trace::None,
         }
     }
 

@@ -95,7 +95,11 @@ impl Pool {
 
     /// Whether there is something to gain.
     pub(crate) fn can_be_cleaned(&self) -> bool {
-        !self.victims().is_empty() || !self.not_at_rest(SegmentUse(u64::MAX)).is_empty()
+        !self.victims().is_empty() || self.has_unrested()
+    }
+
+    pub(super) fn has_unrested(&self) -> bool {
+        !self.not_at_rest(SegmentUse(u64::MAX)).is_empty()
     }
 
     /// Leave to read or write a piece. How much depends on cleaning may change from one to the next.

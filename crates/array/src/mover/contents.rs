@@ -8,6 +8,7 @@ use crate::{
     },
     pool::Shared,
 };
+use std::{ops::Deref, sync::Arc};
 use world::Buffer;
 
 /// Blocks read at once, to find records in.
@@ -101,7 +102,21 @@ pub(super) struct LoggedRecords {
     next: SegmentBlock,
     /// Blocks of one copy, from this one on.
     window_first: u32,
-    window: Option<Buffer>,
+    window: Option<Arc<Buffer>>,
+}
+
+/// A block of what was read.
+pub(super) struct BlockView {
+    window: Arc<Buffer>,
+    start: usize,
+}
+
+impl Deref for BlockView {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.window[self.start..][..BLOCK_BYTES]
+    }
 }
 
 impl LoggedRecords {
@@ -135,8 +150,14 @@ impl LoggedRecords {
         Some(record)
     }
 
-    /// A block, if it was read.
-    pub fn read(&self, block: SegmentBlock) -> Option<&[u8]> {
+    /// A block, if it was read; it stays in memory as long as the view.
+    pub fn view(&self, block: SegmentBlock) -> Option<BlockView> {
+        self.read(block)?;
+        let start = (block.0 - self.window_first) as usize * BLOCK_BYTES;
+        Some(BlockView { window: Arc::clone(self.window.as_ref()?), start })
+    }
+
+    fn read(&self, block: SegmentBlock) -> Option<&[u8]> {
         let start = block.0.checked_sub(self.window_first)? as usize * BLOCK_BYTES;
         self.window.as_ref()?.get(start..start + BLOCK_BYTES)
     }
@@ -145,7 +166,7 @@ impl LoggedRecords {
         let count = WINDOW_BLOCKS.min(self.row.shape.data_blocks() - block.0);
         (self.window, self.window_first) = (None, block.0);
         for &slot in &self.row.slots {
-            self.window = shared.drives.read(slot, 1 + block.0, count as usize).await.ok();
+            self.window = shared.drives.read(slot, 1 + block.0, count as usize).await.ok().map(Arc::new);
             if self.window.is_some() {
                 break;
             }

@@ -28,8 +28,11 @@ pub(super) const VICTIMS_AT_ONCE: usize = 4;
 /// Pieces that were read and wait to be written, at most.
 pub(super) const PIECES_WAITING_MAX: usize = 4;
 
-/// Blocks of a segment of data read at once at most.
+/// Blocks of a segment of data read, and of any handed on, at once at most.
 const RUN_BLOCKS: usize = 64;
+
+/// Blocks of a victim that the map is asked for at once.
+const SOUGHT_AT_ONCE: usize = 256;
 
 /// What goes from a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,19 +95,24 @@ impl Pool {
         pieces: &mpsc::Sender<Piece>,
     ) -> Result<()> {
         let mut records = LoggedRecords::of(victim, row);
+        let (mut entries, mut read) = (Vec::new(), Vec::new());
         loop {
             let permit = self.cleaning_permit().await?;
-            let Some(record) = records.next(&self.shared).await else { return Ok(()) };
+            let Some(record) = records.next(&self.shared).await else { break };
             permit.moves(record.blocks() as usize * BLOCK_BYTES);
-            drop(permit);
+            entries.extend(written_by(&record));
+            read.extend(entries[read.len()..].iter().map(|entry| records.view(entry.at.block())));
+        }
+        let is_alive = self.are_alive(victim, &entries, leaving).await?;
+        let alive = entries.iter().zip(read).zip(is_alive).filter(|(_, is_alive)| *is_alive);
+        let mut alive = alive.map(|(stored, _)| stored).peekable();
+        while alive.peek().is_some() {
             let mut piece = Piece::new();
-            for entry in written_by(&record) {
-                let Some(alive) = self.alive(victim, &entry, leaving).await? else { continue };
-                let read = records
-                    .read(alive.at)
-                    .filter(|read| self.shared.seed.checksum(alive.key, read) == alive.checksum);
+            for (entry, read) in alive.by_ref().take(RUN_BLOCKS) {
+                let alive = Alive::of(victim, entry);
+                let read = read.filter(|read| self.shared.seed.checksum(alive.key, read) == alive.checksum);
                 let data = match read {
-                    Some(read) => Buffer::copy_of(read),
+                    Some(read) => Buffer::copy_of(&read),
                     // Another copy may have it, and mends this one.
                     None => self.shared.read_run(&stored(std::slice::from_ref(&alive))).await?,
                 };
@@ -112,6 +120,7 @@ impl Pool {
             }
             send(piece, pieces).await?;
         }
+        Ok(())
     }
 
     /// A segment of data says at its end what lies in it: what is alive is read, and nothing else.
@@ -121,10 +130,10 @@ impl Pool {
         leaving: Leaving,
         pieces: &mpsc::Sender<Piece>,
     ) -> Result<()> {
-        let mut alive = Vec::new();
-        for entry in self.shared.contents_of(victim).await? {
-            alive.extend(self.alive(victim, &entry, leaving).await?);
-        }
+        let entries = self.shared.contents_of(victim).await?;
+        let is_alive = self.are_alive(victim, &entries, leaving).await?;
+        let alive = entries.iter().zip(is_alive).filter(|(_, is_alive)| *is_alive);
+        let alive = alive.map(|(entry, _)| Alive::of(victim, entry)).collect();
         let mut runs = runs(alive).into_iter().peekable();
         while runs.peek().is_some() {
             let reads = runs.by_ref().take(LANES_MAX).map(async |run| {
@@ -142,25 +151,39 @@ impl Pool {
         Ok(())
     }
 
-    /// What a segment says of a block, if the map still points to it there.
-    async fn alive(
+    /// Of each block that a segment says it stores: whether it is to leave, and the map still points to it there.
+    async fn are_alive(
         &self,
         victim: SegmentNumber,
-        entry: &SummaryEntry,
+        entries: &[SummaryEntry],
         leaving: Leaving,
-    ) -> Result<Option<Alive>> {
-        if leaving == Leaving::Raid0 && self.class_of(entry.key.branch) != RedundancyClass::Raid0 {
-            return Ok(None);
-        }
-        if entry.stored != Stored::PLAIN {
+    ) -> Result<Vec<bool>> {
+        if entries.iter().any(|entry| entry.stored != Stored::PLAIN) {
             return Err(Error::NotYet("a block that is not stored plain"));
         }
-        let (key, here) = (entry.key, Location::plain(victim, entry.at));
-        let mapped = self.map_of(key.branch, key.block, 1, Some(key.stamp)).await?;
-        let Some(mapped) = mapped[0].filter(|mapped| mapped.branch == key.branch) else { return Ok(None) };
-        let mapped = self.shared.state.borrow().sources().relocated(key.block, mapped);
-        let is_alive = mapped.version.birth == key.stamp && mapped.version.location == here;
-        Ok(is_alive.then(|| Alive { key, victim, at: entry.at.block(), checksum: entry.checksum }))
+        let leaves = |entry: &SummaryEntry| {
+            leaving == Leaving::All || self.class_of(entry.key.branch) == RedundancyClass::Raid0
+        };
+        let mut sought: Vec<usize> = (0..entries.len()).filter(|&index| leaves(&entries[index])).collect();
+        sought.sort_unstable_by_key(|&index| entries[index].key);
+        let mut is_alive = vec![false; entries.len()];
+        for part in sought.chunks(SOUGHT_AT_ONCE) {
+            let keys = part.iter().map(|&index| entries[index].key);
+            let found = self.whereabouts(keys).await?;
+            for (&index, found) in part.iter().zip(found) {
+                let here = Location::plain(victim, entries[index].at);
+                is_alive[index] = found.is_some_and(|version| version.location == here);
+            }
+            // Hosts on the same thread wait no longer than for this.
+            world::yield_now().await;
+        }
+        Ok(is_alive)
+    }
+}
+
+impl Alive {
+    fn of(victim: SegmentNumber, entry: &SummaryEntry) -> Self {
+        Self { key: entry.key, victim, at: entry.at.block(), checksum: entry.checksum }
     }
 }
 

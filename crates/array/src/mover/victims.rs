@@ -1,12 +1,14 @@
 //! Which segments are worth emptying: those with the least alive, as many as give the room that is wanted.
 //!
 //! What is moved costs a read and its writes; what is left alone a little longer dies for nothing. So a round takes no
-//! more than it must, and none that has much more alive than those that had to be taken.
+//! more than it must, and none that has much more alive than those that had to be taken. And of two that have as little
+//! alive it takes the one that has settled: what a snapshot sees stays, and what hosts overwrite often is gone soon.
 
 use crate::{
     format::{BLOCK_GRAINS, SegmentKind, SegmentNumber, row::SegmentState},
     log::{log_shape, room_blocks},
     pool::{Pool, Purpose},
+    simulation::sometimes::{self, Sometimes},
 };
 
 /// Victims of one round at most: what they hold is free only with the checkpoint after it.
@@ -16,8 +18,11 @@ const VICTIMS_MAX: usize = 512;
 /// every leaf that random writes touched, is worth its while.
 const ALIKE: u32 = 4;
 
-/// Where victims have no more than a quarter of a segment alive, a round gains up to so many times what it must: moving that
-/// costs less than one more checkpoint, which with snapshots rewrites most of the history.
+/// A segment is mostly dead if no more than its room by this is alive.
+const MOSTLY_DEAD: u32 = 4;
+
+/// Of segments that are mostly dead and do not die by themselves, a round gains up to so many times what it must: moving
+/// what is left costs less than one more checkpoint, which with snapshots rewrites most of the history.
 const LARGER: u64 = 4;
 
 /// What a round may take, and what it is for.
@@ -33,27 +38,62 @@ struct Limits {
     moved_max: u64,
 }
 
+/// A segment that can be emptied.
+struct Candidate {
+    number: SegmentNumber,
+    live_grains: u32,
+    /// It is not dying by itself.
+    has_settled: bool,
+}
+
+/// What a round takes, and how many segments are gained by it.
+struct Round {
+    victims: Vec<SegmentNumber>,
+    gained: u64,
+}
+
 impl Pool {
     /// Segments to empty in one round: mirrors, or such of one copy.
     pub(super) fn victims(&self) -> Vec<SegmentNumber> {
-        let mirrors = self.victims_among(true);
-        if mirrors.is_empty() { self.victims_among(false) } else { mirrors }
+        let limits = self.limits();
+        let rounds = [true, false].map(|mirrors| best_round(&self.candidates(mirrors), limits));
+        rounds.into_iter().find(|victims| !victims.is_empty()).unwrap_or_default()
     }
 
-    fn victims_among(&self, mirrors: bool) -> Vec<SegmentNumber> {
+    /// Whether room comes by itself: nothing is mostly dead but what is dying, and that will give as much as a round.
+    pub(crate) fn will_room_come(&self) -> bool {
+        let as_of = self.shared.state.borrow().checkpoint;
+        if let Some((_, known)) = self.will_room_come.get().filter(|(known, _)| *known == as_of) {
+            return known;
+        }
+        let (limits, candidates) = (self.limits(), self.candidates(true));
+        let dying = candidates.iter().filter(|candidate| !candidate.has_settled);
+        let dead: u64 = dying.map(|dying| u64::from(limits.room.saturating_sub(dying.live_grains))).sum();
+        let will_come = dead >= limits.wanted * u64::from(limits.room)
+            && round_of_mostly_dead(&candidates, limits).gained < limits.wanted
+            && !self.has_unrested();
+        self.will_room_come.set(Some((as_of, will_come)));
+        will_come
+    }
+
+    fn limits(&self) -> Limits {
         let space = self.space();
         // What a round takes must be there beside what it gives back, which is more.
         let free = space.free_for(Purpose::Upkeep);
-        let state = self.shared.state.borrow();
         let geometry = self.shared.drives.geometry();
         let shape = log_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
-        let limits = Limits {
+        Limits {
             room: room_blocks(shape) * BLOCK_GRAINS as u32,
             targets_max: free.div_ceil(2),
             wanted: space.cleaning_round(),
             moved_max: (self.moves_max() * BLOCK_GRAINS) as u64,
-        };
-        let mut candidates: Vec<(u32, SegmentNumber)> = state
+        }
+    }
+
+    /// What can be emptied, the least alive first.
+    fn candidates(&self, mirrors: bool) -> Vec<Candidate> {
+        let state = self.shared.state.borrow();
+        let mut candidates: Vec<Candidate> = state
             .segments
             .iter()
             .filter(|(number, row)| {
@@ -64,29 +104,59 @@ impl Pool {
                     && self.shared.drives.copies_there(&row.slots) > 0
                     && !state.unreadable.contains(number)
             })
-            .map(|(number, row)| (row.live_grains, number))
+            .map(|(number, row)| {
+                let has_settled = state.segments.has_settled(number);
+                Candidate { number, live_grains: row.live_grains, has_settled }
+            })
             .collect();
-        candidates.sort_unstable();
-        let live: Vec<u32> = candidates.iter().map(|(live, _)| *live).collect();
-        let count = victims_of(&live, limits);
-        candidates.into_iter().take(count).map(|(_, number)| number).collect()
+        candidates.sort_unstable_by_key(|candidate| (candidate.live_grains, candidate.number));
+        candidates
     }
 }
 
-/// How many of the segments with the least alive are emptied: of `live`, which ascends.
-fn victims_of(live: &[u32], limits: Limits) -> usize {
+/// What dies by itself gives its room for nothing if it is left alone, so what has settled goes first, as long as half of it
+/// is dead: that room stays.
+fn best_round(candidates: &[Candidate], limits: Limits) -> Vec<SegmentNumber> {
+    let half_dead =
+        |candidate: &&Candidate| candidate.has_settled && candidate.live_grains <= limits.room / 2;
+    let round = Some(round_of_mostly_dead(candidates, limits))
+        .filter(|round| round.gained >= limits.wanted)
+        .or_else(|| Some(round_of(candidates.iter().filter(half_dead), limits)))
+        .filter(|round| round.gained >= limits.wanted);
+    let Some(round) = round else { return round_of(candidates.iter(), limits).victims };
+    sometimes::reached_if(candidates.iter().any(|candidate| !candidate.has_settled), Sometimes::LeftToDie);
+    round.victims
+}
+
+/// A larger round of what has settled and is mostly dead.
+fn round_of_mostly_dead(candidates: &[Candidate], limits: Limits) -> Round {
+    let mostly_dead =
+        |candidate: &&Candidate| candidate.has_settled && candidate.live_grains <= limits.room / MOSTLY_DEAD;
+    round_of(candidates.iter().filter(mostly_dead), Limits { wanted: LARGER * limits.wanted, ..limits })
+}
+
+/// A round of `candidates`, which ascend by what is alive.
+fn round_of<'c>(candidates: impl Iterator<Item = &'c Candidate>, limits: Limits) -> Round {
+    let (live, mut victims): (Vec<u32>, Vec<SegmentNumber>) =
+        candidates.take(VICTIMS_MAX).map(|candidate| (candidate.live_grains, candidate.number)).unzip();
+    let (count, gained) = victims_of(&live, limits);
+    victims.truncate(count);
+    Round { victims, gained }
+}
+
+/// How many of the segments with the least alive are emptied, and how many are gained by that: of `live`, which ascends.
+fn victims_of(live: &[u32], limits: Limits) -> (usize, u64) {
     let Limits { room, targets_max, wanted, moved_max } = limits;
     let (mut moved, mut best, mut gained) = (0_u64, 0, 0);
     // The last one that had to be taken for a segment to be gained.
     let mut dearest: Option<u32> = None;
-    for (index, &alive) in live.iter().take(VICTIMS_MAX).enumerate() {
+    for (index, &alive) in live.iter().enumerate() {
         let count = index as u64 + 1;
         let targets = (moved + u64::from(alive)).div_ceil(u64::from(room));
         // What fits into one is the cheapest there is.
         let is_worth_it = dearest.is_none_or(|dearest| targets == 1 || alive <= dearest + room / ALIKE);
         let is_too_much = targets > targets_max || moved + u64::from(alive) > moved_max.max(room.into());
-        let is_enough = gained >= wanted && (alive > room / ALIKE || gained >= LARGER * wanted);
-        if is_enough || is_too_much || !is_worth_it {
+        if gained >= wanted || is_too_much || !is_worth_it {
             break;
         }
         moved += u64::from(alive);
@@ -97,7 +167,7 @@ fn victims_of(live: &[u32], limits: Limits) -> usize {
             (best, gained) = (index + 1, count - targets);
         }
     }
-    best
+    (best, gained)
 }
 
 #[cfg(test)]
@@ -106,40 +176,75 @@ mod tests {
 
     const LIMITS: Limits = Limits { room: 100, targets_max: 1000, wanted: 1, moved_max: 1 << 40 };
 
+    fn count_of(live: &[u32], limits: Limits) -> usize {
+        victims_of(live, limits).0
+    }
+
+    /// Of how much is alive in each, and whether it has settled.
+    fn numbers_of(candidates: &[(u32, bool)], limits: Limits) -> Vec<u32> {
+        let candidates: Vec<_> = (0..)
+            .zip(candidates)
+            .map(|(number, &(live_grains, has_settled))| Candidate {
+                number: SegmentNumber(number),
+                live_grains,
+                has_settled,
+            })
+            .collect();
+        best_round(&candidates, limits).iter().map(|number| number.0).collect()
+    }
+
     #[test]
     fn no_more_are_emptied_than_give_what_is_wanted() {
-        assert_eq!(victims_of(&[10, 20, 30, 90], LIMITS), 2);
-        assert_eq!(victims_of(&[10, 20, 30, 90], Limits { wanted: 2, ..LIMITS }), 3);
-        assert_eq!(victims_of(&[60; 3], LIMITS), 3);
-        assert_eq!(victims_of(&[75; 4], LIMITS), 4);
-        assert_eq!(victims_of(&[50; 200], Limits { wanted: 40, ..LIMITS }), 80);
+        assert_eq!(count_of(&[10, 20, 30, 90], LIMITS), 2);
+        assert_eq!(count_of(&[10, 20, 30, 90], Limits { wanted: 2, ..LIMITS }), 3);
+        assert_eq!(count_of(&[60; 3], LIMITS), 3);
+        assert_eq!(count_of(&[75; 4], LIMITS), 4);
+        assert_eq!(count_of(&[50; 200], Limits { wanted: 40, ..LIMITS }), 80);
+        assert_eq!(
+            victims_of(&[12; 200], Limits { wanted: 20, ..LIMITS }),
+            (23, 20),
+            "three hold what is alive in 23"
+        );
+        assert_eq!(victims_of(&[12; 200], Limits { wanted: 20, targets_max: 1, ..LIMITS }), (8, 7));
     }
 
     #[test]
     fn of_those_that_are_mostly_dead_a_round_takes_more_than_it_must() {
         let some = Limits { wanted: 5, ..LIMITS };
-        assert_eq!(victims_of(&[12; 200], some), 23, "three segments hold what is alive in 23");
-        assert_eq!(victims_of(&[25; 200], some), 27);
-        assert_eq!(victims_of(&[26; 200], some), 7);
-        assert_eq!(victims_of(&[12; 200], Limits { targets_max: 1, ..some }), 8);
+        assert_eq!(numbers_of(&[(12, true); 200], some).len(), 23);
+        assert_eq!(numbers_of(&[(25, true); 200], some).len(), 27);
+        assert_eq!(numbers_of(&[(26, true); 200], some).len(), 7);
+    }
+
+    #[test]
+    fn those_that_die_by_themselves_are_left_to_it_unless_the_others_are_mostly_alive() {
+        let (dying, settled) = ((5, false), |live| (live, true));
+        assert_eq!(numbers_of(&[dying, dying, settled(10), settled(30), settled(40)], LIMITS), [2, 3]);
+        assert_eq!(numbers_of(&[dying, dying, settled(40), settled(45)], LIMITS), [2, 3]);
+        assert_eq!(numbers_of(&[dying, dying, settled(51), settled(55)], LIMITS), [0, 1]);
+        assert_eq!(
+            numbers_of(&[dying; 12], Limits { wanted: 2, ..LIMITS }),
+            [0, 1, 2],
+            "no larger a round of these"
+        );
     }
 
     #[test]
     fn those_that_have_much_more_alive_are_left_to_die() {
         let many = Limits { wanted: 100, ..LIMITS };
-        assert_eq!(victims_of(&[10, 20, 30, 90], many), 3);
-        assert_eq!(victims_of(&[40, 60, 61], many), 2);
-        assert_eq!(victims_of(&[60, 60, 60, 90, 90, 90], many), 3);
-        assert_eq!(victims_of(&[40, 42, 44, 46, 90], many), 4);
+        assert_eq!(count_of(&[10, 20, 30, 90], many), 3);
+        assert_eq!(count_of(&[40, 60, 61], many), 2);
+        assert_eq!(count_of(&[60, 60, 60, 90, 90, 90], many), 3);
+        assert_eq!(count_of(&[40, 42, 44, 46, 90], many), 4);
     }
 
     #[test]
     fn nothing_is_gained_from_full_segments_or_without_room_to_write_to() {
-        assert_eq!(victims_of(&[100; 50], LIMITS), 0);
-        assert_eq!(victims_of(&[75; 50], Limits { targets_max: 2, ..LIMITS }), 0);
-        assert_eq!(victims_of(&[75; 50], Limits { targets_max: 3, ..LIMITS }), 4);
-        assert_eq!(victims_of(&[60; 50], Limits { moved_max: 100, ..LIMITS }), 0);
-        assert_eq!(victims_of(&[10], LIMITS), 0);
-        assert_eq!(victims_of(&[], LIMITS), 0);
+        assert_eq!(count_of(&[100; 50], LIMITS), 0);
+        assert_eq!(count_of(&[75; 50], Limits { targets_max: 2, ..LIMITS }), 0);
+        assert_eq!(count_of(&[75; 50], Limits { targets_max: 3, ..LIMITS }), 4);
+        assert_eq!(count_of(&[60; 50], Limits { moved_max: 100, ..LIMITS }), 0);
+        assert_eq!(count_of(&[10], LIMITS), 0);
+        assert_eq!(count_of(&[], LIMITS), 0);
     }
 }

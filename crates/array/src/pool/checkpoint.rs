@@ -121,12 +121,14 @@ impl Pool {
 
     /// From now on reads find in the trees what was in the frozen table.
     fn settle(&self, merged: Merged) {
+        let span = self.space().near();
         let mut state = self.shared.state.borrow_mut();
         state.roots = merged.roots;
         state.merging = None;
         state.catalogue.set_discards(&merged.unfinished);
         state.table.set_unfinished(&merged.unfinished);
         self.usage.borrow_mut().merged(&merged.live);
+        state.segments.note_ebb(span);
         for (segment, grains) in merged.live.iter() {
             state.segments.add_live(segment, grains);
         }

@@ -3,8 +3,8 @@
 use super::Pool;
 use crate::{
     error::Result,
-    format::{BlockIndex, BranchNumber, Stamp},
-    map::Mapped,
+    format::{BlockIndex, BlockKey, BranchNumber, Stamp},
+    map::{Mapped, Version},
 };
 
 impl Pool {
@@ -18,6 +18,24 @@ impl Pool {
     ) -> Result<Vec<Option<Mapped>>> {
         let lookup = self.shared.state.borrow().sources().look_up(branch, as_of, first, count as usize);
         lookup.finish(&self.trees).await
+    }
+
+    /// Where versions lie, asked for in the order of their keys; none: nobody sees it any more.
+    pub(crate) async fn whereabouts(
+        &self,
+        keys: impl Iterator<Item = BlockKey> + Clone,
+    ) -> Result<Vec<Option<Version>>> {
+        let sought = {
+            let state = self.shared.state.borrow();
+            state.sources().whereabouts(state.catalogue.points(), keys.clone())
+        };
+        let mut found = sought.finish(&self.trees).await?;
+        let state = self.shared.state.borrow();
+        for (found, key) in found.iter_mut().zip(keys) {
+            let mapped = found.map(|version| Mapped { branch: key.branch, version });
+            *found = mapped.map(|mapped| state.sources().relocated(key.block, mapped).version);
+        }
+        Ok(found)
     }
 
     /// Whether somebody may read there.

@@ -1,7 +1,10 @@
 //! What a pool does by itself: its log runs, a checkpoint is made when it is time, and the mover moves.
 
 use super::Pool;
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    mover::Urgency,
+};
 use std::{
     rc::{Rc, Weak},
     time::Duration,
@@ -124,11 +127,17 @@ impl Pool {
         loop {
             let space = self.space();
             // What was overwritten since the last one comes free without being moved; and what is alive is known again.
-            if space.wants_checkpoint() && self.is_much_logged() {
+            if space.wants_checkpoint() && self.has_logged(space.checkpoint_after()) {
                 self.checkpoint().await?;
                 continue;
             }
-            if !space.wants_cleaning(self.room_wanted.take()) {
+            let wanted = self.room_wanted.take();
+            if !space.wants_cleaning(wanted) {
+                return Ok(());
+            }
+            let is_awaited = wanted > 0 || space.cleaning_urgency() == Urgency::Awaited;
+            if !is_awaited && self.will_room_come() {
+                self.cannot_clean.set(false);
                 return Ok(());
             }
             let cleaned = self.clean().await;
@@ -149,10 +158,10 @@ impl Pool {
         }
     }
 
-    /// Whether the log since the last checkpoint is longer than what a round of cleaning gains.
-    fn is_much_logged(&self) -> bool {
-        let round = self.space().cleaning_round() * u64::from(self.shared.drives.geometry().slot_blocks());
-        self.shared.state.borrow().log_blocks >= round
+    /// Whether the log since the last checkpoint takes so many segments.
+    fn has_logged(&self, segments: u64) -> bool {
+        let blocks = segments * u64::from(self.shared.drives.geometry().slot_blocks());
+        self.shared.state.borrow().log_blocks >= blocks
     }
 
     /// Rebuilds what lost a copy, as long as there is room.

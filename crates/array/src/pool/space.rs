@@ -142,12 +142,19 @@ impl Space {
         self.free_for(Purpose::Hosts) <= CHECKPOINT_NEAR * self.near()
     }
 
+    /// Segments of log that are worth a checkpoint: what a round of cleaning gains; more, as long as more is left.
+    pub(crate) fn checkpoint_after(&self) -> u64 {
+        let left = self.free_for(Purpose::Hosts).saturating_sub(URGENT_NEAR * self.near());
+        left.max(self.cleaning_round())
+    }
+
     /// Segments that one round of cleaning is to gain: a checkpoint is made for all of them together.
     pub(crate) fn cleaning_round(&self) -> u64 {
         self.near() / 2
     }
 
-    fn near(&self) -> u64 {
+    /// The room below which hosts are held up.
+    pub(crate) fn near(&self) -> u64 {
         (self.segments * NEAR_PERCENT / 100).max(NEAR_SEGMENTS_MIN)
     }
 }

@@ -9,6 +9,7 @@
 //! 4. What a segment had becomes free only when a checkpoint without it is complete, and everyone who began to read
 //!    before that is done.
 
+mod ebb;
 mod free_slots;
 
 use crate::format::checksum::mix;
@@ -21,6 +22,7 @@ use crate::{
     log::log_shape,
     simulation::sometimes::{self, Sometimes},
 };
+use ebb::Ebb;
 use free_slots::FreeSlots;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -46,6 +48,7 @@ pub struct Segments {
     raid0_grains: BTreeMap<MemberIndex, u64>,
     /// Counts changes of which slots are free, and of how many there are.
     slot_changes: u64,
+    ebb: Ebb,
 }
 
 /// A segment nothing needs any more, from a checkpoint on.
@@ -75,6 +78,7 @@ impl Segments {
             live_grains: 0,
             raid0_grains: BTreeMap::new(),
             slot_changes: 0,
+            ebb: Ebb::default(),
         }
     }
 
@@ -232,6 +236,17 @@ impl Segments {
             *sum = sum.checked_add_signed(grains).expect("a sum of counts");
         }
         self.changed.insert(number);
+    }
+
+    /// A checkpoint is about to say what is alive: [`Segments::has_settled`] compares with what was so many segments, or
+    /// up to about twice as many, before.
+    pub fn note_ebb(&mut self, span: u64) {
+        self.ebb.note(&self.rows, self.use_next, span);
+    }
+
+    /// Whether about as much of a segment is alive as was some time before: else it is dying by itself.
+    pub fn has_settled(&self, number: SegmentNumber) -> bool {
+        self.row(number).is_some_and(|row| self.ebb.has_settled(number, row))
     }
 
     /// From the checkpoint `from` on nobody needs it.

@@ -103,6 +103,8 @@ listed! {
         CondemnedSegmentRead,
         /// Cleaning: segments were emptied.
         SegmentsCleaned,
+        /// Cleaning: segments that are dying by themselves were left alone.
+        LeftToDie,
         /// Cleaning: a segment could not be read through, and was set aside.
         VictimSetAside,
         /// Cleaning: the segment in the making was given up.

@@ -106,6 +106,35 @@ impl Trees {
         Ok(())
     }
 
+    /// Shows of each of `keys`, which ascend, the last run of head or history that begins at or below it, if its leaf has
+    /// one: by the index of the key.
+    pub async fn runs_at_keys(
+        &self,
+        tree: Tree,
+        root: Option<NodePointer>,
+        keys: &[NodeKey],
+        mut visit: impl FnMut(usize, &Run<'_>),
+    ) -> Result<()> {
+        assert!(tree != Tree::Catalogue, "a catalogue has no runs");
+        assert!(keys.is_sorted(), "keys ascend");
+        let Some(root) = root else { return Ok(()) };
+        let mut done = 0;
+        while let Some(&key) = keys.get(done) {
+            let leaf = self.leaf_for(tree, root, key).await?;
+            let runs = map_leaf(&leaf.bytes);
+            let rest = &keys[done..];
+            let here = leaf.end.map_or(rest.len(), |end| rest.partition_point(|key| *key < end));
+            assert!(here > 0, "a leaf has the key it was found by");
+            for (index, &key) in (done..).zip(&rest[..here]) {
+                if let (Some(run), _) = runs.around(key) {
+                    visit(index, &run);
+                }
+            }
+            done += here;
+        }
+        Ok(())
+    }
+
     /// Shows the runs of head or history that are not wholly below `from`, and begin below `to`, in order, until told
     /// to stop. For long walks: it reads ahead, and leaves the cache alone.
     pub async fn scan(

@@ -121,6 +121,7 @@ fn check_all(pool: &mut Pool) {
         }
     }
     pool.check_space();
+    pool.check_whereabouts();
     let branches: Vec<_> = pool.oracle.branches.keys().copied().collect();
     for branch in branches {
         let points = pool.points.of(branch).to_vec();

@@ -66,6 +66,20 @@ impl Oracle {
         }
     }
 
+    /// All versions that ever stored something, in order.
+    pub fn written(&self) -> Vec<BlockKey> {
+        let mut written = Vec::new();
+        for (&branch, known) in &self.branches {
+            for (&block, versions) in &known.versions {
+                let stored = versions.iter().filter(|version| version.location != Location::Zero);
+                let key =
+                    |version: &Written| BlockKey { branch, block: BlockIndex(block), stamp: version.birth };
+                written.extend(stored.map(key));
+            }
+        }
+        written
+    }
+
     /// All versions that store something and are kept, if of `branch` the points `deleted` were gone: the newest of their
     /// branch, and those that a point sees.
     pub fn kept(&self, deleted: &[(BranchNumber, Stamp)]) -> Vec<(BlockKey, Location)> {
