@@ -136,7 +136,8 @@ impl Pool {
                 return Ok(());
             }
             let is_awaited = wanted > 0 || space.cleaning_urgency() == Urgency::Awaited;
-            if !is_awaited && self.will_room_come() {
+            // While no host writes, nothing dies, and there is time to clean.
+            if !is_awaited && self.pace.figures().hosts_work && self.will_room_come() {
                 self.cannot_clean.set(false);
                 return Ok(());
             }
