@@ -34,3 +34,4 @@ pub use scrub::{ScrubProgress, Scrubbed};
 pub(crate) use pace::{Command, Pace, Urgency};
 pub(crate) use progress::Progress;
 pub(crate) use rest::Backlog;
+pub(crate) use victims::Outlook;

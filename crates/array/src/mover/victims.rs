@@ -19,7 +19,7 @@ const VICTIMS_MAX: usize = 512;
 const ALIKE: u32 = 4;
 
 /// A segment is mostly dead if no more than its room by this is alive.
-const MOSTLY_DEAD: u32 = 4;
+const MOSTLY_DEAD: u32 = 3;
 
 /// Of segments that are mostly dead and do not die by themselves, a round gains up to so many times what it must: moving
 /// what is left costs less than one more checkpoint, which with snapshots rewrites most of the history.
@@ -46,6 +46,15 @@ struct Candidate {
     has_settled: bool,
 }
 
+/// What cleaning has before it, as of a checkpoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outlook {
+    /// A round of what has settled and is mostly dead gains several times what it must: it is worth it ahead of need.
+    pub is_much_mostly_dead: bool,
+    /// Nothing is mostly dead but what is dying by itself, and that will give as much as a round.
+    pub will_room_come: bool,
+}
+
 /// What a round takes, and how many segments are gained by it.
 struct Round {
     victims: Vec<SegmentNumber>,
@@ -60,20 +69,23 @@ impl Pool {
         rounds.into_iter().find(|victims| !victims.is_empty()).unwrap_or_default()
     }
 
-    /// Whether room comes by itself: nothing is mostly dead but what is dying, and that will give as much as a round.
-    pub(crate) fn will_room_come(&self) -> bool {
+    /// What cleaning has before it. That changes with a checkpoint, and is asked for more often.
+    pub(crate) fn outlook(&self) -> Outlook {
         let as_of = self.shared.state.borrow().checkpoint;
-        if let Some((_, known)) = self.will_room_come.get().filter(|(known, _)| *known == as_of) {
+        if let Some((_, known)) = self.outlook.get().filter(|(known, _)| *known == as_of) {
             return known;
         }
         let (limits, candidates) = (self.limits(), self.candidates(true));
+        let gained = round_of_mostly_dead(&candidates, limits).gained;
         let dying = candidates.iter().filter(|candidate| !candidate.has_settled);
         let dead: u64 = dying.map(|dying| u64::from(limits.room.saturating_sub(dying.live_grains))).sum();
-        let will_come = dead >= limits.wanted * u64::from(limits.room)
-            && round_of_mostly_dead(&candidates, limits).gained < limits.wanted
-            && !self.has_unrested();
-        self.will_room_come.set(Some((as_of, will_come)));
-        will_come
+        let will_die = dead >= limits.wanted * u64::from(limits.room);
+        let outlook = Outlook {
+            is_much_mostly_dead: gained >= LARGER / 2 * limits.wanted,
+            will_room_come: will_die && gained < limits.wanted && !self.has_unrested(),
+        };
+        self.outlook.set(Some((as_of, outlook)));
+        outlook
     }
 
     fn limits(&self) -> Limits {
@@ -213,7 +225,7 @@ mod tests {
         let some = Limits { wanted: 5, ..LIMITS };
         assert_eq!(numbers_of(&[(12, true); 200], some).len(), 46, "six segments hold what is alive in 46");
         assert_eq!(numbers_of(&[(25, true); 200], some).len(), 54);
-        assert_eq!(numbers_of(&[(26, true); 200], some).len(), 7);
+        assert_eq!(numbers_of(&[(34, true); 200], some).len(), 8);
     }
 
     #[test]

@@ -50,7 +50,7 @@ use crate::{
     error::Result,
     format::{CheckpointNumber, MemberIndex, VolumeNumber},
     log::Lane,
-    mover::{Pace, PaceFigures, PaceSetting, Progress, ScrubProgress},
+    mover::{Outlook, Pace, PaceFigures, PaceSetting, Progress, ScrubProgress},
     tree::Trees,
     volume::{Gate, Volume},
 };
@@ -146,8 +146,8 @@ pub struct Pool {
     room_wanted: Cell<u64>,
     /// The last round of cleaning found nothing to gain.
     cannot_clean: Cell<bool>,
-    /// Whether cleaning can wait for what dies by itself, as of which checkpoint.
-    pub(crate) will_room_come: Cell<Option<(CheckpointNumber, bool)>>,
+    /// What cleaning has before it, as of which checkpoint.
+    pub(crate) outlook: Cell<Option<(CheckpointNumber, Outlook)>>,
     /// One verb changes the catalogue at a time.
     pub(crate) changing: tokio::sync::Mutex<()>,
     /// Those somebody has.
@@ -186,7 +186,7 @@ impl Pool {
             space_known: Cell::new(None),
             room_wanted: Cell::new(0),
             cannot_clean: Cell::new(false),
-            will_room_come: Cell::new(None),
+            outlook: Cell::new(None),
             changing: Default::default(),
             volumes: RefCell::default(),
             lane_task: RefCell::new(None),

@@ -132,12 +132,14 @@ impl Pool {
                 continue;
             }
             let wanted = self.room_wanted.take();
-            if !space.wants_cleaning(wanted) {
+            let is_early = !space.wants_cleaning(wanted);
+            if is_early && !(space.may_clean_early() && self.outlook().is_much_mostly_dead) {
                 return Ok(());
             }
             let is_awaited = wanted > 0 || space.cleaning_urgency() == Urgency::Awaited;
             // While no host writes, nothing dies, and there is time to clean.
-            if !is_awaited && self.pace.figures().hosts_work && self.will_room_come() {
+            let may_wait = !is_early && !is_awaited && self.pace.figures().hosts_work;
+            if may_wait && self.outlook().will_room_come {
                 self.cannot_clean.set(false);
                 return Ok(());
             }

@@ -37,6 +37,8 @@ const NEAR_SEGMENTS_MIN: u64 = 2;
 const URGENT_NEAR: u64 = 2;
 const CLEAN_NEAR: u64 = 3;
 const CHECKPOINT_NEAR: u64 = 4;
+/// Times that, below which what is mostly dead is cleaned, if that is much: each checkpoint for want of room costs more.
+const EARLY_NEAR: u64 = 6;
 /// The longest a write is held up at once. The delay grows with the square of what is missing.
 const DELAY_MAX: Duration = Duration::from_millis(20);
 /// Tables in RAM hold at most so many times what brings about a checkpoint.
@@ -135,6 +137,11 @@ impl Space {
     /// Whether segments should be cleaned now; a host waits for so many.
     pub(crate) fn wants_cleaning(&self, wanted: u64) -> bool {
         self.free_for(Purpose::Hosts) <= (CLEAN_NEAR * self.near()).max(wanted)
+    }
+
+    /// Whether segments may be cleaned ahead of need, if that is cheap.
+    pub(crate) fn may_clean_early(&self) -> bool {
+        self.free_for(Purpose::Hosts) <= EARLY_NEAR * self.near()
     }
 
     /// Whether a checkpoint should free what was overwritten, if that is much.

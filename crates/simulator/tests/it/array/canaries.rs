@@ -11,6 +11,8 @@ fn first_seed(bug: Bug) -> u64 {
         Bug::InPool(Canary::SkipCrc) => 69,
         // At seed 0 what it shows is what deaths off by one show there.
         Bug::InPool(Canary::SnapshotSeesALaterWrite) => 1,
+        // And this one what a forgotten bump shows.
+        Bug::InPool(Canary::MoverRacesAnOverwrite) => 1,
         Bug::InPool(Canary::RebuildReadsAStaleSlot) => 45,
         Bug::InPool(Canary::SegmentReusedBeforeCheckpoint) => 193,
         Bug::InPool(Canary::ReadersNotWaitedFor) => 119,
