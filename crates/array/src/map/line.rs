@@ -56,11 +56,11 @@ impl Line {
         stamps.iter().find(|&&stamp| stamp > birth).copied()
     }
 
-    /// The first thing that happened to a block here, as far as points are concerned.
-    pub fn first_event(&self, block: u64, checksums: &Checksums) -> Option<Stamp> {
-        let kept = self.kept.range((block, Stamp(0))..(block + 1, Stamp(0))).next();
-        let first = kept.map(|(&(_, birth), _)| birth);
-        first.or_else(|| Some(self.extents.version(block, checksums)?.birth))
+    /// The first thing that happened to a block here from a stamp on, as far as points are concerned.
+    pub fn first_event(&self, block: u64, from: Stamp, checksums: &Checksums) -> Option<Stamp> {
+        let kept = self.kept.range((block, from)..(block + 1, Stamp(0))).next();
+        let newest = || Some(self.extents.version(block, checksums)?.birth);
+        kept.map(|(&(_, birth), _)| birth).or_else(newest).filter(|event| *event >= from)
     }
 
     /// Adds an unfinished discard.

@@ -222,13 +222,9 @@ impl Table {
         if let Some(here) = past.or(newest.filter(|newest| newest.birth == birth)) {
             return Trace::Here(here);
         }
-        let discarded = line.discarded_after(block, birth);
-        let kept = line.kept.range((block, birth)..(block + 1, Stamp(0))).next();
-        let next = kept.map(|(&(_, birth), _)| birth).or(newest.map(|newest| newest.birth));
-        match discarded.into_iter().chain(next.filter(|next| *next > birth)).min() {
-            Some(ended) => Trace::Ended(ended),
-            None => Trace::None,
-        }
+        // An unfinished discard is older than all that happened here.
+        let next = || line.first_event(block, Stamp(birth.0 + 1), &self.checksums);
+        line.discarded_after(block, birth).or_else(next).map_or(Trace::None, Trace::Ended)
     }
 
     /// A version of an older source, in the place it has now.
@@ -291,7 +287,7 @@ impl Table {
     pub fn death(&self, branch: BranchNumber, block: BlockIndex, birth: Stamp) -> Option<Stamp> {
         let line = self.lines.get(&branch)?;
         let discarded = line.discarded_after(block.0, birth);
-        discarded.or_else(|| line.first_event(block.0, &self.checksums))
+        discarded.or_else(|| line.first_event(block.0, Stamp(0), &self.checksums))
     }
 
     /// Where a discard that is unfinished was followed, here, by something else: when the block was discarded, if an older
@@ -304,7 +300,7 @@ impl Table {
     ) -> Option<(Stamp, Stamp)> {
         let line = self.lines.get(&branch)?;
         let discarded = line.discarded_after(block.0, birth.unwrap_or_default())?;
-        Some((discarded, line.first_event(block.0, &self.checksums)?))
+        Some((discarded, line.first_event(block.0, Stamp(0), &self.checksums)?))
     }
 
     /// Since when a block reads as zero that was last discarded, if an older source has `there`, or nothing; none if

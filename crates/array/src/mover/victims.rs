@@ -65,8 +65,8 @@ impl Pool {
     /// Segments to empty in one round: mirrors, or such of one copy.
     pub(super) fn victims(&self) -> Vec<SegmentNumber> {
         let limits = self.limits();
-        let rounds = [true, false].map(|mirrors| best_round(&self.candidates(mirrors), limits));
-        rounds.into_iter().find(|victims| !victims.is_empty()).unwrap_or_default()
+        let mirrors = best_round(&self.candidates(true), limits);
+        if mirrors.is_empty() { best_round(&self.candidates(false), limits) } else { mirrors }
     }
 
     /// What cleaning has before it. That changes with a checkpoint, and is asked for more often.
@@ -129,22 +129,25 @@ impl Pool {
 /// What dies by itself gives its room for nothing if it is left alone, so what has settled goes first, as long as half of it
 /// is dead: that room stays.
 fn best_round(candidates: &[Candidate], limits: Limits) -> Vec<SegmentNumber> {
-    let half_dead =
-        |candidate: &&Candidate| candidate.has_settled && candidate.live_grains <= limits.room / 2;
-    let round = Some(round_of_mostly_dead(candidates, limits))
-        .filter(|round| round.gained >= limits.wanted)
-        .or_else(|| Some(round_of(candidates.iter().filter(half_dead), limits)))
-        .filter(|round| round.gained >= limits.wanted);
-    let Some(round) = round else { return round_of(candidates.iter(), limits).victims };
+    let is_enough = |round: &Round| round.gained >= limits.wanted;
+    let mostly_dead = Some(round_of_mostly_dead(candidates, limits)).filter(is_enough);
+    let half_dead = || Some(round_of(settled(candidates, limits.room / 2), limits)).filter(is_enough);
+    let Some(round) = mostly_dead.or_else(half_dead) else {
+        return round_of(candidates.iter(), limits).victims;
+    };
     sometimes::reached_if(candidates.iter().any(|candidate| !candidate.has_settled), Sometimes::LeftToDie);
     round.victims
 }
 
 /// A larger round of what has settled and is mostly dead.
 fn round_of_mostly_dead(candidates: &[Candidate], limits: Limits) -> Round {
-    let mostly_dead =
-        |candidate: &&Candidate| candidate.has_settled && candidate.live_grains <= limits.room / MOSTLY_DEAD;
-    round_of(candidates.iter().filter(mostly_dead), Limits { wanted: LARGER * limits.wanted, ..limits })
+    let larger = Limits { wanted: LARGER * limits.wanted, ..limits };
+    round_of(settled(candidates, limits.room / MOSTLY_DEAD), larger)
+}
+
+/// What has settled with no more than `live_max` grains.
+fn settled(candidates: &[Candidate], live_max: u32) -> impl Iterator<Item = &Candidate> {
+    candidates.iter().filter(move |candidate| candidate.has_settled && candidate.live_grains <= live_max)
 }
 
 /// A round of `candidates`, which ascend by what is alive.
