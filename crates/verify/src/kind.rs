@@ -47,7 +47,7 @@ pub(crate) const FILE_TYPE_AT: usize = 667;
 /// Where a database says how long its pages are.
 const PAGE_BYTES_AT: usize = 236;
 /// The second word of every database.
-const DATABASE_MAGIC: u32 = 0x89AB_CDEF;
+pub(crate) const DATABASE_MAGIC: u32 = 0x89AB_CDEF;
 
 /// Says what a file is, from its first [`START_BYTES`] bytes (all of it, if shorter) and its length.
 ///

@@ -6,7 +6,7 @@
 use crate::{
     database::NEW_CHECKSUM,
     fields::{u16_at, u32_at, u64_at},
-    kind::FILE_TYPE_AT,
+    kind::{DATABASE_MAGIC, FILE_TYPE_AT},
 };
 use maildb::{
     PageNumber, PageSize,
@@ -17,8 +17,6 @@ use world::ByteOffset;
 
 /// Files begin at multiples of this on any filesystem.
 const STEP: usize = 512;
-/// The second word of every database.
-const DATABASE_MAGIC: u32 = 0x89AB_CDEF;
 /// No page has other flags.
 const FLAGS_KNOWN: u32 = 0x7_FFFF;
 
