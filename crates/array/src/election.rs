@@ -7,15 +7,18 @@
 use crate::{
     format::{
         Access, DriveId, Features, Generation, Member, MemberIndex, MemberState, PoolId, Superblock,
-        features::{INCOMPATIBLE_JOINING, INCOMPATIBLE_SCRUB},
+        features::{INCOMPATIBLE_JOINING, INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB},
     },
     simulation::sometimes::{self, Sometimes},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What this program knows of a pool's features: all of version 1 that it can read and write.
-pub const KNOWN: Features =
-    Features { compatible: 0, read_only: 0, incompatible: INCOMPATIBLE_SCRUB | INCOMPATIBLE_JOINING };
+pub const KNOWN: Features = Features {
+    compatible: 0,
+    read_only: 0,
+    incompatible: INCOMPATIBLE_SCRUB | INCOMPATIBLE_JOINING | INCOMPATIBLE_PIVOTS,
+};
 
 /// Why a pool is not opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -117,6 +117,7 @@ impl Map {
             branches: &self.branches,
             reclaim: &reclaim,
             budget: BUDGET,
+            stamp_next: Stamp(self.written + 1),
         };
         self.roots = merge.run(&self.trees).await?.roots;
         self.trees.forget_replaced();
@@ -231,6 +232,7 @@ async fn look_up(
                         merging: None,
                         roots: map.roots,
                         branches: &map.branches,
+                        stamp_next: Stamp(map.written + 1),
                     };
                     let found = sources.look_up(BRANCH, None, block, 1).finish(&map.trees).await?;
                     assert!(found[0].is_some(), "every block was written");

@@ -29,6 +29,8 @@ pub const INCOMPATIBLE_SHARED_BLOCKS: u64 = 1 << 3;
 pub const INCOMPATIBLE_SCRUB: u64 = 1 << 4;
 /// A drive is joining, or has withdrawn: it has no vote.
 pub const INCOMPATIBLE_JOINING: u64 = 1 << 5;
+/// History is kept in the order of pivots.
+pub const INCOMPATIBLE_PIVOTS: u64 = 1 << 6;
 
 /// What a pool may be used for by a program that knows certain features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -37,6 +37,8 @@ pub mod location;
 
 pub mod row;
 
+pub mod pivot;
+
 pub mod node;
 
 pub use checkpoint::{Checkpoint, LogStart, Roots};

@@ -78,10 +78,10 @@ impl Branches {
         self.branches.get(&number).is_some_and(|branch| branch.has_head)
     }
 
-    /// Its parent, that one's, and so on: nearest first.
-    pub fn ancestors(&self, number: BranchNumber) -> impl Iterator<Item = BranchNumber> {
-        let above = |&number: &BranchNumber| Some(self.branches.get(&number)?.parent?.0);
-        let ancestors = std::iter::successors(above(&number), above);
+    /// Its parent, and where it left it; that one's, and so on: nearest first.
+    pub fn ancestors(&self, number: BranchNumber) -> impl Iterator<Item = (BranchNumber, Stamp)> {
+        let above = |number: BranchNumber| self.branches.get(&number)?.parent;
+        let ancestors = std::iter::successors(above(number), move |&(parent, _)| above(parent));
         assert!(ancestors.clone().count() < usize::from(BRANCH_DEPTH_MAX), "branches are 16 deep at most");
         ancestors
     }

@@ -8,7 +8,8 @@ use super::{Merge, Version};
 use crate::{
     error::Result,
     format::{
-        BlockCount, BlockIndex, BranchNumber, Interval, NodeKey, Run, Stamp, Tree, node::BRANCH_BLOCKS_MAX,
+        BlockCount, BlockIndex, BranchNumber, Interval, NodeKey, NodePointer, Run, Stamp, Tree,
+        node::BRANCH_BLOCKS_MAX, pivot::pivots_above,
     },
     simulation::canary::{self, Canary},
     tree::{HeadChange, Trees},
@@ -85,11 +86,11 @@ impl Planner<'_> {
             let needs_look = self.leaves_tombstones(branch) || blocks.end - blocks.start > SHORT_BLOCKS;
             cut = blocks.end;
             if needs_look {
-                cut = self.look(Tree::Head, branch, blocks.start..cut, &mut own).await?;
+                cut = self.look_at_head(branch, blocks.start..cut, &mut own).await?;
             }
             if self.leaves_tombstones(branch) {
-                for ancestor in self.merge.branches.ancestors(branch) {
-                    cut = self.look_at_ancestor(ancestor, blocks.start..cut, &mut hidden).await?;
+                for (ancestor, fork) in self.merge.branches.ancestors(branch) {
+                    cut = self.look_at_ancestor(ancestor, fork, blocks.start..cut, &mut hidden).await?;
                 }
             }
             let looked_at = own.iter().map(|(blocks, _)| blocks).chain(&hidden);
@@ -146,17 +147,22 @@ impl Planner<'_> {
         is_seen && self.merge.branches.hides(branch)
     }
 
-    /// What an ancestor has, in memory and in the trees. Whether the branch sees it is not asked: a tombstone too many does
-    /// no harm.
+    /// What an ancestor has, in memory and in the trees. Whether the branch sees it is hardly asked: a tombstone too many
+    /// does no harm.
     async fn look_at_ancestor(
         &self,
         branch: BranchNumber,
+        fork: Stamp,
         blocks: Range<u64>,
         hidden: &mut Vec<Range<u64>>,
     ) -> Result<u64> {
         let mut found = Vec::new();
-        let mut cut = self.look(Tree::Head, branch, blocks.clone(), &mut found).await?;
-        cut = self.look(Tree::History, branch, blocks.start..cut, &mut found).await?;
+        let mut cut = self.look_at_head(branch, blocks.clone(), &mut found).await?;
+        for pivot in pivots_above(fork).filter(|pivot| *pivot < self.merge.stamp_next) {
+            let keys = [blocks.start, cut].map(|block| NodeKey::of_pivot(branch, pivot, BlockIndex(block)));
+            let root = self.merge.roots.history;
+            cut = self.look((Tree::History, root), keys, blocks.start..cut, &mut found).await?;
+        }
         hidden.extend(found.into_iter().filter(|(_, version)| !version.is_zero()).map(|(blocks, _)| blocks));
         let mut count = 0;
         for piece in self.merge.frozen.pieces(branch, BlockIndex(blocks.start)..BlockIndex(cut)) {
@@ -174,25 +180,32 @@ impl Planner<'_> {
         Ok(cut)
     }
 
-    /// What a tree has of blocks of a branch, with the first version of each run: as much as the budget allows. Gives the
-    /// first block that was not looked at.
-    async fn look(
+    async fn look_at_head(
         &self,
-        tree: Tree,
         branch: BranchNumber,
         blocks: Range<u64>,
         found: &mut Vec<(Range<u64>, Version)>,
     ) -> Result<u64> {
-        let root = if tree == Tree::Head { self.merge.roots.head } else { self.merge.roots.history };
-        let (from, to) = (BlockIndex(blocks.start), BlockIndex(blocks.end));
+        let keys = [blocks.start, blocks.end].map(|block| NodeKey::of_block(branch, BlockIndex(block)));
+        self.look((Tree::Head, self.merge.roots.head), keys, blocks, found).await
+    }
+
+    /// What a tree has between two keys, which are of `blocks`, with the first version of each run: as much as the budget
+    /// allows. Gives the first block that was not looked at.
+    async fn look(
+        &self,
+        (tree, root): (Tree, Option<NodePointer>),
+        [from, to]: [NodeKey; 2],
+        blocks: Range<u64>,
+        found: &mut Vec<(Range<u64>, Version)>,
+    ) -> Result<u64> {
         let (mut cut, mut count, mut is_cut) = (blocks.start, 0, false);
         let visit = |run: &Run<'_>| {
             let part = run.first.0.max(blocks.start)..(run.last().0 + 1).min(blocks.end);
             if part.is_empty() {
                 return ControlFlow::Continue(());
             }
-            // In history a block has any number of runs; it is looked at with all of them, or not at all.
-            is_cut = count >= self.budget && part.start >= cut;
+            is_cut = count >= self.budget;
             if is_cut {
                 return ControlFlow::Break(());
             }
@@ -201,7 +214,6 @@ impl Planner<'_> {
             found.push((part, Version { birth: run.birth, location: run.location, checksum: None }));
             ControlFlow::Continue(())
         };
-        let (from, to) = (NodeKey::of_block(branch, from), NodeKey::of_block(branch, to));
         self.trees.scan(tree, root, from, to, visit).await?;
         Ok(if is_cut { cut } else { blocks.end })
     }

@@ -3,10 +3,7 @@
 //! The same walk as a pass of [`Reclaim`](super::Reclaim), with the points still there; and what the tables in memory hold or
 //! displace, which no tree knows of yet.
 
-use super::{
-    LiveGrains, Past, Points, Sources, Table, Version,
-    reclaim::{death, end_of},
-};
+use super::{LiveGrains, Past, Points, Sources, Table, Version, reclaim::death};
 use crate::{
     error::Result,
     format::{BlockIndex, BranchNumber, NodeKey, Roots, Run, Stamp, Tree, node::BRANCH_BLOCKS_MAX},
@@ -56,7 +53,6 @@ impl Figure {
                 }
             }
         }
-        let start = NodeKey::of_block(self.branch, BlockIndex(0));
         let visit = |run: &Run<'_>| {
             if self.frees(run.birth, death(run)) {
                 for block in (run.first.0..=run.last().0).map(BlockIndex) {
@@ -65,7 +61,8 @@ impl Figure {
             }
             ControlFlow::Continue(())
         };
-        trees.scan(Tree::History, self.roots.history, start, end_of(self.branch), visit).await?;
+        let [from, to] = [NodeKey::begin_of(self.branch), NodeKey::end_of(self.branch)];
+        trees.scan(Tree::History, self.roots.history, from, to, visit).await?;
         for blocks in self.touched() {
             let visit = |run: &Run<'_>| {
                 for block in

@@ -27,6 +27,8 @@ pub struct Sources<'a> {
     pub roots: Roots,
     /// Which branch goes on where.
     pub branches: &'a Branches,
+    /// Nothing has happened with this stamp, or a higher one.
+    pub stamp_next: Stamp,
 }
 
 /// A lookup that has asked the tables.

@@ -11,8 +11,8 @@ use super::{
 use crate::{
     error::Result,
     format::{
-        BlockIndex, BlockKey, BranchNumber, CheckpointNumber, Interval, Location, NodeKey, Roots, Stamp,
-        node::BRANCH_BLOCKS_MAX,
+        BlockIndex, BlockKey, BranchNumber, CheckpointNumber, Interval, Location, Move, NodeKey, Roots, Run,
+        Stamp, node::BRANCH_BLOCKS_MAX,
     },
     simulation::sometimes::{self, Sometimes},
     tree::{HeadChange, HeadEvent, HistoryChange, HistoryEvent, Trees},
@@ -48,6 +48,8 @@ pub struct Merge<'a> {
     pub reclaim: &'a ReclaimPlan,
     /// How much of that, and of discards.
     pub budget: Budget,
+    /// Nothing in the table, or the trees, happened with this stamp, or a higher one.
+    pub stamp_next: Stamp,
 }
 
 /// What came of it. Takes effect at one moment: new roots, the frozen table gone, [`Table::set_unfinished`] for the active
@@ -71,7 +73,9 @@ struct Progress<'a> {
     merge: &'a Merge<'a>,
     live: LiveGrains,
     died: LiveGrains,
-    history: Vec<HistoryChange>,
+    inserts: Vec<HistoryChange>,
+    /// Moves of what is not the newest version of its block: perhaps a point's.
+    missed: Vec<Move>,
     /// Births of what was displaced in branches that have a parent.
     displaced: BTreeMap<(BranchNumber, BlockIndex), Stamp>,
 }
@@ -100,7 +104,8 @@ impl Merge<'_> {
             // Versions and targets of moves are counted as if all went into the trees; what does not is taken off.
             live: self.frozen.live().clone(),
             died: LiveGrains::new(),
-            history: Vec::new(),
+            inserts: Vec::new(),
+            missed: Vec::new(),
             displaced: BTreeMap::new(),
         };
         let changes = InOrder { left: planned.into_iter().peekable(), right: self.sets().peekable() };
@@ -111,9 +116,10 @@ impl Merge<'_> {
         progress.take_kept();
         progress.take_gaps();
 
-        let mut history = std::mem::take(&mut progress.history);
-        history.extend(removals.history.into_iter().map(HistoryChange::Remove));
-        history.sort_by_key(|change| (history_key(change), matches!(change, HistoryChange::Remove(_))));
+        let mut history = progress.moves_in_history(trees).await?;
+        history.append(&mut progress.inserts);
+        history.extend(removals.history);
+        history.sort_by_key(|change| (change.node_key(), rank(change)));
         let history = trees
             .merge_history(self.checkpoint, self.roots.history, history, |event| progress.take_history(event))
             .await?;
@@ -160,14 +166,13 @@ impl Progress<'_> {
                 match death {
                     Some(death) if self.is_seen(branch, &version, death) => {
                         sometimes::reached(Sometimes::WentToHistory);
-                        self.history.push(HistoryChange::Insert { branch, block, version, death });
+                        self.inserts.push(HistoryChange::Insert { branch, block, version, death });
                     }
                     _ => self.bury(branch, version.location),
                 }
             }
             HeadEvent::Moved(moved) => self.bury(moved.key.branch, moved.from),
-            // Not the newest version of its block: perhaps a point's.
-            HeadEvent::Missed(moved) => self.history.push(HistoryChange::Relocate(moved)),
+            HeadEvent::Missed(moved) => self.missed.push(moved),
         }
     }
 
@@ -181,6 +186,29 @@ impl Progress<'_> {
                 self.bury(moved.key.branch, moved.to);
             }
         }
+    }
+
+    /// Moves of versions that history has, or will have. Of all others the copy was not needed.
+    async fn moves_in_history(&mut self, trees: &Trees) -> Result<Vec<HistoryChange>> {
+        let missed = std::mem::take(&mut self.missed);
+        let versions: BTreeSet<BlockKey> = missed.iter().map(|moved| moved.key).collect();
+        let inserted = self.inserts.iter().map(HistoryChange::life);
+        let mut deaths: BTreeMap<BlockKey, Stamp> =
+            inserted.filter(|(key, _)| versions.contains(key)).collect();
+        let open: Vec<_> =
+            versions.iter().filter(|key| !deaths.contains_key(key)).map(|key| (*key, key.stamp)).collect();
+        let found = |index: usize, run: &Run<'_>| {
+            deaths.insert(open[index].0, run.death.expect("versions in history have died"));
+        };
+        trees.lives_of(self.merge.roots.history, &open, self.merge.stamp_next, found).await?;
+        let mut moves = Vec::new();
+        for moved in missed {
+            match deaths.get(&moved.key) {
+                Some(&death) => moves.push(HistoryChange::Relocate { moved, death }),
+                None => self.take_history(HistoryEvent::Missed(moved)),
+            }
+        }
+        Ok(moves)
     }
 
     /// Versions of branches that are gone altogether never come into a tree.
@@ -201,7 +229,7 @@ impl Progress<'_> {
             for (block, past) in self.merge.frozen.kept(branch) {
                 let (version, death) = (past.version, past.death);
                 if self.is_seen(branch, &version, death) {
-                    self.history.push(HistoryChange::Insert { branch, block, version, death });
+                    self.inserts.push(HistoryChange::Insert { branch, block, version, death });
                 } else {
                     self.bury(branch, version.location);
                 }
@@ -224,7 +252,7 @@ impl Progress<'_> {
                     let Some((since, until)) = frozen.gap(branch, block, birth) else { continue };
                     let version = Version::zero(since);
                     if self.merge.points.sees(branch, since, until) {
-                        self.history.push(HistoryChange::Insert { branch, block, version, death: until });
+                        self.inserts.push(HistoryChange::Insert { branch, block, version, death: until });
                     }
                 }
             }
@@ -269,10 +297,11 @@ fn key(change: &HeadChange) -> NodeKey {
     }
 }
 
-fn history_key(change: &HistoryChange) -> BlockKey {
+/// In which order changes of one version take place.
+fn rank(change: &HistoryChange) -> u8 {
     match change {
-        HistoryChange::Insert { branch, block, version, .. } => version.key(*branch, *block),
-        HistoryChange::Remove(key) => *key,
-        HistoryChange::Relocate(moved) => moved.key,
+        HistoryChange::Insert { .. } => 0,
+        HistoryChange::Relocate { .. } => 1,
+        HistoryChange::Remove { .. } => 2,
     }
 }

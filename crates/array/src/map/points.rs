@@ -81,7 +81,8 @@ impl Points {
         points.get(points.partition_point(|&point| point <= stamp)).copied()
     }
 
-    fn at_or_after(&self, branch: BranchNumber, stamp: Stamp) -> Option<Stamp> {
+    /// The oldest point of a branch that is not below `stamp`.
+    pub fn at_or_after(&self, branch: BranchNumber, stamp: Stamp) -> Option<Stamp> {
         let points = self.of(branch);
         points.get(points.partition_point(|&point| point < stamp)).copied()
     }

@@ -12,7 +12,7 @@ use crate::{
         canary::{self, Canary},
         sometimes::{self, Sometimes},
     },
-    tree::{HeadChange, Trees},
+    tree::{HeadChange, HistoryChange, Trees},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -57,12 +57,15 @@ pub struct Reclaimed {
 /// What a checkpoint takes out.
 #[derive(Debug, Default)]
 pub(super) struct Removals {
-    pub history: Vec<BlockKey>,
+    pub history: Vec<HistoryChange>,
     pub head: Vec<HeadChange>,
     pub reclaimed: Reclaimed,
 }
 
 impl Reclaim {
+    /// As the stamp of a point: all that a branch has.
+    pub const ALL: Stamp = Stamp(u64::MAX);
+
     /// Nothing to do.
     pub fn new() -> Self {
         Self::default()
@@ -72,6 +75,17 @@ impl Reclaim {
     pub fn point_deleted(&mut self, branch: BranchNumber, point: Stamp) {
         let pass = self.passes.entry(branch).or_default();
         if pass.next.is_none() { &mut pass.points } else { &mut pass.later }.insert(point);
+    }
+
+    /// The first of the deleted points that may have seen a version, of which something may be left. Of a branch that is
+    /// gone altogether its points are not known any more: then the birth.
+    pub fn deleted_at_or_after(&self, branch: BranchNumber, birth: Stamp) -> Option<Stamp> {
+        let pass = self.passes.get(&branch)?;
+        let all = [&pass.points, &pass.later];
+        if all.iter().any(|points| points.contains(&Self::ALL)) {
+            return Some(birth);
+        }
+        all.iter().filter_map(|points| points.range(birth..).next()).min().copied()
     }
 
     /// Whether there is nothing to do.
@@ -87,7 +101,7 @@ impl Reclaim {
     /// What the next checkpoint is to go through: to be asked when its table is frozen.
     pub fn begin(&mut self) -> ReclaimPlan {
         let passes = self.passes.iter_mut().map(|(&branch, pass)| {
-            let start = Next::History(NodeKey::of_block(branch, BlockIndex(0)));
+            let start = Next::History(NodeKey::begin_of(branch));
             (branch, *pass.next.get_or_insert(start))
         });
         ReclaimPlan { passes: passes.collect() }
@@ -144,22 +158,21 @@ impl Removals {
         let mut next = None;
         let visit = |run: &Run<'_>| {
             if *budget == 0 {
-                next = Some(Next::History(NodeKey::of_version(branch, run.first, run.birth)));
+                next = Some(Next::History(run.first_key()));
                 return ControlFlow::Break(());
             }
             *budget = budget.saturating_sub(run.count.into());
             let is_seen = merge.points.sees(branch, run.birth, death(run));
             if !is_seen || canary::is(Canary::LiveSnapshotLosesHistory) {
-                let blocks = run.first.0..=run.last().0;
-                self.history.extend(blocks.map(|block| BlockKey {
-                    branch,
-                    block: BlockIndex(block),
-                    stamp: run.birth,
+                let blocks = (run.first.0..=run.last().0).map(BlockIndex);
+                self.history.extend(blocks.map(|block| HistoryChange::Remove {
+                    key: BlockKey { branch, block, stamp: run.birth },
+                    death: death(run),
                 }));
             }
             ControlFlow::Continue(())
         };
-        trees.scan(Tree::History, merge.roots.history, from, end_of(branch), visit).await?;
+        trees.scan(Tree::History, merge.roots.history, from, NodeKey::end_of(branch), visit).await?;
         let is_gone = !merge.branches.has_head(branch) && merge.points.of(branch).is_empty();
         let head = is_gone.then_some(Next::Head(NodeKey::of_block(branch, BlockIndex(0))));
         Ok(next.or(head))
@@ -182,7 +195,7 @@ impl Removals {
             *budget = budget.saturating_sub(run.count.into());
             ControlFlow::Continue(())
         };
-        trees.scan(Tree::Head, merge.roots.head, from, end_of(branch), visit).await?;
+        trees.scan(Tree::Head, merge.roots.head, from, NodeKey::end_of(branch), visit).await?;
         let count = end.map_or(BRANCH_BLOCKS_MAX, |end| end.0) - from.id;
         let (first, by) = (BlockIndex(from.id), Stamp(u64::MAX));
         self.head.push(HeadChange::Remove { branch, first, count, by });
@@ -193,9 +206,4 @@ impl Removals {
 /// When the versions of a run of history died.
 pub(super) fn death(run: &Run<'_>) -> Stamp {
     run.death.expect("versions in history have died")
-}
-
-/// Behind the last key of a branch, in either tree.
-pub(super) fn end_of(branch: BranchNumber) -> NodeKey {
-    NodeKey { major: branch.0, id: BRANCH_BLOCKS_MAX, minor: 0 }
 }

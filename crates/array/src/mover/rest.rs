@@ -9,8 +9,8 @@ use super::{Cleaned, emptying::Leaving};
 use crate::{
     error::Result,
     format::{
-        BLOCK_GRAINS, BlockIndex, Location, NodeKey, Run, SegmentKind, SegmentNumber, SegmentShape,
-        SegmentUse, Tree, node::BRANCH_BLOCKS_MAX, row::SegmentState,
+        BLOCK_GRAINS, Location, NodeKey, Run, SegmentKind, SegmentNumber, SegmentShape, SegmentUse, Tree,
+        row::SegmentState,
     },
     log::room_blocks,
     pool::{Pool, Purpose},
@@ -149,8 +149,7 @@ impl Pool {
         };
         let mut found = BTreeSet::new();
         for branch in branches {
-            let ends = [BlockIndex(0), BlockIndex(BRANCH_BLOCKS_MAX)];
-            let [from, to] = ends.map(|block| NodeKey::of_block(branch, block));
+            let [from, to] = [NodeKey::begin_of(branch), NodeKey::end_of(branch)];
             for (tree, root) in [(Tree::Head, roots.head), (Tree::History, roots.history)] {
                 let visit = |run: &Run<'_>| {
                     if let Location::Direct { segment, .. } = run.location {

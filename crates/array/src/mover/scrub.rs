@@ -153,7 +153,7 @@ impl Pool {
                     self.scrub_nodes(tree, &mut round.found).await?;
                     Some(match tree {
                         Tree::Head => ScrubPlace::Nodes(Tree::History),
-                        Tree::History => ScrubPlace::Nodes(Tree::Catalogue),
+                        Tree::History | Tree::HistoryByBlock => ScrubPlace::Nodes(Tree::Catalogue),
                         Tree::Catalogue => ScrubPlace::Blocks(Tree::Head, NodeKey::FIRST),
                     })
                 }
@@ -189,7 +189,7 @@ impl Pool {
         let roots = self.shared.state.borrow().roots;
         let root = match tree {
             Tree::Head => roots.head,
-            Tree::History => roots.history,
+            Tree::History | Tree::HistoryByBlock => roots.history,
             Tree::Catalogue => roots.catalogue,
         };
         let mut pointers: Vec<NodePointer> = Vec::new();
@@ -217,8 +217,7 @@ impl Pool {
             let root = if tree == Tree::Head { roots.head } else { roots.history };
             let (mut runs, mut next) = (Vec::new(), None);
             let visit = |run: &Run<'_>| {
-                let minor = if tree == Tree::Head { 0 } else { run.birth.0 };
-                let key = NodeKey { major: run.branch.0, id: run.first.0, minor };
+                let key = run.first_key();
                 if runs.len() == RUNS_AT_ONCE {
                     next = Some(key);
                     return ControlFlow::Break(());

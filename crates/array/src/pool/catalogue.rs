@@ -14,15 +14,12 @@ use crate::{
         BlockCount, BranchNumber, Interval, RedundancyClass, Refusal, RowKey, Stamp, Table, VolumeNumber,
         row::{BranchRow, DiscardRow, PointRow, ScrubRow, VolumeRow, VolumeState},
     },
-    map::{Branch, Branches, Points},
+    map::{Branch, Branches, Points, Reclaim},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
 };
-
-/// As the stamp of a point: all that a branch has.
-pub const ALL: Stamp = Stamp(u64::MAX);
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -196,12 +193,12 @@ impl Catalogue {
         let points = self.point_rows.iter().filter(|(_, row)| row.state == VolumeState::Deleting);
         let branches = self.branch_rows.iter().filter(|(_, row)| row.state == VolumeState::Deleting);
         let points = points.map(|(&point, _)| point);
-        points.chain(branches.map(|(&branch, _)| (branch, ALL))).collect()
+        points.chain(branches.map(|(&branch, _)| (branch, Reclaim::ALL))).collect()
     }
 
     /// Nothing is left of a point that was deleted; or of a branch, with its volume.
     pub fn forget(&mut self, branch: BranchNumber, point: Stamp) {
-        if point != ALL {
+        if point != Reclaim::ALL {
             return self.remove(RowKey::of_point(branch, point));
         }
         let stamps: Vec<Stamp> = self.points_of(branch).map(|(stamp, _)| stamp).collect();

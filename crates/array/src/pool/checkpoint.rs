@@ -13,9 +13,10 @@ use super::Pool;
 use crate::{
     error::Result,
     format::{
-        Checkpoint, CheckpointNumber, LogStart, Roots, RowKey, SegmentKind, SegmentNumber,
-        features::INCOMPATIBLE_SCRUB,
-        row::{SegmentRow, SegmentState},
+        Checkpoint, CheckpointNumber, LogStart, NodeKey, Roots, RowKey, SegmentKind, SegmentNumber, Stamp,
+        Tree,
+        features::{INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB},
+        row::{ScrubPlace, ScrubRow, SegmentRow, SegmentState},
     },
     map::{Branches, Budget, Merge, Merged, Points, ReclaimPlan, Table},
     simulation::{
@@ -24,6 +25,9 @@ use crate::{
     },
 };
 use std::rc::Rc;
+
+/// Versions of history that are put in order at once: 30 MB of them.
+const ORDERED_AT_ONCE: usize = 1 << 18;
 
 /// What one checkpoint puts into the trees.
 struct Frozen {
@@ -35,6 +39,7 @@ struct Frozen {
     branches: Rc<Branches>,
     rows: Vec<(RowKey, Option<Vec<u8>>)>,
     reclaim: ReclaimPlan,
+    stamp_next: Stamp,
     /// Segments of data all of whose moves are in the table.
     filled: Vec<SegmentNumber>,
 }
@@ -69,6 +74,7 @@ impl Pool {
             reclaim: &frozen.reclaim,
             // What can wait is done in parts.
             budget: Budget { discarded: 4 * at_once, reclaimed: at_once },
+            stamp_next: frozen.stamp_next,
         };
         let mut merged = merge.run(&self.trees).await?;
         merged.roots = self.clean_nodes(frozen.number, merged.roots).await?;
@@ -115,8 +121,34 @@ impl Pool {
             branches: Rc::clone(state.catalogue.branches()),
             rows: state.catalogue.take_changes(),
             reclaim: state.reclaim.begin(),
+            stamp_next: state.stamp_next,
             filled: std::mem::take(&mut state.filled),
         }
+    }
+
+    /// Puts the history of a pool that is older than pivots into the order of today: beside the old one, which comes free
+    /// with the checkpoint that has to follow.
+    pub(super) async fn order_history(&self) -> Result<()> {
+        let features = self.shared.superblock.borrow().features;
+        let (history, last) = {
+            let state = self.shared.state.borrow();
+            (state.roots.history, state.checkpoint)
+        };
+        let is_old = features.incompatible & INCOMPATIBLE_PIVOTS == 0;
+        let Some(old) = history.filter(|_| is_old) else { return Ok(()) };
+        let history = self.trees.order_history(CheckpointNumber(last.0 + 1), old, ORDERED_AT_ONCE).await?;
+        let mut state = self.shared.state.borrow_mut();
+        state.roots.history = history;
+        // A scrub that was in it begins there again.
+        if let Some(row) = state.catalogue.scrub() {
+            let again = ScrubPlace::Blocks(Tree::History, NodeKey::FIRST);
+            let next = row.next.map(|next| match next {
+                ScrubPlace::Blocks(Tree::History, _) => again,
+                other => other,
+            });
+            state.catalogue.set_scrub(ScrubRow { next, ..row });
+        }
+        Ok(())
     }
 
     /// From now on reads find in the trees what was in the frozen table.
@@ -202,6 +234,7 @@ impl Pool {
         self.shared
             .publish(|superblock| {
                 superblock.checkpoint = checkpoint;
+                superblock.features.incompatible |= INCOMPATIBLE_PIVOTS;
                 if has_scrub {
                     superblock.features.incompatible |= INCOMPATIBLE_SCRUB;
                 }

@@ -27,7 +27,7 @@ impl Pool {
     ) -> Result<Vec<Option<Version>>> {
         let sought = {
             let state = self.shared.state.borrow();
-            state.sources().whereabouts(state.catalogue.points(), keys.clone())
+            state.sources().whereabouts(state.catalogue.points(), &state.reclaim, keys.clone())
         };
         let mut found = sought.finish(&self.trees).await?;
         let state = self.shared.state.borrow();

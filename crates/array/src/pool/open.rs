@@ -4,7 +4,8 @@
 //! 2. The catalogue is read, and the log is replayed on top: from here on the state in RAM is what was acknowledged.
 //! 3. A superblock with the next incarnation, and numbers nobody can have used, is written. Drives that are not there
 //!    are left out by it.
-//! 4. A checkpoint: what was replayed goes into the trees, and the log goes on in a new segment.
+//! 4. History that is older than pivots is put in order.
+//! 5. A checkpoint: what was replayed goes into the trees, and the log goes on in a new segment.
 //!
 //! A crash anywhere leaves a pool that is opened in the same way.
 
@@ -175,6 +176,7 @@ async fn go_on(read: ReadIn, checkpoint: &Checkpoint, setting: OpenSetting) -> R
     let lane = new_lane(&shared, incarnation, &replayed).await?;
     let pool = Rc::new(Pool::new(shared, nodes, trees, lane, setting));
     *pool.shared.pool_itself.borrow_mut() = Rc::downgrade(&pool);
+    pool.order_history().await?;
     pool.checkpoint().await?;
     pool.run();
     Ok(pool)

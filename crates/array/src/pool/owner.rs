@@ -2,7 +2,6 @@
 
 use super::{
     Purpose,
-    catalogue::ALL,
     shared::{Shared, State},
 };
 use crate::{
@@ -13,6 +12,7 @@ use crate::{
         row::{SegmentRow, VolumeState},
     },
     log::{Draft, LogOwner, Need, Placed},
+    map::Reclaim,
 };
 use std::rc::{Rc, Weak};
 use world::{IoError, LocalFuture};
@@ -163,7 +163,7 @@ impl State {
                 self.reclaim.point_deleted(branch, Stamp(row.sub));
             }
             Table::Branch if is_deleted(self.catalogue.branch(branch).map(|row| row.state)) => {
-                self.reclaim.point_deleted(branch, ALL);
+                self.reclaim.point_deleted(branch, Reclaim::ALL);
             }
             _ => {}
         }

@@ -98,6 +98,7 @@ impl State {
             merging: self.merging.as_deref(),
             roots: self.roots,
             branches: self.catalogue.branches(),
+            stamp_next: self.stamp_next,
         }
     }
 

@@ -9,7 +9,7 @@
 use super::Pool;
 use crate::{
     error::Result,
-    format::{BLOCK_GRAINS, BlockIndex, BranchNumber, Location, NodeKey, Run, Tree, node::BRANCH_BLOCKS_MAX},
+    format::{BLOCK_GRAINS, BranchNumber, Location, NodeKey, Run, Tree},
     map::LiveGrains,
 };
 use std::{cell::RefCell, collections::BTreeMap, ops::ControlFlow, rc::Rc};
@@ -92,8 +92,7 @@ impl Pool {
         };
         let mut grains = 0;
         for (tree, root) in [(Tree::Head, roots.head), (Tree::History, roots.history)] {
-            let ends = [BlockIndex(0), BlockIndex(BRANCH_BLOCKS_MAX)];
-            let [from, to] = ends.map(|block| NodeKey::of_block(branch, block));
+            let [from, to] = [NodeKey::begin_of(branch), NodeKey::end_of(branch)];
             let visit = |run: &Run<'_>| {
                 grains += grains_of(run);
                 ControlFlow::Continue(())

@@ -1,7 +1,7 @@
 //! What a merge is asked to change, and what it found where it did.
 
 use crate::{
-    format::{BlockIndex, BlockKey, BranchNumber, Move, NodeKey, RowKey, Stamp},
+    format::{BlockIndex, BlockKey, BranchNumber, Move, NodeKey, RowKey, Stamp, pivot::pivot_of},
     map::Version,
 };
 
@@ -56,8 +56,8 @@ pub enum HeadEvent {
     Missed(Move),
 }
 
-/// A change of the history tree. A merge takes them in ascending order of branch, block, birth; those of one version
-/// in the order given.
+/// A change of the history tree. A merge takes them in ascending order of branch, pivot, block; those of one version
+/// in the order given. Each says when the life of the version ended, for that decides where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HistoryChange {
     /// A version that is not there is there.
@@ -72,9 +72,19 @@ pub enum HistoryChange {
         death: Stamp,
     },
     /// The version is there no more.
-    Remove(BlockKey),
+    Remove {
+        /// Which.
+        key: BlockKey,
+        /// When its life ended.
+        death: Stamp,
+    },
     /// The version lies elsewhere, if it is in the tree and lies where the move says.
-    Relocate(Move),
+    Relocate {
+        /// From where to where.
+        moved: Move,
+        /// When its life ended.
+        death: Stamp,
+    },
 }
 
 /// What a merge of the history tree comes upon, in the order of versions.
@@ -130,14 +140,23 @@ impl Change for HeadChange {
 
 impl Change for HistoryChange {
     fn key(&self) -> NodeKey {
-        match self {
-            Self::Insert { branch, block, version, .. } => {
-                NodeKey::of_version(*branch, *block, version.birth)
-            }
-            Self::Remove(key) | Self::Relocate(Move { key, .. }) => {
-                NodeKey::of_version(key.branch, key.block, key.stamp)
-            }
+        let (key, death) = self.life();
+        NodeKey::of_pivot(key.branch, pivot_of(key.stamp, death), key.block)
+    }
+}
+
+impl HistoryChange {
+    /// Of which version, and when its life ended.
+    pub fn life(&self) -> (BlockKey, Stamp) {
+        match *self {
+            Self::Insert { branch, block, version, death } => (version.key(branch, block), death),
+            Self::Remove { key, death } | Self::Relocate { moved: Move { key, .. }, death } => (key, death),
         }
+    }
+
+    /// Where in the tree: changes ascend by it.
+    pub fn node_key(&self) -> NodeKey {
+        self.key()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Merges of the history tree: a block has any number of versions there, each by its birth.
+//! Merges of the history tree: a block has any number of versions there, each by the pivot of its life.
 
 use super::{
     Trees,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Trees {
-    /// A history tree with `changes`, which ascend by branch, block, birth; its root. Tells what it comes upon.
+    /// A history tree with `changes`, which ascend by branch, pivot, block; its root. Tells what it comes upon.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl<F: FnMut(HistoryEvent)> HistoryContent<F> {
         changes: &mut Changes<I>,
         into: &mut Levels<'_, RunDraft>,
     ) -> Result<Option<&'static str>> {
-        let (branch, block) = (BranchNumber(key.major), BlockIndex(key.id));
+        let (branch, block) = (BranchNumber(key.major), BlockIndex(key.minor));
         let (mut there, mut death) = there.unzip();
         while let Some(change) = changes.take_of(key) {
             match change {
@@ -108,11 +108,15 @@ impl<F: FnMut(HistoryEvent)> HistoryContent<F> {
                     }
                     (there, death) = (Some(version), Some(died));
                 }
-                HistoryChange::Remove(key) => (self.tell)(match there.take().zip(death.take()) {
-                    Some((version, death)) => HistoryEvent::Removed { branch, block, version, death },
-                    None => HistoryEvent::Absent(key),
-                }),
-                HistoryChange::Relocate(moved) => {
+                HistoryChange::Remove { key, .. } => {
+                    let is_it = there.is_some_and(|there| there.birth == key.stamp);
+                    let gone = if is_it { there.take().zip(death.take()) } else { None };
+                    (self.tell)(match gone {
+                        Some((version, death)) => HistoryEvent::Removed { branch, block, version, death },
+                        None => HistoryEvent::Absent(key),
+                    });
+                }
+                HistoryChange::Relocate { moved, .. } => {
                     let applies = relocate(&mut there, &moved);
                     (self.tell)(if applies {
                         HistoryEvent::Moved(moved)
@@ -132,11 +136,10 @@ impl<F: FnMut(HistoryEvent)> HistoryContent<F> {
 /// How many versions of a run come before a key.
 #[inline]
 fn blocks_before(run: &Run, key: NodeKey) -> u64 {
-    if run.last_key() < key {
-        return run.count.into();
-    }
-    if key.major < run.branch.0 || key.id < run.first.0 {
+    let first = run.first_key();
+    if key <= first {
         return 0;
     }
-    key.id - run.first.0 + u64::from(run.birth.0 < key.minor)
+    let is_beside = (first.major, first.id) == (key.major, key.id);
+    if is_beside { (key.minor - first.minor).min(run.count.into()) } else { run.count.into() }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     error::Result,
-    format::{BlockIndex, BranchNumber, Node, NodeKey, NodePointer, RowKey, Run, Stamp, Tree, node::MapLeaf},
+    format::{BlockIndex, BranchNumber, Node, NodeKey, NodePointer, RowKey, Run, Tree, node::MapLeaf},
     map::Version,
 };
 use std::ops::ControlFlow;
@@ -24,7 +24,7 @@ impl Trees {
         let Some(root) = root else { return Ok(None) };
         let key = NodeKey::of_block(branch, block);
         let leaf = self.leaf_for(Tree::Head, root, key).await?;
-        let (run, _) = map_leaf(&leaf.bytes).around(key);
+        let run = map_leaf(&leaf.bytes).before(key);
         Ok(run.filter(|run| run.covers(branch, block)).map(|run| Version::of(&run, block)))
     }
 
@@ -55,57 +55,6 @@ impl Trees {
         }
     }
 
-    /// What a history tree has of a block that was alive at `point`.
-    pub async fn version_at(
-        &self,
-        root: Option<NodePointer>,
-        branch: BranchNumber,
-        block: BlockIndex,
-        point: Stamp,
-    ) -> Result<Option<Version>> {
-        let mut found = None;
-        self.runs_at(root, branch, block, 1, point, |run| found = Some(Version::of(run, block))).await?;
-        Ok(found)
-    }
-
-    /// Shows all that a history tree has of `count` blocks from `first` on and was alive at `point`, in order, as parts
-    /// of runs that lie within.
-    pub async fn runs_at(
-        &self,
-        root: Option<NodePointer>,
-        branch: BranchNumber,
-        first: BlockIndex,
-        count: u64,
-        point: Stamp,
-        mut visit: impl FnMut(&Run<'_>),
-    ) -> Result<()> {
-        let (Some(root), Some(last)) = (root, last_of(first, count)) else { return Ok(()) };
-        let mut block = first;
-        // A block has any number of versions. So each is looked up by its point, and what that tells of the blocks
-        // behind it is used.
-        while block <= last {
-            let key = NodeKey::of_version(branch, block, point);
-            let leaf = self.leaf_for(Tree::History, root, key).await?;
-            let (run, next) = map_leaf(&leaf.bytes).around(key);
-            let next = next.map(|next| next.first_key()).or(leaf.end);
-            let Some(run) = run.filter(|run| run.covers(branch, block)) else {
-                match next {
-                    Some(next) if next.major == branch.0 => {
-                        block = BlockIndex(next.id.max(block.0 + 1));
-                        continue;
-                    }
-                    _ => return Ok(()),
-                }
-            };
-            let known = known_to(&run, next, point).max(block).min(last);
-            if run.birth <= point && run.death.is_some_and(|death| point < death) {
-                visit(&run.part(block, known));
-            }
-            block = BlockIndex(known.0 + 1);
-        }
-        Ok(())
-    }
-
     /// Shows of each of `keys`, which ascend, the last run of head or history that begins at or below it, if its leaf has
     /// one: by the index of the key.
     pub async fn runs_at_keys(
@@ -125,11 +74,7 @@ impl Trees {
             let rest = &keys[done..];
             let here = leaf.end.map_or(rest.len(), |end| rest.partition_point(|key| *key < end));
             assert!(here > 0, "a leaf has the key it was found by");
-            for (index, &key) in (done..).zip(&rest[..here]) {
-                if let (Some(run), _) = runs.around(key) {
-                    visit(index, &run);
-                }
-            }
+            runs.each_before(&rest[..here], |index, run| visit(done + index, run));
             done += here;
         }
         Ok(())
@@ -153,7 +98,7 @@ impl Trees {
         loop {
             if let Some(Step::Leaf(leaf)) = step {
                 for run in map_leaf(&leaf.bytes).seek(from) {
-                    if run.first_key() >= to || visit(&run).is_break() {
+                    if run.first_key_in(tree) >= to || visit(&run).is_break() {
                         return Ok(());
                     }
                 }
@@ -192,21 +137,12 @@ impl Trees {
     }
 }
 
-/// The last of the blocks of a run that covers a block of which nothing else tells more at `point`, `next` being the
-/// first key behind the run: of its last block there may be a younger version.
-fn known_to(run: &Run, next: Option<NodeKey>, point: Stamp) -> BlockIndex {
-    let last = run.last();
-    let has_younger =
-        next.is_some_and(|next| next.major == run.branch.0 && next.id == last.0 && next.minor <= point.0);
-    if has_younger { BlockIndex(last.0 - 1) } else { last }
-}
-
 /// The last of `count` blocks; none if there is none.
-fn last_of(first: BlockIndex, count: u64) -> Option<BlockIndex> {
+pub(super) fn last_of(first: BlockIndex, count: u64) -> Option<BlockIndex> {
     count.checked_sub(1).map(|more| BlockIndex(first.0.saturating_add(more)))
 }
 
-fn map_leaf(bytes: &[u8]) -> MapLeaf<'_> {
+pub(super) fn map_leaf(bytes: &[u8]) -> MapLeaf<'_> {
     is_map_leaf(Node::again(bytes))
 }
 

@@ -16,6 +16,10 @@ mod check;
 
 mod lookup;
 
+mod lives;
+
+mod by_block;
+
 mod head;
 
 mod history;

@@ -60,7 +60,7 @@ impl Trees {
 pub(super) fn damaged(tree: Tree, pointer: NodePointer, refusal: Refusal) -> Error {
     let tree = match tree {
         Tree::Head => "head tree",
-        Tree::History => "history tree",
+        Tree::History | Tree::HistoryByBlock => "history tree",
         Tree::Catalogue => "catalogue",
     };
     let (level, segment, block) = (pointer.level, pointer.segment, pointer.block);

@@ -327,7 +327,7 @@ fn place() -> NodePlace {
 /// Forty runs of all forms: three groups.
 fn map_leaf(tree: Tree) -> Vec<u8> {
     let checksums: Vec<le::U32> = (0..64).map(|index: u32| (0x1111_0000 + index).into()).collect();
-    let mut builder = MapBuilder::new(tree, 1);
+    let mut runs = Vec::new();
     for index in 0..40_u32 {
         let location = match index % 5 {
             0..=2 => Location::plain(SegmentNumber(1000 - index * 7), SegmentGrain(index * 640)),
@@ -337,18 +337,21 @@ fn map_leaf(tree: Tree) -> Vec<u8> {
         let count = if matches!(index % 5, 3) { 1 } else { 1 + index as u8 % 3 * 4 };
         let stored = if matches!(location, Location::Direct { .. }) { usize::from(count) } else { 0 };
         let birth = 5_000_000 + u64::from(index * index * 1000) % 77_777;
-        builder
-            .push(&Run {
-                branch: BranchNumber(3 + index / 12),
-                first: BlockIndex(100_000 + u64::from(index) * 100),
-                birth: Stamp(birth),
-                death: (tree == Tree::History).then_some(Stamp(birth + 1 + u64::from(index) * 300)),
-                location,
-                count,
-                checksums: &checksums[..stored],
-            })
-            .unwrap();
+        runs.push(Run {
+            branch: BranchNumber(3 + index / 12),
+            first: BlockIndex(100_000 + u64::from(index) * 100),
+            birth: Stamp(birth),
+            death: tree.is_history().then_some(Stamp(birth + 1 + u64::from(index) * 300)),
+            location,
+            count,
+            checksums: &checksums[..stored],
+        });
     }
+    if tree == Tree::History {
+        runs.sort_by_key(Run::first_key);
+    }
+    let mut builder = MapBuilder::new(tree, 1);
+    runs.iter().for_each(|run| builder.push(run).unwrap());
     builder.finish(place()).0
 }
 
@@ -358,6 +361,11 @@ pub fn head_leaf() -> Vec<u8> {
 
 pub fn history_leaf() -> Vec<u8> {
     map_leaf(Tree::History)
+}
+
+/// As it was before pivots.
+pub fn history_leaf_by_block() -> Vec<u8> {
+    map_leaf(Tree::HistoryByBlock)
 }
 
 pub fn catalogue_leaf() -> Vec<u8> {
@@ -373,7 +381,7 @@ pub fn catalogue_leaf() -> Vec<u8> {
 }
 
 pub fn inner_node() -> Vec<u8> {
-    let mut builder = InnerBuilder::new(Tree::History, 2, 1);
+    let mut builder = InnerBuilder::new(Tree::HistoryByBlock, 2, 1);
     for index in 0..30_u32 {
         let pointer = NodePointer {
             segment: SegmentNumber(20 + index % 3),

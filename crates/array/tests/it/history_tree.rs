@@ -3,11 +3,11 @@
 use crate::tree_store::{MemoryStore, check, run, trees};
 use array::{
     format::{
-        BlockChecksum, BlockIndex, BlockKey, BranchNumber, CheckpointNumber, Location, Move, NodeKey, RowKey,
-        SegmentBlock, SegmentNumber, Stamp, Table, Tree,
+        BlockChecksum, BlockIndex, BlockKey, BranchNumber, CheckpointNumber, Location, Move, NodeKey,
+        NodePointer, RowKey, SegmentBlock, SegmentNumber, Stamp, Table, Tree,
     },
     map::Version,
-    tree::{HistoryChange, HistoryEvent, RowChange},
+    tree::{HistoryChange, HistoryEvent, RowChange, Trees},
 };
 use std::{collections::BTreeMap, ops::ControlFlow};
 use world::Random;
@@ -55,12 +55,12 @@ impl Draw {
         inserts
     }
 
-    fn known(&mut self, there: &Versions) -> Option<(BlockKey, Version)> {
+    fn known(&mut self, there: &Versions) -> Option<(BlockKey, Version, Stamp)> {
         let branch = BranchNumber(1 + self.random.below(2) as u32);
         let from =
             (branch, BlockIndex(self.random.below(self.blocks)), Stamp(self.random.below(self.lives) * LIFE));
-        let (key, (version, _)) = there.range(from..).next()?;
-        Some((BlockKey { branch: key.0, block: key.1, stamp: key.2 }, *version))
+        let (key, (version, death)) = there.range(from..).next()?;
+        Some((BlockKey { branch: key.0, block: key.1, stamp: key.2 }, *version, *death))
     }
 
     /// Changes of what is there, and beside it.
@@ -68,17 +68,18 @@ impl Draw {
         let mut changes = Vec::new();
         for _ in 0..self.random.below(120) {
             let from = if self.random.percent(20.0) { inserts } else { there };
-            let Some((mut key, version)) = self.known(from) else { break };
+            let Some((mut key, version, mut death)) = self.known(from) else { break };
             if self.random.percent(15.0) {
                 key.stamp.0 += 1;
+                death = death.max(Stamp(key.stamp.0 + 1));
             }
             if self.random.percent(70.0) {
-                changes.push(HistoryChange::Remove(key));
+                changes.push(HistoryChange::Remove { key, death });
             } else {
                 let to = self.version(key.stamp);
                 if let Some(checksum) = to.checksum {
                     let moved = Move { key, from: version.location, to: to.location, checksum };
-                    changes.push(HistoryChange::Relocate(moved));
+                    changes.push(HistoryChange::Relocate { moved, death });
                 }
             }
         }
@@ -86,30 +87,22 @@ impl Draw {
     }
 }
 
-fn key_of(change: &HistoryChange) -> (BranchNumber, BlockIndex, Stamp) {
-    match change {
-        HistoryChange::Insert { branch, block, version, .. } => (*branch, *block, version.birth),
-        HistoryChange::Remove(key) | HistoryChange::Relocate(Move { key, .. }) => {
-            (key.branch, key.block, key.stamp)
-        }
-    }
-}
-
 fn apply(versions: &mut Versions, changes: &[HistoryChange]) -> Vec<HistoryEvent> {
     let mut events = Vec::new();
     for change in changes {
-        let of = key_of(change);
+        let (key, _) = change.life();
+        let of = (key.branch, key.block, key.stamp);
         match *change {
             HistoryChange::Insert { version, death, .. } => {
                 assert_eq!(versions.insert(of, (version, death)), None);
             }
-            HistoryChange::Remove(key) => events.push(match versions.remove(&of) {
+            HistoryChange::Remove { key, .. } => events.push(match versions.remove(&of) {
                 Some((version, death)) => {
                     HistoryEvent::Removed { branch: key.branch, block: key.block, version, death }
                 }
                 None => HistoryEvent::Absent(key),
             }),
-            HistoryChange::Relocate(moved) => {
+            HistoryChange::Relocate { moved, .. } => {
                 let there = versions.get_mut(&of).filter(|(version, _)| version.location == moved.from);
                 events.push(match there {
                     Some((version, _)) => {
@@ -122,6 +115,31 @@ fn apply(versions: &mut Versions, changes: &[HistoryChange]) -> Vec<HistoryEvent
         }
     }
     events
+}
+
+/// Of versions, some of which were never there, those that are there are found, whatever is known of their lives.
+fn check_lives(
+    trees: &Trees,
+    root: Option<NodePointer>,
+    versions: &Versions,
+    lives: u64,
+    random: &mut Random,
+) {
+    let mut sought: Vec<(BlockKey, Stamp)> = Vec::new();
+    for (&(branch, block, stamp), (_, death)) in versions.iter().step_by(3) {
+        sought.push((BlockKey { branch, block, stamp }, Stamp(stamp.0 + random.below(death.0 - stamp.0))));
+        sought.push((BlockKey { branch, block, stamp: Stamp(stamp.0 + 3) }, Stamp(stamp.0 + 3)));
+    }
+    let mut found = BTreeMap::new();
+    let stamp_next = Stamp(lives * LIFE + 20);
+    run(trees.lives_of(root, &sought, stamp_next, |index, run| {
+        let there = (Version::of(run, sought[index].0.block), run.death.unwrap());
+        assert!(found.insert(index, there).is_none(), "a version is found once");
+    }))
+    .unwrap();
+    for (index, (key, _)) in sought.iter().enumerate() {
+        assert_eq!(found.get(&index), versions.get(&(key.branch, key.block, key.stamp)), "{key:?}");
+    }
 }
 
 #[test]
@@ -146,7 +164,7 @@ fn any_versions_come_and_go_and_every_point_sees_its_own() {
                 })
                 .chain(others)
                 .collect();
-            changes.sort_by_key(key_of);
+            changes.sort_by_key(HistoryChange::node_key);
             let expected = apply(&mut versions, &changes);
             let mut told = Vec::new();
             let checkpoint = CheckpointNumber(round + 1);
@@ -166,10 +184,10 @@ fn any_versions_come_and_go_and_every_point_sees_its_own() {
             .unwrap();
             assert!(all == versions, "seed {seed}, merge {round}: all versions are there");
             for _ in 0..40 {
-                let Some((key, _)) = draw.known(&versions) else { break };
+                let Some((key, ..)) = draw.known(&versions) else { break };
                 let (branch, first) =
                     (key.branch, BlockIndex(key.block.0.saturating_sub(draw.random.below(20))));
-                let point = Stamp(draw.random.below(lives * LIFE + 20));
+                let point = Stamp(1 + draw.random.below(lives * LIFE + 20));
                 let count = draw.random.below(60);
                 let mut found = Vec::new();
                 run(trees.runs_at(root, branch, first, count, point, |run| {
@@ -179,6 +197,7 @@ fn any_versions_come_and_go_and_every_point_sees_its_own() {
                     );
                 }))
                 .unwrap();
+                found.sort_by_key(|(block, _)| *block);
                 let seen = |block: u64| {
                     let of_block = (branch, BlockIndex(block), Stamp(0))..=(branch, BlockIndex(block), point);
                     let (_, (version, death)) = versions.range(of_block).next_back()?;
@@ -197,11 +216,14 @@ fn any_versions_come_and_go_and_every_point_sees_its_own() {
                 let one = run(trees.version_at(root, branch, key.block, point)).unwrap();
                 assert_eq!(one, seen(key.block.0), "{context}: {}", key.block);
             }
+            check_lives(&trees, root, &versions, lives, &mut draw.random);
         }
-        let all: Vec<_> = versions
-            .keys()
-            .map(|&(branch, block, stamp)| HistoryChange::Remove(BlockKey { branch, block, stamp }))
-            .collect();
+        let remove = |(&(branch, block, stamp), &(_, death)): (&_, &(_, Stamp))| HistoryChange::Remove {
+            key: BlockKey { branch, block, stamp },
+            death,
+        };
+        let mut all: Vec<_> = versions.iter().map(remove).collect();
+        all.sort_by_key(HistoryChange::node_key);
         let emptied = run(trees.merge_history(CheckpointNumber(99), root, all, |_| ())).unwrap();
         assert_eq!(emptied, None, "seed {seed}");
         check(&store, &trees, &[]);

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod adding;
+mod before_pivots;
 mod bounds;
 mod election;
 mod examples;

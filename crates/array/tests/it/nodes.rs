@@ -40,10 +40,23 @@ impl OwnedRun {
         }
     }
 
-    fn last_key(&self) -> NodeKey {
-        let last = self.run().last();
-        let minor = if self.death.is_some() { self.birth } else { 0 };
-        NodeKey { major: self.branch, id: last.0, minor }
+    fn last_key(&self, tree: Tree) -> NodeKey {
+        self.key_of(tree, self.run().last())
+    }
+
+    /// The same, said in another way.
+    fn key_of(&self, tree: Tree, block: BlockIndex) -> NodeKey {
+        let major = self.branch;
+        match (tree, self.death) {
+            (Tree::HistoryByBlock, Some(_)) => NodeKey { major, id: block.0, minor: self.birth },
+            (Tree::History, Some(death)) => {
+                let multiple = |height: u32| (death - 1) >> height << height;
+                let height =
+                    (0..64).rev().find(|&height| multiple(height) >= self.birth).expect("at least 0");
+                NodeKey { major, id: multiple(height), minor: block.0 }
+            }
+            _ => NodeKey { major, id: block.0, minor: 0 },
+        }
     }
 }
 
@@ -66,7 +79,7 @@ fn runs(tree: Tree) -> impl Strategy<Value = Vec<OwnedRun>> {
             }
             let mut first = next + gap;
             // Versions of one block: the next begins where the last one ended, and is younger.
-            if tree == Tree::History && step < 8 && next > 0 && birth > birth_before {
+            if tree.is_history() && step < 8 && next > 0 && birth > birth_before {
                 first = next - 1;
             }
             birth = birth.max(1);
@@ -85,13 +98,23 @@ fn runs(tree: Tree) -> impl Strategy<Value = Vec<OwnedRun>> {
                 branch,
                 first,
                 birth,
-                death: (tree == Tree::History).then_some(birth + age),
+                death: tree.is_history().then_some(birth + age),
                 location,
                 count,
                 checksums: (0..checksum_count).map(|index| checksum.wrapping_mul(index + 1).into()).collect(),
             });
             next = first + u64::from(count);
             birth_before = birth;
+        }
+        if tree == Tree::History {
+            runs.sort_by_key(|run| run.key_of(tree, BlockIndex(run.first)));
+            // What overlaps, no life has.
+            let mut last = NodeKey::FIRST;
+            runs.retain(|run| {
+                let is_behind = last < run.key_of(tree, BlockIndex(run.first));
+                last = if is_behind { run.last_key(tree) } else { last };
+                is_behind
+            });
         }
         runs
     })
@@ -113,16 +136,19 @@ fn check_map(tree: Tree, blocks: u8, mut runs: Vec<OwnedRun>, at: Index) {
     let Node::Map(leaf) = Node::again(&bytes) else { panic!("a leaf of the map") };
     assert!(leaf.runs().eq(runs.iter().map(OwnedRun::run)));
     assert_eq!(pointer.stamp_max.0, runs.iter().map(|run| run.birth).max().unwrap());
-    let sought = runs[at.index(runs.len())].last_key();
+    let sought = runs[at.index(runs.len())].last_key(tree);
     for key in [
         sought,
         NodeKey { id: sought.id.saturating_sub(5), ..sought },
         NodeKey { id: sought.id + 1, ..sought },
+        NodeKey { minor: sought.minor.saturating_sub(5), ..sought },
+        NodeKey { minor: sought.minor + 1, ..sought },
         NodeKey { minor: 0, ..sought },
         NodeKey::FIRST,
     ] {
         let found: Vec<Run> = leaf.seek(key).collect();
-        let expected: Vec<Run> = runs.iter().filter(|run| run.last_key() >= key).map(OwnedRun::run).collect();
+        let expected: Vec<Run> =
+            runs.iter().filter(|run| run.last_key(tree) >= key).map(OwnedRun::run).collect();
         assert_eq!(found, expected, "{key:?}");
     }
 }
@@ -142,6 +168,13 @@ proptest! {
         runs in runs(Tree::History), blocks in 1..=16_u8, at: Index,
     ) {
         check_map(Tree::History, blocks, runs, at);
+    }
+
+    #[test]
+    fn a_leaf_of_history_as_it_was_holds_its_runs_and_finds_them(
+        runs in runs(Tree::HistoryByBlock), blocks in 1..=16_u8, at: Index,
+    ) {
+        check_map(Tree::HistoryByBlock, blocks, runs, at);
     }
 
     #[test]

@@ -184,7 +184,7 @@ impl Forger {
                 branch: BranchNumber(1),
                 first: BlockIndex(block),
                 birth: version.birth,
-                death: (tree == Tree::History).then_some(Stamp(9)),
+                death: tree.is_history().then_some(Stamp(9)),
                 location: version.location,
                 count: 1,
                 checksums: &[le::U32::new(1)],
@@ -198,7 +198,7 @@ impl Forger {
     fn inner(&mut self, tree: Tree, children: &[(u64, NodePointer)]) -> NodePointer {
         let mut builder = InnerBuilder::new(tree, children[0].1.level + 1, 1);
         for &(first, pointer) in children {
-            let first = NodeKey { major: 1, id: first, minor: if tree == Tree::History { 5 } else { 0 } };
+            let first = NodeKey::of_block(BranchNumber(1), BlockIndex(first));
             builder.push(Child { first, pointer }).unwrap();
         }
         let place = self.place(POOL);
@@ -265,7 +265,8 @@ fn changes_that_the_tree_contradicts_are_errors() {
     assert!(again.unwrap_err().to_string().contains("only now to be inserted"));
     let key = BlockKey { branch: BranchNumber(1), block: BlockIndex(4), stamp: Stamp(3) };
     // Inserted and removed in one merge: never there.
-    let both = [insert(9), HistoryChange::Remove(BlockKey { stamp: Stamp(9), ..key })];
+    let key = BlockKey { stamp: Stamp(9), ..key };
+    let both = [insert(9), HistoryChange::Remove { key, death: Stamp(14) }];
     let same = run(trees.merge_history(CheckpointNumber(3), history, both, |_| ())).unwrap();
     let found = run(trees.version_at(same, key.branch, key.block, Stamp(10))).unwrap();
     assert_eq!(found, None);

@@ -32,43 +32,62 @@ impl<'a> MapLeaf<'a> {
             before: base,
             next: group * GROUP_ENTRIES,
             count: self.0.entry_count(),
-            is_history: self.is_history(),
+            tree: self.tree(),
         }
     }
 
     /// The runs from the first one on that does not end below `key`.
     pub fn seek(self, key: NodeKey) -> impl Iterator<Item = Run<'a>> {
-        self.runs_from(self.group_for(key)).skip_while(move |run| run.last_key() < key)
+        let tree = self.tree();
+        self.runs_from(self.group_for(key)).skip_while(move |run| run.last_key_in(tree) < key)
     }
 
-    /// The last run that begins at or below `key`, and the one behind it.
-    pub fn around(self, key: NodeKey) -> (Option<Run<'a>>, Option<Run<'a>>) {
-        let (mut at_or_below, mut behind) = (None, None);
-        for run in self.runs_from(self.group_for(key)) {
-            if run.first_key() > key {
-                behind = Some(run);
-                break;
+    /// The last run that begins at or below `key`.
+    pub fn before(self, key: NodeKey) -> Option<Run<'a>> {
+        let tree = self.tree();
+        self.runs_from(self.group_for(key)).take_while(|run| run.first_key_in(tree) <= key).last()
+    }
+
+    /// Shows of each of `keys`, which ascend, the last run that begins at or below it, if there is one: by the index of
+    /// the key.
+    pub fn each_before(self, keys: &[NodeKey], mut visit: impl FnMut(usize, &Run<'a>)) {
+        let tree = self.tree();
+        let mut group = 0;
+        let mut runs = self.runs();
+        let (mut before, mut next) = (None, runs.next());
+        for (index, &key) in keys.iter().enumerate() {
+            let sought = self.group_from(group, key);
+            if sought > group {
+                (group, runs) = (sought, self.runs_from(sought));
+                (before, next) = (None, runs.next());
             }
-            at_or_below = Some(run);
+            while let Some(run) = next.filter(|run| run.first_key_in(tree) <= key) {
+                (before, next) = (Some(run), runs.next());
+            }
+            before.iter().for_each(|run| visit(index, run));
         }
-        (at_or_below, behind)
     }
 
     /// Of the groups that begin at or below `key`, the last one; else the first one.
     fn group_for(self, key: NodeKey) -> usize {
-        let (base, is_history) = (self.group_base(), self.is_history());
-        let (mut low, mut high) = (0, self.0.group_count());
+        self.group_from(0, key)
+    }
+
+    /// The same, where it is not before group `from`, which begins at or below `key`, or is the first one.
+    fn group_from(self, from: usize, key: NodeKey) -> usize {
+        let (base, tree) = (self.group_base(), self.tree());
+        let (mut low, mut high) = (from + 1, self.0.group_count());
         while low < high {
             let middle = low.midpoint(high);
             let mut reader = Reader::new(self.0.body(), self.0.group_start(middle));
-            let first = Run::decode_key(&mut reader, base, is_history).expect("the leaf was decoded before");
+            let first = Run::decode_key(&mut reader, base, tree).expect("the leaf was decoded before");
             if first <= key { low = middle + 1 } else { high = middle }
         }
-        low.saturating_sub(1)
+        low - 1
     }
 
-    fn is_history(&self) -> bool {
-        Node::Map(*self).tree() == Tree::History
+    pub(super) fn tree(&self) -> Tree {
+        Node::Map(*self).tree()
     }
 
     fn group_base(&self) -> Before {
@@ -91,11 +110,11 @@ impl<'a> MapLeaf<'a> {
                 before = self.group_base();
             }
             let start = reader.at();
-            let (run, after) = Run::decode(&mut reader, before, self.is_history())?;
+            let (run, after) = Run::decode::<true>(&mut reader, before, self.tree())?;
             before = after;
-            let ascends = last.is_none_or(|last| last < run.first_key());
+            let ascends = last.is_none_or(|last| last < run.first_key_in(self.tree()));
             THIS.agree(ascends, start, "runs do not ascend, or overlap")?;
-            last = Some(run.last_key());
+            last = Some(run.last_key_in(self.tree()));
             stamp_max = stamp_max.max(run.birth.0);
             if index == 0 {
                 bases = (run.branch.0, run.birth.0);
@@ -115,7 +134,7 @@ pub struct Runs<'a> {
     before: Before,
     next: usize,
     count: usize,
-    is_history: bool,
+    tree: Tree,
 }
 
 impl<'a> Iterator for Runs<'a> {
@@ -130,8 +149,8 @@ impl<'a> Iterator for Runs<'a> {
             self.before = self.base;
         }
         self.next += 1;
-        let (run, after) =
-            Run::decode(&mut self.reader, self.before, self.is_history).expect("the leaf was decoded before");
+        let (run, after) = Run::decode::<false>(&mut self.reader, self.before, self.tree)
+            .expect("the leaf was decoded before");
         self.before = after;
         Some(run)
     }
@@ -162,17 +181,21 @@ impl MapBuilder {
     ///
     /// If it is not behind the others, or no run of this tree.
     pub fn push(&mut self, run: &Run) -> Result<(), NodeFull> {
-        let is_history = self.draft.tree == Tree::History;
-        assert_eq!(run.death.is_some(), is_history, "versions in history have died, those in head have not");
+        let tree = self.draft.tree;
+        assert_eq!(
+            run.death.is_some(),
+            tree.is_history(),
+            "versions in history have died, those in head have not"
+        );
         run.check(self.draft.body.len()).expect("a run that is written would be accepted");
-        assert!(self.last.is_none_or(|last| last < run.first_key()), "runs ascend");
+        assert!(self.last.is_none_or(|last| last < run.first_key_in(tree)), "runs ascend");
         let (branch, stamp) = self.draft.bases.unwrap_or((run.branch.0, run.birth.0));
         let base = Before::group(BranchNumber(branch), Stamp(stamp));
         let before = if self.draft.begins_group() { base } else { self.before.unwrap_or(base) };
         let mut after = before;
         self.draft.add(|body| after = run.encode(before, body))?;
         self.before = Some(after);
-        self.last = Some(run.last_key());
+        self.last = Some(run.last_key_in(tree));
         self.draft.bases = Some((branch, stamp));
         self.draft.stamp_max = self.draft.stamp_max.max(run.birth.0);
         Ok(())
@@ -193,7 +216,7 @@ impl MapBuilder {
             before: base,
             next: 0,
             count: usize::from(self.draft.entry_count),
-            is_history: self.draft.tree == Tree::History,
+            tree: self.draft.tree,
         }
     }
 

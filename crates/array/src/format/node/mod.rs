@@ -47,10 +47,28 @@ const HOLDS_SOMETHING: &str = "a node holds something";
 pub enum Tree {
     /// (branch, block) → what the branch's head sees.
     Head = 1,
-    /// (branch, block, birth) → what only points see.
-    History = 2,
+    /// (branch, block, birth) → what only points see. As history was kept before
+    /// [`INCOMPATIBLE_PIVOTS`](super::features::INCOMPATIBLE_PIVOTS): read, to be put into the order of today, and no more written.
+    HistoryByBlock = 2,
     /// (table, id, sub) → row.
     Catalogue = 3,
+    /// (branch, pivot, block) → what only points see.
+    History = 4,
+}
+
+impl Tree {
+    /// All there are, by their numbers.
+    const ALL: [Self; 4] = [Self::Head, Self::HistoryByBlock, Self::Catalogue, Self::History];
+
+    /// The tree with a number.
+    pub(super) fn of_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
+    }
+
+    /// Whether it holds versions that have died.
+    pub fn is_history(self) -> bool {
+        matches!(self, Self::History | Self::HistoryByBlock)
+    }
 }
 
 /// A key of any tree: compared field by field.
@@ -58,9 +76,9 @@ pub enum Tree {
 pub struct NodeKey {
     /// Branch, or table.
     pub major: u32,
-    /// Block, or id.
+    /// Head: block. History: pivot. Catalogue: id.
     pub id: u64,
-    /// History: birth. Head: 0. Catalogue: sub.
+    /// Head: 0. History: block. Catalogue: sub.
     pub minor: u64,
 }
 
@@ -68,14 +86,24 @@ impl NodeKey {
     /// Below every other key.
     pub const FIRST: Self = Self { major: 0, id: 0, minor: 0 };
 
-    /// Of a block in the head tree; in history, below all its versions.
+    /// Below every other key of a branch, in head and history.
+    pub fn begin_of(branch: BranchNumber) -> Self {
+        Self { major: branch.0, id: 0, minor: 0 }
+    }
+
+    /// Behind the last key of a branch, in head and history.
+    pub fn end_of(branch: BranchNumber) -> Self {
+        Self { major: branch.0, id: u64::MAX, minor: u64::MAX }
+    }
+
+    /// Of a block in the head tree.
     pub fn of_block(branch: BranchNumber, block: BlockIndex) -> Self {
         Self { major: branch.0, id: block.0, minor: 0 }
     }
 
-    /// Of a version in the history tree.
-    pub fn of_version(branch: BranchNumber, block: BlockIndex, birth: Stamp) -> Self {
-        Self { major: branch.0, id: block.0, minor: birth.0 }
+    /// Of a version of a block in the history tree, that has a pivot.
+    pub fn of_pivot(branch: BranchNumber, pivot: Stamp, block: BlockIndex) -> Self {
+        Self { major: branch.0, id: pivot.0, minor: block.0 }
     }
 
     /// Of a row of the catalogue.
@@ -184,15 +212,9 @@ impl<'a> Node<'a> {
     }
 
     fn of(sealed: Sealed<'a>) -> Result<Self, Refusal> {
-        let tree = match sealed.raw.tree {
-            1 => Tree::Head,
-            2 => Tree::History,
-            3 => Tree::Catalogue,
-            other => {
-                THIS.value(false, offset_of!(RawNode, tree), "tree", other, "1 to 3")?;
-                unreachable!("refused above")
-            }
-        };
+        let known = Tree::of_number(sealed.raw.tree);
+        THIS.value(known.is_some(), offset_of!(RawNode, tree), "tree", sealed.raw.tree, "1 to 4")?;
+        let tree = known.expect("looked at above");
         Ok(match (sealed.raw.level, tree) {
             (0, Tree::Catalogue) => Self::Catalogue(CatalogueLeaf(sealed)),
             (0, _) => Self::Map(MapLeaf(sealed)),
@@ -215,7 +237,7 @@ impl<'a> Node<'a> {
     /// The first key in it.
     pub fn first_key(&self) -> NodeKey {
         match self {
-            Self::Map(leaf) => leaf.runs().next().expect(HOLDS_SOMETHING).first_key(),
+            Self::Map(leaf) => leaf.runs().next().expect(HOLDS_SOMETHING).first_key_in(leaf.tree()),
             Self::Catalogue(leaf) => NodeKey::of_row(leaf.rows().next().expect(HOLDS_SOMETHING).0),
             Self::Inner(inner) => inner.child(0).first,
         }
@@ -224,7 +246,7 @@ impl<'a> Node<'a> {
     /// The last key that stands in it: of an inner node, the first one in its last child.
     pub fn last_key(&self) -> NodeKey {
         match self {
-            Self::Map(leaf) => leaf.last().last_key(),
+            Self::Map(leaf) => leaf.last().last_key_in(leaf.tree()),
             Self::Catalogue(leaf) => NodeKey::of_row(leaf.rows().last().expect(HOLDS_SOMETHING).0),
             Self::Inner(inner) => inner.child(inner.len() - 1).first,
         }
@@ -232,11 +254,7 @@ impl<'a> Node<'a> {
 
     /// Of which tree.
     pub fn tree(&self) -> Tree {
-        match self.sealed().raw.tree {
-            1 => Tree::Head,
-            2 => Tree::History,
-            _ => Tree::Catalogue,
-        }
+        Tree::of_number(self.sealed().raw.tree).expect("the node was decoded before")
     }
 
     /// Where and when it was written.

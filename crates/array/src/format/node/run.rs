@@ -1,11 +1,12 @@
 //! Runs: what a leaf of the map holds. Blocks in a row, written by one host command and stored one after the other.
 
 use super::{
-    NodeKey,
+    NodeKey, Tree,
     varint::{Reader, put, put_difference},
 };
 use crate::format::{
     location::{IN_ONE_BLOCK, Location, Stored},
+    pivot::pivot_of,
     refusal::{Refusal, Structure},
     units::{BLOCK_GRAINS, BlockChecksum, BlockIndex, BranchNumber, SegmentGrain, SegmentNumber, Stamp},
 };
@@ -97,22 +98,33 @@ impl Run<'_> {
         self.checksums.get(self.index_of(block)).map(|checksum| BlockChecksum(checksum.get()))
     }
 
-    /// Key of the first block: in history with its birth.
+    /// Key of the first block, in head or history.
     #[inline]
     pub fn first_key(&self) -> NodeKey {
-        self.key(self.first)
+        self.key_in(if self.death.is_some() { Tree::History } else { Tree::Head }, self.first)
     }
 
-    /// Key of the last block.
+    /// Key of the last block, in head or history.
     #[inline]
     pub fn last_key(&self) -> NodeKey {
-        self.key(self.last())
+        self.key_in(if self.death.is_some() { Tree::History } else { Tree::Head }, self.last())
+    }
+
+    /// Key of the first block in a tree.
+    #[inline]
+    pub(crate) fn first_key_in(&self, tree: Tree) -> NodeKey {
+        self.key_in(tree, self.first)
+    }
+
+    /// Key of the last block in a tree.
+    #[inline]
+    pub(super) fn last_key_in(&self, tree: Tree) -> NodeKey {
+        self.key_in(tree, self.last())
     }
 
     #[inline]
-    fn key(&self, block: BlockIndex) -> NodeKey {
-        let minor = if self.death.is_some() { self.birth.0 } else { 0 };
-        NodeKey { major: self.branch.0, id: block.0, minor }
+    fn key_in(&self, tree: Tree, block: BlockIndex) -> NodeKey {
+        key_in(tree, (self.branch.0, block.0), self.birth, self.death)
     }
 
     fn index_of(&self, block: BlockIndex) -> usize {
@@ -154,7 +166,8 @@ impl Run<'_> {
             _ => form::OTHER,
         };
         into.push((self.count - 1) | form << 6);
-        if self.branch.0 == before.branch {
+        // In history blocks begin anew with each pivot.
+        if self.branch.0 == before.branch && self.first.0 >= before.last {
             put(into, (self.first.0 - before.last) << 1);
         } else {
             put(into, self.first.0 << 1 | 1);
@@ -198,32 +211,26 @@ impl<'a> Run<'a> {
 
     /// The key of the next run of a leaf, and nothing else of it.
     #[inline]
-    pub(super) fn decode_key(
-        reader: &mut Reader,
-        before: Before,
-        has_death: bool,
-    ) -> Result<NodeKey, Refusal> {
+    pub(super) fn decode_key(reader: &mut Reader, before: Before, tree: Tree) -> Result<NodeKey, Refusal> {
         reader.byte()?;
-        let (branch, first) = read_key(reader, before)?;
-        let minor = if has_death { reader.difference(before.birth)? } else { 0 };
-        Ok(NodeKey { major: branch, id: first, minor })
+        let place = read_place(reader, before, tree)?;
+        let (birth, death) = read_life(reader, before, tree)?;
+        Ok(key_in(tree, place, birth, death))
     }
 
-    /// The next run of a leaf. `has_death` in history.
+    /// The next run of a leaf of a tree. The rules of a run are looked at when a leaf is decoded, and not `IS_NEW` again
+    /// each time it is read.
     #[inline]
-    pub(super) fn decode(
+    pub(super) fn decode<const IS_NEW: bool>(
         reader: &mut Reader<'a>,
         before: Before,
-        has_death: bool,
+        tree: Tree,
     ) -> Result<(Self, Before), Refusal> {
         let start = reader.at();
         let control = reader.byte()?;
         let (count, form) = ((control & 0x3f) + 1, control >> 6);
-        let (branch, first) = read_key(reader, before)?;
-        let birth = reader.difference(before.birth)?;
-        let death = if has_death { Some(reader.number()?) } else { None };
-        let death = death.map(|age| birth.checked_add(age).filter(|_| age > 0));
-        THIS.agree(death != Some(None), start, "a version dies before it is born")?;
+        let (branch, first) = read_place(reader, before, tree)?;
+        let (birth, death) = read_life(reader, before, tree)?;
         let location = match form {
             form::PLAIN | form::SHORTENED => read_direct(reader, before, form)?,
             form::ZERO => Location::Zero,
@@ -238,19 +245,31 @@ impl<'a> Run<'a> {
         let run = Self {
             branch: BranchNumber(branch),
             first: BlockIndex(first),
-            birth: Stamp(birth),
-            death: death.flatten().map(Stamp),
+            birth,
+            death,
             location,
             count,
             checksums,
         };
-        run.check(start)?;
+        if IS_NEW {
+            run.check(start)?;
+        }
         Ok((run, before.after(&run)))
     }
 }
 
 #[inline]
-fn read_key(reader: &mut Reader, before: Before) -> Result<(u32, u64), Refusal> {
+fn key_in(tree: Tree, (branch, block): (u32, u64), birth: Stamp, death: Option<Stamp>) -> NodeKey {
+    match (tree, death) {
+        (Tree::History, Some(death)) => NodeKey { major: branch, id: pivot_of(birth, death).0, minor: block },
+        (Tree::HistoryByBlock, _) => NodeKey { major: branch, id: block, minor: birth.0 },
+        _ => NodeKey { major: branch, id: block, minor: 0 },
+    }
+}
+
+/// Branch and first block.
+#[inline]
+fn read_place(reader: &mut Reader, before: Before, tree: Tree) -> Result<(u32, u64), Refusal> {
     let start = reader.at();
     let packed = reader.number()?;
     let (number, is_other_branch) = (packed >> 1, packed & 1 == 1);
@@ -260,14 +279,26 @@ fn read_key(reader: &mut Reader, before: Before) -> Result<(u32, u64), Refusal> 
     }
     let step = reader.number()?;
     let branch = u64::from(before.branch).checked_add(step).and_then(|branch| u32::try_from(branch).ok());
-    THIS.value(
-        step > 0 && branch.is_some(),
-        start,
-        "branch step",
-        step,
-        "at least 1, to a branch of 4 bytes",
-    )?;
+    // No step: the same branch, and a block before the last one.
+    let is_step = step > 0 || tree == Tree::History && number < before.last;
+    let rule = "at least 1, but where blocks begin anew, to a branch of 4 bytes";
+    THIS.value(is_step && branch.is_some(), start, "branch step", step, rule)?;
     Ok((branch.expect("looked at above"), number))
+}
+
+/// Birth, and in history death.
+#[inline]
+fn read_life(reader: &mut Reader, before: Before, tree: Tree) -> Result<(Stamp, Option<Stamp>), Refusal> {
+    let start = reader.at();
+    let birth = reader.difference(before.birth)?;
+    if !tree.is_history() {
+        return Ok((Stamp(birth), None));
+    }
+    let age = reader.number()?;
+    let death = birth.checked_add(age).filter(|_| age > 0);
+    THIS.agree(death.is_some(), start, "a version dies before it is born")?;
+    THIS.agree(birth > 0, start, "stamps begin at 1")?;
+    Ok((Stamp(birth), death.map(Stamp)))
 }
 
 #[inline]

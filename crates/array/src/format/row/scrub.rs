@@ -71,7 +71,14 @@ impl ScrubRow {
         let (stage, key) = match self.next {
             None => (0, NodeKey::FIRST),
             Some(ScrubPlace::Segments(number)) => (1, NodeKey { id: number.0.into(), ..NodeKey::FIRST }),
-            Some(ScrubPlace::Nodes(tree)) => (2, NodeKey { major: tree as u32, ..NodeKey::FIRST }),
+            Some(ScrubPlace::Nodes(tree)) => {
+                let major = match tree {
+                    Tree::Head => 1,
+                    Tree::History | Tree::HistoryByBlock => 2,
+                    Tree::Catalogue => 3,
+                };
+                (2, NodeKey { major, ..NodeKey::FIRST })
+            }
             Some(ScrubPlace::Blocks(Tree::Head, key)) => (3, key),
             Some(ScrubPlace::Blocks(_, key)) => (4, key),
         };

@@ -176,6 +176,7 @@ impl Pool {
             merging: self.merging.as_ref().map(|(table, _)| &**table),
             roots: self.roots,
             branches: &self.branches,
+            stamp_next: Stamp(self.stamp + 1),
         }
     }
 
@@ -186,7 +187,7 @@ impl Pool {
         let frozen = Rc::new(std::mem::take(&mut self.active));
         let (roots, trees, checkpoint) = (self.roots, self.trees.clone(), CheckpointNumber(self.checkpoint));
         let (points, branches) = (self.points.clone(), self.branches.clone());
-        let (table, reclaim) = (frozen.clone(), self.reclaim.begin());
+        let (table, reclaim, stamp_next) = (frozen.clone(), self.reclaim.begin(), Stamp(self.stamp + 1));
         let mut budget = || [3, 40, 100_000][self.random.below(3) as usize];
         let budget = Budget { discarded: budget(), reclaimed: budget() };
         let merging = async move {
@@ -198,6 +199,7 @@ impl Pool {
                 branches: &branches,
                 reclaim: &reclaim,
                 budget,
+                stamp_next,
             };
             merge.run(&trees).await
         };
@@ -304,7 +306,7 @@ impl Pool {
     pub fn check_whereabouts(&self) {
         let kept: BTreeMap<_, _> = self.oracle.kept(&[]).into_iter().collect();
         let keys = self.oracle.written();
-        let sought = self.sources().whereabouts(&self.points, keys.iter().copied());
+        let sought = self.sources().whereabouts(&self.points, &self.reclaim, keys.iter().copied());
         let found = run(sought.finish(&self.trees)).expect("nothing fails here");
         assert_eq!(found.len(), keys.len(), "one answer a key");
         for (key, found) in keys.into_iter().zip(found) {

@@ -178,18 +178,21 @@ fn check_run(
 
 /// Lives of one block follow each other, those of history are seen by a point, and nobody was born who is not yet.
 fn check_lives(superblock: &Superblock, catalogue: &Catalogue, head: &Walk, history: &Walk) -> Reading<()> {
-    let mut ends: BTreeMap<(u32, u64), u64> = BTreeMap::new();
+    let mut lives = Vec::new();
     for run in versions(history) {
         let death = run.death.expect("in history");
         let is_deleted = catalogue.branches.get(&run.branch).is_none_or(|(_, is_deleted)| *is_deleted);
         if !is_deleted && !catalogue.is_seen(run.branch, run.birth, death) {
             return Err(format!("no point sees block {} of branch {}", run.first, run.branch));
         }
-        for block in run.first..run.first + run.count {
-            let end = ends.insert((run.branch, block), death);
-            if end.is_some_and(|end| end > run.birth) {
-                return Err(format!("two lives of block {block} of branch {} overlap", run.branch));
-            }
+        let blocks = run.first..run.first + run.count;
+        lives.extend(blocks.map(|block| ((run.branch, block), run.birth, death)));
+    }
+    lives.sort_unstable();
+    let mut ends: BTreeMap<(u32, u64), u64> = BTreeMap::new();
+    for ((branch, block), birth, death) in lives {
+        if ends.insert((branch, block), death).is_some_and(|end| end > birth) {
+            return Err(format!("two lives of block {block} of branch {branch} overlap"));
         }
     }
     for run in versions(head).chain(versions(history)) {

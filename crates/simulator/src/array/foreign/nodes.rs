@@ -13,10 +13,10 @@ use super::{
 pub enum Tree {
     /// What heads see.
     Head = 1,
-    /// What only points see.
-    History = 2,
     /// Rows.
     Catalogue = 3,
+    /// What only points see.
+    History = 4,
 }
 
 /// A run of versions.
@@ -53,11 +53,26 @@ impl Entry {
         match self {
             Self::Row(table, id, sub, _) => [(u32::from(*table), *id, *sub); 2],
             Self::Versions(run) => {
-                let minor = if tree == Tree::Head { 0 } else { run.birth };
-                [run.first, run.first + run.count - 1].map(|block| (run.branch, block, minor))
+                let ends = [run.first, run.first + run.count - 1];
+                match (tree, run.death) {
+                    (Tree::History, Some(death)) => {
+                        ends.map(|block| (run.branch, pivot(run.birth, death), block))
+                    }
+                    _ => ends.map(|block| (run.branch, block, 0)),
+                }
             }
         }
     }
+}
+
+/// Of the stamps from `birth` to before `death`, the one that two divides most often: the largest power of two that has a
+/// multiple there has one alone.
+fn pivot(birth: u64, death: u64) -> u64 {
+    let mut step = 1;
+    while (death - 1) / (2 * step) * (2 * step) >= birth {
+        step *= 2;
+    }
+    (death - 1) / step * step
 }
 
 /// What a walk through a tree gives.

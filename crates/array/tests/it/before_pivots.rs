@@ -1,0 +1,201 @@
+//! A pool from before pivots: its history is by block and birth, and is put in order when it is opened.
+//!
+//! The golden image `pool-before-pivots` was made by the program as of f902b6d, which had no other order: [`fill`] on one
+//! drive of 101 MiB, cut off behind the last write. No program writes it any more.
+
+use crate::{
+    image::undump,
+    scene::{MIB, Scene, make_volume, read, small},
+    tree_store::{self, MemoryStore, check as check_trees, trees},
+};
+use array::{
+    format::{
+        BlockIndex, BranchNumber, CheckpointNumber, Location, NodeKey, NodePointer, Run, SegmentGrain,
+        SegmentNumber, SnapshotId, Stamp, Superblock, Tree,
+        features::INCOMPATIBLE_PIVOTS,
+        node::{Child, InnerBuilder, MapBuilder, NodePlace},
+    },
+    pool::{Pool, open},
+    tree::NodeStore,
+    volume::VolumeDevice,
+};
+use expect_test::expect_file;
+use std::{ops::ControlFlow, rc::Rc, sync::Arc};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, Stability,
+    sim::{DriveOptions, Limits, SimDrive, Simulation},
+};
+
+const BLOCKS: u64 = 24;
+const ROUNDS: u8 = 6;
+
+/// What was written last of a block, as of a round.
+fn written(round: u8, block: u64) -> Option<u8> {
+    (0..=round).rev().find(|&round| !(block * 7 + u64::from(round) * 5).is_multiple_of(3))
+}
+
+fn content(round: u8, block: u64) -> Vec<u8> {
+    let mut content = vec![0; 4096];
+    if let Some(last) = written(round, block) {
+        (content[0], content[1]) = (last + 1, block as u8);
+    }
+    content
+}
+
+async fn write_round(volume: &VolumeDevice, round: u8) {
+    for block in (0..BLOCKS).filter(|&block| written(round, block) == Some(round)) {
+        let mut data = Buffer::zeroed(4096);
+        data.copy_from_slice(&content(round, block));
+        let at = ByteOffset(block * 4096);
+        volume.write(at, vec![Arc::new(data)], Stability::Stable).await.expect("it is written");
+    }
+}
+
+/// A snapshot of each round, of which one is deleted; a checkpoint; and a round behind it, which the log alone has.
+async fn fill(pool: &Rc<Pool>) {
+    let volume = make_volume(pool, "mail", MIB).await.expect("it is made");
+    for round in 0..ROUNDS {
+        write_round(&volume, round).await;
+        let snapshot = SnapshotId([round + 1; 16]);
+        pool.snapshot(&["mail"], &format!("round {round}"), snapshot).await.expect("it is taken");
+    }
+    pool.checkpoint().await.expect("it is made");
+    pool.delete_snapshot("mail", "round 2").await.expect("it is deleted");
+    pool.checkpoint().await.expect("it is made");
+    write_round(&volume, ROUNDS).await;
+}
+
+async fn check(pool: &Rc<Pool>, gone: &[u8]) {
+    for round in (0..ROUNDS).filter(|round| !gone.contains(round)) {
+        let snapshot = pool.snapshot_device("mail", &format!("round {round}")).expect("it is there");
+        for block in 0..BLOCKS {
+            let found = read(&snapshot, block * 4096, 4096).await;
+            assert!(found == content(round, block), "block {block} as of round {round}");
+        }
+    }
+    let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
+    for block in 0..BLOCKS {
+        assert!(read(&volume, block * 4096, 4096).await == content(ROUNDS, block), "block {block} now");
+    }
+}
+
+fn features(drive: &SimDrive) -> u64 {
+    let mut bytes = vec![0; 1 << 16];
+    drive.peek(0, &mut bytes);
+    Superblock::decode(&bytes).expect("a superblock").features.incompatible
+}
+
+fn path() -> String {
+    format!("{}/tests/it/golden/pool-before-pivots.hex", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn a_pool_from_before_pivots_is_opened_and_all_its_snapshots_read_as_they_did() {
+    let mut simulation = Simulation::new(1);
+    let drive = simulation.add_drive(DriveOptions::new(ByteCount(101 * MIB)));
+    drive.poke(0, &undump(&expect_file![path()].data()));
+    assert_eq!(features(&drive) & INCOMPATIBLE_PIVOTS, 0, "it is as it was");
+    let devices = [Rc::clone(&drive) as Rc<dyn BlockDevice>];
+    simulation
+        .run(Limits::generous(), |world| async move {
+            let pool = open(&world, &devices, small()).await.expect("it opens");
+            check(&pool, &[2]).await;
+            pool.delete_snapshot("mail", "round 4").await.expect("it is deleted");
+            pool.scrub().await.expect("all is right");
+            drop(pool);
+            let again = open(&world, &devices, small()).await.expect("it opens again");
+            check(&again, &[2, 4]).await;
+        })
+        .completed();
+    assert_ne!(features(&drive) & INCOMPATIBLE_PIVOTS, 0, "an older program does not open it any more");
+}
+
+#[test]
+fn the_same_written_today_reads_the_same() {
+    let mut scene = Scene::new(1, 1);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, small()).await.expect("it opens");
+        fill(&pool).await;
+        check(&pool, &[2]).await;
+    });
+}
+
+/// A tree as history was kept: leaves of a few runs each, below one node.
+fn tree_by_block(store: &Rc<MemoryStore>, runs: &[Run<'_>]) -> NodePointer {
+    let place = || {
+        let (segment, block) =
+            tree_store::Shared(Rc::clone(store)).place(Tree::HistoryByBlock, 1).expect("there is room");
+        NodePlace { pool: tree_store::POOL, checkpoint: CheckpointNumber(1), segment, block }
+    };
+    let put = |(bytes, pointer): (Vec<u8>, NodePointer)| {
+        store.nodes.borrow_mut().insert((pointer.segment, pointer.block), bytes);
+        pointer
+    };
+    let mut root = InnerBuilder::new(Tree::HistoryByBlock, 1, 1);
+    for runs in runs.chunks(runs.len().div_ceil(70)) {
+        let mut leaf = MapBuilder::new(Tree::HistoryByBlock, 1);
+        runs.iter().for_each(|run| leaf.push(run).expect("there is room"));
+        let first = NodeKey { major: runs[0].branch.0, id: runs[0].first.0, minor: runs[0].birth.0 };
+        root.push(Child { first, pointer: put(leaf.finish(place())) }).expect("there is room");
+    }
+    put(root.finish(place()))
+}
+
+#[test]
+fn history_by_block_is_put_in_order_a_part_at_a_time() {
+    for at_once in [1, 100, 1 << 18] {
+        let store = MemoryStore::new(at_once as u64);
+        let trees = trees(&store, 1 << 20);
+        // Runs of four blocks, of each three lives, some of which are long.
+        let checksums = [7_u32; 4].map(Into::into);
+        let mut runs: Vec<Run<'_>> = Vec::new();
+        for index in 0..900_u32 {
+            let (block, life) = (u64::from(index / 3) * 4, u64::from(index % 3));
+            let birth = 1 + life * 1000 + u64::from(index * 37) % 900;
+            runs.push(Run {
+                branch: BranchNumber(1 + index / 600),
+                first: BlockIndex(block),
+                birth: Stamp(birth),
+                death: Some(Stamp(if index % 5 == 0 {
+                    1 + (life + 1) * 1000
+                } else {
+                    birth + 1 + block % 7
+                })),
+                location: Location::plain(SegmentNumber(index), SegmentGrain(0)),
+                count: if index.is_multiple_of(4) { 4 } else { 1 },
+                checksums: if index.is_multiple_of(4) { &checksums } else { &checksums[..1] },
+            });
+        }
+        let by_block = |run: &Run<'_>| (run.branch, run.first, run.birth);
+        runs.sort_by_key(by_block);
+        runs.retain({
+            // As leaves had them: a run ends where a version of another birth comes in between.
+            let mut last = (BranchNumber(0), BlockIndex(0), Stamp(0));
+            move |run| {
+                let is_behind = last < by_block(run);
+                last = if is_behind { (run.branch, run.last(), run.birth) } else { last };
+                is_behind
+            }
+        });
+        let old = tree_by_block(&store, &runs);
+        let ordered = tree_store::run(trees.order_history(CheckpointNumber(2), old, at_once)).unwrap();
+        check_trees(&store, &trees, &[(Tree::History, ordered)]);
+        let mut found = Vec::new();
+        let end = NodeKey { major: u32::MAX, id: 0, minor: 0 };
+        let each = |run: &Run<'_>| {
+            let blocks = (run.first.0..=run.last().0).map(BlockIndex);
+            blocks
+                .map(|block| (run.branch, block, run.birth, run.death, run.location_of(block)))
+                .collect::<Vec<_>>()
+        };
+        tree_store::run(trees.scan(Tree::History, ordered, NodeKey::FIRST, end, |run| {
+            found.extend(each(run));
+            ControlFlow::Continue(())
+        }))
+        .unwrap();
+        let mut expected: Vec<_> = runs.iter().flat_map(each).collect();
+        found.sort_by_key(|&(branch, block, birth, ..)| (branch, block, birth));
+        expected.sort_by_key(|&(branch, block, birth, ..)| (branch, block, birth));
+        assert!(found.len() > 1000 && found == expected, "{at_once} at once");
+    }
+}
