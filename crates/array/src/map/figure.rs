@@ -61,8 +61,8 @@ impl Figure {
             }
             ControlFlow::Continue(())
         };
-        let [from, to] = [NodeKey::begin_of(self.branch), NodeKey::end_of(self.branch)];
-        trees.scan(Tree::History, self.roots.history, from, to, visit).await?;
+        let from = NodeKey::begin_of(self.branch);
+        trees.scan_lives(self.roots.history, self.branch, &self.deleted, from, visit).await?;
         for blocks in self.touched() {
             let visit = |run: &Run<'_>| {
                 for block in

@@ -1,7 +1,7 @@
 //! Reclaim: what nothing sees any more after points were deleted, and how much that would be.
 //!
-//! A pass goes along the history of a branch and takes out what no point sees; of a branch that has neither head nor
-//! points it then takes out the head, too. It is a part of checkpoints, a budget's worth in each, and goes on where
+//! A pass goes along what of a branch's history the deleted points may have seen, and takes out what no point sees; of a
+//! branch that has neither head nor points it then takes out the head, too. It is a part of checkpoints, a budget's worth in each, and goes on where
 //! the last one stopped. A point that is deleted while a pass is under way asks for another pass.
 
 use super::Merge;
@@ -45,7 +45,15 @@ enum Next {
 /// What a checkpoint is to go through.
 #[derive(Clone, Debug, Default)]
 pub struct ReclaimPlan {
-    passes: Vec<(BranchNumber, Next)>,
+    passes: Vec<PlannedPass>,
+}
+
+#[derive(Clone, Debug)]
+struct PlannedPass {
+    branch: BranchNumber,
+    /// Points that are gone; none: all that a branch had.
+    points: Option<Vec<Stamp>>,
+    next: Next,
 }
 
 /// How far it came: where each pass goes on, if it is not finished.
@@ -101,8 +109,10 @@ impl Reclaim {
     /// What the next checkpoint is to go through: to be asked when its table is frozen.
     pub fn begin(&mut self) -> ReclaimPlan {
         let passes = self.passes.iter_mut().map(|(&branch, pass)| {
-            let start = Next::History(NodeKey::begin_of(branch));
-            (branch, *pass.next.get_or_insert(start))
+            let next = *pass.next.get_or_insert(Next::History(NodeKey::begin_of(branch)));
+            let is_all = pass.points.contains(&Self::ALL);
+            let points = (!is_all).then(|| pass.points.iter().copied().collect());
+            PlannedPass { branch, points, next }
         });
         ReclaimPlan { passes: passes.collect() }
     }
@@ -132,13 +142,12 @@ impl Removals {
     pub async fn find(merge: &Merge<'_>, trees: &Trees) -> Result<Self> {
         let mut removals = Self::default();
         let mut budget = merge.budget.reclaimed;
-        for &(branch, next) in &merge.reclaim.passes {
-            let mut next = Some(next);
+        for pass in &merge.reclaim.passes {
+            let branch = pass.branch;
+            let mut next = Some(pass.next);
             while let (Some(at), true) = (next, budget > 0) {
                 next = match at {
-                    Next::History(from) => {
-                        removals.of_history(merge, trees, branch, from, &mut budget).await?
-                    }
+                    Next::History(from) => removals.of_history(merge, trees, pass, from, &mut budget).await?,
                     Next::Head(from) => removals.of_head(merge, trees, branch, from, &mut budget).await?,
                 };
             }
@@ -151,10 +160,11 @@ impl Removals {
         &mut self,
         merge: &Merge<'_>,
         trees: &Trees,
-        branch: BranchNumber,
+        pass: &PlannedPass,
         from: NodeKey,
         budget: &mut u64,
     ) -> Result<Option<Next>> {
+        let branch = pass.branch;
         let mut next = None;
         let visit = |run: &Run<'_>| {
             if *budget == 0 {
@@ -172,7 +182,11 @@ impl Removals {
             }
             ControlFlow::Continue(())
         };
-        trees.scan(Tree::History, merge.roots.history, from, NodeKey::end_of(branch), visit).await?;
+        let (root, end) = (merge.roots.history, NodeKey::end_of(branch));
+        match &pass.points {
+            Some(points) => trees.scan_lives(root, branch, points, from, visit).await?,
+            None => trees.scan(Tree::History, root, from, end, visit).await?,
+        }
         let is_gone = !merge.branches.has_head(branch) && merge.points.of(branch).is_empty();
         let head = is_gone.then_some(Next::Head(NodeKey::of_block(branch, BlockIndex(0))));
         Ok(next.or(head))

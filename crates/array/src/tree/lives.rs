@@ -5,17 +5,20 @@
 
 use super::{
     Trees,
-    lookup::{last_of, map_leaf},
+    changes::Span,
+    lookup::{SPANS_MAX, last_of, map_leaf},
     reading::Leaf,
 };
 use crate::{
     error::Result,
     format::{
         BlockIndex, BlockKey, BranchNumber, NodeKey, NodePointer, Run, Stamp, Tree,
+        node::BRANCH_BLOCKS_MAX,
         pivot::{pivot_of, pivots_above},
     },
     map::Version,
 };
+use std::{collections::BTreeSet, ops::ControlFlow};
 
 impl Trees {
     /// What a history tree has of a block that was alive at `point`.
@@ -66,6 +69,33 @@ impl Trees {
                 let Some(there) = behind.map(|run| run.first_key()).or(here.end) else { return Ok(()) };
                 next_there = there;
                 leaf = Some(here);
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the runs of a branch in which there may be something that lived at one of `points`, from a key on, in order,
+    /// until told to stop. For long walks, as [`Trees::scan`].
+    pub async fn scan_lives(
+        &self,
+        root: Option<NodePointer>,
+        branch: BranchNumber,
+        points: &[Stamp],
+        from: NodeKey,
+        mut visit: impl FnMut(&Run<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let pivots: BTreeSet<Stamp> = points.iter().flat_map(|&point| pivots_above(point)).collect();
+        let spans = pivots.into_iter().map(|pivot| {
+            let [first, behind] = [0, BRANCH_BLOCKS_MAX].map(BlockIndex);
+            Span {
+                from: NodeKey::of_pivot(branch, pivot, first).max(from),
+                to: NodeKey::of_pivot(branch, pivot, behind).max(from),
+            }
+        });
+        let spans: Vec<Span> = spans.collect();
+        for spans in spans.chunks(SPANS_MAX) {
+            if self.scan_spans(Tree::History, root, spans, &mut visit).await?.is_break() {
+                break;
             }
         }
         Ok(())

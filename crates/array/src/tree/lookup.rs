@@ -13,6 +13,9 @@ use crate::{
 };
 use std::ops::ControlFlow;
 
+/// Spans that one walk comes by at most.
+pub(super) const SPANS_MAX: usize = 1 << 10;
+
 impl Trees {
     /// What a head tree has of a block.
     pub async fn version(
@@ -91,21 +94,40 @@ impl Trees {
         mut visit: impl FnMut(&Run<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         assert!(tree != Tree::Catalogue, "a catalogue has no runs");
-        let Some(root) = root.filter(|_| from < to) else { return Ok(()) };
-        let mut span = Changes::new([Span { from, to }]);
+        self.scan_spans(tree, root, &[Span { from, to }], &mut visit).await.map(drop)
+    }
+
+    /// The same of several spans, which ascend and do not overlap: at most 1,024. Tells whether it was told to stop.
+    pub(super) async fn scan_spans(
+        &self,
+        tree: Tree,
+        root: Option<NodePointer>,
+        spans: &[Span],
+        visit: &mut impl FnMut(&Run<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        assert!(spans.len() <= SPANS_MAX, "{} spans", spans.len());
+        assert!(spans.is_sorted_by(|one, other| one.to <= other.from), "spans ascend");
+        let mut spans = spans.iter().copied().filter(|span| span.from < span.to).peekable();
+        let Some(root) = root.filter(|_| spans.peek().is_some()) else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let mut all = Changes::new(spans.clone());
         let mut walker = Walker::new(self, tree);
         let mut step = walker.enter_root(root).await?;
         loop {
             if let Some(Step::Leaf(leaf)) = step {
-                for run in map_leaf(&leaf.bytes).seek(from) {
-                    if run.first_key_in(tree) >= to || visit(&run).is_break() {
-                        return Ok(());
+                let Some(span) = spans.peek() else { return Ok(ControlFlow::Continue(())) };
+                for run in map_leaf(&leaf.bytes).seek(span.from) {
+                    while spans.next_if(|span| span.to <= run.first_key_in(tree)).is_some() {}
+                    let Some(span) = spans.peek() else { return Ok(ControlFlow::Continue(())) };
+                    if span.from <= run.last_key_in(tree) && visit(&run).is_break() {
+                        return Ok(ControlFlow::Break(()));
                     }
                 }
             }
-            step = walker.next(&mut span, None).await?;
+            step = walker.next(&mut all, None).await?;
             if step.is_none() {
-                return Ok(());
+                return Ok(ControlFlow::Continue(()));
             }
         }
     }

@@ -9,7 +9,10 @@ use array::{
     map::Version,
     tree::{HistoryChange, HistoryEvent, RowChange, Trees},
 };
-use std::{collections::BTreeMap, ops::ControlFlow};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
+};
 use world::Random;
 
 type Versions = BTreeMap<(BranchNumber, BlockIndex, Stamp), (Version, Stamp)>;
@@ -142,6 +145,36 @@ fn check_lives(
     }
 }
 
+/// A walk along what may have lived at some points comes by all that did, in order, also if it goes on from somewhere.
+fn check_scan(trees: &Trees, root: Option<NodePointer>, versions: &Versions, points: &[Stamp]) {
+    let branch = BranchNumber(2);
+    let mut shown = Vec::new();
+    run(trees.scan_lives(root, branch, points, NodeKey::FIRST, |run| {
+        let blocks = (run.first.0..=run.last().0).map(BlockIndex);
+        shown.push((run.first_key(), blocks.map(|block| (block, run.birth)).collect::<Vec<_>>()));
+        ControlFlow::Continue(())
+    }))
+    .unwrap();
+    assert!(shown.is_sorted_by(|one, other| one.0 < other.0), "each is shown once, in order");
+    let all: BTreeSet<_> = shown.iter().flat_map(|(_, versions)| versions).collect();
+    for (&(_, block, birth), &(_, death)) in versions.iter().filter(|((of, ..), _)| *of == branch) {
+        let is_seen = points.iter().any(|&point| birth <= point && point < death);
+        assert!(
+            !is_seen || all.contains(&(block, birth)),
+            "block {block} of {birth} lived at one of {points:?}"
+        );
+    }
+    let Some((from, _)) = shown.get(shown.len() / 2) else { return };
+    let mut rest = Vec::new();
+    run(trees.scan_lives(root, branch, points, *from, |run| {
+        rest.push(run.first_key());
+        if rest.len() < 20 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }))
+    .unwrap();
+    let expected = shown[shown.len() / 2..].iter().take(20).map(|(key, _)| *key);
+    assert!(rest.into_iter().eq(expected), "from {from:?} on, until told to stop");
+}
+
 #[test]
 fn any_versions_come_and_go_and_every_point_sees_its_own() {
     for seed in 0..30 {
@@ -206,7 +239,7 @@ fn any_versions_come_and_go_and_every_point_sees_its_own() {
                 let expected: Vec<_> = versions
                     .range((branch, first, Stamp(0))..(branch, BlockIndex(first.0 + count), Stamp(0)))
                     .map(|((_, block, _), _)| block.0)
-                    .collect::<std::collections::BTreeSet<_>>()
+                    .collect::<BTreeSet<_>>()
                     .into_iter()
                     .filter_map(|block| Some((block, seen(block)?)))
                     .collect();
@@ -217,6 +250,9 @@ fn any_versions_come_and_go_and_every_point_sees_its_own() {
                 assert_eq!(one, seen(key.block.0), "{context}: {}", key.block);
             }
             check_lives(&trees, root, &versions, lives, &mut draw.random);
+            let points: Vec<_> =
+                (0..draw.random.below(9)).map(|_| Stamp(1 + draw.random.below(lives * LIFE + 20))).collect();
+            check_scan(&trees, root, &versions, &points);
         }
         let remove = |(&(branch, block, stamp), &(_, death)): (&_, &(_, Stamp))| HistoryChange::Remove {
             key: BlockKey { branch, block, stamp },

@@ -118,7 +118,7 @@ impl Run<'_> {
 
     /// Key of the last block in a tree.
     #[inline]
-    pub(super) fn last_key_in(&self, tree: Tree) -> NodeKey {
+    pub(crate) fn last_key_in(&self, tree: Tree) -> NodeKey {
         self.key_in(tree, self.last())
     }
 
