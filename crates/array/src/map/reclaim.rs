@@ -1,8 +1,9 @@
 //! Reclaim: what nothing sees any more after points were deleted, and how much that would be.
 //!
-//! A pass goes along what of a branch's history the deleted points may have seen, and takes out what no point sees; of a
-//! branch that has neither head nor points it then takes out the head, too. It is a part of checkpoints, a budget's worth in each, and goes on where
-//! the last one stopped. A point that is deleted while a pass is under way asks for another pass.
+//! A pass goes along what of a branch's history the deleted points may have seen, and takes out what no point sees; of
+//! a branch that has neither head nor points it then takes out the head, too. It is a part of checkpoints, a budget's
+//! worth in each, and goes on where the last one stopped. A point that is deleted while a pass is under way asks for
+//! another pass.
 
 use super::Merge;
 use crate::{

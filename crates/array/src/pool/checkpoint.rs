@@ -13,10 +13,9 @@ use super::Pool;
 use crate::{
     error::Result,
     format::{
-        Checkpoint, CheckpointNumber, LogStart, NodeKey, Roots, RowKey, SegmentKind, SegmentNumber, Stamp,
-        Tree,
+        Checkpoint, CheckpointNumber, LogStart, Roots, RowKey, SegmentKind, SegmentNumber, Stamp,
         features::{INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB},
-        row::{ScrubPlace, ScrubRow, SegmentRow, SegmentState},
+        row::{SegmentRow, SegmentState},
     },
     map::{Branches, Budget, Merge, Merged, Points, ReclaimPlan, Table},
     simulation::{
@@ -25,9 +24,6 @@ use crate::{
     },
 };
 use std::rc::Rc;
-
-/// Versions of history that are put in order at once: 30 MB of them.
-const ORDERED_AT_ONCE: usize = 1 << 18;
 
 /// What one checkpoint puts into the trees.
 struct Frozen {
@@ -124,31 +120,6 @@ impl Pool {
             stamp_next: state.stamp_next,
             filled: std::mem::take(&mut state.filled),
         }
-    }
-
-    /// Puts the history of a pool that is older than pivots into the order of today: beside the old one, which comes free
-    /// with the checkpoint that has to follow.
-    pub(super) async fn order_history(&self) -> Result<()> {
-        let features = self.shared.superblock.borrow().features;
-        let (history, last) = {
-            let state = self.shared.state.borrow();
-            (state.roots.history, state.checkpoint)
-        };
-        let is_old = features.incompatible & INCOMPATIBLE_PIVOTS == 0;
-        let Some(old) = history.filter(|_| is_old) else { return Ok(()) };
-        let history = self.trees.order_history(CheckpointNumber(last.0 + 1), old, ORDERED_AT_ONCE).await?;
-        let mut state = self.shared.state.borrow_mut();
-        state.roots.history = history;
-        // A scrub that was in it begins there again.
-        if let Some(row) = state.catalogue.scrub() {
-            let again = ScrubPlace::Blocks(Tree::History, NodeKey::FIRST);
-            let next = row.next.map(|next| match next {
-                ScrubPlace::Blocks(Tree::History, _) => again,
-                other => other,
-            });
-            state.catalogue.set_scrub(ScrubRow { next, ..row });
-        }
-        Ok(())
     }
 
     /// From now on reads find in the trees what was in the frozen table.

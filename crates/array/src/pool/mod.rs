@@ -18,6 +18,7 @@ mod create;
 mod mapping;
 mod membership;
 mod nodes;
+mod older_history;
 mod open;
 mod owner;
 mod readers;
