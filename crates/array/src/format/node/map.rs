@@ -52,17 +52,21 @@ impl<'a> MapLeaf<'a> {
     /// the key.
     pub fn each_before(self, keys: &[NodeKey], mut visit: impl FnMut(usize, &Run<'a>)) {
         let tree = self.tree();
+        let with_key = |run: Run<'a>| (run.first_key_in(tree), run);
         let mut group = 0;
         let mut runs = self.runs();
-        let (mut before, mut next) = (None, runs.next());
+        let (mut before, mut next) = (None, runs.next().map(with_key));
         for (index, &key) in keys.iter().enumerate() {
-            let sought = self.group_from(group, key);
-            if sought > group {
-                (group, runs) = (sought, self.runs_from(sought));
-                (before, next) = (None, runs.next());
-            }
-            while let Some(run) = next.filter(|run| run.first_key_in(tree) <= key) {
-                (before, next) = (Some(run), runs.next());
+            // Many keys fall between the same two runs.
+            if next.is_some_and(|(first, _)| first <= key) {
+                let sought = self.group_from(group, key);
+                if sought > group {
+                    (group, runs) = (sought, self.runs_from(sought));
+                    next = runs.next().map(with_key);
+                }
+                while let Some((_, run)) = next.filter(|(first, _)| *first <= key) {
+                    (before, next) = (Some(run), runs.next().map(with_key));
+                }
             }
             before.iter().for_each(|run| visit(index, run));
         }
