@@ -60,8 +60,8 @@ pub struct Merged {
     pub roots: Roots,
     /// By how much what the two trees take has changed.
     pub live: LiveGrains,
-    /// What died: out of the trees, the frozen table, and copies that were not needed.
-    pub died: LiveGrains,
+    /// Where nothing lies any more that is needed: out of the trees, the frozen table, and copies in vain.
+    pub dead: Vec<Location>,
     /// What is left of discards: one a branch and stamp, each a row of the catalogue.
     pub unfinished: Vec<Interval>,
     /// How far the search for what nothing sees has come.
@@ -72,7 +72,7 @@ pub struct Merged {
 struct Progress<'a> {
     merge: &'a Merge<'a>,
     live: LiveGrains,
-    died: LiveGrains,
+    dead: Vec<Location>,
     inserts: Vec<HistoryChange>,
     /// Moves of what is not the newest version of its block: perhaps a point's.
     missed: Vec<Move>,
@@ -103,7 +103,7 @@ impl Merge<'_> {
             merge: self,
             // Versions and targets of moves are counted as if all went into the trees; what does not is taken off.
             live: self.frozen.live().clone(),
-            died: LiveGrains::new(),
+            dead: Vec::new(),
             inserts: Vec::new(),
             missed: Vec::new(),
             displaced: BTreeMap::new(),
@@ -126,7 +126,7 @@ impl Merge<'_> {
         Ok(Merged {
             roots: Roots { head, history, catalogue: self.roots.catalogue },
             live: progress.live,
-            died: progress.died,
+            dead: progress.dead,
             unfinished: discards.unfinished,
             reclaimed: removals.reclaimed,
         })
@@ -267,7 +267,7 @@ impl Progress<'_> {
 
     fn bury(&mut self, branch: BranchNumber, location: Location) {
         self.live.subtract(branch, location);
-        self.died.add(branch, location);
+        self.dead.push(location);
     }
 }
 

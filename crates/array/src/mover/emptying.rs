@@ -1,7 +1,8 @@
 //! What is alive in a segment, read to be moved.
 //!
-//! A segment of the log is read through, for its records say what was stored behind them; one of data says at its end what
-//! lies in it, and only what is alive is read. Whether a block is alive the map knows.
+//! A segment of the log is read through, for its records say what was stored behind them, unless that is still known and
+//! little of it is alive; one of data says at its end what lies in it. Of these only what is alive is read. Whether a block
+//! is alive the map knows.
 
 use super::{
     contents::{LoggedRecords, written_by},
@@ -10,8 +11,8 @@ use super::{
 use crate::{
     error::{Error, Result},
     format::{
-        BLOCK_BYTES, BlockChecksum, BlockKey, Location, RedundancyClass, SegmentBlock, SegmentKind,
-        SegmentNumber, Stored, SummaryEntry,
+        BLOCK_BYTES, BLOCK_GRAINS, BlockChecksum, BlockKey, Location, RedundancyClass, SegmentBlock,
+        SegmentKind, SegmentNumber, Stored, SummaryEntry,
         row::{SegmentRow, SegmentState},
     },
     pool::{Pool, StoredRun},
@@ -30,6 +31,10 @@ pub(super) const PIECES_WAITING_MAX: usize = 4;
 
 /// Blocks of a segment of data read, and of any handed on, at once at most.
 const RUN_BLOCKS: usize = 64;
+
+/// Of a segment of the log, what is alive is read alone if it is no more than one of so many blocks: else it takes more time
+/// than to read all.
+const READ_ALONE_ONE_IN: u32 = 8;
 
 /// Blocks of a victim that the map is asked for at once.
 const SOUGHT_AT_ONCE: usize = 256;
@@ -66,9 +71,9 @@ impl Pool {
         let row = self.shared.state.borrow().segments.row(victim).cloned();
         // A checkpoint found nothing alive there any more, and gave it away.
         let Some(row) = row.filter(|row| row.state == SegmentState::Sealed) else { return Ok(false) };
-        let read = match row.kind {
-            SegmentKind::Log => self.read_logged(victim, &row, leaving, pieces).await,
-            _ => self.read_moved(victim, leaving, pieces).await,
+        let read = match (row.kind, self.still_known(victim, &row)) {
+            (SegmentKind::Log, None) => self.read_logged(victim, &row, leaving, pieces).await,
+            (_, known) => self.read_alive(victim, known, leaving, pieces).await,
         };
         match read {
             Err(
@@ -123,14 +128,29 @@ impl Pool {
         Ok(())
     }
 
-    /// A segment of data says at its end what lies in it: what is alive is read, and nothing else.
-    async fn read_moved(
+    /// What lies in a segment of the log that is mostly dead, if that is known without reading it.
+    fn still_known(&self, victim: SegmentNumber, row: &SegmentRow) -> Option<Vec<SummaryEntry>> {
+        let room = row.shape.data_blocks() * BLOCK_GRAINS as u32;
+        if row.live_grains > room / READ_ALONE_ONE_IN {
+            return None;
+        }
+        let known = self.shared.state.borrow().recent.contents(victim, row.segment_use)?;
+        sometimes::reached(Sometimes::VictimKnown);
+        Some(known)
+    }
+
+    /// What is alive is read, and nothing else, where it is known what lies in a segment: one of data says so at its end.
+    async fn read_alive(
         &self,
         victim: SegmentNumber,
+        known: Option<Vec<SummaryEntry>>,
         leaving: Leaving,
         pieces: &mpsc::Sender<Piece>,
     ) -> Result<()> {
-        let entries = self.shared.contents_of(victim).await?;
+        let entries = match known {
+            Some(known) => known,
+            None => self.shared.contents_of(victim).await?,
+        };
         let is_alive = self.are_alive(victim, &entries, leaving).await?;
         let alive = entries.iter().zip(is_alive).filter(|(_, is_alive)| *is_alive);
         let alive = alive.map(|(entry, _)| Alive::of(victim, entry)).collect();

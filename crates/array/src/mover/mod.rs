@@ -19,6 +19,7 @@ mod nodes;
 mod pace;
 mod progress;
 mod rebuild;
+mod recent;
 mod rest;
 mod scrub;
 mod scrub_segments;
@@ -33,5 +34,6 @@ pub use scrub::{ScrubProgress, Scrubbed};
 
 pub(crate) use pace::{Command, Pace, Urgency};
 pub(crate) use progress::Progress;
+pub(crate) use recent::RecentLog;
 pub(crate) use rest::Backlog;
 pub(crate) use victims::Outlook;

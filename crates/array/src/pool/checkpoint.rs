@@ -131,6 +131,7 @@ impl Pool {
         state.catalogue.set_discards(&merged.unfinished);
         state.table.set_unfinished(&merged.unfinished);
         self.usage.borrow_mut().merged(&merged.live);
+        merged.dead.iter().for_each(|&location| state.recent.died(location));
         state.segments.note_ebb(span);
         for (segment, grains) in merged.live.iter() {
             state.segments.add_live(segment, grains);
@@ -162,6 +163,7 @@ impl Pool {
             .filter(|(_, row)| row.state == SegmentState::Sealed && row.live_grains == 0)
             .map(|(number, _)| number)
             .collect();
+        state.recent.forget(&idle);
         idle.into_iter().for_each(|number| state.segments.condemn(number, frozen.number));
         let segments = state.segments.take_changes().into_iter();
         let segments = segments.map(|(number, row)| {

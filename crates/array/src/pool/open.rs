@@ -214,6 +214,7 @@ fn shared_of(
             announced: Vec::new(),
             reclaim: Reclaim::new(),
             backlog: Default::default(),
+            recent: Default::default(),
             unreadable: BTreeSet::new(),
         }),
         readers: Default::default(),

@@ -103,7 +103,7 @@ impl State {
         rows: Vec<(RowKey, Vec<u8>)>,
     ) -> std::result::Result<(), Refusal> {
         let mut rows = rows.into_iter();
-        // What dies in the table before it came into a tree took no space there.
+        // What dies in the table before it came into a tree.
         let mut dead = Vec::new();
         let payload = SegmentBlock(record.block.0 + 1);
         for entry in &record.entries {
@@ -138,6 +138,8 @@ impl State {
             self.log_segments.push_back(record.segment);
         }
         self.log_blocks += u64::from(record.blocks());
+        self.recent.take(record);
+        dead.into_iter().for_each(|dead| self.recent.died(dead.location));
         Ok(())
     }
 

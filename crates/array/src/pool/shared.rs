@@ -16,7 +16,7 @@ use crate::{
         Stamp, Superblock, WallNanoseconds, row::SegmentRow,
     },
     map::{Reclaim, Sources, Table},
-    mover::Backlog,
+    mover::{Backlog, RecentLog},
     segments::Segments,
     watch::Watch,
 };
@@ -86,6 +86,8 @@ pub struct State {
     pub reclaim: Reclaim,
     /// Where blocks of raid0 volumes lie that have not come to rest.
     pub backlog: Backlog,
+    /// What lies in the newest segments of the log.
+    pub recent: RecentLog,
     /// Segments that could not be read through: they are not cleaned before somebody looks at them.
     pub unreadable: BTreeSet<SegmentNumber>,
 }

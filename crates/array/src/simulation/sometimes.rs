@@ -105,6 +105,8 @@ listed! {
         SegmentsCleaned,
         /// Cleaning: segments that are dying by themselves were left alone.
         LeftToDie,
+        /// Cleaning: what lay in a segment of the log was still known.
+        VictimKnown,
         /// Cleaning: a segment could not be read through, and was set aside.
         VictimSetAside,
         /// Cleaning: the segment in the making was given up.

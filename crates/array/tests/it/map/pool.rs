@@ -220,7 +220,9 @@ impl Pool {
         let before = self.live.total() + frozen.live().total();
         self.roots = merged.roots;
         self.live.add_all(&merged.live);
-        assert_eq!(before - merged.died.total(), self.live.total(), "what died, and what lives");
+        let mut died = LiveGrains::new();
+        merged.dead.iter().for_each(|&location| died.add(BranchNumber(0), location));
+        assert_eq!(before - died.total(), self.live.total(), "what died, and what lives");
         self.active.set_unfinished(&merged.unfinished);
         self.unfinished = merged.unfinished;
         for gone in self.reclaim.finish(merged.reclaimed) {

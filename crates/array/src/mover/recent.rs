@@ -1,0 +1,172 @@
+//! What lies in segments of the log that were filled lately, but for what is known to have died.
+//!
+//! Beside snapshots most of such a segment is soon dead: what is left is found and read without reading all of it, and the map
+//! is asked for little more.
+//!
+//! Invariants:
+//!
+//! 1. Of a segment it knows, it has every block that records stored there and that somebody may still see.
+//! 2. It has no more blocks than [`BLOCKS_MAX`], but for those of the newest segment; `blocks` is how many.
+
+use super::contents::written_by;
+use crate::format::{Location, Record, SegmentBlock, SegmentGrain, SegmentNumber, SegmentUse, SummaryEntry};
+use std::collections::BTreeMap;
+
+/// As many as the tables hold until a checkpoint is made: 2 GiB of what is alive, in 30 MiB of memory.
+const BLOCKS_MAX: usize = 512 << 10;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(crate) struct RecentLog {
+    segments: BTreeMap<SegmentNumber, Logged>,
+    blocks: usize,
+}
+
+/// What lies in one of them.
+#[derive(Debug)]
+struct Logged {
+    segment_use: SegmentUse,
+    /// Behind the last record.
+    next: SegmentBlock,
+    entries: BTreeMap<SegmentGrain, SummaryEntry>,
+}
+
+impl RecentLog {
+    /// A record was taken in. Of a segment whose front, or a record between, was not taken here, nothing is known.
+    pub fn take(&mut self, record: &Record) {
+        let number = record.segment;
+        if record.block == SegmentBlock(0) {
+            self.forget(&[number]);
+            self.make_room();
+            let (segment_use, next) = (record.segment_use, record.block);
+            self.segments.insert(number, Logged { segment_use, next, entries: BTreeMap::new() });
+        }
+        let Some(logged) = self.segments.get_mut(&number) else { return };
+        if (logged.segment_use, logged.next) != (record.segment_use, record.block) {
+            return self.forget(&[number]);
+        }
+        logged.next = SegmentBlock(record.block.0 + record.blocks());
+        let before = logged.entries.len();
+        logged.entries.extend(written_by(record).map(|entry| (entry.at, entry)));
+        self.blocks += logged.entries.len() - before;
+    }
+
+    /// Nobody sees any more what lies at a place.
+    pub fn died(&mut self, location: Location) {
+        if let Location::Direct { segment, at, .. } = location
+            && let Some(logged) = self.segments.get_mut(&segment)
+            && logged.entries.remove(&at).is_some()
+        {
+            self.blocks -= 1;
+        }
+    }
+
+    /// What may be alive in a segment, in the order of its places; none: that is not known.
+    pub fn contents(&self, number: SegmentNumber, segment_use: SegmentUse) -> Option<Vec<SummaryEntry>> {
+        let logged = self.segments.get(&number).filter(|logged| logged.segment_use == segment_use)?;
+        Some(logged.entries.values().copied().collect())
+    }
+
+    /// Nothing of these is needed any more.
+    pub fn forget(&mut self, gone: &[SegmentNumber]) {
+        let gone = gone.iter().filter_map(|number| self.segments.remove(number));
+        self.blocks -= gone.map(|logged| logged.entries.len()).sum::<usize>();
+    }
+
+    /// Forgets the oldest, so that there is room for another.
+    fn make_room(&mut self) {
+        while self.blocks > BLOCKS_MAX {
+            let oldest = self.segments.iter().min_by_key(|(_, logged)| logged.segment_use);
+            let oldest = *oldest.expect("something has these blocks").0;
+            self.forget(&[oldest]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{
+        BlockChecksum, BlockIndex, BlockKey, BranchNumber, Entry, Fence, Incarnation, Link, PayloadGrain,
+        PoolId, Position, Stamp, Stored, WallNanoseconds, Write,
+    };
+
+    /// A record of so many blocks at a place.
+    fn record(number: u32, segment_use: u64, at: u32, blocks: u16) -> Record {
+        let write = |index: u16| {
+            let key = BlockKey { branch: BranchNumber(1), block: BlockIndex(index.into()), stamp: Stamp(9) };
+            let checksum = BlockChecksum(u32::from(index));
+            Entry::Write(Write { key, at: PayloadGrain(64 * index), stored: Stored::PLAIN, checksum })
+        };
+        Record {
+            pool: PoolId([1; 16]),
+            incarnation: Incarnation(1),
+            position: Position(1),
+            previous: Link::BEGINNING,
+            acknowledged_below: Position(1),
+            fence: Fence(0),
+            accepted_at: WallNanoseconds(0),
+            segment: SegmentNumber(number),
+            segment_use: SegmentUse(segment_use),
+            block: SegmentBlock(at),
+            payload_blocks: blocks,
+            entries: (0..blocks).map(write).collect(),
+        }
+    }
+
+    /// Where blocks lie in a segment, by what is known.
+    fn places(recent: &RecentLog, number: u32, segment_use: u64) -> Option<Vec<u32>> {
+        let entries = recent.contents(SegmentNumber(number), SegmentUse(segment_use))?;
+        Some(entries.iter().map(|entry| entry.at.block().0).collect())
+    }
+
+    #[test]
+    fn of_a_segment_taken_from_its_front_on_every_block_is_known() {
+        let mut recent = RecentLog::default();
+        for record in [record(7, 1, 0, 2), record(7, 1, 3, 1), record(8, 2, 0, 1)] {
+            recent.take(&record);
+        }
+        assert_eq!(places(&recent, 7, 1), Some(vec![1, 2, 4]));
+        assert_eq!(places(&recent, 8, 2), Some(vec![1]));
+        assert_eq!(places(&recent, 7, 2), None, "another segment of that number");
+        recent.forget(&[SegmentNumber(7)]);
+        assert_eq!((places(&recent, 7, 1), recent.blocks), (None, 1));
+        recent.take(&record(8, 3, 0, 2));
+        assert_eq!((places(&recent, 8, 2), places(&recent, 8, 3)), (None, Some(vec![1, 2])));
+    }
+
+    #[test]
+    fn what_has_died_is_not_there_any_more() {
+        let mut recent = RecentLog::default();
+        recent.take(&record(7, 1, 0, 3));
+        for (number, at) in [(7, 2), (7, 2), (7, 9), (8, 1)] {
+            recent.died(Location::plain(SegmentNumber(number), SegmentBlock(at).first_grain()));
+        }
+        recent.died(Location::Zero);
+        assert_eq!((places(&recent, 7, 1), recent.blocks), (Some(vec![1, 3]), 2));
+    }
+
+    #[test]
+    fn of_a_segment_of_which_a_record_is_missing_nothing_is_known() {
+        let mut recent = RecentLog::default();
+        recent.take(&record(7, 1, 5, 1));
+        assert_eq!(places(&recent, 7, 1), None, "its front was taken by somebody else");
+        for at in [0, 2, 6, 8] {
+            recent.take(&record(8, 2, at, 1));
+        }
+        assert_eq!((places(&recent, 8, 2), recent.blocks), (None, 0));
+    }
+
+    #[test]
+    fn the_oldest_is_forgotten_when_there_are_too_many() {
+        let mut recent = RecentLog::default();
+        let blocks = 512;
+        let kept = BLOCKS_MAX / usize::from(blocks);
+        // Numbers say nothing about age.
+        for turn in 0..=kept as u32 + 1 {
+            recent.take(&record(9999 - turn, u64::from(turn), 0, blocks));
+        }
+        assert_eq!(recent.blocks, BLOCKS_MAX + usize::from(blocks));
+        assert!(places(&recent, 9999, 0).is_none() && places(&recent, 9998, 1).is_some());
+    }
+}
