@@ -1,8 +1,9 @@
 //! Which segments are worth emptying: those with the least alive, as many as give the room that is wanted.
 //!
-//! What is moved costs a read and its writes; what is left alone a little longer dies for nothing. So a round takes no
-//! more than it must, and none that has much more alive than those that had to be taken. And of two that have as little
-//! alive it takes the one that has settled: what a snapshot sees stays, and what hosts overwrite often is gone soon.
+//! What is moved costs a read and its writes; what is left alone a little longer dies for nothing. So a round takes none
+//! that has much more alive than those that had to be taken. And of two that have as little alive it takes the one that
+//! has settled: what a snapshot sees stays, and what hosts overwrite often is gone soon. But where only what is mostly
+//! alive is left, rounds are large: with each comes a checkpoint, and of few large ones there are fewer.
 
 use crate::{
     format::{BLOCK_GRAINS, SegmentKind, SegmentNumber, row::SegmentState},
@@ -21,9 +22,9 @@ const ALIKE: u32 = 4;
 /// A segment is mostly dead if no more than its room by this is alive.
 const MOSTLY_DEAD: u32 = 3;
 
-/// Of segments that are mostly dead and do not die by themselves, a round gains up to so many times what it must: moving
-/// what is left costs less than one more checkpoint; but what is gained too early is moved in vain.
-const LARGER: u64 = 4;
+/// A round of what has settled will do if it gains what is wanted by this: that is better than to move what has more alive,
+/// or will be gone soon.
+const ENOUGH_ONE_IN: u64 = 4;
 
 /// What a round may take, and what it is for.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +37,13 @@ struct Limits {
     wanted: u64,
     /// Grains that may be moved.
     moved_max: u64,
+}
+
+impl Limits {
+    /// Segments that a round of what has settled must gain for all others to be left alone.
+    fn enough(&self) -> u64 {
+        self.wanted.div_ceil(ENOUGH_ONE_IN)
+    }
 }
 
 /// A segment that can be emptied.
@@ -79,10 +87,10 @@ impl Pool {
         let gained = round_of_mostly_dead(&candidates, limits).gained;
         let dying = candidates.iter().filter(|candidate| !candidate.has_settled);
         let dead: u64 = dying.map(|dying| u64::from(limits.room.saturating_sub(dying.live_grains))).sum();
-        let will_die = dead >= limits.wanted * u64::from(limits.room);
+        let will_die = dead >= limits.enough() * u64::from(limits.room);
         let outlook = Outlook {
-            is_much_mostly_dead: gained >= LARGER / 2 * limits.wanted,
-            will_room_come: will_die && gained < limits.wanted && !self.has_unrested(),
+            is_much_mostly_dead: gained >= 2 * limits.enough(),
+            will_room_come: will_die && gained < limits.enough() && !self.has_unrested(),
         };
         self.outlook.set(Some((as_of, outlook)));
         outlook
@@ -129,9 +137,11 @@ impl Pool {
 /// What dies by itself gives its room for nothing if it is left alone, so what has settled goes first, as long as half of it
 /// is dead: that room stays.
 fn best_round(candidates: &[Candidate], limits: Limits) -> Vec<SegmentNumber> {
-    let is_enough = |round: &Round| round.gained >= limits.wanted;
+    let is_enough = |round: &Round| round.gained >= limits.enough();
     let mostly_dead = Some(round_of_mostly_dead(candidates, limits)).filter(is_enough);
-    let half_dead = || Some(round_of(settled(candidates, limits.room / 2), limits)).filter(is_enough);
+    // Of what is not mostly dead, no more than it must: until the next round more of it dies.
+    let least = Limits { wanted: limits.enough(), ..limits };
+    let half_dead = || Some(round_of(settled(candidates, limits.room / 2), least)).filter(is_enough);
     let Some(round) = mostly_dead.or_else(half_dead) else {
         return round_of(candidates.iter(), limits).victims;
     };
@@ -139,10 +149,9 @@ fn best_round(candidates: &[Candidate], limits: Limits) -> Vec<SegmentNumber> {
     round.victims
 }
 
-/// A larger round of what has settled and is mostly dead.
+/// A round of what has settled and is mostly dead.
 fn round_of_mostly_dead(candidates: &[Candidate], limits: Limits) -> Round {
-    let larger = Limits { wanted: LARGER * limits.wanted, ..limits };
-    round_of(settled(candidates, limits.room / MOSTLY_DEAD), larger)
+    round_of(settled(candidates, limits.room / MOSTLY_DEAD), limits)
 }
 
 /// What has settled with no more than `live_max` grains.
@@ -224,11 +233,12 @@ mod tests {
     }
 
     #[test]
-    fn of_those_that_are_mostly_dead_a_round_takes_more_than_it_must() {
-        let some = Limits { wanted: 5, ..LIMITS };
+    fn of_those_that_are_half_dead_a_round_takes_less_than_of_all_others() {
+        let some = Limits { wanted: 20, ..LIMITS };
         assert_eq!(numbers_of(&[(12, true); 200], some).len(), 23, "three segments hold what is alive in 23");
         assert_eq!(numbers_of(&[(25, true); 200], some).len(), 27);
-        assert_eq!(numbers_of(&[(34, true); 200], some).len(), 8);
+        assert_eq!(numbers_of(&[(34, true); 200], some).len(), 8, "a quarter is enough");
+        assert_eq!(numbers_of(&[(60, true); 200], some).len(), 50);
     }
 
     #[test]

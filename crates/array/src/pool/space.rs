@@ -149,15 +149,15 @@ impl Space {
         self.free_for(Purpose::Hosts) <= CHECKPOINT_NEAR * self.near()
     }
 
-    /// Segments of log that are worth a checkpoint: what a round of cleaning gains; more, as long as more is left.
+    /// Segments of log that are worth a checkpoint: a few, or as many as are left.
     pub(crate) fn checkpoint_after(&self) -> u64 {
         let left = self.free_for(Purpose::Hosts).saturating_sub(URGENT_NEAR * self.near());
-        left.max(self.cleaning_round())
+        left.max(self.near() / 2)
     }
 
-    /// Segments that one round of cleaning is to gain: a checkpoint is made for all of them together.
+    /// Segments that one round of cleaning is to gain: a checkpoint is made for all of them together, so many at once.
     pub(crate) fn cleaning_round(&self) -> u64 {
-        self.near() / 2
+        2 * self.near()
     }
 
     /// The room below which hosts are held up.
