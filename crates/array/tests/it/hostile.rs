@@ -41,6 +41,23 @@ fn a_flipped_bit_under_a_right_checksum_is_refused_or_a_value_with_these_bytes()
     }
 }
 
+/// Where a field is as low or as high as it can be, arithmetic overflows.
+#[test]
+fn a_field_of_zeroes_or_ones_under_a_right_checksum_is_refused_or_a_value_with_these_bytes() {
+    for image in image::all() {
+        for (width, filled) in [1, 2, 4, 8].into_iter().flat_map(|width| [(width, 0), (width, 0xff)]) {
+            for at in (0..image.bytes.len() - width + 1).step_by(width) {
+                let mut changed = image.bytes.clone();
+                changed[at..at + width].fill(filled);
+                (image.reseal)(&mut changed);
+                if let Ok(again) = (image.again)(&changed) {
+                    assert!(again == changed, "{}, byte {at}: encodes to other bytes", image.name);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn bytes_behind_a_structure_are_not_looked_at() {
     let is_row = |image: &Image| image.name.starts_with("row");

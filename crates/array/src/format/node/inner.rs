@@ -96,7 +96,7 @@ impl InnerNode<'_> {
             let at = HEAD_BYTES + index * CHILD_BYTES;
             let child = self.raw(index).decode(at)?;
             THIS.agree(last.is_none_or(|last| last < child.first), at, "children do not ascend")?;
-            let is_below = child.pointer.level + 1 == self.0.raw.level;
+            let is_below = child.pointer.level.checked_add(1) == Some(self.0.raw.level);
             THIS.agree(is_below, at + 37, "a child is not on the level below")?;
             stamp_max = stamp_max.max(child.pointer.stamp_max.0);
             last = Some(child.first);
