@@ -39,6 +39,8 @@ pub struct PoolArguments {
 #[derive(Clone, Debug, Subcommand)]
 pub enum PoolVerb {
     /// Make a pool: of files in its folder, or of raw devices that hold nothing
+    #[command(after_help = "Example:
+  spindle pool create mail --size 100GiB --drives 4   four drives, as files in the folder mail")]
     Create {
         /// Its folder, which must not be there or be empty; its name is the pool's
         #[arg(value_name = "POOL")]
@@ -91,12 +93,18 @@ Ends with 1 if no copy of something is right. A pool that is exported scrubs by 
         pool: PathBuf,
     },
     /// Open a pool without the drives that are missing, and take the loss of what they alone may hold
+    #[command(after_help = "Example:
+  spindle pool force-open mail                        without the drives that are gone for good
+
+Should they come back, they are not used any more. 'spindle pool scrub' says what was lost.")]
     ForceOpen {
         /// Its folder
         #[arg(value_name = "POOL")]
         pool: PathBuf,
     },
     /// Say what a pool has: drives, room, volumes and snapshots
+    #[command(after_help = "Example:
+  spindle pool show mail --json                       for a program that watches how full it is")]
     Show {
         /// Its folder
         #[arg(value_name = "POOL")]
@@ -133,6 +141,8 @@ pub struct VolumeArguments {
 #[derive(Clone, Debug, Subcommand)]
 pub enum VolumeVerb {
     /// Make a volume
+    #[command(after_help = "Example:
+  spindle volume create mail/store 40GiB              thin: it takes room as it is written")]
     Create {
         /// Its pool and its name
         #[arg(value_name = "POOL/VOLUME")]
@@ -182,12 +192,16 @@ snapshots keep it.")]
         name: String,
     },
     /// Keep a volume as it is now, under a name
+    #[command(after_help = "Example:
+  spindle volume snapshot mail/store@monday           read it with: spindle export mail/store@monday")]
     Snapshot {
         /// Its pool, its name, and that of the snapshot
         #[arg(value_name = "POOL/VOLUME@SNAPSHOT")]
         snapshot: PathBuf,
     },
     /// Delete a volume without snapshots, or a snapshot
+    #[command(after_help = "Example:
+  spindle volume delete mail/store@monday             what it alone kept is free soon after")]
     Delete {
         /// Which
         #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]

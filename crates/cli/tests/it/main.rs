@@ -14,6 +14,7 @@ mod exports;
 mod exports_iscsi;
 mod exports_tls;
 mod filling;
+mod helps;
 mod judged_by_qemu;
 mod judged_exports;
 mod mail_files;
