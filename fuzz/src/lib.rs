@@ -18,3 +18,6 @@ pub mod memory;
 #[allow(dead_code, missing_docs)]
 #[path = "../../crates/maildb/tests/it/model.rs"]
 pub mod model;
+#[allow(dead_code, missing_docs)]
+#[path = "../../crates/maildb/tests/it/simulated.rs"]
+pub mod simulated;

@@ -2,7 +2,11 @@
 //!
 //! Checksums are put right where their making is public, so that bytes reach what lies behind them.
 
-use crate::memory::{MemoryFolder, now};
+use crate::{
+    memory::{MemoryFolder, now},
+    model,
+    simulated::{self, SimulatedDrive},
+};
 use maildb::{
     PageNumber, PageSize,
     format::{
@@ -19,6 +23,8 @@ use maildb::{
     },
     verify::{verify_database_beside, verify_deep},
 };
+use std::rc::Rc;
+use world::{Buffer, ByteCount, ByteOffset, Directory, Random, sim::DriveOptions};
 
 /// The database of the seeds.
 pub const DATABASE: &str = "priv1.edb";
@@ -172,26 +178,34 @@ pub struct Made {
     pub checkpoint: Vec<u8>,
 }
 
-/// Makes such a group, the same every time.
+/// Makes such a group, the same every time: its clock and its chance are the simulator's.
 pub fn made() -> Made {
-    use crate::model;
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path();
-    world::real::run(1, world::real::RealOptions::plain(true), async |world| {
-        let mut config = model::config(PageSize::Kib4, world::ByteCount::kib(800));
+    let mut drive = SimulatedDrive::formatted(1, DriveOptions::new(ByteCount::mib(128)));
+    drive.run(|world, directory| async move {
+        let mut config = model::config(PageSize::Kib4, ByteCount::kib(800));
         config.page_stamps = true;
-        config.log_file = world::ByteCount::kib(128);
+        config.log_file = ByteCount::kib(128);
         config.extension_pages = 16;
-        let instance = model::open(&world, path, 1, config).await;
+        let instance = simulated::open(&world, &directory, config).await.expect("the group opens");
         let database = instance.databases().remove(0);
         let table = model::mail_table(&database).await;
         let mut session = instance.session();
-        let mut random = world::Random::new(1, "seeds");
+        let mut random = Random::new(1, "seeds");
         let mix = model::Mix { body_bytes_max: 600, mailboxes: 5, delete_percent: 20.0 };
         model::change_at_random(&mut session, &table, &mut model::Rows::new(), &mut random, 120, mix).await;
         drop((session, table, database));
         instance.close().await.expect("it closes");
-    });
-    let read = |name: &str| std::fs::read(path.join(name)).expect("it was made");
-    Made { database: read(DATABASE), stamps: read(STAMPS), log: read("E00.log"), checkpoint: read("E00.chk") }
+        Made {
+            database: read(&directory, DATABASE).await,
+            stamps: read(&directory, STAMPS).await,
+            log: read(&directory, "E00.log").await,
+            checkpoint: read(&directory, "E00.chk").await,
+        }
+    })
+}
+
+async fn read(directory: &Rc<dyn Directory>, name: &str) -> Vec<u8> {
+    let file = directory.open(name).await.expect("it was made");
+    let whole = Buffer::zeroed(file.geometry().size.0 as usize);
+    file.read(ByteOffset(0), vec![whole]).await.expect("it can be read")[0].to_vec()
 }
