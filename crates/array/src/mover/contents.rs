@@ -15,32 +15,17 @@ use world::Buffer;
 const WINDOW_BLOCKS: u32 = 256;
 
 impl Shared {
-    /// Every block that was stored in a segment, whether it is still needed or not, as far as can be read.
+    /// Every block that was stored in a segment of data, whether it is still needed or not: the summary at its end.
     ///
     /// # Errors
     ///
-    /// There is no such segment; or a summary can be read from no copy.
-    pub(crate) async fn contents_of(&self, number: SegmentNumber) -> Result<Vec<SummaryEntry>> {
-        let row = self.state.borrow().segments.row(number).cloned().ok_or(Error::NoSegment(number))?;
-        match row.kind {
-            SegmentKind::Log => Ok(self.logged_in(number, &row).await),
-            SegmentKind::Data => self.summary_of(number, &row).await,
-            SegmentKind::Nodes => Ok(Vec::new()),
-        }
-    }
-
-    /// Records follow each other from the front of the segment on; where none follows, nothing was taken.
-    async fn logged_in(&self, number: SegmentNumber, row: &SegmentRow) -> Vec<SummaryEntry> {
-        let mut entries = Vec::new();
-        let mut records = LoggedRecords::of(number, row);
-        while let Some(record) = records.next(self).await {
-            entries.extend(written_by(&record));
-        }
-        entries
-    }
-
-    /// The summary at the end of a segment of data.
-    async fn summary_of(&self, number: SegmentNumber, row: &SegmentRow) -> Result<Vec<SummaryEntry>> {
+    /// A block of it can be read from no copy.
+    pub(super) async fn summary_of(
+        &self,
+        number: SegmentNumber,
+        row: &SegmentRow,
+    ) -> Result<Vec<SummaryEntry>> {
+        assert_eq!(row.kind, SegmentKind::Data, "segment {number} has a summary");
         let data_blocks = row.shape.data_blocks();
         let last = self.summary_block(number, row, SegmentBlock(data_blocks - 1)).await?;
         let count = u32::from(last.block_count);

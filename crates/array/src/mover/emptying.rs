@@ -71,11 +71,7 @@ impl Pool {
         let row = self.shared.state.borrow().segments.row(victim).cloned();
         // A checkpoint found nothing alive there any more, and gave it away.
         let Some(row) = row.filter(|row| row.state == SegmentState::Sealed) else { return Ok(false) };
-        let read = match (row.kind, self.still_known(victim, &row)) {
-            (SegmentKind::Log, None) => self.read_logged(victim, &row, leaving, pieces).await,
-            (_, known) => self.read_alive(victim, known, leaving, pieces).await,
-        };
-        match read {
+        match self.read_segment(victim, &row, leaving, pieces).await {
             Err(
                 Error::Damaged { .. }
                 | Error::Unreadable { .. }
@@ -89,6 +85,24 @@ impl Pool {
             }
             read => read.map(|()| true),
         }
+    }
+
+    /// Reads a segment in the way that takes the least, by what is known of it.
+    async fn read_segment(
+        &self,
+        victim: SegmentNumber,
+        row: &SegmentRow,
+        leaving: Leaving,
+        pieces: &mpsc::Sender<Piece>,
+    ) -> Result<()> {
+        let entries = match self.still_known(victim, row) {
+            Some(known) => known,
+            None if row.kind == SegmentKind::Log => {
+                return self.read_logged(victim, row, leaving, pieces).await;
+            }
+            None => self.shared.summary_of(victim, row).await?,
+        };
+        self.read_alive(victim, &entries, leaving, pieces).await
     }
 
     /// A segment of the log is read through: its records say what was stored behind them.
@@ -139,19 +153,15 @@ impl Pool {
         Some(known)
     }
 
-    /// What is alive is read, and nothing else, where it is known what lies in a segment: one of data says so at its end.
+    /// What is alive is read, and nothing else, where it is known what lies in a segment.
     async fn read_alive(
         &self,
         victim: SegmentNumber,
-        known: Option<Vec<SummaryEntry>>,
+        entries: &[SummaryEntry],
         leaving: Leaving,
         pieces: &mpsc::Sender<Piece>,
     ) -> Result<()> {
-        let entries = match known {
-            Some(known) => known,
-            None => self.shared.contents_of(victim).await?,
-        };
-        let is_alive = self.are_alive(victim, &entries, leaving).await?;
+        let is_alive = self.are_alive(victim, entries, leaving).await?;
         let alive = entries.iter().zip(is_alive).filter(|(_, is_alive)| *is_alive);
         let alive = alive.map(|(entry, _)| Alive::of(victim, entry)).collect();
         let mut runs = runs(alive).into_iter().peekable();
