@@ -5,7 +5,7 @@
 use crate::{
     memory::{MemoryFolder, now},
     model,
-    simulated::{self, SimulatedDrive},
+    simulated::{self, SimulatedDrive, read_file},
 };
 use maildb::{
     PageNumber, PageSize,
@@ -23,8 +23,7 @@ use maildb::{
     },
     verify::{verify_database_beside, verify_deep},
 };
-use std::rc::Rc;
-use world::{Buffer, ByteCount, ByteOffset, Directory, Random, sim::DriveOptions};
+use world::{ByteCount, Random, sim::DriveOptions};
 
 /// The database of the seeds.
 pub const DATABASE: &str = "priv1.edb";
@@ -196,16 +195,10 @@ pub fn made() -> Made {
         drop((session, table, database));
         instance.close().await.expect("it closes");
         Made {
-            database: read(&directory, DATABASE).await,
-            stamps: read(&directory, STAMPS).await,
-            log: read(&directory, "E00.log").await,
-            checkpoint: read(&directory, "E00.chk").await,
+            database: read_file(&directory, DATABASE).await.to_vec(),
+            stamps: read_file(&directory, STAMPS).await.to_vec(),
+            log: read_file(&directory, "E00.log").await.to_vec(),
+            checkpoint: read_file(&directory, "E00.chk").await.to_vec(),
         }
     })
-}
-
-async fn read(directory: &Rc<dyn Directory>, name: &str) -> Vec<u8> {
-    let file = directory.open(name).await.expect("it was made");
-    let whole = Buffer::zeroed(file.geometry().size.0 as usize);
-    file.read(ByteOffset(0), vec![whole]).await.expect("it can be read")[0].to_vec()
 }

@@ -4,7 +4,7 @@ use crate::model::{self, Rows};
 use maildb::{Database, DatabaseLocation, Error, Instance, InstanceConfig};
 use std::rc::Rc;
 use world::{
-    BlockDevice, Directory, ExtentDirectory, World,
+    BlockDevice, Buffer, ByteOffset, Directory, ExtentDirectory, World,
     sim::{DriveOptions, Limits, SimDrive, Simulation},
 };
 
@@ -50,6 +50,13 @@ pub async fn open(
 ) -> Result<Instance, Error> {
     let location = DatabaseLocation { directory: Rc::clone(directory), file_name: DATABASE.to_owned() };
     Instance::open(world, Rc::clone(directory), vec![location], config).await
+}
+
+/// A whole file.
+pub async fn read_file(directory: &Rc<dyn Directory>, name: &str) -> Buffer {
+    let file = directory.open(name).await.expect("it is there");
+    let whole = Buffer::zeroed(file.geometry().size.0 as usize);
+    file.read(ByteOffset(0), vec![whole]).await.expect("it can be read").remove(0)
 }
 
 /// All rows; none where the table was never made.

@@ -6,7 +6,7 @@ mod sidecar;
 
 use crate::{
     model::{self, Mix, Rows},
-    simulated::{DATABASE, SimulatedDrive, open, read_all},
+    simulated::{DATABASE, SimulatedDrive, open, read_all, read_file},
 };
 use maildb::{
     Durability, Error, Instance, InstanceConfig, PageSize, StampFinding,
@@ -112,10 +112,8 @@ async fn change(instance: &Instance, rows: &Rc<RefCell<Rows>>, count: usize) {
 
 /// All pages of the file, the two of the header included: page n is at n + 1.
 async fn pages(directory: &Rc<dyn Directory>) -> Vec<Vec<u8>> {
-    let file = directory.open(DATABASE).await.expect("there");
-    let size = file.geometry().size.0 as usize;
-    let bytes = file.read(ByteOffset(0), vec![Buffer::zeroed(size)]).await.expect("readable");
-    bytes[0].chunks(PAGE_SIZE.bytes()).map(<[u8]>::to_vec).collect()
+    let bytes = read_file(directory, DATABASE).await;
+    bytes.chunks(PAGE_SIZE.bytes()).map(<[u8]>::to_vec).collect()
 }
 
 async fn put(directory: &Rc<dyn Directory>, place: usize, bytes: &[u8]) {

@@ -9,7 +9,7 @@ mod tearing;
 
 use crate::{
     model::{self, Rows},
-    simulated::{DATABASE, SimulatedDrive, open, read_all},
+    simulated::{DATABASE, SimulatedDrive, open, read_all, read_file},
 };
 use maildb::{
     Durability, Error, InstanceConfig, PageSize,
@@ -362,12 +362,7 @@ fn a_database_file_restored_from_a_backup_is_left_as_it_is() {
         case.work_until_cut(".edb", some_write(seed));
         let config = case.config.clone();
         case.recover(config).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        let backup = case.run(|_, directory| async move {
-            let file = directory.open(DATABASE).await?;
-            let size = file.geometry().size.0 as usize;
-            file.read(ByteOffset(0), vec![Buffer::zeroed(size)]).await
-        });
-        let backup = backup.expect("a closed database can be copied").remove(0);
+        let backup = case.run(|_, directory| async move { read_file(&directory, DATABASE).await });
         case.work_until_cut(".edb", 300);
         let config = case.config.clone();
         let pages_at = 2 * config.page_size.bytes();

@@ -5,11 +5,7 @@ use super::*;
 
 impl Ground {
     fn bytes(&mut self, name: &'static str) -> Vec<u8> {
-        self.run(async move |_, directory| {
-            let file = directory.open(name).await.expect("there");
-            let size = file.geometry().size.0 as usize;
-            file.read(ByteOffset(0), vec![Buffer::zeroed(size)]).await.expect("readable").remove(0).to_vec()
-        })
+        self.run(async move |_, directory| read_file(&directory, name).await.to_vec())
     }
 
     fn replace_file(&mut self, name: &'static str, bytes: Option<Vec<u8>>) {
