@@ -8,6 +8,8 @@
 //! * `warning: what`: something to look at that is not yet a failure.
 
 const REMARKS: [&str; 3] = ["skipped: ", "note: ", "warning: "];
+/// What the panics of tests that must panic say by themselves.
+const PANICS_SAY: [&str; 2] = ["note: Some details are omitted", "note: run with `RUST_BACKTRACE"];
 
 /// Results so far, over all test programs.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -69,6 +71,9 @@ impl Tally {
             self.test = name.to_owned();
             return None;
         }
+        if PANICS_SAY.iter().any(|said| line.starts_with(said)) {
+            return None;
+        }
         let remark = REMARKS.iter().find(|remark| line.starts_with(**remark))?;
         let said = format!("{line} [{}]", self.test);
         match *remark {
@@ -122,6 +127,8 @@ successes:
 chatter
 skipped: fio is not installed
 note: 7 kills
+note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace
+note: Some details are omitted, run with `RUST_BACKTRACE=full` for a verbose backtrace.
 
 successes:
     a
@@ -150,7 +157,10 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         assert_eq!(tally.notes, ["7 kills [a]"]);
         assert!(shown.contains(&"skipped: fio is not installed [a]".to_owned()), "{shown:#?}");
         assert!(shown.contains(&"note: this is of a failed test".to_owned()), "a failure is shown whole");
-        assert!(!shown.iter().any(|line| line.contains("chatter")), "{shown:#?}");
+        assert!(
+            !shown.iter().any(|line| line.contains("chatter") || line.contains("BACKTRACE")),
+            "{shown:#?}"
+        );
     }
 
     #[test]
