@@ -69,8 +69,10 @@ impl Pool {
         // What dies meanwhile is not used again before this is done.
         let _reading = self.begin_reading();
         let row = self.shared.state.borrow().segments.row(victim).cloned();
-        // A checkpoint found nothing alive there any more, and gave it away.
-        let Some(row) = row.filter(|row| row.state == SegmentState::Sealed) else { return Ok(false) };
+        // A checkpoint found nothing alive there any more, and gave it away; another may have filled it with nodes since.
+        let holds_blocks =
+            |row: &SegmentRow| row.state == SegmentState::Sealed && row.kind != SegmentKind::Nodes;
+        let Some(row) = row.filter(holds_blocks) else { return Ok(false) };
         match self.read_segment(victim, &row, leaving, pieces).await {
             Err(
                 Error::Damaged { .. }
