@@ -58,22 +58,32 @@ pub(super) struct Alive {
 /// Some of them, with their data.
 pub(super) type Piece = Vec<(Alive, Arc<Buffer>)>;
 
+/// A segment that is read to be emptied: what of it is to leave, and who takes that.
+struct Victim<'v> {
+    pool: &'v Pool,
+    number: SegmentNumber,
+    row: SegmentRow,
+    leaving: Leaving,
+    pieces: &'v mpsc::Sender<Piece>,
+}
+
 impl Pool {
     /// Gives what is alive in a victim to `pieces`. Whether it was read through: else it is left as it is.
     pub(super) async fn read_victim(
         &self,
-        victim: SegmentNumber,
+        number: SegmentNumber,
         leaving: Leaving,
         pieces: &mpsc::Sender<Piece>,
     ) -> Result<bool> {
         // What dies meanwhile is not used again before this is done.
         let _reading = self.begin_reading();
-        let row = self.shared.state.borrow().segments.row(victim).cloned();
+        let row = self.shared.state.borrow().segments.row(number).cloned();
         // A checkpoint found nothing alive there any more, and gave it away; another may have filled it with nodes since.
         let holds_blocks =
             |row: &SegmentRow| row.state == SegmentState::Sealed && row.kind != SegmentKind::Nodes;
         let Some(row) = row.filter(holds_blocks) else { return Ok(false) };
-        match self.read_segment(victim, &row, leaving, pieces).await {
+        let victim = Victim { pool: self, number, row, leaving, pieces };
+        match victim.read().await {
             Err(
                 Error::Damaged { .. }
                 | Error::Unreadable { .. }
@@ -82,128 +92,106 @@ impl Pool {
             ) => {
                 sometimes::reached(Sometimes::VictimSetAside);
                 // It is not cleaned again before the pool is opened the next time.
-                self.shared.state.borrow_mut().unreadable.insert(victim);
+                self.shared.state.borrow_mut().unreadable.insert(number);
                 Ok(false)
             }
             read => read.map(|()| true),
         }
     }
+}
 
-    /// Reads a segment in the way that takes the least, by what is known of it.
-    async fn read_segment(
-        &self,
-        victim: SegmentNumber,
-        row: &SegmentRow,
-        leaving: Leaving,
-        pieces: &mpsc::Sender<Piece>,
-    ) -> Result<()> {
-        let entries = match self.still_known(victim, row) {
+impl Victim<'_> {
+    /// In the way that takes the least, by what is known of it.
+    async fn read(&self) -> Result<()> {
+        let entries = match self.still_known() {
             Some(known) => known,
-            None if row.kind == SegmentKind::Log => {
-                return self.read_logged(victim, row, leaving, pieces).await;
-            }
-            None => self.shared.summary_of(victim, row).await?,
+            None if self.row.kind == SegmentKind::Log => return self.read_logged().await,
+            None => self.pool.shared.summary_of(self.number, &self.row).await?,
         };
-        self.read_alive(victim, &entries, leaving, pieces).await
+        self.read_alive(&entries).await
     }
 
     /// A segment of the log is read through: its records say what was stored behind them.
-    async fn read_logged(
-        &self,
-        victim: SegmentNumber,
-        row: &SegmentRow,
-        leaving: Leaving,
-        pieces: &mpsc::Sender<Piece>,
-    ) -> Result<()> {
-        let mut records = LoggedRecords::of(victim, row);
+    async fn read_logged(&self) -> Result<()> {
+        let mut records = LoggedRecords::of(self.number, &self.row);
         let (mut entries, mut read) = (Vec::new(), Vec::new());
         loop {
-            let permit = self.cleaning_permit().await?;
-            let Some(record) = records.next(&self.shared).await else { break };
+            let permit = self.pool.cleaning_permit().await?;
+            let Some(record) = records.next(&self.pool.shared).await else { break };
             permit.moves(record.blocks() as usize * BLOCK_BYTES);
             entries.extend(written_by(&record));
             read.extend(entries[read.len()..].iter().map(|entry| records.view(entry.at.block())));
         }
-        let is_alive = self.are_alive(victim, &entries, leaving).await?;
+        let is_alive = self.are_alive(&entries).await?;
         let alive = entries.iter().zip(read).zip(is_alive).filter(|(_, is_alive)| *is_alive);
         let mut alive = alive.map(|(stored, _)| stored).peekable();
         while alive.peek().is_some() {
             let mut piece = Piece::new();
             for (entry, read) in alive.by_ref().take(RUN_BLOCKS) {
-                let alive = Alive::of(victim, entry);
-                let read = read.filter(|read| self.shared.seed.checksum(alive.key, read) == alive.checksum);
+                let alive = Alive::of(self.number, entry);
+                let read =
+                    read.filter(|read| self.pool.shared.seed.checksum(alive.key, read) == alive.checksum);
                 let data = match read {
                     Some(read) => Buffer::copy_of(&read),
                     // Another copy may have it, and mends this one.
-                    None => self.shared.read_run(&stored(std::slice::from_ref(&alive))).await?,
+                    None => self.pool.shared.read_run(&stored(std::slice::from_ref(&alive))).await?,
                 };
                 piece.push((alive, Arc::new(data)));
             }
-            send(piece, pieces).await?;
+            send(piece, self.pieces).await?;
         }
         Ok(())
     }
 
     /// What lies in a segment of the log that is mostly dead, if that is known without reading it.
-    fn still_known(&self, victim: SegmentNumber, row: &SegmentRow) -> Option<Vec<SummaryEntry>> {
-        let room = row.shape.data_blocks() * BLOCK_GRAINS as u32;
-        if row.live_grains > room / READ_ALONE_ONE_IN {
+    fn still_known(&self) -> Option<Vec<SummaryEntry>> {
+        let room = self.row.shape.data_blocks() * BLOCK_GRAINS as u32;
+        if self.row.live_grains > room / READ_ALONE_ONE_IN {
             return None;
         }
-        let known = self.shared.state.borrow().recent.contents(victim, row.segment_use)?;
+        let known = self.pool.shared.state.borrow().recent.contents(self.number, self.row.segment_use)?;
         sometimes::reached(Sometimes::VictimKnown);
         Some(known)
     }
 
     /// What is alive is read, and nothing else, where it is known what lies in a segment.
-    async fn read_alive(
-        &self,
-        victim: SegmentNumber,
-        entries: &[SummaryEntry],
-        leaving: Leaving,
-        pieces: &mpsc::Sender<Piece>,
-    ) -> Result<()> {
-        let is_alive = self.are_alive(victim, entries, leaving).await?;
+    async fn read_alive(&self, entries: &[SummaryEntry]) -> Result<()> {
+        let is_alive = self.are_alive(entries).await?;
         let alive = entries.iter().zip(is_alive).filter(|(_, is_alive)| *is_alive);
-        let alive = alive.map(|(entry, _)| Alive::of(victim, entry)).collect();
+        let alive = alive.map(|(entry, _)| Alive::of(self.number, entry)).collect();
         let mut runs = runs(alive).into_iter().peekable();
         while runs.peek().is_some() {
             let reads = runs.by_ref().take(LANES_MAX).map(async |run| {
-                let permit = self.cleaning_permit().await?;
+                let permit = self.pool.cleaning_permit().await?;
                 permit.moves(run.len() * BLOCK_BYTES);
-                let data = self.shared.read_run(&stored(&run)).await?;
+                let data = self.pool.shared.read_run(&stored(&run)).await?;
                 Ok::<_, Error>((run, data))
             });
             // No permit is held while somebody is waited for who wants one to write.
             for (run, data) in try_join_all(reads).await? {
                 let data = data.chunks_exact(BLOCK_BYTES).map(|block| Arc::new(Buffer::copy_of(block)));
-                send(run.into_iter().zip(data).collect(), pieces).await?;
+                send(run.into_iter().zip(data).collect(), self.pieces).await?;
             }
         }
         Ok(())
     }
 
     /// Of each block that a segment says it stores: whether it is to leave, and the map still points to it there.
-    async fn are_alive(
-        &self,
-        victim: SegmentNumber,
-        entries: &[SummaryEntry],
-        leaving: Leaving,
-    ) -> Result<Vec<bool>> {
+    async fn are_alive(&self, entries: &[SummaryEntry]) -> Result<Vec<bool>> {
         if entries.iter().any(|entry| entry.stored != Stored::PLAIN) {
             return Err(Error::NotYet("a block that is not stored plain"));
         }
         let leaves = |entry: &SummaryEntry| {
-            leaving == Leaving::All || self.class_of(entry.key.branch) == RedundancyClass::Raid0
+            self.leaving == Leaving::All || self.pool.class_of(entry.key.branch) == RedundancyClass::Raid0
         };
         let mut sought: Vec<usize> = (0..entries.len()).filter(|&index| leaves(&entries[index])).collect();
         sought.sort_unstable_by_key(|&index| entries[index].key);
         let mut is_alive = vec![false; entries.len()];
         for part in sought.chunks(SOUGHT_AT_ONCE) {
             let keys = part.iter().map(|&index| entries[index].key);
-            let found = self.whereabouts(keys).await?;
+            let found = self.pool.whereabouts(keys).await?;
             for (&index, found) in part.iter().zip(found) {
-                let here = Location::plain(victim, entries[index].at);
+                let here = Location::plain(self.number, entries[index].at);
                 is_alive[index] = found.is_some_and(|version| version.location == here);
             }
             // Hosts on the same thread wait no longer than for this.

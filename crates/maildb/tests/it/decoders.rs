@@ -195,10 +195,10 @@ pub fn made() -> Made {
         drop((session, table, database));
         instance.close().await.expect("it closes");
         Made {
-            database: read_file(&directory, DATABASE).await.to_vec(),
-            stamps: read_file(&directory, STAMPS).await.to_vec(),
-            log: read_file(&directory, "E00.log").await.to_vec(),
-            checkpoint: read_file(&directory, "E00.chk").await.to_vec(),
+            database: read_file(&directory, DATABASE).await,
+            stamps: read_file(&directory, STAMPS).await,
+            log: read_file(&directory, "E00.log").await,
+            checkpoint: read_file(&directory, "E00.chk").await,
         }
     })
 }

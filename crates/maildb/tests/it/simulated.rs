@@ -53,10 +53,10 @@ pub async fn open(
 }
 
 /// A whole file.
-pub async fn read_file(directory: &Rc<dyn Directory>, name: &str) -> Buffer {
+pub async fn read_file(directory: &Rc<dyn Directory>, name: &str) -> Vec<u8> {
     let file = directory.open(name).await.expect("it is there");
     let whole = Buffer::zeroed(file.geometry().size.0 as usize);
-    file.read(ByteOffset(0), vec![whole]).await.expect("it can be read").remove(0)
+    file.read(ByteOffset(0), vec![whole]).await.expect("it can be read")[0].to_vec()
 }
 
 /// All rows; none where the table was never made.

@@ -368,7 +368,7 @@ fn a_database_file_restored_from_a_backup_is_left_as_it_is() {
         let pages_at = 2 * config.page_size.bytes();
         let (opened, before, after) = case.run(move |world, directory| async move {
             let file = directory.open(DATABASE).await.expect("it is there");
-            let (start, before) = (ByteOffset(0), Arc::new(backup));
+            let (start, before) = (ByteOffset(0), Arc::new(Buffer::copy_of(&backup)));
             let copied = file.write(start, vec![Arc::clone(&before)], Stability::Stable).await;
             copied.expect("the backup can be put back");
             let opened = open(&world, &directory, config).await.map(|instance| instance.recovery());

@@ -5,7 +5,7 @@ use super::*;
 
 impl Ground {
     fn bytes(&mut self, name: &'static str) -> Vec<u8> {
-        self.run(async move |_, directory| read_file(&directory, name).await.to_vec())
+        self.run(async move |_, directory| read_file(&directory, name).await)
     }
 
     fn replace_file(&mut self, name: &'static str, bytes: Option<Vec<u8>>) {
