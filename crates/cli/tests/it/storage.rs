@@ -44,6 +44,9 @@ impl LoopDevice {
             eprintln!("skipped: no loop device to be had");
         }
         let path = PathBuf::from(String::from_utf8(output?.stdout).expect("UTF-8").trim());
+        // `blockdev --setro` belongs to the number and outlives the file attached to it: a write would be answered with
+        // "Operation not permitted", whoever set it.
+        succeeds(Command::new("blockdev").arg("--setrw").arg(&path)).expect("a device that can be written");
         Some(Self { path, image: folder })
     }
 

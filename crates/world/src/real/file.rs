@@ -8,11 +8,15 @@
 //!
 //! 1. `size` is never more than the file's real size, and both it and every transfer are multiples
 //!    of `sector`.
-//! 2. A block device is open with O_EXCL: nobody has it mounted, nobody mounts it meanwhile.
+//! 2. A block device is open with O_EXCL: nobody has it mounted, nobody mounts it meanwhile. The exception is
+//!    [`FileDevice::open_shared`], which reads only.
 //! 3. Bytes below `size` are allocated when the file was made or grown here, so that a write does
-//!    not meet "no space"; a discard gives that up for its range.
+//!    not meet "no space"; a discard gives that up for its range. Of a file made elsewhere `allocation` tells.
 
+mod allocation;
 mod sparse;
+
+pub use allocation::Allocation;
 
 use super::{
     engine::{Engine, RealIoKind},
@@ -75,6 +79,21 @@ impl FileDevice {
         Self::open_at(CWD, path, &path.display().to_string(), access)
     }
 
+    /// As [`FileDevice::open`] for reading, and keeps nobody out: another process may have the device mounted, or open
+    /// it meanwhile. For a look at what a device is; it waits for a device that is slow to open, on a thread beside.
+    pub fn open_shared(path: &Path) -> LocalFuture<IoResult<Self>> {
+        let engine = Engine::current();
+        let path = path.to_owned();
+        let display: Arc<str> = path.display().to_string().into();
+        let shown = Arc::clone(&display);
+        let opened = engine.blocking(move || {
+            let fail = |error: Errno| IoError::from_os(error.into(), format!("opening {shown}"));
+            check_type(CWD, &path, &shown)?;
+            open_best(CWD, &path, access_flags(Access::Read), Mode::empty()).map_err(fail)
+        });
+        Box::pin(async move { Self::adopt(opened.await?, &display, Access::Read) })
+    }
+
     /// Makes a regular file of `size` bytes (a multiple of 4096), allocated and reading as zero.
     pub fn create(path: &Path, size: ByteCount) -> LocalFuture<IoResult<Self>> {
         let engine = Engine::current();
@@ -92,14 +111,9 @@ impl FileDevice {
         access: Access,
     ) -> IoResult<Self> {
         let fail = |error: Errno| IoError::from_os(error.into(), format!("opening {display}"));
-        let found = statat(folder, path, AtFlags::empty()).map_err(fail)?;
-        let exclusive = match FileType::from_raw_mode(found.st_mode) {
-            FileType::RegularFile => OFlags::empty(),
+        let exclusive = match check_type(folder, path, display)? {
             FileType::BlockDevice => OFlags::EXCL,
-            _ => {
-                let context = format!("opening {display}: neither a regular file nor a block device");
-                return Err(IoError::new(IoErrorKind::WrongType, context));
-            }
+            _ => OFlags::empty(),
         };
         let opened =
             open_best(folder, path, access_flags(access) | exclusive, Mode::empty()).map_err(fail)?;
@@ -322,6 +336,19 @@ pub(super) struct Opened {
     pub direct: bool,
 }
 
+/// A regular file or a block device; nothing else is opened, for that alone may block or do something.
+fn check_type(folder: BorrowedFd<'_>, path: &Path, display: &str) -> IoResult<FileType> {
+    let fail = |error: Errno| IoError::from_os(error.into(), format!("opening {display}"));
+    let found = statat(folder, path, AtFlags::empty()).map_err(fail)?;
+    match FileType::from_raw_mode(found.st_mode) {
+        kind @ (FileType::RegularFile | FileType::BlockDevice) => Ok(kind),
+        _ => {
+            let context = format!("opening {display}: neither a regular file nor a block device");
+            Err(IoError::new(IoErrorKind::WrongType, context))
+        }
+    }
+}
+
 fn access_flags(access: Access) -> OFlags {
     match access {
         Access::Read => OFlags::RDONLY,
@@ -413,8 +440,7 @@ fn allocate(file: &OwnedFd, from: u64, to: u64) -> rustix::io::Result<()> {
         return Ok(());
     }
     // Asked first, so that a size beyond all hope does not fill the filesystem on its way there.
-    let space = fstatvfs(file)?;
-    if space.f_blocks > 0 && to - from > space.f_bavail.saturating_mul(space.f_frsize) {
+    if free_bytes(file)?.is_some_and(|free| to - from > free) {
         return Err(Errno::NOSPC);
     }
     let allocated = match retry(|| fallocate(file, FallocateFlags::empty(), from, to - from)) {
@@ -426,6 +452,12 @@ fn allocate(file: &OwnedFd, from: u64, to: u64) -> rustix::io::Result<()> {
         let _ = ftruncate(file, from);
     }
     allocated
+}
+
+/// What the file's filesystem has left; none if it does not tell.
+fn free_bytes(file: &OwnedFd) -> rustix::io::Result<Option<u64>> {
+    let space = fstatvfs(file)?;
+    Ok((space.f_blocks > 0).then(|| space.f_bavail.saturating_mul(space.f_frsize)))
 }
 
 /// The way to allocate where the filesystem has no fallocate.

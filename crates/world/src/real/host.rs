@@ -3,12 +3,14 @@
 //! All from /proc, /sys and statvfs; no other program is asked. What a kernel or container does not
 //! tell is None, never a guess.
 
+pub mod disk;
 pub mod drive;
 pub mod kernel_log;
 pub mod machine;
 pub mod mount;
 pub mod signature;
 
+pub use disk::{Disk, DiskCatalogue};
 pub use drive::{Drive, DriveActivity, drive_activity, drive_of_device, drive_of_path};
 pub use kernel_log::{DeviceNames, KernelLog, KernelNews, KernelTrouble};
 pub use machine::{Machine, ProcessUse, machine, process_use};

@@ -1,7 +1,7 @@
 //! The rules at the top of `block_device.rs`, for every device.
 
 use crate::in_both_worlds;
-use std::{path::Path, process::Command, rc::Rc, sync::Arc, time::Duration};
+use std::{fs, path::Path, process::Command, rc::Rc, sync::Arc, time::Duration};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Directory, Extent, ExtentDirectory, Geometry, IoErrorKind,
     Resizable, Sparse, Stability, World,
@@ -48,6 +48,43 @@ fn files_know_where_they_hold_nothing() {
         assert!(held(&whole().await.unwrap()) <= held(&extents));
         let beyond = device.write_zeroes(ByteOffset(SIZE.0), ByteCount(512), true, Stability::Volatile).await;
         assert_eq!(beyond.unwrap_err().kind(), IoErrorKind::OutOfRange);
+    });
+}
+
+#[test]
+fn a_sparse_file_gets_the_space_it_lacks_and_keeps_its_bytes() {
+    in_both_worlds(async |_, folder| {
+        let made = FileDevice::create(&folder.join("made"), SIZE).await.unwrap();
+        assert_eq!(made.allocation().await.unwrap().missing, ByteCount(0), "a new one lacks nothing");
+        let path = folder.join("sparse");
+        let mut bytes = vec![0; SIZE.0 as usize];
+        bytes[1 << 20..][..8192].fill(7);
+        fs::write(&path, &bytes[..(1 << 20) + 8192]).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_len(SIZE.0).unwrap();
+        file.sync_all().unwrap();
+        let device = FileDevice::open(&path, Access::ReadWrite).unwrap();
+        let before = device.allocation().await.unwrap();
+        if before.copy_on_write.is_some() {
+            return println!("skipped: a filesystem that sets nothing aside");
+        }
+        assert_eq!((before.missing.0, before.shared.0), (SIZE.0 - (1 << 20) - 8192, 0));
+        device.allocate_missing().await.unwrap();
+        assert_eq!(device.allocation().await.unwrap().missing, ByteCount(0));
+        assert!(fs::read(&path).unwrap() == bytes, "what it held stays");
+        let reader = FileDevice::open(&path, Access::Read).unwrap();
+        reader.allocate_missing().await.expect("nothing is missing");
+    });
+}
+
+#[test]
+fn space_that_is_not_there_is_not_taken_in_part() {
+    in_both_worlds(async |_, folder| {
+        let path = folder.join("vast");
+        fs::File::create(&path).unwrap().set_len(1 << 43).unwrap();
+        let device = FileDevice::open(&path, Access::ReadWrite).unwrap();
+        assert_eq!(device.allocate_missing().await.unwrap_err().kind(), IoErrorKind::NoSpace);
+        assert_eq!(device.allocation().await.unwrap().missing, ByteCount(1 << 43));
     });
 }
 
@@ -103,12 +140,21 @@ fn a_raw_block_device_keeps_the_rules_and_is_opened_alone() {
         _ => return println!("skipped: no loop device to be had here (losetup as root makes one)"),
     };
     let detach = Detach(path.clone());
+    // Read-only is kept in the device's number: whoever had it before may have left it so.
+    let _ = Command::new("blockdev").args(["--setrw", &path]).status();
     run(7, RealOptions::default(), async |world| {
         let device = FileDevice::open(Path::new(&path), Access::ReadWrite).unwrap();
         assert!(device.is_raw());
         assert_eq!(device.geometry().size, SIZE);
         let second = FileDevice::open(Path::new(&path), Access::ReadWrite).err().expect("it is taken");
         assert_eq!(second.kind(), IoErrorKind::Busy);
+        let onlooker = FileDevice::open_shared(Path::new(&path)).await.expect("a look keeps nobody out");
+        assert_eq!(onlooker.geometry(), device.geometry());
+        onlooker.read(ByteOffset(0), vec![Buffer::zeroed(4096)]).await.unwrap();
+        let data = vec![Arc::new(Buffer::zeroed(4096))];
+        let refused = onlooker.write(ByteOffset(0), data, Stability::Stable).await.unwrap_err();
+        assert_eq!(refused.kind(), IoErrorKind::ReadOnly);
+        drop(onlooker);
         assert_eq!(device.resize(ByteCount::mib(8)).await.unwrap_err().kind(), IoErrorKind::Unsupported);
         check_rules(&world, Rc::new(device)).await;
     });

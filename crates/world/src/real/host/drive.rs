@@ -95,7 +95,8 @@ pub(super) fn parts_of(device: (u32, u32)) -> Vec<(u32, u32)> {
     parts
 }
 
-fn read_drive(folder: &Path) -> Drive {
+/// What sysfs says in the folder of a whole drive.
+pub(super) fn read_drive(folder: &Path) -> Drive {
     let read = |name: &str| fact(folder.join(name));
     let count = |name: &str| number(folder.join(name));
     let mut underlying: Vec<String> = fs::read_dir(folder.join("slaves"))
