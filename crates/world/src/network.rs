@@ -63,6 +63,16 @@ impl Address {
         }
     }
 
+    /// Whether it means every address of this host (`0.0.0.0`, `::`): nobody else can connect to it by that name.
+    pub fn is_any(&self) -> bool {
+        match self {
+            Self::Unix(_) => false,
+            Self::Tcp { host, .. } => {
+                host.parse::<std::net::IpAddr>().is_ok_and(|number| number.is_unspecified())
+            }
+        }
+    }
+
     /// Whether only this machine reaches it.
     pub fn is_local(&self) -> bool {
         match self {
@@ -99,6 +109,8 @@ pub struct Accepted {
     pub stream: Stream,
     /// Who connected, for people: `127.0.0.1:40112`.
     pub peer: String,
+    /// Where they connected to: of a listener at every address of this host ([`Address::is_any`]), the one they used.
+    pub local: Address,
 }
 
 /// Someone who listens. Dropping it ends that; connections that were accepted go on.
@@ -192,6 +204,13 @@ mod tests {
             .chain([("0.0.0.0", false), ("::", false), ("10.0.0.1", false), ("mail", false)])
         {
             assert_eq!(Address::parse(text, 1).unwrap().is_local(), is_local, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_address_of_a_host_is_no_address_to_connect_to() {
+        for (text, is_any) in [("0.0.0.0", true), ("[::]:80", true), ("127.0.0.1", false), ("mail", false)] {
+            assert_eq!(Address::parse(text, 1).unwrap().is_any(), is_any, "{text}");
         }
     }
 }

@@ -67,7 +67,7 @@ impl Doors {
         let serve_at = |listener: Rc<dyn Listener>, targets: Targets, uris: Vec<String>| {
             let (address, told) = (listener.address(), console.clone());
             let tell = Rc::new(move |event| say(&told, &event));
-            let serving = serve(world.clone(), listener, targets, address.to_string(), tell);
+            let serving = serve(world.clone(), listener, targets, tell);
             Door { address, uris, serving: Box::pin(serving), is_restricted }
         };
         let elsewhere: Vec<String> = portals.iter().map(|portal| portal.address().to_string()).collect();

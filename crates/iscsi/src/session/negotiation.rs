@@ -76,8 +76,10 @@ enum Rule {
     Declared(Bounds),
     /// Said, and not answered.
     Told,
-    /// Known, and never agreed to.
-    Refused,
+    /// Obsolete, and answered with "No", as RFC 7143, 13.25 allows beside "Reject": older initiators expect a value.
+    ObsoleteFlag,
+    /// Obsolete, and answered with "Reject", as 13.25 demands.
+    ObsoleteNumber,
 }
 
 /// Bounds of a number.
@@ -94,26 +96,54 @@ const LENGTHS: Bounds = Bounds(512, (1 << 24) - 1);
 const SHORT: Bounds = Bounds(0, 3600);
 const COUNTS: Bounds = Bounds(1, 65_535);
 
-fn rule_of(key: &str) -> Option<Rule> {
-    Some(match key {
-        "HeaderDigest" | "DataDigest" => Rule::Choice(&["CRC32C", "None"]),
-        "InitialR2T" => Rule::Or(false),
-        "ImmediateData" => Rule::And(true),
-        "DataPDUInOrder" | "DataSequenceInOrder" => Rule::Or(true),
-        "MaxRecvDataSegmentLength" => Rule::Declared(LENGTHS),
-        "MaxBurstLength" => Rule::Least(BURST_BYTES, LENGTHS),
-        "FirstBurstLength" => Rule::Least(RECEIVE_BYTES, LENGTHS),
-        "MaxOutstandingR2T" => Rule::Least(REQUESTS, COUNTS),
-        "MaxConnections" => Rule::Least(1, COUNTS),
-        "ErrorRecoveryLevel" => Rule::Least(0, Bounds(0, 2)),
-        "iSCSIProtocolLevel" => Rule::Least(1, Bounds(0, 31)),
-        "DefaultTime2Wait" => Rule::Greatest(2, SHORT),
-        "DefaultTime2Retain" => Rule::Least(0, SHORT),
-        "TaskReporting" => Rule::Choice(&["RFC3720"]),
-        "InitiatorName" | "InitiatorAlias" | "TargetName" | "SessionType" => Rule::Told,
-        "OFMarker" | "IFMarker" | "OFMarkInt" | "IFMarkInt" => Rule::Refused,
-        _ => return None,
-    })
+/// A key of login negotiation.
+struct Key {
+    name: &'static str,
+    rule: Rule,
+    /// Sections 13.x with "Irrelevant when: SessionType=Discovery". Every other key is negotiated in a discovery session
+    /// as in a normal one: open-iscsi refuses a target that calls ErrorRecoveryLevel irrelevant there.
+    is_irrelevant_in_discovery: bool,
+}
+
+const fn always(name: &'static str, rule: Rule) -> Key {
+    Key { name, rule, is_irrelevant_in_discovery: false }
+}
+
+const fn normal_only(name: &'static str, rule: Rule) -> Key {
+    Key { name, rule, is_irrelevant_in_discovery: true }
+}
+
+/// Every key of RFC 7143, 13 that is sent during login, in the order of its sections; then those of 13.25, which are
+/// obsolete. Keys of authentication (section 12) are the login's.
+const KEYS: [Key; 24] = [
+    always("HeaderDigest", Rule::Choice(&["CRC32C", "None"])),
+    always("DataDigest", Rule::Choice(&["CRC32C", "None"])),
+    normal_only("MaxConnections", Rule::Least(1, COUNTS)),
+    always("TargetName", Rule::Told),
+    always("InitiatorName", Rule::Told),
+    always("InitiatorAlias", Rule::Told),
+    normal_only("InitialR2T", Rule::Or(false)),
+    normal_only("ImmediateData", Rule::And(true)),
+    always("MaxRecvDataSegmentLength", Rule::Declared(LENGTHS)),
+    normal_only("MaxBurstLength", Rule::Least(BURST_BYTES, LENGTHS)),
+    normal_only("FirstBurstLength", Rule::Least(RECEIVE_BYTES, LENGTHS)),
+    always("DefaultTime2Wait", Rule::Greatest(2, SHORT)),
+    always("DefaultTime2Retain", Rule::Least(0, SHORT)),
+    normal_only("MaxOutstandingR2T", Rule::Least(REQUESTS, COUNTS)),
+    normal_only("DataPDUInOrder", Rule::Or(true)),
+    normal_only("DataSequenceInOrder", Rule::Or(true)),
+    always("ErrorRecoveryLevel", Rule::Least(0, Bounds(0, 2))),
+    always("SessionType", Rule::Told),
+    normal_only("TaskReporting", Rule::Choice(&["RFC3720"])),
+    normal_only("iSCSIProtocolLevel", Rule::Least(1, Bounds(0, 31))),
+    always("IFMarker", Rule::ObsoleteFlag),
+    always("OFMarker", Rule::ObsoleteFlag),
+    always("IFMarkInt", Rule::ObsoleteNumber),
+    always("OFMarkInt", Rule::ObsoleteNumber),
+];
+
+fn key_named(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
 }
 
 /// A number, in decimal or hexadecimal (RFC 7143, 6.1).
@@ -135,19 +165,18 @@ fn yes(text: &str) -> Option<bool> {
 impl Agreed {
     /// What we answer to `key=offer`, and take for agreed; none if nothing is answered.
     ///
-    /// `is_normal` tells a session that is to carry commands from one that only asks which targets there are: the
-    /// latter has no use for most keys.
+    /// `is_normal` tells a normal session from a discovery session, in which some keys are irrelevant.
     pub fn answer(&mut self, key: &str, offer: &str, is_normal: bool) -> Option<String> {
-        let Some(rule) = rule_of(key) else { return Some("NotUnderstood".to_owned()) };
-        let is_irrelevant = !is_normal && !matches!(rule, Rule::Choice(_) | Rule::Declared(_) | Rule::Told);
-        if is_irrelevant {
+        let Some(known) = key_named(key) else { return Some("NotUnderstood".to_owned()) };
+        if !is_normal && known.is_irrelevant_in_discovery {
             return Some("Irrelevant".to_owned());
         }
+        let rule = known.rule;
         let rejected = || Some("Reject".to_owned());
         match rule {
             Rule::Told => None,
-            Rule::Refused if key.ends_with("Marker") => Some("No".to_owned()),
-            Rule::Refused => Some("Irrelevant".to_owned()),
+            Rule::ObsoleteFlag => Some("No".to_owned()),
+            Rule::ObsoleteNumber => rejected(),
             Rule::Choice(ours) => {
                 let Some(chosen) = offer.split(',').find(|offered| ours.contains(offered)) else {
                     return rejected();
@@ -184,15 +213,15 @@ impl Agreed {
     /// What the other end answers to our `offer`, or says of itself unasked, taken for agreed; false if the rule of the key does
     /// not allow it.
     pub fn answered(&mut self, key: &str, offer: Option<&str>, answer: &str) -> bool {
-        let Some(rule) = rule_of(key) else { return false };
-        match (rule, offer) {
+        let Some(Key { rule, .. }) = key_named(key) else { return false };
+        match (*rule, offer) {
             (Rule::Told, None) => true,
             (Rule::Declared(bounds), _) => {
                 let declared = number(answer).filter(|declared| bounds.range().contains(declared));
                 self.send_bytes_max = declared.unwrap_or(self.send_bytes_max);
                 declared.is_some()
             }
-            (_, None) | (Rule::Told | Rule::Refused, Some(_)) => false,
+            (_, None) | (Rule::Told | Rule::ObsoleteFlag | Rule::ObsoleteNumber, Some(_)) => false,
             // What we said stays what it is by default.
             (Rule::And(_) | Rule::Or(_) | Rule::Least(..) | Rule::Greatest(..), Some(_))
                 if matches!(answer, "Irrelevant" | "NotUnderstood") =>
@@ -290,6 +319,7 @@ mod tests {
             ("MaxOutstandingR2T", "1", "1"),
             ("MaxOutstandingR2T", "many", "Reject"),
             ("OFMarker", "Yes", "No"),
+            ("IFMarkInt", "2048~65535", "Reject"),
             ("X-com.example.key", "1", "NotUnderstood"),
         ] {
             assert_eq!(answers(&[(key, offer)]).1, [Some(answer.to_owned())], "{key}={offer}");
@@ -343,11 +373,37 @@ mod tests {
     }
 
     #[test]
-    fn who_only_asks_for_targets_has_no_use_for_most_keys() {
+    fn discovery_negotiates_every_key_that_the_rfc_does_not_call_irrelevant_there() {
         let mut agreed = Agreed::default();
-        assert_eq!(agreed.answer("MaxBurstLength", "65536", false).as_deref(), Some("Irrelevant"));
-        assert_eq!(agreed.answer("HeaderDigest", "None", false).as_deref(), Some("None"));
-        assert_eq!(agreed.answer("MaxRecvDataSegmentLength", "8192", false), Some(RECEIVE_BYTES.to_string()));
+        for (key, offer, answer) in [
+            ("HeaderDigest", "None,CRC32C", "None"),
+            ("DataDigest", "None", "None"),
+            ("MaxConnections", "1", "Irrelevant"),
+            ("InitialR2T", "Yes", "Irrelevant"),
+            ("ImmediateData", "Yes", "Irrelevant"),
+            ("MaxRecvDataSegmentLength", "8192", "262144"),
+            ("MaxBurstLength", "65536", "Irrelevant"),
+            ("FirstBurstLength", "65536", "Irrelevant"),
+            ("DefaultTime2Wait", "2", "2"),
+            ("DefaultTime2Retain", "20", "0"),
+            ("MaxOutstandingR2T", "1", "Irrelevant"),
+            ("DataPDUInOrder", "Yes", "Irrelevant"),
+            ("DataSequenceInOrder", "Yes", "Irrelevant"),
+            ("ErrorRecoveryLevel", "0", "0"),
+            ("ErrorRecoveryLevel", "2", "0"),
+            ("TaskReporting", "FastAbort,RFC3720", "Irrelevant"),
+            ("iSCSIProtocolLevel", "1", "Irrelevant"),
+            ("IFMarker", "No", "No"),
+            ("OFMarker", "No", "No"),
+            ("IFMarkInt", "1~2048", "Reject"),
+            ("OFMarkInt", "1~2048", "Reject"),
+            ("X-com.example.key", "1", "NotUnderstood"),
+        ] {
+            assert_eq!(agreed.answer(key, offer, false).as_deref(), Some(answer), "{key}={offer}");
+        }
+        for declared in ["InitiatorName", "InitiatorAlias", "SessionType"] {
+            assert_eq!(agreed.answer(declared, "x", false), None, "{declared}");
+        }
     }
 
     #[test]

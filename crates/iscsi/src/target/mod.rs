@@ -130,18 +130,17 @@ pub enum Event {
     NotAccepted(world::IoError),
 }
 
-/// Serves `targets` to all who connect, until it is dropped; `portal` is what initiators are told to connect to.
-pub async fn serve(
-    world: World,
-    listener: Rc<dyn Listener>,
-    targets: Targets,
-    portal: String,
-    tell: Rc<dyn Fn(Event)>,
-) {
+/// Serves `targets` to all who connect, until it is dropped.
+///
+/// Discovery answers with the address the listener was given, or, where that is every address of this host, with the one
+/// that the initiator connected to.
+pub async fn serve(world: World, listener: Rc<dyn Listener>, targets: Targets, tell: Rc<dyn Fn(Event)>) {
+    let address = listener.address();
     loop {
-        let Accepted { stream, peer } =
+        let Accepted { stream, peer, local } =
             accept_next(&world, &*listener, |error| tell(Event::NotAccepted(error))).await;
-        let (own, targets, portal) = (world.clone(), targets.clone(), portal.clone());
+        let portal = if address.is_any() { local.to_string() } else { address.to_string() };
+        let (own, targets) = (world.clone(), targets.clone());
         let tell = Rc::clone(&tell);
         world.spawn("iscsi connection", async move {
             let logged_in = |initiator: &str, target: Option<&str>| {

@@ -61,7 +61,7 @@ fn access() -> Access {
 async fn start(world: &World, network: &SimNetwork, host: &str, targets: Targets) {
     let address = Address::parse(host, 3260).unwrap();
     let listener = network.host(host).listen(&address).await.unwrap();
-    world.spawn("server", serve(world.clone(), listener.into(), targets, address.to_string(), Rc::new(drop)));
+    world.spawn("server", serve(world.clone(), listener.into(), targets, Rc::new(drop)));
 }
 
 struct Someone {

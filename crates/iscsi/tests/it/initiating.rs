@@ -25,13 +25,7 @@ async fn start(world: &World, network: &SimNetwork, drive: &Rc<SimDrive>, facts:
     let unit = Unit::new(facts, Rc::clone(drive) as Rc<dyn BlockDevice>, None, has_cache);
     let units = BTreeMap::from([(0, Rc::new(unit))]);
     let target = Target { name: "iqn.x:mail".to_owned(), units };
-    let serving = serve(
-        world.clone(),
-        listener.into(),
-        Targets::new(vec![target]),
-        "server:3260".to_owned(),
-        Rc::new(drop),
-    );
+    let serving = serve(world.clone(), listener.into(), Targets::new(vec![target]), Rc::new(drop));
     world.spawn("server", serving);
 }
 

@@ -6,11 +6,11 @@
 mod admitting;
 mod asking;
 mod copying;
+mod discovery;
 mod hostile;
 mod initiating;
 mod loading;
 mod media;
-
 mod reserving;
 mod scene;
 mod sessions;

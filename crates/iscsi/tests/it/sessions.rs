@@ -36,7 +36,7 @@ pub async fn start(
     let told = Rc::clone(&events);
     let tell = Rc::new(move |event| told.borrow_mut().push(event));
     let listener = network.host("server").listen(&address()).await.unwrap();
-    let serving = serve(world.clone(), listener.into(), targets.clone(), address().to_string(), tell);
+    let serving = serve(world.clone(), listener.into(), targets.clone(), tell);
     world.spawn("server", serving);
     (targets, events)
 }

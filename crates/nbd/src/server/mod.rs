@@ -93,7 +93,7 @@ pub async fn serve(
     let places = Rc::new(Semaphore::new(options.connections_max));
     loop {
         let place = Place::among(&places).await;
-        let Accepted { stream, peer } =
+        let Accepted { stream, peer, .. } =
             accept_next(&world, &*listener, |error| tell(Event::NotAccepted(error))).await;
         let (own, exports, tell) = (world.clone(), exports.clone(), Rc::clone(&tell));
         let options = options.clone();

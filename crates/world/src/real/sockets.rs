@@ -88,7 +88,9 @@ impl Listener for Tcp {
             let failed = |error| IoError::from_os(error, format!("accepting at {at}"));
             let (stream, peer) = listener.accept().await.map_err(failed)?;
             stream.set_nodelay(true).map_err(failed)?;
-            Ok(Accepted { stream: Box::new(stream), peer: peer.to_string() })
+            let local = stream.local_addr().map_err(failed)?;
+            let local = Address::Tcp { host: local.ip().to_string(), port: local.port() };
+            Ok(Accepted { stream: Box::new(stream), peer: peer.to_string(), local })
         })
     }
 }
@@ -109,7 +111,7 @@ impl Listener for Unix {
             let accepted = listener.accept().await;
             let (stream, _) =
                 accepted.map_err(|error| IoError::from_os(error, format!("accepting at {at}")))?;
-            Ok(Accepted { stream: Box::new(stream), peer: at.to_string() })
+            Ok(Accepted { stream: Box::new(stream), peer: at.to_string(), local: at })
         })
     }
 }

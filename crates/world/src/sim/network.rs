@@ -207,7 +207,7 @@ impl Network for SimHost {
             }
             let listener = inner.state.borrow().listeners.get(&to.to_string()).cloned();
             let (ours, theirs) = inner.connect(&link);
-            let accepted = Accepted { stream: Box::new(theirs), peer: name };
+            let accepted = Accepted { stream: Box::new(theirs), peer: name, local: to.clone() };
             match listener.map(|listener| listener.send(accepted)) {
                 Some(Ok(())) => Ok(Box::new(ours) as Stream),
                 _ => {
