@@ -183,6 +183,11 @@ impl Watch {
         Waiting { watch: Rc::clone(self), key }
     }
 
+    /// Why a drive is given up.
+    pub fn error(&self) -> IoError {
+        no_answer_for(self.answer_within)
+    }
+
     /// Whether a drive that is watched was given up.
     pub fn has_given_up(&self, device: &Rc<dyn BlockDevice>) -> bool {
         let at = Rc::as_ptr(device).cast::<()>();
@@ -220,6 +225,11 @@ impl Watch {
     }
 }
 
+fn no_answer_for(span: Duration) -> IoError {
+    let story = format!("no answer for {} s: the drive is given up", span.as_secs_f64());
+    IoError::new(IoErrorKind::Disconnected, story)
+}
+
 async fn look_on(world: World, every: Duration, watch: Weak<Watch>) {
     loop {
         world.sleep(every).await;
@@ -249,8 +259,7 @@ async fn tick(world: World, watch: Weak<Watch>) {
 
 impl State {
     fn error(&self) -> IoError {
-        let story = format!("no answer for {} s: the drive is given up", self.answer_within.as_secs_f64());
-        IoError::new(IoErrorKind::Disconnected, story)
+        no_answer_for(self.answer_within)
     }
 }
 

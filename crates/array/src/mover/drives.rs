@@ -53,8 +53,7 @@ impl Pool {
         for member in drives.members() {
             let is_stuck = |device: &Rc<dyn BlockDevice>| self.shared.watch.has_given_up(device);
             if drives.device(member).as_ref().is_some_and(is_stuck) {
-                let error = IoError::new(IoErrorKind::Disconnected, "it does not answer");
-                self.shared.lose(member, error).await?;
+                self.shared.lose(member, self.shared.watch.error()).await?;
             }
         }
         Ok(())

@@ -9,7 +9,7 @@
 //! A crash before 4 leaves the checkpoint before, and the log since. An error stops the pool, for the tables in RAM
 //! and the trees may then not agree any more: opening it finds what was acknowledged.
 
-use super::Pool;
+use super::{Pool, events::Task};
 use crate::{
     error::Result,
     format::{
@@ -50,8 +50,12 @@ impl Pool {
         let _one_at_a_time = self.checkpointing.lock().await;
         self.shared.check_runs()?;
         let done = self.make_checkpoint().await;
-        if let Err(error) = &done {
-            self.shared.stop(error);
+        match &done {
+            Err(error) if self.shared.check_runs().is_ok() => {
+                self.shared.events.report_failure(Task::Checkpoint, error, false);
+                self.shared.stop(error);
+            }
+            _ => {}
         }
         done
     }

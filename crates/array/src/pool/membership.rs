@@ -7,6 +7,7 @@
 use super::{
     Shared,
     create::{NewDrive, member_of},
+    events::EventKind,
 };
 use crate::{
     election::can_go_on_with,
@@ -24,13 +25,19 @@ impl Shared {
     /// # Errors
     ///
     /// Those that are left are too few to go on; the pool has stopped.
-    pub async fn lose(&self, member: MemberIndex, _error: IoError) -> Result<()> {
+    pub async fn lose(&self, member: MemberIndex, error: IoError) -> Result<()> {
         sometimes::reached_if(self.drives.has(member), Sometimes::DriveLost);
-        self.drives.lose(member);
+        self.lose_now(member, error);
         let under_way = UnderWay::begin(Sometimes::CutWhileLosing);
         let published = self.publish(|_| ()).await;
         under_way.end();
         published
+    }
+
+    /// From now on the drive is not there; the next generation says so.
+    fn lose_now(&self, member: MemberIndex, error: IoError) {
+        self.drives.lose(member);
+        self.events.report_loss(self.drive_name(member), error);
     }
 
     /// The row of a drive that is to become a member.
@@ -85,7 +92,7 @@ impl Shared {
                 }
                 Err(failures) => {
                     sometimes::reached(Sometimes::DriveLostWhilePublishing);
-                    failures.into_iter().for_each(|(member, _)| self.drives.lose(member));
+                    failures.into_iter().for_each(|(member, error)| self.lose_now(member, error));
                 }
             }
         }
@@ -114,6 +121,7 @@ impl Shared {
             let row = self.superblock.borrow().members[usize::from(member.0)].clone();
             assert_eq!(row.state, MemberState::Active, "the generation that is settled made it a member");
             self.state.borrow_mut().segments.add_member(member, row.slot_count);
+            self.events.report(EventKind::DriveAddition { drive: self.drive_name(member) });
         }
         joined
     }

@@ -9,12 +9,14 @@
 //! ```
 //!
 //! Reading order: `shared` (what there is), `owner` (what happens to a record), `checkpoint`, `membership` (drives that
-//! fail), `open`, `create`, `verbs`.
+//! fail), `open`, `create`, `verbs`, `events` (what an administrator hears of).
 
 mod bounds;
 mod catalogue;
 mod checkpoint;
 mod create;
+pub mod events;
+mod health;
 mod mapping;
 mod membership;
 mod nodes;
@@ -147,6 +149,9 @@ pub struct Pool {
     room_wanted: Cell<u64>,
     /// The last round of cleaning found nothing to gain.
     cannot_clean: Cell<bool>,
+    /// Writes of hosts that were refused for want of room.
+    refused_writes: Cell<u64>,
+    health: RefCell<health::Health>,
     /// What cleaning has before it, as of which checkpoint.
     pub(crate) outlook: Cell<Option<(CheckpointNumber, Outlook)>>,
     /// One verb changes the catalogue at a time.
@@ -187,6 +192,8 @@ impl Pool {
             space_known: Cell::new(None),
             room_wanted: Cell::new(0),
             cannot_clean: Cell::new(false),
+            refused_writes: Cell::new(0),
+            health: RefCell::default(),
             outlook: Cell::new(None),
             changing: Default::default(),
             volumes: RefCell::default(),
@@ -228,5 +235,11 @@ impl Pool {
     pub(crate) fn begin_reading(&self) -> Reading {
         let checkpoint = self.shared.state.borrow().checkpoint;
         self.shared.readers.begin(checkpoint)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.events.close();
     }
 }

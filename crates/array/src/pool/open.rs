@@ -12,6 +12,7 @@
 use super::{
     Nodes, OpenSetting, Pool,
     catalogue::Catalogue,
+    events::{DriveName, EventLog, given_drives},
     shared::{Shared, State},
 };
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     election::{Election, can_go_on_with, elect},
     error::{Error, Result},
     format::{
-        BLOCK_GRAINS, Checkpoint, ChecksumSeed, Incarnation, LogStart, MemberIndex, MemberState,
+        BLOCK_GRAINS, Checkpoint, ChecksumSeed, DriveId, Incarnation, LogStart, MemberIndex, MemberState,
         MirroredSegment, NodePointer, Position, RowKey, SegmentBlock, SegmentKind, SegmentNumber, SegmentUse,
         Stamp, Superblock, Table as CatalogueTable,
         checkpoint::OPENING_STEP,
@@ -41,7 +42,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     rc::Rc,
 };
-use world::{BlockDevice, World};
+use world::{BlockDevice, IoError, World};
 
 /// Records in one flight at most.
 const FLIGHT_RECORDS_MAX: usize = 4;
@@ -54,18 +55,21 @@ const FLIGHT_RECORDS_MAX: usize = 4;
 pub async fn open(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenSetting) -> Result<Rc<Pool>> {
     let watch = Watch::new(world, setting.answer_within, setting.read_within);
     let devices: Vec<_> = devices.iter().map(|device| watch.watch(device)).collect();
-    let election = elect(&look(&devices).await, setting.forced)?;
+    let seen = look(&devices).await;
+    let election = elect(&seen, setting.forced)?;
+    let events = EventLog::new(world);
+    events.report_election(&election, &seen);
+    let around = Around { world, watch: &watch, events: &events, given: given_drives(&seen) };
     let drives = drives_of(&election, &devices);
     let superblock = election.superblock;
     let under_way = UnderWay::begin(Sometimes::CutWhileReplaying);
-    settle_generation(&drives, &superblock).await?;
+    settle_generation(&around, &drives, &superblock).await?;
     let read = loop {
-        match read_in((world, &watch), &drives, &superblock, setting).await? {
+        match read_in(&around, &drives, &superblock, setting).await? {
             Ok(read) => break read,
             // A drive that fails meanwhile is left out, like one that was not there.
-            Err(member) => {
-                sometimes::reached(Sometimes::DriveGivenUpWhileOpening);
-                drives.lose(member);
+            Err((member, error)) => {
+                around.lose((member, error), &drives, &superblock);
                 check_enough(&drives, &superblock)?;
             }
         }
@@ -75,6 +79,24 @@ pub async fn open(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenS
     let pool = go_on(read, &superblock.checkpoint, setting).await?;
     under_way.end();
     Ok(pool)
+}
+
+/// What an opening has beside the drives.
+struct Around<'a> {
+    world: &'a World,
+    watch: &'a Rc<Watch>,
+    events: &'a Rc<EventLog>,
+    given: BTreeMap<DriveId, usize>,
+}
+
+impl Around<'_> {
+    /// Goes on without a drive that failed.
+    fn lose(&self, (member, error): (MemberIndex, IoError), drives: &Drives, superblock: &Superblock) {
+        sometimes::reached(Sometimes::DriveGivenUpWhileOpening);
+        drives.lose(member);
+        let row = &superblock.members[usize::from(member.0)];
+        self.events.report_loss(DriveName::of(member, row, &self.given), error);
+    }
 }
 
 /// Those that are there; what was joining goes on to join.
@@ -92,10 +114,9 @@ fn drives_of(election: &Election, devices: &[Rc<dyn BlockDevice>]) -> Drives {
 }
 
 /// Gives the elected superblock to every drive that should have it.
-async fn settle_generation(drives: &Drives, superblock: &Superblock) -> Result<()> {
+async fn settle_generation(around: &Around<'_>, drives: &Drives, superblock: &Superblock) -> Result<()> {
     while let Err(failures) = write_generation(drives, superblock).await {
-        sometimes::reached(Sometimes::DriveGivenUpWhileOpening);
-        failures.into_iter().for_each(|(member, _)| drives.lose(member));
+        failures.into_iter().for_each(|failure| around.lose(failure, drives, superblock));
         check_enough(drives, superblock)?;
     }
     Ok(())
@@ -117,15 +138,15 @@ struct ReadIn {
     replayed: Replayed,
 }
 
-/// Reads catalogue and log; or gives the drive that could not be mended.
+/// Reads catalogue and log; or gives the drive that could not be mended, and why.
 async fn read_in(
-    (world, watch): (&World, &Rc<Watch>),
+    around: &Around<'_>,
     drives: &Drives,
     superblock: &Superblock,
     setting: OpenSetting,
-) -> Result<std::result::Result<ReadIn, MemberIndex>> {
+) -> Result<std::result::Result<ReadIn, (MemberIndex, IoError)>> {
     let checkpoint = &superblock.checkpoint;
-    let shared = Rc::new(shared_of((world, watch), drives, superblock)?);
+    let shared = Rc::new(shared_of(around, drives, superblock)?);
     let nodes = Rc::new(Nodes::new(Rc::clone(&shared)));
     let store = Rc::clone(&nodes) as Rc<dyn NodeStore>;
     let trees = Rc::new(Trees::new(store, superblock.pool, setting.cache_bytes));
@@ -145,7 +166,7 @@ async fn read_in(
         state.table.set_unfinished(&discards);
     }
     let replayed = match replay_into(&shared, checkpoint).await {
-        Err(Error::Drive { member, .. }) => return Ok(Err(member)),
+        Err(Error::Drive { member, error }) => return Ok(Err((member, error))),
         replayed => replayed?,
     };
     {
@@ -178,15 +199,12 @@ async fn go_on(read: ReadIn, checkpoint: &Checkpoint, setting: OpenSetting) -> R
     *pool.shared.pool_itself.borrow_mut() = Rc::downgrade(&pool);
     pool.order_history().await?;
     pool.checkpoint().await?;
+    pool.look_at_health();
     pool.run();
     Ok(pool)
 }
 
-fn shared_of(
-    (world, watch): (&World, &Rc<Watch>),
-    drives: &Drives,
-    superblock: &Superblock,
-) -> Result<Shared> {
+fn shared_of(around: &Around<'_>, drives: &Drives, superblock: &Superblock) -> Result<Shared> {
     let checkpoint = &superblock.checkpoint;
     // Enough to read the catalogue by: all else is in it.
     let mut segments = empty_segments(superblock, SegmentUse(0));
@@ -195,7 +213,7 @@ fn shared_of(
     }
     Ok(Shared {
         pool_itself: Default::default(),
-        world: world.clone(),
+        world: around.world.clone(),
         drives: drives.clone(),
         pool: superblock.pool,
         seed: ChecksumSeed::of(superblock.pool),
@@ -222,7 +240,9 @@ fn shared_of(
         publishing: Default::default(),
         stopped: RefCell::new(None),
         mended: Cell::new(0),
-        watch: Rc::clone(watch),
+        watch: Rc::clone(around.watch),
+        events: Rc::clone(around.events),
+        given: around.given.clone(),
     })
 }
 

@@ -1,9 +1,12 @@
 //! What a pool does by itself: its log runs, a checkpoint is made when it is time, and the mover moves.
 
-use super::Pool;
+use super::{
+    Pool,
+    events::{EventKind, Task},
+};
 use crate::{
     error::{Error, Result},
-    mover::Urgency,
+    mover::{Scrubbed, Urgency},
 };
 use std::{
     rc::{Rc, Weak},
@@ -41,39 +44,66 @@ impl Pool {
         let begun = world.now();
         let mut last = Last { ended: begun, took: Duration::ZERO };
         let make_checkpoints = async move |pool: &Pool| pool.checkpoint_if_due(&mut last).await;
-        world.spawn("array checkpoints", repeat(world.clone(), Rc::downgrade(self), make_checkpoints));
+        let repeated = |task: Task| (task, world.clone(), Rc::downgrade(self));
+        world.spawn("array checkpoints", repeat(repeated(Task::Checkpoint), make_checkpoints));
         let clean = async |pool: &Pool| pool.clean_while_short().await;
-        world.spawn("array cleaning", repeat(world.clone(), Rc::downgrade(self), clean));
+        world.spawn("array cleaning", repeat(repeated(Task::Cleaning), clean));
         let rebuild = async |pool: &Pool| pool.rebuild_some().await;
-        world.spawn("array rebuild", repeat(world.clone(), Rc::downgrade(self), rebuild));
+        world.spawn("array rebuild", repeat(repeated(Task::Rebuild), rebuild));
         let (mut next_rest, mut before) = (begun + REST_EVERY, self.use_next());
         let rest = async move |pool: &Pool| {
             if pool.shared.world.now() >= next_rest {
                 // What cannot be moved now is tried again.
-                let _ = pool.rest_by_and_by(before).await;
-                pool.shared.check_runs()?;
+                let rested = pool.rest_by_and_by(before).await;
+                pool.report_outcome(Task::Destage, &rested)?;
                 (next_rest, before) = (pool.shared.world.now() + REST_EVERY, pool.use_next());
             }
             Ok(())
         };
-        world.spawn("array rest", repeat(world.clone(), Rc::downgrade(self), rest));
+        world.spawn("array rest", repeat(repeated(Task::Destage), rest));
         let leave = async |pool: &Pool| {
             let lacks_copies = *pool.whole_with.borrow() != pool.shared.drives.members();
             pool.shared.watch.hold(lacks_copies);
+            pool.look_at_health();
             pool.leave_stuck_drives().await
         };
-        world.spawn("array stuck drives", repeat(world.clone(), Rc::downgrade(self), leave));
+        world.spawn("array stuck drives", repeat(repeated(Task::DriveWatch), leave));
         let every = self.setting.scrub_every;
         let mut next = begun + self.next_scrub_in(every);
         let scrub = async move |pool: &Pool| {
             if every > Duration::ZERO && pool.shared.world.now() >= next {
-                // What it found it tells; where it fails, it goes on later.
-                let is_done = pool.scrub_on().await.is_ok();
-                next = pool.shared.world.now() + if is_done { every } else { every / 7 };
+                // Where it fails, it goes on later.
+                let scrubbed = pool.scrub_on().await;
+                pool.report_outcome(Task::Scrub, &scrubbed)?;
+                if let Ok(found) = &scrubbed {
+                    pool.report_findings(found);
+                }
+                next = pool.shared.world.now() + if scrubbed.is_ok() { every } else { every / 7 };
             }
             Ok(())
         };
-        world.spawn("array scrub", repeat(world.clone(), Rc::downgrade(self), scrub));
+        world.spawn("array scrub", repeat(repeated(Task::Scrub), scrub));
+    }
+
+    /// Reports whether a task failed that is tried again.
+    ///
+    /// # Errors
+    ///
+    /// The pool has stopped, which is reported already.
+    fn report_outcome<T>(&self, task: Task, outcome: &Result<T>) -> Result<()> {
+        self.shared.check_runs()?;
+        match outcome {
+            Ok(_) => self.shared.events.note_success(task),
+            Err(error) => self.shared.events.report_failure(task, error, true),
+        }
+        Ok(())
+    }
+
+    fn report_findings(&self, found: &Scrubbed) {
+        let Scrubbed { mended, lost_places, .. } = *found;
+        if mended > 0 || lost_places > 0 {
+            self.shared.events.report(EventKind::ScrubFindings { mended, lost_places });
+        }
     }
 
     /// Ends everything, with a checkpoint, so that opening has nothing to replay. Whoever still waits is answered.
@@ -85,11 +115,16 @@ impl Pool {
         self.stop_moving().await;
         self.lane.close();
         let running = self.lane_task.borrow_mut().take();
-        if let Some(running) = running {
-            running.await?;
+        let mut done = match running {
+            Some(running) => running.await,
+            None => Ok(()),
+        };
+        if done.is_ok() {
+            done = self.checkpoint().await;
+            self.shared.end();
         }
-        let done = self.checkpoint().await;
-        self.shared.stop(&Error::Stopped("it was closed".to_owned()));
+        self.look_at_health();
+        self.shared.events.close();
         done
     }
 
@@ -144,6 +179,10 @@ impl Pool {
                 return Ok(());
             }
             let cleaned = self.clean().await;
+            // Want of room is an alarm already.
+            if !matches!(cleaned, Err(Error::Full)) {
+                self.report_outcome(Task::Cleaning, &cleaned)?;
+            }
             self.shared.check_runs()?;
             // Also without any: what was overwritten meanwhile is free after a checkpoint.
             let (before, written) = (self.space().free, self.shared.state.borrow().stamp_next);
@@ -172,8 +211,8 @@ impl Pool {
         let (members, now) = (self.shared.drives.members(), self.shared.world.now());
         if *self.whole_with.borrow() != members && now >= self.rebuild_again_at.get() {
             // What failed but did not stop the pool is tried again.
-            let _ = self.rebuild_all().await;
-            self.shared.check_runs()?;
+            let rebuilt = self.rebuild_all().await;
+            self.report_outcome(Task::Rebuild, &rebuilt)?;
             match self.degraded().segments {
                 0 => *self.whole_with.borrow_mut() = members,
                 _ => self.rebuild_again_at.set(self.shared.world.now() + REBUILD_AGAIN),
@@ -184,11 +223,20 @@ impl Pool {
 }
 
 /// Does `step` now and then, until it fails or nobody has the pool any more.
-async fn repeat(world: World, pool: Weak<Pool>, mut step: impl AsyncFnMut(&Pool) -> Result<()>) {
+async fn repeat(
+    (task, world, pool): (Task, World, Weak<Pool>),
+    mut step: impl AsyncFnMut(&Pool) -> Result<()>,
+) {
     loop {
         world.sleep(LOOK_EVERY).await;
         let Some(pool) = pool.upgrade() else { return };
-        if pool.shared.check_runs().is_err() || step(&pool).await.is_err() {
+        if pool.shared.check_runs().is_err() {
+            return;
+        }
+        if let Err(error) = step(&pool).await {
+            if pool.shared.check_runs().is_ok() {
+                pool.shared.events.report_failure(task, &error, false);
+            }
             return;
         }
     }

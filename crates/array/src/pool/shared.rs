@@ -7,13 +7,17 @@
 //!    the log goes on behind it.
 //! 3. `superblock` is complete on every member that is there, unless the pool has stopped.
 
-use super::{Catalogue, Pool, readers::Readers};
+use super::{
+    Catalogue, Pool,
+    events::{EventKind, EventLog},
+    readers::Readers,
+};
 use crate::{
     drive::Drives,
     error::{Error, Result},
     format::{
-        CheckpointNumber, ChecksumSeed, Generation, LogStart, PoolId, Roots, SegmentNumber, SlotAddress,
-        Stamp, Superblock, WallNanoseconds, row::SegmentRow,
+        CheckpointNumber, ChecksumSeed, DriveId, Generation, LogStart, PoolId, Roots, SegmentNumber,
+        SlotAddress, Stamp, Superblock, WallNanoseconds, row::SegmentRow,
     },
     map::{Reclaim, Sources, Table},
     mover::{Backlog, RecentLog},
@@ -22,7 +26,7 @@ use crate::{
 };
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     rc::{Rc, Weak},
 };
 use world::World;
@@ -53,6 +57,10 @@ pub struct Shared {
     pub mended: Cell<u64>,
     /// Over drives that do not answer.
     pub watch: Rc<Watch>,
+    /// What administrators hear of.
+    pub events: Rc<EventLog>,
+    /// Which of the devices that the pool was opened with each drive is.
+    pub given: BTreeMap<DriveId, usize>,
 }
 
 /// The state of an open pool.
@@ -142,9 +150,17 @@ impl Shared {
         WallNanoseconds::of(self.world.wall())
     }
 
-    /// Nothing is written from now on.
+    /// Nothing is written from now on: something went wrong.
     pub fn stop(&self, error: &Error) {
-        self.stopped.borrow_mut().get_or_insert_with(|| error.clone());
+        if self.check_runs().is_ok() {
+            *self.stopped.borrow_mut() = Some(error.clone());
+            self.events.report(EventKind::Stop { error: error.clone() });
+        }
+    }
+
+    /// Nothing is written from now on: the pool was closed.
+    pub fn end(&self) {
+        self.stopped.borrow_mut().get_or_insert_with(|| Error::Stopped("it was closed".to_owned()));
     }
 
     /// The generation written last.

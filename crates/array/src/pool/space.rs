@@ -70,6 +70,8 @@ pub enum Alarm {
     Full90 = 90,
     /// From 95 % on: hosts will soon be refused.
     Full95 = 95,
+    /// Nothing more can be stored.
+    Full100 = 100,
 }
 
 /// What segments are wanted for.
@@ -114,7 +116,7 @@ impl Space {
 
     /// How near the pool is to being full: for as long as it is, not when it comes to be.
     pub fn alarm(&self) -> Option<Alarm> {
-        let levels = [Alarm::Full95, Alarm::Full90, Alarm::Full80];
+        let levels = [Alarm::Full100, Alarm::Full95, Alarm::Full90, Alarm::Full80];
         levels.into_iter().find(|&level| self.used_bytes * 100 >= self.usable_bytes * level as u64)
     }
 
@@ -254,7 +256,8 @@ impl Pool {
                 is_delayed = true;
                 continue;
             }
-            self.wait_for_cleaning(wanted).await?;
+            let refused = |_: &Error| self.refused_writes.set(self.refused_writes.get() + 1);
+            self.wait_for_cleaning(wanted).await.inspect_err(refused)?;
         }
     }
 
@@ -324,8 +327,7 @@ mod tests {
     #[test]
     fn alarms_hold_as_long_as_the_pool_is_that_full() {
         let alarms = [799, 800, 899, 900, 949, 950, 1000].map(|used| space(0, used).alarm());
-        let (at_80, at_90, at_95) = (Some(Alarm::Full80), Some(Alarm::Full90), Some(Alarm::Full95));
-        assert_eq!(alarms, [None, at_80, at_80, at_90, at_90, at_95, at_95]);
+        assert_eq!(alarms.map(|alarm| alarm.map_or(0, |alarm| alarm as u8)), [0, 80, 80, 90, 90, 95, 100]);
         assert!(space(0, 1000).is_full() && !space(0, 999).is_full());
     }
 

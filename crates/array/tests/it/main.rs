@@ -6,6 +6,7 @@ mod adding;
 mod before_pivots;
 mod bounds;
 mod election;
+mod events;
 mod examples;
 mod golden;
 mod head_tree;
