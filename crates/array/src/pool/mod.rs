@@ -51,7 +51,7 @@ pub(crate) use usage::Promised;
 
 use crate::{
     error::Result,
-    format::{CheckpointNumber, MemberIndex, VolumeNumber},
+    format::{CheckpointNumber, DriveId, MemberIndex, VolumeNumber},
     log::Lane,
     mover::{Outlook, Pace, PaceFigures, PaceSetting, Progress, ScrubProgress},
     tree::Trees,
@@ -224,6 +224,13 @@ impl Pool {
     /// Drives that are there and up to date.
     pub fn drives_there(&self) -> usize {
         self.shared.drives.members().len()
+    }
+
+    /// Those drives, by their UUIDs. Others that were given when it was opened are blank, or fell behind.
+    pub fn drives_in_use(&self) -> Vec<DriveId> {
+        let superblock = self.shared.superblock.borrow();
+        let members = self.shared.drives.members().into_iter();
+        members.map(|member| superblock.members[usize::from(member.0)].drive).collect()
     }
 
     /// The number of the checkpoint that is complete: counted up by one for each.

@@ -3,7 +3,10 @@
 use super::thin_volume::{Frozen, ThinVolume};
 use crate::{
     arguments::ExportArguments,
-    pool::folder::{OpenPool, VolumePath, is_pool, refusal},
+    pool::{
+        folder::{OpenPool, VolumePath, refusal},
+        record::is_pool,
+    },
     refusal::Refusal,
 };
 use array::volume::VolumeDevice;

@@ -1,23 +1,21 @@
 //! One more drive for a pool, and with it the copies that are missing.
 
 use super::{
-    create::{check_device, drive_name, serial_of, storage},
+    create::{check_device, drive_name, storage},
     folder::{OpenPool, refusal},
-    uuid,
+    joining_drive::JoiningDrive,
+    record::{Hardware, RecordedDrive},
 };
 use crate::{console::Console, ending::Ending, refusal::Refusal};
-use array::{format::DriveId, pool::NewDrive};
+use array::format::DriveId;
 use serde::Serialize;
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
-    rc::Rc,
 };
 use world::{
-    BlockDevice, ByteCount, World,
-    real::{
-        Access, FileDevice,
-        host_files::{self, PathKind},
-    },
+    ByteCount, World,
+    real::host_files::{self, PathKind},
 };
 
 /// What is to be added.
@@ -37,7 +35,7 @@ struct Told {
     rebuilt_bytes: u64,
     degraded_segments: u64,
     /// Drives that nothing is on any more, and that the pool no longer has.
-    forgotten: Vec<PathBuf>,
+    forgotten: Vec<String>,
 }
 
 /// Adds it, and gives all that lacks a copy one, as far as there is room.
@@ -66,44 +64,32 @@ pub async fn add(world: &World, folder: &Path, added: Added<'_>, json: bool) -> 
         ByteCount(told.rebuilt_bytes),
         told.degraded_segments
     ));
-    for path in &told.forgotten {
-        console
-            .say(&format!("  {} is not the pool's any more: nothing of it lies there alone", path.display()));
+    for drive in &told.forgotten {
+        console.say(&format!("  {drive} is not the pool's any more: nothing of it lies there alone"));
     }
     console.told(Ending::Pass)
 }
 
 /// Makes or opens the drive, names it in the folder, and takes it in.
 async fn join(world: &World, open: &mut OpenPool, added: Added<'_>) -> Result<(PathBuf, ByteCount), Refusal> {
-    let (path, device) = match added {
-        Added::Device(device) => {
-            let path = host_files::canonical(device).map_err(|error| storage(&error))?;
-            let device = FileDevice::open(&path, Access::ReadWrite).map_err(|error| storage(&error))?;
-            (path, device)
-        }
-        Added::File(size) => {
-            let path = free_name(open)?;
-            let device = FileDevice::create(&open.folder().join(&path), size).await;
-            (path, device.map_err(|error| storage(&error))?)
-        }
+    let joining = match added {
+        Added::Device(device) => JoiningDrive::device(world, device)?,
+        Added::File(size) => JoiningDrive::file(world, open.folder(), free_name(open)?, size).await?,
     };
-    let size = device.geometry().size;
-    let new = NewDrive {
-        drive: DriveId(uuid(world)),
-        serial: serial_of(&path),
-        device: Rc::new(device) as Rc<dyn BlockDevice>,
-    };
+    joining.warn(open.folder()).await;
+    let (path, size) = (joining.recorded.path.clone(), joining.size());
     // Named first: a drive of the pool that the folder does not name would be missing at the next opening, one that
     // it names and that is no drive of the pool is passed over.
     let before = open.record().clone();
     let mut record = before.clone();
-    // One that was erased because it had fallen behind is named already.
-    if !record.drives.contains(&path) {
-        record.drives.push(path.clone());
-    }
+    // What lay on this disk before is there no more: it was erased because it had fallen behind.
+    let Hardware { serial, .. } = &joining.recorded.hardware;
+    record.drives.retain(|drive| drive.path != path || drive.hardware.serial != *serial);
+    record.drives.push(joining.recorded.clone());
     open.set_record(record)?;
+    let new = joining.new_drive();
     if let Err(error) = open.pool.add_drive(&new).await {
-        drop(new);
+        drop((new, joining));
         open.set_record(before)?;
         if let Added::File(_) = added {
             // Its failure is told already; what is left is an empty file.
@@ -121,11 +107,13 @@ async fn rebuild(open: &mut OpenPool, path: PathBuf, size: ByteCount) -> Result<
     let degraded = open.pool.degraded();
     let mut forgotten = Vec::new();
     if degraded.segments == 0 && degraded.lost == 0 {
+        let there = open.drives.drives.iter().filter(|drive| drive.state.is_ok());
+        let there = there.filter_map(|drive| drive.recorded.drive);
+        let there: BTreeSet<DriveId> = there.chain(open.pool.drives_in_use()).collect();
         let mut record = open.record().clone();
-        let folder = open.folder().to_owned();
-        let is_missing =
-            |drive: &PathBuf| matches!(host_files::kind(&folder.join(drive)), Ok(PathKind::Missing));
-        forgotten.extend(record.drives.extract_if(.., |drive| is_missing(drive)));
+        let is_gone = |drive: &mut RecordedDrive| drive.drive.is_none_or(|drive| !there.contains(&drive));
+        let gone: Vec<_> = record.drives.extract_if(.., is_gone).collect();
+        forgotten.extend(gone.iter().map(|drive| drive.name(open.folder(), None)));
         if !forgotten.is_empty() {
             open.set_record(record)?;
         }
@@ -144,7 +132,7 @@ fn free_name(open: &OpenPool) -> Result<PathBuf, Refusal> {
     for number in 1.. {
         let name = drive_name(number);
         let found = host_files::kind(&open.folder().join(&name)).map_err(|error| storage(&error))?;
-        if matches!(found, PathKind::Missing) && !open.record().drives.contains(&name) {
+        if matches!(found, PathKind::Missing) && open.record().drives.iter().all(|drive| drive.path != name) {
             return Ok(name);
         }
     }

@@ -19,6 +19,7 @@ const DRIVES_MAX: u16 = 64;
   spindle pool show mail                              drives, room, what lacks a copy
   spindle pool add-drive mail --size 100GiB           one more file; missing copies are made on it
   spindle pool add-drive mail --device /dev/sde
+  spindle pool import mail                            the folder's record is lost: write it again from the drives
   spindle pool scrub mail                             every copy of everything looked at, and mended
 
 A pool is a folder that says which drives it has; while it is exported its process has it, and nobody else.
@@ -81,6 +82,33 @@ no more."
         /// A raw block device that holds nothing
         #[arg(long, value_name = "DEVICE", required_unless_present = "size")]
         device: Option<PathBuf>,
+    },
+    /// Find pools by the superblocks of their drives, and write the record of one whose record is lost
+    #[command(after_help = "Examples:
+  spindle pool import --list                          what pools the block devices of this machine hold
+  spindle pool import --pool mail --into /srv/mail    write its record, with the drives that were found
+  spindle pool import /srv/mail                       the same for drives that are files in that folder
+
+The drives are read, never written, and the pool is not opened. Of a pool whose drives are files the record is written
+beside them; of one on devices to the folder of --into, or to one with the pool's name. If two disks have the superblock of one
+drive, one is a copy, and nothing is written. Ends with 0 if a record was written or pools are listed, with 1 if --list finds
+none, with 2 if nothing was done.")]
+    Import {
+        /// Folders whose files are looked at, devices, files; if none is named, all block devices
+        #[arg(value_name = "DIR|DEVICE")]
+        places: Vec<PathBuf>,
+
+        /// The pool that is meant, by its name or UUID, if there are several
+        #[arg(long, value_name = "NAME|UUID")]
+        pool: Option<String>,
+
+        /// Write the record into this folder; it is made if it is not there
+        #[arg(long, value_name = "FOLDER", conflicts_with = "list")]
+        into: Option<PathBuf>,
+
+        /// List the pools that are found, and write nothing
+        #[arg(long)]
+        list: bool,
     },
     /// Look at every copy of everything in a pool, and mend those that are wrong
     #[command(after_help = "Example:

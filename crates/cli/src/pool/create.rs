@@ -1,21 +1,20 @@
 //! A pool made: of files that are not there yet, or of raw devices that hold nothing.
 
 use super::{
-    folder::{PoolRecord, hold, refusal},
+    folder::{hold, refusal},
+    joining_drive::{JoiningDrive, check_distinct},
+    record::PoolRecord,
     uuid,
 };
 use crate::{console::Console, ending::Ending, refusal::Refusal};
 use array::{
-    format::{DriveId, PoolId},
-    pool::{NewDrive, NewPool, create as create_pool},
+    format::PoolId,
+    pool::{NewPool, create as create_pool},
 };
 use serde::Serialize;
-use std::{
-    path::{Path, PathBuf},
-    rc::Rc,
-};
+use std::path::{Path, PathBuf};
 use world::{
-    BlockDevice, ByteCount, World,
+    ByteCount, World,
     real::{
         Access, FileDevice,
         host::{self, Signature},
@@ -28,9 +27,6 @@ const SLOT_BYTES: u32 = 4 << 20;
 const SLOT_BYTES_SMALL: u32 = 1 << 20;
 /// Below this a drive gets small slots.
 const LARGE_BYTES: u64 = 1 << 30;
-/// Bytes of a drive's name in its pool at most.
-const SERIAL_BYTES_MAX: usize = 48;
-
 /// What a pool is to be made of.
 pub enum Drives<'a> {
     /// Files in its folder.
@@ -65,6 +61,7 @@ pub async fn create(world: &World, folder: &Path, drives: Drives<'_>, json: bool
         for device in *devices {
             check_device(device).await?;
         }
+        check_distinct(devices)?;
     }
     if is_new {
         host_files::create_dir_all(folder).map_err(|error| storage(&error))?;
@@ -128,55 +125,38 @@ pub(super) async fn check_device(path: &Path) -> Result<(), Refusal> {
 
 async fn make(world: &World, folder: &Path, name: String, drives: &Drives<'_>) -> Result<ByteCount, Refusal> {
     let _held = hold(folder)?;
-    let mut new = Vec::new();
-    let mut paths = Vec::new();
-    let mut opened: Vec<FileDevice> = Vec::new();
+    let mut joining = Vec::new();
     match drives {
         Drives::Files { count, size } => {
             for number in 1..=*count {
-                let file = drive_name(number);
-                let made = FileDevice::create(&folder.join(&file), *size).await;
-                opened.push(made.map_err(|error| storage(&error))?);
-                paths.push(file);
+                joining.push(JoiningDrive::file(world, folder, drive_name(number), *size).await?);
             }
         }
         Drives::Devices(devices) => {
             for device in *devices {
-                let canonical = host_files::canonical(device).map_err(|error| storage(&error))?;
-                let device = FileDevice::open(&canonical, Access::ReadWrite);
-                opened.push(device.map_err(|error| storage(&error))?);
-                paths.push(canonical);
+                joining.push(JoiningDrive::device(world, device)?);
             }
         }
     }
-    let mut least = u64::MAX;
-    let mut all = ByteCount(0);
-    for (path, device) in paths.iter().zip(opened) {
-        let size = device.geometry().size;
-        (least, all) = (least.min(size.0), all + size);
-        new.push(NewDrive {
-            drive: DriveId(uuid(world)),
-            serial: serial_of(path),
-            device: Rc::new(device) as Rc<dyn BlockDevice>,
-        });
+    let least = joining.iter().map(|drive| drive.size().0).min().unwrap_or(0);
+    let all = joining.iter().fold(ByteCount(0), |all, drive| all + drive.size());
+    for drive in &joining {
+        drive.warn(folder).await;
     }
+    let new: Vec<_> = joining.iter().map(JoiningDrive::new_drive).collect();
+    let id = PoolId(uuid(world));
     let slot_bytes = if least < LARGE_BYTES { SLOT_BYTES_SMALL } else { SLOT_BYTES };
-    let pool = NewPool { pool: PoolId(uuid(world)), name, slot_bytes };
+    let pool = NewPool { pool: id, name, slot_bytes };
     let remedy = "give it larger drives, or others";
     create_pool(world, &pool, &new).await.map_err(|error| refusal(folder, &error, remedy))?;
     // Last: without it the folder is no pool.
-    PoolRecord::new(paths).write(folder)?;
+    let drives = joining.iter().map(|drive| drive.recorded.clone()).collect();
+    PoolRecord { pool: Some(id), drives }.write(folder)?;
     Ok(all)
 }
 
 pub(super) fn drive_name(number: u16) -> PathBuf {
     format!("drive-{number}.spindle").into()
-}
-
-/// What a person calls the drive: printable, and not too long.
-pub(super) fn serial_of(path: &Path) -> String {
-    let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
-    name.chars().filter(char::is_ascii_graphic).take(SERIAL_BYTES_MAX).collect()
 }
 
 /// Removes what was made of a pool that came to nothing.

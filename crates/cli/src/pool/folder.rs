@@ -5,81 +5,32 @@
 //! 1. A pool is open in one process at a time: its folder is locked for as long.
 //! 2. The record names drives; what they are and hold is said by the drives alone.
 
-use crate::refusal::Refusal;
+use super::{drive_search::DriveSearch, drive_space::secure, record::PoolRecord};
+use crate::{console::Console, refusal::Refusal};
 use array::{
     error::Error,
     pool::{OpenSetting, Pool, open},
 };
-use serde::{Deserialize, Serialize};
 use std::{
     path::{Path, PathBuf},
     rc::Rc,
 };
 use world::{
-    BlockDevice, IoErrorKind, World,
+    IoErrorKind, World,
     real::{
-        Access, FileDevice,
-        host_files::{self, FolderLock, PathKind},
+        Access,
+        host_files::{self, FolderLock},
     },
 };
-
-/// The record in the folder.
-pub const RECORD_NAME: &str = "spindle-pool.json";
-/// Its format.
-const RECORD_FORMAT: u32 = 1;
-
-/// Which drives a pool has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PoolRecord {
-    /// Of this record.
-    format: u32,
-    /// Paths of drives; those that are not absolute are in the folder.
-    pub drives: Vec<PathBuf>,
-}
-
-impl PoolRecord {
-    /// A record of those drives.
-    pub fn new(drives: Vec<PathBuf>) -> Self {
-        Self { format: RECORD_FORMAT, drives }
-    }
-
-    /// Stores it.
-    pub fn write(&self, folder: &Path) -> Result<(), Refusal> {
-        let text = serde_json::to_string_pretty(self).expect("plain fields") + "\n";
-        host_files::write_atomically(&folder.join(RECORD_NAME), text.as_bytes())
-            .map_err(|error| Refusal::new(error.to_string(), "check the folder"))
-    }
-
-    /// The one in a folder.
-    fn read(folder: &Path) -> Result<Self, Refusal> {
-        let path = folder.join(RECORD_NAME);
-        let text = host_files::read_to_string(&path).map_err(|error| match error.kind() {
-            IoErrorKind::NotFound => Refusal::new(
-                format!("{} is no pool: it has no {RECORD_NAME}", folder.display()),
-                format!("make one: spindle pool create {} --size SIZE", folder.display()),
-            ),
-            _ => Refusal::new(error.to_string(), "check its permissions"),
-        })?;
-        let refuse = |why: String| Refusal::new(format!("{}: {why}", path.display()), "put it right by hand");
-        let record: Self = serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
-        if record.format != RECORD_FORMAT {
-            return Err(refuse(format!("it has format {}, and {RECORD_FORMAT} is known", record.format)));
-        }
-        Ok(record)
-    }
-}
-
-/// Whether a folder is one of a pool.
-pub fn is_pool(folder: &Path) -> bool {
-    matches!(host_files::kind(&folder.join(RECORD_NAME)), Ok(PathKind::File))
-}
 
 /// A pool that this process has open.
 pub struct OpenPool {
     /// The pool.
     pub pool: Rc<Pool>,
-    /// Paths of its drives, and whether each is there.
-    pub drives: Vec<(PathBuf, bool)>,
+    /// Its drives, where they are and why not.
+    pub drives: DriveSearch,
+    /// What its drives lack: lines that were said when it was opened.
+    pub warnings: Vec<String>,
     folder: PathBuf,
     record: PoolRecord,
     /// Declared last: it is held until everything else is gone.
@@ -101,28 +52,46 @@ impl OpenPool {
     async fn open_as(world: &World, folder: &Path, setting: OpenSetting) -> Result<Self, Refusal> {
         let record = PoolRecord::read(folder)?;
         let held = hold(folder)?;
-        let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
-        let mut drives = Vec::new();
-        for drive in &record.drives {
-            let path = folder.join(drive);
-            let is_there = match FileDevice::open(&path, Access::ReadWrite) {
-                Ok(device) => {
-                    devices.push(Rc::new(device));
-                    true
-                }
-                // The pool decides whether it can do without.
-                Err(error) if error.kind() == IoErrorKind::NotFound => false,
-                Err(error) => return Err(Refusal::new(error.to_string(), "check the drive")),
-            };
-            drives.push((path, is_there));
+        let drives = DriveSearch::open(world, folder, &record, Access::ReadWrite).await?;
+        let devices = drives.devices();
+        if devices.is_empty() {
+            let problem = format!(
+                "{}: none of its drives is there: {}",
+                folder.display(),
+                drives.missing(folder).join("; ")
+            );
+            return Err(Refusal::new(
+                problem,
+                "connect them, or look for them with 'spindle pool import --list'",
+            ));
         }
+        let warnings = secure_all(folder, &drives).await;
         let pool = open(world, &devices, setting).await;
         let pool = pool.map_err(|error| {
             let remedy = format!("or: spindle pool force-open {}", folder.display());
             let remedy = if matches!(error, Error::NotOpened(_)) { remedy } else { String::new() };
-            refusal(folder, &error, &remedy)
+            Refusal::new(format!("{}: {}", folder.display(), drives.in_words(&error.to_string())), remedy)
         })?;
-        Ok(Self { pool, drives, folder: folder.to_owned(), record, held })
+        let found = drives.record();
+        let open = Self { pool, drives, warnings, folder: folder.to_owned(), record: found, held };
+        if open.record != record {
+            open.keep_record();
+        }
+        Ok(open)
+    }
+
+    /// Keeps where drives are now. The pool is open: a record that is behind makes the next search longer, no more.
+    fn keep_record(&self) {
+        let console = Console::new(true, false);
+        for drive in &self.drives.drives {
+            if let Some(before) = &drive.moved_from {
+                let name = drive.name(&self.folder);
+                console.say_progress(&format!("{}: {name}, was {}", self.folder.display(), before.display()));
+            }
+        }
+        if let Err(refusal) = self.record.write(&self.folder) {
+            console.warn(&format!("where the pool's drives are now could not be recorded: {refusal}"));
+        }
     }
 
     /// Where it is.
@@ -146,6 +115,19 @@ impl OpenPool {
     pub async fn close(self) -> Result<(), Refusal> {
         self.pool.close().await.map_err(|error| refusal(&self.folder, &error, "check the drives"))
     }
+}
+
+/// Sets space aside for drives that lack it, and says what they may lack all the same.
+async fn secure_all(folder: &Path, drives: &DriveSearch) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for drive in &drives.drives {
+        if let Ok(open) = &drive.state {
+            warnings.extend(secure(&drive.name(folder), open).await);
+        }
+    }
+    let console = Console::new(true, false);
+    warnings.iter().for_each(|warning| console.warn(warning));
+    warnings
 }
 
 /// Takes the folder for this process.

@@ -3,9 +3,15 @@
 mod add_drive;
 pub mod arguments;
 mod create;
+mod drive_search;
+mod drive_space;
 pub mod folder;
+mod import;
+mod joining_drive;
+pub mod record;
 mod scrub;
 mod show;
+mod sighting;
 mod volume;
 
 pub use volume::volume;
@@ -35,6 +41,13 @@ pub fn pool(arguments: &PoolArguments) -> Result<Ending, Refusal> {
                 (None, device) => Added::Device(device.as_deref().expect("one of both is required")),
             };
             add_drive::add(&world, pool, added, json).await
+        }
+        PoolVerb::Import { places, pool, into, list } => {
+            let wanted = import::Wanted { places, pool: pool.as_deref(), into: into.as_deref() };
+            match list {
+                true => import::list(&world, &wanted, json).await,
+                false => import::import(&world, &wanted, json).await,
+            }
         }
         PoolVerb::Scrub { pool } => scrub::scrub(&world, pool, json).await,
         PoolVerb::ForceOpen { pool } => show::force_open(&world, pool, json).await,

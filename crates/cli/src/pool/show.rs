@@ -1,8 +1,8 @@
 //! What a pool has, said.
 
-use super::folder::OpenPool;
+use super::{drive_search::PoolDrive, folder::OpenPool, record::Hardware};
 use crate::{console::Console, ending::Ending, refusal::Refusal};
-use array::format::{RedundancyClass, row::WriteCache};
+use array::format::{DriveId, RedundancyClass, row::WriteCache};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use world::{ByteCount, World};
@@ -10,6 +10,8 @@ use world::{ByteCount, World};
 #[derive(Serialize)]
 struct Shown {
     drives: Vec<ShownDrive>,
+    /// Why drives may run out of space.
+    warnings: Vec<String>,
     usable_bytes: u64,
     used_bytes: u64,
     /// Drives that take part: of those that are there some may have fallen behind.
@@ -34,8 +36,23 @@ struct ShownRebuild {
 
 #[derive(Serialize)]
 struct ShownDrive {
+    /// For people: bay, model and serial number as far as they are known, and the path.
+    name: String,
+    /// Where it is now, or was last.
     path: PathBuf,
     is_there: bool,
+    /// It takes part. One that is there and does not fell behind, or is blank.
+    is_in_use: bool,
+    /// Why it is not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// UUID of its superblock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drive: Option<String>,
+    /// The name that is recorded, which stays with it where udev gives one.
+    recorded_path: PathBuf,
+    #[serde(flatten)]
+    hardware: Hardware,
 }
 
 #[derive(Serialize)]
@@ -74,8 +91,13 @@ pub async fn show(world: &World, folder: &Path, json: bool) -> Result<Ending, Re
     let Shown { drives, usable_bytes, used_bytes, drives_in_use, rebuild, volumes, .. } = &shown;
     let (used, usable) = (ByteCount(*used_bytes), ByteCount(*usable_bytes));
     console.say(&format!("{}: {used} used of {usable}", folder.display()));
-    for ShownDrive { path, is_there } in drives {
-        console.say(&format!("  drive {}{}", path.display(), if *is_there { "" } else { ": not there" }));
+    for ShownDrive { name, reason, is_there, is_in_use, .. } in drives {
+        let state = match (reason, *is_there && !*is_in_use) {
+            (Some(reason), _) => format!(": not there: {reason}"),
+            (None, true) => ": not used".to_owned(),
+            (None, false) => String::new(),
+        };
+        console.say(&format!("  drive {name}{state}"));
     }
     let there = drives.iter().filter(|drive| drive.is_there).count();
     if *drives_in_use < there {
@@ -112,6 +134,20 @@ pub async fn show(world: &World, folder: &Path, json: bool) -> Result<Ending, Re
     console.told(Ending::Pass)
 }
 
+fn shown_drive(folder: &Path, drive: &PoolDrive, in_use: &[DriveId]) -> ShownDrive {
+    let recorded_path = folder.join(&drive.recorded.path);
+    ShownDrive {
+        name: drive.name(folder),
+        path: drive.state.as_ref().map_or_else(|_| recorded_path.clone(), |open| open.path.clone()),
+        is_there: drive.state.is_ok(),
+        is_in_use: drive.recorded.drive.is_some_and(|drive| in_use.contains(&drive)),
+        reason: drive.state.as_ref().err().cloned(),
+        drive: drive.recorded.drive.map(|drive| drive.to_string()),
+        recorded_path,
+        hardware: drive.recorded.hardware.clone(),
+    }
+}
+
 fn look(open: &OpenPool) -> Shown {
     let space = open.pool.space();
     // Counted anew whenever it is asked for.
@@ -126,9 +162,11 @@ fn look(open: &OpenPool) -> Shown {
             name: volume.name,
         }
     });
-    let drive = |(path, is_there): &(PathBuf, bool)| ShownDrive { path: path.clone(), is_there: *is_there };
+    let in_use = open.pool.drives_in_use();
+    let drive = |drive: &PoolDrive| shown_drive(open.folder(), drive, &in_use);
     Shown {
-        drives: open.drives.iter().map(drive).collect(),
+        drives: open.drives.drives.iter().map(drive).collect(),
+        warnings: open.warnings.clone(),
         usable_bytes: space.usable_bytes,
         used_bytes: space.used_bytes,
         drives_in_use: open.pool.drives_there(),

@@ -7,6 +7,7 @@ mod answers;
 mod cleaning;
 mod databases;
 mod drives;
+mod drives_found;
 mod early_ends;
 mod elsewhere;
 mod exported;

@@ -5,6 +5,7 @@ use crate::spindle::Bench;
 use std::{
     fs::File,
     io::{Read, Seek, SeekFrom},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -57,9 +58,32 @@ impl LoopDevice {
 
     /// Takes all but the first `bytes` from the file below it: what is read beyond fails from now on.
     pub fn cut_off(&self, bytes: u64) {
-        let image =
-            File::options().write(true).open(self.image.path().join("image")).expect("the image opens");
+        let image = File::options().write(true).open(self.image()).expect("the image opens");
         image.set_len(bytes).expect("it is cut");
+    }
+
+    /// A name for it: a node at `path`, which leads to it as /dev/sdX leads to a disk until the next start.
+    pub fn make_node(&self, path: &Path) {
+        let number = std::fs::metadata(&self.path).expect("metadata").rdev();
+        let (major, minor) = (rustix::fs::major(number).to_string(), rustix::fs::minor(number).to_string());
+        let _ = std::fs::remove_file(path);
+        let mut command = Command::new("mknod");
+        command.arg(path).args(["b", &major, &minor]);
+        succeeds(&mut command).expect("a node for a device");
+    }
+
+    /// Makes a filesystem of `kind` on it, with the options that mkfs takes; false (and a line) where it cannot be made.
+    pub fn make_filesystem(&self, kind: &str, options: &[&str]) -> bool {
+        let made = succeeds(Command::new(format!("mkfs.{kind}")).args(options).arg(&self.path)).is_some();
+        if !made {
+            eprintln!("skipped: no mkfs.{kind} to be had");
+        }
+        made
+    }
+
+    /// The file below it.
+    pub fn image(&self) -> PathBuf {
+        self.image.path().join("image")
     }
 
     /// Its first and last MiB, where formats leave their marks.

@@ -11,7 +11,7 @@ pub mod mount;
 pub mod signature;
 
 pub use disk::{Disk, DiskCatalogue};
-pub use drive::{Drive, DriveActivity, drive_activity, drive_of_device, drive_of_path};
+pub use drive::{Drive, DriveActivity, device_number, drive_activity, drive_of_device, drive_of_path};
 pub use kernel_log::{DeviceNames, KernelLog, KernelNews, KernelTrouble};
 pub use machine::{Machine, ProcessUse, machine, process_use};
 pub use mount::{Filesystem, Usage, filesystem_of, usage_of_device};

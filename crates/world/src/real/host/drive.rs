@@ -57,8 +57,8 @@ pub fn drive_of_path(path: &Path) -> Option<Drive> {
     Some(read_drive(&folder))
 }
 
-/// Major and minor number of a block device.
-pub(super) fn device_number(path: &Path) -> IoResult<(u32, u32)> {
+/// Major and minor number of a block device. `WrongType`: no block device.
+pub fn device_number(path: &Path) -> IoResult<(u32, u32)> {
     let context = || format!("examining {}", path.display());
     let found = fs::metadata(path).map_err(|error| IoError::from_os(error, context()))?;
     match found.file_type().is_block_device() {

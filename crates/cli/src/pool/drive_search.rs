@@ -1,0 +1,407 @@
+//! The drives of a pool, found by their superblocks: first where each was last, then on all block devices and among the
+//! files of the pool's folder.
+//!
+//! Invariants:
+//!
+//! 1. A device is given to the pool only if its superblock says that it is the pool's, read again after nobody else can
+//!    have it any more.
+//! 2. Of two disks with one superblock none is chosen: one of them is a copy, and which one only a person knows.
+
+use super::{
+    record::{Hardware, PoolRecord, RecordedDrive},
+    sighting::{Identity, Seen, Sighting, all_devices, files_in, look_at_all},
+};
+use crate::refusal::Refusal;
+use array::{
+    format::{DriveId, PoolId, Superblock},
+    superblocks::read_places,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+use world::{
+    BlockDevice, IoErrorKind, World,
+    real::{Access, FileDevice, host::Disk},
+};
+
+/// The drives of a pool, as far as they are known.
+pub struct DriveSearch {
+    /// Which pool; none if the record does not say and no drive was found.
+    pub pool: Option<PoolId>,
+    /// Those of the record, and those that belong to the pool and were not in it.
+    pub drives: Vec<PoolDrive>,
+    /// What drives are called, for messages that have their UUIDs.
+    names: BTreeMap<DriveId, String>,
+}
+
+/// One drive of a pool.
+pub struct PoolDrive {
+    /// As it is to be recorded from now on.
+    pub recorded: RecordedDrive,
+    /// Where it was before, if it was found elsewhere.
+    pub moved_from: Option<PathBuf>,
+    /// It is there, or why not.
+    pub state: Result<OpenDrive, String>,
+}
+
+/// A drive that is there, and this process has.
+pub struct OpenDrive {
+    /// Where it is now.
+    pub path: PathBuf,
+    /// What the kernel knows of it; none of a file.
+    pub disk: Option<Disk>,
+    /// The drive.
+    pub device: Rc<FileDevice>,
+}
+
+impl PoolDrive {
+    /// What a person calls it.
+    pub fn name(&self, folder: &Path) -> String {
+        self.recorded.name(folder, self.state.as_ref().ok().map(|open| open.path.as_path()))
+    }
+}
+
+impl DriveSearch {
+    /// Finds and opens the drives that a record names.
+    ///
+    /// # Errors
+    ///
+    /// Drives of two pools where the record does not say which is meant; one drive on two disks; a user who may not
+    /// look at a device that may be one of the drives.
+    pub async fn open(
+        world: &World,
+        folder: &Path,
+        record: &PoolRecord,
+        access: Access,
+    ) -> Result<Self, Refusal> {
+        let paths = record.drives.iter().map(|drive| folder.join(&drive.path)).collect();
+        let at_recorded = look_at_all(world, paths).await;
+        let Some(pool) = pool_of(folder, record, &at_recorded)? else {
+            return Self::nothing(folder, record, at_recorded);
+        };
+        let is_found = |(drive, (_, seen)): (&RecordedDrive, &(PathBuf, Seen))| match seen {
+            Seen::Drive(seen) => {
+                let superblock = &seen.superblock;
+                superblock.pool == pool && drive.drive.is_none_or(|drive| drive == superblock.drive())
+            }
+            _ => false,
+        };
+        let all_found = record.drives.iter().zip(&at_recorded).all(is_found);
+        let has_devices = record.drives.iter().any(|drive| drive.path.is_absolute());
+        // Files keep their names. Devices get new ones with each start, and a copy of one may be connected.
+        let mut further = Vec::new();
+        if has_devices || !all_found {
+            further.extend(all_devices());
+        }
+        if !all_found {
+            further.extend(files_in(folder));
+        }
+        let elsewhere = look_at_all(world, further).await;
+        check_permission(folder, has_devices && !all_found, &at_recorded, &elsewhere)?;
+        let paths_of = disks_of_pool(folder, pool, at_recorded.iter().chain(&elsewhere))?;
+        let mut search = Self { pool: Some(pool), drives: Vec::new(), names: BTreeMap::new() };
+        search.name_members(&paths_of);
+        for (recorded, sightings) in assigned(record, &at_recorded, paths_of) {
+            let at = folder.join(&recorded.path);
+            let seen = at_recorded.iter().find(|(path, _)| *path == at).map(|(_, seen)| seen);
+            let drive = open_drive(folder, recorded, &sightings, seen, access).await?;
+            if let (Some(id), Err(why)) = (drive.recorded.drive, &drive.state) {
+                search.names.insert(id, format!("{} ({why})", drive.name(folder)));
+            } else if let Some(id) = drive.recorded.drive {
+                search.names.insert(id, drive.name(folder));
+            }
+            search.drives.push(drive);
+        }
+        Ok(search)
+    }
+
+    /// Nothing says which pool it is: what is recorded is not there.
+    fn nothing(
+        folder: &Path,
+        record: &PoolRecord,
+        at_recorded: Vec<(PathBuf, Seen)>,
+    ) -> Result<Self, Refusal> {
+        check_permission(folder, false, &at_recorded, &[])?;
+        let drives = record.drives.iter().zip(at_recorded);
+        let drives = drives.map(|(recorded, (_, seen))| PoolDrive {
+            recorded: recorded.clone(),
+            moved_from: None,
+            state: Err(why_not(Some(&seen), None)),
+        });
+        Ok(Self { pool: None, drives: drives.collect(), names: BTreeMap::new() })
+    }
+
+    /// Devices that are there, for the pool.
+    pub fn devices(&self) -> Vec<Rc<dyn BlockDevice>> {
+        let open = self.drives.iter().filter_map(|drive| drive.state.as_ref().ok());
+        open.map(|open| Rc::clone(&open.device) as Rc<dyn BlockDevice>).collect()
+    }
+
+    /// What the folder should say from now on.
+    pub fn record(&self) -> PoolRecord {
+        PoolRecord {
+            pool: self.pool,
+            drives: self.drives.iter().map(|drive| drive.recorded.clone()).collect(),
+        }
+    }
+
+    /// A message of the pool, with drives by their names instead of their UUIDs, and of those that are not there why.
+    pub fn in_words(&self, message: &str) -> String {
+        self.names.iter().fold(message.to_owned(), |text, (id, name)| text.replace(&id.to_string(), name))
+    }
+
+    /// Drives that are not there, each with the reason.
+    pub fn missing(&self, folder: &Path) -> Vec<String> {
+        let missing = self.drives.iter().filter_map(|drive| {
+            let why = drive.state.as_ref().err()?;
+            Some(format!("{} ({why})", drive.name(folder)))
+        });
+        missing.collect()
+    }
+
+    /// Members that no record names are called by what their superblocks say.
+    fn name_members(&mut self, found: &BTreeMap<DriveId, Vec<Sighting>>) {
+        let superblocks = found.values().flatten().map(|sighting| &sighting.superblock);
+        for member in superblocks.flat_map(|superblock| &superblock.members) {
+            if !member.serial.is_empty() {
+                self.names.insert(member.drive, format!("{} ({})", member.serial, member.drive));
+            }
+        }
+    }
+}
+
+/// The pool that is meant: the record says it, or all drives that are where a record of format 1 says.
+fn pool_of(
+    folder: &Path,
+    record: &PoolRecord,
+    at_recorded: &[(PathBuf, Seen)],
+) -> Result<Option<PoolId>, Refusal> {
+    if record.pool.is_some() {
+        return Ok(record.pool);
+    }
+    let drives = at_recorded.iter().filter_map(|(path, seen)| match seen {
+        Seen::Drive(seen) => Some((path, &seen.superblock)),
+        _ => None,
+    });
+    let pools: BTreeMap<PoolId, (&PathBuf, &Superblock)> =
+        drives.map(|(path, superblock)| (superblock.pool, (path, superblock))).collect();
+    if pools.len() > 1 {
+        let each =
+            pools.values().map(|(path, superblock)| format!("{} of {:?}", path.display(), superblock.name));
+        let problem = format!(
+            "{}: its record names drives of different pools: {}",
+            folder.display(),
+            each.collect::<Vec<_>>().join(", ")
+        );
+        let remedy = "move the record away, and write it again with 'spindle pool import --pool NAME'";
+        return Err(Refusal::new(problem, remedy));
+    }
+    Ok(pools.into_keys().next())
+}
+
+/// Not to see a device is no reason to go on without the drive that it may be.
+fn check_permission(
+    folder: &Path,
+    may_be_a_device: bool,
+    at_recorded: &[(PathBuf, Seen)],
+    elsewhere: &[(PathBuf, Seen)],
+) -> Result<(), Refusal> {
+    let denied = |(_, seen): &&(PathBuf, Seen)| matches!(seen, Seen::Denied(_));
+    let first = at_recorded.iter().find(denied);
+    let first = first.or_else(|| elsewhere.iter().find(denied).filter(|_| may_be_a_device));
+    match first {
+        Some((_, Seen::Denied(why))) => {
+            let problem = format!("{}: {why}", folder.display());
+            Err(Refusal::new(
+                problem,
+                "run it as root, or as a user who may read and write the pool's drives",
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Drives of the pool, each with the paths that lead to its disk, the recorded one first.
+fn disks_of_pool<'a>(
+    folder: &Path,
+    pool: PoolId,
+    seen: impl Iterator<Item = &'a (PathBuf, Seen)>,
+) -> Result<BTreeMap<DriveId, Vec<Sighting>>, Refusal> {
+    let mut disks: BTreeMap<DriveId, Vec<Sighting>> = BTreeMap::new();
+    for (_, seen) in seen {
+        let Seen::Drive(sighting) = seen else { continue };
+        if sighting.superblock.pool == pool {
+            disks.entry(sighting.superblock.drive()).or_default().push((**sighting).clone());
+        }
+    }
+    for sightings in disks.values_mut() {
+        let mut known: Vec<Identity> = Vec::new();
+        sightings.retain(|sighting| {
+            let is_new = !known.contains(&sighting.identity);
+            known.push(sighting.identity);
+            is_new
+        });
+        check_one_disk(folder, sightings)?;
+    }
+    Ok(disks)
+}
+
+/// All lead to one disk; else one is a copy of the other.
+pub fn check_one_disk(folder: &Path, sightings: &[Sighting]) -> Result<(), Refusal> {
+    let Some((first, others)) = sightings.split_first() else { return Ok(()) };
+    let Some(other) = others.iter().find(|other| !first.is_same_disk(other)) else { return Ok(()) };
+    let words = |sighting: &Sighting| {
+        let hardware = sighting.disk.as_ref().and_then(|disk| Hardware::of(disk).words());
+        let hardware = hardware.map(|words| format!("{words}, ")).unwrap_or_default();
+        let generation = sighting.superblock.generation.0;
+        format!("{} ({hardware}generation {generation})", sighting.path.display())
+    };
+    let problem = format!(
+        "{}: {} and {} have the superblock of one drive: one is a copy of the other",
+        folder.display(),
+        words(first),
+        words(other)
+    );
+    Err(Refusal::new(
+        problem,
+        "disconnect or move away the one that is not to be used, and keep it until the pool is open",
+    ))
+}
+
+/// What was found, by the drives of the record; behind them drives that the record does not have.
+fn assigned(
+    record: &PoolRecord,
+    at_recorded: &[(PathBuf, Seen)],
+    mut found: BTreeMap<DriveId, Vec<Sighting>>,
+) -> Vec<(RecordedDrive, Vec<Sighting>)> {
+    let mut assigned: Vec<(RecordedDrive, Vec<Sighting>)> = Vec::new();
+    for (recorded, (_, seen)) in record.drives.iter().zip(at_recorded) {
+        let at_path = match seen {
+            Seen::Drive(seen) => Some(seen.superblock.drive()),
+            _ => None,
+        };
+        // A record of format 1 has but the path.
+        let drive = recorded.drive.or(at_path.filter(|drive| found.contains_key(drive)));
+        let sightings = drive.and_then(|drive| found.remove(&drive)).unwrap_or_default();
+        assigned.push((RecordedDrive { drive, ..recorded.clone() }, sightings));
+    }
+    // Members, by the newest that any drive knows; others were taken off the record, and have nothing of the pool.
+    let all = assigned.iter().map(|(_, sightings)| sightings).chain(found.values());
+    let newest =
+        all.flatten().map(|sighting| &sighting.superblock).max_by_key(|superblock| superblock.generation);
+    let members: BTreeSet<DriveId> = newest.map_or_else(BTreeSet::new, |superblock| {
+        let members = superblock.members.iter().filter(|member| member.state.holds_superblocks());
+        members.map(|member| member.drive).collect()
+    });
+    for (drive, sightings) in found.into_iter().filter(|(drive, _)| members.contains(drive)) {
+        let nameless = assigned.iter_mut().find(|(recorded, _)| recorded.drive.is_none());
+        match nameless {
+            Some((recorded, there)) => (recorded.drive, *there) = (Some(drive), sightings),
+            None => {
+                let path = sightings[0].path.clone();
+                let recorded = RecordedDrive { drive: Some(drive), path, hardware: Hardware::default() };
+                assigned.push((recorded, sightings));
+            }
+        }
+    }
+    assigned
+}
+
+/// Opens a drive by the first of its paths that can be.
+async fn open_drive(
+    folder: &Path,
+    mut recorded: RecordedDrive,
+    sightings: &[Sighting],
+    seen: Option<&Seen>,
+    access: Access,
+) -> Result<PoolDrive, Refusal> {
+    let mut failure = None;
+    for sighting in sightings {
+        match open_sighted(sighting, access).await {
+            Ok(device) => {
+                let moved_from = update(folder, &mut recorded, sighting);
+                let (path, disk) = (sighting.path.clone(), sighting.disk.clone());
+                let state = Ok(OpenDrive { path, disk, device: Rc::new(device) });
+                return Ok(PoolDrive { recorded, moved_from, state });
+            }
+            Err(OpenFailure::Denied(why)) => {
+                let remedy = "run it as root, or as a user who may read and write the pool's drives";
+                return Err(Refusal::new(format!("{}: {why}", folder.display()), remedy));
+            }
+            Err(OpenFailure::Other(why)) => failure = Some(why),
+        }
+    }
+    Ok(PoolDrive { state: Err(why_not(seen, failure)), recorded, moved_from: None })
+}
+
+enum OpenFailure {
+    Denied(String),
+    Other(String),
+}
+
+/// Opens what was looked at, and looks again: from now on nobody else puts another disk there.
+async fn open_sighted(sighting: &Sighting, access: Access) -> Result<FileDevice, OpenFailure> {
+    let device = FileDevice::open(&sighting.path, access).map_err(|error| match error.kind() {
+        IoErrorKind::PermissionDenied => OpenFailure::Denied(error.to_string()),
+        IoErrorKind::Busy => {
+            OpenFailure::Other(format!("another process has {} open", sighting.path.display()))
+        }
+        _ => OpenFailure::Other(error.to_string()),
+    })?;
+    let again: Rc<dyn BlockDevice> = Rc::new(device.clone());
+    let newest = read_places(&again).await.newest;
+    let is_same = newest.is_some_and(|found| {
+        (found.pool, found.drive()) == (sighting.superblock.pool, sighting.superblock.drive())
+    });
+    match is_same {
+        true => Ok(device),
+        false => {
+            Err(OpenFailure::Other(format!("{} became another drive meanwhile", sighting.path.display())))
+        }
+    }
+}
+
+/// Records what is known of a drive now. Gives the path it was recorded at, if that leads to it no more.
+fn update(folder: &Path, recorded: &mut RecordedDrive, sighting: &Sighting) -> Option<PathBuf> {
+    let before = folder.join(&recorded.path);
+    let leads_there = match sighting.identity {
+        Identity::Device(major, minor) => {
+            world::real::host::device_number(&before).is_ok_and(|number| number == (major, minor))
+        }
+        Identity::File(device, inode) => {
+            world::real::host_files::about(&before).is_ok_and(|about| about.identity == (device, inode))
+        }
+    };
+    if let Some(disk) = &sighting.disk {
+        recorded.hardware = Hardware::of(disk);
+    }
+    let by_id = sighting.disk.as_ref().and_then(|disk| disk.by_id.clone());
+    if !(leads_there && is_lasting(&recorded.path))
+        && let Some(by_id) = by_id
+    {
+        recorded.path = by_id;
+    } else if !leads_there {
+        let in_folder = sighting.path.strip_prefix(folder).ok();
+        recorded.path = in_folder.unwrap_or(&sighting.path).to_owned();
+    }
+    (!leads_there).then_some(before)
+}
+
+/// A file in the folder, or a name that udev gives to one disk alone.
+fn is_lasting(path: &Path) -> bool {
+    !path.is_absolute() || path.starts_with("/dev/disk/by-id")
+}
+
+/// Why a drive is not there.
+fn why_not(seen: Option<&Seen>, failure: Option<String>) -> String {
+    match (failure, seen) {
+        (Some(failure), _) => failure,
+        (None, Some(Seen::Nothing(why) | Seen::Denied(why))) => why.clone(),
+        (None, Some(Seen::Drive(seen))) => {
+            format!("{} is another drive now, of pool {:?}", seen.path.display(), seen.superblock.name)
+        }
+        (None, None) => "no device and no file has its superblock".to_owned(),
+    }
+}

@@ -1,0 +1,121 @@
+//! A drive that is to become one of a pool: a file made for it, or a device that holds nothing.
+
+use super::{
+    create::storage,
+    drive_search::OpenDrive,
+    drive_space::secure,
+    record::{Hardware, RecordedDrive},
+    uuid,
+};
+use crate::{console::Console, refusal::Refusal};
+use array::{format::DriveId, pool::NewDrive};
+use std::{
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+use world::{
+    BlockDevice, ByteCount, World,
+    real::{
+        Access, FileDevice,
+        host::{Disk, DiskCatalogue},
+        host_files,
+    },
+};
+
+/// Bytes of a drive's serial in its pool at most.
+const SERIAL_BYTES_MAX: usize = 48;
+
+/// A drive with its UUID, open.
+pub struct JoiningDrive {
+    /// As the folder is to name it.
+    pub recorded: RecordedDrive,
+    /// The drive.
+    pub open: OpenDrive,
+    drive: DriveId,
+}
+
+impl JoiningDrive {
+    /// A new file of that name in the folder, all of its space set aside.
+    pub async fn file(world: &World, folder: &Path, name: PathBuf, size: ByteCount) -> Result<Self, Refusal> {
+        let path = folder.join(&name);
+        let device = Rc::new(FileDevice::create(&path, size).await.map_err(|error| storage(&error))?);
+        let drive = DriveId(uuid(world));
+        let open = OpenDrive { path, disk: None, device };
+        Ok(Self { recorded: RecordedDrive::file(drive, name), open, drive })
+    }
+
+    /// A device, by a name that stays with it where there is one.
+    pub fn device(world: &World, given: &Path) -> Result<Self, Refusal> {
+        let canonical = host_files::canonical(given).map_err(|error| storage(&error))?;
+        let device = FileDevice::open(&canonical, Access::ReadWrite).map_err(|error| storage(&error))?;
+        let disk = DiskCatalogue::default().disk_at(&canonical).ok();
+        let by_id = disk.as_ref().and_then(|disk| disk.by_id.clone());
+        let is_lasting = given.starts_with("/dev/disk/by-id");
+        let path = match by_id.filter(|_| !is_lasting) {
+            Some(by_id) => by_id,
+            // Links as well: what leads to `dm-3` now may lead to `dm-4` next time, and is right then.
+            None if given.is_absolute() => given.to_owned(),
+            None => canonical.clone(),
+        };
+        let hardware = disk.as_ref().map(Hardware::of).unwrap_or_default();
+        let drive = DriveId(uuid(world));
+        let recorded = RecordedDrive { drive: Some(drive), path, hardware };
+        let open = OpenDrive { path: canonical, disk, device: Rc::new(device) };
+        Ok(Self { recorded, open, drive })
+    }
+
+    /// Its size.
+    pub fn size(&self) -> ByteCount {
+        self.open.device.geometry().size
+    }
+
+    /// What a person calls it.
+    pub fn name(&self, folder: &Path) -> String {
+        self.recorded.name(folder, Some(&self.open.path))
+    }
+
+    /// Says why it may run out of space, if it may.
+    pub async fn warn(&self, folder: &Path) {
+        let console = Console::new(true, false);
+        secure(&self.name(folder), &self.open).await.iter().for_each(|warning| console.warn(warning));
+    }
+
+    /// For the pool.
+    pub fn new_drive(&self) -> NewDrive {
+        NewDrive {
+            drive: self.drive,
+            serial: self.serial(),
+            device: Rc::clone(&self.open.device) as Rc<dyn BlockDevice>,
+        }
+    }
+
+    /// What is printed on it, or the file's name: printable, and not too long.
+    fn serial(&self) -> String {
+        let stem = || {
+            let path = &self.recorded.path;
+            path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+        };
+        let serial = self.recorded.hardware.serial.clone().unwrap_or_else(stem);
+        serial.chars().filter(char::is_ascii_graphic).take(SERIAL_BYTES_MAX).collect()
+    }
+}
+
+/// Devices that are to be drives of one pool are different disks.
+pub fn check_distinct(devices: &[PathBuf]) -> Result<(), Refusal> {
+    let catalogue = DiskCatalogue::default();
+    let disks: Vec<(&PathBuf, Option<Disk>)> =
+        devices.iter().map(|device| (device, catalogue.disk_at(device).ok())).collect();
+    for (index, (path, disk)) in disks.iter().enumerate() {
+        let Some(disk) = disk else { continue };
+        let is_same = |other: &Disk| {
+            other.number == disk.number
+                || (other.wwid.is_some() && other.wwid == disk.wwid && other.size == disk.size)
+        };
+        let twin = disks[..index].iter().find(|(_, other)| other.as_ref().is_some_and(is_same));
+        if let Some((other, _)) = twin {
+            let problem = format!("{} and {} are the same disk", other.display(), path.display());
+            return Err(Refusal::new(problem, "name each disk once, and one of the paths to it"));
+        }
+    }
+    Ok(())
+}

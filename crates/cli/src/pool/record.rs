@@ -1,0 +1,249 @@
+//! The record in a pool's folder: which drives the pool has, what each is called, and where it was last.
+//!
+//! A drive is known by the UUID in its superblock. All else here says where to look first, and what to call a drive that
+//! is not found.
+
+use crate::refusal::Refusal;
+use array::format::{DriveId, PoolId};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use world::{
+    IoErrorKind,
+    real::{
+        host::Disk,
+        host_files::{self, PathKind},
+    },
+};
+
+/// The record in the folder.
+pub const RECORD_NAME: &str = "spindle-pool.json";
+/// Its format. The first one was a list of paths.
+const RECORD_FORMAT: u32 = 2;
+
+/// Which drives a pool has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolRecord {
+    /// Its UUID; none in a record of format 1.
+    pub pool: Option<PoolId>,
+    /// In the order they came.
+    pub drives: Vec<RecordedDrive>,
+}
+
+/// One drive of the record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedDrive {
+    /// UUID of its superblock; none in a record of format 1.
+    pub drive: Option<DriveId>,
+    /// Where it was last; one that is not absolute is in the folder.
+    pub path: PathBuf,
+    /// What it is; all None for a file.
+    pub hardware: Hardware,
+}
+
+/// What is printed on a drive, and where it is plugged in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hardware {
+    /// Slot of the enclosure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bay: Option<String>,
+    /// The maker's name of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The maker's number of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    /// The same on every path to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wwid: Option<String>,
+}
+
+impl Hardware {
+    /// As the kernel and udev know it.
+    pub fn of(disk: &Disk) -> Self {
+        let Disk { bay, model, serial, wwid, .. } = disk.clone();
+        Self { bay, model, serial, wwid }
+    }
+
+    /// `bay 7, ST4000NM, serial Z1Z0ABCD`: as much of it as is known, none if nothing is.
+    pub fn words(&self) -> Option<String> {
+        let bay = self.bay.as_ref().map(|bay| format!("bay {bay}"));
+        let serial = self.serial.as_ref().map(|serial| format!("serial {serial}"));
+        let words: Vec<String> = [bay, self.model.clone(), serial].into_iter().flatten().collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    }
+}
+
+/// The record as JSON. Format 1 has a path for each drive and no UUIDs.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    format: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<String>,
+    drives: Vec<StoredDrive>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum StoredDrive {
+    Path(PathBuf),
+    Drive {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        drive: Option<String>,
+        path: PathBuf,
+        #[serde(flatten)]
+        hardware: Hardware,
+    },
+}
+
+impl PoolRecord {
+    /// Stores it.
+    pub fn write(&self, folder: &Path) -> Result<(), Refusal> {
+        let stored = Stored {
+            format: RECORD_FORMAT,
+            pool: self.pool.map(|pool| pool.to_string()),
+            drives: self.drives.iter().map(RecordedDrive::stored).collect(),
+        };
+        let text = serde_json::to_string_pretty(&stored).expect("plain fields") + "\n";
+        host_files::write_atomically(&folder.join(RECORD_NAME), text.as_bytes())
+            .map_err(|error| Refusal::new(error.to_string(), "check the folder"))
+    }
+
+    /// The one in a folder.
+    pub fn read(folder: &Path) -> Result<Self, Refusal> {
+        let path = folder.join(RECORD_NAME);
+        let text = host_files::read_to_string(&path).map_err(|error| match error.kind() {
+            IoErrorKind::NotFound => Refusal::new(
+                format!("{} is no pool: it has no {RECORD_NAME}", folder.display()),
+                format!(
+                    "if drives of a pool are there, 'spindle pool import {0}' writes it again; 'spindle pool create {0}' \
+                     makes a new pool",
+                    folder.display()
+                ),
+            ),
+            _ => Refusal::new(error.to_string(), "check its permissions"),
+        })?;
+        Self::parse(&text).map_err(|why| {
+            let remedy = "move the record away and let 'spindle pool import' write it again from the drives";
+            Refusal::new(format!("{}: {why}", path.display()), remedy)
+        })
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let stored: Stored = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if !(1..=RECORD_FORMAT).contains(&stored.format) {
+            return Err(format!("it has format {}, and 1 to {RECORD_FORMAT} are known", stored.format));
+        }
+        let pool = stored.pool.as_deref().map(uuid_of).transpose()?.map(PoolId);
+        let drives = stored.drives.into_iter().map(RecordedDrive::of).collect::<Result<_, String>>()?;
+        Ok(Self { pool, drives })
+    }
+}
+
+impl RecordedDrive {
+    /// A file in the folder.
+    pub fn file(drive: DriveId, name: PathBuf) -> Self {
+        Self { drive: Some(drive), path: name, hardware: Hardware::default() }
+    }
+
+    /// What to call it, for a person who stands before the machine: `bay 7, ST4000NM, serial Z1Z0ABCD, now /dev/sdh`.
+    /// `now` is where it is, none if it is not there.
+    pub fn name(&self, folder: &Path, now: Option<&Path>) -> String {
+        let recorded = folder.join(&self.path);
+        match (self.hardware.words(), now) {
+            (None, now) => now.unwrap_or(&recorded).display().to_string(),
+            (Some(words), Some(now)) => format!("{words}, now {}", now.display()),
+            (Some(words), None) => format!("{words}, last at {}", recorded.display()),
+        }
+    }
+
+    fn of(stored: StoredDrive) -> Result<Self, String> {
+        Ok(match stored {
+            StoredDrive::Path(path) => Self { drive: None, path, hardware: Hardware::default() },
+            StoredDrive::Drive { drive, path, hardware } => {
+                Self { drive: drive.as_deref().map(uuid_of).transpose()?.map(DriveId), path, hardware }
+            }
+        })
+    }
+
+    fn stored(&self) -> StoredDrive {
+        let Self { drive, path, hardware } = self.clone();
+        StoredDrive::Drive { drive: drive.map(|drive| drive.to_string()), path, hardware }
+    }
+}
+
+/// The bytes of a UUID in its usual form.
+pub fn uuid_of(text: &str) -> Result<[u8; 16], String> {
+    let refused = || format!("{text:?} is no UUID");
+    let digits: Vec<u8> = text.bytes().filter(|&byte| byte != b'-').collect();
+    let mut bytes = [0; 16];
+    if digits.len() != 2 * bytes.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return Err(refused());
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
+        let pair = str::from_utf8(pair).map_err(|_| refused())?;
+        *byte = u8::from_str_radix(pair, 16).map_err(|_| refused())?;
+    }
+    Ok(bytes)
+}
+
+/// Whether a folder is one of a pool.
+pub fn is_pool(folder: &Path) -> bool {
+    matches!(host_files::kind(&folder.join(RECORD_NAME)), Ok(PathKind::File))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_says_what_it_was_given_and_the_older_format_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let hardware = Hardware {
+            bay: Some("7".into()),
+            model: Some("ST4000NM".into()),
+            serial: Some("Z1Z0ABCD".into()),
+            wwid: None,
+        };
+        let device = RecordedDrive { drive: Some(DriveId([7; 16])), path: "/dev/sdh".into(), hardware };
+        let file = RecordedDrive::file(DriveId([8; 16]), "drive-2.spindle".into());
+        let record = PoolRecord { pool: Some(PoolId([9; 16])), drives: vec![device, file] };
+        record.write(folder.path()).unwrap();
+        assert_eq!(PoolRecord::read(folder.path()).unwrap(), record);
+        let older =
+            PoolRecord::parse("{\"format\": 1, \"drives\": [\"drive-1.spindle\", \"/dev/sdc\"]}").unwrap();
+        assert_eq!((older.pool, older.drives.len()), (None, 2));
+        assert_eq!((older.drives[1].drive, older.drives[1].path.to_str()), (None, Some("/dev/sdc")));
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused_with_the_reason() {
+        for (text, why) in [
+            ("{\"format\": 9, \"drives\": []}", "it has format 9, and 1 to 2 are known"),
+            ("{\"format\": 2, \"pool\": \"x\", \"drives\": []}", "\"x\" is no UUID"),
+            ("{\"format\": 2, \"drives\": [{\"path\": \"a\", \"drive\": \"zz\"}]}", "\"zz\" is no UUID"),
+            ("{", "EOF"),
+        ] {
+            let refused = PoolRecord::parse(text).unwrap_err();
+            assert!(refused.contains(why), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_drive_is_called_by_what_is_known_of_it() {
+        let folder = Path::new("mail");
+        let name = |hardware: &Hardware, now: Option<&str>| {
+            let drive = RecordedDrive { drive: None, path: "/dev/sdc".into(), hardware: hardware.clone() };
+            drive.name(folder, now.map(Path::new))
+        };
+        let mut hardware = Hardware::default();
+        assert_eq!(name(&hardware, None), "/dev/sdc");
+        assert_eq!(name(&hardware, Some("/dev/sdh")), "/dev/sdh");
+        hardware.serial = Some("Z1Z0ABCD".into());
+        assert_eq!(name(&hardware, None), "serial Z1Z0ABCD, last at /dev/sdc");
+        (hardware.bay, hardware.model) = (Some("7".into()), Some("ST4000NM".into()));
+        assert_eq!(name(&hardware, Some("/dev/sdh")), "bay 7, ST4000NM, serial Z1Z0ABCD, now /dev/sdh");
+        let file = RecordedDrive::file(DriveId([1; 16]), "drive-1.spindle".into());
+        assert_eq!(file.name(folder, None), "mail/drive-1.spindle");
+    }
+}

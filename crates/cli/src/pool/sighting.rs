@@ -1,0 +1,169 @@
+//! A look at what a path leads to: a drive of a pool, by its superblock, or the reason why not.
+//!
+//! Nothing is written, and nobody is kept out: a device that another process has open is seen all the same. What is
+//! mounted, swap, or part of another device is not looked at.
+
+use crate::prove::machine::usage_words;
+use array::{format::Superblock, superblocks::read_places};
+use std::{
+    path::{Path, PathBuf},
+    rc::Rc,
+    time::Duration,
+};
+use world::{
+    BlockDevice, IoErrorKind, World, before,
+    real::{
+        FileDevice,
+        host::{self, Disk, DiskCatalogue},
+        host_files::{self, PathKind},
+    },
+};
+
+/// A device that does not answer for so long is not there.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// What a path leads to.
+#[derive(Clone, Debug)]
+pub enum Seen {
+    /// A drive of some pool.
+    Drive(Box<Sighting>),
+    /// Nothing that could be one, and why.
+    Nothing(String),
+    /// This process may not look.
+    Denied(String),
+}
+
+/// A drive of a pool, and where it was seen.
+#[derive(Clone, Debug)]
+pub struct Sighting {
+    /// Where it is opened: of a device its node.
+    pub path: PathBuf,
+    /// The same whatever it is called.
+    pub identity: Identity,
+    /// What is known of the device; none of a file.
+    pub disk: Option<Disk>,
+    /// The newest it has.
+    pub superblock: Superblock,
+}
+
+/// What is opened by a path, whatever it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// Major and minor number.
+    Device(u32, u32),
+    /// Device and inode.
+    File(u64, u64),
+}
+
+impl Sighting {
+    /// Whether both are one disk: the same device or file, or two paths that say one WWID.
+    pub fn is_same_disk(&self, other: &Self) -> bool {
+        let wwid =
+            |sighting: &Self| Some((sighting.disk.as_ref()?.wwid.clone()?, sighting.disk.as_ref()?.size));
+        self.identity == other.identity || wwid(self).is_some_and(|own| wwid(other) == Some(own))
+    }
+}
+
+/// Looks at one path.
+pub async fn look_at(world: &World, path: &Path) -> Seen {
+    let (path, identity, disk) = match recognise(path) {
+        Ok(recognised) => recognised,
+        Err(seen) => return seen,
+    };
+    let read = async {
+        let device: Rc<dyn BlockDevice> = Rc::new(FileDevice::open_shared(&path).await?);
+        Ok::<_, world::IoError>(read_places(&device).await)
+    };
+    let places = match before(world.sleep(ANSWER_WITHIN), read).await {
+        None => {
+            let waited = ANSWER_WITHIN.as_secs();
+            return Seen::Nothing(format!("{} did not answer for {waited} s", path.display()));
+        }
+        Some(Err(error)) if error.kind() == IoErrorKind::PermissionDenied => {
+            return Seen::Denied(error.to_string());
+        }
+        Some(Err(error)) => return Seen::Nothing(error.to_string()),
+        Some(Ok(places)) => places,
+    };
+    match (places.newest, places.unreadable.first(), places.refused.first()) {
+        (Some(superblock), ..) => Seen::Drive(Box::new(Sighting { path, identity, disk, superblock })),
+        (None, Some(error), _) => Seen::Nothing(error.to_string()),
+        (None, None, Some(refusal)) => {
+            Seen::Nothing(format!("no superblock on {} is right: {refusal}", path.display()))
+        }
+        (None, None, None) => Seen::Nothing(format!("{} holds no drive of a pool", path.display())),
+    }
+}
+
+/// What is at a path before it is opened, or why it is not opened.
+fn recognise(path: &Path) -> Result<(PathBuf, Identity, Option<Disk>), Seen> {
+    let shown = path.display();
+    match host_files::kind(path) {
+        Ok(PathKind::File) => {
+            let about = host_files::about(path).map_err(|error| Seen::Nothing(error.to_string()))?;
+            let (device, inode) = about.identity;
+            Ok((path.to_owned(), Identity::File(device, inode), None))
+        }
+        Ok(PathKind::BlockDevice) => {
+            let disk = DiskCatalogue::default().disk_at(path).ok();
+            let usages = host::usage_of_device(path).map_err(|error| Seen::Nothing(error.to_string()))?;
+            if let Some(usage) = usage_words(&usages) {
+                return Err(Seen::Nothing(format!("{shown} is {usage}")));
+            }
+            let node = disk.as_ref().map(|disk| disk.node.clone());
+            // In a container the kernel's name may lead nowhere, or elsewhere.
+            let leads_there = |node: &PathBuf| {
+                let numbers = [node, path].map(|path| host::device_number(path).ok());
+                numbers[0].is_some() && numbers[0] == numbers[1]
+            };
+            let (major, minor) =
+                host::device_number(path).map_err(|error| Seen::Nothing(error.to_string()))?;
+            let node = node.filter(leads_there).unwrap_or_else(|| path.to_owned());
+            Ok((node, Identity::Device(major, minor), disk))
+        }
+        Ok(PathKind::Missing) => Err(Seen::Nothing(format!("{shown} is not there"))),
+        Ok(_) => Err(Seen::Nothing(format!("{shown} is neither a file nor a block device"))),
+        Err(error) if error.kind() == IoErrorKind::PermissionDenied => Err(Seen::Denied(error.to_string())),
+        Err(error) => Err(Seen::Nothing(error.to_string())),
+    }
+}
+
+/// Looks at many paths at once: one that is slow to answer holds up no other.
+pub async fn look_at_all(world: &World, paths: Vec<PathBuf>) -> Vec<(PathBuf, Seen)> {
+    let looks: Vec<_> = paths
+        .into_iter()
+        .map(|path| {
+            let inner = world.clone();
+            world.spawn("look at a drive", async move {
+                let seen = look_at(&inner, &path).await;
+                (path, seen)
+            })
+        })
+        .collect();
+    let mut seen = Vec::new();
+    for look in looks {
+        seen.push(look.await);
+    }
+    seen
+}
+
+/// Nodes of all block devices there are; none where sysfs is not to be seen.
+pub fn all_devices() -> Vec<PathBuf> {
+    let disks = DiskCatalogue::default().disks().unwrap_or_default();
+    disks.into_iter().map(|disk| disk.node).collect()
+}
+
+/// Regular files of a folder that are large enough for a drive, but for hidden ones.
+pub fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let names = host_files::list(folder).unwrap_or_default();
+    let paths = names.iter().filter(|name| !name.starts_with('.')).map(|name| folder.join(name));
+    let is_large = |path: &PathBuf| {
+        let about = host_files::about(path);
+        matches!(host_files::kind(path), Ok(PathKind::File))
+            && about.is_ok_and(|about| about.size >= FILE_BYTES_MIN)
+    };
+    paths.filter(is_large).collect()
+}
+
+/// Smaller than the places of superblocks no drive is.
+const FILE_BYTES_MIN: u64 = 1 << 20;
