@@ -29,6 +29,7 @@ use std::{
     io::{self, Write},
     process::ExitCode,
 };
+use world::real;
 
 /// Each command has several buffers aligned to 4 KiB, which glibc's allocator cuts out of larger pieces and joins again: up to a
 /// quarter of the processor time of a volume that is served.
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<Ending, Refusal> {
     let Some(arguments) = arguments::parse()? else { return Ok(Ending::Pass) };
+    real::prepare_process().map_err(|error| Refusal::new(error.to_string(), ""))?;
     match arguments.verb {
         Verb::Advise(arguments) => advise::advise(&arguments),
         Verb::Prove(arguments) => prove::prove(&arguments),

@@ -4,7 +4,10 @@
 //! `page_reads FOLDER DATABASE DEPTH SECONDS` works on a database that `spindle prove` has made in FOLDER (table
 //! `Mail`, log `E00`) and prints one line of JSON: pages read from the file, seconds, processor seconds, lookups.
 
-use maildb::{DatabaseLocation, Instance, InstanceConfig, Statistics, Value, verify::checksums::read_header};
+use maildb::{
+    DatabaseLocation, Instance, InstanceConfig, PageStampMode, Statistics, Value,
+    verify::checksums::read_header,
+};
 use std::{env, error::Error, path::Path, process::ExitCode, rc::Rc, time::Duration};
 use world::{
     ByteCount, Directory, World,
@@ -57,7 +60,7 @@ async fn measure(
     // As `spindle prove` was told to: it made the log.
     let config = InstanceConfig {
         torn_page_protection: false,
-        page_stamps: false,
+        page_stamps: PageStampMode::Off,
         ..InstanceConfig::new(header.page_size, CACHE)
     };
     let instance = Instance::open(world, directory, vec![location], config).await?;

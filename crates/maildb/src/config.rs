@@ -16,6 +16,18 @@ pub struct DatabaseLocation {
     pub file_name: String,
 }
 
+/// How long the stamps of pages are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageStampMode {
+    /// There are none: a lost write is not found.
+    Off,
+    /// In memory while the group is open; a clean shutdown leaves them beside the database. They cost no I/O and
+    /// no wait before that. A crash loses them, and with them the writes lost before it go unnoticed.
+    WhileOpen,
+    /// Ordered with the log and settled at every checkpoint, so that a write lost before a crash is found after it.
+    Durable,
+}
+
 /// Settings of a storage group. Passive data: every field has a sensible default in
 /// [`InstanceConfig::new`].
 #[derive(Clone, Debug)]
@@ -52,10 +64,10 @@ pub struct InstanceConfig {
     /// the middle of a page loses nothing. ESE does not: its database writes are single. Not done where the
     /// device writes a whole page or nothing.
     pub torn_page_protection: bool,
-    /// Keep a stamp of every page beside its database (time of change and keyed hash, 16 bytes a page, also in
-    /// memory), and take no page that is not the one last written there: finds lost, torn and misdirected
-    /// writes that checksums pass. ESE does not. See `docs/formats/page-stamps.md`.
-    pub page_stamps: bool,
+    /// Whether a stamp of every page is kept (time of change and keyed hash, 16 bytes a page in memory). A page
+    /// read that is not the one last written there is refused: this finds lost, torn and misdirected writes that
+    /// checksums pass. ESE does not. See `docs/formats/page-stamps.md`.
+    pub page_stamps: PageStampMode,
 }
 
 impl InstanceConfig {
@@ -77,7 +89,7 @@ impl InstanceConfig {
             lazy_commit_delay: Duration::from_millis(100),
             writes_outstanding_max: 32,
             torn_page_protection: true,
-            page_stamps: true,
+            page_stamps: PageStampMode::Durable,
         }
     }
 }

@@ -294,6 +294,9 @@ async fn open_group(world: &World, group: &GroupLayout, doors: &[(Door, String)]
 /// A run that ended without results, in one line.
 fn refusal_of(error: Error) -> Refusal {
     let remedy = match &error {
+        larger if has_errno(larger, &[Errno::FBIG]) => {
+            "lift the limit on the size of a file (ulimit -f), and run again"
+        }
         full if is_out_of_space(full) => {
             "make room and run again, or begin anew with --fresh and a smaller --size"
         }
@@ -307,13 +310,8 @@ fn refusal_of(error: Error) -> Refusal {
 /// True if the kernel's answer below the error was "no space" or "over quota", wherever it arose:
 /// in a database, in its log, or beside them.
 fn is_out_of_space(error: &Error) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        let code = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
-        if code.is_some_and(|code| [Errno::NOSPC, Errno::DQUOT].contains(&Errno::from_raw_os_error(code))) {
-            return true;
-        }
-        cause = error.source();
+    if has_errno(error, &[Errno::NOSPC, Errno::DQUOT]) {
+        return true;
     }
     // A raw device runs full without the kernel: Spindle's own directory says so.
     let kind = match error {
@@ -321,6 +319,19 @@ fn is_out_of_space(error: &Error) -> bool {
         other => other.storage_kind(),
     };
     kind == Some(IoErrorKind::NoSpace)
+}
+
+/// Whether the kernel's answer below the error was one of `codes`.
+fn has_errno(error: &Error, codes: &[Errno]) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let code = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+        if code.is_some_and(|code| codes.contains(&Errno::from_raw_os_error(code))) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 #[cfg(test)]

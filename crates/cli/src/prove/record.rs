@@ -28,34 +28,35 @@ pub struct RunRecord {
     thread: ThreadHandle<IoResult<()>>,
 }
 
+fn unwritable(error: &str) -> Refusal {
+    Refusal::new(
+        format!("the run could not be recorded: {error}"),
+        "give another prefix, such as --report ~/spindle-report",
+    )
+}
+
 impl RunRecord {
     /// Makes the file and begins to write.
     pub fn begin(path: &Path, header: Header) -> Result<Self, Refusal> {
-        let refuse = |error: String| {
-            Refusal::new(
-                format!("the run could not be recorded: {error}"),
-                "give another prefix, such as --report ~/spindle-report",
-            )
-        };
-        let file = AppendFile::create(path).map_err(|error| refuse(error.to_string()))?;
-        Self::begin_in(file, path, header).map_err(|error| {
+        let file = AppendFile::create(path).map_err(|error| unwritable(&error.to_string()))?;
+        Self::begin_in(file, path, header).inspect_err(|_| {
             // What could not be begun is no record.
             let _ = host_files::remove_file(path);
-            refuse(error)
         })
     }
 
-    fn begin_in(mut file: AppendFile, path: &Path, header: Header) -> Result<Self, String> {
+    fn begin_in(mut file: AppendFile, path: &Path, header: Header) -> Result<Self, Refusal> {
         let mut writer = Writer::new();
         let opening = writer.line(0.0, News::Header(Box::new(header)));
-        file.append(&opening).and_then(|()| file.sync()).map_err(|error| error.to_string())?;
+        file.append(&opening).and_then(|()| file.sync()).map_err(|error| unwritable(&error.to_string()))?;
         let (recorder, news) = channel();
         // It moves no data under test: it needs no ring.
         let options = RealOptions::plain(true);
         let thread = real::spawn_thread("record", 0, options, move |world| {
             Box::pin(async move { write(&world, file, writer, news).await })
         });
-        let thread = thread.map_err(|error| error.to_string())?;
+        let thread =
+            thread.map_err(|error| Refusal::new(format!("no thread for the record: {error}"), ""))?;
         Ok(Self { path: path.to_owned(), recorder, thread })
     }
 

@@ -6,6 +6,7 @@
 
 use super::pools::size::{COPIES, DriveSize, MEMORY};
 use crate::{quantity::show_duration, refusal::Refusal};
+use maildb::PageStampMode;
 use report::prose::counted;
 use std::time::Duration;
 use workload::database::{
@@ -192,8 +193,10 @@ pub fn pool_drives(wanted: &Wanted, database: ByteCount) -> (DriveSize, DriveSiz
 pub fn volume_bytes(wanted: &Wanted, database: ByteCount) -> ByteCount {
     let grown = database.0.saturating_add(database.0 / 100 * (GROWTH_PERCENT + OVERRUN_PERCENT));
     let stamps = match wanted.plan.profile.page_stamps() {
-        true => maildb::stamps::space_max(grown / page_bytes(wanted)).0,
-        false => 0,
+        PageStampMode::Off => 0,
+        PageStampMode::WhileOpen | PageStampMode::Durable => {
+            maildb::stamps::space_max(grown / page_bytes(wanted)).0
+        }
     };
     ByteCount(grown.saturating_add(stamps).saturating_add(DIRECTORY.0))
 }

@@ -23,6 +23,7 @@ mod plans;
 mod pool_verbs;
 mod pools;
 mod pristine;
+mod process_limits;
 mod records;
 mod refusals;
 mod refused_places;

@@ -22,7 +22,7 @@ use super::{
     table::Table,
 };
 use crate::{
-    config::InstanceConfig,
+    config::{InstanceConfig, PageStampMode},
     error::{Error, Result},
     format::{
         header::{DatabaseHeader, LogPosition, Signature},
@@ -229,7 +229,8 @@ impl Shared {
             failure: None,
             page_size,
         };
-        let page_writes = PageWrites::new(config.writes_outstanding_max, config.page_stamps);
+        let page_writes =
+            PageWrites::new(config.writes_outstanding_max, config.page_stamps == PageStampMode::Durable);
         Rc::new(Self {
             world,
             config,

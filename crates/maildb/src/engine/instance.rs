@@ -58,7 +58,7 @@ impl Instance {
         refuse_lost(&opened, databases_known)?;
         let range = replay.as_ref().map(|replay| replay.range);
         let wanted = StampsWanted {
-            is_on: config.page_stamps,
+            mode: config.page_stamps,
             checkpoint: newest,
             logged,
             log_end: log.end(),
@@ -177,6 +177,7 @@ impl Instance {
         shared.log().make_stable(shared.log().end()).await?;
         let position = shared.advance_checkpoint().await?;
         assert_eq!(position, shared.log().stable(), "nothing is left to replay after a clean shutdown");
+        shared.leave_stamps(position).await?;
         let count = shared.core.borrow().databases.len();
         for index in (0..count).map(|index| DatabaseIndex(index as u8)) {
             let (file, header) = {

@@ -9,7 +9,7 @@ use super::{
     page_stamps::{self, LoggedStamps, Opening, PageStamps},
 };
 use crate::{
-    config::{DATABASES_MAX, DatabaseLocation},
+    config::{DATABASES_MAX, DatabaseLocation, PageStampMode},
     error::{Error, Result},
     format::{
         bootstrap::LAST_SYSTEM_OBJECT,
@@ -55,7 +55,9 @@ pub async fn attach(
         let mut state = database.into_state();
         if let Some((stamps, is_begun)) = kept {
             begun += u32::from(is_begun);
-            state.dbtime = state.dbtime.max(stamps.settling().dbtime);
+            if let Some(settling) = stamps.settling() {
+                state.dbtime = state.dbtime.max(settling.dbtime);
+            }
             state.stamps = Some(stamps);
         }
         states.push(state);
@@ -65,7 +67,7 @@ pub async fn attach(
 
 /// Whether and from what a group's page stamps are opened.
 pub struct StampsWanted {
-    pub is_on: bool,
+    pub mode: PageStampMode,
     pub checkpoint: Option<Checkpoint>,
     pub logged: LoggedStamps,
     pub log_end: LogPosition,
@@ -73,10 +75,10 @@ pub struct StampsWanted {
 }
 
 impl StampsWanted {
-    /// If they are not wanted any more: no checkpoint may rely on them from now on.
+    /// If they are not to be durable any more: no checkpoint may rely on them from now on.
     pub async fn let_go(&self, file: &CheckpointFile) -> Result<()> {
         match self.checkpoint {
-            Some(checkpoint) if !self.is_on && checkpoint.stamps != NO_STAMPS => {
+            Some(checkpoint) if self.mode != PageStampMode::Durable && checkpoint.stamps != NO_STAMPS => {
                 Ok(file.write(&Checkpoint { stamps: NO_STAMPS, ..checkpoint }).await?)
             }
             _ => Ok(()),
@@ -91,7 +93,7 @@ impl StampsWanted {
         index: usize,
     ) -> Result<Option<(PageStamps, bool)>> {
         let (directory, name) = (&database.location.directory, database.name());
-        if !self.is_on {
+        if self.mode == PageStampMode::Off {
             page_stamps::give_up(directory, name).await?;
             return Ok(None);
         }
@@ -107,7 +109,10 @@ impl StampsWanted {
             log_end: self.log_end,
             log_found_until: self.log_found_until,
         };
-        opening.open(world, &self.logged).await.map(Some)
+        match self.mode {
+            PageStampMode::WhileOpen => opening.open_in_memory(world).await.map(Some),
+            PageStampMode::Durable | PageStampMode::Off => opening.open(world, &self.logged).await.map(Some),
+        }
     }
 }
 

@@ -30,6 +30,10 @@
 //!   file is gone. Stamps begin anew: nothing is known of a page until it is written or read.
 //! - *A foreign file of that name*: refused, and not touched.
 //! - *A run without stamps* first makes the checkpoint rely on none, then removes the sidecar.
+//!
+//! # Without a sidecar
+//!
+//! Where only writes that are lost while the group is open are to be found, stamps stay in memory ([`while_open`]).
 
 mod blocks;
 #[cfg(test)]
@@ -37,6 +41,7 @@ mod blocks_tests;
 mod hash;
 mod sidecar;
 mod table;
+mod while_open;
 
 use super::{DatabaseIndex, PageId, core::Shared, flush_journal::PageImage};
 use crate::{
@@ -51,6 +56,7 @@ use blocks::{Head, Settling};
 use hash::StampKey;
 use sidecar::{Found, Plan, Sidecar};
 use std::rc::Rc;
+use while_open::LeaveIn;
 use world::{Directory, File, IoErrorKind, World};
 
 pub use sidecar::space_max;
@@ -82,8 +88,15 @@ impl Stamp {
 pub struct PageStamps {
     /// In memory.
     pub table: StampTable,
-    /// On disk.
-    sidecar: Sidecar,
+    kept: Kept,
+}
+
+/// Where stamps are kept beside memory.
+enum Kept {
+    /// In a sidecar that the checkpoint relies on.
+    Durably(Sidecar),
+    /// Nowhere before the clean shutdown.
+    WhileOpen(LeaveIn),
 }
 
 /// Stamps met in the part of the log that is to be replayed.
@@ -146,9 +159,17 @@ impl Opening<'_> {
             (Some(file), _) => return Ok((self.take_up(file, logged).await?, false)),
             (None, _) => return Err(self.unusable(&format!("it is missing; {GIVE_UP}"))),
         }
+        let head = self.new_head(world);
+        let table = StampTable::new(head.key);
+        let sidecar = Sidecar::make(self.directory, &file_name(self.database), head, &table).await?;
+        Ok((PageStamps { table, kept: Kept::Durably(sidecar) }, true))
+    }
+
+    /// The head of a sidecar that begins now, with a key of its own.
+    fn new_head(&self, world: &World) -> Head {
         let name = format!("page stamps of {} at {}", self.database, world.wall().seconds);
         let mut random = world.random(&name);
-        let head = Head {
+        Head {
             page_size: self.header.page_size,
             signature: self.header.signature,
             key: StampKey::new([random.next_u64(), random.next_u64()]),
@@ -158,10 +179,7 @@ impl Opening<'_> {
             area_at: 0,
             table_pages: 0,
             journal_blocks: 0,
-        };
-        let table = StampTable::new(head.key);
-        let sidecar = Sidecar::make(self.directory, &file_name(self.database), head, &table).await?;
-        Ok((PageStamps { table, sidecar }, true))
+        }
     }
 
     async fn take_up(&self, file: Rc<dyn File>, logged: &LoggedStamps) -> Result<PageStamps> {
@@ -187,7 +205,7 @@ impl Opening<'_> {
         for stamp in logged.of(self.index, head.begin).filter(|stamp| stamp.page.0 <= self.pages_max) {
             table.add_candidate(stamp);
         }
-        Ok(PageStamps { table, sidecar })
+        Ok(PageStamps { table, kept: Kept::Durably(sidecar) })
     }
 
     fn unusable(&self, problem: &str) -> Error {
@@ -247,15 +265,27 @@ pub async fn give_up(directory: &Rc<dyn Directory>, database: &str) -> Result<()
 }
 
 impl PageStamps {
-    /// The last settling that is stable.
-    pub fn settling(&self) -> Settling {
-        self.sidecar.settling()
+    /// Whether they are ordered with the log, and outlive a crash.
+    pub fn is_durable(&self) -> bool {
+        matches!(self.kept, Kept::Durably(_))
     }
 
-    fn plan(&mut self, position: LogPosition, dbtime: DbTime) -> Plan {
-        let number = self.sidecar.settling().number + 1;
+    /// The last settling that is stable; none if the stamps are only in memory.
+    pub fn settling(&self) -> Option<Settling> {
+        match &self.kept {
+            Kept::Durably(sidecar) => Some(sidecar.settling()),
+            Kept::WhileOpen(_) => None,
+        }
+    }
+
+    fn plan(&mut self, position: LogPosition, dbtime: DbTime) -> Option<Plan> {
+        let Kept::Durably(sidecar) = &self.kept else {
+            self.table.forget_unwritten();
+            return None;
+        };
+        let number = sidecar.settling().number + 1;
         let stamps = self.table.take_unwritten();
-        self.sidecar.plan(Settling { number, position, dbtime }, &stamps, self.table.pages())
+        Some(sidecar.plan(Settling { number, position, dbtime }, &stamps, self.table.pages()))
     }
 }
 
@@ -269,11 +299,15 @@ impl Shared {
         database: DatabaseIndex,
         images: &[PageImage],
     ) -> Result<Vec<(PageNumber, Stamp)>> {
-        let stamps: Vec<(PageNumber, Stamp)> = {
+        let (stamps, is_durable) = {
             let mut core = self.core.borrow_mut();
             let Some(stamps) = &core.database(database).stamps else { return Ok(Vec::new()) };
-            images.iter().map(|image| (image.page, stamps.table.stamp(image.page, &image.bytes))).collect()
+            let stamp = |image: &PageImage| (image.page, stamps.table.stamp(image.page, &image.bytes));
+            (images.iter().map(stamp).collect::<Vec<_>>(), stamps.is_durable())
         };
+        if !is_durable {
+            return Ok(stamps);
+        }
         let listed =
             stamps.iter().map(|&(page, Stamp { dbtime, hash })| PageStamp { page, dbtime, hash }).collect();
         let record = LogRecord::PageStamps { dbid: database.log_id(), stamps: listed };
@@ -294,7 +328,7 @@ impl Shared {
                 let mut core = self.core.borrow_mut();
                 let state = core.database(index);
                 let dbtime = state.dbtime;
-                state.stamps.as_mut().map(|stamps| stamps.plan(position, dbtime))
+                state.stamps.as_mut().and_then(|stamps| stamps.plan(position, dbtime))
             };
             match plan {
                 None => {}
@@ -322,7 +356,10 @@ impl Shared {
 
     fn with_sidecar(&self, database: DatabaseIndex, then: impl FnOnce(&mut Sidecar)) {
         let mut core = self.core.borrow_mut();
-        then(&mut core.database(database).stamps.as_mut().expect("it has just planned").sidecar);
+        match &mut core.database(database).stamps.as_mut().expect("it has just planned").kept {
+            Kept::Durably(sidecar) => then(sidecar),
+            Kept::WhileOpen(_) => unreachable!("what is only in memory plans nothing"),
+        }
     }
 
     /// By database: the settling that is stable.
@@ -330,7 +367,8 @@ impl Shared {
         let core = self.core.borrow();
         let mut numbers = [0; crate::config::DATABASES_MAX];
         for (number, state) in numbers.iter_mut().zip(&core.databases) {
-            *number = state.stamps.as_ref().map_or(0, |stamps| stamps.settling().number);
+            *number =
+                state.stamps.as_ref().and_then(PageStamps::settling).map_or(0, |settling| settling.number);
         }
         numbers
     }

@@ -15,7 +15,7 @@
 use std::cell::Cell;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// With stamps, so many times the writes that may be at the device may have begun.
+/// With durable stamps, so many times the writes that may be at the device may have begun.
 const WAITING_FOR_STAMPS: usize = 8;
 
 /// Page writes under way.
@@ -28,9 +28,9 @@ pub struct PageWrites {
 
 impl PageWrites {
     /// None yet, and never more than `device_max` at the device.
-    pub fn new(device_max: usize, page_stamps: bool) -> Self {
+    pub fn new(device_max: usize, durable_stamps: bool) -> Self {
         assert!(device_max > 0, "a write must be allowed");
-        let begun_max = if page_stamps { device_max * WAITING_FOR_STAMPS } else { device_max };
+        let begun_max = if durable_stamps { device_max * WAITING_FOR_STAMPS } else { device_max };
         Self { begun: Cell::new(0), begun_max, device_max, device: Semaphore::new(device_max) }
     }
 

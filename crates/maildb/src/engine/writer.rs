@@ -18,6 +18,7 @@ use super::{
     flush_journal::{FlushJournal, PageImage, run_pages_max},
 };
 use crate::{
+    config::PageStampMode,
     error::Result,
     format::{checksum::seal_page, header::LogPosition, page_size::PageNumber},
 };
@@ -166,7 +167,7 @@ impl Shared {
     /// Has page writes hurry as long as the answer lives: somebody waits for them.
     pub fn hurry_writes(&self) -> Impatience<'_> {
         self.waiting_for_writes.set(self.waiting_for_writes.get() + 1);
-        if self.config.page_stamps {
+        if self.config.page_stamps == PageStampMode::Durable {
             // Those that wait for the log in company.
             self.log().request_write();
         }

@@ -1,5 +1,5 @@
 use crate::model::{self, Mix, Rows};
-use maildb::{BulkLoadSettings, BulkLoader, Durability, Error, PageSize};
+use maildb::{BulkLoadSettings, BulkLoader, Durability, Error, PageSize, PageStampMode};
 use std::{cell::Cell, path::Path, rc::Rc};
 use world::{ByteCount, Random, World, real};
 
@@ -16,7 +16,7 @@ fn settings(page_size: PageSize, fill_percent: u8, batch_pages: u64) -> BulkLoad
 
 fn config(page_size: PageSize, stamps: bool) -> maildb::InstanceConfig {
     let mut config = model::config(page_size, ByteCount(128 * page_size.bytes() as u64));
-    config.page_stamps = stamps;
+    config.page_stamps = if stamps { PageStampMode::Durable } else { PageStampMode::Off };
     config.extension_pages = 64;
     config.coalesce = ByteCount(8 * page_size.bytes() as u64);
     config

@@ -182,7 +182,7 @@ pub fn made() -> Made {
     let mut drive = SimulatedDrive::formatted(1, DriveOptions::new(ByteCount::mib(128)));
     drive.run(|world, directory| async move {
         let mut config = model::config(PageSize::Kib4, ByteCount::kib(800));
-        config.page_stamps = true;
+        config.page_stamps = maildb::PageStampMode::Durable;
         config.log_file = ByteCount::kib(128);
         config.extension_pages = 16;
         let instance = simulated::open(&world, &directory, config).await.expect("the group opens");

@@ -5,7 +5,9 @@ use crate::{
     hostile::{Faults, HostileDirectory},
     model::{self, Mix, Rows},
 };
-use maildb::{DatabaseLocation, Durability, Error, Instance, InstanceConfig, PageSize, Session, Table};
+use maildb::{
+    DatabaseLocation, Durability, Error, Instance, InstanceConfig, PageSize, PageStampMode, Session, Table,
+};
 use std::{
     path::{Path, PathBuf},
     rc::Rc,
@@ -243,7 +245,7 @@ fn a_lost_write_is_found_when_the_log_is_replayed() {
         std::fs::write(&file, after).expect("writable");
         let error = model::try_open(&world, &path, 1, config()).await.err().expect("the loss is noticed");
         assert!(matches!(error, Error::NotAsWritten { .. }), "by its stamp: {error:?}");
-        let without = InstanceConfig { page_stamps: false, ..config() };
+        let without = InstanceConfig { page_stamps: PageStampMode::Off, ..config() };
         let error = model::try_open(&world, &path, 1, without).await.err().expect("the loss is noticed");
         assert!(matches!(error, Error::LostWrite { .. }), "by the log: {error:?}");
     });

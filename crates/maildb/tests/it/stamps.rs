@@ -3,13 +3,14 @@
 
 mod pace;
 mod sidecar;
+mod while_open;
 
 use crate::{
     model::{self, Mix, Rows},
     simulated::{DATABASE, SimulatedDrive, open, read_all, read_file},
 };
 use maildb::{
-    Durability, Error, Instance, InstanceConfig, PageSize, StampFinding,
+    Durability, Error, Instance, InstanceConfig, PageSize, PageStampMode, StampFinding,
     format::page_size::PageNumber,
     verify::{DatabaseVerdict, StampsVerdict, verify_database, verify_database_beside},
 };

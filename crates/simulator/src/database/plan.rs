@@ -4,7 +4,7 @@
 //! mistakes live where settings meet that nobody would combine.
 
 use super::canary::Canary;
-use maildb::{InstanceConfig, PageSize};
+use maildb::{InstanceConfig, PageSize, PageStampMode};
 use std::time::Duration;
 use world::{
     ByteCount, Random,
@@ -124,13 +124,21 @@ impl RunPlan {
             config,
             loads: 0,
         };
-        plan.config.page_stamps = random.percent(60.0);
+        plan.config.page_stamps = match random.below(10) {
+            0..4 => PageStampMode::Off,
+            4 => PageStampMode::WhileOpen,
+            _ => PageStampMode::Durable,
+        };
         let believes_pages = options.canary == Some(Canary::BelieveThePages);
-        if options.grade == Grade::Beyond && (plan.config.page_stamps || believes_pages) {
+        if options.grade == Grade::Beyond
+            && (plan.config.page_stamps == PageStampMode::Durable || believes_pages)
+        {
             draw_faults_beyond_checksums(&mut plan.faults, random);
             plan.spares_log = random.percent(60.0);
         }
-        plan.config.page_stamps &= !believes_pages;
+        if believes_pages {
+            plan.config.page_stamps = PageStampMode::Off;
+        }
         if random.percent(50.0) {
             plan.loads = 1 + random.below(3);
         }

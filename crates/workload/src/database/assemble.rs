@@ -2,7 +2,7 @@
 
 use super::{
     group::{DatabaseOutcome, FillOutcome, GroupOutcome},
-    measure::{Sample, judged_samples, windows, worst_window_ms},
+    measure::{Sample, judged_samples, mean_of_windows_ms, windows, worst_window_ms},
     meter::{IoTallies, Latencies, Role, SlowTally, Spikes},
     operation::{FailureCounts, Operation, OperationReading},
     plan::{RunPlan, WINDOW},
@@ -202,6 +202,8 @@ fn merge_volumes(
         tallies: tallies[place],
         read: LatencySummary::of_tally(&latencies[place].read, &tallies[place].read),
         write: LatencySummary::of_tally(&latencies[place].write, &tallies[place].write),
+        read_mean_of_windows_ms: mean_of_windows_ms(&windows, |window| window.volumes[place].read),
+        write_mean_of_windows_ms: mean_of_windows_ms(&windows, |window| window.volumes[place].write),
         read_worst_window_ms: worst_window_ms(&judged, &windows, |window| window.volumes[place].read),
         write_worst_window_ms: worst_window_ms(&judged, &windows, |window| window.volumes[place].write),
         read_buckets: buckets(&latencies[place].read),

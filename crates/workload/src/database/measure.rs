@@ -169,6 +169,15 @@ pub fn windows(samples: &[Sample], window: Duration) -> Vec<Sample> {
     folded.collect()
 }
 
+/// The mean of the averages `of` gives for each window, in milliseconds: what published tests judged as the average.
+///
+/// Every stretch of time counts alike, however few operations it saw: in a closed loop slow time has few. A window
+/// in which nothing ended has no average.
+pub fn mean_of_windows_ms(windows: &[Sample], of: impl Fn(&Sample) -> IoTally) -> Option<f64> {
+    let averages: Vec<f64> = windows.iter().filter_map(|window| of(window).average_ms()).collect();
+    (!averages.is_empty()).then(|| averages.iter().sum::<f64>() / averages.len() as f64)
+}
+
 /// The longest of the averages `of` gives for each window, in milliseconds, and at least the average
 /// of all `samples`: the last window overlaps, so no window need be as long as the whole.
 pub fn worst_window_ms(
@@ -205,6 +214,27 @@ mod tests {
         let windows = windows(&samples, Duration::from_secs(15));
         assert_eq!(windows.len(), 1);
         assert_eq!(worst_window_ms(&samples, &windows, |window| window.volumes[0].read), Some(44.0));
+    }
+
+    #[test]
+    fn slow_time_counts_by_its_length_not_by_the_operations_it_let_through() {
+        // 19 of 20 windows at 25 ms in a closed loop, one at 0.1 ms: 40 reads a second, and 10,000.
+        let slow = |second: u64| second <= 19 * 15;
+        let samples: Vec<_> = (1..=300)
+            .map(|second| {
+                let mut sample = sample(second, if slow(second) { 40 } else { 10_000 }, 1);
+                let read = &mut sample.volumes[0].read;
+                read.total_ns = read.count * if slow(second) { 25_000_000 } else { 100_000 };
+                sample
+            })
+            .collect();
+        let windows = windows(&samples, Duration::from_secs(15));
+        let mean = mean_of_windows_ms(&windows, |window| window.volumes[0].read).unwrap();
+        assert!((mean - (19.0 * 25.0 + 0.1) / 20.0).abs() < 1e-9, "{mean}");
+        let mut whole = IoTally::default();
+        samples.iter().for_each(|sample| whole.merge(&sample.volumes[0].read));
+        assert!(whole.average_ms().unwrap() < 2.0, "the average over operations hides it");
+        assert_eq!(mean_of_windows_ms(&windows, |window| window.volumes[0].write), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::{
     mail_record::RecordForm,
     setting::{Confidence, KEYS, KeySpec, Setting, SettingError, find_key, nearest},
 };
-use maildb::PageSize;
+use maildb::{PageSize, PageStampMode};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 use thiserror::Error;
@@ -324,9 +324,13 @@ impl Profile {
         self.value("torn_page_protection") == 1
     }
 
-    /// Whether each page is known by a stamp beside its database.
-    pub fn page_stamps(&self) -> bool {
-        self.value("page_stamps") == 1
+    /// How long what each page must read as is known.
+    pub fn page_stamps(&self) -> PageStampMode {
+        match self.value("page_stamps") {
+            0 => PageStampMode::Off,
+            1 => PageStampMode::WhileOpen,
+            _ => PageStampMode::Durable,
+        }
     }
 
     /// Longest write of neighbouring pages.

@@ -261,6 +261,12 @@ pub struct VolumeResults {
     pub read: LatencySummary,
     /// Latency of writes.
     pub write: LatencySummary,
+    /// The mean of the average read latencies of all windows, in milliseconds; none in results of before it was kept.
+    #[serde(default)]
+    pub read_mean_of_windows_ms: Option<f64>,
+    /// The mean of the average write latencies of all windows, in milliseconds.
+    #[serde(default)]
+    pub write_mean_of_windows_ms: Option<f64>,
     /// The longest average read latency of one window, in milliseconds.
     pub read_worst_window_ms: Option<f64>,
     /// The longest average write latency of one window, in milliseconds.
@@ -272,6 +278,18 @@ pub struct VolumeResults {
     /// Spells of slow reads and writes.
     #[serde(default)]
     pub spikes: Spikes,
+}
+
+impl VolumeResults {
+    /// The average read latency that is judged, in milliseconds: that of windows of equal length.
+    pub fn judged_read_ms(&self) -> Option<f64> {
+        self.read_mean_of_windows_ms.or(self.read.average_ms)
+    }
+
+    /// The average write latency that is judged, in milliseconds.
+    pub fn judged_write_ms(&self) -> Option<f64> {
+        self.write_mean_of_windows_ms.or(self.write.average_ms)
+    }
 }
 
 /// One kind of operation.

@@ -66,7 +66,12 @@ pub const KEYS: &[KeySpec] = &[
     key("scan_bytes_per_second", Kind::Bytes, (0, 10 * GIB), "background scan of one database; 0 is off"),
     key("scan_batch_bytes", Kind::Bytes, (64 * 1024, MIB / 2), "one read of the background scan"),
     key("torn_page_protection", Kind::Count, (0, 1), "1: changed pages go to a journal before their place"),
-    key("page_stamps", Kind::Count, (0, 1), "1: pages are known by a stamp kept beside their database"),
+    key(
+        "page_stamps",
+        Kind::Count,
+        (0, 2),
+        "1: a page read must be the one last written; 2: across crashes too, ordered with the log",
+    ),
     key("coalesce_bytes", Kind::Bytes, (4096, 10 * MIB), "longest write of neighbouring pages"),
     key(
         "lazy_commit_delay_ms",

@@ -123,12 +123,12 @@ fn excused_by_chance(results: &RunResults) -> Option<(f64, f64)> {
 /// None if the limit does not concern this run.
 fn judge(results: &RunResults, limit: &Limit, class: RunClass) -> Option<VerdictRow> {
     let (measured, place) = match limit.measure {
-        Measure::DatabaseReadAverageMs => worst(results, Role::Database, |volume| volume.read.average_ms),
+        Measure::DatabaseReadAverageMs => worst(results, Role::Database, VolumeResults::judged_read_ms),
         Measure::DatabaseReadWindowMaximumMs => {
             worst(results, Role::Database, |volume| volume.read_worst_window_ms)
         }
-        Measure::DatabaseWriteAverageMs => worst(results, Role::Database, |volume| volume.write.average_ms),
-        Measure::LogWriteAverageMs => worst(results, Role::Log, |volume| volume.write.average_ms),
+        Measure::DatabaseWriteAverageMs => worst(results, Role::Database, VolumeResults::judged_write_ms),
+        Measure::LogWriteAverageMs => worst(results, Role::Log, VolumeResults::judged_write_ms),
         Measure::LogWriteWindowMaximumMs => worst(results, Role::Log, |volume| volume.write_worst_window_ms),
         Measure::PageFaultStallsPerSecond => {
             let per_second = results.engine.page_fault_stalls as f64 / results.measured_s;

@@ -5,6 +5,7 @@ use super::{
     setting::Confidence,
     span::Span,
 };
+use maildb::PageStampMode;
 use std::fmt;
 
 /// Something that makes the verdict worth less.
@@ -39,6 +40,8 @@ pub enum Weakness {
         /// Which volume.
         volume: String,
     },
+    /// The engine keeps no page stamps.
+    LostWritesUnseen,
     /// Figures of the profile nobody vouches for.
     UnverifiedFigures {
         /// Their names.
@@ -76,6 +79,13 @@ impl fmt::Display for Weakness {
             Self::SharedVolume { volume } => {
                 write!(f, "{volume} holds databases and logs: they disturb each other, and fail together.")
             }
+            Self::LostWritesUnseen => {
+                write!(
+                    f,
+                    "Lost writes were not looked for: a page that the storage never wrote, or gave back as it was \
+                     before, passes its checksum. page_stamps = 1 finds them."
+                )
+            }
             Self::UnverifiedFigures { keys } => {
                 write!(
                     f,
@@ -98,7 +108,7 @@ impl Weakness {
                 "seed 001, \"Microsoft Jetstress 2004\": at least 20 times the storage cache"
             }
             Self::SharedVolume { .. } => "seeds 000-002 put logs on spindles of their own; seed 004 compares",
-            Self::NotDirect { .. } | Self::UnverifiedFigures { .. } => "",
+            Self::NotDirect { .. } | Self::LostWritesUnseen | Self::UnverifiedFigures { .. } => "",
         }
     }
 
@@ -134,6 +144,9 @@ impl RunPlan {
         }
         for volume in self.volumes.iter().filter(|volume| volume.databases && volume.logs) {
             found.push(Weakness::SharedVolume { volume: volume.name.clone() });
+        }
+        if self.profile.page_stamps() == PageStampMode::Off {
+            found.push(Weakness::LostWritesUnseen);
         }
         let unverified = [Confidence::Recalled, Confidence::Assumed];
         let keys: Vec<_> = self

@@ -110,6 +110,8 @@ fn pages_that_became_zeros_fail_the_run_and_are_named() {
     // Nothing is deleted: a page that a deletion had emptied would be free, and may be blank.
     plan.profile.set("delete_percent", "0").unwrap();
     plan.profile.set("insert_percent", "70").unwrap();
+    // Stamps would say it first, and of any page: here the trees must tell.
+    plan.profile.set("page_stamps", "0").unwrap();
     plan.profile.check().unwrap();
     let results = run_opened(plan, open);
     let [first, second, log] = &results.verified[..] else { panic!("{:?}", results.verified) };

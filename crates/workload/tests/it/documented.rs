@@ -92,9 +92,10 @@ fn the_document_of_a_passed_run() {
                                                                            ha-changes.md: an I/O of more than 240 s
                                                                            restarts the server
 
-        Latencies are those of device operations under the database engine. Maxima are the longest
-        averages over 15 seconds, as Jetstress sampled; the longest single operations stand in the
-        tables below and are not judged.
+        Latencies are those of device operations under the database engine. As Jetstress sampled, an
+        average is the mean of averages over 15 seconds, so that slow time counts by its length, and a
+        maximum is the longest of them; averages over operations and the longest single operations stand
+        in the tables below and are not judged.
 
         Mailboxes
         ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -200,10 +201,11 @@ fn the_document_of_a_passed_run() {
                                              journal before their place      written in place, with no
                                                                              second write; a torn one is
                                                                              found by its checksum
-        page_stamps                 0        1: pages are known by a stamp   open ESE source: a page is     vendor
-                                             kept beside their database      known by its own checksum;
-                                                                             the flush map, which tells
-                                                                             some lost writes, came later
+        page_stamps                 1        1: a page read must be the one  Spindle: a lost write must     vendor
+                                             last written; 2: across         not pass; kept in memory, for
+                                             crashes too, ordered with the   ESE's I/O has none (open ESE
+                                             log                             source: a page is known by
+                                                                             its own checksum)
         coalesce_bytes              512 KiB  longest write of neighbouring   open ESE source, jetapi.cxx:   vendor
                                              pages                           512 KiB by default
         lazy_commit_delay_ms        100 ms   longest wait of a lazy commit   no paper says; a lazy commit   assumed
@@ -228,11 +230,12 @@ fn the_document_of_a_passed_run() {
         Reads and writes of databases that transactions caused. Writes are done in the background;
         transactions wait for reads and for the log.
 
-                                 Rate                Average     p50     p95     p99   p99.9  Worst 15 s  Longest
-        Volume          I/O        /s  Average size       ms      ms      ms      ms      ms          ms       ms
-        ──────────────  ──────  ─────  ────────────  ───────  ──────  ──────  ──────  ──────  ──────────  ───────
-        /mnt/databases  reads   170.0         8 KiB   18.300  14.640  36.600  54.900  91.500      36.600  146.400
-        /mnt/databases  writes  161.4       8.8 KiB    2.000   1.600   4.000   6.000  10.000       4.000   16.000
+                                                                                                        Worst
+                                 Rate                Average  Per I/O     p50     p95     p99   p99.9    15 s  Longest
+        Volume          I/O        /s  Average size       ms       ms      ms      ms      ms      ms      ms       ms
+        ──────────────  ──────  ─────  ────────────  ───────  ───────  ──────  ──────  ──────  ──────  ──────  ───────
+        /mnt/databases  reads   170.0         8 KiB   18.300   18.300  14.640  36.600  54.900  91.500  36.600  146.400
+        /mnt/databases  writes  161.4       8.8 KiB    2.000    2.000   1.600   4.000   6.000  10.000   4.000   16.000
 
         Operations
         ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -264,11 +267,11 @@ fn the_document_of_a_passed_run() {
 
         Log I/O
         ────────────────────────────────────────────────────────────────────────────────────────────────
-                            Rate                Average    p50    p95    p99  p99.9  Worst 15 s  Longest
-        Volume     I/O        /s  Average size       ms     ms     ms     ms     ms          ms       ms
-        ─────────  ──────  ─────  ────────────  ───────  ─────  ─────  ─────  ─────  ──────────  ───────
-        /mnt/logs  reads     0.0             –        –      –      –      –      –           –        –
-        /mnt/logs  writes  104.4       4.2 KiB    0.300  0.240  0.600  0.900  1.500       0.600    2.400
+                            Rate                Average  Per I/O    p50    p95    p99  p99.9  Worst 15 s  Longest
+        Volume     I/O        /s  Average size       ms       ms     ms     ms     ms     ms          ms       ms
+        ─────────  ──────  ─────  ────────────  ───────  ───────  ─────  ─────  ─────  ─────  ──────────  ───────
+        /mnt/logs  reads     0.0             –        –        –      –      –      –      –           –        –
+        /mnt/logs  writes  104.4       4.2 KiB    0.300    0.300  0.240  0.600  0.900  1.500       0.600    2.400
 
         Database I/O for one log write  3.2  (Jetstress tuned for 8 to 12)
         Log generations filled          3,051

@@ -1,4 +1,4 @@
-//! Storage that freezes while it is measured, in a simulated world.
+//! Storage that freezes, or loses a write, while it is measured, in a simulated world.
 
 use std::{
     cell::Cell,
@@ -29,12 +29,18 @@ use world::{
     sim::{DriveOptions, Limits, Simulation},
 };
 
+const DATABASE: &str = "priv1.edb";
+/// The two copies of a database's header.
+const HEADERS_BYTES: u64 = 2 * 8192;
+
 /// When writes freeze, and when they go on; never, if that is none.
 #[derive(Clone)]
 struct Frost {
     world: World,
     from: Rc<Cell<Option<Moment>>>,
     until: Rc<Cell<Option<Moment>>>,
+    /// From when on a write of database pages is answered and not done; then never again.
+    lose_one_from: Rc<Cell<Option<Moment>>>,
 }
 
 impl Frost {
@@ -52,15 +58,30 @@ impl Frost {
 /// A directory whose writes freeze.
 struct FreezingDirectory(Rc<dyn Directory>, Frost);
 
-struct FreezingFile(Rc<dyn File>, Frost);
+struct FreezingFile {
+    file: Rc<dyn File>,
+    frost: Frost,
+    is_database: bool,
+}
+
+impl FreezingFile {
+    fn loses(&self, at: ByteOffset) -> bool {
+        let is_time = self.frost.lose_one_from.get().is_some_and(|from| self.frost.world.now() >= from);
+        let is_lost = self.is_database && at.0 >= HEADERS_BYTES && is_time;
+        if is_lost {
+            self.frost.lose_one_from.set(None);
+        }
+        is_lost
+    }
+}
 
 impl BlockDevice for FreezingFile {
     fn geometry(&self) -> Geometry {
-        self.0.geometry()
+        self.file.geometry()
     }
 
     fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
-        self.0.read(at, into)
+        self.file.read(at, into)
     }
 
     fn write(
@@ -69,33 +90,40 @@ impl BlockDevice for FreezingFile {
         from: Vec<Arc<Buffer>>,
         stability: Stability,
     ) -> LocalFuture<IoResult<()>> {
-        let (file, frost) = (Rc::clone(&self.0), self.1.clone());
+        let (file, frost, is_lost) = (Rc::clone(&self.file), self.frost.clone(), self.loses(at));
         Box::pin(async move {
             frost.melt().await;
+            if is_lost {
+                return Ok(());
+            }
             file.write(at, from, stability).await
         })
     }
 
     fn flush(&self) -> LocalFuture<IoResult<()>> {
-        self.0.flush()
+        self.file.flush()
     }
 
     fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
-        self.0.discard(at, length)
+        self.file.discard(at, length)
     }
 }
 
 impl Resizable for FreezingFile {
     fn resize(&self, size: ByteCount) -> LocalFuture<IoResult<()>> {
-        self.0.resize(size)
+        self.file.resize(size)
     }
 }
 
 impl FreezingDirectory {
-    fn freezing(&self, opening: LocalFuture<IoResult<Rc<dyn File>>>) -> LocalFuture<IoResult<Rc<dyn File>>> {
-        let frost = self.1.clone();
+    fn freezing(
+        &self,
+        name: &str,
+        opening: LocalFuture<IoResult<Rc<dyn File>>>,
+    ) -> LocalFuture<IoResult<Rc<dyn File>>> {
+        let (frost, is_database) = (self.1.clone(), name == DATABASE);
         Box::pin(async move {
-            let file: Rc<dyn File> = Rc::new(FreezingFile(opening.await?, frost));
+            let file: Rc<dyn File> = Rc::new(FreezingFile { file: opening.await?, frost, is_database });
             Ok(file)
         })
     }
@@ -111,11 +139,11 @@ impl Directory for FreezingDirectory {
     }
 
     fn open(&self, name: &str) -> LocalFuture<IoResult<Rc<dyn File>>> {
-        self.freezing(self.0.open(name))
+        self.freezing(name, self.0.open(name))
     }
 
     fn create(&self, name: &str, size: ByteCount) -> LocalFuture<IoResult<Rc<dyn File>>> {
-        self.freezing(self.0.create(name, size))
+        self.freezing(name, self.0.create(name, size))
     }
 
     fn rename(&self, from: &str, to: &str) -> LocalFuture<IoResult<()>> {
@@ -163,6 +191,7 @@ pub struct Course {
     pub thawed_after: Option<Duration>,
     pub stopped_in_verify: bool,
     pub in_creation: bool,
+    pub loses_a_database_write_after: Option<Duration>,
 }
 
 /// Runs one group on a simulated drive and judges it.
@@ -176,24 +205,35 @@ fn try_run(plan: RunPlan, course: Course) -> Result<RunResults, Error> {
     let mut simulation = Simulation::new(plan.seed);
     let drive = simulation.add_drive(DriveOptions::new(ByteCount::mib(256)));
     let main = move |world: World| async move {
-        let frost = Frost { world: world.clone(), from: Rc::default(), until: Rc::default() };
+        let frost = Frost {
+            world: world.clone(),
+            from: Rc::default(),
+            until: Rc::default(),
+            lose_one_from: Rc::default(),
+        };
         let directory: Rc<dyn Directory> = Rc::new(ExtentDirectory::format(drive).await.unwrap());
         let directory: Rc<dyn Directory> = Rc::new(FreezingDirectory(directory, frost.clone()));
         let stop = Arc::new(AtomicBool::new(false));
         let shared = Shared::new(1, Arc::clone(&stop), None);
         let storage = GroupStorage {
-            databases: vec![(Rc::clone(&directory), "priv1.edb".to_owned(), "drive".to_owned())],
+            databases: vec![(Rc::clone(&directory), DATABASE.to_owned(), "drive".to_owned())],
             log: (directory, "drive".to_owned()),
             pools: None,
         };
         let group = Group::new(&world, plan.clone(), 0, shared.clone(), storage);
         let running = world.spawn("group", group.run());
+        let mut losing = false;
         while !running.is_finished() {
             world.sleep(Duration::from_millis(1)).await;
             let phase = shared.boards()[0].phase;
             if (phase == Phase::Measure || course.in_creation) && frost.from.get().is_none() {
                 frost.from.set(course.frozen_after.map(|after| world.now() + after));
                 frost.until.set(course.thawed_after.map(|after| world.now() + after));
+            }
+            if phase == Phase::Measure && !losing {
+                losing = true;
+                let lost_after = course.loses_a_database_write_after;
+                frost.lose_one_from.set(lost_after.map(|after| world.now() + after));
             }
             if phase == Phase::Verify && course.stopped_in_verify {
                 stop.store(true, Ordering::Relaxed);
@@ -216,9 +256,11 @@ fn try_run(plan: RunPlan, course: Course) -> Result<RunResults, Error> {
     simulation.run(Limits::generous(), main).completed()
 }
 
-fn findings(results: &RunResults, verdict: &Verdict) -> String {
-    let texts: Vec<_> = document(results, verdict).findings.into_iter().map(|finding| finding.text).collect();
-    texts.join("\n")
+pub fn findings(results: &RunResults, verdict: &Verdict) -> String {
+    let document = document(results, verdict);
+    let lines =
+        document.findings.iter().map(|finding| format!("{}: {}", finding.severity.word(), finding.text));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -360,7 +402,12 @@ fn a_stall_of_three_seconds_is_one_spike() {
     assert!((14.9..16.0).contains(&(spell.from_ns as f64 / 1e9)), "{spell:?}");
     assert_eq!((results.slow.count(), spikes.over_ns), (0, Some(50_000_000)));
     let said = findings(&results, &verdict);
-    assert!(said.contains("1 spike of log writes over 50 ms on drive: 3."), "{said}");
+    let warned =
+        said.lines().find(|line| line.contains("log writes on drive took over 50 ms")).expect("said");
+    assert!(
+        warned.starts_with("warning: ") && warned.contains(", in 1 episode; the slowest took 2.9"),
+        "{said}"
+    );
     let (calm, _) = run(plan(LIGHT, 25), Course::default());
     assert!(calm.volumes.iter().all(|volume| volume.spikes.write.count() == 0), "{:?}", calm.volumes);
 }

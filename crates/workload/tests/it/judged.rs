@@ -151,7 +151,7 @@ fn an_interrupted_run_is_incomplete_unless_it_has_failed_already() {
         |results| {
             results.interrupted = true;
             results.verified.clear();
-            results.volumes[1].write.average_ms = Some(11.0);
+            results.volumes[1].write_mean_of_windows_ms = Some(11.0);
         },
         expect![[r#"
             Fail, Performance test

@@ -8,6 +8,7 @@ mod frozen;
 mod held;
 mod judged;
 mod judged_part;
+mod lost_writes;
 mod maximum;
 mod pools;
 mod real_run;

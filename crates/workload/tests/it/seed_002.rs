@@ -54,6 +54,8 @@ pub fn volume(name: &str, role: Role, tallies: IoTallies) -> VolumeResults {
         tallies,
         read: summary(&tallies.read),
         write: summary(&tallies.write),
+        read_mean_of_windows_ms: tallies.read.average_ms(),
+        write_mean_of_windows_ms: tallies.write.average_ms(),
         read_worst_window_ms: tallies.read.average_ms().map(|ms| ms * 2.0),
         write_worst_window_ms: tallies.write.average_ms().map(|ms| ms * 2.0),
         read_buckets: buckets(&tallies.read),

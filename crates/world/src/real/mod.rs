@@ -7,7 +7,7 @@
 //!
 //! Reading order: [`runtime`], [`engine`] (io_uring or threads, and which of them it is), `ring`
 //! and `plain` (the two ways), `looking` (what is done before a sleep), [`file`](mod@file), [`folder`], [`sockets`]; then [`workers`], [`clock`], [`signals`],
-//! [`host`] (facts about this machine), [`host_files`] (ordinary small files) and [`append_file`] (those
+//! [`host`] (facts about this machine), `process_limits` (what the kernel lets this process have), [`host_files`] (ordinary small files) and [`append_file`] (those
 //! that grow line by line).
 
 // The one place where the outside may be touched.
@@ -39,12 +39,14 @@ mod answer;
 mod edge;
 mod looking;
 mod plain;
+mod process_limits;
 mod ring;
 
 pub use append_file::{AppendFile, LineFile};
 pub use engine::{Engine, RealIoKind};
 pub use file::{Access, Allocation, FileDevice};
 pub use folder::FolderDirectory;
+pub use process_limits::prepare_process;
 pub use runtime::{RealOptions, ThreadHandle, run, spawn_thread, yield_now};
 pub use sockets::Sockets;
 pub use workers::Workers;

@@ -7,6 +7,8 @@ use super::{
     clock::RealClock,
     engine::Engine,
     looking::{Looking, Watched},
+    process_limits::check_handles,
+    signals::survive_large_files,
 };
 use crate::{Clock, LocalFuture, Spawn, World};
 use std::{future::Future, io, panic, rc::Rc, thread, time::Duration};
@@ -60,6 +62,10 @@ pub fn run<T>(seed: u64, options: RealOptions, main: impl AsyncFnOnce(World) -> 
         let _context = runtime.enter();
         Rc::new(RealClock::new().expect("the kernel gives every process a timerfd"))
     };
+    {
+        let _context = runtime.enter();
+        survive_large_files();
+    }
     tasks.spawn_local(must_not_end("clock", clock.drive()));
     if let Some(ring) = ring {
         tasks.spawn_local(must_not_end("io_uring", ring.drive()));
@@ -128,13 +134,14 @@ impl<T> ThreadHandle<T> {
 }
 
 /// Starts a thread named `name` (15 bytes show in `top`) with a world of its own and runs `main` in
-/// it; fails if the system has no thread left.
+/// it; fails if the system has no thread or too few file handles left.
 pub fn spawn_thread<T: Send + 'static>(
     name: &str,
     seed: u64,
     options: RealOptions,
     main: impl FnOnce(World) -> LocalFuture<T> + Send + 'static,
 ) -> io::Result<ThreadHandle<T>> {
+    check_handles()?;
     let (give, result) = oneshot::channel();
     let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
         let value = run(seed, options, async |world| main(world).await);

@@ -35,17 +35,27 @@ pub fn interrupted() -> LocalFuture<Interruption> {
         let first = signals.next().await;
         // A thread, because this one's executor may be busy with whatever does not end.
         let watcher = thread::Builder::new().name("spindle-signals".into()).spawn(|| {
-            let runtime = runtime::Builder::new_current_thread().enable_io().build();
-            let second = runtime
-                .expect("the kernel gives an epoll instance")
-                .block_on(async { Signals::listen().next().await });
-            process::exit(i32::from(second.exit_code()));
+            match runtime::Builder::new_current_thread().enable_io().build() {
+                Ok(runtime) => {
+                    let second = runtime.block_on(async { Signals::listen().next().await });
+                    process::exit(i32::from(second.exit_code()));
+                }
+                Err(error) => eprintln!("spindle: a second Ctrl-C will not be noticed: {error}"),
+            }
         });
         if let Err(error) = watcher {
             eprintln!("spindle: a second Ctrl-C will not be noticed: {error}");
         }
         first
     })
+}
+
+/// Has a write beyond the limit on a file's size (`ulimit -f`) fail as any other write does, instead of SIGXFSZ
+/// killing the process. Holds for the whole process, once called inside [`super::run`].
+pub(super) fn survive_large_files() {
+    let number = rustix::process::Signal::XFSZ.as_raw();
+    // That somebody listens is enough; that nobody could be told would change nothing for the writes that fit.
+    drop(signal(SignalKind::from_raw(number)));
 }
 
 struct Signals {

@@ -203,6 +203,11 @@ impl StampTable {
         });
     }
 
+    /// There is no sidecar that they could be in.
+    pub fn forget_unwritten(&mut self) {
+        self.unwritten.clear();
+    }
+
     /// Settled stamps that are not in the sidecar; from now on they count as written there.
     pub fn take_unwritten(&mut self) -> Vec<PageStamp> {
         let pages = std::mem::take(&mut self.unwritten);

@@ -9,7 +9,7 @@ const SESSIONS: u64 = 8;
 const REPLACED_EACH: u64 = 600;
 
 /// Replaces rows at random, all commits lazy, and gives the time it took and what was counted.
-fn replace_rows(page_stamps: bool) -> (Duration, Statistics) {
+fn replace_rows(page_stamps: PageStampMode) -> (Duration, Statistics) {
     let spindle = ServiceTime {
         least: Duration::from_millis(10),
         mean_above: Duration::from_millis(5),
@@ -51,9 +51,20 @@ fn replace_rows(page_stamps: bool) -> (Duration, Statistics) {
 
 #[test]
 fn writes_that_wait_for_company_neither_stall_the_cleaner_nor_ask_for_log_writes() {
-    let ((plain, without), (stamped, with)) = (replace_rows(false), replace_rows(true));
+    let (plain, without) = replace_rows(PageStampMode::Off);
+    let (stamped, with) = replace_rows(PageStampMode::Durable);
     assert!(with.page_writes > 200, "the cache is too small for the rows: {}", with.page_writes);
     let slower = stamped.as_secs_f64() / plain.as_secs_f64();
     assert!(slower < 1.3, "{plain:?} without stamps {without:?}, {stamped:?} with them {with:?}");
     assert!(with.log_writes < 2 * without.log_writes, "{} and {}", without.log_writes, with.log_writes);
+}
+
+#[test]
+fn stamps_in_memory_cost_neither_time_at_the_drive_nor_log() {
+    let (plain, without) = replace_rows(PageStampMode::Off);
+    let (stamped, with) = replace_rows(PageStampMode::WhileOpen);
+    let slower = stamped.as_secs_f64() / plain.as_secs_f64();
+    assert!(slower < 1.03, "{plain:?} without stamps {without:?}, {stamped:?} with them {with:?}");
+    let longer = with.log_bytes as f64 / without.log_bytes as f64;
+    assert!(longer < 1.001, "{} bytes of log, and {}", without.log_bytes, with.log_bytes);
 }

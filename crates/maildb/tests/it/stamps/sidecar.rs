@@ -44,7 +44,7 @@ fn a_sidecar_that_is_missing_is_missed_until_it_is_given_up() {
     ground.replace_file(STAMPS, None);
     assert_eq!(ground.refusal(), refused("it is missing"));
     assert_eq!(ground.stamps(), StampsVerdict::NotKept);
-    let without = InstanceConfig { page_stamps: false, ..config() };
+    let without = InstanceConfig { page_stamps: PageStampMode::Off, ..config() };
     ground.read_all(without).expect("it opens without them");
     ground.read_all(config()).expect("and with them again, begun anew");
     // Every page that was read is known from then on.
@@ -108,7 +108,7 @@ fn a_sidecar_of_another_time_or_database_or_program_is_refused() {
     let line =
         "priv1.edb: its page stamps in priv1.stamps cannot be used: it is something else; move it away";
     assert_eq!(ground.refusal(), line);
-    let without = InstanceConfig { page_stamps: false, ..config() };
+    let without = InstanceConfig { page_stamps: PageStampMode::Off, ..config() };
     ground.read_all(without).expect("it opens without stamps");
     assert_eq!(ground.refusal(), line, "and does not begin new ones over somebody's file");
     assert!(ground.bytes(STAMPS) == foreign, "which is left as it was");
@@ -129,7 +129,7 @@ fn a_database_restored_from_a_backup_beside_newer_stamps_is_not_served() {
 #[test]
 fn a_run_without_stamps_takes_the_old_ones_away() {
     let mut ground = Ground::new(25);
-    let without = InstanceConfig { page_stamps: false, ..config() };
+    let without = InstanceConfig { page_stamps: PageStampMode::Off, ..config() };
     ground.read_all(without).expect("opened");
     let has_stamps = ground.run(async |_, directory| directory.open(STAMPS).await.is_ok());
     assert!(!has_stamps);

@@ -6,7 +6,7 @@
 //! temporary files (`TMPDIR`).
 
 use crate::model;
-use maildb::{Durability, InstanceConfig, PageSize, Statistics};
+use maildb::{Durability, InstanceConfig, PageSize, PageStampMode, Statistics};
 use std::{path::Path, rc::Rc, time::Duration};
 use world::{ByteCount, Random, World, real};
 
@@ -18,7 +18,7 @@ const TURNS: usize = 5;
 fn plain(page_size: PageSize) -> InstanceConfig {
     InstanceConfig {
         torn_page_protection: false,
-        page_stamps: false,
+        page_stamps: PageStampMode::Off,
         ..InstanceConfig::new(page_size, ByteCount::mib(16))
     }
 }
@@ -106,7 +106,8 @@ fn cost_of_protection() {
 #[test]
 #[ignore = "a measurement of some minutes"]
 fn cost_of_stamps() {
-    compare("stamped", |config| config.page_stamps = true);
+    compare("stamped in memory", |config| config.page_stamps = PageStampMode::WhileOpen);
+    compare("stamped", |config| config.page_stamps = PageStampMode::Durable);
 }
 
 fn compare(what: &str, change: fn(&mut InstanceConfig)) {

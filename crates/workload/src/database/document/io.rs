@@ -28,6 +28,7 @@ fn latency_table(results: &RunResults, role: Role) -> Table {
         Column::number("Rate", Unit::PerSecond),
         Column::number("Average size", Unit::One),
         Column::number("Average", Unit::Milliseconds),
+        Column::number("Per I/O", Unit::Milliseconds),
         Column::number("p50", Unit::Milliseconds),
         Column::number("p95", Unit::Milliseconds),
         Column::number("p99", Unit::Milliseconds),
@@ -37,13 +38,20 @@ fn latency_table(results: &RunResults, role: Role) -> Table {
     ];
     let mut table = Table::new("", columns);
     for volume in results.in_role(role) {
-        let reads = ("reads", &volume.tallies.read, &volume.read, volume.read_worst_window_ms);
-        let writes = ("writes", &volume.tallies.write, &volume.write, volume.write_worst_window_ms);
-        for (what, tally, latency, worst) in [reads, writes] {
-            table.push(latency_row(results, volume, what, tally, latency, worst));
-        }
+        let reads =
+            Windows { mean_ms: volume.read_mean_of_windows_ms, worst_ms: volume.read_worst_window_ms };
+        let writes =
+            Windows { mean_ms: volume.write_mean_of_windows_ms, worst_ms: volume.write_worst_window_ms };
+        table.push(latency_row(results, volume, "reads", &volume.tallies.read, &volume.read, reads));
+        table.push(latency_row(results, volume, "writes", &volume.tallies.write, &volume.write, writes));
     }
     table
+}
+
+/// Average latencies of windows of 15 s.
+struct Windows {
+    mean_ms: Option<f64>,
+    worst_ms: Option<f64>,
 }
 
 fn latency_row(
@@ -52,7 +60,7 @@ fn latency_row(
     what: &str,
     tally: &IoTally,
     latency: &LatencySummary,
-    worst_window_ms: Option<f64>,
+    windows: Windows,
 ) -> Vec<Cell> {
     let size =
         tally.average_bytes().map_or(Cell::number(None, Unit::Bytes, 0), |bytes| Cell::bytes(bytes as u64));
@@ -61,12 +69,13 @@ fn latency_row(
         Cell::text(what),
         per_second(results, tally.count),
         size,
+        milliseconds(windows.mean_ms),
         milliseconds(latency.average_ms),
         milliseconds(latency.p50_ms),
         milliseconds(latency.p95_ms),
         milliseconds(latency.p99_ms),
         milliseconds(latency.p99_9_ms),
-        milliseconds(worst_window_ms),
+        milliseconds(windows.worst_ms),
         milliseconds(latency.max_ms),
     ]
 }

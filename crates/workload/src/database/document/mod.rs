@@ -4,6 +4,7 @@
 //!
 //! Only what was measured is said: a value that is not there stays a dash. Nothing is judged here.
 
+mod averages;
 mod charts;
 mod io;
 mod mailboxes;
@@ -22,11 +23,12 @@ use super::{
     plan::Load,
     processor::{self, BusiestThread},
     progress::Phase,
-    results::{CutOff, RunResults},
+    results::{CutOff, RunResults, VolumeResults},
     seek::SearchResults,
     span::Span,
     verdict::{Answer, Verdict, VerdictRow, generator_missed_target},
 };
+use maildb::PageStampMode;
 use report::{
     Cell, Document, LimitCheck, LimitTable, Meta, Outcome, Relation, Section, Severity, Unit,
     prose::{counted, number},
@@ -117,10 +119,17 @@ fn headline(results: &RunResults, verdict: &Verdict, mailboxes: Option<&Mailboxe
     let limiting = limiting_thread(results, verdict).map(|thread| format!("; {}", processor::words(thread)));
     let by_processor = limiting.unwrap_or_default();
     match verdict.answer {
-        Answer::Pass if results.transactions.records_checked == 0 => {
-            format!("{rate} within every limit, and every page intact{by_processor}.")
+        Answer::Pass => {
+            let intact = match results.transactions.records_checked {
+                0 => "every page intact",
+                _ => "every page and record intact",
+            };
+            let unseen = match results.plan.profile.page_stamps() {
+                PageStampMode::Off => ", but lost writes were not looked for",
+                PageStampMode::WhileOpen | PageStampMode::Durable => "",
+            };
+            format!("{rate} within every limit, and {intact}{unseen}{by_processor}.")
         }
-        Answer::Pass => format!("{rate} within every limit, and every page and record intact{by_processor}."),
         Answer::Incomplete if results.measured_s <= 0.0 => {
             "The run ended before anything was measured.".to_owned()
         }
@@ -252,19 +261,17 @@ fn add_highlights(document: &mut Document, results: &RunResults) {
     let note = target.map(|target| format!("target {}", number(target, 0))).unwrap_or_default();
     document.highlight("Database I/O", Cell::number(results.achieved_iops(), Unit::IoPerSecond, 0), note);
     for (role, what) in [(Role::Database, "Database read"), (Role::Log, "Log write")] {
-        let summary = |volume: &super::results::VolumeResults| match role {
-            Role::Database => volume.read,
-            Role::Log => volume.write,
+        let judged = |volume: &VolumeResults| match role {
+            Role::Database => (volume.judged_read_ms(), volume.read.p99_ms),
+            Role::Log => (volume.judged_write_ms(), volume.write.p99_ms),
         };
-        let slowest = results.in_role(role).map(summary).max_by(|one, other| {
-            one.average_ms.partial_cmp(&other.average_ms).expect("latencies are numbers")
-        });
-        if let Some(slowest) = slowest {
-            let note = match slowest.p99_ms {
-                Some(p99) => format!("99 % within {p99:.2} ms"),
-                None => String::new(),
-            };
-            document.highlight(what, Cell::number(slowest.average_ms, Unit::Milliseconds, 2), note);
+        let slowest = results
+            .in_role(role)
+            .map(judged)
+            .max_by(|one, other| one.0.partial_cmp(&other.0).expect("latencies are numbers"));
+        if let Some((average_ms, p99_ms)) = slowest {
+            let note = p99_ms.map(|p99| format!("99 % within {p99:.2} ms")).unwrap_or_default();
+            document.highlight(what, Cell::number(average_ms, Unit::Milliseconds, 2), note);
         }
     }
     if results.pacing.is_some() {
@@ -299,6 +306,7 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
         document.finding(Severity::Warning, text, "");
     }
     trouble::add_findings(document, results);
+    averages::add_findings(document, results);
     pools::add_findings(document, results);
     let late = results.late;
     if late.longest_s() > LATE_WARNED_S {
@@ -456,9 +464,10 @@ fn summary(results: &RunResults, verdict: &Verdict) -> Section {
         .block(rows)
         .block(LimitTable { checks: verdict.rows.iter().map(limit_check).collect() })
         .paragraph(
-            "Latencies are those of device operations under the database engine. Maxima are the longest \
-             averages over 15 seconds, as Jetstress sampled; the longest single operations stand in the \
-             tables below and are not judged.",
+            "Latencies are those of device operations under the database engine. As Jetstress sampled, an average \
+             is the mean of averages over 15 seconds, so that slow time counts by its length, and a maximum is the \
+             longest of them; averages over operations and the longest single operations stand in the tables \
+             below and are not judged.",
         )
 }
 

@@ -20,6 +20,9 @@ const LISTED: usize = 10;
 /// Slow operations that a chart marks: more would hide it.
 const MARKED: usize = 8;
 
+/// An operation that took this long, in seconds, is worth a warning.
+const STALL_WARNED_S: f64 = 1.0;
+
 /// What was slow, in a line for each volume with spikes, and one for the slowest operation.
 pub fn add_findings(document: &mut Document, results: &RunResults) {
     if let Some(kernel) = &results.kernel {
@@ -40,15 +43,18 @@ pub fn add_findings(document: &mut Document, results: &RunResults) {
     }
     for (volume, kind, log) in logs(results).filter(|(_, _, log)| log.count() > 0) {
         let over_ms = log.over_ns.unwrap_or(0) as f64 / 1e6;
-        let longest_s = log.longest().map_or(0.0, |spell| spell.span_ns() as f64 / 1e9);
+        let slowest_s = log.slowest_ns() as f64 / 1e9;
         let text = format!(
-            "{} of {} over {over_ms:.0} ms on {}: {:.1} s together, the longest {longest_s:.2} s.",
-            counted(log.count(), "spike"),
+            "{} of {} {} on {} took over {over_ms:.0} ms, in {}; the slowest took {slowest_s:.2} s.",
+            number(log.operations() as f64, 0),
+            number(operations_of(volume, kind) as f64, 0),
             what(volume, kind),
             volume.volume,
-            log.total_s(),
+            counted(log.count(), "episode"),
         );
-        document.finding(Severity::Note, text, "");
+        // A stall that users notice belongs where the answer is read.
+        let severity = if slowest_s >= STALL_WARNED_S { Severity::Warning } else { Severity::Note };
+        document.finding(severity, text, "");
     }
 }
 
@@ -198,6 +204,11 @@ fn what(volume: &VolumeResults, kind: &str) -> String {
         Role::Database => format!("database {kind}"),
         Role::Log => format!("log {kind}"),
     }
+}
+
+/// Operations of that kind that were measured.
+fn operations_of(volume: &VolumeResults, kind: &str) -> u64 {
+    if kind == "reads" { volume.tallies.read.count } else { volume.tallies.write.count }
 }
 
 fn spikes(results: &RunResults) -> Table {

@@ -144,6 +144,11 @@ impl SpikeLog {
         self.spells.iter().map(|spell| spell.operations).sum::<u64>() + self.forgotten.2
     }
 
+    /// The longest operation of those spells that are kept, in nanoseconds.
+    pub fn slowest_ns(&self) -> u64 {
+        self.spells.iter().map(|spell| spell.slowest_ns).max().unwrap_or(0)
+    }
+
     /// The one that lasted longest.
     pub fn longest(&self) -> Option<Spell> {
         self.spells.iter().copied().max_by_key(Spell::span_ns)

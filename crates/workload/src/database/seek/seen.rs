@@ -2,7 +2,7 @@
 
 use super::super::{
     limits::Measure,
-    measure::{Sample, windows, worst_window_ms},
+    measure::{Sample, mean_of_windows_ms, windows, worst_window_ms},
     meter::{IoTallies, IoTally, Role},
     plan::WINDOW,
 };
@@ -101,11 +101,7 @@ impl Seen {
     }
 
     fn average_ms(&self, role: Role, of: fn(&IoTallies) -> IoTally) -> Option<f64> {
-        let of_volume = |place: usize| {
-            let mut whole = IoTally::default();
-            self.samples.iter().for_each(|sample| whole.merge(&of(&sample.volumes[place])));
-            whole.average_ms()
-        };
+        let of_volume = |place: usize| mean_of_windows_ms(&self.windows, |window| of(&window.volumes[place]));
         self.places(role).filter_map(of_volume).max_by(f64::total_cmp)
     }
 

@@ -1,0 +1,87 @@
+//! Stamps that are kept in memory while a group is open ([`PageStampMode::WhileOpen`]): no log record, no wait, and
+//! no file before the clean shutdown, which leaves the whole table beside the database for those who verify it.
+//!
+//! No checkpoint relies on that file. It says what the pages are only as long as the database stays shut down, so
+//! opening takes it up and removes it.
+
+use super::{
+    DatabaseIndex, Head, Opening, PageStamps, Settling, Sidecar, StampTable, file_name, open_file,
+    sidecar::Found,
+};
+use crate::{
+    engine::core::Shared,
+    error::Result,
+    format::header::{DatabaseState, LogPosition},
+};
+use std::rc::Rc;
+use world::{Directory, World};
+
+/// Where the table is left at a clean shutdown.
+pub struct LeaveIn {
+    directory: Rc<dyn Directory>,
+    name: String,
+    head: Head,
+}
+
+impl Opening<'_> {
+    /// Opens the stamps for as long as the group is open; the second part tells whether they begin anew, which they
+    /// do unless the last shutdown left them.
+    pub async fn open_in_memory(&self, world: &World) -> Result<(PageStamps, bool)> {
+        let head = self.new_head(world);
+        let name = file_name(self.database);
+        let found = match open_file(self.directory, &name).await? {
+            None => None,
+            Some(file) => Some(Sidecar::read(file, self.pages_max).await?),
+        };
+        let left = match found {
+            None => None,
+            Some(Found::Foreign) => return Err(self.unusable("it is something else; move it away")),
+            Some(Found::Damaged(_)) => {
+                super::give_up(self.directory, self.database).await?;
+                None
+            }
+            Some(Found::Whole(found)) => {
+                super::give_up(self.directory, self.database).await?;
+                let (sidecar, table) = *found;
+                self.is_of_last_shutdown(&sidecar).then_some((*sidecar.head(), table))
+            }
+        };
+        let is_begun = left.is_none();
+        let (head, table) = match left {
+            Some((left, table)) => (Head { key: left.key, ..head }, table),
+            None => (head, StampTable::new(head.key)),
+        };
+        let leave_in = LeaveIn { directory: Rc::clone(self.directory), name, head };
+        Ok((PageStamps { table, kept: super::Kept::WhileOpen(leave_in) }, is_begun))
+    }
+
+    /// Whether nothing has been written to the database since `sidecar` was.
+    fn is_of_last_shutdown(&self, sidecar: &Sidecar) -> bool {
+        sidecar.head().signature == self.header.signature
+            && sidecar.head().page_size == self.header.page_size
+            && self.header.state == DatabaseState::CleanShutdown
+            && sidecar.settling().position == self.header.consistent
+    }
+}
+
+impl Shared {
+    /// Leaves the stamps that were kept in memory beside their databases, for the shutdown at `position`. Every page
+    /// must be stable; the headers still say that the databases are in use.
+    pub async fn leave_stamps(&self, position: LogPosition) -> Result<()> {
+        let count = self.core.borrow().databases.len();
+        for index in (0..count).map(|index| DatabaseIndex(index as u8)) {
+            // Taken out: nobody reads pages of a database that is closing.
+            let (stamps, dbtime) = {
+                let mut core = self.core.borrow_mut();
+                let state = core.database(index);
+                let is_in_memory = state.stamps.as_ref().is_some_and(|stamps| !stamps.is_durable());
+                (if is_in_memory { state.stamps.take() } else { None }, state.dbtime)
+            };
+            let Some(PageStamps { table, kept: super::Kept::WhileOpen(leave_in) }) = stamps else { continue };
+            let settling = Settling { number: 1, position, dbtime };
+            let head = Head { begin: position, settling, ..leave_in.head };
+            Sidecar::make(&leave_in.directory, &leave_in.name, head, &table).await?;
+        }
+        Ok(())
+    }
+}

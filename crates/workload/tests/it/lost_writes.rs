@@ -1,0 +1,34 @@
+//! A database write that the storage answers and does not do, while a run is measured in a simulated world.
+
+use crate::frozen::{Course, SECOND, findings, plan, run};
+use workload::database::{document::document, plan::Load, profile::Profile, verdict::Answer};
+
+const LOAD: Load = Load::Threads { per_group: 4 };
+
+/// One write is lost late, so that no later one of the same page makes it good.
+#[test]
+fn a_lost_database_write_fails_the_run_of_every_shipped_profile() {
+    for profile in ["exchange-2003", "exchange-2007", "exchange-2010", "exchange-2013"] {
+        let profile = Profile::load(profile).unwrap();
+        assert_eq!(profile.page_stamps(), maildb::PageStampMode::WhileOpen, "{}", profile.name);
+    }
+    for after in [SECOND * 3, SECOND * 7 / 2] {
+        let loses_a_database_write_after = Some(after);
+        let (results, verdict) =
+            run(plan(LOAD, 4), Course { loses_a_database_write_after, ..Course::default() });
+        let said = findings(&results, &verdict);
+        assert!(said.contains("a write was lost"), "lost after {after:?}: {said}");
+        assert_eq!(verdict.answer, Answer::Fail, "lost after {after:?}");
+    }
+}
+
+#[test]
+fn without_stamps_the_verdict_says_that_lost_writes_were_not_looked_for() {
+    let mut plan = plan(LOAD, 3);
+    plan.profile.set("page_stamps", "0").unwrap();
+    let (results, verdict) = run(plan, Course::default());
+    let answered = document(&results, &verdict).verdict.expect("judged").headline;
+    assert_eq!(verdict.answer, Answer::Pass, "{answered}");
+    assert!(answered.contains("lost writes were not looked for"), "{answered}");
+    assert!(findings(&results, &verdict).contains("page_stamps = 1 finds them"));
+}
