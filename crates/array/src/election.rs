@@ -37,13 +37,12 @@ pub enum NotOpened {
     Features(Access),
     /// Drives that are not there may hold newer data.
     #[error(
-        "drives {} are not there, and may hold newer data than those that are; connect them, or force the pool open \
-         and lose what they hold alone",
+        "drives {} are not there, and may hold newer data than those that are; connect them",
         named(.0)
     )]
     MayBeNewerElsewhere(Vec<DriveId>),
     /// Some data has no copy left.
-    #[error("drives {} are not there, and some of the pool's data lies on them alone", named(.0))]
+    #[error("drives {} are not there, and some of the pool's data lies on them alone; connect them", named(.0))]
     TooFewDrives(Vec<DriveId>),
 }
 
@@ -80,6 +79,11 @@ pub struct Election {
 /// Why the pool is not opened; nothing was changed.
 pub fn elect(seen: &[Seen], forced: bool) -> Result<Election, NotOpened> {
     check_one_pool(seen)?;
+    Election::of(newest(seen).ok_or(NotOpened::NoPool)?, seen, forced)
+}
+
+/// The superblock that counts, whether or not the drives that are there may open the pool; none if none of them has any.
+pub fn newest(seen: &[Seen]) -> Option<&Superblock> {
     let candidates = candidates(seen);
     let proved = candidates.iter().find(|candidate| {
         let is_disproved = is_disproved(candidate, seen);
@@ -88,7 +92,7 @@ pub fn elect(seen: &[Seen], forced: bool) -> Result<Election, NotOpened> {
     });
     // If each is disproved by another none was ever complete, and nobody relied on any: the best known will do.
     let best_known = candidates.iter().rev().max_by_key(|candidate| up_to_date(candidate, seen).count());
-    Election::of(proved.or(best_known).ok_or(NotOpened::NoPool)?, seen, forced)
+    proved.or(best_known).copied()
 }
 
 /// Those of the highest generation, and what drives have that disprove one of them: nothing older can count. The highest

@@ -30,10 +30,11 @@ pub enum Error {
         /// Why it was refused.
         refusal: Refusal,
     },
-    /// Records that were acknowledged are missing: the pool may be read, and nothing else.
+    /// Records that were acknowledged are missing: the pool may be read ([`open_read_only`](crate::pool::open_read_only)),
+    /// and nothing else.
     #[error(
         "the log ends at record {found}, but a record says that all below {acknowledged} were acknowledged; the \
-         pool is damaged and stays read-only"
+         pool is damaged, and is not written any more"
     )]
     LostRecords {
         /// Position of the last record there is.
@@ -45,7 +46,10 @@ pub enum Error {
     #[error(transparent)]
     NotOpened(#[from] NotOpened),
     /// A drive that is to become one of a pool belongs to one.
-    #[error("drive {drive} belongs to pool {pool}; erase it first if that pool is not wanted any more")]
+    #[error(
+        "drive {drive} belongs to pool {pool}, which may need it; 'spindle pool show' of that pool says whether anything \
+         lies on it alone"
+    )]
     InUse {
         /// Which of those given, from 0.
         drive: usize,
@@ -67,6 +71,9 @@ pub enum Error {
     /// Something points to a segment that is not there.
     #[error("segment {0} is pointed to and is not there; the pool is damaged")]
     NoSegment(SegmentNumber),
+    /// No drive that is there has a copy of a segment.
+    #[error("no drive that is there has a copy of segment {0}")]
+    NoCopy(SegmentNumber),
     /// Two segments are said to have one slot.
     #[error("slot {} of drive {} is in two segments; the pool is damaged", .0.slot, .0.member)]
     SlotTwice(SlotAddress),

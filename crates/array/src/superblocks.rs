@@ -20,6 +20,8 @@ use world::{BlockDevice, Buffer, ByteCount, ByteOffset, IoError, Stability};
 pub struct Places {
     /// The valid one with the highest generation; none if none is.
     pub newest: Option<Superblock>,
+    /// Other valid ones, of whatever generation.
+    pub others: Vec<Superblock>,
     /// Places that hold something that begins as a superblock does, and is refused.
     pub refused: Vec<Refusal>,
     /// Places that could not be read whole. What lies in front of the first bad block counts all the same.
@@ -28,7 +30,7 @@ pub struct Places {
 
 /// Reads all places of one drive.
 pub async fn read_places(device: &Rc<dyn BlockDevice>) -> Places {
-    let mut places = Places { newest: None, refused: Vec::new(), unreadable: Vec::new() };
+    let mut places = Places { newest: None, others: Vec::new(), refused: Vec::new(), unreadable: Vec::new() };
     for place in 0..SUPERBLOCK_PLACES as u8 {
         let at = ByteOffset(superblock_start_bytes(place));
         let room = ByteCount(at.0 + SUPERBLOCK_BYTES_MAX as u64);
@@ -45,8 +47,10 @@ pub async fn read_places(device: &Rc<dyn BlockDevice>) -> Places {
         match Superblock::decode(&image) {
             Ok(found) => {
                 let is_newer = places.newest.as_ref().is_none_or(|known| known.generation < found.generation);
-                if found.place == place && is_newer {
-                    places.newest = Some(found);
+                match found.place == place {
+                    true if is_newer => places.others.extend(places.newest.replace(found)),
+                    true => places.others.push(found),
+                    false => {}
                 }
             }
             Err(refusal) if refusal.fault == Fault::Magic => {}

@@ -22,7 +22,7 @@ mod tail;
 
 pub use draft::{Draft, Part};
 pub use lane::{Lane, LaneSetting, LogOwner, Need, log_shape};
-pub use replay::{Replayed, Start, TakenRecord, replay};
+pub use replay::{Replayed, Start, TakenRecord, replay, replay_for_reading};
 pub use tail::{Placed, Tail};
 
 use crate::format::SegmentShape;

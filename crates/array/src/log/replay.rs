@@ -36,6 +36,8 @@ pub struct Replayed {
     pub block: SegmentBlock,
     /// Where it may go on, as that segment's header says.
     pub successors: Vec<MirroredSegment>,
+    /// Whether a header of that segment can be read: else the log may go on where nobody knows.
+    pub has_header: bool,
     /// The last record that is there.
     pub last: Link,
     /// Beyond every position that was given, by [`OPENING_STEP`].
@@ -68,11 +70,33 @@ pub struct Start<'a> {
 /// # Errors
 ///
 /// [`Error::LostRecords`]: the log ends before what was acknowledged. Or a drive cannot be written or flushed.
-pub async fn replay(
+pub async fn replay(drives: &Drives, start: Start<'_>, take: impl FnMut(TakenRecord)) -> Result<Replayed> {
+    let (replayed, acknowledged) = read_log(drives, start, true, take).await?;
+    let found = replayed.last.position;
+    if acknowledged.0 > found.0 + 1 && !canary::is(Canary::MidLogRotTakenForTheTail) {
+        sometimes::reached(Sometimes::LostRecordsRefused);
+        return Err(Error::LostRecords { found: found.0, acknowledged: acknowledged.0 });
+    }
+    make_stable(drives, &replayed.segments).await?;
+    Ok(replayed)
+}
+
+/// Reads the log as far as it goes, and writes nothing. Also gives the position below which everything was acknowledged: it
+/// may lie beyond the last record there is.
+pub async fn replay_for_reading(
     drives: &Drives,
     start: Start<'_>,
+    take: impl FnMut(TakenRecord),
+) -> (Replayed, Position) {
+    read_log(drives, start, false, take).await.expect("only writes fail here")
+}
+
+async fn read_log(
+    drives: &Drives,
+    start: Start<'_>,
+    mends: bool,
     mut take: impl FnMut(TakenRecord),
-) -> Result<Replayed> {
+) -> Result<(Replayed, Position)> {
     let seed = ChecksumSeed::of(start.pool);
     let mut reader = Reader::new(&start);
     let mut chain = Chain::open(drives, (start.pool, seed), &start.log.segment).await;
@@ -95,7 +119,7 @@ pub async fn replay(
         reader.took(&found);
         block = SegmentBlock(found.record.block.0 + found.record.blocks());
         records += 1;
-        if !canary::is(Canary::OneLegTailServed) {
+        if mends && !canary::is(Canary::OneLegTailServed) {
             mended += u64::from(chain.mend(drives, &found).await?);
         }
         let rows = rows_of(&found);
@@ -107,26 +131,21 @@ pub async fn replay(
     sometimes::reached_if(mended > 0, Sometimes::CopyOfRecordMended);
     reader.look_at(&chain, block);
     beyond.iter().for_each(|successor| reader.look_at(successor, SegmentBlock(0)));
-    let acknowledged = reader.acknowledged_below;
-    let is_lost = acknowledged.0 > reader.last.position.0 + 1;
-    if is_lost && !canary::is(Canary::MidLogRotTakenForTheTail) {
-        sometimes::reached(Sometimes::LostRecordsRefused);
-        return Err(Error::LostRecords { found: reader.last.position.0, acknowledged: acknowledged.0 });
-    }
-    make_stable(drives, &segments).await?;
     let successors = chain.header.as_ref().map_or_else(Vec::new, |header| header.successors.clone());
     let uses = successors.iter().map(|segment| segment.segment_use);
-    Ok(Replayed {
+    let replayed = Replayed {
         segment_use: uses.chain([chain.segment.segment_use]).max().expect("its own, at least"),
         segments,
         block,
         successors,
+        has_header: chain.header.is_some(),
         last: reader.last,
         position_next: Position(reader.position_seen.0 + OPENING_STEP),
         incarnation: reader.incarnation,
         records,
         mended,
-    })
+    };
+    Ok((replayed, reader.acknowledged_below))
 }
 
 async fn make_stable(drives: &Drives, segments: &[MirroredSegment]) -> Result<()> {

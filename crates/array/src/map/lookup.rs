@@ -10,11 +10,12 @@
 
 use super::{Branches, Found, Mapped, Table, Version};
 use crate::{
-    error::Result,
+    error::{Error, Result},
     format::{BlockIndex, BranchNumber, Roots, Run, Stamp},
     simulation::canary::{self, Canary},
     tree::Trees,
 };
+use std::{collections::BTreeSet, ops::RangeInclusive};
 
 /// Where the map is, at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -89,33 +90,54 @@ impl Sources<'_> {
     }
 }
 
+/// What a lookup came to past nodes that cannot be read.
+#[derive(Debug, Default)]
+pub struct PartialAnswer {
+    /// One answer a block: none reads as zero, unless the block is among those that are lost.
+    pub mapped: Vec<Option<Mapped>>,
+    /// Blocks of which nobody can say what they are.
+    pub lost: BTreeSet<BlockIndex>,
+    /// Why, of the first node that could not be read.
+    pub error: Option<Error>,
+}
+
 impl Lookup {
     /// Asks the trees. Gives one answer a block: none reads as zero.
     ///
     /// # Errors
     ///
     /// A node that cannot be read.
-    pub async fn finish(mut self, trees: &Trees) -> Result<Vec<Option<Mapped>>> {
+    pub async fn finish(self, trees: &Trees) -> Result<Vec<Option<Mapped>>> {
+        let answer = self.finish_past_gaps(trees).await;
+        answer.error.map_or(Ok(answer.mapped), Err)
+    }
+
+    /// Asks the trees; a node that cannot be read costs the blocks below it.
+    pub async fn finish_past_gaps(mut self, trees: &Trees) -> PartialAnswer {
         let mut levels = self.levels.drain(..);
         let own = levels.next().expect("a lookup has the branch itself");
         let mut inherited_from = own.inherited_from;
         let mut branch = own.branch;
-        let mut found = own.ask(trees, self.first, self.roots, &vec![true; own.found.len()]).await?;
-        let mut answers: Vec<_> = found.iter().map(|found| answer(branch, found)).collect();
+        let mut answer = PartialAnswer::default();
+        let mut found =
+            own.ask(trees, self.first, self.roots, &vec![true; own.found.len()], &mut answer).await;
+        answer.mapped = found.iter().map(|found| mapped(branch, found)).collect();
         for level in levels {
             let from = inherited_from.expect("the level before has a parent");
             let is_open: Vec<_> = (self.first.0..)
                 .zip(&found)
-                .map(|(block, found)| *found == Found::NOTHING && block >= from.0)
+                .map(|(block, found)| {
+                    *found == Found::NOTHING && block >= from.0 && !answer.lost.contains(&BlockIndex(block))
+                })
                 .collect();
             if !is_open.contains(&true) {
                 break;
             }
             (branch, inherited_from) = (level.branch, level.inherited_from);
-            let inherited = level.ask(trees, self.first, self.roots, &is_open).await?;
+            let inherited = level.ask(trees, self.first, self.roots, &is_open, &mut answer).await;
             for (index, _) in is_open.iter().enumerate().filter(|(_, is_open)| **is_open) {
                 found[index] = inherited[index];
-                answers[index] = answer(branch, &inherited[index]);
+                answer.mapped[index] = mapped(branch, &inherited[index]);
             }
             // What a branch on the way down owns, zeroes included, is no longer open for those above.
             for index in (0..is_open.len()).filter(|&index| !is_open[index]) {
@@ -124,34 +146,56 @@ impl Lookup {
                 }
             }
         }
-        Ok(answers)
+        answer
     }
 }
 
 impl Level {
-    /// What tables and trees have of the branch's own versions, of the blocks that are open.
+    /// What tables and trees have of the branch's own versions, of the blocks that are open. Of those that are lost
+    /// `answer` says so.
     async fn ask(
         &self,
         trees: &Trees,
         first: BlockIndex,
         roots: Roots,
         is_open: &[bool],
-    ) -> Result<Vec<Found>> {
+        answer: &mut PartialAnswer,
+    ) -> Vec<Found> {
         let mut found = self.found.clone();
+        let mut gaps: Vec<RangeInclusive<u64>> = Vec::new();
+        let mut error = None;
+        let mut gap = |blocks, why| {
+            gaps.push(blocks);
+            error.get_or_insert(why);
+            Ok(())
+        };
         if let Some((from, count)) = unknown(first, &found, is_open) {
             let take = |run: &Run<'_>| {
                 if self.point.is_none_or(|point| run.birth <= point) {
                     refine(&mut found, first, run);
                 }
             };
-            trees.runs(roots.head, self.branch, from, count, take).await?;
+            let asked = trees.runs_or_gaps(roots.head, (self.branch, from, count), take, &mut gap).await;
+            asked.expect("gaps are no errors here");
         }
-        let Some(point) = self.point else { return Ok(found) };
-        if let Some((from, count)) = unknown(first, &found, is_open) {
+        if let Some(point) = self.point
+            && let Some((from, count)) = unknown(first, &found, is_open)
+        {
             let take = |run: &Run<'_>| refine(&mut found, first, run);
-            trees.runs_at(roots.history, self.branch, from, count, point, take).await?;
+            let range = (self.branch, from, count, point);
+            let asked = trees.runs_at_or_gaps(roots.history, range, take, &mut gap).await;
+            asked.expect("gaps are no errors here");
         }
-        Ok(found)
+        for block in gaps.into_iter().flatten() {
+            let index = (block - first.0) as usize;
+            if is_open[index] && matches!(found[index], Found::Unknown { .. }) {
+                answer.lost.insert(BlockIndex(block));
+            }
+        }
+        if !answer.lost.is_empty() && answer.error.is_none() {
+            answer.error = error;
+        }
+        found
     }
 }
 
@@ -170,7 +214,7 @@ fn refine(found: &mut [Found], first: BlockIndex, run: &Run<'_>) {
     }
 }
 
-fn answer(branch: BranchNumber, found: &Found) -> Option<Mapped> {
+fn mapped(branch: BranchNumber, found: &Found) -> Option<Mapped> {
     match found {
         Found::Version(version) if !version.is_zero() => Some(Mapped { branch, version: *version }),
         _ => None,

@@ -31,7 +31,7 @@ mod whereabouts;
 pub use branches::{Branch, Branches};
 pub use extents::Piece;
 pub use figure::Figure;
-pub use lookup::{Lookup, Sources};
+pub use lookup::{Lookup, PartialAnswer, Sources};
 pub use merge::{Budget, Merge, Merged};
 pub use points::Points;
 pub use reclaim::{Reclaim, ReclaimPlan, Reclaimed};

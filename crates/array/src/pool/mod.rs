@@ -21,8 +21,10 @@ mod mapping;
 mod membership;
 mod nodes;
 mod older_history;
+mod only_copies;
 mod open;
 mod owner;
+mod read_only;
 mod readers;
 mod reading;
 mod running;
@@ -36,13 +38,17 @@ mod volume_setting;
 
 pub use catalogue::Catalogue;
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
-pub use open::open;
+pub use open::{check_opens, open};
+pub use read_only::{
+    Condition, DriveCondition, LogCondition, NotUsed, PassedOver, ReadOnlyPool, open_read_only,
+};
 pub use snapshots::Snapshot;
 pub use space::{Alarm, Space};
 pub use verbs::{NewVolume, VolumeInfo};
 pub use volume_setting::VolumeSetting;
 
 pub(crate) use nodes::Nodes;
+pub(crate) use read_only::RunBlocks;
 pub(crate) use readers::Reading;
 pub(crate) use reading::StoredRun;
 pub(crate) use shared::Shared;

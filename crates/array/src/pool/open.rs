@@ -13,6 +13,7 @@ use super::{
     Nodes, OpenSetting, Pool,
     catalogue::Catalogue,
     events::{DriveName, EventLog, given_drives},
+    read_only::{OnWrite, WriteShield},
     shared::{Shared, State},
 };
 use crate::{
@@ -27,7 +28,6 @@ use crate::{
         row::{SegmentRow, SegmentState},
     },
     log::{Lane, LaneSetting, LogOwner, Replayed, Start, Tail, log_shape, replay},
-    map::{Reclaim, Table},
     segments::Segments,
     simulation::{
         canary::{self, Canary},
@@ -39,7 +39,7 @@ use crate::{
 };
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     rc::Rc,
 };
 use world::{BlockDevice, IoError, World};
@@ -53,6 +53,29 @@ const FLIGHT_RECORDS_MAX: usize = 4;
 ///
 /// Why it cannot be opened; but for superblocks that were rewritten nothing was changed then.
 pub async fn open(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenSetting) -> Result<Rc<Pool>> {
+    let (read, checkpoint) = read_all(world, devices, setting).await?;
+    let under_way = UnderWay::begin(Sometimes::CutWhileBeginning);
+    let pool = go_on(read, &checkpoint, setting).await?;
+    under_way.end();
+    Ok(pool)
+}
+
+/// Whether the pool would open, tried without a write to any drive.
+///
+/// # Errors
+///
+/// Why it would not.
+pub async fn check_opens(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenSetting) -> Result<()> {
+    let devices = WriteShield::over(devices, OnWrite::Pretend);
+    read_all(world, &devices, setting).await.map(drop)
+}
+
+/// The pool as its drives have it, and the checkpoint its log was read from.
+async fn read_all(
+    world: &World,
+    devices: &[Rc<dyn BlockDevice>],
+    setting: OpenSetting,
+) -> Result<(ReadIn, Checkpoint)> {
     let watch = Watch::new(world, setting.answer_within, setting.read_within);
     let devices: Vec<_> = devices.iter().map(|device| watch.watch(device)).collect();
     let seen = look(&devices).await;
@@ -75,10 +98,7 @@ pub async fn open(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenS
         }
     };
     under_way.end();
-    let under_way = UnderWay::begin(Sometimes::CutWhileBeginning);
-    let pool = go_on(read, &superblock.checkpoint, setting).await?;
-    under_way.end();
-    Ok(pool)
+    Ok((read, superblock.checkpoint))
 }
 
 /// What an opening has beside the drives.
@@ -217,24 +237,7 @@ fn shared_of(around: &Around<'_>, drives: &Drives, superblock: &Superblock) -> R
         drives: drives.clone(),
         pool: superblock.pool,
         seed: ChecksumSeed::of(superblock.pool),
-        state: RefCell::new(State {
-            catalogue: Catalogue::default(),
-            segments,
-            roots: checkpoint.roots,
-            table: Table::default(),
-            merging: None,
-            checkpoint: checkpoint.number,
-            stamp_next: checkpoint.stamp_next,
-            log_taken: checkpoint.log.clone(),
-            log_segments: VecDeque::new(),
-            log_blocks: 0,
-            filled: Vec::new(),
-            announced: Vec::new(),
-            reclaim: Reclaim::new(),
-            backlog: Default::default(),
-            recent: Default::default(),
-            unreadable: BTreeSet::new(),
-        }),
+        state: RefCell::new(State::of(checkpoint, segments)),
         readers: Default::default(),
         superblock: RefCell::new(superblock.clone()),
         publishing: Default::default(),

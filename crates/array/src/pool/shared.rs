@@ -16,8 +16,8 @@ use crate::{
     drive::Drives,
     error::{Error, Result},
     format::{
-        CheckpointNumber, ChecksumSeed, DriveId, Generation, LogStart, PoolId, Roots, SegmentNumber,
-        SlotAddress, Stamp, Superblock, WallNanoseconds, row::SegmentRow,
+        Checkpoint, CheckpointNumber, ChecksumSeed, DriveId, Generation, LogStart, PoolId, Roots,
+        SegmentNumber, SlotAddress, Stamp, Superblock, WallNanoseconds, row::SegmentRow,
     },
     map::{Reclaim, Sources, Table},
     mover::{Backlog, RecentLog},
@@ -101,6 +101,28 @@ pub struct State {
 }
 
 impl State {
+    /// As a checkpoint has it, before its catalogue and the log are read.
+    pub fn of(checkpoint: &Checkpoint, segments: Segments) -> Self {
+        Self {
+            catalogue: Catalogue::default(),
+            segments,
+            roots: checkpoint.roots,
+            table: Table::default(),
+            merging: None,
+            checkpoint: checkpoint.number,
+            stamp_next: checkpoint.stamp_next,
+            log_taken: checkpoint.log.clone(),
+            log_segments: VecDeque::new(),
+            log_blocks: 0,
+            filled: Vec::new(),
+            announced: Vec::new(),
+            reclaim: Reclaim::new(),
+            backlog: Default::default(),
+            recent: Default::default(),
+            unreadable: BTreeSet::new(),
+        }
+    }
+
     /// The map as it is now.
     pub fn sources(&self) -> Sources<'_> {
         Sources {

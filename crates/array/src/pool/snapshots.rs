@@ -27,6 +27,17 @@ pub struct Snapshot {
     pub size_bytes: u64,
 }
 
+impl Snapshot {
+    pub(super) fn of(row: &PointRow) -> Self {
+        Self {
+            name: row.name.clone(),
+            snapshot: row.snapshot,
+            created_at: row.created_at,
+            size_bytes: row.sectors * SECTOR_BYTES,
+        }
+    }
+}
+
 impl Pool {
     /// Takes a snapshot of several volumes at one moment, between two commands of their hosts. What was acknowledged
     /// is in it, of what is under way anything may be.
@@ -72,12 +83,7 @@ impl Pool {
     pub fn snapshots(&self, volume: &str) -> Result<Vec<Snapshot>> {
         let (_, branch) = self.branch_of(volume)?;
         let state = self.shared.state.borrow();
-        let rows = state.catalogue.snapshots_of(branch).map(|(_, row)| Snapshot {
-            name: row.name.clone(),
-            snapshot: row.snapshot,
-            created_at: row.created_at,
-            size_bytes: row.sectors * SECTOR_BYTES,
-        });
+        let rows = state.catalogue.snapshots_of(branch).map(|(_, row)| Snapshot::of(row));
         Ok(rows.collect())
     }
 
@@ -135,6 +141,6 @@ impl Pool {
     }
 }
 
-fn no_snapshot(volume: &str, name: &str) -> Error {
+pub(super) fn no_snapshot(volume: &str, name: &str) -> Error {
     Error::NoSnapshot { volume: volume.to_owned(), snapshot: name.to_owned() }
 }

@@ -10,7 +10,7 @@ use super::{
     reading::Leaf,
 };
 use crate::{
-    error::Result,
+    error::{Error, Result},
     format::{
         BlockIndex, BlockKey, BranchNumber, NodeKey, NodePointer, Run, Stamp, Tree,
         node::BRANCH_BLOCKS_MAX,
@@ -18,7 +18,10 @@ use crate::{
     },
     map::Version,
 };
-use std::{collections::BTreeSet, ops::ControlFlow};
+use std::{
+    collections::BTreeSet,
+    ops::{ControlFlow, RangeInclusive},
+};
 
 impl Trees {
     /// What a history tree has of a block that was alive at `point`.
@@ -43,7 +46,23 @@ impl Trees {
         first: BlockIndex,
         count: u64,
         point: Stamp,
+        visit: impl FnMut(&Run<'_>),
+    ) -> Result<()> {
+        self.runs_at_or_gaps(root, (branch, first, count, point), visit, |_, error| Err(error)).await
+    }
+
+    /// As [`Trees::runs_at`]; blocks of which a leaf cannot be read are shown to `gap`, with the reason: one that was shown
+    /// to `visit` as well is known all the same.
+    ///
+    /// # Errors
+    ///
+    /// Those of `gap`.
+    pub async fn runs_at_or_gaps(
+        &self,
+        root: Option<NodePointer>,
+        (branch, first, count, point): (BranchNumber, BlockIndex, u64, Stamp),
         mut visit: impl FnMut(&Run<'_>),
+        mut gap: impl FnMut(RangeInclusive<u64>, Error) -> Result<()>,
     ) -> Result<()> {
         let (Some(root), Some(last)) = (root, last_of(first, count)) else { return Ok(()) };
         let mut pivots: Vec<Stamp> = pivots_above(point).collect();
@@ -53,11 +72,30 @@ impl Trees {
         let mut next_there = NodeKey::FIRST;
         for pivot in pivots {
             let [mut key, last_key] = [first, last].map(|block| NodeKey::of_pivot(branch, pivot, block));
-            while next_there <= last_key {
+            loop {
                 key = key.max(next_there);
+                if key > last_key {
+                    break;
+                }
                 let here = match leaf.take().filter(|leaf| leaf.end.is_none_or(|end| key < end)) {
                     Some(here) => here,
-                    None => self.leaf_for(Tree::History, root, key).await?,
+                    None => match self.leaf_or_gap(Tree::History, root, key).await {
+                        Ok(here) => here,
+                        Err(lost) => {
+                            let from = lost.first.map_or(key, |first| first.max(key));
+                            let behind = lost.end.filter(|end| *end <= last_key);
+                            if from <= last_key {
+                                let last = behind.map_or(last.0, |end| end.minor.saturating_sub(1));
+                                gap(from.minor..=last, lost.error)?;
+                            }
+                            // Keys of the next pivot may be in it, too: it is not passed over.
+                            match behind {
+                                Some(end) => key = end,
+                                None => break,
+                            }
+                            continue;
+                        }
+                    },
                 };
                 let behind = map_leaf(&here.bytes).seek(key).find(|run| {
                     let is_asked_for = run.first_key() <= last_key;

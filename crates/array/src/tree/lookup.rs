@@ -7,11 +7,11 @@ use super::{
     walker::{Step, Walker},
 };
 use crate::{
-    error::Result,
+    error::{Error, Result},
     format::{BlockIndex, BranchNumber, Node, NodeKey, NodePointer, RowKey, Run, Tree, node::MapLeaf},
     map::Version,
 };
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 
 /// Spans that one walk comes by at most.
 pub(super) const SPANS_MAX: usize = 1 << 10;
@@ -38,20 +38,48 @@ impl Trees {
         branch: BranchNumber,
         first: BlockIndex,
         count: u64,
+        visit: impl FnMut(&Run<'_>),
+    ) -> Result<()> {
+        self.runs_or_gaps(root, (branch, first, count), visit, |_, error| Err(error)).await
+    }
+
+    /// As [`Trees::runs`]; blocks whose leaf cannot be read are shown to `gap`, with the reason.
+    ///
+    /// # Errors
+    ///
+    /// Those of `gap`.
+    pub async fn runs_or_gaps(
+        &self,
+        root: Option<NodePointer>,
+        (branch, first, count): (BranchNumber, BlockIndex, u64),
         mut visit: impl FnMut(&Run<'_>),
+        mut gap: impl FnMut(RangeInclusive<u64>, Error) -> Result<()>,
     ) -> Result<()> {
         let (Some(root), Some(last)) = (root, last_of(first, count)) else { return Ok(()) };
         let last_key = NodeKey::of_block(branch, last);
         let mut key = NodeKey::of_block(branch, first);
         loop {
-            let leaf = self.leaf_for(Tree::Head, root, key).await?;
-            for run in map_leaf(&leaf.bytes).seek(key) {
-                if run.first_key() > last_key {
-                    return Ok(());
+            let end = match self.leaf_or_gap(Tree::Head, root, key).await {
+                Ok(leaf) => {
+                    for run in map_leaf(&leaf.bytes).seek(key) {
+                        if run.first_key() > last_key {
+                            return Ok(());
+                        }
+                        visit(&run.part(run.first.max(first), run.last().min(last)));
+                    }
+                    leaf.end
                 }
-                visit(&run.part(run.first.max(first), run.last().min(last)));
-            }
-            match leaf.end {
+                Err(lost) => {
+                    let from = lost.first.map_or(key, |first| first.max(key));
+                    if from > last_key {
+                        return Ok(());
+                    }
+                    let behind = lost.end.filter(|end| *end <= last_key);
+                    gap(from.id..=behind.map_or(last.0, |end| end.id.saturating_sub(1)), lost.error)?;
+                    lost.end
+                }
+            };
+            match end {
                 Some(end) if end <= last_key => key = end,
                 _ => return Ok(()),
             }
@@ -128,6 +156,36 @@ impl Trees {
             step = walker.next(&mut all, None).await?;
             if step.is_none() {
                 return Ok(ControlFlow::Continue(()));
+            }
+        }
+    }
+
+    /// Shows all rows of a catalogue that can be read, in order, and to `gap` why others cannot: once for each part that
+    /// is lost.
+    pub async fn rows_or_gaps(
+        &self,
+        root: Option<NodePointer>,
+        mut visit: impl FnMut(RowKey, &[u8]),
+        mut gap: impl FnMut(Error),
+    ) {
+        let (Some(root), mut key) = (root, NodeKey::FIRST) else { return };
+        loop {
+            let end = match self.leaf_or_gap(Tree::Catalogue, root, key).await {
+                Ok(leaf) => {
+                    let Node::Catalogue(rows) = Node::again(&leaf.bytes) else {
+                        unreachable!("a node of another tree is refused")
+                    };
+                    rows.rows().for_each(|(key, row)| visit(key, row));
+                    leaf.end
+                }
+                Err(lost) => {
+                    gap(lost.error);
+                    lost.end
+                }
+            };
+            match end {
+                Some(end) if end > key => key = end,
+                _ => return,
             }
         }
     }

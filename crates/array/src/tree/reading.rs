@@ -13,15 +13,37 @@ pub(super) struct Leaf {
     pub end: Option<NodeKey>,
 }
 
+/// Part of a tree that cannot be read: a node is lost, and with it all keys below it.
+pub(super) struct Gap {
+    /// The first key in it; none if that is unknown, for the whole tree is lost.
+    pub first: Option<NodeKey>,
+    /// The first key behind it; none if it reaches to the end of the tree.
+    pub end: Option<NodeKey>,
+    /// Why the node cannot be read.
+    pub error: Error,
+}
+
 impl Trees {
     /// The leaf of a tree in which `key` is, if it is in the tree. Awaits nothing if all nodes on the way are cached.
     pub(super) async fn leaf_for(&self, tree: Tree, root: NodePointer, key: NodeKey) -> Result<Leaf> {
+        self.leaf_or_gap(tree, root, key).await.map_err(|gap| gap.error)
+    }
+
+    /// As [`Trees::leaf_for`], for a caller that goes on behind a node that is lost.
+    pub(super) async fn leaf_or_gap(
+        &self,
+        tree: Tree,
+        root: NodePointer,
+        key: NodeKey,
+    ) -> std::result::Result<Leaf, Box<Gap>> {
         let (mut pointer, mut first, mut end) = (root, None, None);
         loop {
+            let gap = |error| Box::new(Gap { first, end, error });
             let bytes = match self.cache.get(&pointer) {
                 Some(bytes) => bytes,
                 None => {
-                    let bytes = self.accept(tree, pointer, first, self.store.read(pointer).await?)?;
+                    let bytes = self.store.read(pointer).await.map_err(gap)?;
+                    let bytes = self.accept(tree, pointer, first, bytes).map_err(gap)?;
                     self.cache.insert(pointer, bytes.clone());
                     bytes
                 }
@@ -33,6 +55,18 @@ impl Trees {
                 end = Some(inner.child(index + 1).first);
             }
             (pointer, first) = (child.pointer, Some(child.first));
+        }
+    }
+
+    /// Reads the root of a tree, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read: then nothing of the tree can.
+    pub async fn check_root(&self, tree: Tree, root: Option<NodePointer>) -> Result<()> {
+        match root {
+            Some(root) => self.accept(tree, root, None, self.store.read(root).await?).map(drop),
+            None => Ok(()),
         }
     }
 

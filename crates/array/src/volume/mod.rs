@@ -14,6 +14,7 @@ mod device;
 mod gate;
 mod holes;
 mod read;
+mod read_only;
 mod snapshot;
 mod write;
 
@@ -21,6 +22,7 @@ pub use bounds::Bounds;
 pub use caps::Rates;
 pub use device::{Volume, VolumeDevice};
 pub(crate) use gate::Gate;
+pub use read_only::{Content, ReadOnlyVolume, Survey, VolumePart};
 pub use snapshot::SnapshotDevice;
 
 use crate::{

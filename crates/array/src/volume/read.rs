@@ -98,7 +98,7 @@ fn is_all_of(run: &StoredRun, at: ByteOffset, into: &[Buffer]) -> bool {
 }
 
 /// Copies blocks to where the command wants them.
-fn fill(at: ByteOffset, blocks: &[Option<(Rc<Buffer>, usize)>], into: &mut [Buffer]) {
+pub(super) fn fill(at: ByteOffset, blocks: &[Option<(Rc<Buffer>, usize)>], into: &mut [Buffer]) {
     let first = at.0 / BLOCK_BYTES as u64;
     let mut place = at;
     for buffer in into {
@@ -118,7 +118,7 @@ fn fill(at: ByteOffset, blocks: &[Option<(Rc<Buffer>, usize)>], into: &mut [Buff
 }
 
 /// What lies together is read together: runs, each with the place of its first block in the command.
-fn runs(first: BlockIndex, mapped: &[Option<Mapped>]) -> Result<Vec<(usize, StoredRun)>> {
+pub(super) fn runs(first: BlockIndex, mapped: &[Option<Mapped>]) -> Result<Vec<(usize, StoredRun)>> {
     let mut runs: Vec<(usize, StoredRun)> = Vec::new();
     for (index, mapped) in mapped.iter().enumerate() {
         let Some(Mapped { branch, version }) = mapped else { continue };

@@ -25,6 +25,7 @@ mod raid0;
 mod rebuild;
 mod room;
 mod round_trip;
+mod salvage;
 mod scene;
 mod shares;
 mod stuck;

@@ -104,6 +104,17 @@ impl FileDevice {
         Box::pin(async move { Self::adopt(made.await?, &display, Access::ReadWrite) })
     }
 
+    /// Makes a regular file of `size` bytes (a multiple of 4096) that takes room only as it is written, and reads as zero.
+    pub fn create_sparse(path: &Path, size: ByteCount) -> LocalFuture<IoResult<Self>> {
+        let engine = Engine::current();
+        let path = path.to_owned();
+        let display: Arc<str> = path.display().to_string().into();
+        let shown = Arc::clone(&display);
+        let made = engine
+            .blocking(move || make_at(CWD, &path, &shown, size, |file| retry(|| ftruncate(file, size.0))));
+        Box::pin(async move { Self::adopt(made.await?, &display, Access::ReadWrite) })
+    }
+
     pub(super) fn open_at(
         folder: BorrowedFd<'_>,
         path: &Path,
@@ -417,6 +428,17 @@ pub(super) fn create_at(
     display: &str,
     size: ByteCount,
 ) -> IoResult<Opened> {
+    make_at(folder, path, display, size, |file| allocate(file, 0, size.0))
+}
+
+/// Makes a file that `prepare` gives its size, which is stable then; none if that fails.
+fn make_at(
+    folder: BorrowedFd<'_>,
+    path: &Path,
+    display: &str,
+    size: ByteCount,
+    prepare: impl FnOnce(&OwnedFd) -> rustix::io::Result<()>,
+) -> IoResult<Opened> {
     if !size.0.is_multiple_of(u64::from(SECTOR_MAX)) {
         let context = format!("creating {display} of {} bytes: not a multiple of {SECTOR_MAX}", size.0);
         return Err(IoError::new(IoErrorKind::Unaligned, context));
@@ -425,7 +447,7 @@ pub(super) fn create_at(
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
     let opened = open_best(folder, path, flags, mode).map_err(fail)?;
-    let prepared = allocate(&opened.file, 0, size.0).and_then(|()| retry(|| fsync(&opened.file)));
+    let prepared = prepare(&opened.file).and_then(|()| retry(|| fsync(&opened.file)));
     if let Err(error) = prepared {
         // The failure is the news; a leftover would only be met as AlreadyExists.
         let _ = rustix::fs::unlinkat(folder, path, AtFlags::empty());

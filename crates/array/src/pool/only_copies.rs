@@ -1,0 +1,28 @@
+//! What lies on none of the drives that a pool uses: drives that are away, or fell behind, have the last copy of it.
+
+use super::Pool;
+use crate::format::{DriveId, GRAIN_BYTES, MemberIndex};
+use std::collections::BTreeMap;
+
+impl Pool {
+    /// Bytes that are alive in segments of which no drive in use has a copy, by the drives that should have one. As of the
+    /// last checkpoint.
+    pub fn only_copies_elsewhere(&self) -> BTreeMap<DriveId, u64> {
+        let mut bytes = BTreeMap::new();
+        let state = self.shared.state.borrow();
+        for (_, row) in state.segments.iter().filter(|(_, row)| row.live_grains > 0) {
+            if self.shared.drives.copies_there(&row.slots) > 0 {
+                continue;
+            }
+            for drive in row.slots.iter().filter_map(|slot| self.drive_of(slot.member)) {
+                *bytes.entry(drive).or_default() += u64::from(row.live_grains) * GRAIN_BYTES as u64;
+            }
+        }
+        bytes
+    }
+
+    fn drive_of(&self, member: MemberIndex) -> Option<DriveId> {
+        let superblock = self.shared.superblock.borrow();
+        superblock.members.get(usize::from(member.0)).map(|member| member.drive)
+    }
+}

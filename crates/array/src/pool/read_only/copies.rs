@@ -1,0 +1,249 @@
+//! Copies of what a pool stores, for a reader that takes any that is right and mends none.
+//!
+//! A segment's number may have been reused between the checkpoint that was read and the end of the log, and drives that
+//! fell behind are read as well: every place that a block or node may lie in is tried, and its checksum decides.
+
+use crate::{
+    drive::Drives,
+    error::{Error, Result},
+    format::{
+        BLOCK_BYTES, ChecksumSeed, GRAIN_BYTES, MirroredSegment, Node, NodePointer, PoolId, SegmentBlock,
+        SegmentNumber, SegmentShape, SlotAddress, SlotBlock, Tree, row::SegmentRow,
+    },
+    log::log_shape,
+    pool::StoredRun,
+    tree::NodeStore,
+};
+use rustc_hash::FxHashMap;
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+};
+use world::{Buffer, LocalFuture};
+
+/// Nodes that are made while a pool is read lie in a segment that no pool has.
+const IN_MEMORY: SegmentNumber = SegmentNumber(u32::MAX);
+
+/// How a segment lies on drives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Layout {
+    shape: SegmentShape,
+    slots: Vec<SlotAddress>,
+    /// Of its data, as of the checkpoint; 0 of a segment that the catalogue says nothing of.
+    live_grains: u32,
+}
+
+/// See the module's documentation.
+pub struct Copies {
+    drives: Drives,
+    pool: PoolId,
+    seed: ChecksumSeed,
+    /// All that a number has stood for.
+    segments: RefCell<BTreeMap<SegmentNumber, Vec<Layout>>>,
+    /// Nodes that no copy could be read of, and why: they are not tried again.
+    lost_nodes: RefCell<FxHashMap<NodePointer, Error>>,
+    /// Nodes in [`IN_MEMORY`], by their first block.
+    made_nodes: RefCell<BTreeMap<u32, Rc<[u8]>>>,
+    made_next: Cell<u32>,
+}
+
+/// Blocks of a run as they were read.
+pub struct RunBlocks {
+    /// One behind the other; those that are lost are zero.
+    pub data: Buffer,
+    /// Those that no copy has right, as indices of the run.
+    pub lost: Vec<usize>,
+    /// What a drive said, if one failed.
+    pub error: Option<Error>,
+}
+
+impl Copies {
+    /// Over the drives of a pool that are there, whatever their standing.
+    pub fn new(drives: Drives, pool: PoolId) -> Self {
+        Self {
+            drives,
+            pool,
+            seed: ChecksumSeed::of(pool),
+            segments: RefCell::default(),
+            lost_nodes: RefCell::default(),
+            made_nodes: RefCell::default(),
+            made_next: Cell::new(0),
+        }
+    }
+
+    /// The drives.
+    pub fn drives(&self) -> &Drives {
+        &self.drives
+    }
+
+    /// A segment of the log, or of nodes.
+    pub fn add_mirrored(&self, segment: &MirroredSegment) {
+        let shape = log_shape(self.drives.geometry().slot_blocks(), segment.slots.len());
+        self.add(segment.number, Layout { shape, slots: segment.slots.clone(), live_grains: 0 });
+    }
+
+    /// A segment as the catalogue has it.
+    pub fn add_row(&self, number: SegmentNumber, row: &SegmentRow) {
+        let layout = Layout { shape: row.shape, slots: row.slots.clone(), live_grains: row.live_grains };
+        self.add(number, layout);
+    }
+
+    fn add(&self, number: SegmentNumber, layout: Layout) {
+        let mut segments = self.segments.borrow_mut();
+        let layouts = segments.entry(number).or_default();
+        let is_it = |known: &Layout| known.shape == layout.shape && known.slots == layout.slots;
+        if !layouts.iter().any(is_it) {
+            layouts.push(layout);
+        }
+    }
+
+    /// Bytes alive in segments of which no drive that is there has a copy, as of the checkpoint.
+    pub fn bytes_without_copy(&self) -> u64 {
+        let segments = self.segments.borrow();
+        let is_away = |layout: &&Layout| self.drives.copies_there(&layout.slots) == 0;
+        let grains = segments.values().flatten().filter(is_away).map(|layout| u64::from(layout.live_grains));
+        grains.sum::<u64>() * GRAIN_BYTES as u64
+    }
+
+    /// Whether a drive that is there should have a copy.
+    pub fn has_copy(&self, segment: SegmentNumber, at: SegmentBlock) -> bool {
+        !self.places(segment, at, 1).is_empty()
+    }
+
+    /// Where copies of so many blocks may lie, on drives that are there: slot, and block of it.
+    fn places(&self, segment: SegmentNumber, at: SegmentBlock, blocks: usize) -> Vec<(SlotAddress, u32)> {
+        let segments = self.segments.borrow();
+        let slot_blocks = usize::from(self.drives.geometry().slot_blocks());
+        let mut places = Vec::new();
+        for Layout { shape, slots, .. } in segments.get(&segment).into_iter().flatten() {
+            if at.0 >= shape.data_blocks() {
+                continue;
+            }
+            for SlotBlock { slot_index, block } in shape.copies(at) {
+                let slot = slots[slot_index];
+                let is_within = block as usize + blocks <= slot_blocks;
+                if is_within && self.drives.has(slot.member) {
+                    places.push((slot, block));
+                }
+            }
+        }
+        places
+    }
+
+    /// Every block of a run that a copy has right.
+    pub async fn read_run(&self, run: &StoredRun) -> RunBlocks {
+        let count = run.blocks.len();
+        let mut data = Buffer::zeroed(count * BLOCK_BYTES);
+        let mut lost: Vec<usize> = (0..count).collect();
+        let mut error = None;
+        for (slot, block) in self.places(run.segment, run.at, count) {
+            match self.drives.read(slot, block, count).await {
+                Ok(read) => lost.retain(|&index| !self.take(run, index, block_of(&read, index), &mut data)),
+                Err(failed) => {
+                    // One bad sector costs the blocks it lies in, not the whole run.
+                    let mut still_lost = Vec::new();
+                    for &index in &lost {
+                        let read = self.drives.read(slot, block + index as u32, 1).await;
+                        if !read.is_ok_and(|read| self.take(run, index, &read, &mut data)) {
+                            still_lost.push(index);
+                        }
+                    }
+                    lost = still_lost;
+                    error.get_or_insert(failed);
+                }
+            }
+            if lost.is_empty() {
+                break;
+            }
+        }
+        RunBlocks { data, lost, error }
+    }
+
+    /// Takes over a block of a run, if it is the right one.
+    fn take(&self, run: &StoredRun, index: usize, bytes: &[u8], data: &mut Buffer) -> bool {
+        let (key, checksum) = run.blocks[index];
+        let is_right = self.seed.checksum(key, bytes) == checksum;
+        if is_right {
+            data[index * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(bytes);
+        }
+        is_right
+    }
+
+    async fn read_node(&self, pointer: NodePointer) -> Result<Rc<[u8]>> {
+        if pointer.segment == IN_MEMORY {
+            let made = self.made_nodes.borrow().get(&pointer.block.0).cloned();
+            return made.ok_or(Error::NoSegment(pointer.segment));
+        }
+        let known = self.lost_nodes.borrow().get(&pointer).cloned();
+        if let Some(error) = known {
+            return Err(error);
+        }
+        let read = self.read_any_node(pointer).await;
+        if let Err(error) = &read {
+            self.lost_nodes.borrow_mut().insert(pointer, error.clone());
+        }
+        read
+    }
+
+    async fn read_any_node(&self, pointer: NodePointer) -> Result<Rc<[u8]>> {
+        let blocks = usize::from(pointer.blocks);
+        let mut why = None;
+        for (slot, block) in self.places(pointer.segment, pointer.block, blocks) {
+            match self.drives.read(slot, block, blocks).await {
+                Ok(bytes) if pointer.seals(&bytes) => return Ok(Rc::from(&bytes[..])),
+                Ok(bytes) => {
+                    let is_it = |node: Node<'_>| node.expect(self.pool, node.tree(), &pointer);
+                    if let Err(refusal) = Node::decode(&bytes).and_then(is_it) {
+                        let what = format!("node at block {} of segment {}", pointer.block, pointer.segment);
+                        why = Some(Error::Damaged { what, refusal });
+                    }
+                }
+                Err(error) => drop(why.get_or_insert(error)),
+            }
+        }
+        Err(why.unwrap_or(Error::NoCopy(pointer.segment)))
+    }
+}
+
+fn block_of(bytes: &[u8], index: usize) -> &[u8] {
+    &bytes[index * BLOCK_BYTES..][..BLOCK_BYTES]
+}
+
+/// The nodes of a pool that is only read. What is made of them meanwhile stays in memory.
+pub struct ReadOnlyNodes(pub Rc<Copies>);
+
+impl NodeStore for ReadOnlyNodes {
+    fn read(&self, pointer: NodePointer) -> LocalFuture<Result<Rc<[u8]>>> {
+        let copies = Rc::clone(&self.0);
+        Box::pin(async move { copies.read_node(pointer).await })
+    }
+
+    fn place(&self, _tree: Tree, blocks: u8) -> Result<(SegmentNumber, SegmentBlock)> {
+        let at = self.0.made_next.get();
+        self.0.made_next.set(at.checked_add(u32::from(blocks)).ok_or(Error::Full)?);
+        Ok((IN_MEMORY, SegmentBlock(at)))
+    }
+
+    fn write(
+        &self,
+        (segment, block): (SegmentNumber, SegmentBlock),
+        nodes: Vec<Vec<u8>>,
+    ) -> LocalFuture<Result<()>> {
+        assert_eq!(segment, IN_MEMORY, "nothing on a drive is written");
+        let mut made = self.0.made_nodes.borrow_mut();
+        let mut at = block.0;
+        for node in nodes {
+            let blocks = (node.len() / BLOCK_BYTES) as u32;
+            made.insert(at, Rc::from(node));
+            at += blocks;
+        }
+        Box::pin(async { Ok(()) })
+    }
+
+    fn release(&self, pointer: NodePointer) {
+        if pointer.segment == IN_MEMORY {
+            self.0.made_nodes.borrow_mut().remove(&pointer.block.0);
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! A pool opened for reading alone, also one that is damaged: nothing is written to any drive.
+//!
+//! [`open`](super::open()) refuses a pool that it could not go on with. Here what is missing is a finding
+//! ([`Condition`]), and what is there is read: from the superblock that counts, or an older one if its trees cannot
+//! be read; the log as far as it goes; copies on drives that fell behind, too, for a checksum says of each block
+//! whether it is the right one.
+
+mod condition;
+mod copies;
+mod shield;
+
+pub use condition::{Condition, DriveCondition, LogCondition, NotUsed, PassedOver};
+pub(crate) use copies::{Copies, RunBlocks};
+pub(super) use shield::{OnWrite, WriteShield};
+
+use super::{Snapshot, VolumeInfo, VolumeSetting, shared::State, snapshots::no_snapshot};
+use crate::{
+    drive::Drives,
+    election::{KNOWN, NotOpened, Seen, newest},
+    error::{Error, Result},
+    format::{
+        Access, BlockIndex, BranchNumber, CheckpointNumber, DriveId, MemberIndex, MirroredSegment, PoolId,
+        Position, Roots, RowKey, SECTOR_BYTES, SegmentNumber, SegmentUse, Stamp, Superblock, Table, Tree,
+        features::INCOMPATIBLE_PIVOTS,
+        row::{SegmentRow, VolumeRow, VolumeState},
+    },
+    log::{Start, replay_for_reading},
+    map::PartialAnswer,
+    segments::Segments,
+    superblocks::{Places, read_places},
+    tree::Trees,
+    volume::ReadOnlyVolume,
+};
+use condition::{drives_of, may_be_newer_on};
+use copies::ReadOnlyNodes;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+use world::BlockDevice;
+
+/// Versions of an old history that are put in order at once.
+const HISTORY_AT_ONCE: usize = 1 << 18;
+
+/// A pool that is open for reading alone.
+pub struct ReadOnlyPool {
+    pub(crate) copies: Rc<Copies>,
+    trees: Trees,
+    state: State,
+    condition: Condition,
+}
+
+/// Opens the pool that most of `devices` are drives of, for reading. Nothing is written to them, and none is locked.
+/// `cache_bytes`: RAM for nodes of the trees.
+///
+/// # Errors
+///
+/// No drive has a superblock that can be read; as many drives belong to one pool as to another; or the pool uses features
+/// this program does not know.
+pub async fn open_read_only(devices: &[Rc<dyn BlockDevice>], cache_bytes: usize) -> Result<Rc<ReadOnlyPool>> {
+    let devices = WriteShield::over(devices, OnWrite::Refuse);
+    let found = Found::look(&devices).await?;
+    let mut passed_over = Vec::new();
+    let mut best: Option<(usize, Reading)> = None;
+    for superblock in found.candidates() {
+        let access = superblock.features.access(KNOWN);
+        if let Access::None(_) = access {
+            return Err(NotOpened::Features(access).into());
+        }
+        let reading = Reading::of(&found, &devices, superblock, cache_bytes).await;
+        let Some(reason) = reading.flaw().await else {
+            best = Some((passed_over.len(), reading));
+            break;
+        };
+        let is_better = best.as_ref().is_none_or(|(_, best)| reading.named() > best.named());
+        if is_better {
+            best = Some((passed_over.len(), reading));
+        }
+        let (generation, written_at) = (superblock.generation, superblock.checkpoint.written_at);
+        passed_over.push(PassedOver { generation, written_at, reason });
+    }
+    let (rank, reading) = best.ok_or(NotOpened::NoPool)?;
+    passed_over.truncate(rank);
+    Ok(Rc::new(reading.into_pool(&found, passed_over)))
+}
+
+/// What the drives that were given say.
+struct Found {
+    pool: PoolId,
+    /// The newest superblock of each drive of the pool.
+    seen: Vec<Seen>,
+    /// All superblocks of the pool, once for each generation and mark.
+    superblocks: Vec<Superblock>,
+    not_used: Vec<(usize, NotUsed)>,
+}
+
+impl Found {
+    async fn look(devices: &[Rc<dyn BlockDevice>]) -> Result<Self> {
+        let mut places: Vec<(usize, Places)> = Vec::new();
+        let mut not_used = Vec::new();
+        for (given, device) in devices.iter().enumerate() {
+            let read = read_places(device).await;
+            match read.newest {
+                Some(_) => places.push((given, read)),
+                None => not_used.push((given, NotUsed::NoSuperblock)),
+            }
+        }
+        let pool = most_frequent(places.iter().filter_map(|(_, places)| Some(places.newest.as_ref()?.pool)))?;
+        // Of a drive that is there twice the one that came further is read.
+        places.sort_by_key(|(_, places)| std::cmp::Reverse(places.newest.as_ref().map(|own| own.generation)));
+        let (mut seen, mut superblocks) = (Vec::<Seen>::new(), BTreeMap::new());
+        for (given, Places { newest, others, .. }) in places {
+            let superblock = newest.expect("those without one were left out");
+            let drive = superblock.drive();
+            if superblock.pool != pool {
+                not_used.push((given, NotUsed::OtherPool(superblock.pool)));
+                continue;
+            }
+            if seen.iter().any(|seen| seen.superblock.drive() == drive) {
+                not_used.push((given, NotUsed::Copy(drive)));
+                continue;
+            }
+            for own in others.into_iter().chain([superblock.clone()]).filter(|own| own.pool == pool) {
+                superblocks.insert((own.generation, own.mark.0), own);
+            }
+            seen.push(Seen { given, superblock });
+        }
+        seen.sort_by_key(|seen| seen.given);
+        not_used.sort_by_key(|(given, _)| *given);
+        Ok(Self { pool, seen, superblocks: superblocks.into_values().collect(), not_used })
+    }
+
+    /// Superblocks to read the pool by: the one that counts, then those of older generations.
+    fn candidates(&self) -> Vec<&Superblock> {
+        let elected = newest(&self.seen);
+        let is_older = |superblock: &&Superblock| {
+            elected.is_some_and(|elected| superblock.generation < elected.generation)
+        };
+        let older = self.superblocks.iter().rev().filter(is_older);
+        elected.into_iter().chain(older).collect()
+    }
+
+    /// Everything below was acknowledged, as far as superblocks know.
+    fn acknowledged_below(&self, superblock: &Superblock) -> Position {
+        let known = self.superblocks.iter().filter(|own| own.generation <= superblock.generation);
+        let elected = newest(&self.seen).into_iter().chain(known).chain([superblock]);
+        elected.map(|own| own.checkpoint.acknowledged_below).max().unwrap_or_default()
+    }
+}
+
+/// The pool that more drives belong to than to any other.
+fn most_frequent(pools: impl Iterator<Item = PoolId>) -> std::result::Result<PoolId, NotOpened> {
+    let mut counts: BTreeMap<[u8; 16], usize> = BTreeMap::new();
+    pools.for_each(|pool| *counts.entry(pool.0).or_default() += 1);
+    let mut counts: Vec<(usize, PoolId)> =
+        counts.into_iter().map(|(id, count)| (count, PoolId(id))).collect();
+    counts.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    match counts[..] {
+        [] => Err(NotOpened::NoPool),
+        [(most, one), (count, other), ..] if most == count => Err(NotOpened::TwoPools(one, other)),
+        [(_, pool), ..] => Ok(pool),
+    }
+}
+
+/// A pool as one of its superblocks leads to it.
+struct Reading {
+    superblock: Superblock,
+    copies: Rc<Copies>,
+    trees: Trees,
+    state: State,
+    log: LogCondition,
+    gaps: Vec<Error>,
+}
+
+impl Reading {
+    async fn of(
+        found: &Found,
+        devices: &[Rc<dyn BlockDevice>],
+        superblock: &Superblock,
+        cache_bytes: usize,
+    ) -> Self {
+        let copies = Rc::new(Copies::new(drives(found, devices, superblock), found.pool));
+        let checkpoint = &superblock.checkpoint;
+        checkpoint.catalogue_segments.iter().for_each(|segment| copies.add_mirrored(segment));
+        let trees = Trees::new(Rc::new(ReadOnlyNodes(Rc::clone(&copies))), found.pool, cache_bytes);
+        let state = State::of(checkpoint, Segments::new(superblock.geometry, [], SegmentUse(0)));
+        let log = LogCondition {
+            records: 0,
+            last: checkpoint.log.previous.position,
+            acknowledged_below: found.acknowledged_below(superblock),
+            refused: None,
+            may_go_on: false,
+        };
+        let superblock = superblock.clone();
+        let mut reading = Self { superblock, copies, trees, state, log, gaps: Vec::new() };
+        reading.read_catalogue().await;
+        reading.read_log().await;
+        reading.order_history().await;
+        reading
+    }
+
+    async fn read_catalogue(&mut self) {
+        let Self { trees, state, copies, gaps, .. } = self;
+        let mut damaged_rows = Vec::new();
+        let put = |key: RowKey, bytes: &[u8]| {
+            let taken = match key.table {
+                Table::Segment => {
+                    SegmentRow::decode(bytes).map(|row| copies.add_row(SegmentNumber(key.id as u32), &row))
+                }
+                _ => state.catalogue.put(key, bytes),
+            };
+            if let Err(refusal) = taken {
+                damaged_rows.push(Error::Damaged { what: format!("row {key:?}"), refusal });
+            }
+        };
+        trees.rows_or_gaps(state.roots.catalogue, put, |error| gaps.push(error)).await;
+        gaps.append(&mut damaged_rows);
+        state.catalogue.is_as_of_checkpoint();
+        state.table.set_unfinished(&state.catalogue.discards());
+    }
+
+    /// Takes in the log as far as it goes.
+    async fn read_log(&mut self) {
+        let Self { superblock: Superblock { checkpoint, pool, .. }, copies, state, log, .. } = self;
+        let start = Start {
+            pool: *pool,
+            log: &checkpoint.log,
+            position_next: checkpoint.position_next,
+            acknowledged_below: log.acknowledged_below,
+        };
+        let (replayed, acknowledged_below) = replay_for_reading(copies.drives(), start, |taken| {
+            if log.refused.is_some() {
+                return;
+            }
+            let position = taken.record.position;
+            match state.take(&taken.record, taken.rows) {
+                Ok(()) => (log.records, log.last) = (log.records + 1, position),
+                Err(refusal) => {
+                    let what = format!("a row in record {position}");
+                    log.refused = Some(Error::Damaged { what, refusal });
+                }
+            }
+        })
+        .await;
+        log.acknowledged_below = acknowledged_below;
+        let is_away = |segment: &MirroredSegment| copies.drives().copies_there(&segment.slots) == 0;
+        log.may_go_on = !replayed.has_header || replayed.successors.iter().any(is_away);
+        replayed.segments.iter().for_each(|segment| copies.add_mirrored(segment));
+        state.announced.iter().for_each(|(number, row)| copies.add_row(*number, row));
+    }
+
+    /// Puts history that is older than pivots in order, in memory. If it cannot be read through, what only snapshots see is
+    /// lost: trees of the old order have no such versions.
+    async fn order_history(&mut self) {
+        let is_old = self.superblock.features.incompatible & INCOMPATIBLE_PIVOTS == 0;
+        let Some(old) = self.state.roots.history.filter(|_| is_old) else { return };
+        let checkpoint = CheckpointNumber(self.state.checkpoint.0 + 1);
+        match self.trees.order_history(checkpoint, old, HISTORY_AT_ONCE).await {
+            Ok(history) => self.state.roots.history = history,
+            Err(error) => self.gaps.push(error),
+        }
+    }
+
+    /// Why an older superblock may lead to more; none if this one leads to everything.
+    async fn flaw(&self) -> Option<Error> {
+        if let Some(gap) = self.gaps.first() {
+            return Some(gap.clone());
+        }
+        let Roots { head, history, .. } = self.state.roots;
+        for (tree, root) in [(Tree::Head, head), (Tree::History, history)] {
+            if let Err(error) = self.trees.check_root(tree, root).await {
+                return Some(error);
+            }
+        }
+        None
+    }
+
+    /// Volumes and snapshots that can be named.
+    fn named(&self) -> usize {
+        let catalogue = &self.state.catalogue;
+        let live = catalogue.volumes().filter(|(_, row)| row.state == VolumeState::Live);
+        live.map(|(_, row)| 1 + catalogue.snapshots_of(row.branch).count()).sum()
+    }
+
+    fn into_pool(self, found: &Found, passed_over: Vec<PassedOver>) -> ReadOnlyPool {
+        let superblock = &self.superblock;
+        let condition = Condition {
+            pool: superblock.pool,
+            name: superblock.name.clone(),
+            generation: superblock.generation,
+            checkpoint: superblock.checkpoint.number,
+            written_at: superblock.checkpoint.written_at,
+            passed_over,
+            drives: drives_of(superblock, &found.seen),
+            may_be_newer_on: may_be_newer_on(&found.seen),
+            not_used: not_used(found, superblock),
+            log: self.log,
+            catalogue_gaps: self.gaps,
+        };
+        ReadOnlyPool { copies: self.copies, trees: self.trees, state: self.state, condition }
+    }
+}
+
+/// Every drive that is there and was a member once, also one that fell behind: checksums say what of it is right.
+fn drives(found: &Found, devices: &[Rc<dyn BlockDevice>], superblock: &Superblock) -> Drives {
+    let members = superblock.members.iter().enumerate().filter_map(|(index, member)| {
+        let seen = found.seen.iter().find(|seen| seen.superblock.drive() == member.drive)?;
+        Some((MemberIndex(index as u16), Rc::clone(&devices[seen.given])))
+    });
+    Drives::new(superblock.geometry, members)
+}
+
+fn not_used(found: &Found, superblock: &Superblock) -> Vec<(usize, NotUsed)> {
+    let members: BTreeSet<DriveId> = superblock.members.iter().map(|member| member.drive).collect();
+    let strangers = found.seen.iter().filter(|seen| !members.contains(&seen.superblock.drive()));
+    let strangers = strangers.map(|seen| (seen.given, NotUsed::NoMember(seen.superblock.drive())));
+    found.not_used.iter().copied().chain(strangers).collect()
+}
+
+impl ReadOnlyPool {
+    /// What was found of it, and what is missing.
+    pub fn condition(&self) -> &Condition {
+        &self.condition
+    }
+
+    /// Bytes of the pool that lie on drives that are not there, and nowhere else: as of the checkpoint, as far as the
+    /// catalogue can be read.
+    pub fn bytes_without_copy(&self) -> u64 {
+        self.copies.bytes_without_copy()
+    }
+
+    /// All volumes that are known, by number.
+    pub fn volumes(&self) -> Vec<VolumeInfo> {
+        let catalogue = &self.state.catalogue;
+        let live = catalogue.volumes().filter(|(_, row)| row.state == VolumeState::Live);
+        let info = |row: &VolumeRow| VolumeInfo {
+            name: row.name.clone(),
+            volume: row.volume,
+            size_bytes: row.sectors * SECTOR_BYTES,
+            setting: VolumeSetting::of(row),
+            snapshots: catalogue.snapshots_of(row.branch).count(),
+        };
+        live.map(|(_, row)| info(row)).collect()
+    }
+
+    /// Snapshots of a volume that are known, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// No such volume is known.
+    pub fn snapshots(&self, volume: &str) -> Result<Vec<Snapshot>> {
+        let branch = self.row_of(volume)?.branch;
+        let rows = self.state.catalogue.snapshots_of(branch).map(|(_, row)| Snapshot::of(row));
+        Ok(rows.collect())
+    }
+
+    /// A volume as it was last, as far as that is known.
+    ///
+    /// # Errors
+    ///
+    /// No such volume is known.
+    pub fn volume(self: &Rc<Self>, name: &str) -> Result<ReadOnlyVolume> {
+        let row = self.row_of(name)?;
+        Ok(ReadOnlyVolume::new(Rc::clone(self), (row.branch, None), row.sectors))
+    }
+
+    /// A snapshot of a volume.
+    ///
+    /// # Errors
+    ///
+    /// No such volume or snapshot is known.
+    pub fn snapshot(self: &Rc<Self>, volume: &str, name: &str) -> Result<ReadOnlyVolume> {
+        let branch = self.row_of(volume)?.branch;
+        let mut snapshots = self.state.catalogue.snapshots_of(branch);
+        let found = snapshots.find(|(_, row)| row.name == name);
+        let (stamp, row) = found.ok_or_else(|| no_snapshot(volume, name))?;
+        Ok(ReadOnlyVolume::new(Rc::clone(self), (branch, Some(stamp)), row.sectors))
+    }
+
+    fn row_of(&self, volume: &str) -> Result<&VolumeRow> {
+        let number = self.state.catalogue.volume_named(volume);
+        let row = number.and_then(|number| self.state.catalogue.volume(number));
+        row.ok_or_else(|| Error::NoVolume(volume.to_owned()))
+    }
+
+    /// What `count` blocks of a branch are, from `first` on: now, or as of a point.
+    pub(crate) async fn map_of(
+        &self,
+        (branch, as_of): (BranchNumber, Option<Stamp>),
+        first: BlockIndex,
+        count: u64,
+    ) -> PartialAnswer {
+        self.state.sources().look_up(branch, as_of, first, count as usize).finish_past_gaps(&self.trees).await
+    }
+}

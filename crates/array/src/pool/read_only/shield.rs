@@ -1,0 +1,64 @@
+//! A drive that nothing is written to, whoever asks.
+
+use std::{rc::Rc, sync::Arc};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoError, IoErrorKind, IoResult, LocalFuture,
+    Stability,
+};
+
+/// What becomes of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnWrite {
+    /// It fails.
+    Refuse,
+    /// It is answered as if it had been done: for a trial, which reads nothing that it wrote.
+    Pretend,
+}
+
+/// See the module's documentation.
+pub struct WriteShield {
+    device: Rc<dyn BlockDevice>,
+    on_write: OnWrite,
+}
+
+impl WriteShield {
+    /// Over each of `devices`.
+    pub fn over(devices: &[Rc<dyn BlockDevice>], on_write: OnWrite) -> Vec<Rc<dyn BlockDevice>> {
+        let shield = |device: &Rc<dyn BlockDevice>| {
+            Rc::new(Self { device: Rc::clone(device), on_write }) as Rc<dyn BlockDevice>
+        };
+        devices.iter().map(shield).collect()
+    }
+
+    fn answer(&self, what: &str) -> LocalFuture<IoResult<()>> {
+        let answer = match self.on_write {
+            OnWrite::Pretend => Ok(()),
+            OnWrite::Refuse => {
+                Err(IoError::new(IoErrorKind::ReadOnly, format!("{what}: the pool is open for reading only")))
+            }
+        };
+        Box::pin(async move { answer })
+    }
+}
+
+impl BlockDevice for WriteShield {
+    fn geometry(&self) -> Geometry {
+        self.device.geometry()
+    }
+
+    fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
+        self.device.read(at, into)
+    }
+
+    fn write(&self, _: ByteOffset, _: Vec<Arc<Buffer>>, _: Stability) -> LocalFuture<IoResult<()>> {
+        self.answer("write")
+    }
+
+    fn flush(&self) -> LocalFuture<IoResult<()>> {
+        self.answer("flush")
+    }
+
+    fn discard(&self, _: ByteOffset, _: ByteCount) -> LocalFuture<IoResult<()>> {
+        self.answer("discard")
+    }
+}
