@@ -4,7 +4,7 @@
 //! drive of 101 MiB, cut off behind the last write. No program writes it any more.
 
 use crate::{
-    image::undump,
+    dump::undump,
     scene::{MIB, Scene, make_volume, read, small},
     tree_store::{self, MemoryStore, check as check_trees, trees},
 };

@@ -1,7 +1,10 @@
 //! Golden images: what version 1 of each structure looks like, byte by byte, for ever. A change here is a new version,
 //! and a new image beside the old one.
 
-use crate::image::{self, dump, undump};
+use crate::{
+    dump::{dump, undump},
+    image,
+};
 use expect_test::expect_file;
 
 #[test]

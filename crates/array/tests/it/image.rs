@@ -161,26 +161,3 @@ fn reseal(bytes: &mut [u8]) {
         bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
     }
 }
-
-/// Sixteen bytes a line; lines of zeroes are left out, and the last line is the length.
-pub fn dump(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for (index, line) in bytes.chunks(16).enumerate().filter(|(_, line)| line.iter().any(|&byte| byte != 0)) {
-        let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
-        text.push_str(&format!("{:06x}  {}\n", index * 16, hex.join(" ")));
-    }
-    text.push_str(&format!("{:06x}\n", bytes.len()));
-    text
-}
-
-/// The bytes of a dump.
-pub fn undump(text: &str) -> Vec<u8> {
-    let hex = |word: &str| usize::from_str_radix(word, 16).unwrap_or_else(|_| panic!("{word:?} is not hex"));
-    let mut bytes = Vec::new();
-    for line in text.lines() {
-        let mut words = line.split_whitespace();
-        bytes.resize(hex(words.next().expect("each line has an offset")), 0);
-        bytes.extend(words.map(|word| hex(word) as u8));
-    }
-    bytes
-}

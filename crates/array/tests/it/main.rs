@@ -5,6 +5,7 @@
 mod adding;
 mod before_pivots;
 mod bounds;
+mod dump;
 mod election;
 mod events;
 mod examples;

@@ -1,8 +1,10 @@
 //! B+trees over pages.
 //!
 //! Leaves hold records in key order and are linked to their neighbours; branches hold a separator and
-//! a child for each node, the last separator being empty for "everything else". A separator is greater
-//! than every key to its left and not greater than any to its right.
+//! a child for each node. A separator is greater than every key to its left and not greater than any to its
+//! right. The last separator of a branch is the one its parent has for it, and empty on the rightmost branch of
+//! a level. Branches of databases written before 2026-11-24 end with an empty separator anywhere, and are used
+//! as they are: nobody searches by a last separator.
 //!
 //! Every function is one synchronous step over a [`ChangeSet`]. Splits and merges each leave a whole
 //! tree behind, so a big change is a loop of small ones: an insert that finds no room splits one page
@@ -14,6 +16,7 @@ use super::{
     space,
 };
 use crate::format::{
+    key::KEY_BYTES_MAX,
     page::{PageFlags, PageView},
     page_size::{ObjectId, PageNumber},
 };
@@ -27,6 +30,10 @@ const LEAVES_MAX: u32 = 1 << 20;
 const SPARSE_DIVISOR: usize = 4;
 /// Two pages are merged if together they fill at most this many tenths of one.
 const MERGED_FILL_TENTHS: usize = 8;
+
+/// What the last separator of a branch takes at most, beyond what the node takes with an empty one. A branch that
+/// has as much room can become another than the rightmost of its level.
+pub const SEPARATOR_BYTES_MAX: usize = KEY_BYTES_MAX;
 
 /// The way from a root to a leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,7 +230,7 @@ fn choose_split(changes: &mut ChangeSet<'_>, page: PageNumber, slot: usize) -> S
     let mut left_last = Vec::new();
     view.key_of(at - 1, &mut left_last);
     if !is_leaf {
-        // A branch's own last separator moves up to its parent.
+        // The last separator of the left half is the parent's too.
         return Ok((at, left_last));
     }
     let mut right_first = Vec::new();
@@ -255,10 +262,6 @@ fn split_below(
     let is_leaf = view.is_leaf();
     let prefix = view.prefix().to_vec();
     let moved = collect_nodes(&view, at, count);
-    let mut last_kept = None;
-    if !is_leaf {
-        last_kept = Some(view.node(at - 1).data.to_vec());
-    }
     if let Some(next) = next {
         // Looked at first: should it be missing, nothing has been touched yet.
         let after = changes.view(next)?.next();
@@ -270,14 +273,23 @@ fn split_below(
     if is_leaf {
         changes.set_siblings(new_page, Some(page), next)?;
         changes.set_siblings(page, previous, Some(new_page))?;
-    } else {
-        // The left half's last node becomes its "everything else".
-        let child = last_kept.take().expect("kept above");
-        changes.remove_nodes(page, at - 1, 1)?;
-        changes.insert_node(page, at - 1, &[], &child)?.expect("an empty key takes less room");
     }
     changes.replace_data(parent, child_slot, &new_page.0.to_le_bytes())?.expect("the same length fits");
     changes.insert_node(parent, child_slot, separator, &page.0.to_le_bytes())?.expect("room was checked");
+    Ok(())
+}
+
+/// Gives the last node of a branch a separator: that page is no longer the rightmost of its level. The caller has
+/// seen to the room, [`SEPARATOR_BYTES_MAX`] at most.
+pub fn set_last_separator(changes: &mut ChangeSet<'_>, branch: PageNumber, separator: &[u8]) -> Step<()> {
+    let view = changes.view(branch)?;
+    let last = view.node_count() - 1;
+    let (mut before, child) = (Vec::new(), view.child(last));
+    view.key_of(last, &mut before);
+    if before != separator {
+        changes.remove_nodes(branch, last, 1)?;
+        changes.insert_node(branch, last, separator, &child.0.to_le_bytes())?.expect("room was checked");
+    }
     Ok(())
 }
 
@@ -310,7 +322,7 @@ fn fill(changes: &mut ChangeSet<'_>, page: PageNumber, nodes: &[OwnedNode], old_
     Ok(())
 }
 
-/// What the first and the last key have in common, the empty key of "everything else" aside.
+/// What the first and the last key have in common, an empty last separator aside.
 fn common_prefix(nodes: &[OwnedNode]) -> &[u8] {
     let mut keys = nodes.iter().map(|(key, _)| key.as_slice()).filter(|key| !key.is_empty());
     let (Some(first), Some(last)) = (keys.next(), keys.next_back()) else { return &[] };
@@ -399,10 +411,8 @@ fn merge_children(
     if is_leaf {
         changes.set_siblings(left, left_previous, right_next)?;
     } else {
-        // The left page's "everything else" ends at the separator now.
-        let child = changes.view(left)?.node(left_count - 1).data.to_vec();
-        changes.remove_nodes(left, left_count - 1, 1)?;
-        changes.insert_node(left, left_count - 1, &separator, &child)?.expect("room was checked");
+        // Empty, if the page is from before 2026-11-24.
+        set_last_separator(changes, left, &separator)?;
     }
     for (offset, (key, data)) in right_nodes.iter().enumerate() {
         changes.insert_node(left, left_count + offset, key, data)?.expect("room was checked");

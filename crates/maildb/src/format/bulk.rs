@@ -63,16 +63,15 @@ impl<F: FnMut() -> PageNumber> BulkTree<F> {
         let mut rest = nodes;
         while let Some((first_key, _)) = rest.first() {
             let number = (self.take_page)();
-            let (mut page, after) = self.page(number, kind, first_key, rest);
+            let (page, after) = self.page(number, kind, first_key, rest);
             let here = &rest[..rest.len() - after.len()];
             assert!(!here.is_empty(), "a node of {} bytes does not fit a page", rest[0].1.len());
+            let last_key = &here[here.len() - 1].0;
             let separator = match after.first() {
-                Some((next_key, _)) => separator(&here[here.len() - 1].0, next_key).to_vec(),
+                _ if !kind.contains(PageFlags::LEAF) => last_key.clone(),
+                Some((next_key, _)) => separator(last_key, next_key).to_vec(),
                 None => vec![],
             };
-            if !kind.contains(PageFlags::LEAF) {
-                empty_last_key(&mut page);
-            }
             parents.push((separator, number.0.to_le_bytes().to_vec()));
             pages.push((number, page));
             rest = after;
@@ -102,15 +101,6 @@ impl<F: FnMut() -> PageNumber> BulkTree<F> {
 fn separator<'k>(left: &[u8], right: &'k [u8]) -> &'k [u8] {
     let common = left.iter().zip(right).take_while(|(l, r)| l == r).count();
     &right[..common + 1]
-}
-
-/// The last key of a branch page means "everything else"; its separator has gone to the parent.
-fn empty_last_key(page: &mut [u8]) {
-    let mut page = PageMut::new(page);
-    let last = page.view().node_count() - 1;
-    let child = page.view().child(last);
-    page.remove_nodes(last, 1);
-    page.insert_node(last, NodeFlags::NONE, b"", &child.0.to_le_bytes()).expect("shorter than before");
 }
 
 /// Links pages made in key order with their neighbours.

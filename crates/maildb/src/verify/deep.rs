@@ -49,6 +49,9 @@ pub struct DeepVerdict {
     pub records: u64,
     /// Levels of the deepest tree.
     pub levels_max: u32,
+    /// Branch pages other than the rightmost of their level that end with an empty separator, as they were written
+    /// before 2026-11-24. Nothing is missing in them; other readers of the format may object.
+    pub separators_missing: u32,
 }
 
 /// Walks all trees of the database in `file`. Fails only if the file cannot be read or its root makes no
@@ -220,6 +223,8 @@ impl Walk {
                 if facts.is_leaf {
                     self.verdict.records += facts.keys.len() as u64;
                 } else {
+                    self.verdict.separators_missing +=
+                        u32::from(to.is_some() && facts.keys.last().is_some_and(Vec::is_empty));
                     below.extend(facts.children(from, to));
                 }
                 previous = Some(*page);
@@ -305,8 +310,15 @@ impl PageFacts {
                 self.previous, self.next, expected_links
             ));
         }
-        let separators =
-            if self.is_leaf { &self.keys[..] } else { &self.keys[..self.keys.len().saturating_sub(1)] };
+        let separators = match self.keys.split_last() {
+            Some((last, others)) if !self.is_leaf => {
+                if !last.is_empty() && to != Some(last.as_slice()) {
+                    problems.push("ends with another separator than its parent has for it".to_owned());
+                }
+                others
+            }
+            _ => &self.keys[..],
+        };
         let inside = |key: &Vec<u8>| {
             key.as_slice() >= from
                 && to.is_none_or(|to| key.as_slice() < to || !self.is_leaf && key.as_slice() <= to)

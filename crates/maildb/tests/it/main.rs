@@ -38,6 +38,14 @@ mod hard_cases;
 /// A folder whose files fail on demand.
 mod hostile;
 
+/// Golden images as text.
+#[allow(dead_code)]
+#[path = "../../../array/tests/it/dump.rs"]
+mod dump;
+
+/// The last separators of branches.
+mod separators;
+
 /// Third-party readers see every row.
 mod readers;
 

@@ -207,5 +207,6 @@ pub async fn check_whole(path: &Path, file: &str, page_size: PageSize) -> maildb
     assert!(verdict.is_clean(), "{file}: {:?}", verdict.damaged);
     let deep = maildb::verify::verify_deep(open, page_size).await.expect("the trees can be walked");
     assert!(deep.findings.is_empty(), "{file}: {:#?}", &deep.findings[..deep.findings.len().min(10)]);
+    assert_eq!(deep.separators_missing, 0, "{file}: a branch ends as its parent says");
     deep
 }

@@ -2,7 +2,8 @@
 //!
 //! 1. Every page that is reached verifies, is sound in itself, and carries its tree's number.
 //! 2. Keys ascend within and across leaves, and lie between their parents' separators.
-//! 3. Leaves are linked to their neighbours both ways, and branches to none; all leaves are equally deep.
+//! 3. Leaves are linked to their neighbours both ways, and branches to none; all leaves are equally deep. The last
+//!    separator of a branch is the one its parent has for it, and empty on the rightmost branch of a level.
 //! 4. No page is used twice; every page of a tree lies in the extents that tree owns; every page the database owns
 //!    is used, or free.
 //!
@@ -68,6 +69,9 @@ pub struct DeepVerdict {
     pub records: u64,
     /// Levels of the deepest tree.
     pub levels_max: u32,
+    /// Branch pages other than the rightmost of their level that end with an empty separator, as Spindle wrote them
+    /// before 2026-11-24.
+    pub separators_missing: u64,
     /// Whether the walk was stopped before its end.
     pub is_stopped: bool,
 }
@@ -121,7 +125,20 @@ impl Walk<'_> {
         if let Owned::Extents(extents) = owned {
             self.find_unused(extents);
         }
+        self.note_missing_separators();
         Ok(())
+    }
+
+    /// Nothing is missing in such a database; but the engine's own checker would refuse it.
+    fn note_missing_separators(&mut self) {
+        let count = self.verdict.separators_missing;
+        if count > 0 {
+            let what = format!(
+                "{count} branch pages end with an empty separator, as Spindle wrote them before 2026-11-24: all is \
+                 there, but eseutil and other readers may object"
+            );
+            self.verdict.findings.push(Finding::note(Place::FILE, what));
+        }
     }
 
     fn walk_table(&mut self, table: &Tree, others: &[Tree]) -> Result<(), Stopped> {

@@ -74,6 +74,12 @@ impl Walk<'_> {
             if view.is_leaf() {
                 behind = seen.leaf(view, &next, &mut problems);
             } else {
+                let last = last_separator(view);
+                let expected = next.to.as_deref().unwrap_or_default();
+                self.verdict.separators_missing += u64::from(last.is_empty() && !expected.is_empty());
+                if !last.is_empty() && last != expected {
+                    problems.push("its last separator is not the one its parent has for it".to_owned());
+                }
                 ahead.extend(children(view, &next).into_iter().rev());
             }
             seen.count.pages += 1;
@@ -167,6 +173,13 @@ fn full_key(view: PageView<'_>, node: usize, key: &mut Vec<u8>) {
     if view.is_leaf() && view.flags().contains(PageFlags::NON_UNIQUE) {
         key.extend_from_slice(view.node(node).data);
     }
+}
+
+/// The separator behind the last child of a branch.
+fn last_separator(view: PageView<'_>) -> Vec<u8> {
+    let mut key = Vec::new();
+    view.key_of(view.node_count() - 1, &mut key);
+    key
 }
 
 /// The children of a branch, each with its bounds.

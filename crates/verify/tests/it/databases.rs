@@ -216,6 +216,44 @@ fn keys_out_of_order_or_outside_their_separators_are_found() {
     check_deep(|pages| page_of(pages, second).nodes.swap(0, 1), &[(second, "out of order")]);
 }
 
+/// `Tall` with three levels: its root has a branch of two leaves and, at the right, one of one leaf.
+fn raise_tall(pages: &mut Vec<Page>, last_separators: [&[u8]; 2]) {
+    let [first, second, third] = TALL_LEAVES.map(|page| page.to_le_bytes().to_vec());
+    let key = |key: u32| key.to_be_bytes().to_vec();
+    let branches = [30_u32, 31].map(|page| page.to_le_bytes().to_vec());
+    let root = page_of(pages, 24);
+    root.flags = written::ROOT;
+    root.nodes = [key(8), Vec::new()].into_iter().zip(branches).collect();
+    // What is free shrinks by the two.
+    page_of(pages, 26).nodes[0] = (key(32), 1_u32.to_le_bytes().to_vec());
+    let [left, right] = last_separators.map(<[u8]>::to_vec);
+    let branch = |number, nodes| Page { nodes, ..Page::new(number, 12, written::PARENT_OF_LEAF) };
+    pages.push(branch(30, vec![(key(4), first), (left, second)]));
+    pages.push(branch(31, vec![(right, third)]));
+}
+
+#[test]
+fn a_branch_ends_with_its_parents_separator_and_the_rightmost_with_none() {
+    let parents = &8_u32.to_be_bytes()[..];
+    check_deep(|pages| raise_tall(pages, [parents, b""]), &[]);
+    let other = |pages: &mut Vec<Page>| raise_tall(pages, [&7_u32.to_be_bytes(), b""]);
+    check_deep(other, &[(30, "its last separator is not the one its parent has for it")]);
+    let rightmost = |pages: &mut Vec<Page>| raise_tall(pages, [parents, &99_u32.to_be_bytes()]);
+    check_deep(rightmost, &[(31, "its last separator is not the one its parent has for it")]);
+}
+
+#[test]
+fn a_database_of_spindles_from_before_is_whole_and_a_note_says_what_others_may_say() {
+    for form in FORMS {
+        let mut pages = written::pages();
+        raise_tall(&mut pages, [b"", b""]);
+        let found = judged(&written::database(form, &pages));
+        let [said] = &found.said()[..] else { panic!("{form:?}: {:#?}", found.said()) };
+        assert!(said.starts_with("Note: the file: 1 branch pages end with an empty separator"), "{said}");
+        assert_eq!((found.deep.levels_max, found.deep.separators_missing), (3, 1));
+    }
+}
+
 #[test]
 fn pages_of_another_tree_are_found() {
     let second = TALL_LEAVES[1];

@@ -10,7 +10,7 @@
 //! 3. A parent is finished with its last leaf, or is none: then its leaves are entered in the tree one by one.
 
 use super::{
-    super::tree::shortest_separator,
+    super::tree::{SEPARATOR_BYTES_MAX, shortest_separator},
     link::{Batch, Child, PAGES_TO_LINK, entry_bytes},
 };
 use crate::format::{
@@ -206,11 +206,11 @@ impl Builder {
     fn end_leaf(&mut self, next: Option<&[u8]>) {
         let leaf = self.leaf.take().expect("there is a leaf to finish");
         let separator = next.map(|next| shortest_separator(&self.last_key, next));
-        let parent_is_full = self.enter_in_parent(&leaf, separator.as_deref());
         let pages = self.next.0 - self.first.0 + 1;
         // What makes the batch visible is one log record, so its entries are no more than a page.
         let is_large =
             pages >= self.form.batch_pages || self.entries_bytes >= self.form.page_size.bytes() / 2;
+        let parent_is_full = self.enter_in_parent(&leaf, separator.as_deref(), is_large);
         self.is_complete = next.is_none() || parent_is_full && is_large;
         let next_leaf = match self.is_complete {
             true => None,
@@ -226,8 +226,9 @@ impl Builder {
     }
 
     /// Adds a finished leaf to its parent; true if it is the last one there. Its upper bound is `separator`, or
-    /// unknown yet.
-    fn enter_in_parent(&mut self, leaf: &Leaf, separator: Option<&[u8]>) -> bool {
+    /// unknown yet; the parent keeps it also of its last leaf, unless it `ends_batch`: then it is the rightmost page
+    /// of its level, until the next batch is linked.
+    fn enter_in_parent(&mut self, leaf: &Leaf, separator: Option<&[u8]>, ends_batch: bool) -> bool {
         let kept_free = self.form.bytes_kept_free();
         let form = self.form;
         let parent = self.parent.get_or_insert_with(|| {
@@ -240,18 +241,19 @@ impl Builder {
         });
         let child = leaf.number.0.to_le_bytes();
         let view = PageView::new(&parent.page);
-        let needed_for_last = view.bytes_needed(&[], &child);
+        let needed_for_last = view.bytes_needed(&[], &child) + SEPARATOR_BYTES_MAX;
         // Two at least, so that the tree narrows upwards.
         let kept_free = if parent.leaves < 2 { 0 } else { kept_free };
-        let key = separator.filter(|separator| {
-            view.free_bytes() >= kept_free + needed_for_last + view.bytes_needed(separator, &child)
+        let is_last = separator.is_none_or(|separator| {
+            view.free_bytes() < kept_free + needed_for_last + view.bytes_needed(separator, &child)
         });
+        let key = separator.filter(|_| !(is_last && ends_batch)).unwrap_or_default();
         PageMut::new(&mut parent.page)
-            .insert_node(parent.leaves, NodeFlags::NONE, key.unwrap_or_default(), &child)
-            .expect("room for a last child is always kept");
+            .insert_node(parent.leaves, NodeFlags::NONE, key, &child)
+            .expect("room for a last child and its separator is always kept");
         parent.leaves += 1;
         parent.entries_bytes += entry_bytes(&leaf.low);
-        separator.is_some() && key.is_none()
+        separator.is_some() && is_last
     }
 
     /// Gives a parent with its last child its number and its place.

@@ -3,12 +3,14 @@
 //! A page of height 0 is a leaf, one of height 1 is the parent of leaves, and so on. A page of height `h` goes,
 //! as the last child, to the rightmost page of height `h + 1`; where that has no room a new one is made, which
 //! goes to the rightmost page one higher in the same way. The root stays where it is: a full one hands what it
-//! has to a new page below it first.
+//! has to a new page below it first. A page that stops being the rightmost of its height gets a last separator;
+//! so every rightmost page keeps room for one ([`tree::SEPARATOR_BYTES_MAX`]).
 
 use super::super::{
     Step,
     changes::{ChangeSet, impossible},
-    space, tree,
+    space,
+    tree::{self, SEPARATOR_BYTES_MAX},
 };
 use crate::format::{page::PageFlags, page_size::PageNumber, space::ExtentNode};
 
@@ -113,11 +115,14 @@ impl RightEdge {
             Edge::Full => false,
             Edge::Open(page) => {
                 let view = changes.view(page)?;
-                view.free_bytes() >= view.bytes_needed(low, &[0; 4])
+                view.free_bytes() >= view.bytes_needed(low, &[0; 4]) + SEPARATOR_BYTES_MAX
             }
         };
         match self.pages[height - 1] {
-            Edge::Open(page) if has_room => append_entry(changes, page, child, low)?,
+            Edge::Open(page) if has_room => {
+                self.close_below(changes, height, low)?;
+                append_entry(changes, page, child, low)?;
+            }
             _ => {
                 if self.pages.len() == height {
                     self.raise(changes)?;
@@ -127,8 +132,17 @@ impl RightEdge {
                 self.pages[height - 1] = Edge::Open(page);
             }
         }
-        if height > 1 {
-            self.pages[height - 2] = Edge::Full;
+        Ok(())
+    }
+
+    /// Ends the rightmost pages below `height` at `low`, where the next page of their height begins. A page that a
+    /// batch brought has its last separator, but for the last one of the batch before, which was found open.
+    fn close_below(&mut self, changes: &mut ChangeSet<'_>, height: usize, low: &[u8]) -> Step<()> {
+        for edge in &mut self.pages[..height - 1] {
+            if let Edge::Open(page) = *edge {
+                tree::set_last_separator(changes, page, low)?;
+                *edge = Edge::Full;
+            }
         }
         Ok(())
     }
@@ -179,7 +193,7 @@ fn kind_of(height: usize) -> PageFlags {
     if height == 1 { PageFlags::PARENT_OF_LEAF } else { PageFlags::default() }
 }
 
-/// Adds a child behind the last of a page with room for it: the last one's "everything else" ends at `low`.
+/// Adds a child behind the last of a page with room for it: the one before ends at `low` from now on.
 fn append_entry(changes: &mut ChangeSet<'_>, page: PageNumber, child: PageNumber, low: &[u8]) -> Step<()> {
     let view = changes.view(page)?;
     let last = view.node_count() - 1;

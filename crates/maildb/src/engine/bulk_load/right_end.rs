@@ -6,7 +6,8 @@ use super::{
         changes::ChangeSet,
         core::Core,
         rows::{Tree, merge_row},
-        space, tree,
+        space,
+        tree::{self, Path, SEPARATOR_BYTES_MAX},
     },
     link::is_lone_leaf,
 };
@@ -16,13 +17,20 @@ use crate::{
 };
 use world::Moment;
 
-/// Makes a tree ready to be continued: its last leaf stays where it is, and has records if any has. True if
-/// there may be more to do.
+/// Makes a tree ready to be continued: its last leaf stays where it is, and has records if any has, and the
+/// branches above have room for a last separator. True if there may be more to do.
 pub fn prepare(core: &mut Core, log: &Log, now: Moment, tree: Tree) -> Step<bool> {
     if is_lone_leaf(&mut core.change_set(tree.database, now), tree.root)? {
         core.restructure(log, now, tree.database, RestructureKind::Split, |changes| {
             let page = space::allocate(changes, tree.root)?;
             tree::raise_root(changes, tree.root, page)
+        })?;
+        return Ok(true);
+    }
+    if let Some(path) = crowded_branch(&mut core.change_set(tree.database, now), tree.root)? {
+        core.restructure(log, now, tree.database, RestructureKind::Split, |changes| {
+            let page = space::allocate(changes, tree.root)?;
+            tree::split(changes, tree.root, &path, 0, page)
         })?;
         return Ok(true);
     }
@@ -32,6 +40,17 @@ pub fn prepare(core: &mut Core, log: &Log, now: Moment, tree: Tree) -> Step<bool
         return Ok(false);
     }
     merge_row(core, log, now, tree, &[u8::MAX; KEY_BYTES_MAX])
+}
+
+/// The way to the highest rightmost branch that has no room for a last separator, if there is one: it ends there.
+fn crowded_branch(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<Option<Path>> {
+    let Path { branches, .. } = tree::rightmost_path(changes, root)?;
+    for (depth, &(page, _)) in branches.iter().enumerate() {
+        if changes.view(page)?.free_bytes() < SEPARATOR_BYTES_MAX {
+            return Ok(Some(Path { branches: branches[..depth].to_vec(), leaf: page }));
+        }
+    }
+    Ok(None)
 }
 
 /// Where a tree is continued.
@@ -46,7 +65,7 @@ pub struct RightEnd {
 
 /// Where a tree is continued; none if it must be [prepared](prepare) first.
 pub fn right_end(changes: &mut ChangeSet<'_>, tree: Tree) -> Step<Option<RightEnd>> {
-    if is_lone_leaf(changes, tree.root)? {
+    if is_lone_leaf(changes, tree.root)? || crowded_branch(changes, tree.root)?.is_some() {
         return Ok(None);
     }
     let flags = changes.view(tree.root)?.flags();

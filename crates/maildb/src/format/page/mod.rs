@@ -14,7 +14,8 @@
 //! - `cbFree` is exactly the bytes in no header, string or tag, in one piece or not;
 //! - no string ends beyond `ibMicFree`, and `ibMicFree` does not reach into the tags;
 //! - keys ascend strictly (in a non-unique tree they may repeat);
-//! - on a branch page every node holds one page number, and the last node's key is empty: "everything else".
+//! - on a branch page every node holds one page number, and only the last key may be empty: it is the separator
+//!   in the parent, and there is none above the rightmost page of a level.
 //!
 //! A node is `[u16 prefix length, if compressed] u16 suffix length, suffix, data`. Small pages keep a
 //! node's three flag bits in its tag, large pages in the top of the node's first `u16`.

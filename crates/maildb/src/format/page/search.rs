@@ -76,8 +76,8 @@ impl PageView<'_> {
         }
     }
 
-    /// Which node of a branch page leads to `key`, and to which page: the first with a separator above
-    /// the key, else the last, whose empty key stands above all.
+    /// Which node of a branch page leads to `key`, and to which page: the first with a separator above the key,
+    /// else the last. The last key is not read: the parent has compared it already.
     pub fn child_for(self, key: &[u8]) -> (usize, PageNumber) {
         assert!(!self.is_leaf(), "a leaf has no children");
         let last = self.node_count().checked_sub(1).expect("a branch page has children");

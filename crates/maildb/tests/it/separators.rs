@@ -1,0 +1,200 @@
+//! The last separators of branches: those the format wants, and those of databases from before 2026-11-24.
+//!
+//! The golden image `empty-last-separators` is a database of three levels made by the program as of 961bd7c, which
+//! left the last separator of every branch empty: 38 records of a table `Mail`, whose key is a text. No program
+//! writes it any more.
+
+use crate::{
+    dump::undump,
+    model::{self, Mix, Rows},
+};
+use expect_test::expect_file;
+use maildb::{
+    ColumnId, Database, Durability, PageNumber, PageSize, Value,
+    format::{
+        checksum::seal_page,
+        header::{DatabaseHeader, HeaderCopies},
+        page::{NodeFlags, PageMut, PageView},
+    },
+    verify::{DeepVerdict, verify_deep},
+};
+use std::path::Path;
+use world::{ByteCount, Random, World, real};
+
+const PAGE_SIZE: PageSize = PageSize::Kib4;
+const MIX: Mix = Mix { body_bytes_max: 1000, mailboxes: 50, delete_percent: 20.0 };
+
+fn config() -> maildb::InstanceConfig {
+    maildb::InstanceConfig { page_stamps: maildb::PageStampMode::Off, ..model::config(PAGE_SIZE, ByteCount(256 * 4096)) }
+}
+
+fn golden() -> Vec<u8> {
+    let path = format!("{}/tests/it/golden/empty-last-separators.hex", env!("CARGO_MANIFEST_DIR"));
+    undump(&expect_file![path].data())
+}
+
+fn in_folder(test: impl AsyncFnOnce(World, &Path)) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path();
+    real::run(1, real::RealOptions::default(), async |world| test(world, path).await);
+}
+
+async fn walk(path: &Path) -> DeepVerdict {
+    let file = model::folder(path).open(&model::file_name(0)).await.expect("there");
+    let deep = verify_deep(file, PAGE_SIZE).await.expect("walked");
+    assert_eq!(deep.findings, []);
+    deep
+}
+
+/// Makes the golden database the one of a group whose own has just been closed.
+fn put_golden_in_place(path: &Path) {
+    let path = path.join(model::file_name(0));
+    let mut bytes = golden();
+    let header = |bytes: &[u8]| HeaderCopies::decode(bytes).best().expect("a header").clone();
+    let (of_golden, of_group) = (header(&bytes), header(&std::fs::read(&path).expect("readable")));
+    let DatabaseHeader { dbtime, object_id_last, .. } = of_golden;
+    let block = DatabaseHeader { dbtime, object_id_last, ..of_group }.encode();
+    for copy in bytes.chunks_mut(block.len()).take(2) {
+        copy.copy_from_slice(&block);
+    }
+    std::fs::write(&path, bytes).expect("writable");
+}
+
+async fn names(database: &Database) -> Vec<String> {
+    let table = database.table("Mail").expect("it is there");
+    let mut cursor = database.cursor(&table, &[]).expect("a scan");
+    let mut names = Vec::new();
+    loop {
+        let rows = cursor.next_rows().await.expect("a scan succeeds");
+        if rows.is_empty() {
+            return names;
+        }
+        for row in rows {
+            let Some((_, Value::Text(name))) = row.into_iter().next() else { panic!("a name comes first") };
+            names.push(name);
+        }
+    }
+}
+
+#[test]
+fn a_database_from_before_is_read_and_goes_on() {
+    in_folder(async |world, path| {
+        model::open(&world, path, 1, config()).await.close().await.expect("closed");
+        put_golden_in_place(path);
+        let before = walk(path).await;
+        assert_eq!((before.levels_max, before.separators_missing), (3, 1));
+        let instance = model::open(&world, path, 1, config()).await;
+        let database = instance.databases().remove(0);
+        let mut expected = names(&database).await;
+        assert_eq!(expected.len(), 38);
+        assert!(expected.is_sorted() && expected[0].starts_with("AA") && expected[37].starts_with("AT"));
+        let table = database.table("Mail").expect("it is there");
+        let mut session = instance.session();
+        // Splits of leaves and branches everywhere, and merges of what was there.
+        for name in expected.drain(..).step_by(2).collect::<Vec<_>>() {
+            session.delete(&table, &[Value::Text(name)]).await.expect("deleted");
+        }
+        session.commit(Durability::Stable).await.expect("committed");
+        expected = names(&database).await;
+        for number in 0..200 {
+            let letter = char::from(b'A' + (number * 7 % 26) as u8);
+            let name = format!("A{}{number:03}", letter.to_string().repeat(200));
+            let row = [
+                (ColumnId(128), Value::Text(name.clone())),
+                (ColumnId(256), Value::LongBinary(vec![1; 1300])),
+            ];
+            session.insert(&table, &row).await.expect("inserted");
+            expected.push(name);
+        }
+        session.commit(Durability::Stable).await.expect("committed");
+        expected.sort();
+        assert!(names(&database).await == expected);
+        drop(session);
+        instance.close().await.expect("closed");
+        walk(path).await;
+    });
+}
+
+/// Empties the last separators of all branches but roots, as they were before; gives how many.
+fn empty_last_separators(path: &Path) -> u32 {
+    let path = path.join(model::file_name(0));
+    let mut bytes = std::fs::read(&path).expect("readable");
+    let mut emptied = 0;
+    for (index, page) in bytes.chunks_mut(PAGE_SIZE.bytes()).enumerate().skip(2) {
+        let view = PageView::new(page);
+        if page.iter().all(|&byte| byte == 0) || view.is_leaf() || view.is_root() || view.node_count() == 0 {
+            continue;
+        }
+        let (last, mut key) = (view.node_count() - 1, Vec::new());
+        view.key_of(last, &mut key);
+        if key.is_empty() {
+            continue;
+        }
+        let child = view.child(last).0.to_le_bytes();
+        let mut edit = PageMut::new(page);
+        edit.remove_nodes(last, 1);
+        edit.insert_node(last, NodeFlags::NONE, b"", &child).expect("shorter than before");
+        seal_page(page, PAGE_SIZE, PageNumber(index as u32 - 1));
+        emptied += 1;
+    }
+    std::fs::write(&path, bytes).expect("writable");
+    emptied
+}
+
+#[test]
+fn branches_of_both_forms_are_split_and_merged_side_by_side() {
+    in_folder(async |world, path| {
+        let (mut rows, mut random) = (Rows::new(), Random::new(9, "separators"));
+        for (changes, delete_percent) in [(9000, 10.0), (4000, 15.0), (6000, 60.0)] {
+            let instance = model::open(&world, path, 1, config()).await;
+            let database = instance.databases().remove(0);
+            let table = model::mail_table(&database).await;
+            assert!(model::read_all(&database, &table).await == rows);
+            let mut session = instance.session();
+            let mix = Mix { delete_percent, ..MIX };
+            model::change_at_random(&mut session, &table, &mut rows, &mut random, changes, mix).await;
+            assert!(model::read_all(&database, &table).await == rows);
+            drop(session);
+            instance.close().await.expect("closed");
+            let deep = walk(path).await;
+            assert!(deep.levels_max >= 3, "{deep:?}");
+            let emptied = empty_last_separators(path);
+            let missing = walk(path).await.separators_missing;
+            assert_eq!((missing > 0, missing), (true, deep.separators_missing + emptied));
+        }
+    });
+}
+
+#[test]
+fn a_last_separator_other_than_the_parents_is_found() {
+    in_folder(async |world, path| {
+        model::open(&world, path, 1, config()).await.close().await.expect("closed");
+        put_golden_in_place(path);
+        let file = path.join(model::file_name(0));
+        let whole = std::fs::read(&file).expect("readable");
+        for (index, page) in whole.chunks(PAGE_SIZE.bytes()).enumerate().skip(2) {
+            let view = PageView::new(page);
+            if page.iter().all(|&byte| byte == 0) || view.is_leaf() || view.is_root() {
+                continue;
+            }
+            let last = view.node_count() - 1;
+            let child = view.child(last).0.to_le_bytes();
+            let mut bytes = whole.clone();
+            let at = index * PAGE_SIZE.bytes();
+            let page = &mut bytes[at..at + PAGE_SIZE.bytes()];
+            let mut edit = PageMut::new(page);
+            edit.remove_nodes(last, 1);
+            edit.insert_node(last, NodeFlags::NONE, b"\xFF\xFF", &child).expect("short");
+            let number = PageNumber(index as u32 - 1);
+            seal_page(page, PAGE_SIZE, number);
+            std::fs::write(&file, bytes).expect("writable");
+            let open = model::folder(path).open(&model::file_name(0)).await.expect("there");
+            let found = verify_deep(open, PAGE_SIZE).await.expect("walked").findings;
+            let [one] = &found[..] else { panic!("{found:?}") };
+            assert_eq!(
+                (one.page, &*one.problem),
+                (number, "ends with another separator than its parent has for it")
+            );
+        }
+    });
+}
