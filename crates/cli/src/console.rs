@@ -4,7 +4,11 @@
 //! `--json` standard output holds the JSON alone, and people's words go to standard error.
 
 use crate::{ending::Ending, refusal::Refusal};
-use rustix::termios;
+use report::Severity;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    termios,
+};
 use serde::Serialize;
 use std::{
     cell::OnceCell,
@@ -107,6 +111,30 @@ impl Console {
         let _ = writeln!(io::stderr(), "{} {text}", self.paint("warning:", "33"));
     }
 
+    /// Something that happened, on standard error, also when quiet unless it is only good to know.
+    pub fn event(&self, severity: Severity, time: &str, text: &str) {
+        let label = match severity {
+            Severity::Error => self.paint("error:", "31"),
+            Severity::Warning => self.paint("warning:", "33"),
+            Severity::Note if self.quiet => return,
+            Severity::Note => "note:".to_owned(),
+        };
+        let _ = writeln!(io::stderr(), "{time} {label} {text}");
+    }
+
+    /// Whether a line to standard error, and one to standard output if `with_stdout`, would be taken at once: the
+    /// reader of a pipe may be slow, and a terminal may be stopped.
+    pub fn takes_lines(&self, with_stdout: bool) -> bool {
+        let (out, err) = (io::stdout(), io::stderr());
+        let mut outputs = vec![PollFd::new(&err, PollFlags::OUT)];
+        if with_stdout {
+            outputs.push(PollFd::new(&out, PollFlags::OUT));
+        }
+        // What cannot be asked is written to.
+        let asked = poll(&mut outputs, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        asked.is_err() || outputs.iter().all(|one| !one.revents().is_empty())
+    }
+
     /// The machine's side: one JSON text on standard output.
     pub fn json(&self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
@@ -118,6 +146,11 @@ impl Console {
     pub fn json_of(&self, answer: &impl Serialize) -> Result<(), Refusal> {
         let text = serde_json::to_string(answer).expect("plain fields");
         self.json(&text).map_err(|error| Refusal::new(format!("standard output: {error}"), ""))
+    }
+
+    /// True if standard output is the machine's.
+    pub fn is_for_programs(&self) -> bool {
+        self.to_stderr
     }
 
     /// True if progress and plan are not wanted.

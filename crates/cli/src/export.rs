@@ -63,7 +63,7 @@ pub fn export(arguments: &ExportArguments) -> Result<Ending, Refusal> {
         }
         let mut opened = Opened::default();
         for (name, path) in names.into_iter().zip(&arguments.paths) {
-            if let Err(refusal) = opened.add(&world, name, path, arguments).await {
+            if let Err(refusal) = opened.add(&world, name, path, arguments, &console).await {
                 // The first failure is the news.
                 let _ = opened.close().await;
                 return Err(refusal);

@@ -19,6 +19,9 @@ const FILE_STAMP: &[BorrowedFormatItem<'_>] =
 const SHOWN_STAMP: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day] [hour]:[minute]:[second] UTC");
 
+const UTC_STAMP: &[BorrowedFormatItem<'_>] =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z");
+
 /// Runs of one second that are told apart.
 const SAME_SECOND_MAX: u32 = 100;
 
@@ -237,6 +240,11 @@ fn holds(path: &Path, text: &str) -> bool {
 /// `now` as reports show it: `2026-11-21 22:05:00 UTC`.
 pub fn shown_time(now: WallTime) -> String {
     stamp(now, SHOWN_STAMP)
+}
+
+/// `now` as programs read it: `2026-11-21T22:05:00Z`.
+pub fn utc_time(now: WallTime) -> String {
+    stamp(now, UTC_STAMP)
 }
 
 fn stamp(now: WallTime, form: &[BorrowedFormatItem<'_>]) -> String {

@@ -3,6 +3,7 @@
 use super::thin_volume::{Frozen, ThinVolume};
 use crate::{
     arguments::ExportArguments,
+    console::Console,
     pool::{
         folder::{OpenPool, VolumePath, refusal},
         record::is_pool,
@@ -61,11 +62,12 @@ impl Opened {
         name: String,
         path: &Path,
         arguments: &ExportArguments,
+        console: &Console,
     ) -> Result<(), Refusal> {
         let is_missing = matches!(host_files::kind(path), Ok(PathKind::Missing));
         let volume = VolumePath::of(path).filter(|volume| is_missing && is_pool(&volume.folder));
         let shared = match volume {
-            Some(volume) => self.volume(world, name, path, &volume, arguments.read_only).await?,
+            Some(volume) => self.volume((world, console), name, path, &volume, arguments.read_only).await?,
             None => {
                 let device = Rc::new(open(path, arguments).await?);
                 Shared {
@@ -86,14 +88,15 @@ impl Opened {
 
     async fn volume(
         &mut self,
-        world: &World,
+        (world, console): (&World, &Console),
         name: String,
         path: &Path,
         wanted: &VolumePath,
         is_read_only: bool,
     ) -> Result<Shared, Refusal> {
         if !self.pools.contains_key(&wanted.folder) {
-            let open = OpenPool::open(world, &wanted.folder).await?;
+            let mut open = OpenPool::open(world, &wanted.folder).await?;
+            open.report_events(console, console.is_for_programs());
             self.pools.insert(wanted.folder.clone(), open);
         }
         let pool = &self.pools[&wanted.folder].pool;

@@ -43,7 +43,9 @@ pub async fn add(world: &World, folder: &Path, added: Added<'_>, json: bool) -> 
     if let Added::Device(device) = added {
         check_device(device).await?;
     }
+    let console = Console::new(json, false);
     let mut open = OpenPool::open(world, folder).await?;
+    open.report_events(&console, false);
     let joined = join(world, &mut open, added).await;
     let told = match joined {
         Ok((path, size)) => rebuild(&mut open, path, size).await,
@@ -52,7 +54,6 @@ pub async fn add(world: &World, folder: &Path, added: Added<'_>, json: bool) -> 
     let closed = open.close().await;
     let told = told?;
     closed?;
-    let console = Console::new(json, false);
     if json {
         console.json_of(&told)?;
     }

@@ -4,8 +4,17 @@
 //!
 //! 1. A pool is open in one process at a time: its folder is locked for as long.
 //! 2. The record names drives; what they are and hold is said by the drives alone.
+//! 3. While it is open its status is published in the folder (`status`); none is left when it is closed.
 
-use super::{drive_search::DriveSearch, drive_space::secure, record::PoolRecord};
+use super::{
+    drive_search::{DriveSearch, PoolDrive},
+    drive_space::secure,
+    events::{KnownDrive, PoolPlace},
+    publisher::Publisher,
+    record::PoolRecord,
+    reporter::report_events,
+    status::{self, ShownDrives},
+};
 use crate::{console::Console, refusal::Refusal};
 use array::{
     error::Error,
@@ -14,14 +23,18 @@ use array::{
 use std::{
     path::{Path, PathBuf},
     rc::Rc,
+    time::Duration,
 };
 use world::{
-    IoErrorKind, World,
+    IoErrorKind, JoinHandle, World, before,
     real::{
         Access,
         host_files::{self, FolderLock},
     },
 };
+
+/// Events that are left when a pool is closed are printed for so long at most.
+const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A pool that this process has open.
 pub struct OpenPool {
@@ -33,6 +46,9 @@ pub struct OpenPool {
     pub warnings: Vec<String>,
     folder: PathBuf,
     record: PoolRecord,
+    world: World,
+    publishing: JoinHandle<()>,
+    reporting: Option<JoinHandle<()>>,
     /// Declared last: it is held until everything else is gone.
     #[expect(dead_code, reason = "held for what its being held means")]
     held: FolderLock,
@@ -52,6 +68,7 @@ impl OpenPool {
     async fn open_as(world: &World, folder: &Path, setting: OpenSetting) -> Result<Self, Refusal> {
         let record = PoolRecord::read(folder)?;
         let held = hold(folder)?;
+        status::withdraw(folder);
         let drives = DriveSearch::open(world, folder, &record, Access::ReadWrite).await?;
         let devices = drives.devices();
         if devices.is_empty() {
@@ -73,7 +90,19 @@ impl OpenPool {
             Refusal::new(format!("{}: {}", folder.display(), drives.in_words(&error.to_string())), remedy)
         })?;
         let found = drives.record();
-        let open = Self { pool, drives, warnings, folder: folder.to_owned(), record: found, held };
+        let shown = ShownDrives::of(folder, &drives, &warnings);
+        let publisher = Publisher::begin(world, &pool, folder, shown, place_of(folder, &drives)).await;
+        let open = Self {
+            pool,
+            drives,
+            warnings,
+            folder: folder.to_owned(),
+            record: found,
+            world: world.clone(),
+            publishing: world.spawn("pool status", publisher.run()),
+            reporting: None,
+            held,
+        };
         if open.record != record {
             open.keep_record();
         }
@@ -111,9 +140,23 @@ impl OpenPool {
         Ok(())
     }
 
+    /// From now on, and from when it was opened, its events are printed; `as_json` also on standard output.
+    pub fn report_events(&mut self, console: &Console, as_json: bool) {
+        let place = place_of(&self.folder, &self.drives);
+        let reporting =
+            report_events(self.world.clone(), self.pool.events(), place, console.clone(), as_json);
+        self.reporting = Some(self.world.spawn("pool events", reporting));
+    }
+
     /// Closes it: what was answered is stable.
     pub async fn close(self) -> Result<(), Refusal> {
-        self.pool.close().await.map_err(|error| refusal(&self.folder, &error, "check the drives"))
+        let closed = self.pool.close().await;
+        self.publishing.await;
+        if let Some(reporting) = self.reporting {
+            before(self.world.sleep(LAST_EVENTS_WITHIN), reporting).await;
+        }
+        status::withdraw(&self.folder);
+        closed.map_err(|error| refusal(&self.folder, &error, "check the drives"))
     }
 }
 
@@ -128,6 +171,29 @@ async fn secure_all(folder: &Path, drives: &DriveSearch) -> Vec<String> {
     let console = Console::new(true, false);
     warnings.iter().for_each(|warning| console.warn(warning));
     warnings
+}
+
+/// What its events need to be put in words.
+fn place_of(folder: &Path, drives: &DriveSearch) -> PoolPlace {
+    let known = |drive: &PoolDrive| KnownDrive {
+        drive: drive.recorded.drive,
+        given: None,
+        name: drive.name(folder),
+        path: drive
+            .state
+            .as_ref()
+            .map_or_else(|_| folder.join(&drive.recorded.path), |open| open.path.clone()),
+    };
+    PoolPlace {
+        folder: Some(folder.to_owned()),
+        name: folder.display().to_string(),
+        drives: drives.drives.iter().map(known).collect(),
+    }
+}
+
+/// Whether some process, or another lock of this one, has the pool of a folder open.
+pub fn is_held(folder: &Path) -> bool {
+    host_files::lock_folder(folder).is_err_and(|error| error.kind() == IoErrorKind::Busy)
 }
 
 /// Takes the folder for this process.

@@ -5,13 +5,17 @@ pub mod arguments;
 mod create;
 mod drive_search;
 mod drive_space;
+pub mod events;
 pub mod folder;
 mod import;
 mod joining_drive;
+mod publisher;
 pub mod record;
+mod reporter;
 mod scrub;
 mod show;
 mod sighting;
+mod status;
 mod volume;
 
 pub use volume::volume;

@@ -18,7 +18,9 @@ struct Told {
 
 /// Looks, mends what can be, and says what cannot: then it is a failure.
 pub async fn scrub(world: &World, folder: &Path, json: bool) -> Result<Ending, Refusal> {
-    let open = OpenPool::open(world, folder).await?;
+    let console = Console::new(json, false);
+    let mut open = OpenPool::open(world, folder).await?;
+    open.report_events(&console, false);
     let found = open.pool.scrub().await;
     let found = found.map_err(|error| refusal(folder, &error, "nothing was changed for the worse"));
     let closed = open.close().await;
@@ -32,7 +34,6 @@ pub async fn scrub(world: &World, folder: &Path, json: bool) -> Result<Ending, R
         lost_places: found.lost_places,
         lost: found.lost,
     };
-    let console = Console::new(json, false);
     if json {
         console.json_of(&told)?;
     }

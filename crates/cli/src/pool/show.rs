@@ -1,68 +1,38 @@
 //! What a pool has, said.
 
-use super::{drive_search::PoolDrive, folder::OpenPool, record::Hardware};
+use super::{
+    events::EventReport,
+    folder::{OpenPool, is_held},
+    record::is_pool,
+    status::{Shown, ShownDrive, ShownVolume, Status, used_of},
+};
 use crate::{console::Console, ending::Ending, refusal::Refusal};
-use array::format::{DriveId, RedundancyClass, row::WriteCache};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use world::{ByteCount, World};
 
-#[derive(Serialize)]
-struct Shown {
-    drives: Vec<ShownDrive>,
-    /// Why drives may run out of space.
-    warnings: Vec<String>,
-    usable_bytes: u64,
-    used_bytes: u64,
-    /// Drives that take part: of those that are there some may have fallen behind.
-    drives_in_use: usize,
-    /// Segments that lack a copy.
-    degraded_segments: u64,
-    /// Segments of raid0 volumes on drives that are not there.
-    lost_segments: u64,
-    rebuild: ShownRebuild,
-    volumes: Vec<ShownVolume>,
-}
+/// Whoever has a pool open publishes its status every minute.
+const SILENCE_MAX_SECONDS: u64 = 180;
 
-/// Copies that are to be made since segments began to lack some.
+/// As [`Shown`], with who has the pool open, if somebody has.
 #[derive(Serialize)]
-struct ShownRebuild {
-    total_bytes: u64,
-    done_bytes: u64,
-    /// What has one copy left of two or more.
-    single_copy_bytes: u64,
-    unreadable_blocks: u64,
-}
-
-#[derive(Serialize)]
-struct ShownDrive {
-    /// For people: bay, model and serial number as far as they are known, and the path.
-    name: String,
-    /// Where it is now, or was last.
-    path: PathBuf,
-    is_there: bool,
-    /// It takes part. One that is there and does not fell behind, or is blank.
-    is_in_use: bool,
-    /// Why it is not there.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    /// UUID of its superblock.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    drive: Option<String>,
-    /// The name that is recorded, which stays with it where udev gives one.
-    recorded_path: PathBuf,
+struct Answer<'a> {
     #[serde(flatten)]
-    hardware: Hardware,
+    shown: &'a Shown,
+    in_use: Option<InUse<'a>>,
 }
 
+/// What the process that has the pool open says, beside what the pool has.
 #[derive(Serialize)]
-struct ShownVolume {
-    name: String,
-    size_bytes: u64,
-    write_cache: bool,
-    /// One copy at rest.
-    raid0: bool,
-    snapshots: Vec<String>,
+struct InUse<'a> {
+    process: u32,
+    opened_at: &'a str,
+    written_at: &'a str,
+    age_seconds: u64,
+    /// Why nothing is written any more, if so.
+    stopped: Option<&'a str>,
+    /// What happened last, oldest first.
+    events: &'a [EventReport],
 }
 
 /// Opens a pool without the drives that are missing; from then on it opens without them.
@@ -78,19 +48,63 @@ pub async fn force_open(world: &World, folder: &Path, json: bool) -> Result<Endi
     console.told(Ending::Pass)
 }
 
-/// Opens a pool, says what it has, and closes it.
+/// Says what a pool has: opens and closes it, or, while another process has it open, reads what that one published.
 pub async fn show(world: &World, folder: &Path, json: bool) -> Result<Ending, Refusal> {
+    if is_pool(folder) && is_held(folder) {
+        return show_published(world, folder, json);
+    }
     let open = OpenPool::open(world, folder).await?;
-    let shown = look(&open);
+    let shown = Shown::of_open(&open);
     open.close().await?;
     let console = Console::new(json, false);
-    if json {
-        console.json_of(&shown)?;
-        return console.told(Ending::Pass);
+    match json {
+        true => console.json_of(&Answer { shown: &shown, in_use: None })?,
+        false => say(&console, folder, &shown),
     }
-    let Shown { drives, usable_bytes, used_bytes, drives_in_use, rebuild, volumes, .. } = &shown;
-    let (used, usable) = (ByteCount(*used_bytes), ByteCount(*usable_bytes));
-    console.say(&format!("{}: {used} used of {usable}", folder.display()));
+    console.told(Ending::Pass)
+}
+
+/// A pool that has stopped is a failure.
+fn show_published(world: &World, folder: &Path, json: bool) -> Result<Ending, Refusal> {
+    let status = Status::published(folder)?;
+    let age_seconds = status.age_seconds(world.wall());
+    let console = Console::new(json, false);
+    if json {
+        let in_use = InUse {
+            process: status.process,
+            opened_at: &status.opened_at,
+            written_at: &status.written_at,
+            age_seconds,
+            stopped: status.stopped.as_deref(),
+            events: &status.events,
+        };
+        console.json_of(&Answer { shown: &status.pool, in_use: Some(in_use) })?;
+    } else {
+        say(&console, folder, &status.pool);
+        console.say(&format!(
+            "  in use by process {} since {}; this is what it published {age_seconds} s ago",
+            status.process, status.opened_at
+        ));
+        if age_seconds > SILENCE_MAX_SECONDS {
+            console.warn(&format!(
+                "process {} publishes every minute, and has not for {age_seconds} s: it may hang, or cannot write to {}",
+                status.process,
+                folder.display()
+            ));
+        }
+        if let Some(why) = &status.stopped {
+            console.say(&format!("  stopped: {why}; nothing is written any more"));
+        }
+        for event in &status.events {
+            console.say(&format!("  {} {}", event.time, event.line()));
+        }
+    }
+    console.told(if status.stopped.is_some() { Ending::Fail } else { Ending::Pass })
+}
+
+fn say(console: &Console, folder: &Path, shown: &Shown) {
+    let Shown { drives, drives_in_use, rebuild, volumes, .. } = shown;
+    console.say(&format!("{}: {}", folder.display(), used_of(shown)));
     for ShownDrive { name, reason, is_there, is_in_use, .. } in drives {
         let state = match (reason, *is_there && !*is_in_use) {
             (Some(reason), _) => format!(": not there: {reason}"),
@@ -114,6 +128,12 @@ pub async fn show(world: &World, folder: &Path, json: bool) -> Result<Ending, Re
             shown.degraded_segments
         ));
     }
+    if shown.degraded_segments == 0 && rebuild.single_copy_bytes > 0 {
+        console.say(&format!(
+            "  {} has one copy, and no other drive can take a second; see 'spindle pool add-drive'",
+            ByteCount(rebuild.single_copy_bytes)
+        ));
+    }
     if shown.lost_segments > 0 {
         console.say(&format!(
             "  {} segments of raid0 volumes lie on drives that are not there: connect them, or what they held is lost",
@@ -130,54 +150,5 @@ pub async fn show(world: &World, folder: &Path, json: bool) -> Result<Ending, Re
         for snapshot in snapshots {
             console.say(&format!("    snapshot {name}@{snapshot}"));
         }
-    }
-    console.told(Ending::Pass)
-}
-
-fn shown_drive(folder: &Path, drive: &PoolDrive, in_use: &[DriveId]) -> ShownDrive {
-    let recorded_path = folder.join(&drive.recorded.path);
-    ShownDrive {
-        name: drive.name(folder),
-        path: drive.state.as_ref().map_or_else(|_| recorded_path.clone(), |open| open.path.clone()),
-        is_there: drive.state.is_ok(),
-        is_in_use: drive.recorded.drive.is_some_and(|drive| in_use.contains(&drive)),
-        reason: drive.state.as_ref().err().cloned(),
-        drive: drive.recorded.drive.map(|drive| drive.to_string()),
-        recorded_path,
-        hardware: drive.recorded.hardware.clone(),
-    }
-}
-
-fn look(open: &OpenPool) -> Shown {
-    let space = open.pool.space();
-    // Counted anew whenever it is asked for.
-    let (rebuild, degraded) = (open.pool.rebuild_progress(), open.pool.degraded());
-    let volumes = open.pool.volumes().into_iter().map(|volume| {
-        let snapshots = open.pool.snapshots(&volume.name).expect("it was listed just now");
-        ShownVolume {
-            size_bytes: volume.size_bytes,
-            write_cache: volume.setting.write_cache == WriteCache::On,
-            raid0: volume.setting.class == RedundancyClass::Raid0,
-            snapshots: snapshots.into_iter().map(|snapshot| snapshot.name).collect(),
-            name: volume.name,
-        }
-    });
-    let in_use = open.pool.drives_in_use();
-    let drive = |drive: &PoolDrive| shown_drive(open.folder(), drive, &in_use);
-    Shown {
-        drives: open.drives.drives.iter().map(drive).collect(),
-        warnings: open.warnings.clone(),
-        usable_bytes: space.usable_bytes,
-        used_bytes: space.used_bytes,
-        drives_in_use: open.pool.drives_there(),
-        degraded_segments: degraded.segments,
-        lost_segments: degraded.lost,
-        rebuild: ShownRebuild {
-            total_bytes: rebuild.total_bytes,
-            done_bytes: rebuild.done_bytes,
-            single_copy_bytes: rebuild.single_copy_bytes,
-            unreadable_blocks: rebuild.unreadable_blocks,
-        },
-        volumes: volumes.collect(),
     }
 }

@@ -43,7 +43,9 @@ pub fn volume(arguments: &VolumeArguments) -> Result<Ending, Refusal> {
     })?;
     check_form(&arguments.verb, path, &wanted)?;
     real::run(0, RealOptions::default(), async |world: World| {
-        let open = OpenPool::open(&world, &wanted.folder).await?;
+        let console = Console::new(arguments.json, false);
+        let mut open = OpenPool::open(&world, &wanted.folder).await?;
+        open.report_events(&console, false);
         let refused = |error| refusal(&wanted.folder, &error, "see 'spindle volume --help'");
         let done = match check_shrinking(&open.pool, &arguments.verb, path, &wanted) {
             Ok(()) => perform(&world, &open.pool, &arguments.verb, &wanted).await.map_err(refused),
@@ -52,7 +54,6 @@ pub fn volume(arguments: &VolumeArguments) -> Result<Ending, Refusal> {
         let closed = open.close().await;
         done?;
         closed?;
-        let console = Console::new(arguments.json, false);
         let (done, size, name, what) = match &arguments.verb {
             VolumeVerb::Create { size, .. } => ("created", Some(size), None, format!("a volume of {size}")),
             VolumeVerb::Resize { size, .. } => ("resized", Some(size), None, format!("{size} from now on")),

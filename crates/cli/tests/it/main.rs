@@ -10,6 +10,7 @@ mod drives;
 mod drives_found;
 mod early_ends;
 mod elsewhere;
+mod events;
 mod exported;
 mod exports;
 mod exports_iscsi;

@@ -127,6 +127,21 @@ impl Mount {
         Self { point }
     }
 
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.point.join(name)
+    }
+
+    /// Has everything on it fail from now on, as a drive that is pulled does; false (and a line) if that cannot be done.
+    pub fn shut_down(&self) -> bool {
+        let mut command = Command::new("xfs_io");
+        let is_done = succeeds(command.args(["-x", "-c", "shutdown"]).arg(&self.point)).is_some();
+        if !is_done {
+            eprintln!("skipped: xfs_io (apt-get install xfsprogs) cannot shut a filesystem down here");
+        }
+        is_done
+    }
+
     /// Makes it read-only.
     pub fn make_read_only(&self) {
         succeeds(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.point)).expect("a remount");

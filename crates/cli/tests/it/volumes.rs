@@ -78,7 +78,7 @@ fn a_volume_of_a_pool_is_exported_and_its_snapshot_stays_as_it_was() {
         write(&client, 7).await;
         let holes = [(1 << 20, true), (65_536, false), ((1 << 30) - (1 << 20) - 65_536, true)];
         assert_eq!(extents(&client, 1 << 30).await, holes, "it says where it holds nothing");
-        let busy = bench.run(&["pool", "show", "mail"]);
+        let busy = bench.run(&["pool", "scrub", "mail"]);
         assert_eq!(busy.code, Some(2));
         assert!(
             busy.stderr.contains("mail: another Spindle has the pool open; end it first"),

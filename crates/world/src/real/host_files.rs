@@ -113,6 +113,15 @@ pub fn read_at_most(path: &Path, bytes_max: u64) -> IoResult<Vec<u8>> {
 /// Puts `bytes` at `path` in one step: whoever looks sees the old file or the whole new one, after
 /// a power loss too.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> IoResult<()> {
+    replace_file(path, bytes, true)
+}
+
+/// As [`write_atomically`], but nothing is flushed: after a power loss the file may be older, or empty.
+pub fn write_atomically_unflushed(path: &Path, bytes: &[u8]) -> IoResult<()> {
+    replace_file(path, bytes, false)
+}
+
+fn replace_file(path: &Path, bytes: &[u8], is_flushed: bool) -> IoResult<()> {
     let context = fail("writing", path);
     let Some(name) = path.file_name() else {
         return Err(IoError::new(
@@ -125,9 +134,14 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> IoResult<()> {
     let written = (|| {
         let mut file = fs::File::create(&temporary)?;
         file.write_all(bytes)?;
-        file.sync_all()?;
+        if is_flushed {
+            file.sync_all()?;
+        }
         fs::rename(&temporary, path)?;
-        fs::File::open(&folder)?.sync_all()
+        match is_flushed {
+            true => fs::File::open(&folder)?.sync_all(),
+            false => Ok(()),
+        }
     })();
     written.map_err(|error| {
         // The failure is the news; the half-written file helps nobody.
@@ -257,6 +271,8 @@ mod tests {
         write_atomically(&path, b"old").unwrap();
         write_atomically(&path, b"new").unwrap();
         assert_eq!(read_to_string(&path).unwrap(), "new");
+        write_atomically_unflushed(&path, b"newest").unwrap();
+        assert_eq!(read_to_string(&path).unwrap(), "newest");
         assert_eq!(list(folder.path()).unwrap(), ["report.json"]);
         fs::create_dir(folder.path().join("taken")).unwrap();
         let refused = write_atomically(&folder.path().join("taken"), b"x").unwrap_err();

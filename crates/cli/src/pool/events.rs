@@ -1,0 +1,376 @@
+//! Events of a pool in words: one line for people, one JSON object for programs.
+
+use crate::outputs::utc_time;
+use array::{
+    format::DriveId,
+    pool::{
+        Space,
+        events::{DriveName, Event, EventKind, Redundancy},
+    },
+};
+use report::Severity;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+use world::ByteCount;
+
+/// What words need of a pool: where it is, and what its drives are called.
+#[derive(Clone, Debug)]
+pub struct PoolPlace {
+    /// Its folder; none of a pool that no verb can be given.
+    pub folder: Option<PathBuf>,
+    /// What the pool is called in front of an event.
+    pub name: String,
+    /// Its drives, as far as they are known.
+    pub drives: Vec<KnownDrive>,
+}
+
+/// What a drive of a pool is called.
+#[derive(Clone, Debug)]
+pub struct KnownDrive {
+    /// Its UUID; none if that was not looked up.
+    pub drive: Option<DriveId>,
+    /// Its index among the devices the pool was opened with, where there is no UUID.
+    pub given: Option<usize>,
+    /// For people.
+    pub name: String,
+    /// Where it is, or was last.
+    pub path: PathBuf,
+}
+
+/// An event as it is printed, and kept in the published status (docs/pools.md, "Events").
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventReport {
+    /// Which kind of event.
+    pub event: String,
+    /// How much it matters.
+    pub severity: Severity,
+    /// When it was noticed, in UTC.
+    pub time: String,
+    /// Which pool.
+    pub pool: String,
+    /// What happened, in words.
+    pub text: String,
+    /// What to do about it; may be empty.
+    pub next_step: String,
+    /// Figures and names, as the kind of event has them.
+    #[serde(flatten)]
+    pub details: Map<String, Value>,
+}
+
+impl EventReport {
+    /// An event in words.
+    pub fn new(event: &Event, place: &PoolPlace) -> Self {
+        let Words { event: kind, severity, text, next_step, details } = words(&event.kind, place);
+        let details = match details {
+            Value::Object(details) => details,
+            _ => Map::new(),
+        };
+        Self {
+            event: kind.to_owned(),
+            severity,
+            time: utc_time(event.time),
+            pool: place.name.clone(),
+            text,
+            next_step,
+            details,
+        }
+    }
+
+    /// The line for people, without its time.
+    pub fn line(&self) -> String {
+        match self.next_step.as_str() {
+            "" => format!("{}: {}", self.pool, self.text),
+            next_step => format!("{}: {}; {next_step}", self.pool, self.text),
+        }
+    }
+}
+
+/// What is said of an event.
+struct Words {
+    event: &'static str,
+    severity: Severity,
+    text: String,
+    next_step: String,
+    details: Value,
+}
+
+fn words(kind: &EventKind, place: &PoolPlace) -> Words {
+    let say = |event, severity, text: String, next_step: String, details| Words {
+        event,
+        severity,
+        text,
+        next_step,
+        details,
+    };
+    let named = |drive: &DriveName| place.drive(drive);
+    match kind {
+        EventKind::DriveLoss { drive, error } => say(
+            "drive_lost",
+            Severity::Error,
+            format!("drive {} lost: {error}", named(drive)),
+            format!(
+                "keep it as it is until nothing lacks a copy ({}); {}",
+                place.verb("show"),
+                place.adding("give the pool another")
+            ),
+            json!({ "drive": drive_json(drive, place), "reason": error.to_string() }),
+        ),
+        EventKind::StaleDrive { drive } => say(
+            "drive_stale",
+            Severity::Warning,
+            format!("drive {} is out of date and not used: the pool was written without it", named(drive)),
+            format!(
+                "keep it as it is until nothing lacks a copy ({}), then erase it and add it",
+                place.verb("show")
+            ),
+            json!({ "drive": drive_json(drive, place) }),
+        ),
+        EventKind::DriveOutOfSpace { drive, error } => say(
+            "drive_out_of_space",
+            Severity::Error,
+            format!("drive {} is out of space: {error}", named(drive)),
+            "make room where it lies; the pool tries it again".to_owned(),
+            json!({ "drive": drive_json(drive, place), "reason": error.to_string() }),
+        ),
+        EventKind::DriveReturn { drive } => say(
+            "drive_back",
+            Severity::Note,
+            format!("drive {} takes writes again", named(drive)),
+            String::new(),
+            json!({ "drive": drive_json(drive, place) }),
+        ),
+        EventKind::DriveAddition { drive } => say(
+            "drive_added",
+            Severity::Note,
+            format!("drive {} added", named(drive)),
+            String::new(),
+            json!({ "drive": drive_json(drive, place) }),
+        ),
+        EventKind::RedundancyLoss(lost) => redundancy_lost(lost, place),
+        EventKind::FullRedundancy(whole) => say(
+            "redundancy_whole",
+            Severity::Note,
+            format!("redundancy whole: {} of everything on {} drives", copies(whole.copies), whole.drives),
+            String::new(),
+            redundancy_json(whole),
+        ),
+        EventKind::Alarm { before, now, space } => {
+            let percent = |alarm: &Option<array::pool::Alarm>| alarm.map_or(0, |alarm| alarm as u8);
+            let (before, now) = (percent(before), percent(now));
+            let is_rising = now > before;
+            let room = room(space);
+            let (severity, text) = match (is_rising, now) {
+                (true, 95..) => (Severity::Error, format!("{now} % full: {room}")),
+                (true, _) => (Severity::Warning, format!("{now} % full: {room}")),
+                (false, 0) => (Severity::Note, format!("less than 80 % full: {room}")),
+                (false, _) => (Severity::Note, format!("less than {before} % full: {room}")),
+            };
+            let next_step = match is_rising {
+                true => place.making_room(),
+                false => String::new(),
+            };
+            let mut details = space_json(space);
+            details["percent"] = now.into();
+            details["percent_before"] = before.into();
+            say("alarm", severity, text, next_step, details)
+        }
+        EventKind::WriteRefusal { space } => say(
+            "writes_refused",
+            Severity::Error,
+            format!("writes are refused for want of room: {}", room(space)),
+            place.making_room(),
+            space_json(space),
+        ),
+        EventKind::WriteAdmission { space } => say(
+            "writes_admitted",
+            Severity::Note,
+            format!("writes are no longer refused: {}", room(space)),
+            String::new(),
+            space_json(space),
+        ),
+        EventKind::ScrubFindings { mended, lost_places } => {
+            let is_lost = *lost_places > 0;
+            say(
+                "scrub_findings",
+                if is_lost { Severity::Error } else { Severity::Warning },
+                format!(
+                    "scrub: {mended} wrong copies were rewritten; {lost_places} places have no right copy"
+                ),
+                match is_lost {
+                    true => format!("'{}' names them once this process has ended", place.verb("scrub")),
+                    false => "look at the drives' own health".to_owned(),
+                },
+                json!({ "mended": mended, "lost_places": lost_places }),
+            )
+        }
+        EventKind::TaskFailure { task, error, is_retried } => say(
+            "task_failed",
+            if *is_retried { Severity::Warning } else { Severity::Error },
+            format!("{task} ended on an error: {error}"),
+            match is_retried {
+                true => "it is tried again".to_owned(),
+                false => "it runs again when the pool is opened again".to_owned(),
+            },
+            json!({ "task": task.to_string(), "reason": error.to_string(), "is_retried": is_retried }),
+        ),
+        EventKind::Stop { error } => say(
+            "pool_stopped",
+            Severity::Error,
+            format!("the pool stopped: {error}; nothing is written any more"),
+            "check the drives, then end this process and begin it again; erase nothing".to_owned(),
+            json!({ "reason": error.to_string() }),
+        ),
+        EventKind::Overflow { events } => say(
+            "events_missed",
+            Severity::Warning,
+            format!("{events} events came faster than they could be printed, and were dropped"),
+            format!("'{}' has the present state", place.verb("show")),
+            json!({ "events": events }),
+        ),
+    }
+}
+
+fn redundancy_lost(lost: &Redundancy, place: &PoolPlace) -> Words {
+    let mut parts = Vec::new();
+    if lost.segments > 0 {
+        let (bytes, single) = (ByteCount(lost.bytes), ByteCount(lost.single_copy_bytes));
+        parts.push(format!(
+            "{} segments ({bytes}) have fewer than {}, {single} of it one copy",
+            lost.segments,
+            copies(lost.copies)
+        ));
+    }
+    if lost.lost_raid0_segments > 0 {
+        parts.push(format!("{} segments of raid0 volumes went with their drive", lost.lost_raid0_segments));
+    }
+    let next_step = match lost.drives >= usize::from(lost.copies) {
+        true => format!(
+            "missing copies are made on the other drives while there is room; {}",
+            place.adding("give the pool another drive")
+        ),
+        false => place.adding("the next loss takes data; give the pool another drive"),
+    };
+    Words {
+        event: "redundancy_lost",
+        severity: Severity::Error,
+        text: format!("redundancy lost: {}", parts.join("; ")),
+        next_step,
+        details: redundancy_json(lost),
+    }
+}
+
+fn copies(count: u8) -> String {
+    if count == 1 { "1 copy".to_owned() } else { format!("{count} copies") }
+}
+
+fn room(space: &Space) -> String {
+    format!("{} used of {}", ByteCount(space.used_bytes), ByteCount(space.usable_bytes))
+}
+
+fn space_json(space: &Space) -> Value {
+    json!({ "used_bytes": space.used_bytes, "usable_bytes": space.usable_bytes })
+}
+
+fn redundancy_json(redundancy: &Redundancy) -> Value {
+    json!({
+        "copies": redundancy.copies,
+        "drives_in_use": redundancy.drives,
+        "segments": redundancy.segments,
+        "bytes": redundancy.bytes,
+        "single_copy_bytes": redundancy.single_copy_bytes,
+        "lost_raid0_segments": redundancy.lost_raid0_segments,
+    })
+}
+
+fn drive_json(drive: &DriveName, place: &PoolPlace) -> Value {
+    json!({
+        "name": place.drive(drive),
+        "path": place.known(drive).map(|known| &known.path),
+        "serial": drive.serial,
+        "uuid": drive.drive.to_string(),
+    })
+}
+
+impl PoolPlace {
+    fn known(&self, drive: &DriveName) -> Option<&KnownDrive> {
+        self.drives.iter().find(|known| match known.drive {
+            Some(id) => id == drive.drive,
+            None => known.given.is_some() && drive.given == known.given,
+        })
+    }
+
+    /// A drive by its name, if that is known, else by its serial.
+    fn drive(&self, drive: &DriveName) -> String {
+        match self.known(drive) {
+            Some(known) => known.name.clone(),
+            None if drive.serial.is_empty() => drive.drive.to_string(),
+            None => drive.serial.clone(),
+        }
+    }
+
+    /// A verb of pools, to be typed.
+    fn verb(&self, verb: &str) -> String {
+        let pool = self.folder.as_ref().map_or("POOL".to_owned(), |folder| folder.display().to_string());
+        format!("spindle pool {verb} {pool}")
+    }
+
+    /// Why to add a drive, and how.
+    fn adding(&self, why: &str) -> String {
+        format!("{why}: {} --device DEVICE", self.verb("add-drive"))
+    }
+
+    fn making_room(&self) -> String {
+        format!("delete snapshots or data, or {}", self.adding("give the pool another drive"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use array::format::MemberIndex;
+    use world::{IoError, IoErrorKind, WallTime};
+
+    fn place() -> PoolPlace {
+        PoolPlace {
+            folder: Some("mail".into()),
+            name: "mail".to_owned(),
+            drives: vec![known(Some(DriveId([1; 16])), None, "a"), known(None, Some(0), "b")],
+        }
+    }
+
+    fn known(drive: Option<DriveId>, given: Option<usize>, file: &str) -> KnownDrive {
+        let path = PathBuf::from(format!("mail/{file}"));
+        KnownDrive { drive, given, name: path.display().to_string(), path }
+    }
+
+    fn lost(drive: u8, given: Option<usize>) -> EventReport {
+        let (member, drive) = (MemberIndex(0), DriveId([drive; 16]));
+        let drive = DriveName { member, drive, serial: "Z1Z0".to_owned(), given };
+        let error = IoError::new(IoErrorKind::Medium, "flushing it: Input/output error");
+        let kind = EventKind::DriveLoss { drive, error };
+        let time = WallTime { seconds: 1_795_298_700, nanos: 0 };
+        EventReport::new(&Event { number: 0, time, kind }, &place())
+    }
+
+    #[test]
+    fn a_lost_drive_is_named_with_its_reason_and_the_next_step() {
+        let report = lost(1, Some(3));
+        assert_eq!(
+            report.line(),
+            "mail: drive mail/a lost: flushing it: Input/output error; keep it as it is until nothing \
+             lacks a copy (spindle pool show mail); give the pool another: spindle pool add-drive mail --device DEVICE"
+        );
+        assert_eq!(report.time, "2026-11-21T22:05:00Z");
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!((&json["event"], &json["severity"]), (&"drive_lost".into(), &"error".into()));
+        assert_eq!(json["drive"]["uuid"], "01010101-0101-0101-0101-010101010101");
+        assert_eq!(json["reason"], "flushing it: Input/output error");
+    }
+
+    #[test]
+    fn a_drive_is_known_by_its_uuid_else_by_its_place_else_by_its_serial() {
+        assert!(lost(2, Some(0)).text.starts_with("drive mail/b lost: "));
+        assert!(lost(2, None).text.starts_with("drive Z1Z0 lost: "));
+    }
+}

@@ -1,0 +1,149 @@
+//! Publishes the status of an open pool in its folder: at once when something happens, every few seconds while figures
+//! change, and every minute anyway. Writes are small, rare, and made by a thread of their own: a folder that is slow or
+//! full does the pool no harm.
+
+use super::{
+    events::{EventReport, PoolPlace},
+    status::{self, ShownDrives, Status},
+};
+use crate::console::Console;
+use array::pool::{
+    Pool,
+    events::{Event, EventReader},
+};
+use std::{
+    collections::VecDeque,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    rc::{Rc, Weak},
+    time::Duration,
+};
+use world::{
+    IoResult, Moment, WallTime, World, before,
+    real::{Workers, host_files},
+};
+
+/// Figures that changed are published so often.
+const CHANGES_EVERY: Duration = Duration::from_secs(5);
+/// And all of it so often, whether it changed or not: whoever reads it sees that its owner is alive.
+const ANYWAY_EVERY: Duration = Duration::from_secs(60);
+/// Nothing is published sooner after what was published before.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Bytes a second that are published at most, over time.
+const BYTES_PER_SECOND_MAX: u64 = 64 << 10;
+/// Events that are published.
+const EVENTS_MAX: usize = 16;
+/// The first time is waited for, but no longer.
+const FIRST_WITHIN: Duration = Duration::from_secs(2);
+
+/// Publishes a pool's status until the pool is closed.
+pub struct Publisher {
+    world: World,
+    folder: PathBuf,
+    drives: ShownDrives,
+    place: PoolPlace,
+    pool: Weak<Pool>,
+    reader: EventReader,
+    opened: WallTime,
+    events: VecDeque<EventReport>,
+    writer: Workers,
+    last: Option<Status>,
+    written_at: Moment,
+    /// Not before this.
+    next_at: Moment,
+    has_failed: bool,
+}
+
+impl Publisher {
+    /// A publisher for a pool that was just opened; what there is to say already is published when this is done.
+    pub async fn begin(
+        world: &World,
+        pool: &Rc<Pool>,
+        folder: &Path,
+        drives: ShownDrives,
+        place: PoolPlace,
+    ) -> Self {
+        let mut publisher = Self {
+            world: world.clone(),
+            folder: folder.to_owned(),
+            drives,
+            place,
+            pool: Rc::downgrade(pool),
+            reader: pool.events(),
+            opened: world.wall(),
+            events: VecDeque::new(),
+            writer: Workers::new(NonZeroUsize::MIN),
+            last: None,
+            written_at: world.now(),
+            next_at: world.now(),
+            has_failed: false,
+        };
+        while let Some(event) = publisher.reader.try_next() {
+            publisher.note(&event);
+        }
+        before(world.sleep(FIRST_WITHIN), publisher.publish(true)).await;
+        publisher
+    }
+
+    /// Works until the pool is closed. What it published is then its own no more: the holder of the folder removes it.
+    pub async fn run(mut self) {
+        let mut is_news = false;
+        loop {
+            let now = self.world.now();
+            let next = if is_news { self.next_at } else { self.next_at.max(now + CHANGES_EVERY) };
+            match before(self.world.sleep_until(next), self.reader.next()).await {
+                Some(Some(event)) => {
+                    self.note(&event);
+                    is_news = true;
+                }
+                Some(None) => return,
+                None => {
+                    self.publish(is_news).await;
+                    is_news = false;
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, event: &Event) {
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(EventReport::new(event, &self.place));
+    }
+
+    /// Publishes what there is to say, if that is news, differs from the last time, or is to be said anyway.
+    async fn publish(&mut self, is_news: bool) {
+        let Some(pool) = self.pool.upgrade() else { return };
+        let events = self.events.iter().cloned().collect();
+        let status = Status::now(&self.world, self.opened, &pool, &self.drives, events);
+        drop(pool);
+        let is_old = self.world.now().since(self.written_at) >= ANYWAY_EVERY;
+        let is_known = self.last.as_ref().is_some_and(|last| last.says_the_same_as(&status));
+        if is_known && !is_news && !is_old {
+            return;
+        }
+        let text = status.text();
+        let pause = PAUSE.max(Duration::from_millis(text.len() as u64 * 1000 / BYTES_PER_SECOND_MAX));
+        let path = status::path_in(&self.folder);
+        let written =
+            self.writer.run(move || host_files::write_atomically_unflushed(&path, text.as_bytes())).await;
+        self.note_outcome(written);
+        self.last = Some(status);
+        self.written_at = self.world.now();
+        self.next_at = self.written_at + pause;
+    }
+
+    /// Warns when publishing begins to fail, and once more when it works again.
+    fn note_outcome(&mut self, written: IoResult<()>) {
+        let has_failed = written.is_err();
+        let changed = has_failed != std::mem::replace(&mut self.has_failed, has_failed);
+        match written {
+            Err(error) if changed => Console::new(false, false).warn(&format!(
+                "{error}: 'spindle pool show' cannot show the pool while it is open; the pool itself is not affected"
+            )),
+            Ok(()) if changed => Console::new(false, false).warn("the pool's status is published again"),
+            _ => {}
+        }
+    }
+}
