@@ -75,6 +75,7 @@ pub fn export(arguments: &ExportArguments) -> Result<Ending, Refusal> {
         let iscsi = iscsi.map(|doors| doors.open(&world, shared, arguments, &console));
         let (iscsi, targets) = iscsi.unzip();
         let doors: Vec<Door> = nbd.into_iter().chain(iscsi.into_iter().flatten()).collect();
+        opened.warnings.iter().for_each(|warning| console.warn(warning));
         tell(&doors, shared, arguments, &console)?;
         let ended = interrupted();
         for door in doors {

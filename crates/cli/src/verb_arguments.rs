@@ -104,6 +104,7 @@ pub struct CompareArguments {
   spindle export /dev/sdb --read-only --nbd unix:/run/spindle.sock
   spindle export disk.img --iscsi 127.0.0.1:3260     a target iqn.2026-11.org.spindle:disk.img
   spindle export mail/store mail/store@monday         a volume of the pool mail, and a snapshot of it, read-only
+  spindle export mail/store --read-only               nothing is written to the pool, which may be damaged
   spindle export a.img b.img --name mail --name logs --nbd 10.0.0.5
   spindle export mail/store --nbd 10.0.0.5 --nbd-tls /etc/pki/spindle     TLS, for those whom its authority knows
 
@@ -158,7 +159,7 @@ pub struct ExportArguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "read_only")]
     pub create: Option<ByteCount>,
 
-    /// Refuse writes
+    /// Refuse writes. A pool is not written to at all then, and may be damaged: what cannot be read answers with an I/O error
     #[arg(long)]
     pub read_only: bool,
 

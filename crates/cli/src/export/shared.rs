@@ -1,11 +1,12 @@
 //! What is served: files and raw devices, volumes and snapshots of pools.
 
-use super::thin_volume::{Frozen, ThinVolume};
+use super::thin_volume::{Frozen, ReadOnlyFrozen, ThinVolume};
 use crate::{
     arguments::ExportArguments,
     console::Console,
     pool::{
-        folder::{OpenPool, VolumePath, refusal},
+        damaged,
+        folder::{OpenPool, OpenReadOnly, VolumePath, refusal},
         record::is_pool,
     },
     refusal::Refusal,
@@ -52,6 +53,10 @@ pub struct Opened {
     pub shared: Vec<Shared>,
     /// By folder.
     pools: BTreeMap<PathBuf, OpenPool>,
+    /// Those that are only read, and may be damaged.
+    read_only: BTreeMap<PathBuf, OpenReadOnly>,
+    /// What there is to say of what is served.
+    pub warnings: Vec<String>,
 }
 
 impl Opened {
@@ -67,7 +72,8 @@ impl Opened {
         let is_missing = matches!(host_files::kind(path), Ok(PathKind::Missing));
         let volume = VolumePath::of(path).filter(|volume| is_missing && is_pool(&volume.folder));
         let shared = match volume {
-            Some(volume) => self.volume((world, console), name, path, &volume, arguments.read_only).await?,
+            Some(volume) if arguments.read_only => self.read_only_volume(world, name, path, &volume).await?,
+            Some(volume) => self.volume((world, console), name, path, &volume).await?,
             None => {
                 let device = Rc::new(open(path, arguments).await?);
                 Shared {
@@ -92,7 +98,6 @@ impl Opened {
         name: String,
         path: &Path,
         wanted: &VolumePath,
-        is_read_only: bool,
     ) -> Result<Shared, Refusal> {
         if !self.pools.contains_key(&wanted.folder) {
             let mut open = OpenPool::open(world, &wanted.folder).await?;
@@ -125,8 +130,40 @@ impl Opened {
             fill: wanted.snapshot.is_none().then(|| Rc::new(fill) as Rc<dyn Fn() -> Fill>),
             sparse,
             is_thin: wanted.snapshot.is_none(),
-            is_read_only: is_read_only || wanted.snapshot.is_some(),
+            is_read_only: wanted.snapshot.is_some(),
             what,
+        })
+    }
+
+    /// A volume or a snapshot of a pool that nothing is written to, as far as it can be read.
+    async fn read_only_volume(
+        &mut self,
+        world: &World,
+        name: String,
+        path: &Path,
+        wanted: &VolumePath,
+    ) -> Result<Shared, Refusal> {
+        if !self.read_only.contains_key(&wanted.folder) {
+            let open = OpenReadOnly::open(world, &wanted.folder).await?;
+            self.warnings.extend(damaged::warnings(&open));
+            self.read_only.insert(wanted.folder.clone(), open);
+        }
+        let pool = &self.read_only[&wanted.folder].pool;
+        let device = match &wanted.snapshot {
+            Some(snapshot) => pool.snapshot(&wanted.volume, snapshot),
+            None => pool.volume(&wanted.volume),
+        };
+        let show = format!("see 'spindle pool show {}'", wanted.folder.display());
+        let device = device.map_err(|error| refusal(&wanted.folder, &error, &show))?;
+        Ok(Shared {
+            name,
+            path: path.to_owned(),
+            device: Rc::new(device.clone()),
+            sparse: Some(Rc::new(ReadOnlyFrozen(device))),
+            fill: None,
+            is_thin: false,
+            is_read_only: true,
+            what: if wanted.snapshot.is_some() { "a snapshot" } else { "a volume" },
         })
     }
 

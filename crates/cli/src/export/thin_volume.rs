@@ -2,7 +2,7 @@
 
 use array::{
     format::BLOCK_BYTES,
-    volume::{SnapshotDevice, VolumeDevice},
+    volume::{ReadOnlyVolume, SnapshotDevice, VolumeDevice},
 };
 use std::sync::Arc;
 use world::{
@@ -79,6 +79,27 @@ impl Sparse for Frozen {
     fn extents(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<Vec<Extent>>> {
         let snapshot = self.0.clone();
         Box::pin(async move { snapshot.extents(at, length).await })
+    }
+}
+
+/// A volume or a snapshot of a pool that is only read, as a device that knows its holes.
+pub struct ReadOnlyFrozen(pub ReadOnlyVolume);
+
+impl Sparse for ReadOnlyFrozen {
+    fn write_zeroes(
+        &self,
+        _at: ByteOffset,
+        _length: ByteCount,
+        _keeps_space: bool,
+        _stability: Stability,
+    ) -> LocalFuture<IoResult<()>> {
+        let error = IoError::new(IoErrorKind::ReadOnly, "write zeroes: the pool is open for reading only");
+        Box::pin(async move { Err(error) })
+    }
+
+    fn extents(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<Vec<Extent>>> {
+        let volume = self.0.clone();
+        Box::pin(async move { volume.extents(at, length).await })
     }
 }
 

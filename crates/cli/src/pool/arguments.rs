@@ -21,9 +21,10 @@ const DRIVES_MAX: u16 = 64;
   spindle pool add-drive mail --device /dev/sde
   spindle pool import mail                            the folder's record is lost: write it again from the drives
   spindle pool scrub mail                             every copy of everything looked at, and mended
+  spindle pool salvage mail/store store.img           what can be read of a damaged pool's volume, as a file
 
 A pool is a folder that says which drives it has; while it is exported its process has it, and nobody else.
-Ends with 0 if it was done, 1 if a scrub found something lost, 2 if it was not done.",
+Ends with 0 if it was done, 1 if something is lost or cannot be read, 2 if it was not done.",
     max_term_width = 100
 )]
 pub struct PoolArguments {
@@ -124,15 +125,40 @@ Ends with 1 if no copy of something is right. A pool that is exported scrubs by 
     #[command(after_help = "Example:
   spindle pool force-open mail                        without the drives that are gone for good
 
-Should they come back, they are not used any more. 'spindle pool scrub' says what was lost.")]
+Should they come back, they are not used any more, though 'spindle pool salvage' reads what they alone hold.
+'spindle pool scrub' says what was lost. It helps where drives are missing, not where the log or the catalogue is
+damaged: a pool that does not open says whether it would.")]
     ForceOpen {
         /// Its folder
         #[arg(value_name = "POOL")]
         pool: PathBuf,
     },
-    /// Say what a pool has: drives, room, volumes and snapshots
+    /// Copy all that can be read of a volume or a snapshot to a file; the pool may be damaged, and is not written
+    #[command(after_help = "Examples:
+  spindle pool salvage mail/store store.img           what was lost is named in store.img.map
+  spindle pool salvage mail/store@monday monday.img   a snapshot
+  ddrescuelog --list-blocks=- store.img.map           the blocks of 512 bytes that could not be read
+
+It works on every pool, also on one that opens in no way: the newest state that can be read, the log as far as it goes, and
+copies on drives that fell behind. OUT is sparse; what could not be read is zero there. OUT.map is a mapfile of GNU
+ddrescue.
+
+Ends with 0 if the volume is whole, 1 if something is missing or may be older than what was acknowledged, 2 if it was not
+done: OUT is there already, there is no room for it, there is no such volume.")]
+    Salvage {
+        /// The volume, or the snapshot
+        #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
+        volume: PathBuf,
+
+        /// The file to make
+        #[arg(value_name = "OUT")]
+        out: PathBuf,
+    },
+    /// Say what a pool has: drives, room, volumes and snapshots; of one that does not open, what can be read
     #[command(after_help = "Example:
-  spindle pool show mail --json                       for a program that watches how full it is")]
+  spindle pool show mail --json                       for a program that watches how full it is
+
+Of a damaged pool it says what can be read and what is missing, volume by volume, and ends with 1.")]
     Show {
         /// Its folder
         #[arg(value_name = "POOL")]

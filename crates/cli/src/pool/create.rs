@@ -10,11 +10,15 @@ use crate::{console::Console, ending::Ending, refusal::Refusal};
 use array::{
     format::PoolId,
     pool::{NewPool, create as create_pool},
+    superblocks::read_places,
 };
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    rc::Rc,
+};
 use world::{
-    ByteCount, World,
+    BlockDevice, ByteCount, World,
     real::{
         Access, FileDevice,
         host::{self, Signature},
@@ -114,6 +118,7 @@ pub(super) async fn check_device(path: &Path) -> Result<(), Refusal> {
         return Err(Refusal::new(problem, "nothing unlocks it; choose another device"));
     }
     let device = FileDevice::open(&canonical, Access::Read).map_err(|error| storage(&error))?;
+    check_no_pool(path, &device).await?;
     match host::signature_of(&device).await.map_err(|error| storage(&error))? {
         Signature::Blank => Ok(()),
         held => Err(Refusal::new(
@@ -121,6 +126,23 @@ pub(super) async fn check_device(path: &Path) -> Result<(), Refusal> {
             format!("empty it yourself if you are sure (blkdiscard --zeroout {shown}), or choose another"),
         )),
     }
+}
+
+/// A drive of a pool may have the last copy of something: nobody is told to empty it before that is known.
+async fn check_no_pool(path: &Path, device: &FileDevice) -> Result<(), Refusal> {
+    let device = Rc::new(device.clone()) as Rc<dyn BlockDevice>;
+    let Some(superblock) = read_places(&device).await.newest else { return Ok(()) };
+    let shown = path.display();
+    Err(Refusal::new(
+        format!(
+            "{shown} is not empty: it is a drive of the pool {:?} ({})",
+            superblock.name, superblock.pool
+        ),
+        format!(
+            "'spindle pool show' of that pool says whether anything lies on it alone; if nothing does, empty it \
+             (blkdiscard --zeroout {shown})"
+        ),
+    ))
 }
 
 async fn make(world: &World, folder: &Path, name: String, drives: &Drives<'_>) -> Result<ByteCount, Refusal> {

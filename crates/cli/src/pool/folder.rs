@@ -7,6 +7,7 @@
 //! 3. While it is open its status is published in the folder (`status`); none is left when it is closed.
 
 use super::{
+    advice::NextStep,
     drive_search::{DriveSearch, PoolDrive},
     drive_space::secure,
     events::{KnownDrive, PoolPlace},
@@ -18,7 +19,7 @@ use super::{
 use crate::{console::Console, refusal::Refusal};
 use array::{
     error::Error,
-    pool::{OpenSetting, Pool, open},
+    pool::{OpenSetting, Pool, ReadOnlyPool, open, open_read_only},
 };
 use std::{
     path::{Path, PathBuf},
@@ -66,47 +67,15 @@ impl OpenPool {
     }
 
     async fn open_as(world: &World, folder: &Path, setting: OpenSetting) -> Result<Self, Refusal> {
-        let record = PoolRecord::read(folder)?;
-        let held = hold(folder)?;
-        status::withdraw(folder);
-        let drives = DriveSearch::open(world, folder, &record, Access::ReadWrite).await?;
-        let devices = drives.devices();
-        if devices.is_empty() {
-            let problem = format!(
-                "{}: none of its drives is there: {}",
-                folder.display(),
-                drives.missing(folder).join("; ")
-            );
-            return Err(Refusal::new(
-                problem,
-                "connect them, or look for them with 'spindle pool import --list'",
-            ));
+        let held = HeldPool::take(world, folder, Access::ReadWrite).await?;
+        match held.open(world, setting).await {
+            Ok(open) => Ok(open),
+            Err(failure) => {
+                let OpenFailure { held, error } = *failure;
+                let next = NextStep::after(world, &held.drives.devices(), &error, setting.forced).await;
+                Err(held.refusal(&error, &next.remedy(folder)))
+            }
         }
-        let warnings = secure_all(folder, &drives).await;
-        let pool = open(world, &devices, setting).await;
-        let pool = pool.map_err(|error| {
-            let remedy = format!("or: spindle pool force-open {}", folder.display());
-            let remedy = if matches!(error, Error::NotOpened(_)) { remedy } else { String::new() };
-            Refusal::new(format!("{}: {}", folder.display(), drives.in_words(&error.to_string())), remedy)
-        })?;
-        let found = drives.record();
-        let shown = ShownDrives::of(folder, &drives, &warnings);
-        let publisher = Publisher::begin(world, &pool, folder, shown, place_of(folder, &drives)).await;
-        let open = Self {
-            pool,
-            drives,
-            warnings,
-            folder: folder.to_owned(),
-            record: found,
-            world: world.clone(),
-            publishing: world.spawn("pool status", publisher.run()),
-            reporting: None,
-            held,
-        };
-        if open.record != record {
-            open.keep_record();
-        }
-        Ok(open)
     }
 
     /// Keeps where drives are now. The pool is open: a record that is behind makes the next search longer, no more.
@@ -157,6 +126,106 @@ impl OpenPool {
         }
         status::withdraw(&self.folder);
         closed.map_err(|error| refusal(&self.folder, &error, "check the drives"))
+    }
+}
+
+/// RAM for nodes of a pool that is only read.
+const READ_ONLY_CACHE_BYTES: usize = 64 << 20;
+
+/// A pool that this process has taken, and its drives.
+pub struct HeldPool {
+    /// Its drives, where they are and why not.
+    pub drives: DriveSearch,
+    /// Where it is.
+    pub folder: PathBuf,
+    record: PoolRecord,
+    held: FolderLock,
+}
+
+/// Why a pool did not open, and the pool.
+pub struct OpenFailure {
+    /// Its drives are at hand for whoever reads what can be read.
+    pub held: HeldPool,
+    /// What the pool said.
+    pub error: Error,
+}
+
+impl HeldPool {
+    /// Takes the folder, and finds the drives that its record names.
+    pub async fn take(world: &World, folder: &Path, access: Access) -> Result<Self, Refusal> {
+        let record = PoolRecord::read(folder)?;
+        let held = hold(folder)?;
+        status::withdraw(folder);
+        let drives = DriveSearch::open(world, folder, &record, access).await?;
+        if drives.devices().is_empty() {
+            let problem = format!(
+                "{}: none of its drives is there: {}",
+                folder.display(),
+                drives.missing(folder).join("; ")
+            );
+            return Err(Refusal::new(
+                problem,
+                "connect them, or look for them with 'spindle pool import --list'",
+            ));
+        }
+        Ok(Self { drives, folder: folder.to_owned(), record, held })
+    }
+
+    /// Opens the pool, if it can.
+    pub async fn open(self, world: &World, setting: OpenSetting) -> Result<OpenPool, Box<OpenFailure>> {
+        let warnings = secure_all(&self.folder, &self.drives).await;
+        let pool = match open(world, &self.drives.devices(), setting).await {
+            Ok(pool) => pool,
+            Err(error) => return Err(Box::new(OpenFailure { held: self, error })),
+        };
+        let Self { drives, folder, record, held } = self;
+        let found = drives.record();
+        let shown = ShownDrives::of(&folder, &drives, &warnings);
+        let publisher = Publisher::begin(world, &pool, &folder, shown, place_of(&folder, &drives)).await;
+        let open = OpenPool {
+            pool,
+            drives,
+            warnings,
+            folder,
+            record: found,
+            world: world.clone(),
+            publishing: world.spawn("pool status", publisher.run()),
+            reporting: None,
+            held,
+        };
+        if open.record != record {
+            open.keep_record();
+        }
+        Ok(open)
+    }
+
+    /// What the pool said, with its drives by their names.
+    pub fn refusal(&self, error: &Error, remedy: &str) -> Refusal {
+        let error = self.drives.in_words(&error.to_string());
+        Refusal::new(format!("{}: {error}", self.folder.display()), remedy)
+    }
+}
+
+/// A pool that this process reads, and that nobody writes meanwhile.
+pub struct OpenReadOnly {
+    /// The pool.
+    pub pool: Rc<ReadOnlyPool>,
+    /// Its drives.
+    pub held: HeldPool,
+}
+
+impl OpenReadOnly {
+    /// Opens the pool of a folder for reading; it may be damaged. Nothing is written to its drives.
+    pub async fn open(world: &World, folder: &Path) -> Result<Self, Refusal> {
+        Self::of(HeldPool::take(world, folder, Access::Read).await?).await
+    }
+
+    /// The pool of drives that were taken.
+    pub async fn of(held: HeldPool) -> Result<Self, Refusal> {
+        match open_read_only(&held.drives.devices(), READ_ONLY_CACHE_BYTES).await {
+            Ok(pool) => Ok(Self { pool, held }),
+            Err(error) => Err(held.refusal(&error, "connect its drives")),
+        }
     }
 }
 

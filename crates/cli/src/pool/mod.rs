@@ -1,21 +1,26 @@
 //! `spindle pool` and `spindle volume`: pools by their folders, what lies on them, and their volumes.
 
 mod add_drive;
+mod advice;
 pub mod arguments;
 mod create;
+pub mod damaged;
 mod drive_search;
 mod drive_space;
 pub mod events;
 pub mod folder;
 mod import;
 mod joining_drive;
+mod mapfile;
 mod publisher;
 pub mod record;
 mod reporter;
+mod salvage;
 mod scrub;
 mod show;
 mod sighting;
 mod status;
+mod unused;
 mod volume;
 
 pub use volume::volume;
@@ -55,6 +60,7 @@ pub fn pool(arguments: &PoolArguments) -> Result<Ending, Refusal> {
         }
         PoolVerb::Scrub { pool } => scrub::scrub(&world, pool, json).await,
         PoolVerb::ForceOpen { pool } => show::force_open(&world, pool, json).await,
+        PoolVerb::Salvage { volume, out } => salvage::salvage(&world, volume, out, json).await,
         PoolVerb::Show { pool } => show::show(&world, pool, json).await,
     })
 }

@@ -1,15 +1,17 @@
 //! What a pool has, said.
 
 use super::{
+    damaged,
     events::EventReport,
-    folder::{OpenPool, is_held},
+    folder::{HeldPool, OpenPool, is_held},
     record::is_pool,
     status::{Shown, ShownDrive, ShownVolume, Status, used_of},
 };
 use crate::{console::Console, ending::Ending, refusal::Refusal};
+use array::pool::OpenSetting;
 use serde::Serialize;
 use std::path::Path;
-use world::{ByteCount, World};
+use world::{ByteCount, World, real::Access};
 
 /// Whoever has a pool open publishes its status every minute.
 const SILENCE_MAX_SECONDS: u64 = 180;
@@ -53,7 +55,11 @@ pub async fn show(world: &World, folder: &Path, json: bool) -> Result<Ending, Re
     if is_pool(folder) && is_held(folder) {
         return show_published(world, folder, json);
     }
-    let open = OpenPool::open(world, folder).await?;
+    let held = HeldPool::take(world, folder, Access::ReadWrite).await?;
+    let open = match held.open(world, OpenSetting::default()).await {
+        Ok(open) => open,
+        Err(failure) => return damaged::show(world, *failure, json).await,
+    };
     let shown = Shown::of_open(&open);
     open.close().await?;
     let console = Console::new(json, false);
@@ -103,7 +109,7 @@ fn show_published(world: &World, folder: &Path, json: bool) -> Result<Ending, Re
 }
 
 fn say(console: &Console, folder: &Path, shown: &Shown) {
-    let Shown { drives, drives_in_use, rebuild, volumes, .. } = shown;
+    let Shown { drives, rebuild, volumes, .. } = shown;
     console.say(&format!("{}: {}", folder.display(), used_of(shown)));
     for ShownDrive { name, reason, is_there, is_in_use, .. } in drives {
         let state = match (reason, *is_there && !*is_in_use) {
@@ -113,13 +119,7 @@ fn say(console: &Console, folder: &Path, shown: &Shown) {
         };
         console.say(&format!("  drive {name}{state}"));
     }
-    let there = drives.iter().filter(|drive| drive.is_there).count();
-    if *drives_in_use < there {
-        console.say(&format!(
-            "  {} of the drives that are there are not used: they fell behind, or are blank; erase them and add them anew",
-            there - drives_in_use
-        ));
-    }
+    shown.unused.iter().for_each(|line| console.say(&format!("  {line}")));
     if shown.degraded_segments > 0 {
         let left = ByteCount(rebuild.total_bytes.saturating_sub(rebuild.done_bytes));
         let single = ByteCount(rebuild.single_copy_bytes);
@@ -136,7 +136,7 @@ fn say(console: &Console, folder: &Path, shown: &Shown) {
     }
     if shown.lost_segments > 0 {
         console.say(&format!(
-            "  {} segments of raid0 volumes lie on drives that are not there: connect them, or what they held is lost",
+            "  {} segments of raid0 volumes lie on drives that are not in use, and nowhere else",
             shown.lost_segments
         ));
     }

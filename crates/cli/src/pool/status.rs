@@ -11,6 +11,7 @@ use super::{
     events::EventReport,
     folder::OpenPool,
     record::Hardware,
+    unused,
 };
 use crate::{outputs::utc_time, refusal::Refusal};
 use array::{
@@ -37,6 +38,15 @@ const STATUS_BYTES_MAX: u64 = 256 << 20;
 /// What a pool has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shown {
+    /// Always false here: of a pool that does not open another answer is given.
+    #[serde(default)]
+    pub damaged: bool,
+    /// What lies on drives that are not in use, and nowhere else.
+    #[serde(default)]
+    pub only_elsewhere: Vec<ShownOnlyCopies>,
+    /// What to do with drives that are not in use.
+    #[serde(default)]
+    pub unused: Vec<String>,
     /// Those that the folder names.
     pub drives: Vec<ShownDrive>,
     /// Why drives may run out of space.
@@ -61,6 +71,15 @@ pub struct Shown {
     pub rebuild: ShownRebuild,
     /// By name.
     pub volumes: Vec<ShownVolume>,
+}
+
+/// What one drive that is not in use has, and no drive in use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ShownOnlyCopies {
+    /// UUID of the drive.
+    pub drive: String,
+    /// Of one copy.
+    pub bytes: u64,
 }
 
 /// Copies that are to be made since segments began to lack some.
@@ -103,6 +122,7 @@ pub struct ShownDrive {
 /// The drives of a pool as they were found when it was opened.
 #[derive(Clone, Debug)]
 pub struct ShownDrives {
+    folder: PathBuf,
     drives: Vec<ShownDrive>,
     warnings: Vec<String>,
 }
@@ -123,7 +143,8 @@ impl ShownDrives {
                 hardware: drive.recorded.hardware.clone(),
             }
         };
-        Self { drives: search.drives.iter().map(shown).collect(), warnings: warnings.to_vec() }
+        let folder = folder.to_owned();
+        Self { folder, drives: search.drives.iter().map(shown).collect(), warnings: warnings.to_vec() }
     }
 
     /// The same, with which of them a pool uses now.
@@ -188,8 +209,17 @@ impl Shown {
                 name: volume.name,
             }
         });
+        let only_elsewhere = pool.only_copies_elsewhere();
+        let shown_drives = drives.now(pool);
+        let unused = unused::advice(&drives.folder, pool, &shown_drives, &only_elsewhere);
+        let only_elsewhere = only_elsewhere
+            .into_iter()
+            .map(|(drive, bytes)| ShownOnlyCopies { drive: drive.to_string(), bytes });
         Self {
-            drives: drives.now(pool),
+            damaged: false,
+            only_elsewhere: only_elsewhere.collect(),
+            unused,
+            drives: shown_drives,
             warnings: drives.warnings.clone(),
             usable_bytes: space.usable_bytes,
             used_bytes: space.used_bytes,

@@ -28,6 +28,7 @@ mod process_limits;
 mod records;
 mod refusals;
 mod refused_places;
+mod salvage;
 mod searches;
 mod sites;
 mod spindle;

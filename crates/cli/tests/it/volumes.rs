@@ -155,8 +155,11 @@ fn what_cannot_be_a_pool_or_a_volume_is_refused_in_a_line() {
     }
     done(&bench.run(&["pool", "create", "two", "--size", "96MiB", "--drives", "2"]));
     fs::remove_file(bench.path("two/drive-2.spindle")).unwrap();
-    let refused = bench.run(&["pool", "show", "two"]);
-    assert!(refused.stderr.contains("or: spindle pool force-open two"), "{}", refused.stderr);
+    let refused = bench.run(&["volume", "create", "two/store", "1MiB"]);
+    let offer = "if they are gone for good, 'spindle pool force-open two' goes on without them";
+    assert!(refused.code == Some(2) && refused.stderr.contains(offer), "{}", refused.stderr);
+    let shown = bench.run(&["pool", "show", "two"]);
+    assert!(shown.code == Some(1) && shown.stdout.contains(offer), "{}", shown.stdout);
     let said = done(&bench.run(&["pool", "force-open", "two"]));
     assert!(said.starts_with("two: open with 1 drives"), "{said}");
     done(&bench.run(&["pool", "show", "two"]));

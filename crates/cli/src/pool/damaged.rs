@@ -1,0 +1,289 @@
+//! A pool that does not open, as far as it can be read: what is there, and what is missing.
+
+use super::{
+    advice::NextStep,
+    folder::{OpenFailure, OpenReadOnly},
+};
+use crate::{console::Console, ending::Ending, outputs::shown_time, refusal::Refusal};
+use array::{
+    error::Error,
+    format::{DriveId, WallNanoseconds},
+    pool::{Condition, LogCondition, NotUsed},
+    volume::{ReadOnlyVolume, Survey},
+};
+use serde::Serialize;
+use std::path::PathBuf;
+use world::{ByteCount, WallTime, World};
+
+/// Ranges that are named in JSON, of one volume.
+const RANGES_MAX: usize = 4096;
+/// And in front of people.
+const RANGES_SHOWN: usize = 4;
+
+#[derive(Serialize)]
+struct Shown {
+    damaged: bool,
+    reason: String,
+    drives: Vec<ShownDrive>,
+    checkpoint: u64,
+    written_at: String,
+    may_be_older: bool,
+    passed_over: Vec<String>,
+    log: ShownLog,
+    catalogue_gaps: Vec<String>,
+    volumes: Vec<ShownVolume>,
+}
+
+#[derive(Serialize)]
+struct ShownDrive {
+    /// For people.
+    name: String,
+    path: Option<PathBuf>,
+    is_there: bool,
+    /// UUID of a drive of the pool.
+    drive: Option<String>,
+    state: &'static str,
+    /// Why it is not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ShownLog {
+    records: u64,
+    is_cut_short: bool,
+    missing_records: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct ShownVolume {
+    name: String,
+    size_bytes: u64,
+    data_bytes: u64,
+    unreadable_bytes: u64,
+    unreadable_ranges: usize,
+    unreadable: Vec<ShownRange>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    snapshots: Vec<ShownVolume>,
+}
+
+#[derive(Serialize)]
+struct ShownRange {
+    at: u64,
+    length: u64,
+}
+
+/// Says what can be read of a pool that did not open.
+pub async fn show(world: &World, failure: OpenFailure, json: bool) -> Result<Ending, Refusal> {
+    let OpenFailure { held, error } = failure;
+    let next = NextStep::after(world, &held.drives.devices(), &error, false).await;
+    if next == NextStep::NameDrives {
+        return Err(held.refusal(&error, "connect its drives"));
+    }
+    let open = OpenReadOnly::of(held).await?;
+    let shown = look(&open, &error).await;
+    let console = Console::new(json, false);
+    if json {
+        console.json_of(&shown)?;
+        return console.told(Ending::Fail);
+    }
+    say(&console, &open, &shown, next);
+    console.told(Ending::Fail)
+}
+
+async fn look(open: &OpenReadOnly, error: &Error) -> Shown {
+    let condition = open.pool.condition();
+    let mut volumes = Vec::new();
+    for info in open.pool.volumes() {
+        let Ok(volume) = open.pool.volume(&info.name) else { continue };
+        let mut shown = shown_volume(info.name.clone(), &volume).await;
+        for snapshot in open.pool.snapshots(&info.name).unwrap_or_default() {
+            if let Ok(device) = open.pool.snapshot(&info.name, &snapshot.name) {
+                shown.snapshots.push(shown_volume(snapshot.name, &device).await);
+            }
+        }
+        volumes.push(shown);
+    }
+    let LogCondition { records, .. } = condition.log;
+    Shown {
+        damaged: true,
+        reason: open.held.drives.in_words(&error.to_string()),
+        drives: shown_drives(open),
+        checkpoint: condition.checkpoint.0,
+        written_at: shown_wall(condition.written_at),
+        may_be_older: condition.may_be_older(),
+        passed_over: condition.passed_over.iter().map(|passed| passed.reason.to_string()).collect(),
+        log: ShownLog {
+            records,
+            is_cut_short: condition.log.is_cut_short(),
+            missing_records: condition.log.missing_records(),
+        },
+        catalogue_gaps: condition.catalogue_gaps.iter().map(ToString::to_string).collect(),
+        volumes,
+    }
+}
+
+async fn shown_volume(name: String, volume: &ReadOnlyVolume) -> ShownVolume {
+    let survey = volume.survey(|_| ()).await;
+    let unreadable_bytes = survey.unreadable_bytes();
+    let Survey { data_bytes, unreadable, .. } = survey;
+    let range =
+        |range: &std::ops::Range<u64>| ShownRange { at: range.start, length: range.end - range.start };
+    ShownVolume {
+        name,
+        size_bytes: volume.size_bytes(),
+        data_bytes,
+        unreadable_bytes,
+        unreadable_ranges: unreadable.len(),
+        unreadable: unreadable.iter().take(RANGES_MAX).map(range).collect(),
+        snapshots: Vec::new(),
+    }
+}
+
+/// Each drive of the record, and each of the pool that it does not name.
+fn shown_drives(open: &OpenReadOnly) -> Vec<ShownDrive> {
+    let condition = open.pool.condition();
+    let folder = &open.held.folder;
+    let mut shown: Vec<ShownDrive> = Vec::new();
+    let mut there = 0..;
+    for drive in &open.held.drives.drives {
+        let given = drive.state.is_ok().then(|| there.next().expect("numbers do not end"));
+        let (id, state) =
+            given.map_or((drive.recorded.drive, "not there"), |given| state_of(condition, given));
+        shown.push(ShownDrive {
+            name: drive.name(folder),
+            path: Some(
+                drive.state.as_ref().map_or(folder.join(&drive.recorded.path), |open| open.path.clone()),
+            ),
+            is_there: given.is_some(),
+            drive: id.map(|id| id.to_string()),
+            state,
+            reason: drive.state.as_ref().err().cloned(),
+        });
+    }
+    for drive in condition.drives.iter().filter(|drive| drive.given.is_none()) {
+        let id = drive.drive.to_string();
+        if !shown.iter().any(|known| known.drive.as_ref() == Some(&id)) {
+            let name = format!("{} ({id})", drive.serial);
+            let (drive, state) = (Some(id), "not there");
+            shown.push(ShownDrive { name, path: None, is_there: false, drive, state, reason: None });
+        }
+    }
+    shown
+}
+
+/// Which drive one of those given is, and how it stands.
+fn state_of(condition: &Condition, given: usize) -> (Option<DriveId>, &'static str) {
+    if let Some(drive) = condition.drives.iter().find(|drive| drive.given == Some(given)) {
+        return (Some(drive.drive), if drive.is_behind { "fell behind" } else { "up to date" });
+    }
+    match condition.not_used.iter().find(|(at, _)| *at == given) {
+        Some((_, NotUsed::OtherPool(_))) => (None, "of another pool"),
+        Some((_, NotUsed::Copy(drive))) => (Some(*drive), "a copy of another one"),
+        Some((_, NotUsed::NoMember(drive))) => (Some(*drive), "not of this pool any more"),
+        _ => (None, "without a superblock"),
+    }
+}
+
+fn say(console: &Console, open: &OpenReadOnly, shown: &Shown, next: NextStep) {
+    let folder = &open.held.folder;
+    let pool = folder.display();
+    console.say(&format!("{pool}: damaged, and open for reading only: {}", shown.reason));
+    open_as(open.pool.condition()).iter().for_each(|line| console.say(&format!("  {line}")));
+    for ShownDrive { name, state, reason, .. } in &shown.drives {
+        match (*state, reason) {
+            ("up to date", _) => console.say(&format!("  drive {name}")),
+            ("fell behind", _) => console.say(&format!(
+                "  drive {name}: fell behind; it is read where no other has a copy, so leave it as it is"
+            )),
+            (state, None) => console.say(&format!("  drive {name}: {state}")),
+            (state, Some(reason)) => console.say(&format!("  drive {name}: {state}: {reason}")),
+        }
+    }
+    for volume in &shown.volumes {
+        say_volume(console, "  volume ", &volume.name, volume);
+        for snapshot in &volume.snapshots {
+            say_volume(console, "    snapshot ", &format!("{}@{}", volume.name, snapshot.name), snapshot);
+        }
+    }
+    if let Some(without) = next.without_missing(folder) {
+        console.say(&format!("  connect what is missing; {without}"));
+    }
+    console.say(&format!(
+        "  to copy what can be read: spindle pool salvage {pool}/VOLUME OUT; to serve it: spindle export --read-only \
+         {pool}/VOLUME"
+    ));
+}
+
+fn say_volume(console: &Console, what: &str, name: &str, volume: &ShownVolume) {
+    let (size, data) = (ByteCount(volume.size_bytes), ByteCount(volume.data_bytes));
+    let lost = match volume.unreadable_bytes {
+        0 => "a copy of all of it is there".to_owned(),
+        bytes => {
+            let ranges = volume.unreadable.iter().take(RANGES_SHOWN);
+            let mut ranges: Vec<_> =
+                ranges.map(|range| format!("{} at {}", range.length, range.at)).collect();
+            if volume.unreadable_ranges > ranges.len() {
+                ranges.push(format!("and {} more ranges", volume.unreadable_ranges - ranges.len()));
+            }
+            format!("{} cannot be read: bytes {}", ByteCount(bytes), ranges.join(", "))
+        }
+    };
+    console.say(&format!("{what}{name}: {size}, {data} of data, {lost}"));
+}
+
+/// What is read of a pool that is not whole, and what of it is known to be missing: a line each.
+pub fn open_as(condition: &Condition) -> Vec<String> {
+    let mut lines = Vec::new();
+    let log = &condition.log;
+    let written_at = shown_wall(condition.written_at);
+    lines.push(format!(
+        "as of the checkpoint of {written_at}, and {} records of the log behind it",
+        log.records
+    ));
+    if log.is_cut_short() {
+        let missing = match log.missing_records() {
+            Some(missing) => format!("{missing} records of the log that were acknowledged are missing"),
+            None => "the log is cut short, and nobody knows how far it went".to_owned(),
+        };
+        lines.push(format!("{missing}: what was written last may be older here than what was acknowledged"));
+    }
+    if let [first, ..] = &condition.passed_over[..] {
+        lines.push(format!(
+            "a newer checkpoint, of {}, cannot be read: {}",
+            shown_wall(first.written_at),
+            first.reason
+        ));
+    }
+    if !condition.may_be_newer_on.is_empty() {
+        lines.push("drives that are not there may hold newer data".to_owned());
+    }
+    if let Some(gap) = condition.catalogue_gaps.first() {
+        let more = condition.catalogue_gaps.len() - 1;
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        lines.push(format!(
+            "parts of the catalogue cannot be read ({gap}{more}): volumes may be missing below"
+        ));
+    }
+    lines
+}
+
+/// A time of the pool, for people.
+pub fn shown_wall(at: WallNanoseconds) -> String {
+    let (seconds, nanos) = (at.0 / 1_000_000_000, at.0 % 1_000_000_000);
+    shown_time(WallTime { seconds: seconds as i64, nanos: nanos as u32 })
+}
+
+/// What to say of a pool that is served as far as it can be read; nothing of one that is whole.
+pub fn warnings(open: &OpenReadOnly) -> Vec<String> {
+    let condition = open.pool.condition();
+    if condition.is_whole() {
+        return Vec::new();
+    }
+    let pool = open.held.folder.display();
+    let mut lines = vec![format!(
+        "{pool} is not whole: what cannot be read answers with an I/O error; 'spindle pool show {pool}' names it"
+    )];
+    lines.extend(open_as(condition).into_iter().map(|line| format!("{pool}: {line}")));
+    lines
+}
