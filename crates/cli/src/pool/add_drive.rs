@@ -2,7 +2,7 @@
 
 use super::{
     create::{check_device, drive_name, storage},
-    folder::{OpenPool, refusal},
+    folder::OpenPool,
     joining_drive::JoiningDrive,
     record::{Hardware, RecordedDrive},
 };
@@ -96,15 +96,14 @@ async fn join(world: &World, open: &mut OpenPool, added: Added<'_>) -> Result<(P
             // Its failure is told already; what is left is an empty file.
             let _ = host_files::remove_file(&open.folder().join(&path));
         }
-        return Err(refusal(open.folder(), &error, "give it another drive"));
+        return Err(open.refusal(&error, "give it another drive"));
     }
     Ok((open.folder().join(path), size))
 }
 
 async fn rebuild(open: &mut OpenPool, path: PathBuf, size: ByteCount) -> Result<Told, Refusal> {
     let rebuilt = open.pool.rebuild().await;
-    rebuilt
-        .map_err(|error| refusal(open.folder(), &error, "the drive is in; look at 'spindle pool show'"))?;
+    rebuilt.map_err(|error| open.refusal(&error, "the drive is in; look at 'spindle pool show'"))?;
     let degraded = open.pool.degraded();
     let mut forgotten = Vec::new();
     if degraded.segments == 0 && degraded.lost == 0 {

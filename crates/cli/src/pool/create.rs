@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{console::Console, ending::Ending, refusal::Refusal};
 use array::{
+    error::Error,
     format::PoolId,
     pool::{NewPool, create as create_pool},
     superblocks::read_places,
@@ -170,7 +171,14 @@ async fn make(world: &World, folder: &Path, name: String, drives: &Drives<'_>) -
     let slot_bytes = if least < LARGE_BYTES { SLOT_BYTES_SMALL } else { SLOT_BYTES };
     let pool = NewPool { pool: id, name, slot_bytes };
     let remedy = "give it larger drives, or others";
-    create_pool(world, &pool, &new).await.map_err(|error| refusal(folder, &error, remedy))?;
+    create_pool(world, &pool, &new).await.map_err(|error| match error {
+        // The pool counts those it was given; a person knows them by their names.
+        Error::TooSmall { drive, .. } | Error::InUse { drive, .. } => {
+            let (number, name) = (format!("drive {drive} "), format!("{} ", joining[drive].name(folder)));
+            Refusal::new(error.to_string().replacen(&number, &name, 1), remedy)
+        }
+        error => refusal(folder, &error, remedy),
+    })?;
     // Last: without it the folder is no pool.
     let drives = joining.iter().map(|drive| drive.recorded.clone()).collect();
     PoolRecord { pool: Some(id), drives }.write(folder)?;

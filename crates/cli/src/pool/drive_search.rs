@@ -13,6 +13,7 @@ use super::{
 };
 use crate::refusal::Refusal;
 use array::{
+    error::Error,
     format::{DriveId, PoolId, Superblock},
     superblocks::read_places,
 };
@@ -34,6 +35,8 @@ pub struct DriveSearch {
     pub drives: Vec<PoolDrive>,
     /// What drives are called, for messages that have their UUIDs.
     names: BTreeMap<DriveId, String>,
+    /// By their index in the member table.
+    members: Vec<DriveId>,
 }
 
 /// One drive of a pool.
@@ -101,7 +104,8 @@ impl DriveSearch {
         let elsewhere = look_at_all(world, further).await;
         check_permission(folder, has_devices && !all_found, &at_recorded, &elsewhere)?;
         let paths_of = disks_of_pool(folder, pool, at_recorded.iter().chain(&elsewhere))?;
-        let mut search = Self { pool: Some(pool), drives: Vec::new(), names: BTreeMap::new() };
+        let mut search =
+            Self { pool: Some(pool), drives: Vec::new(), names: BTreeMap::new(), members: Vec::new() };
         search.name_members(&paths_of);
         for (recorded, sightings) in assigned(record, &at_recorded, paths_of) {
             let at = folder.join(&recorded.path);
@@ -130,7 +134,7 @@ impl DriveSearch {
             moved_from: None,
             state: Err(why_not(Some(&seen), None)),
         });
-        Ok(Self { pool: None, drives: drives.collect(), names: BTreeMap::new() })
+        Ok(Self { pool: None, drives: drives.collect(), names: BTreeMap::new(), members: Vec::new() })
     }
 
     /// Devices that are there, for the pool.
@@ -147,9 +151,19 @@ impl DriveSearch {
         }
     }
 
-    /// A message of the pool, with drives by their names instead of their UUIDs, and of those that are not there why.
-    pub fn in_words(&self, message: &str) -> String {
-        self.names.iter().fold(message.to_owned(), |text, (id, name)| text.replace(&id.to_string(), name))
+    /// What the pool says, with drives by their names instead of numbers and UUIDs, and of those that are not there why.
+    pub fn in_words(&self, error: &Error) -> String {
+        if let Error::Drive { member, error } = error
+            && let Some(name) = self.members.get(usize::from(member.0)).and_then(|drive| self.name_of(*drive))
+        {
+            return format!("drive {name}: {error}");
+        }
+        self.names.iter().fold(error.to_string(), |text, (id, name)| text.replace(&id.to_string(), name))
+    }
+
+    /// What a person calls a drive of the pool, with the reason if it is not there.
+    pub fn name_of(&self, drive: DriveId) -> Option<&str> {
+        self.names.get(&drive).map(String::as_str)
     }
 
     /// Drives that are not there, each with the reason.
@@ -164,7 +178,9 @@ impl DriveSearch {
     /// Members that no record names are called by what their superblocks say.
     fn name_members(&mut self, found: &BTreeMap<DriveId, Vec<Sighting>>) {
         let superblocks = found.values().flatten().map(|sighting| &sighting.superblock);
-        for member in superblocks.flat_map(|superblock| &superblock.members) {
+        let newest = superblocks.max_by_key(|superblock| superblock.generation);
+        for member in newest.into_iter().flat_map(|superblock| &superblock.members) {
+            self.members.push(member.drive);
             if !member.serial.is_empty() {
                 self.names.insert(member.drive, format!("{} ({})", member.serial, member.drive));
             }
@@ -403,5 +419,87 @@ fn why_not(seen: Option<&Seen>, failure: Option<String>) -> String {
             format!("{} is another drive now, of pool {:?}", seen.path.display(), seen.superblock.name)
         }
         (None, None) => "no device and no file has its superblock".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use array::format::DriveId;
+    use world::{
+        ByteCount,
+        real::{self, RealOptions},
+    };
+
+    /// A drive of a pool of one, as it would be seen on a disk with that number and WWID.
+    fn sighting(superblock: &Superblock, minor: u32, wwid: Option<&str>) -> Sighting {
+        let node = PathBuf::from(format!("/dev/sd{minor}"));
+        let disk = Disk {
+            name: format!("sd{minor}"),
+            node: node.clone(),
+            number: (8, minor),
+            size: ByteCount::gib(4),
+            by_id: None,
+            model: None,
+            serial: Some(format!("Z{minor}")),
+            wwid: wwid.map(str::to_owned),
+            bay: None,
+            is_thin: false,
+            holders: Vec::new(),
+        };
+        Sighting {
+            path: node,
+            identity: Identity::Device(8, minor),
+            disk: Some(disk),
+            superblock: superblock.clone(),
+        }
+    }
+
+    /// What a new pool writes.
+    fn superblock() -> Superblock {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("drive");
+        real::run(0, RealOptions::default(), async |world: World| {
+            let device: Rc<dyn BlockDevice> =
+                Rc::new(FileDevice::create(&path, ByteCount::mib(64)).await.unwrap());
+            let drive = array::pool::NewDrive {
+                drive: DriveId([1; 16]),
+                serial: "Z1".into(),
+                device: Rc::clone(&device),
+            };
+            let pool =
+                array::pool::NewPool { pool: PoolId([2; 16]), name: "mail".into(), slot_bytes: 1 << 20 };
+            array::pool::create(&world, &pool, &[drive]).await.unwrap();
+            read_places(&device).await.newest.unwrap()
+        })
+    }
+
+    #[test]
+    fn paths_of_one_disk_are_no_copies_and_copies_are_named() {
+        let superblock = superblock();
+        let see = |minor, wwid| sighting(&superblock, minor, wwid);
+        let folder = Path::new("mail");
+        check_one_disk(folder, &[see(1, Some("naa.5")), see(2, Some("naa.5"))])
+            .expect("two paths of one disk");
+        for (first, second) in [(Some("naa.5"), Some("naa.6")), (None, None), (Some("naa.5"), None)] {
+            let refused = check_one_disk(folder, &[see(1, first), see(2, second)]).unwrap_err().to_string();
+            let story = "mail: /dev/sd1 (serial Z1, generation 1) and /dev/sd2 (serial Z2, generation 1) have the \
+                         superblock of one drive: one is a copy of the other";
+            assert!(refused.starts_with(story), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_drive_found_elsewhere_is_recorded_by_a_name_that_stays() {
+        let mut seen = sighting(&superblock(), 7, None);
+        let disk = seen.disk.as_mut().unwrap();
+        (disk.by_id, disk.bay) = (Some("/dev/disk/by-id/ata-ST4000NM_Z7".into()), Some("7".into()));
+        let mut recorded =
+            RecordedDrive { drive: None, path: "/dev/none-such".into(), hardware: Hardware::default() };
+        let before = update(Path::new("mail"), &mut recorded, &seen);
+        assert_eq!(before, Some("/dev/none-such".into()));
+        assert_eq!(recorded.path, Path::new("/dev/disk/by-id/ata-ST4000NM_Z7"));
+        let name = recorded.name(Path::new("mail"), Some(&seen.path));
+        assert_eq!(name, "bay 7, serial Z7, now /dev/sd7");
     }
 }

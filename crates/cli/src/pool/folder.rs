@@ -120,12 +120,18 @@ impl OpenPool {
     /// Closes it: what was answered is stable.
     pub async fn close(self) -> Result<(), Refusal> {
         let closed = self.pool.close().await;
+        let closed = closed.map_err(|error| self.refusal(&error, "check the drives"));
         self.publishing.await;
         if let Some(reporting) = self.reporting {
             before(self.world.sleep(LAST_EVENTS_WITHIN), reporting).await;
         }
         status::withdraw(&self.folder);
-        closed.map_err(|error| refusal(&self.folder, &error, "check the drives"))
+        closed
+    }
+
+    /// What the pool refused, with its drives by their names.
+    pub fn refusal(&self, error: &Error, remedy: &str) -> Refusal {
+        Refusal::new(format!("{}: {}", self.folder.display(), self.drives.in_words(error)), remedy)
     }
 }
 

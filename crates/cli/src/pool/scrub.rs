@@ -1,6 +1,6 @@
 //! Every copy of everything in a pool looked at once.
 
-use super::folder::{OpenPool, refusal};
+use super::folder::OpenPool;
 use crate::{console::Console, ending::Ending, refusal::Refusal};
 use serde::Serialize;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub async fn scrub(world: &World, folder: &Path, json: bool) -> Result<Ending, R
     let mut open = OpenPool::open(world, folder).await?;
     open.report_events(&console, false);
     let found = open.pool.scrub().await;
-    let found = found.map_err(|error| refusal(folder, &error, "nothing was changed for the worse"));
+    let found = found.map_err(|error| open.refusal(&error, "nothing was changed for the worse"));
     let closed = open.close().await;
     let found = found?;
     closed?;

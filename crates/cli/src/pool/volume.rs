@@ -2,7 +2,7 @@
 
 use super::{
     arguments::{VolumeArguments, VolumeVerb},
-    folder::{OpenPool, VolumePath, refusal},
+    folder::{OpenPool, VolumePath},
     uuid,
 };
 use crate::{console::Console, ending::Ending, refusal::Refusal};
@@ -46,7 +46,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<Ending, Refusal> {
         let console = Console::new(arguments.json, false);
         let mut open = OpenPool::open(&world, &wanted.folder).await?;
         open.report_events(&console, false);
-        let refused = |error| refusal(&wanted.folder, &error, "see 'spindle volume --help'");
+        let refused = |error| open.refusal(&error, "see 'spindle volume --help'");
         let done = match check_shrinking(&open.pool, &arguments.verb, path, &wanted) {
             Ok(()) => perform(&world, &open.pool, &arguments.verb, &wanted).await.map_err(refused),
             Err(refusal) => Err(refusal),

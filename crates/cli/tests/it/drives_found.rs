@@ -5,7 +5,15 @@ use crate::{
     spindle::{Bench, Said, json_of},
     storage::{LoopDevice, Mount, may_mount},
 };
-use std::{fs, os::unix::fs::MetadataExt, path::Path, process::Command};
+use std::{
+    fs,
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt},
+        process::CommandExt,
+    },
+    path::Path,
+    process::Command,
+};
 
 #[track_caller]
 fn done(said: &Said) -> String {
@@ -156,6 +164,24 @@ fn a_drive_that_cannot_be_read_is_a_drive_that_is_not_there() {
     assert_eq!(refused.stderr.lines().count(), 1, "{}", refused.stderr);
     let story = "DIR/sdc (reading 65536 bytes at offset 0 of ";
     assert!(refused.stderr.contains(story) && refused.stderr.contains("not there"), "{}", refused.stderr);
+}
+
+#[test]
+fn who_may_not_look_at_a_drive_is_refused_and_no_drive_counts_as_missing() {
+    let Some(machine) = Machine::with(3) else { return };
+    machine.create("mail", &["sda", "sdb", "sdc"]);
+    let mut command = machine.bench.command(&["pool", "show", "mail"]);
+    // The user nobody may enter the folder, and look at no device.
+    fs::set_permissions(machine.bench.path("."), fs::Permissions::from_mode(0o755)).unwrap();
+    let said = machine.bench.said(command.uid(65534).gid(65534).output().unwrap());
+    if said.stderr.contains("taking the folder") || said.stderr.contains("current directory") {
+        return println!("skipped: the folder cannot be entered by another user here");
+    }
+    assert_eq!(said.code, Some(2), "{}", said.stdout);
+    let story =
+        "spindle: mail: opening DIR/sda: Permission denied (os error 13); run it as root, or as a user";
+    assert!(said.stderr.starts_with(story), "{}", said.stderr);
+    machine.is_whole("mail", 3);
 }
 
 #[test]
