@@ -9,7 +9,7 @@
 
 use super::{
     record::{Hardware, PoolRecord, RecordedDrive},
-    sighting::{Identity, Seen, Sighting, all_devices, files_in, look_at_all},
+    sighting::{Identity, Observation, Sighting, all_devices, files_in, look_at_all},
 };
 use crate::refusal::Refusal;
 use array::{
@@ -84,8 +84,8 @@ impl DriveSearch {
         let Some(pool) = pool_of(folder, record, &at_recorded)? else {
             return Self::nothing(folder, record, at_recorded);
         };
-        let is_found = |(drive, (_, seen)): (&RecordedDrive, &(PathBuf, Seen))| match seen {
-            Seen::Drive(seen) => {
+        let is_found = |(drive, (_, seen)): (&RecordedDrive, &(PathBuf, Observation))| match seen {
+            Observation::Drive(seen) => {
                 let superblock = &seen.superblock;
                 superblock.pool == pool && drive.drive.is_none_or(|drive| drive == superblock.drive())
             }
@@ -125,7 +125,7 @@ impl DriveSearch {
     fn nothing(
         folder: &Path,
         record: &PoolRecord,
-        at_recorded: Vec<(PathBuf, Seen)>,
+        at_recorded: Vec<(PathBuf, Observation)>,
     ) -> Result<Self, Refusal> {
         check_permission(folder, false, &at_recorded, &[])?;
         let drives = record.drives.iter().zip(at_recorded);
@@ -192,13 +192,13 @@ impl DriveSearch {
 fn pool_of(
     folder: &Path,
     record: &PoolRecord,
-    at_recorded: &[(PathBuf, Seen)],
+    at_recorded: &[(PathBuf, Observation)],
 ) -> Result<Option<PoolId>, Refusal> {
     if record.pool.is_some() {
         return Ok(record.pool);
     }
     let drives = at_recorded.iter().filter_map(|(path, seen)| match seen {
-        Seen::Drive(seen) => Some((path, &seen.superblock)),
+        Observation::Drive(seen) => Some((path, &seen.superblock)),
         _ => None,
     });
     let pools: BTreeMap<PoolId, (&PathBuf, &Superblock)> =
@@ -221,14 +221,14 @@ fn pool_of(
 fn check_permission(
     folder: &Path,
     may_be_a_device: bool,
-    at_recorded: &[(PathBuf, Seen)],
-    elsewhere: &[(PathBuf, Seen)],
+    at_recorded: &[(PathBuf, Observation)],
+    elsewhere: &[(PathBuf, Observation)],
 ) -> Result<(), Refusal> {
-    let denied = |(_, seen): &&(PathBuf, Seen)| matches!(seen, Seen::Denied(_));
+    let denied = |(_, seen): &&(PathBuf, Observation)| matches!(seen, Observation::Denied(_));
     let first = at_recorded.iter().find(denied);
     let first = first.or_else(|| elsewhere.iter().find(denied).filter(|_| may_be_a_device));
     match first {
-        Some((_, Seen::Denied(why))) => {
+        Some((_, Observation::Denied(why))) => {
             let problem = format!("{}: {why}", folder.display());
             Err(Refusal::new(
                 problem,
@@ -243,11 +243,11 @@ fn check_permission(
 fn disks_of_pool<'a>(
     folder: &Path,
     pool: PoolId,
-    seen: impl Iterator<Item = &'a (PathBuf, Seen)>,
+    seen: impl Iterator<Item = &'a (PathBuf, Observation)>,
 ) -> Result<BTreeMap<DriveId, Vec<Sighting>>, Refusal> {
     let mut disks: BTreeMap<DriveId, Vec<Sighting>> = BTreeMap::new();
     for (_, seen) in seen {
-        let Seen::Drive(sighting) = seen else { continue };
+        let Observation::Drive(sighting) = seen else { continue };
         if sighting.superblock.pool == pool {
             disks.entry(sighting.superblock.drive()).or_default().push((**sighting).clone());
         }
@@ -289,13 +289,13 @@ pub fn check_one_disk(folder: &Path, sightings: &[Sighting]) -> Result<(), Refus
 /// What was found, by the drives of the record; behind them drives that the record does not have.
 fn assigned(
     record: &PoolRecord,
-    at_recorded: &[(PathBuf, Seen)],
+    at_recorded: &[(PathBuf, Observation)],
     mut found: BTreeMap<DriveId, Vec<Sighting>>,
 ) -> Vec<(RecordedDrive, Vec<Sighting>)> {
     let mut assigned: Vec<(RecordedDrive, Vec<Sighting>)> = Vec::new();
     for (recorded, (_, seen)) in record.drives.iter().zip(at_recorded) {
         let at_path = match seen {
-            Seen::Drive(seen) => Some(seen.superblock.drive()),
+            Observation::Drive(seen) => Some(seen.superblock.drive()),
             _ => None,
         };
         // A record of format 1 has but the path.
@@ -330,7 +330,7 @@ async fn open_drive(
     folder: &Path,
     mut recorded: RecordedDrive,
     sightings: &[Sighting],
-    seen: Option<&Seen>,
+    seen: Option<&Observation>,
     access: Access,
 ) -> Result<PoolDrive, Refusal> {
     let mut failure = None;
@@ -359,6 +359,10 @@ enum OpenFailure {
 
 /// Opens what was looked at, and looks again: from now on nobody else puts another disk there.
 async fn open_sighted(sighting: &Sighting, access: Access) -> Result<FileDevice, OpenFailure> {
+    // The kernel lets it be opened for writing, and refuses the writes.
+    if access == Access::ReadWrite && sighting.disk.as_ref().is_some_and(|disk| disk.is_read_only) {
+        return Err(OpenFailure::Other(format!("{} is read-only", sighting.path.display())));
+    }
     let device = FileDevice::open(&sighting.path, access).map_err(|error| match error.kind() {
         IoErrorKind::PermissionDenied => OpenFailure::Denied(error.to_string()),
         IoErrorKind::Busy => {
@@ -411,11 +415,11 @@ fn is_lasting(path: &Path) -> bool {
 }
 
 /// Why a drive is not there.
-fn why_not(seen: Option<&Seen>, failure: Option<String>) -> String {
+fn why_not(seen: Option<&Observation>, failure: Option<String>) -> String {
     match (failure, seen) {
         (Some(failure), _) => failure,
-        (None, Some(Seen::Nothing(why) | Seen::Denied(why))) => why.clone(),
-        (None, Some(Seen::Drive(seen))) => {
+        (None, Some(Observation::Nothing(why) | Observation::Denied(why))) => why.clone(),
+        (None, Some(Observation::Drive(seen))) => {
             format!("{} is another drive now, of pool {:?}", seen.path.display(), seen.superblock.name)
         }
         (None, None) => "no device and no file has its superblock".to_owned(),
@@ -445,6 +449,7 @@ mod tests {
             wwid: wwid.map(str::to_owned),
             bay: None,
             is_thin: false,
+            is_read_only: false,
             holders: Vec::new(),
         };
         Sighting {

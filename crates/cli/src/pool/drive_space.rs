@@ -91,6 +91,7 @@ mod tests {
             wwid: None,
             bay: None,
             is_thin,
+            is_read_only: false,
             holders: Vec::new(),
         };
         let warning = of_disk("bay 7, now /dev/sda", &disk(true)).unwrap();

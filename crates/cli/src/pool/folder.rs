@@ -207,7 +207,7 @@ impl HeldPool {
 
     /// What the pool said, with its drives by their names.
     pub fn refusal(&self, error: &Error, remedy: &str) -> Refusal {
-        let error = self.drives.in_words(&error.to_string());
+        let error = self.drives.in_words(error);
         Refusal::new(format!("{}: {error}", self.folder.display()), remedy)
     }
 }

@@ -4,7 +4,7 @@ use super::{
     drive_search::check_one_disk,
     folder::hold,
     record::{Hardware, PoolRecord, RECORD_NAME, RecordedDrive, is_pool, uuid_of},
-    sighting::{Identity, Seen, Sighting, all_devices, files_in, look_at_all},
+    sighting::{Identity, Observation, Sighting, all_devices, files_in, look_at_all},
 };
 use crate::{console::Console, ending::Ending, refusal::Refusal};
 use array::format::{DriveId, Member, PoolId, Superblock};
@@ -19,7 +19,7 @@ use world::{
 };
 
 /// What is to be imported.
-pub struct Wanted<'a> {
+pub struct ImportRequest<'a> {
     /// Where drives are looked for; all block devices if none is named.
     pub places: &'a [PathBuf],
     /// Name or UUID of the pool.
@@ -66,9 +66,9 @@ struct ShownMissing {
 }
 
 /// Lists the pools whose drives are found.
-pub async fn list(world: &World, wanted: &Wanted<'_>, json: bool) -> Result<Ending, Refusal> {
+pub async fn list(world: &World, request: &ImportRequest<'_>, json: bool) -> Result<Ending, Refusal> {
     let console = Console::new(json, false);
-    let pools = find(world, wanted, &console).await?;
+    let pools = find(world, request, &console).await?;
     let shown: Vec<ShownPool> = pools.iter().map(|pool| pool.shown(None)).collect();
     if json {
         console.json_of(&shown)?;
@@ -83,10 +83,10 @@ pub async fn list(world: &World, wanted: &Wanted<'_>, json: bool) -> Result<Endi
 }
 
 /// Writes the record of the one pool that is found.
-pub async fn import(world: &World, wanted: &Wanted<'_>, json: bool) -> Result<Ending, Refusal> {
+pub async fn import(world: &World, request: &ImportRequest<'_>, json: bool) -> Result<Ending, Refusal> {
     let console = Console::new(json, false);
-    let pool = one_of(find(world, wanted, &console).await?)?;
-    let folder = folder_for(&pool, wanted)?;
+    let pool = one_of(find(world, request, &console).await?)?;
+    let folder = folder_for(&pool, request)?;
     for sightings in pool.drives.values() {
         check_one_disk(&folder, sightings)?;
     }
@@ -122,9 +122,13 @@ pub async fn import(world: &World, wanted: &Wanted<'_>, json: bool) -> Result<En
 }
 
 /// Looks wherever it was asked to.
-async fn find(world: &World, wanted: &Wanted<'_>, console: &Console) -> Result<Vec<FoundPool>, Refusal> {
+async fn find(
+    world: &World,
+    request: &ImportRequest<'_>,
+    console: &Console,
+) -> Result<Vec<FoundPool>, Refusal> {
     let mut paths = Vec::new();
-    for place in wanted.places {
+    for place in request.places {
         match host_files::kind(place).map_err(|error| Refusal::new(error.to_string(), ""))? {
             PathKind::Folder => paths.extend(files_in(place)),
             PathKind::Missing => {
@@ -134,13 +138,13 @@ async fn find(world: &World, wanted: &Wanted<'_>, console: &Console) -> Result<V
             _ => paths.push(place.clone()),
         }
     }
-    if wanted.places.is_empty() {
+    if request.places.is_empty() {
         paths = all_devices();
     }
     let mut pools: BTreeMap<PoolId, FoundPool> = BTreeMap::new();
     for (path, seen) in look_at_all(world, paths).await {
         match seen {
-            Seen::Drive(sighting) => {
+            Observation::Drive(sighting) => {
                 let pool = sighting.superblock.pool;
                 let found = pools.entry(pool).or_insert_with(|| FoundPool { pool, drives: BTreeMap::new() });
                 let sightings = found.drives.entry(sighting.superblock.drive()).or_default();
@@ -150,13 +154,13 @@ async fn find(world: &World, wanted: &Wanted<'_>, console: &Console) -> Result<V
                 }
             }
             // Of a place that was named it is an answer; of all devices most hold something else.
-            Seen::Nothing(why) if wanted.places.contains(&path) => console.warn(&why),
-            Seen::Nothing(_) => {}
-            Seen::Denied(why) => console.warn(&format!("{why}; run it as root to look there as well")),
+            Observation::Nothing(why) if request.places.contains(&path) => console.warn(&why),
+            Observation::Nothing(_) => {}
+            Observation::Denied(why) => console.warn(&format!("{why}; run it as root to look there as well")),
         }
     }
     let mut pools: Vec<FoundPool> = pools.into_values().collect();
-    if let Some(name) = wanted.pool {
+    if let Some(name) = request.pool {
         let id = uuid_of(name).ok().map(PoolId);
         pools.retain(|pool| id == Some(pool.pool) || pool.newest().name == name);
     }
@@ -180,7 +184,7 @@ fn one_of(mut pools: Vec<FoundPool>) -> Result<FoundPool, Refusal> {
 
 /// Where the record belongs. Files are locked by the folder they are in: a record elsewhere would let two processes have
 /// them.
-fn folder_for(pool: &FoundPool, wanted: &Wanted<'_>) -> Result<PathBuf, Refusal> {
+fn folder_for(pool: &FoundPool, request: &ImportRequest<'_>) -> Result<PathBuf, Refusal> {
     let sightings = pool.drives.values().flatten();
     let files = sightings.filter(|sighting| !is_device(sighting));
     let folders: Vec<PathBuf> = files
@@ -190,7 +194,7 @@ fn folder_for(pool: &FoundPool, wanted: &Wanted<'_>) -> Result<PathBuf, Refusal>
         })
         .collect();
     let Some(folder) = folders.first() else {
-        return match wanted.into {
+        return match request.into {
             Some(into) => Ok(into.to_owned()),
             None => folder_named(&pool.newest().name),
         };
@@ -204,7 +208,7 @@ fn folder_for(pool: &FoundPool, wanted: &Wanted<'_>) -> Result<PathBuf, Refusal>
             format!("drives of the pool are files in {} and in {}", folder.display(), other.display());
         return Err(Refusal::new(problem, "put them into one folder: it is locked while the pool is open"));
     }
-    match wanted.into {
+    match request.into {
         Some(into) if !same(folder, into) => {
             let problem = format!("drives of the pool are files in {}", folder.display());
             Err(Refusal::new(problem, "leave --into out: the record is written beside them"))

@@ -52,10 +52,10 @@ pub fn pool(arguments: &PoolArguments) -> Result<Ending, Refusal> {
             add_drive::add(&world, pool, added, json).await
         }
         PoolVerb::Import { places, pool, into, list } => {
-            let wanted = import::Wanted { places, pool: pool.as_deref(), into: into.as_deref() };
+            let request = import::ImportRequest { places, pool: pool.as_deref(), into: into.as_deref() };
             match list {
-                true => import::list(&world, &wanted, json).await,
-                false => import::import(&world, &wanted, json).await,
+                true => import::list(&world, &request, json).await,
+                false => import::import(&world, &request, json).await,
             }
         }
         PoolVerb::Scrub { pool } => scrub::scrub(&world, pool, json).await,

@@ -24,7 +24,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// What a path leads to.
 #[derive(Clone, Debug)]
-pub enum Seen {
+pub enum Observation {
     /// A drive of some pool.
     Drive(Box<Sighting>),
     /// Nothing that could be one, and why.
@@ -65,7 +65,7 @@ impl Sighting {
 }
 
 /// Looks at one path.
-pub async fn look_at(world: &World, path: &Path) -> Seen {
+pub async fn look_at(world: &World, path: &Path) -> Observation {
     let (path, identity, disk) = match recognise(path) {
         Ok(recognised) => recognised,
         Err(seen) => return seen,
@@ -77,38 +77,39 @@ pub async fn look_at(world: &World, path: &Path) -> Seen {
     let places = match before(world.sleep(ANSWER_WITHIN), read).await {
         None => {
             let waited = ANSWER_WITHIN.as_secs();
-            return Seen::Nothing(format!("{} did not answer for {waited} s", path.display()));
+            return Observation::Nothing(format!("{} did not answer for {waited} s", path.display()));
         }
         Some(Err(error)) if error.kind() == IoErrorKind::PermissionDenied => {
-            return Seen::Denied(error.to_string());
+            return Observation::Denied(error.to_string());
         }
-        Some(Err(error)) => return Seen::Nothing(error.to_string()),
+        Some(Err(error)) => return Observation::Nothing(error.to_string()),
         Some(Ok(places)) => places,
     };
     match (places.newest, places.unreadable.first(), places.refused.first()) {
-        (Some(superblock), ..) => Seen::Drive(Box::new(Sighting { path, identity, disk, superblock })),
-        (None, Some(error), _) => Seen::Nothing(error.to_string()),
+        (Some(superblock), ..) => Observation::Drive(Box::new(Sighting { path, identity, disk, superblock })),
+        (None, Some(error), _) => Observation::Nothing(error.to_string()),
         (None, None, Some(refusal)) => {
-            Seen::Nothing(format!("no superblock on {} is right: {refusal}", path.display()))
+            Observation::Nothing(format!("no superblock on {} is right: {refusal}", path.display()))
         }
-        (None, None, None) => Seen::Nothing(format!("{} holds no drive of a pool", path.display())),
+        (None, None, None) => Observation::Nothing(format!("{} holds no drive of a pool", path.display())),
     }
 }
 
 /// What is at a path before it is opened, or why it is not opened.
-fn recognise(path: &Path) -> Result<(PathBuf, Identity, Option<Disk>), Seen> {
+fn recognise(path: &Path) -> Result<(PathBuf, Identity, Option<Disk>), Observation> {
     let shown = path.display();
     match host_files::kind(path) {
         Ok(PathKind::File) => {
-            let about = host_files::about(path).map_err(|error| Seen::Nothing(error.to_string()))?;
+            let about = host_files::about(path).map_err(|error| Observation::Nothing(error.to_string()))?;
             let (device, inode) = about.identity;
             Ok((path.to_owned(), Identity::File(device, inode), None))
         }
         Ok(PathKind::BlockDevice) => {
             let disk = DiskCatalogue::default().disk_at(path).ok();
-            let usages = host::usage_of_device(path).map_err(|error| Seen::Nothing(error.to_string()))?;
+            let usages =
+                host::usage_of_device(path).map_err(|error| Observation::Nothing(error.to_string()))?;
             if let Some(usage) = usage_words(&usages) {
-                return Err(Seen::Nothing(format!("{shown} is {usage}")));
+                return Err(Observation::Nothing(format!("{shown} is {usage}")));
             }
             let node = disk.as_ref().map(|disk| disk.node.clone());
             // In a container the kernel's name may lead nowhere, or elsewhere.
@@ -117,19 +118,21 @@ fn recognise(path: &Path) -> Result<(PathBuf, Identity, Option<Disk>), Seen> {
                 numbers[0].is_some() && numbers[0] == numbers[1]
             };
             let (major, minor) =
-                host::device_number(path).map_err(|error| Seen::Nothing(error.to_string()))?;
+                host::device_number(path).map_err(|error| Observation::Nothing(error.to_string()))?;
             let node = node.filter(leads_there).unwrap_or_else(|| path.to_owned());
             Ok((node, Identity::Device(major, minor), disk))
         }
-        Ok(PathKind::Missing) => Err(Seen::Nothing(format!("{shown} is not there"))),
-        Ok(_) => Err(Seen::Nothing(format!("{shown} is neither a file nor a block device"))),
-        Err(error) if error.kind() == IoErrorKind::PermissionDenied => Err(Seen::Denied(error.to_string())),
-        Err(error) => Err(Seen::Nothing(error.to_string())),
+        Ok(PathKind::Missing) => Err(Observation::Nothing(format!("{shown} is not there"))),
+        Ok(_) => Err(Observation::Nothing(format!("{shown} is neither a file nor a block device"))),
+        Err(error) if error.kind() == IoErrorKind::PermissionDenied => {
+            Err(Observation::Denied(error.to_string()))
+        }
+        Err(error) => Err(Observation::Nothing(error.to_string())),
     }
 }
 
 /// Looks at many paths at once: one that is slow to answer holds up no other.
-pub async fn look_at_all(world: &World, paths: Vec<PathBuf>) -> Vec<(PathBuf, Seen)> {
+pub async fn look_at_all(world: &World, paths: Vec<PathBuf>) -> Vec<(PathBuf, Observation)> {
     let looks: Vec<_> = paths
         .into_iter()
         .map(|path| {

@@ -51,6 +51,8 @@ pub struct Disk {
     pub bay: Option<String>,
     /// Its storage says that it is thin provisioned (SBC-4, logical block provisioning).
     pub is_thin: bool,
+    /// Every write to it is refused: a write-protected medium, or `blockdev --setro`.
+    pub is_read_only: bool,
     /// Devices that stand on it: a RAID, a volume group, a multipath map.
     pub holders: Vec<String>,
 }
@@ -128,6 +130,7 @@ impl DiskCatalogue {
             is_thin: names_in(&whole.join("device/scsi_disk")).iter().any(|name| {
                 number(whole.join("device/scsi_disk").join(name).join("thin_provisioning")) == Some(1)
             }),
+            is_read_only: number(folder.join("ro")).is_some_and(|flag| flag != 0),
             holders: names_in(&folder.join("holders")),
         })
     }
@@ -305,7 +308,9 @@ mod tests {
         assert_eq!(disk.bay.as_deref(), Some("7"));
         let by_id = system.path("dev/disk/by-id/scsi-SSEAGATE_ST4000NM0023_Z1Z0ABCD");
         assert_eq!(disk.by_id.as_ref(), Some(&by_id));
-        assert!(!disk.is_thin && disk.holders.is_empty());
+        assert!(!disk.is_thin && !disk.is_read_only && disk.holders.is_empty());
+        system.file(&format!("sys/devices/{SCSI}/block/sdh/ro"), "1\n");
+        assert!(system.disks()[0].is_read_only);
     }
 
     #[test]
