@@ -107,7 +107,7 @@ async fn look(open: &OpenReadOnly, error: &Error) -> Shown {
     let LogCondition { records, .. } = condition.log;
     Shown {
         damaged: true,
-        reason: open.held.drives.in_words(&error),
+        reason: open.held.drives.in_words(error),
         drives: shown_drives(open),
         checkpoint: condition.checkpoint.0,
         written_at: shown_wall(condition.written_at),

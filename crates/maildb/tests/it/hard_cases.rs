@@ -85,6 +85,44 @@ fn undoing_a_loser_may_take_space_and_never_cuts_the_file() {
     });
 }
 
+/// Waits until every page is written, and takes a checkpoint.
+async fn checkpoint_all(world: &World, instance: &Instance) {
+    while instance.statistics().dirty_pages > 0 {
+        world.sleep(Duration::from_millis(100)).await;
+    }
+    // The last may still be on their way, waiting with their stamps for the log.
+    world.sleep(Duration::from_millis(500)).await;
+    instance.checkpoint().await.expect("a checkpoint");
+}
+
+/// Recovery must find the beginning of every transaction that was running, or it cannot take that back.
+#[test]
+fn a_checkpoint_does_not_pass_a_transaction_that_still_runs() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path();
+    let config = || InstanceConfig { checkpoint_depth: ByteCount(0), ..config(1024) };
+    run(async |world| {
+        let instance = model::open(&world, path, 1, config()).await;
+        let table = table_of(&instance).await;
+        let mut session = instance.session();
+        insert_rows(&mut session, &table, 1, 0..300, 100, false).await;
+        let mut loser = instance.session();
+        loser.insert(&table, &row((2, 0), 100)).await.expect("inserted");
+        insert_rows(&mut session, &table, 3, 0..300, 100, false).await;
+        checkpoint_all(&world, &instance).await;
+        abandon((loser, session, instance));
+    });
+    run(async |world| {
+        let instance = model::open(&world, path, 1, config()).await;
+        let table = table_of(&instance).await;
+        let rows = model::read_all(&instance.databases()[0], &table).await;
+        assert!(!rows.contains_key(&(2, 0)), "a row that was never committed is there");
+        assert_eq!((rows.len(), instance.recovery().transactions_undone), (600, 1));
+        instance.close().await.expect("closed");
+        check(path).await;
+    });
+}
+
 /// A checkpoint within one log generation once left the header's time behind that of pages on disk.
 #[test]
 fn time_never_goes_back_across_a_crash() {
@@ -96,12 +134,7 @@ fn time_never_goes_back_across_a_crash() {
         let table = table_of(&instance).await;
         let mut session = instance.session();
         insert_rows(&mut session, &table, 1, 0..300, 100, false).await;
-        while instance.statistics().dirty_pages > 0 {
-            world.sleep(Duration::from_millis(100)).await;
-        }
-        // The last may still be on their way, waiting with their stamps for the log.
-        world.sleep(Duration::from_millis(500)).await;
-        instance.checkpoint().await.expect("a checkpoint");
+        checkpoint_all(&world, &instance).await;
         abandon((session, instance));
     });
     run(async |world| {

@@ -25,7 +25,10 @@ const PAGE_SIZE: PageSize = PageSize::Kib4;
 const MIX: Mix = Mix { body_bytes_max: 1000, mailboxes: 50, delete_percent: 20.0 };
 
 fn config() -> maildb::InstanceConfig {
-    maildb::InstanceConfig { page_stamps: maildb::PageStampMode::Off, ..model::config(PAGE_SIZE, ByteCount(256 * 4096)) }
+    maildb::InstanceConfig {
+        page_stamps: maildb::PageStampMode::Off,
+        ..model::config(PAGE_SIZE, ByteCount(256 * 4096))
+    }
 }
 
 fn golden() -> Vec<u8> {

@@ -72,6 +72,8 @@ pub struct RunPlan {
     pub spares_log: bool,
     /// Space the database drive has beyond what it needs to begin with; none: plenty.
     pub space: Option<ByteCount>,
+    /// Share of transactions that stay open for some seconds after their changes, in percent.
+    pub held_percent: f64,
     /// The bug planted.
     pub canary: Option<Canary>,
 }
@@ -120,6 +122,7 @@ impl RunPlan {
             space: (options.grade == Grade::Within && random.percent(10.0))
                 .then(|| ByteCount::kib(16 + random.below(2000))),
             spares_log: false,
+            held_percent: 0.0,
             canary: options.canary,
             config,
             loads: 0,
@@ -143,6 +146,15 @@ impl RunPlan {
             plan.loads = 1 + random.below(3);
         }
         plan
+    }
+
+    /// In some runs, transactions that stay open over several checkpoints, of which each goes as far as it can. From a
+    /// stream of its own: what seeds did before, they still do.
+    pub fn draw_held(&mut self, random: &mut Random) {
+        if random.percent(20.0) {
+            self.held_percent = 10.0 + 40.0 * random.unit();
+            self.config.checkpoint_depth = ByteCount::kib([0, 4, 16][random.below(3) as usize]);
+        }
     }
 }
 

@@ -43,7 +43,8 @@ pub fn replay_command(seed: u64, options: RunOptions) -> String {
 /// Runs a seed. Failed assertions of the engine are failures like any other.
 pub fn run(seed: u64, options: RunOptions) -> Result<RunReport, Failure> {
     let mut random = Random::new(seed, "plan");
-    let plan = RunPlan::draw(&mut random, options);
+    let mut plan = RunPlan::draw(&mut random, options);
+    plan.draw_held(&mut Random::new(seed, "held transactions"));
     let tally = Rc::new(RefCell::new(Tally::default()));
     let mut run = Run::new(seed, random, plan, Rc::clone(&tally));
     let what = match failure::complete(|| run.complete()) {

@@ -11,10 +11,12 @@ use super::{
     trouble::{Trouble, Violation, is_no_space},
 };
 use maildb::{Database, Durability, Session, Table, Value};
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 use world::{Random, World};
 
 const MAILBOXES_PER_SESSION: u64 = 3;
+/// Longest pause before a transaction that is held open ends: several checkpoints.
+const HELD_MAX: Duration = Duration::from_secs(5);
 
 /// What a session works with.
 pub struct Worker {
@@ -44,7 +46,7 @@ impl Worker {
             if self.random.percent(10.0) {
                 self.scan_mailbox().await?;
             }
-            match self.transaction(&mut session).await {
+            match self.transaction(&world, &mut session).await {
                 Ok(()) => {}
                 Err(Trouble::Refused(error)) if is_no_space(&error) => session.rollback().await?,
                 Err(trouble) => return Err(trouble),
@@ -53,7 +55,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn transaction(&mut self, session: &mut Session) -> Result<(), Trouble> {
+    async fn transaction(&mut self, world: &World, session: &mut Session) -> Result<(), Trouble> {
         let mut pending = Pending::new();
         for _ in 0..=self.random.below(5) {
             if self.random.percent(20.0) {
@@ -62,6 +64,9 @@ impl Worker {
             } else {
                 self.change(session, &mut pending).await?;
             }
+        }
+        if self.plan.held_percent > 0.0 && self.random.percent(self.plan.held_percent) {
+            world.sleep(HELD_MAX.mul_f64(self.random.unit())).await;
         }
         if self.random.percent(10.0) {
             session.rollback().await?;
