@@ -10,9 +10,10 @@
 //! | tgtd | Debian `tgt` | our iSCSI initiator |
 //! | qemu-img, qemu-io | Debian `qemu-utils`, with `qemu-block-extra` for iSCSI | our servers |
 //! | dissect.esedb | PyPI, in an environment of its own under the target folder | our databases, by a second reader |
+//! | Linux's initiator and multipath in an emulated guest | Debian packages unpacked under the target folder, for full runs | our iSCSI target |
 //! | real databases, libesedb | PyPI, under the target folder | `verify`, which must find them clean and count as they do |
 
-use crate::{ese_files, iscsi_fio, step};
+use crate::{ese_files, guest, iscsi_fio, step};
 use anyhow::{Context, Result, bail};
 use std::{
     path::{Path, PathBuf},
@@ -33,6 +34,8 @@ pub struct Judges {
     pub iscsi_fio: Option<PathBuf>,
     /// A folder of real databases.
     pub ese_files: Option<PathBuf>,
+    /// The folder of a guest with Linux's initiator.
+    pub guest: Option<PathBuf>,
     missing: Vec<Missing>,
 }
 
@@ -43,6 +46,7 @@ enum Missing {
     Dissect,
     EseFiles,
     IscsiFio,
+    Guest,
 }
 
 impl Judges {
@@ -53,17 +57,20 @@ impl Judges {
 
     /// Not what comes from sources: where packages come from, there may be none.
     fn missing_package(&self) -> Option<&Missing> {
-        self.missing.iter().find(|missing| !matches!(missing, Missing::IscsiFio | Missing::EseFiles))
+        self.missing
+            .iter()
+            .find(|missing| !matches!(missing, Missing::IscsiFio | Missing::EseFiles | Missing::Guest))
     }
 }
 
-/// Looks for the judges, installs those missing if `install`, names in a line each those that stay missing.
-pub fn prepare(install: bool) -> Result<Judges> {
+/// Looks for the judges, installs those missing if `install`, names in a line each those that stay missing. Some judge only
+/// `full` runs.
+pub fn prepare(install: bool, full: bool) -> Result<Judges> {
     let folder = step::target_directory()?.join("judges");
-    let mut judges = look(&folder);
+    let mut judges = look(&folder, full);
     if install && !judges.missing.is_empty() {
         install_missing(&judges.missing, &folder)?;
-        judges = look(&folder);
+        judges = look(&folder, full);
         if let Some(missing) = judges.missing_package() {
             bail!("{} is missing after it was installed", missing.name());
         }
@@ -100,7 +107,7 @@ pub fn packages(names: &[&str]) -> Result<()> {
     step::run(&format!("apt-get install {}", names.join(" ")), &mut command).map(drop)
 }
 
-fn look(folder: &Path) -> Judges {
+fn look(folder: &Path, full: bool) -> Judges {
     let python = folder.join("venv").join("bin").join("python");
     let has_dissect = step::succeeds(Command::new(&python).args(["-c", "import dissect.esedb"]));
     let programs = [
@@ -132,7 +139,11 @@ fn look(folder: &Path) -> Judges {
     if ese_files.is_none() {
         missing.push(Missing::EseFiles);
     }
-    Judges { dissect_python: has_dissect.then_some(python), iscsi_fio, ese_files, missing }
+    let guest = guest::find(folder).filter(|_| full);
+    if full && guest.is_none() {
+        missing.push(Missing::Guest);
+    }
+    Judges { dissect_python: has_dissect.then_some(python), iscsi_fio, ese_files, guest, missing }
 }
 
 impl Missing {
@@ -142,6 +153,7 @@ impl Missing {
             Self::Dissect => "dissect.esedb",
             Self::EseFiles => "a set of real databases",
             Self::IscsiFio => "fio with libiscsi",
+            Self::Guest => "a guest with Linux's initiator",
         }
     }
 
@@ -151,6 +163,7 @@ impl Missing {
                 format!("apt-get install {package}, or cargo xtask test --install")
             }
             Self::Dissect | Self::EseFiles | Self::IscsiFio => "cargo xtask test --install".to_owned(),
+            Self::Guest => "cargo xtask test --full --install".to_owned(),
         }
     }
 }
@@ -160,7 +173,7 @@ fn install_missing(missing: &[Missing], folder: &Path) -> Result<()> {
         .iter()
         .filter_map(|missing| match missing {
             Missing::Package { package, .. } => Some(*package),
-            Missing::Dissect | Missing::EseFiles | Missing::IscsiFio => None,
+            Missing::Dissect | Missing::EseFiles | Missing::IscsiFio | Missing::Guest => None,
         })
         .collect();
     packages.dedup();
@@ -188,6 +201,11 @@ fn install_missing(missing: &[Missing], folder: &Path) -> Result<()> {
         let mut pip = Command::new(environment.join("bin").join("python"));
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", DISSECT]);
         step::run(&format!("pip install {DISSECT}"), &mut pip)?;
+    }
+    if missing.contains(&Missing::Guest)
+        && let Err(error) = guest::build(folder)
+    {
+        println!("a guest with Linux's initiator cannot be made here: {error:#}");
     }
     if missing.contains(&Missing::EseFiles)
         && let Err(error) = ese_files::fetch(folder, DISSECT)

@@ -12,6 +12,7 @@ mod bench;
 mod ese_files;
 mod fuzz;
 mod gate;
+mod guest;
 mod iscsi_fio;
 mod judges;
 mod links;

@@ -8,6 +8,7 @@
 //! | `SPINDLE_DISSECT_PYTHON` | the Python that can import `dissect.esedb`; unset if there is none |
 //! | `SPINDLE_ESE_FILES` | a folder of real databases; unset if there is none |
 //! | `SPINDLE_ISCSI_FIO` | a fio with an engine for iSCSI; unset if there is none |
+//! | `SPINDLE_GUEST` | the folder of a guest with Linux's initiator; unset if there is none, or not under `--full` |
 //! | `SPINDLE_PROGRAM` | the `spindle` of this build |
 //! | `SPINDLE_FULL` | `1` under `--full`: the large counts; otherwise unset |
 
@@ -44,7 +45,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<()> {
     let start = Instant::now();
     let install = options.install || env::var_os("CI").is_some_and(|value| value == "true");
-    let judges = judges::prepare(install)?;
+    let judges = judges::prepare(install, options.full)?;
     let build_start = Instant::now();
     println!("== build");
     let build = TestBuild::run()?;
@@ -54,7 +55,7 @@ pub fn run(options: &Options) -> Result<()> {
         command.arg("test").arg("--workspace").args(arguments);
         command.env("SPINDLE_JUDGES", if judges.complete() { "require" } else { "optional" });
         command.env_remove("SPINDLE_FULL").env_remove("SPINDLE_DISSECT_PYTHON");
-        command.env_remove("SPINDLE_ISCSI_FIO").env_remove("SPINDLE_ESE_FILES");
+        command.env_remove("SPINDLE_ISCSI_FIO").env_remove("SPINDLE_ESE_FILES").env_remove("SPINDLE_GUEST");
         if options.full {
             command.env("SPINDLE_FULL", "1");
         }
@@ -66,6 +67,9 @@ pub fn run(options: &Options) -> Result<()> {
         }
         if let Some(fio) = &judges.iscsi_fio {
             command.env("SPINDLE_ISCSI_FIO", fio);
+        }
+        if let Some(guest) = &judges.guest {
+            command.env("SPINDLE_GUEST", guest);
         }
         build.tell(&mut command);
         command

@@ -1,12 +1,15 @@
 //! `spindle export`: files, devices and volumes of pools, served over the network until somebody ends it.
 
 mod access_file;
+mod identity;
 mod over_iscsi;
 mod over_nbd;
 mod shared;
 mod thin_volume;
 
 use crate::{arguments::ExportArguments, console::Console, ending::Ending, refusal::Refusal};
+use identity::{Identified, identify};
+use iscsi::scsi::identity::Identity;
 use serde::Serialize;
 use shared::{Opened, Shared};
 use std::{collections::BTreeSet, path::PathBuf, rc::Rc, time::Duration};
@@ -23,12 +26,17 @@ struct Served {
     bytes: u64,
     read_only: bool,
     write_cache: bool,
+    /// What initiators know it by; over iSCSI alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    identity: Option<String>,
 }
 
 /// A way to serve: where it listens, what is found there, and who does it.
 struct Door {
     address: Address,
     uris: Vec<String>,
+    /// Of each URI, over iSCSI.
+    identities: Option<Vec<Identity>>,
     serving: world::LocalFuture<()>,
     /// Not everybody who reaches it may use it.
     is_restricted: bool,
@@ -48,6 +56,10 @@ pub fn export(arguments: &ExportArguments) -> Result<Ending, Refusal> {
     let iscsi = arguments.iscsi.as_deref().map(|text| address(text, iscsi::PORT)).transpose()?;
     let portals =
         arguments.portal.iter().map(|text| address(text, iscsi::PORT)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(any) = portals.iter().find(|portal| portal.is_any()) {
+        let problem = format!("--portal {any} is every address of this host: nobody can be sent on to it");
+        return Err(Refusal::new(problem, "say the address that initiators reach this host by"));
+    }
     let tls = over_nbd::tls(arguments)?;
     let names = names(arguments)?;
     let plan = over_iscsi::plan(arguments, &names)?;
@@ -69,15 +81,27 @@ pub fn export(arguments: &ExportArguments) -> Result<Ending, Refusal> {
                 return Err(refusal);
             }
         }
+        let identities = match iscsi {
+            Some(_) => identities(&world, &opened.shared, arguments, &console),
+            None => Ok(Vec::new()),
+        };
+        let identities = match identities {
+            Ok(identities) => identities,
+            Err(refusal) => {
+                let _ = opened.close().await;
+                return Err(refusal);
+            }
+        };
         let shared = &opened.shared;
         let nbd = nbd.map(|listener| over_nbd::door(&world, (listener, tls), shared, arguments, &console));
         let iscsi = iscsi.map(|listener| over_iscsi::Doors::new(plan, listener, portals_open));
-        let iscsi = iscsi.map(|doors| doors.open(&world, shared, arguments, &console));
+        let iscsi = iscsi.map(|doors| doors.open(&world, (shared, &identities), arguments, &console));
         let (iscsi, targets) = iscsi.unzip();
         let doors: Vec<Door> = nbd.into_iter().chain(iscsi.into_iter().flatten()).collect();
         opened.warnings.iter().for_each(|warning| console.warn(warning));
-        tell(&doors, shared, arguments, &console)?;
+        // Who hears that it serves may end it at once.
         let ended = interrupted();
+        tell(&doors, shared, arguments, &console)?;
         for door in doors {
             world.spawn("export", door.serving);
         }
@@ -130,6 +154,35 @@ fn names(arguments: &ExportArguments) -> Result<Vec<String>, Refusal> {
     }
 }
 
+/// What initiators know each of `shared` by.
+fn identities(
+    world: &World,
+    shared: &[Shared],
+    arguments: &ExportArguments,
+    console: &Console,
+) -> Result<Vec<Identity>, Refusal> {
+    let state = arguments.state.clone().unwrap_or_else(identity::state_folder);
+    let mut identities: Vec<Identity> = Vec::new();
+    for Shared { path, origin, .. } in shared {
+        let Identified { identity, caveat } = identify(world, path, origin, &state)?;
+        if let Some(twin) = identities.iter().position(|known| *known == identity) {
+            let problem = format!(
+                "{} and {} have one identity, {identity}: initiators would take them for two paths to one disk",
+                shared[twin].path.display(),
+                path.display()
+            );
+            let remedy =
+                "export each disk once; if one file is a copy of the other, remove the copy's .spindle-id";
+            return Err(Refusal::new(problem, remedy));
+        }
+        if let Some(caveat) = caveat {
+            console.warn(&caveat);
+        }
+        identities.push(identity);
+    }
+    Ok(identities)
+}
+
 async fn listen(address: Option<Address>, flag: &str) -> Result<Option<Rc<dyn Listener>>, Refusal> {
     let Some(address) = address else { return Ok(None) };
     match Sockets.listen(&address).await {
@@ -154,10 +207,14 @@ fn tell(
     arguments: &ExportArguments,
     console: &Console,
 ) -> Result<(), Refusal> {
-    let served = doors.iter().flat_map(|door| door.uris.iter().zip(shared));
+    let served = doors.iter().flat_map(|door| {
+        let identity = |index: usize| Some(door.identities.as_ref()?.get(index)?.to_string());
+        door.uris.iter().zip(shared).enumerate().map(move |(index, served)| (served, identity(index)))
+    });
     let served: Vec<Served> = served
-        .map(|(uri, shared)| Served {
+        .map(|((uri, shared), identity)| Served {
             uri: uri.clone(),
+            identity,
             path: shared.path.clone(),
             bytes: shared.device.geometry().size.0,
             read_only: shared.is_read_only,
@@ -168,7 +225,7 @@ fn tell(
         let text = serde_json::to_string(&served).expect("plain fields");
         console.json(&text).map_err(|error| Refusal::new(format!("standard output: {error}"), ""))?;
     }
-    for Served { uri, path, bytes, read_only, write_cache } in &served {
+    for Served { uri, path, bytes, read_only, write_cache, .. } in &served {
         let writes = match (read_only, write_cache) {
             (true, _) => "read-only",
             (false, true) => "write cache on: stable after a flush",

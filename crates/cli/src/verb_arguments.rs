@@ -102,7 +102,7 @@ pub struct CompareArguments {
     after_help = "Examples:
   spindle export disk.img --create 10GiB              nbd://127.0.0.1:10809/disk.img, until Ctrl-C
   spindle export /dev/sdb --read-only --nbd unix:/run/spindle.sock
-  spindle export disk.img --iscsi 127.0.0.1:3260     a target iqn.2026-11.org.spindle:disk.img
+  spindle export disk.img --iscsi 127.0.0.1:3260     a target iqn.2026-11.org.spindle:disk.img.IDENTITY
   spindle export mail/store mail/store@monday         a volume of the pool mail, and a snapshot of it, read-only
   spindle export mail/store --read-only               nothing is written to the pool, which may be damaged
   spindle export a.img b.img --name mail --name logs --nbd 10.0.0.5
@@ -150,6 +150,11 @@ pub struct ExportArguments {
     /// Make a secret for CHAP, print it, and end
     #[arg(long, conflicts_with_all = ["paths", "nbd", "iscsi"])]
     pub chap_make: bool,
+
+    /// Keep in FOLDER the identities, for initiators, of devices without a serial number and of files in folders that may not
+    /// be written [default: $STATE_DIRECTORY, /var/lib/spindle for root, ~/.local/state/spindle for others]
+    #[arg(long, value_name = "FOLDER", requires = "iscsi")]
+    pub state: Option<PathBuf>,
 
     /// What clients call it; repeat for more, in the order of the paths [default: the file's name]
     #[arg(long, value_name = "NAME")]

@@ -67,7 +67,9 @@ pub async fn open(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenS
 /// Why it would not.
 pub async fn check_opens(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenSetting) -> Result<()> {
     let devices = WriteShield::over(devices, OnWrite::Pretend);
-    read_all(world, &devices, setting).await.map(drop)
+    let (read, _) = read_all(world, &devices, setting).await?;
+    // The first generation that is written asks it of those that are left.
+    check_enough(&read.shared.drives, &read.shared.superblock.borrow())
 }
 
 /// The pool as its drives have it, and the checkpoint its log was read from.

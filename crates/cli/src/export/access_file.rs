@@ -2,6 +2,7 @@
 //!
 //! Secrets lie in files of their own, which only their owner may read.
 
+use super::over_iscsi::name_of;
 use crate::refusal::Refusal;
 use iscsi::{
     session::chap::{Credentials, Secret},
@@ -17,6 +18,8 @@ use world::real::host_files;
 
 /// Longer than any list an administrator keeps by hand.
 const BYTES_MAX: u64 = 1 << 20;
+/// The highest number of flat space addressing (SAM-5, 4.7.7.4).
+const UNIT_MAX: u64 = 0x3fff;
 
 /// As it is written.
 #[derive(Debug, Default, Deserialize)]
@@ -48,6 +51,7 @@ enum UnitLine {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct SpecialUnit {
     export: String,
+    lun: Option<u64>,
     write_cache: Option<bool>,
     #[serde(default)]
     read_only: bool,
@@ -77,18 +81,31 @@ struct InitiatorLine {
 pub struct PlannedUnit {
     /// Which export it is.
     pub export: String,
+    /// Its logical unit number.
+    pub number: u64,
     /// On or off, if that was said.
     pub write_cache: Option<bool>,
     /// Nobody writes it.
     pub is_read_only: bool,
 }
 
-/// Targets with their units from number 0 on, and who may use them.
+/// A target.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PlannedTarget {
+    /// As the file has it, or the name of its export.
+    pub name: String,
+    /// The file says so; without it the name of one export is two hosts' at once.
+    pub is_named: bool,
+    /// Its units.
+    pub units: Vec<PlannedUnit>,
+}
+
+/// Targets, and who may use them.
 #[derive(Debug)]
 pub struct Plan {
-    /// By name, as the file has it.
-    pub targets: Vec<(String, Vec<PlannedUnit>)>,
-    /// Who may use what.
+    /// In the order of the file, then those of single exports.
+    pub targets: Vec<PlannedTarget>,
+    /// Who may use what, by the names of `targets`.
     pub access: Access,
     /// Not everybody may.
     pub is_restricted: bool,
@@ -96,16 +113,20 @@ pub struct Plan {
 
 /// Each export a target of its own, for everybody.
 pub fn for_everybody(exports: &[String]) -> Plan {
-    let targets = exports.iter().map(|export| (export.clone(), vec![plain(export)])).collect();
+    let targets = exports.iter().map(|export| single(export)).collect();
     Plan { targets, access: Access::everybody(), is_restricted: false }
 }
 
-fn plain(export: &str) -> PlannedUnit {
-    PlannedUnit { export: export.to_owned(), write_cache: None, is_read_only: false }
+fn single(export: &str) -> PlannedTarget {
+    PlannedTarget { name: export.to_owned(), is_named: false, units: vec![plain(export, 0)] }
 }
 
-/// Reads `path`; `full_name` makes the name of a target as initiators know it.
-pub fn read(path: &Path, exports: &[String], full_name: impl Fn(&str) -> String) -> Result<Plan, Refusal> {
+fn plain(export: &str, number: u64) -> PlannedUnit {
+    PlannedUnit { export: export.to_owned(), number, write_cache: None, is_read_only: false }
+}
+
+/// Reads `path`.
+pub fn read(path: &Path, exports: &[String]) -> Result<Plan, Refusal> {
     let shown = path.display();
     let refuse =
         |problem: String| Refusal::new(format!("{shown}: {problem}"), "docs/targets.md has an example");
@@ -127,7 +148,7 @@ pub fn read(path: &Path, exports: &[String], full_name: impl Fn(&str) -> String)
         for (right, meant) in [(Right::Read, line.reads), (Right::Write, line.uses)] {
             for meant in meant {
                 let (target, numbers) = units_meant(&meant, &targets).map_err(&refuse)?;
-                let known = units.entry(full_name(target)).or_default();
+                let known = units.entry(target.to_owned()).or_default();
                 known.extend(numbers.into_iter().map(|number| (number, right)));
             }
         }
@@ -143,18 +164,31 @@ pub fn read(path: &Path, exports: &[String], full_name: impl Fn(&str) -> String)
 }
 
 /// Those that the file has, and one for each export that is in none of them.
-fn targets(lines: Vec<TargetLine>, exports: &[String]) -> Result<Vec<(String, Vec<PlannedUnit>)>, String> {
+fn targets(lines: Vec<TargetLine>, exports: &[String]) -> Result<Vec<PlannedTarget>, String> {
     let mut targets = Vec::new();
     let mut placed = BTreeSet::new();
     for TargetLine { name, units } in lines {
-        let mut planned = Vec::new();
-        for unit in units {
+        let mut planned: Vec<PlannedUnit> = Vec::new();
+        for (position, unit) in (0..).zip(units) {
             let unit = match unit {
-                UnitLine::Plain(export) => plain(&export),
-                UnitLine::Special(SpecialUnit { export, write_cache, read_only }) => {
-                    PlannedUnit { export, write_cache, is_read_only: read_only }
-                }
+                UnitLine::Plain(export) => plain(&export, position),
+                UnitLine::Special(SpecialUnit { export, lun, write_cache, read_only }) => PlannedUnit {
+                    export,
+                    number: lun.unwrap_or(position),
+                    write_cache,
+                    is_read_only: read_only,
+                },
             };
+            if unit.number > UNIT_MAX {
+                return Err(format!(
+                    "target {name}: {:?}: lun is a number from 0 to {UNIT_MAX}",
+                    unit.export
+                ));
+            }
+            if let Some(other) = planned.iter().find(|other| other.number == unit.number) {
+                let (one, other, number) = (&other.export, &unit.export, unit.number);
+                return Err(format!("target {name}: {one:?} and {other:?} would both be unit {number}"));
+            }
             if !exports.contains(&unit.export) {
                 return Err(format!("target {name}: there is no export {:?}", unit.export));
             }
@@ -163,30 +197,29 @@ fn targets(lines: Vec<TargetLine>, exports: &[String]) -> Result<Vec<(String, Ve
             }
             planned.push(unit);
         }
-        targets.push((name, planned));
+        targets.push(PlannedTarget { name, is_named: true, units: planned });
     }
     let others = exports.iter().filter(|export| !placed.contains(*export));
-    targets.extend(others.map(|export| (export.clone(), vec![plain(export)])));
+    targets.extend(others.map(|export| single(export)));
     let mut names = BTreeSet::new();
-    match targets.iter().find(|(name, _)| !names.insert(name)) {
-        Some((twice, _)) => Err(format!("two targets would be called {twice:?}")),
+    // As initiators know them: upper and lower case are one, and what iSCSI names may not have is a dash.
+    match targets.iter().find(|target| !names.insert(name_of(&target.name))) {
+        Some(PlannedTarget { name, .. }) => Err(format!("two targets would be called {name:?}")),
         None => Ok(targets),
     }
 }
 
 /// What `TARGET` or `TARGET/NUMBER` means.
-fn units_meant<'t>(
-    meant: &str,
-    targets: &'t [(String, Vec<PlannedUnit>)],
-) -> Result<(&'t str, Vec<u64>), String> {
-    let find = |name: &str| targets.iter().find(|(known, _)| known == name);
-    if let Some((name, units)) = find(meant) {
-        return Ok((name, (0..units.len() as u64).collect()));
+fn units_meant<'t>(meant: &str, targets: &'t [PlannedTarget]) -> Result<(&'t str, Vec<u64>), String> {
+    let find = |name: &str| targets.iter().find(|target| target.name == name);
+    let numbers = |target: &PlannedTarget| target.units.iter().map(|unit| unit.number).collect::<Vec<_>>();
+    if let Some(target) = find(meant) {
+        return Ok((&target.name, numbers(target)));
     }
     let unit =
         meant.rsplit_once('/').and_then(|(name, number)| Some((find(name)?, number.parse::<u64>().ok()?)));
     match unit {
-        Some(((name, units), number)) if number < units.len() as u64 => Ok((name, vec![number])),
+        Some((target, number)) if numbers(target).contains(&number) => Ok((&target.name, vec![number])),
         _ => Err(format!("there is no target or unit {meant:?}")),
     }
 }
@@ -216,7 +249,7 @@ mod tests {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    fn planned(text: &str, exports: &[&str]) -> Result<Vec<(String, Vec<PlannedUnit>)>, String> {
+    fn planned(text: &str, exports: &[&str]) -> Result<Vec<PlannedTarget>, String> {
         let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
         targets(file.target, &names(exports))
     }
@@ -225,11 +258,10 @@ mod tests {
     fn exports_that_no_target_has_are_targets_of_their_own() {
         let text = "[[target]]\nname = 'mail'\nunits = ['a', { export = 'b', write-cache = true }]";
         let targets = planned(text, &["a", "b", "c"]).unwrap();
-        let special = PlannedUnit { write_cache: Some(true), ..plain("b") };
-        assert_eq!(
-            targets,
-            [("mail".to_owned(), vec![plain("a"), special]), ("c".to_owned(), vec![plain("c")])]
-        );
+        let special = PlannedUnit { write_cache: Some(true), ..plain("b", 1) };
+        let units = vec![plain("a", 0), special];
+        let mail = PlannedTarget { name: "mail".to_owned(), is_named: true, units };
+        assert_eq!(targets, [mail, single("c")]);
         assert_eq!(units_meant("mail", &targets), Ok(("mail", vec![0, 1])));
         assert_eq!(units_meant("mail/1", &targets), Ok(("mail", vec![1])));
         for wrong in ["mail/2", "mail/x", "none", "none/0", ""] {
@@ -238,11 +270,27 @@ mod tests {
     }
 
     #[test]
+    fn a_unit_has_the_number_it_is_given_or_that_of_its_position() {
+        let text = "[[target]]\nname = 'mail'\nunits = [{ export = 'a', lun = 7 }, 'b', { export = 'c' }]";
+        let targets = planned(text, &["a", "b", "c"]).unwrap();
+        let numbers =
+            |target: &PlannedTarget| target.units.iter().map(|unit| unit.number).collect::<Vec<_>>();
+        assert_eq!(numbers(&targets[0]), [7, 1, 2]);
+        assert_eq!(units_meant("mail", &targets), Ok(("mail", vec![7, 1, 2])));
+        assert_eq!(units_meant("mail/7", &targets), Ok(("mail", vec![7])));
+        assert!(units_meant("mail/0", &targets).is_err());
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused() {
         for (text, problem) in [
             ("[[target]]\nname = 'mail'\nunits = ['z']", "there is no export \"z\""),
             ("[[target]]\nname = 'mail'\nunits = ['a', 'a']", "\"a\" is a unit already"),
+            ("[[target]]\nname = 'm'\nunits = ['a', { export = 'b', lun = 0 }]", "would both be unit 0"),
+            ("[[target]]\nname = 'm'\nunits = [{ export = 'b', lun = 16384 }]", "from 0 to 16383"),
+            ("[[target]]\nname = 'm'\nunits = [{ export = 'b', lun = -1 }]", "units"),
             ("[[target]]\nname = 'b'\nunits = ['a']", "two targets would be called \"b\""),
+            ("[[target]]\nname = 'B'\nunits = ['a']", "two targets would be called \"b\""),
             ("[[target]]\nname = 'b'\nunit = ['a']", "unit"),
             ("[[initiator]]\nname = 'x'\npassword = 'y'", "unknown field"),
         ] {

@@ -2,18 +2,15 @@
 
 use super::{
     Door, Shared,
-    access_file::{self, Plan, PlannedUnit},
+    access_file::{self, Plan, PlannedTarget, PlannedUnit},
 };
 use crate::{arguments::ExportArguments, console::Console, refusal::Refusal};
 use array::pool::Alarm;
 use iscsi::{
-    scsi::{facts::Facts, unit::Unit},
+    scsi::{facts::Facts, identity::Identity, unit::Unit},
     target::{Event, Target, Targets, serve},
 };
-use std::{
-    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
-    rc::Rc,
-};
+use std::rc::Rc;
 use world::{Listener, World};
 
 /// Names of targets begin with it.
@@ -31,7 +28,7 @@ pub struct Doors {
 /// What `--access` says of `exports`, before anything is opened.
 pub fn plan(arguments: &ExportArguments, exports: &[String]) -> Result<Plan, Refusal> {
     match &arguments.access {
-        Some(path) => access_file::read(path, exports, name_of),
+        Some(path) => access_file::read(path, exports),
         None => Ok(access_file::for_everybody(exports)),
     }
 }
@@ -42,33 +39,52 @@ impl Doors {
         Self { plan, listener, portals }
     }
 
-    /// What is shared, as targets, at each of the places; and what asks all initiators to log out.
+    /// What is shared, each with its identity, as targets, at each of the places; and what asks all initiators to log out.
     pub fn open(
         self,
         world: &World,
-        shared: &[Shared],
+        (shared, identities): (&[Shared], &[Identity]),
         arguments: &ExportArguments,
         console: &Console,
     ) -> (Vec<Door>, Targets) {
         let Self { plan: Plan { targets, access, is_restricted }, listener, portals } = self;
         let address = listener.address();
+        let full_name = |target: &PlannedTarget| match target.is_named {
+            true => name_of(&target.name),
+            false => unique_name_of(&target.name, identities[index_of(&target.name, shared)]),
+        };
         let uri = |shared: &Shared| {
-            let is_it =
-                |(number, unit): (usize, &PlannedUnit)| (unit.export == shared.name).then_some(number);
-            let place = targets.iter().find_map(|(name, units)| {
-                units.iter().enumerate().find_map(is_it).map(|number| (name, number))
+            let place = targets.iter().find_map(|target| {
+                let unit = target.units.iter().find(|unit| unit.export == shared.name)?;
+                Some((target, unit.number))
             });
-            let (name, number) = place.expect("each export is a unit of a target");
-            format!("iscsi://{address}/{}/{number}", name_of(name))
+            let (target, number) = place.expect("each export is a unit of a target");
+            format!("iscsi://{address}/{}/{number}", full_name(target))
         };
         let uris = shared.iter().map(uri).collect();
-        let all = targets.iter().map(|(name, units)| target_of(name, units, shared, arguments)).collect();
-        let targets = Targets::new(all).with_access(access);
+        let unit = |planned: &PlannedUnit| {
+            let index = index_of(&planned.export, shared);
+            (planned.number, Rc::new(unit_of(planned, (&shared[index], identities[index]), arguments)))
+        };
+        let target_of = |target: &PlannedTarget| Target {
+            name: full_name(target),
+            units: target.units.iter().map(unit).collect(),
+        };
+        let access = access.with_target_names(|name| {
+            full_name(targets.iter().find(|target| target.name == name).expect("rights are of targets"))
+        });
+        let targets = Targets::new(targets.iter().map(target_of).collect()).with_access(access);
         let serve_at = |listener: Rc<dyn Listener>, targets: Targets, uris: Vec<String>| {
             let (address, told) = (listener.address(), console.clone());
             let tell = Rc::new(move |event| say(&told, &event));
             let serving = serve(world.clone(), listener, targets, tell);
-            Door { address, uris, serving: Box::pin(serving), is_restricted }
+            Door {
+                address,
+                uris,
+                identities: Some(identities.to_vec()),
+                serving: Box::pin(serving),
+                is_restricted,
+            }
         };
         let elsewhere: Vec<String> = portals.iter().map(|portal| portal.address().to_string()).collect();
         let group =
@@ -80,25 +96,33 @@ impl Doors {
 }
 
 /// The name of its target: what iSCSI names may not have (RFC 3722) becomes a dash.
-fn name_of(name: &str) -> String {
+pub fn name_of(name: &str) -> String {
     let plain =
         |c: char| if c.is_ascii_alphanumeric() || ".-:".contains(c) { c.to_ascii_lowercase() } else { '-' };
     format!("{AUTHORITY}:{}", name.chars().map(plain).collect::<String>())
 }
 
-fn target_of(name: &str, units: &[PlannedUnit], shared: &[Shared], arguments: &ExportArguments) -> Target {
-    let of = |planned: &PlannedUnit| {
-        let shared = shared.iter().find(|shared| shared.name == planned.export);
-        Rc::new(unit_of(planned, shared.expect("plans are made of exports"), arguments))
-    };
-    Target { name: name_of(name), units: (0..).zip(units.iter().map(of)).collect() }
+/// The name of a target that nobody named: two hosts export a `store`, and names are unique worldwide (RFC 7143, 4.2.7).
+fn unique_name_of(export: &str, identity: Identity) -> String {
+    /// Bytes of an iSCSI name (RFC 7143, 4.2.7.2).
+    const NAME_BYTES_MAX: usize = 223;
+    let digits = identity.digits();
+    let mut name = name_of(export);
+    // It is ASCII by now.
+    name.truncate(NAME_BYTES_MAX - 1 - digits.len());
+    format!("{name}.{digits}")
 }
 
-fn unit_of(planned: &PlannedUnit, shared: &Shared, arguments: &ExportArguments) -> Unit {
+fn index_of(export: &str, shared: &[Shared]) -> usize {
+    shared.iter().position(|shared| shared.name == export).expect("plans are made of exports")
+}
+
+fn unit_of(
+    planned: &PlannedUnit,
+    (shared, identity): (&Shared, Identity),
+    arguments: &ExportArguments,
+) -> Unit {
     let device = Rc::clone(&shared.device);
-    let name = name_of(&shared.name);
-    // The same at each start, and another one for each name.
-    let number = BuildHasherDefault::<DefaultHasher>::default().hash_one(&name);
     let (logical, physical) = arguments.blocks.bytes();
     // Blocks are whole sectors of the device.
     let block_bytes = logical.max(device.geometry().sector);
@@ -106,8 +130,7 @@ fn unit_of(planned: &PlannedUnit, shared: &Shared, arguments: &ExportArguments) 
     let facts = Facts {
         product: "EXPORT".to_owned(),
         revision: "0001".to_owned(),
-        serial: format!("{number:016x}"),
-        name: number,
+        identity,
         block_bytes,
         physical_bytes,
         is_read_only: shared.is_read_only || planned.is_read_only,

@@ -39,7 +39,7 @@ pub fn door(
     let told = console.clone();
     let tell = Rc::new(move |event| say(&told, &event));
     let serving = serve(world.clone(), listener, exports, options, tell);
-    Door { address, uris, serving: Box::pin(serving), is_restricted }
+    Door { address, uris, identities: None, serving: Box::pin(serving), is_restricted }
 }
 
 fn export_of(shared: &Shared, arguments: &ExportArguments) -> Export {

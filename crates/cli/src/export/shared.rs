@@ -1,6 +1,9 @@
 //! What is served: files and raw devices, volumes and snapshots of pools.
 
-use super::thin_volume::{Frozen, ReadOnlyFrozen, ThinVolume};
+use super::{
+    identity::Origin,
+    thin_volume::{Frozen, ReadOnlyFrozen, ThinVolume},
+};
 use crate::{
     arguments::ExportArguments,
     console::Console,
@@ -11,7 +14,11 @@ use crate::{
     },
     refusal::Refusal,
 };
-use array::volume::VolumeDevice;
+use array::{
+    error::Error,
+    pool::{Snapshot, VolumeInfo},
+    volume::VolumeDevice,
+};
 use iscsi::scsi::thresholds::Fill;
 use std::{
     collections::BTreeMap,
@@ -44,6 +51,8 @@ pub struct Shared {
     pub is_read_only: bool,
     /// What it is, with its article.
     pub what: &'static str,
+    /// Where its identity comes from.
+    pub origin: Origin,
 }
 
 /// All that is served, and the pools that had to be opened for it.
@@ -75,13 +84,15 @@ impl Opened {
             Some(volume) if arguments.read_only => self.read_only_volume(world, name, path, &volume).await?,
             Some(volume) => self.volume((world, console), name, path, &volume).await?,
             None => {
-                let device = Rc::new(open(path, arguments).await?);
+                let (device, is_new) = open(path, arguments).await?;
+                let device = Rc::new(device);
                 Shared {
                     name,
                     path: path.to_owned(),
                     is_thin: !device.is_raw(),
                     is_read_only: arguments.read_only,
                     what: if device.is_raw() { "a device" } else { "a file" },
+                    origin: if device.is_raw() { Origin::Device } else { Origin::File { is_new } },
                     sparse: Some(Rc::clone(&device) as Rc<dyn Sparse>),
                     device,
                     fill: None,
@@ -118,6 +129,7 @@ impl Opened {
                 (Rc::new(volume.clone()), Some(Rc::new(ThinVolume(volume))), "a volume")
             }
         };
+        let origin = origin(&pool.volumes(), |volume| pool.snapshots(volume), wanted).map_err(refused)?;
         let pool = Rc::clone(pool);
         let fill = move || {
             let space = pool.space();
@@ -132,6 +144,7 @@ impl Opened {
             is_thin: wanted.snapshot.is_none(),
             is_read_only: wanted.snapshot.is_some(),
             what,
+            origin,
         })
     }
 
@@ -154,6 +167,8 @@ impl Opened {
             None => pool.volume(&wanted.volume),
         };
         let show = format!("see 'spindle pool show {}'", wanted.folder.display());
+        let origin = origin(&pool.volumes(), |volume| pool.snapshots(volume), wanted);
+        let origin = origin.map_err(|error| refusal(&wanted.folder, &error, &show))?;
         let device = device.map_err(|error| refusal(&wanted.folder, &error, &show))?;
         Ok(Shared {
             name,
@@ -164,6 +179,7 @@ impl Opened {
             is_thin: false,
             is_read_only: true,
             what: if wanted.snapshot.is_some() { "a snapshot" } else { "a volume" },
+            origin,
         })
     }
 
@@ -185,11 +201,30 @@ impl Opened {
     }
 }
 
-async fn open(path: &Path, arguments: &ExportArguments) -> Result<FileDevice, Refusal> {
+/// By what UUIDs the pool knows a volume or a snapshot.
+fn origin(
+    volumes: &[VolumeInfo],
+    snapshots_of: impl FnOnce(&str) -> Result<Vec<Snapshot>, Error>,
+    wanted: &VolumePath,
+) -> Result<Origin, Error> {
+    let volume = volumes.iter().find(|volume| volume.name == wanted.volume);
+    let volume = volume.ok_or_else(|| Error::NoVolume(wanted.volume.clone()))?.volume;
+    let Some(name) = &wanted.snapshot else { return Ok(Origin::Volume(volume)) };
+    let snapshots = snapshots_of(&wanted.volume)?;
+    let snapshot = snapshots.iter().find(|snapshot| snapshot.name == *name);
+    let snapshot = snapshot
+        .ok_or_else(|| Error::NoSnapshot { volume: wanted.volume.clone(), snapshot: name.clone() })?;
+    Ok(Origin::Snapshot(volume, snapshot.snapshot))
+}
+
+/// A file or a device, and whether it was made for this.
+async fn open(path: &Path, arguments: &ExportArguments) -> Result<(FileDevice, bool), Refusal> {
     let access = if arguments.read_only { Access::Read } else { Access::ReadWrite };
     let opened = match (FileDevice::open(path, access), arguments.create) {
-        (Err(error), Some(size)) if error.kind() == IoErrorKind::NotFound => create(path, size).await,
-        (opened, _) => opened,
+        (Err(error), Some(size)) if error.kind() == IoErrorKind::NotFound => {
+            create(path, size).await.map(|device| (device, true))
+        }
+        (opened, _) => opened.map(|device| (device, false)),
     };
     opened.map_err(|error| {
         let remedy = match error.kind() {

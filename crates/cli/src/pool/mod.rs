@@ -65,10 +65,11 @@ pub fn pool(arguments: &PoolArguments) -> Result<Ending, Refusal> {
     })
 }
 
-/// 16 bytes nobody else has.
-fn uuid(world: &World) -> [u8; 16] {
+/// A random UUID (RFC 9562, version 4).
+pub fn uuid(world: &World) -> [u8; 16] {
     let mut bytes = [0; 16];
     world.fill_secret(&mut bytes);
-    bytes[0] |= 1;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
     bytes
 }

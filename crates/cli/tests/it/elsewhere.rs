@@ -87,7 +87,7 @@ fn what_is_not_there_or_not_right_is_refused_in_a_line() {
     let port = served.nbd.split('/').nth(2).unwrap();
     for (uri, story) in [
         (format!("iscsi://{portal}/iqn.x:none/0"), "there is no such target"),
-        (format!("iscsi://{portal}/iqn.2026-11.org.spindle:disk.img/9"), "the target has no such unit"),
+        (served.iscsi.replace("/0", "/9"), "the target has no such unit"),
         (format!("iscsi://{portal}"), "it names no target; say iscsi://HOST:PORT/TARGET/UNIT"),
         (format!("iscsi://{portal}/iqn.x/one"), "a unit is a number"),
         (format!("nbd://{port}/none"), "there is no export \"none\""),

@@ -12,6 +12,8 @@ pub struct Exported {
     child: Child,
     /// Where what it exports is, as it says.
     pub uris: Vec<String>,
+    /// What initiators know that by, of what is exported over iSCSI.
+    pub identities: Vec<String>,
 }
 
 impl Exported {
@@ -24,8 +26,11 @@ impl Exported {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.starts_with('['), "it began: {arguments:?}");
         let said = json_of(&line);
-        let uris = said.as_array().unwrap().iter().map(|export| export["uri"].as_str().unwrap().to_owned());
-        Self { uris: uris.collect(), child }
+        let all = |key: &'static str| {
+            let values = said.as_array().unwrap().iter().map(move |export| export[key].as_str());
+            values.flatten().map(str::to_owned).collect()
+        };
+        Self { uris: all("uri"), identities: all("identity"), child }
     }
 
     /// Ends it as Ctrl-C does, and waits until it has.

@@ -17,7 +17,6 @@ const INITIATORS: [&str; 2] = [
     "iqn.2007-10.com.github:sahlberg:libiscsi:iscsi-test",
     "iqn.2007-10.com.github:sahlberg:libiscsi:iscsi-test-2",
 ];
-const NAMED: &str = "iqn.2026-11.org.spindle";
 /// Tests it has.
 const TESTS: usize = 230;
 /// As many may be skipped at most.
@@ -38,6 +37,8 @@ fn is_here() -> bool {
 pub struct Serving {
     child: Child,
     pub portal: String,
+    /// Where each export is.
+    pub uris: Vec<String>,
 }
 
 impl Drop for Serving {
@@ -53,24 +54,23 @@ impl Serving {
         let mut command = bench.command(&["export", "--iscsi", "127.0.0.1:0"]);
         let log = fs::File::create(bench.path("log")).unwrap();
         command.args(arguments).stdout(log.try_clone().unwrap()).stderr(log);
-        let mut serving = Self { child: command.spawn().unwrap(), portal: String::new() };
+        let mut serving = Self { child: command.spawn().unwrap(), portal: String::new(), uris: Vec::new() };
         loop {
             let ended = serving.child.try_wait().unwrap();
-            if let Some(portal) = portal_in(&fs::read_to_string(bench.path("log")).unwrap()) {
-                serving.portal = portal;
+            let said = fs::read_to_string(bench.path("log")).unwrap();
+            // It says where it is, and then that it serves.
+            if said.contains("serving; Ctrl-C ends it\n") {
+                let uri = |line: &str| {
+                    line.starts_with("iscsi://").then(|| line.split(' ').next().unwrap().to_owned())
+                };
+                serving.uris = said.lines().filter_map(uri).collect();
+                serving.portal = serving.uris[0].split('/').nth(2).unwrap().to_owned();
                 return serving;
             }
             assert!(ended.is_none(), "it says where it is: {arguments:?}");
             thread::sleep(Duration::from_millis(5));
         }
     }
-}
-
-/// Where the first export is, of what was said so far; a line that is not whole yet says nothing.
-fn portal_in(said: &str) -> Option<String> {
-    let lines = said.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
-    let (portal, _) = lines.filter_map(|line| line.strip_prefix("iscsi://")).next()?.split_once('/')?;
-    Some(portal.to_owned())
 }
 
 fn write_secret(bench: &Bench, name: &str, secret: &str) {
@@ -148,7 +148,7 @@ fn run_all(serving: &Serving, lanes: usize, user: &str, query: &str) -> BTreeMap
         for lane in 0..lanes {
             let (pieces, outcomes_of_all) = (&pieces, &outcomes_of_all);
             scope.spawn(move || {
-                let url = format!("iscsi://{user}{}/{NAMED}:{lane}/0{query}", serving.portal);
+                let url = serving.uris[lane].replacen("iscsi://", &format!("iscsi://{user}"), 1) + query;
                 loop {
                     let Some(piece) = pieces.lock().unwrap().next() else { return };
                     // Twice the same: what there is for several paths has two.
@@ -259,10 +259,10 @@ fn libiscsi_finds_nothing_wrong_with_a_disk_that_is_only_read() {
     let bench = Bench::new();
     bench.make_file("kept.img", &vec![7; 4 << 20]);
     let serving = Serving::begin(&bench, &["kept.img", "--name", "0", "--read-only"]);
-    let url = format!("iscsi://{}/{NAMED}:0/0", serving.portal);
+    let url = &serving.uris[0];
     for suite in ["ALL.ReadOnly", "ALL.ModeSense6", "ALL.Inquiry", "ALL.Read16", "ALL.ReadCapacity16"] {
         let output =
-            Command::new("iscsi-test-cu").args(["--dataloss", "--test", suite, &url, &url]).output().unwrap();
+            Command::new("iscsi-test-cu").args(["--dataloss", "--test", suite, url, url]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let found = outcomes(&said);
         assert!(!found.is_empty() && found.values().all(Option::is_none), "{suite}: {said}");
@@ -298,13 +298,13 @@ fn libiscsi_finds_nothing_wrong_with_a_volume_of_a_pool() {
     assert_eq!(made.code, Some(0), "{}", made.stderr);
     assert_eq!(bench.run(&["volume", "create", "pool/store", "64MiB"]).code, Some(0));
     let serving = Serving::begin(&bench, &["pool/store", "--name", "0"]);
-    let url = format!("iscsi://{}/{NAMED}:0/0", serving.portal);
+    let url = &serving.uris[0];
     let listed = listed("512e");
     for suite in
         ["Unmap", "WriteSame16", "WriteSame10", "GetLBAStatus", "Inquiry", "CompareAndWrite", "Write16"]
     {
         let output = Command::new("iscsi-test-cu")
-            .args(["--dataloss", "--test", &format!("ALL.{suite}"), &url, &url])
+            .args(["--dataloss", "--test", &format!("ALL.{suite}"), url, url])
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();

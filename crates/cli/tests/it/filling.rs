@@ -94,7 +94,7 @@ fn an_initiator_hears_when_its_pool_is_used_to_80_percent() {
     assert_eq!(made.code, Some(0), "{}", made.stderr);
     assert_eq!(bench.run(&["volume", "create", "pool/store", "64MiB"]).code, Some(0));
     let serving = Serving::begin(&bench, &["pool/store", "--name", "store"]);
-    let mut session = Session::log_in(&serving.portal, "iqn.2026-11.org.spindle:store");
+    let mut session = Session::log_in(&serving.portal, serving.uris[0].split('/').nth(3).unwrap());
     let (status, sense) = session.ask(&[0; 6], Vec::new());
     assert_eq!((status, sense[12]), (CHECK, 0x29), "the reset when it came");
     let (all, none) = session.room();

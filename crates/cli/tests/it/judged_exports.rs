@@ -60,10 +60,14 @@ impl Place {
         }
     }
 
-    fn flags(&self) -> [String; 2] {
+    fn flags(&self, bench: &Bench) -> Vec<String> {
         match self {
-            Self::Socket(path) => ["--nbd".to_owned(), format!("unix:{}", path.display())],
-            Self::Portal(portal) => ["--iscsi".to_owned(), portal.clone()],
+            Self::Socket(path) => vec!["--nbd".to_owned(), format!("unix:{}", path.display())],
+            Self::Portal(portal) => {
+                let access = bench.make_file("access.toml", b"[[target]]\nname = 'disk'\nunits = ['disk']\n");
+                let access = access.display().to_string();
+                ["--iscsi".to_owned(), portal.clone(), "--access".to_owned(), access].into()
+            }
         }
     }
 
@@ -86,9 +90,8 @@ struct Served(Child);
 
 impl Served {
     fn begin(bench: &Bench, place: &Place) -> Self {
-        let [flag, address] = place.flags();
-        let mut command =
-            bench.command(&["export", "disk.img", "--name", "disk", "--quiet", &flag, &address]);
+        let mut command = bench.command(&["export", "disk.img", "--name", "disk", "--quiet"]);
+        command.args(place.flags(bench));
         let served = Self(command.stdout(Stdio::null()).spawn().unwrap());
         until("it listens before long", || place.is_answering());
         served

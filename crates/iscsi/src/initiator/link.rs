@@ -2,7 +2,7 @@
 
 use super::{
     InitiatorOptions, Uri,
-    logging_in::{Purpose, Session, log_in},
+    logging_in::{NotLoggedIn, Purpose, Session, log_in},
     probe::{Facts, look},
     receiving::take,
     tasks::{Broken, Command, Done, NotDone, Outgoing, Tasks},
@@ -88,7 +88,7 @@ impl Link {
             trouble: RefCell::default(),
             breaks: Cell::new(0),
         });
-        let session = begin(&link).await?;
+        let session = begin_first(&link).await?;
         let (tell, told) = oneshot::channel();
         link.tell.set(Some(tell));
         world.spawn("iscsi link", keep_up(Rc::downgrade(&link), session));
@@ -141,14 +141,33 @@ impl Link {
     }
 }
 
+/// The first connection that is logged in. A target that hangs up meanwhile is asked again, as one that goes while it is
+/// used would be, for as long as connecting may take.
+async fn begin_first(link: &Link) -> IoResult<Session> {
+    let deadline = link.world.now() + link.options.connect_max;
+    let mut pause = PAUSES.0;
+    loop {
+        match begin(link).await {
+            Err(not) if not.was_hung_up && link.world.now() + pause < deadline => {}
+            Err(NotLoggedIn { error, was_hung_up: true }) => {
+                let why = format!("tried for {} s: {error}", link.options.connect_max.as_secs());
+                return Err(link.error(error.kind(), &why));
+            }
+            begun => return Ok(begun?),
+        }
+        link.world.sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
 /// A connection that is logged in.
-async fn begin(link: &Link) -> IoResult<Session> {
+async fn begin(link: &Link) -> Result<Session, NotLoggedIn> {
     let Link { world, network, uri, options, session, .. } = link;
     let logging_in = log_in(world, &**network, &uri.address, Purpose::Use(&uri.target), *session, options);
     let begun = before(world.sleep(options.connect_max), logging_in).await;
     begun.unwrap_or_else(|| {
         let why = format!("no answer within {} s", options.connect_max.as_secs());
-        Err(link.error(IoErrorKind::Disconnected, &why))
+        Err(NotLoggedIn { error: link.error(IoErrorKind::Disconnected, &why), was_hung_up: false })
     })
 }
 
@@ -183,7 +202,7 @@ async fn keep_up(link: Weak<Link>, mut session: Session) {
             let Some(link) = link.upgrade() else { return };
             match begin(&link).await {
                 Ok(session) => break session,
-                Err(error) => _ = link.trouble.replace(error.to_string()),
+                Err(not) => _ = link.trouble.replace(not.error.to_string()),
             }
         };
     }

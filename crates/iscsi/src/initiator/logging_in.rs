@@ -55,6 +55,21 @@ pub struct Session {
     pub status_next: u32,
 }
 
+/// Why there is no session.
+pub struct NotLoggedIn {
+    /// What went wrong.
+    pub error: IoError,
+    /// Somebody answered there, and hung up before the login was over: a server that ends or begins, or what stands
+    /// before one. Another try may succeed.
+    pub was_hung_up: bool,
+}
+
+impl From<NotLoggedIn> for IoError {
+    fn from(not: NotLoggedIn) -> Self {
+        not.error
+    }
+}
+
 /// Connects to a portal and logs in, following it where it sends us on to another one.
 ///
 /// # Errors
@@ -67,12 +82,18 @@ pub async fn log_in(
     purpose: Purpose<'_>,
     session: [u8; 6],
     options: &InitiatorOptions,
-) -> IoResult<Session> {
+) -> Result<Session, NotLoggedIn> {
+    let finally = |error| NotLoggedIn { error, was_hung_up: false };
     let mut portal = portal.clone();
     for _ in 0..=REDIRECTIONS_MAX {
-        let stream = network.connect(&portal).await?;
+        let stream = network.connect(&portal).await.map_err(finally)?;
         let mut login = OneLogin { world, options, purpose, portal: &portal, session, stream, numbers: None };
-        match login.run().await? {
+        let ran = login.run().await;
+        let outcome = ran.map_err(|error| {
+            let was_hung_up = error.kind() == IoErrorKind::Disconnected;
+            NotLoggedIn { error, was_hung_up }
+        })?;
+        match outcome {
             Outcome::LoggedIn(agreed, command_max) => {
                 let (command_next, status_next) = login.numbers.expect("it was answered");
                 return Ok(Session { stream: login.stream, agreed, command_next, command_max, status_next });
@@ -80,7 +101,8 @@ pub async fn log_in(
             Outcome::Elsewhere(next) => portal = next,
         }
     }
-    Err(IoError::new(IoErrorKind::Other, format!("{portal}: it sends us on from portal to portal")))
+    let story = format!("{portal}: it sends us on from portal to portal");
+    Err(finally(IoError::new(IoErrorKind::Other, story)))
 }
 
 enum Outcome {

@@ -1,5 +1,7 @@
 //! What a logical unit is, as far as it does not change while it is served.
 
+use super::identity::Identity;
+
 /// See the module's documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
@@ -7,10 +9,8 @@ pub struct Facts {
     pub product: String,
     /// Of the program: at most 4 characters.
     pub revision: String,
-    /// No other unit of ours has it: at most 64 characters.
-    pub serial: String,
-    /// No other unit anywhere has it. Its first four bits are made those of a locally assigned name (NAA 3).
-    pub name: u64,
+    /// What it is known by: no other unit anywhere has it.
+    pub identity: Identity,
     /// Bytes of a logical block: 512 or 4096.
     pub block_bytes: u32,
     /// Bytes that are written best at once, a power of two times those of a logical block: 4096 for 512e.
@@ -49,19 +49,11 @@ impl Facts {
         TRANSFER_BYTES_MAX / self.block_bytes
     }
 
-    /// The name, as a locally assigned one (SPC-4, 7.8.6.6.4).
-    pub fn naa(&self) -> [u8; 8] {
-        ((self.name & (u64::MAX >> 4)) | 3 << 60).to_be_bytes()
-    }
-
     /// Whether they fit where they are shown.
     pub fn check(&self) {
         let is_text =
             |text: &str, most: usize| text.len() <= most && text.bytes().all(|byte| matches!(byte, 32..127));
-        assert!(
-            is_text(&self.product, 16) && is_text(&self.revision, 4) && is_text(&self.serial, 64),
-            "{self:?}"
-        );
+        assert!(is_text(&self.product, 16) && is_text(&self.revision, 4), "{self:?}");
         assert!(matches!(self.block_bytes, 512 | 4096), "{self:?}");
         let blocks = self.physical_bytes / self.block_bytes;
         assert!(blocks.is_power_of_two() && self.physical_bytes.is_multiple_of(self.block_bytes), "{self:?}");

@@ -52,7 +52,7 @@ fn standard_of(device: u8, product: &str, revision: &str) -> Vec<u8> {
 pub fn page(facts: &Facts, has_thresholds: bool, target: &str, page: u8) -> Result<Vec<u8>, Sense> {
     let body = match page {
         0x00 => PAGES.to_vec(),
-        0x80 => facts.serial.as_bytes().to_vec(),
+        0x80 => facts.identity.digits().into_bytes(),
         0x83 => identification(facts, target),
         0x86 => extended(),
         0xb0 => limits(facts),
@@ -70,14 +70,11 @@ pub fn page(facts: &Facts, has_thresholds: bool, target: &str, page: u8) -> Resu
 pub fn is_named(facts: &Facts, designator: &Designator) -> bool {
     let Designator { code_set, kind, bytes } = designator;
     match (code_set, kind) {
-        (1, 3) => bytes[..] == facts.naa(),
-        (2, 1) => *bytes == vendor_name(facts),
+        (1, 0x03) => bytes[..] == facts.identity.naa(),
+        (2, 0x01) => *bytes == facts.identity.vendor_name(),
+        (1, 0x0a) => *bytes == facts.identity.uuid_designator(),
         _ => false,
     }
-}
-
-fn vendor_name(facts: &Facts) -> Vec<u8> {
-    [&padded::<8>(VENDOR)[..], facts.serial.as_bytes()].concat()
 }
 
 /// Names of the unit, and of the port it is asked through.
@@ -87,8 +84,9 @@ fn identification(facts: &Facts, target: &str) -> Vec<u8> {
         data.extend([code_set, kind, 0, bytes.len() as u8]);
         data.extend(bytes);
     };
-    designator(1, 0x03, &facts.naa());
-    designator(2, 0x01, &vendor_name(facts));
+    designator(1, 0x03, &facts.identity.naa());
+    designator(2, 0x01, &facts.identity.vendor_name());
+    designator(1, 0x0a, &facts.identity.uuid_designator());
     // Of the port, over iSCSI: its relative number, its group, its name.
     const PORT: u8 = 0x90;
     let port = facts.port.to_be_bytes();
@@ -151,13 +149,13 @@ fn provisioning(facts: &Facts, has_thresholds: bool) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scsi::identity::Identity;
 
     fn facts(is_thin: bool) -> Facts {
         Facts {
             product: "VOLUME".to_owned(),
             revision: "0001".to_owned(),
-            serial: "4d61696c".to_owned(),
-            name: 0xf123_4567_89ab_cdef,
+            identity: Identity(*b"0123456789abcdef"),
             block_bytes: 512,
             physical_bytes: 4096,
             is_read_only: false,
@@ -208,9 +206,12 @@ mod tests {
             rest = &rest[4 + length..];
         }
         let names: Vec<u8> = kinds.iter().map(|(kind, _)| *kind).collect();
-        assert_eq!(names, [0x03, 0x01, 0x14, 0x15, 0x18]);
-        assert_eq!(kinds[0].1, [0x31, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]);
-        assert!(kinds[4].1.starts_with(b"iqn.2026-11.test:t,t,0x0001\0") && kinds[4].1.len() % 4 == 0);
+        assert_eq!(names, [0x03, 0x01, 0x0a, 0x14, 0x15, 0x18]);
+        for (kind, bytes) in &kinds[..3] {
+            let code_set = if *kind == 0x01 { 2 } else { 1 };
+            assert!(is_named(&facts(true), &Designator { code_set, kind: *kind, bytes: bytes.clone() }));
+        }
+        assert!(kinds[5].1.starts_with(b"iqn.2026-11.test:t,t,0x0001\0") && kinds[5].1.len() % 4 == 0);
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod commands;
 pub mod copy_list;
 
 pub mod facts;
+pub mod identity;
 
 pub mod inquiry;
 

@@ -71,6 +71,15 @@ impl Access {
         }
     }
 
+    /// The same, for targets under the names that `full_name` makes of those said so far.
+    pub fn with_target_names(mut self, full_name: impl Fn(&str) -> String) -> Self {
+        for admitted in self.named.iter_mut().flat_map(BTreeMap::values_mut) {
+            let units = std::mem::take(&mut admitted.units);
+            admitted.units = units.into_iter().map(|(name, units)| (full_name(&name), units)).collect();
+        }
+        self
+    }
+
     fn admitted(&self, initiator: &str) -> Option<&Admitted> {
         self.named.as_ref()?.get(&initiator.to_ascii_lowercase())
     }

@@ -1,6 +1,6 @@
 //! Who is let in, by what it shows, and what is there for it.
 
-use crate::scene::{BLOCKS, facts};
+use crate::scene::{BLOCKS, facts, identity};
 use iscsi::{
     initiator::{Initiator, InitiatorOptions, Uri, find},
     scsi::{facts::Facts, unit::Unit},
@@ -35,7 +35,7 @@ fn admitted(credentials: Option<Credentials>, units: &[(&str, u64, Right)]) -> A
 /// Unit 0 and 1 of `mail`, unit 0 of `logs`.
 fn targets(drive: &Rc<SimDrive>) -> Vec<Target> {
     let unit = |number: u64| {
-        let facts = Facts { name: number, serial: number.to_string(), ..facts() };
+        let facts = Facts { identity: identity(number), ..facts() };
         Rc::new(Unit::new(facts, Rc::clone(drive) as Rc<dyn BlockDevice>, None, false))
     };
     vec![

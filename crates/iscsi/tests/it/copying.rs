@@ -1,6 +1,6 @@
 //! EXTENDED COPY and what is told of it.
 
-use crate::scene::{BLOCKS, Initiator, cdb, facts, sense_of};
+use crate::scene::{BLOCKS, Initiator, cdb, facts, identity, sense_of};
 use iscsi::scsi::{
     commands::code,
     facts::Facts,
@@ -16,7 +16,7 @@ use world::{
 /// The unit that has this number in its name.
 fn target(number: u64, block_bytes: u32) -> Vec<u8> {
     let mut target = vec![0xe4, 0, 0, 0, 1, 3, 0, 8];
-    target.extend(Facts { name: number, ..facts() }.naa());
+    target.extend(identity(number).naa());
     target.resize(28, 0);
     target.extend(block_bytes.to_be_bytes());
     target
@@ -57,7 +57,7 @@ fn with_two<F: Future<Output = ()> + 'static>(test: impl FnOnce(Vec<Rc<Unit>>) -
     let mut simulation = Simulation::new(7);
     let unit = |(number, block_bytes): (u64, u32)| {
         let drive = simulation.add_drive(DriveOptions::new(ByteCount(BLOCKS * 512)));
-        let facts = Facts { name: number, block_bytes, ..facts() };
+        let facts = Facts { identity: identity(number), block_bytes, ..facts() };
         Rc::new(Unit::new(facts, drive as Rc<dyn BlockDevice>, None, false))
     };
     let units = [(1, 512), (2, 4096)].map(unit).to_vec();

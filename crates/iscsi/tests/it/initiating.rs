@@ -5,11 +5,11 @@ use iscsi::{
     initiator::{Initiator, InitiatorOptions, Uri, find},
     scsi::{facts::Facts, unit::Unit},
     target::{Target, Targets, serve},
-    wire::frame::Digests,
+    wire::frame::{Digests, Frame},
 };
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 use world::{
-    Address, BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, IoResult, Stability, World,
+    Address, BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, IoResult, Stability, World, before,
     sim::{DriveOptions, Limits, NetworkOptions, Outcome, SimDrive, SimNetwork, Simulation},
 };
 
@@ -106,7 +106,7 @@ fn a_unit_says_what_it_is_and_what_is_not_there_is_refused_in_a_line() {
         let device = connect(&world, &network).await.unwrap();
         let found = device.facts();
         assert_eq!((found.vendor.as_str(), found.product.as_str()), ("SPINDLE", "VOLUME"));
-        assert_eq!(found.serial.as_deref(), Some("4d61696c"));
+        assert_eq!(found.serial.as_deref(), Some("00000000000000000000000000000001"));
         assert!(found.is_read_only && found.can_fua && !found.has_write_cache);
         let data = || vec![Arc::new(Buffer::zeroed(512))];
         let refused = device.write(ByteOffset(0), data(), Stability::Stable).await.unwrap_err();
@@ -257,4 +257,56 @@ fn what_was_flushed_survives_the_targets_power() {
             assert!(is_kept, "seed {seed}, sector {sector}");
         }
     }
+}
+
+/// Hangs up on each connection that comes before `from`; those after it are the target's.
+async fn hang_up_until(world: &World, network: &SimNetwork, from: Duration) -> u32 {
+    let listener = network.host("server").listen(&uri("mail", 0).address).await.unwrap();
+    let begun = world.now();
+    let mut count = 0;
+    while world.now().since(begun) < from {
+        let coming = before(world.sleep(from), listener.accept()).await;
+        let Some(accepted) = coming else { break };
+        let mut stream = accepted.unwrap().stream;
+        // The login has come when it hangs up.
+        let _ = Frame::read(&mut stream, Digests::default(), 65_536).await;
+        count += 1;
+    }
+    count
+}
+
+#[test]
+fn a_target_that_hangs_up_during_login_is_asked_again() {
+    let Scene { mut simulation, drive, network } = scene(1, NetworkOptions::rack());
+    let run = simulation.run(Limits::generous(), |world| async move {
+        let (own, hung_up_on) = (world.clone(), network.clone());
+        let five = Duration::from_secs(5);
+        world.spawn("server that begins", async move {
+            assert!(hang_up_until(&own, &hung_up_on, five).await >= 4);
+            start(&own, &hung_up_on, &drive, facts(), false).await;
+        });
+        world.sleep(Duration::from_millis(1)).await;
+        let begun = world.now();
+        let device = connect(&world, &network).await.expect("it is there after 5 s");
+        assert!(world.now().since(begun) >= five);
+        assert_eq!(read(&device, 0, 512).await.unwrap().len(), 512);
+    });
+    run.completed();
+}
+
+#[test]
+fn a_target_that_only_hangs_up_is_given_up_when_connecting_has_taken_too_long() {
+    let Scene { mut simulation, network, .. } = scene(2, NetworkOptions::rack());
+    let run = simulation.run(Limits::generous(), |world| async move {
+        let (own, hung_up_on) = (world.clone(), network.clone());
+        let minute = Duration::from_secs(60);
+        world.spawn("server", async move { hang_up_until(&own, &hung_up_on, minute).await });
+        world.sleep(Duration::from_millis(1)).await;
+        let begun = world.now();
+        let refused = connect(&world, &network).await.err().unwrap().to_string();
+        assert!(refused.contains("tried for 10 s: ") && refused.contains("it hung up"), "{refused}");
+        let took = world.now().since(begun).as_secs();
+        assert!((7..=10).contains(&took), "{took} s");
+    });
+    run.completed();
 }

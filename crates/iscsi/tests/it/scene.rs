@@ -2,6 +2,7 @@
 
 use iscsi::scsi::{
     facts::Facts,
+    identity::Identity,
     reservations::Nexus,
     sense::{AdditionalSense, SenseKey},
     unit::{Asked, Data, Ended, Reachable, Unit},
@@ -15,12 +16,16 @@ use world::{
 /// Blocks of 512 bytes the unit has.
 pub const BLOCKS: u64 = 2048;
 
+/// An identity of that number.
+pub fn identity(number: u64) -> Identity {
+    Identity(u128::from(number).to_be_bytes())
+}
+
 pub fn facts() -> Facts {
     Facts {
         product: "VOLUME".to_owned(),
         revision: "0001".to_owned(),
-        serial: "4d61696c".to_owned(),
-        name: 1,
+        identity: identity(1),
         block_bytes: 512,
         physical_bytes: 4096,
         is_read_only: false,

@@ -3,25 +3,28 @@
 use super::{
     Ended,
     haggling::{Agreed, Haggling, Next, Privacy},
+    places::{Place, Places},
 };
 use crate::{
     export::Exports,
     tls::{ServerTls, TlsMode, complaint},
     wire::handshake::{GREETING, OPTION_BYTES_MAX, OPTION_MAGIC, OptionHead, ReplyHead, greeting, reply},
 };
+use std::rc::Rc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use world::{Stream, World};
 
 /// Things a client may ask for before it is thought to be none.
 const OPTIONS_MAX: usize = 256;
 
-/// Greets, and answers until both agree: on what, and the stream to go on with. None if the client ended it.
+/// Greets, and answers until both agree: on what, the stream to go on with, and a place. None if the client ended it.
 pub async fn agree(
     world: &World,
     mut stream: Stream,
     exports: &Exports,
     tls: &TlsMode,
-) -> Result<Option<(Agreed, Stream)>, Ended> {
+    places: &Rc<Places>,
+) -> Result<Option<(Agreed, Stream, Place)>, Ended> {
     let mut greeting_bytes = GREETING.to_be_bytes().to_vec();
     greeting_bytes.extend(OPTION_MAGIC.to_be_bytes());
     greeting_bytes.extend((greeting::FIXED_NEWSTYLE | greeting::NO_ZEROES).to_be_bytes());
@@ -45,6 +48,7 @@ pub async fn agree(
             return Err(Ended::Protocol("what it asks for does not begin with IHAVEOPT"));
         };
         let mut answer = Vec::new();
+        let mut place = None;
         let next = if length > OPTION_BYTES_MAX {
             skip(&mut stream, u64::from(length)).await?;
             ReplyHead::write(&mut answer, option, reply::TOO_BIG, b"");
@@ -52,14 +56,18 @@ pub async fn agree(
         } else {
             let mut data = vec![0; length as usize];
             stream.read_exact(&mut data).await?;
-            haggling.take(option, &data, &mut answer)
+            haggling.take(option, &data, &mut answer, || {
+                place = places.take();
+                place.as_ref().map(drop).ok_or(places.count_max())
+            })
         };
         stream.write_all(&answer).await?;
         stream.flush().await?;
         match next {
             Next::Ask => {}
             Next::Encrypt => stream = encrypt(world, stream, tls).await?,
-            Next::Begin(agreed) => return Ok(Some((agreed, stream))),
+            Next::Begin(agreed) => return Ok(place.map(|place| (agreed, stream, place))),
+            Next::Refuse(count_max) => return Err(Ended::Full(count_max)),
             Next::End => return Ok(None),
         }
     }

@@ -43,6 +43,8 @@ pub enum Next {
     Encrypt,
     /// With requests.
     Begin(Agreed),
+    /// Not at all: there are so many clients already, as many as there may be.
+    Refuse(usize),
     /// Not at all.
     End,
 }
@@ -76,13 +78,19 @@ impl<'e> Haggling<'e> {
         Self { exports, privacy, has_zeroes, is_structured: false, allocation_of: None }
     }
 
-    /// Answers what is asked for.
-    pub fn take(&mut self, asked: u32, data: &[u8], answer: &mut Vec<u8>) -> Next {
+    /// Answers what is asked for. `admit` finds a place for a client that has chosen an export, or says how many there are.
+    pub fn take(
+        &mut self,
+        asked: u32,
+        data: &[u8],
+        answer: &mut Vec<u8>,
+        admit: impl FnOnce() -> Result<(), usize>,
+    ) -> Next {
         let mut answers = Answers { asked, into: answer };
         match asked {
             // It has no answer that says no.
             option::EXPORT_NAME if self.privacy == Privacy::MustEncrypt => return Next::End,
-            option::EXPORT_NAME => return self.export_name(data, answers.into),
+            option::EXPORT_NAME => return self.export_name(data, answers.into, admit),
             option::ABORT => {
                 answers.put(reply::ACK, &[]);
                 return Next::End;
@@ -97,12 +105,20 @@ impl<'e> Haggling<'e> {
                 answers.put(reply::ACK, &[]);
             }
             option::LIST | option::STRUCTURED_REPLY => answers.error(reply::INVALID, "it has no data"),
-            option::INFO | option::GO => {
-                if let Some(export) = self.info(data, &mut answers)
-                    && asked == option::GO
-                {
-                    return Next::Begin(self.agreed(export));
+            option::INFO => _ = self.info(data, &mut answers),
+            option::GO => {
+                let mut told = Vec::new();
+                let Some(export) = self.info(data, &mut Answers { asked, into: &mut told }) else {
+                    answers.into.extend(told);
+                    return Next::Ask;
+                };
+                if let Err(count_max) = admit() {
+                    let why = format!("{count_max} clients are connected, as many as this server takes");
+                    answers.error(reply::POLICY, &why);
+                    return Next::Refuse(count_max);
                 }
+                answers.into.extend(told);
+                return Next::Begin(self.agreed(export));
             }
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.contexts(data, &mut answers),
             _ => answers.error(reply::UNSUPPORTED, "this server does not know it"),
@@ -134,9 +150,17 @@ impl<'e> Haggling<'e> {
     }
 
     /// The old way: there is no answer that says no.
-    fn export_name(&self, data: &[u8], answer: &mut Vec<u8>) -> Next {
+    fn export_name(
+        &self,
+        data: &[u8],
+        answer: &mut Vec<u8>,
+        admit: impl FnOnce() -> Result<(), usize>,
+    ) -> Next {
         let name = Taking(data).rest_as_text();
         let Some(export) = name.and_then(|name| self.exports.find(name)) else { return Next::End };
+        if let Err(count_max) = admit() {
+            return Next::Refuse(count_max);
+        }
         let (size, flags) = export.facts();
         answer.extend(size.to_be_bytes());
         answer.extend(flags.to_be_bytes());

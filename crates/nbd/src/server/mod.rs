@@ -1,26 +1,30 @@
 //! The server: a connection is greeted, haggles over what it gets, then sends requests until it ends.
 //!
 //! Reading order: `haggling` (what is asked for and answered, without any I/O), `greeting` (the same over a stream),
-//! `requests` (one request, done), `session` (all of a connection, many at once).
+//! `requests` (one request, done), `session` (all of a connection, many at once), `places` (how many connections).
 
 mod greeting;
 pub mod haggling;
+mod places;
 mod requests;
 mod session;
 
+use self::places::Places;
 use crate::{export::Exports, tls::TlsMode};
-use std::{rc::Rc, time::Duration};
+use std::{cell::Cell, rc::Rc, time::Duration};
 use thiserror::Error;
-use tokio::sync::Semaphore;
 use world::{Accepted, Listener, World, network::accept_next};
 
 /// How much a server takes on.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Connections at once; who comes then waits.
+    /// Clients at once that have chosen an export; one more is refused in words. As many again may be at their greeting;
+    /// more are hung up on.
     pub connections_max: usize,
     /// How long a client may take over its greeting.
     pub greeting_max: Duration,
+    /// A client that sends no request for so long gives its place to one that comes when there is no other.
+    pub idle_max: Duration,
     /// Requests of a connection under way at once.
     pub requests_max: usize,
     /// Bytes of data of a connection under way at once; at least what one request may have.
@@ -30,11 +34,12 @@ pub struct ServerOptions {
 }
 
 impl Default for ServerOptions {
-    /// 256 connections, 10 s to greet, 256 requests and 64 MiB of a connection, no TLS.
+    /// 256 connections, 10 s to greet, 60 s without a request, 256 requests and 64 MiB of a connection, no TLS.
     fn default() -> Self {
         Self {
             connections_max: 256,
             greeting_max: Duration::from_secs(10),
+            idle_max: Duration::from_secs(60),
             requests_max: 256,
             bytes_max: 64 << 20,
             tls: TlsMode::Off,
@@ -57,6 +62,12 @@ pub enum Ended {
     /// It took too long over its greeting.
     #[error("it took too long over its greeting")]
     Slow,
+    /// There are as many clients as the server takes.
+    #[error("refused: {0} clients are connected, as many as this server takes")]
+    Full(usize),
+    /// It never sent a request, and another client has its place.
+    #[error("it sent no request for {} s, and another client wanted its place", .0.as_secs())]
+    Idle(Duration),
 }
 
 /// Something worth telling an operator.
@@ -90,37 +101,46 @@ pub async fn serve(
     options: ServerOptions,
     tell: Rc<dyn Fn(Event)>,
 ) {
-    let places = Rc::new(Semaphore::new(options.connections_max));
+    let places = Places::new(&world, options.connections_max, options.idle_max);
+    // Who is at its greeting has no place yet: nobody keeps another one out by saying nothing.
+    let greetings = Rc::new(Cell::new(0));
     loop {
-        let place = Place::among(&places).await;
         let Accepted { stream, peer, .. } =
             accept_next(&world, &*listener, |error| tell(Event::NotAccepted(error))).await;
+        let Some(greeting) = Greeting::begin(&greetings, options.connections_max) else {
+            let why = Some(Ended::Full(options.connections_max));
+            tell(Event::Disconnected { peer, why });
+            continue;
+        };
         let (own, exports, tell) = (world.clone(), exports.clone(), Rc::clone(&tell));
-        let options = options.clone();
+        let (options, places) = (options.clone(), Rc::clone(&places));
         world.spawn("nbd connection", async move {
             let connected = |export: &str, is_encrypted| {
                 let (peer, export) = (peer.clone(), export.to_owned());
+                drop(greeting);
                 tell(Event::Connected { peer, export, is_encrypted });
             };
-            let why = session::run(&own, stream, &exports, options, connected).await.err();
+            let why = session::run(&own, stream, &exports, (options, &places), connected).await.err();
             tell(Event::Disconnected { peer, why });
-            drop(place);
         });
     }
 }
 
-/// A place among the connections.
-struct Place(Rc<Semaphore>);
+/// A connection that has not chosen an export yet.
+struct Greeting(Rc<Cell<usize>>);
 
-impl Place {
-    async fn among(places: &Rc<Semaphore>) -> Self {
-        places.acquire().await.expect("it is never closed").forget();
-        Self(Rc::clone(places))
+impl Greeting {
+    fn begin(all: &Rc<Cell<usize>>, count_max: usize) -> Option<Self> {
+        if all.get() >= count_max {
+            return None;
+        }
+        all.set(all.get() + 1);
+        Some(Self(Rc::clone(all)))
     }
 }
 
-impl Drop for Place {
+impl Drop for Greeting {
     fn drop(&mut self) {
-        self.0.add_permits(1);
+        self.0.set(self.0.get() - 1);
     }
 }

@@ -10,6 +10,7 @@ use super::{
     Ended, ServerOptions,
     greeting::{agree, skip},
     haggling::Agreed,
+    places::{Place, Places},
     requests::{Done, NotDone, perform},
 };
 use crate::{
@@ -35,22 +36,23 @@ pub async fn run(
     world: &World,
     stream: Stream,
     exports: &Exports,
-    options: ServerOptions,
+    (options, places): (ServerOptions, &Rc<Places>),
     connected: impl FnOnce(&str, bool),
 ) -> Result<(), Ended> {
     let agreed = {
-        let agreeing = agree(world, stream, exports, &options.tls);
+        let agreeing = agree(world, stream, exports, &options.tls, places);
         match before(world.sleep(options.greeting_max), agreeing).await {
             Some(agreed) => agreed?,
             None => return Err(Ended::Slow),
         }
     };
-    let Some((agreed, stream)) = agreed else { return Ok(()) };
+    let Some((agreed, stream, place)) = agreed else { return Ok(()) };
     connected(&agreed.export.name, agreed.is_encrypted);
     let (reader, writer) = split(stream);
     let session = Rc::new(Session {
         world: world.clone(),
         agreed,
+        place,
         requests: Semaphore::new(options.requests_max),
         bytes: Semaphore::new(options.bytes_max),
         outbox: Outbox::default(),
@@ -69,6 +71,7 @@ pub async fn run(
 struct Session {
     world: World,
     agreed: Agreed,
+    place: Place,
     options: ServerOptions,
     requests: Semaphore,
     bytes: Semaphore,
@@ -92,13 +95,23 @@ impl Session {
     /// Reads requests until the client ends, and has each of them done.
     async fn read_requests(self: Rc<Self>, reader: impl AsyncRead + Unpin) -> Result<(), Ended> {
         let mut reader = BufReader::with_capacity(READ_AHEAD_BYTES, reader);
+        let mut has_requested = false;
         loop {
             let mut head = [0; Request::BYTES];
-            match reader.read_exact(&mut head).await {
+            let reading = reader.read_exact(&mut head);
+            let read = match has_requested {
+                true => Some(reading.await),
+                false => before(self.place.taken(), reading).await,
+            };
+            match read.ok_or(Ended::Idle(self.options.idle_max))? {
                 // Closed between requests: not the polite way, but nothing is lost.
                 Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(()),
                 read => read?,
             };
+            if !has_requested {
+                has_requested = true;
+                self.place.keep();
+            }
             let request =
                 Request::read(&head).ok_or(Ended::Protocol("a request does not begin as it must"))?;
             if request.command == Command::Disconnect {

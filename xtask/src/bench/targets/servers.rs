@@ -59,6 +59,10 @@ impl Server {
             command.arg("--write-cache");
         }
         command.args(["--iscsi", &format!("127.0.0.1:{iscsi}"), "--nbd", &format!("127.0.0.1:{nbd}")]);
+        // A target that is named has a name known beforehand.
+        let access = std::env::temp_dir().join(format!("spindle-bench-{}.toml", std::process::id()));
+        fs::write(&access, "[[target]]\nname = 'disk'\nunits = ['disk']\n")?;
+        command.arg("--access").arg(&access);
         let uris = vec![
             format!("iscsi://127.0.0.1:{iscsi}/iqn.2026-11.org.spindle:disk/0"),
             format!("nbd://127.0.0.1:{nbd}/disk"),

@@ -1,0 +1,289 @@
+//! What the initiators of a disk know it by ([the decision](../../../../docs/decisions/2026-11-24-lun-identity.md)).
+//!
+//! Invariants:
+//!
+//! 1. Two disks that may differ have two identities; one disk has the same at each start, under each name.
+//! 2. Nothing here depends on the version of Rust or on the name of an export: SHA-256 of what is named in the code.
+
+use crate::{pool::uuid, refusal::Refusal};
+use array::format::{SnapshotId, VolumeId};
+use iscsi::scsi::identity::Identity;
+use ring::digest::{Context, SHA256};
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+use world::{
+    IoErrorKind, World,
+    real::host::{Disk, DiskCatalogue},
+    real::host_files::{self, PathKind},
+};
+
+/// What a file that keeps an identity is called: the disk's name, and this behind it.
+const SUFFIX: &str = ".spindle-id";
+/// Bytes such a file has at most.
+const BYTES_MAX: u64 = 4096;
+
+/// Where the identity of what is exported comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A volume: its UUID, which it keeps under every name, on every host that opens its pool.
+    Volume(VolumeId),
+    /// A snapshot: made of the volume's UUID and the point's, for what it reads as is not what the volume reads as.
+    Snapshot(VolumeId, SnapshotId),
+    /// A file: a UUID kept beside it. One that was made just now has none yet, whatever lies beside it.
+    File {
+        /// It was made just now.
+        is_new: bool,
+    },
+    /// A block device: its own WWID or serial number.
+    Device,
+}
+
+/// An identity, and what an administrator should know about where it is kept.
+pub struct Identified {
+    /// The identity.
+    pub identity: Identity,
+    /// Worth a warning.
+    pub caveat: Option<String>,
+}
+
+/// The identity of what is at `path`; `state` is the folder for identities that can be kept nowhere else.
+///
+/// # Errors
+///
+/// It cannot be kept anywhere; what is kept is no UUID.
+pub fn identify(world: &World, path: &Path, origin: &Origin, state: &Path) -> Result<Identified, Refusal> {
+    let plain = |identity| Identified { identity, caveat: None };
+    match origin {
+        Origin::Volume(volume) => Ok(plain(Identity(volume.0))),
+        Origin::Snapshot(volume, snapshot) => Ok(plain(of_snapshot(*volume, *snapshot))),
+        Origin::File { is_new } => of_file(world, path, *is_new, state),
+        Origin::Device => match DiskCatalogue::default().disk_at(path).ok().and_then(|disk| of_disk(&disk)) {
+            Some(identity) => Ok(plain(identity)),
+            None => keep_by_path(world, path, (state, false), "it has neither a WWID nor a serial number"),
+        },
+    }
+}
+
+/// A UUID of version 8 (RFC 9562, 5.8) of what is named: always the same for the same parts, and for no others.
+fn derived(kind: &str, parts: &[&[u8]]) -> Identity {
+    let mut hash = Context::new(&SHA256);
+    for part in [kind.as_bytes()].iter().chain(parts) {
+        hash.update(&(part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let mut bytes: [u8; 16] = hash.finish().as_ref()[..16].try_into().expect("SHA-256 has 32 bytes");
+    bytes[6] = bytes[6] & 0x0f | 0x80;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Identity(bytes)
+}
+
+fn of_snapshot(volume: VolumeId, snapshot: SnapshotId) -> Identity {
+    derived("spindle snapshot", &[&volume.0, &snapshot.0])
+}
+
+/// That of a device which says what it is. Names of an authority (NAA, EUI, UUID) are enough; a serial number is its
+/// maker's, and of virtual disks often the same everywhere: the host is part of those.
+fn of_disk(disk: &Disk) -> Option<Identity> {
+    const UNIQUE: [&str; 7] = ["naa.", "eui.", "uuid.", "LVM-", "CRYPT-", "mpath-", "0x"];
+    let wwid = disk.wwid.as_deref().filter(|wwid| !wwid.trim().is_empty());
+    if let Some(wwid) = wwid.filter(|wwid| UNIQUE.iter().any(|kind| wwid.starts_with(kind))) {
+        return Some(derived("spindle device", &[wwid.as_bytes()]));
+    }
+    let name = wwid.or(disk.serial.as_deref())?;
+    let model = disk.model.as_deref().unwrap_or_default();
+    let host = host_files::read_to_string(Path::new("/etc/machine-id")).unwrap_or_default();
+    // A partition is another disk than the whole, under one serial number.
+    let part = if wwid.is_some() { "" } else { disk.name.as_str() };
+    Some(derived(
+        "spindle device of a host",
+        &[host.trim().as_bytes(), model.as_bytes(), name.as_bytes(), part.as_bytes()],
+    ))
+}
+
+fn of_file(world: &World, path: &Path, is_new: bool, state: &Path) -> Result<Identified, Refusal> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(SUFFIX);
+    match kept_in(world, Path::new(&beside), is_new) {
+        Ok(identity) => Ok(Identified { identity, caveat: None }),
+        Err(NotKept::Damaged(refusal)) => Err(refusal),
+        Err(NotKept::Unwritable(why)) => keep_by_path(world, path, (state, is_new), &why),
+    }
+}
+
+/// Keeps an identity in the server's own folder, by the path of what it belongs to; one that is stale is replaced.
+fn keep_by_path(
+    world: &World,
+    path: &Path,
+    (state, is_stale): (&Path, bool),
+    why: &str,
+) -> Result<Identified, Refusal> {
+    let shown = path.display();
+    let refuse = |problem: &str| {
+        let problem = format!("{shown} can be given no identity: {why}; {}: {problem}", state.display());
+        Refusal::new(problem, "name a folder that may be written, with --state FOLDER")
+    };
+    let folder = state.join("identities");
+    let whole = host_files::canonical(path).map_err(|error| refuse(&error.to_string()))?;
+    host_files::create_dir_all(&folder).map_err(|error| refuse(&error.to_string()))?;
+    let name = whole.to_string_lossy().replace('%', "%25").replace('/', "%2F");
+    let file = folder.join(format!("{name}{SUFFIX}"));
+    match kept_in(world, &file, is_stale) {
+        Ok(identity) => {
+            let caveat = format!(
+                "{shown}: {why}; initiators know it by an identity that is kept by its path, in {}",
+                file.display()
+            );
+            Ok(Identified { identity, caveat: Some(caveat) })
+        }
+        Err(NotKept::Damaged(refusal)) => Err(refusal),
+        Err(NotKept::Unwritable(why)) => Err(refuse(&why)),
+    }
+}
+
+/// Why a file does not keep an identity.
+enum NotKept {
+    /// It holds something else.
+    Damaged(Refusal),
+    /// It can be neither read nor written.
+    Unwritable(String),
+}
+
+/// The identity in `file`, which is made if there is none, or if it is that of a disk that is no more.
+fn kept_in(world: &World, file: &Path, is_stale: bool) -> Result<Identity, NotKept> {
+    let unwritable = |error: world::IoError| NotKept::Unwritable(error.to_string());
+    match host_files::kind(file).map_err(unwritable)? {
+        PathKind::Missing => {}
+        _ if is_stale => {}
+        _ => {
+            let text = match host_files::read_at_most(file, BYTES_MAX) {
+                Err(error) if error.kind() != IoErrorKind::Damaged => return Err(unwritable(error)),
+                read => String::from_utf8(read.unwrap_or_default()).unwrap_or_default(),
+            };
+            return text.trim().parse().map_err(|_| {
+                let problem = format!("{}: it holds no UUID", file.display());
+                let remedy =
+                    "put the right one back, or remove it: then the disk is a new one to all initiators";
+                NotKept::Damaged(Refusal::new(problem, remedy))
+            });
+        }
+    }
+    let identity = Identity(uuid(world));
+    host_files::write_atomically(file, format!("{identity}\n").as_bytes()).map_err(unwritable)?;
+    Ok(identity)
+}
+
+/// Where a server keeps identities if nobody says where: what systemd gives a service, what root's and people's programs
+/// use otherwise.
+pub fn state_folder() -> PathBuf {
+    let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    if let Some(given) = folder("STATE_DIRECTORY") {
+        return given;
+    }
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/var/lib/spindle");
+    }
+    let own = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")));
+    own.unwrap_or_else(|| PathBuf::from("/var/lib")).join("spindle")
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use world::real::{self, RealOptions};
+
+    fn in_world<T>(test: impl FnOnce(&World) -> T) -> T {
+        real::run(0, RealOptions::default(), async |world: World| test(&world))
+    }
+
+    #[test]
+    fn what_is_derived_is_the_same_for_ever_and_a_snapshot_is_not_its_volume() {
+        let (volume, point) = (VolumeId([7; 16]), SnapshotId([9; 16]));
+        let identity = of_snapshot(volume, point);
+        assert_eq!(
+            identity.to_string(),
+            "58f44d42-856b-8c4f-9b67-4858393a1121",
+            "a new Rust, a new Spindle: the same disk"
+        );
+        assert_ne!(identity, Identity(volume.0));
+        assert_ne!(identity, of_snapshot(volume, SnapshotId([8; 16])), "another point is another disk");
+        assert_ne!(identity, of_snapshot(VolumeId([6; 16]), point), "so is another volume of the same cut");
+    }
+
+    fn disk(wwid: Option<&str>, serial: Option<&str>) -> Disk {
+        Disk {
+            name: "sdb".to_owned(),
+            node: "/dev/sdb".into(),
+            number: (8, 16),
+            size: world::ByteCount(1 << 30),
+            by_id: None,
+            model: Some("QEMU HARDDISK".to_owned()),
+            serial: serial.map(str::to_owned),
+            wwid: wwid.map(str::to_owned),
+            bay: None,
+            is_thin: false,
+            is_read_only: false,
+            holders: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_device_is_known_by_its_own_name_and_by_none_that_it_has_not() {
+        let naa = of_disk(&disk(Some("naa.5000c500a1b2c3d4"), Some("QM00001"))).unwrap();
+        assert_eq!(Some(naa), of_disk(&disk(Some("naa.5000c500a1b2c3d4"), None)), "its WWID says all");
+        assert_ne!(Some(naa), of_disk(&disk(Some("naa.5000c500a1b2c3d4-part1"), None)));
+        assert_ne!(Some(naa), of_disk(&disk(Some("t10.ATA QEMU HARDDISK QM00001"), None)));
+        let serial = of_disk(&disk(None, Some("QM00001"))).unwrap();
+        assert_ne!(Some(serial), of_disk(&disk(None, Some("QM00002"))));
+        let partition = Disk { name: "sdb1".to_owned(), ..disk(None, Some("QM00001")) };
+        assert_ne!(Some(serial), of_disk(&partition));
+        assert_eq!(of_disk(&disk(None, None)), None);
+    }
+
+    #[test]
+    fn a_file_keeps_its_identity_under_another_name_and_loses_it_when_it_is_made_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (folder.path().join("a.img"), folder.path().join("b.img"));
+        let state = folder.path().join("state");
+        fs::write(&a, "disk").unwrap();
+        let of = |path: &Path, is_new| {
+            in_world(|world| {
+                identify(world, path, &Origin::File { is_new }, &state).map(|known| known.identity)
+            })
+        };
+        let identity = of(&a, false).unwrap();
+        assert_eq!(of(&a, false).unwrap(), identity, "at each start");
+        fs::rename(&a, &b).unwrap();
+        fs::rename(folder.path().join("a.img.spindle-id"), folder.path().join("b.img.spindle-id")).unwrap();
+        assert_eq!(of(&b, false).unwrap(), identity);
+        assert_ne!(of(&b, true).unwrap(), identity, "made anew");
+        fs::write(folder.path().join("b.img.spindle-id"), "what?").unwrap();
+        let refused = of(&b, false).unwrap_err().to_string();
+        assert!(refused.contains("b.img.spindle-id: it holds no UUID"), "{refused}");
+        assert!(!state.exists(), "nothing was kept elsewhere");
+    }
+
+    #[test]
+    fn where_nothing_can_be_kept_beside_a_file_the_server_keeps_it_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.img");
+        fs::write(&path, "disk").unwrap();
+        // A folder is in the way, which also root cannot write over.
+        fs::create_dir(folder.path().join("a.img.spindle-id")).unwrap();
+        let state = folder.path().join("state");
+        let of =
+            |state: &Path| in_world(|world| identify(world, &path, &Origin::File { is_new: false }, state));
+        let known = of(&state).unwrap();
+        assert_eq!(of(&state).unwrap().identity, known.identity);
+        assert!(known.caveat.unwrap().contains("is kept by its path, in"));
+        fs::write(folder.path().join("taken"), "").unwrap();
+        let refused = of(&folder.path().join("taken")).err().unwrap().to_string();
+        assert!(
+            refused.contains("can be given no identity") && refused.contains("--state FOLDER"),
+            "{refused}"
+        );
+    }
+}

@@ -1,0 +1,172 @@
+//! An emulated guest with Linux's own initiator, and a network that is this test's alone.
+//!
+//! Both ends of that network have addresses of 10.9.0.0/24 and 10.9.1.0/24 and no route beyond them.
+
+use std::{
+    env,
+    io::{BufRead, BufReader, Read, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The guest boots in 10 s on an idle machine.
+const BOOT_MAX: Duration = Duration::from_secs(240);
+/// A command of the guest takes no longer.
+const COMMAND_MAX: Duration = Duration::from_secs(600);
+/// Two ports of the guest, one link each; the shell is this host's end of them.
+const LINKS: &str = "ip link set lo up; for port in 0 1; do ip tuntap add dev tap$port mode tap; \
+    ip addr add 10.9.$port.1/24 dev tap$port; ip link set tap$port up; done; echo ready; exec sleep 3600";
+
+/// The network, the guest, and its shell; all of it ends when this is dropped.
+pub struct Guest {
+    /// Holds the network's namespace.
+    holder: Child,
+    qemu: Child,
+    shell: ChildStdin,
+    said: Receiver<Vec<u8>>,
+    unread: Vec<u8>,
+    commands: u32,
+}
+
+impl Guest {
+    /// Boots it. None, with a line that says why, where it is not to be had.
+    pub fn boot() -> Option<Self> {
+        let Some(folder) = env::var_os("SPINDLE_GUEST").map(PathBuf::from) else {
+            println!("skipped: there is no guest (cargo xtask test --full --install makes one)");
+            return None;
+        };
+        let mut holder = Command::new("unshare");
+        holder.args(["--net", "sh", "-c", LINKS]).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut holder = holder.spawn().expect("util-linux is everywhere");
+        let mut line = String::new();
+        let _ = BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line);
+        if line != "ready\n" {
+            let _ = holder.kill();
+            let _ = holder.wait();
+            println!("skipped: a network of its own for the guest needs root and /dev/net/tun");
+            return None;
+        }
+        let mut qemu = inside(&holder, &loader(&folder));
+        qemu.args(qemu_arguments(&folder)).env("QEMU_MODULE_DIR", modules(&folder));
+        let mut qemu =
+            qemu.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let (shell, mut serial) = (qemu.stdin.take().unwrap(), qemu.stdout.take().unwrap());
+        let (tell, said) = channel();
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = serial.read(&mut bytes) {
+                if tell.send(bytes[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut guest = Self { holder, qemu, shell, said, unread: Vec::new(), commands: 0 };
+        guest.read_until("GUEST READY", BOOT_MAX);
+        Some(guest)
+    }
+
+    /// A program of this host, in the guest's network.
+    pub fn beside(&self, program: &str) -> Command {
+        inside(&self.holder, Path::new(program))
+    }
+
+    /// What a shell command of the guest prints, and whether it succeeds.
+    pub fn run(&mut self, command: &str) -> (bool, String) {
+        self.commands += 1;
+        let tag = format!("DONE-{}", self.commands);
+        // The tag that is read is not the one that is written, should the line be echoed.
+        let line = format!("{{ {command}\n}} 2>&1; echo {tag}\"\"=$?\n");
+        self.shell.write_all(line.as_bytes()).unwrap();
+        self.shell.flush().unwrap();
+        let said = self.read_until(&format!("{tag}="), COMMAND_MAX);
+        let code = self.read_until("\n", COMMAND_MAX);
+        (code.trim() == "0", said)
+    }
+
+    /// What a command prints that must succeed.
+    #[track_caller]
+    pub fn must(&mut self, command: &str) -> String {
+        let (is_done, said) = self.run(command);
+        assert!(is_done, "{command}: {said}");
+        said
+    }
+
+    /// What a command prints that must fail.
+    #[track_caller]
+    pub fn must_not(&mut self, command: &str) -> String {
+        let (is_done, said) = self.run(command);
+        assert!(!is_done, "{command}: {said}");
+        said
+    }
+
+    /// What the guest says before `mark`, which is taken away as well.
+    #[track_caller]
+    fn read_until(&mut self, mark: &str, patience: Duration) -> String {
+        let deadline = Instant::now() + patience;
+        loop {
+            let found = self.unread.windows(mark.len()).position(|window| window == mark.as_bytes());
+            if let Some(at) = found {
+                let said = String::from_utf8_lossy(&self.unread[..at]).replace('\r', "");
+                self.unread.drain(..at + mark.len());
+                return said;
+            }
+            let rest = deadline.saturating_duration_since(Instant::now());
+            match self.said.recv_timeout(rest) {
+                Ok(bytes) => self.unread.extend(bytes),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    panic!("the guest did not say {mark:?}, but: {}", String::from_utf8_lossy(&self.unread))
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        for child in [&mut self.qemu, &mut self.holder] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A program in the namespace that `holder` is in.
+fn inside(holder: &Child, program: &Path) -> Command {
+    let mut command = Command::new("nsenter");
+    command.args(["--target", &holder.id().to_string(), "--net"]).arg(program);
+    command
+}
+
+/// QEMU is unpacked, not installed: its own loader starts it with its own libraries.
+fn loader(folder: &Path) -> PathBuf {
+    folder.join("rootfs/lib64/ld-linux-x86-64.so.2")
+}
+
+fn modules(folder: &Path) -> PathBuf {
+    folder.join("rootfs/usr/lib/x86_64-linux-gnu/qemu")
+}
+
+fn qemu_arguments(folder: &Path) -> Vec<String> {
+    let root = folder.join("rootfs");
+    let below = |path: &str| root.join(path).display().to_string();
+    let libraries = [below("lib/x86_64-linux-gnu"), below("usr/lib/x86_64-linux-gnu")].join(":");
+    let mut arguments = vec!["--library-path".to_owned(), libraries, below("usr/bin/qemu-system-x86_64")];
+    for firmware in ["usr/share/qemu", "usr/share/seabios"] {
+        arguments.extend(["-L".to_owned(), below(firmware)]);
+    }
+    let kernel = "console=ttyS0 panic=-1 loglevel=3 mitigations=off";
+    let plain = "-M q35 -accel tcg,thread=multi -cpu max -m 1024 -smp 2 -nodefaults -display none -no-reboot -serial stdio";
+    arguments.extend(plain.split(' ').map(str::to_owned));
+    let file = |name: &str| folder.join(name).display().to_string();
+    arguments.extend(["-kernel".to_owned(), file("vmlinuz"), "-initrd".to_owned(), file("initrd.img")]);
+    arguments.extend(["-append".to_owned(), kernel.to_owned()]);
+    for port in 0..2 {
+        let tap = format!("tap,id=n{port},ifname=tap{port},script=no,downscript=no");
+        arguments.extend(["-netdev".to_owned(), tap, "-device".to_owned()]);
+        arguments.push(format!("virtio-net-pci,netdev=n{port},romfile="));
+    }
+    arguments
+}

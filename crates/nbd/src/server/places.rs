@@ -1,0 +1,93 @@
+//! How many clients are served at once, and who goes when one more comes.
+//!
+//! Invariants:
+//!
+//! 1. A client that has sent a request keeps its place until it ends.
+//! 2. A client that has not, and has had its place for a while, gives it up to one that comes, and not before.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+    time::Duration,
+};
+use tokio::sync::Notify;
+use world::{Moment, World};
+
+/// Places for clients that have chosen an export.
+pub struct Places {
+    world: World,
+    count_max: usize,
+    idle_max: Duration,
+    /// By the order in which they came.
+    holders: RefCell<BTreeMap<u64, Holder>>,
+    next: Cell<u64>,
+}
+
+struct Holder {
+    since: Moment,
+    has_requested: bool,
+    is_wanted: Rc<Notify>,
+}
+
+impl Places {
+    /// `count_max` of them. A client without a request for `idle_max` gives its place up when it is wanted.
+    pub fn new(world: &World, count_max: usize, idle_max: Duration) -> Rc<Self> {
+        Rc::new(Self {
+            world: world.clone(),
+            count_max,
+            idle_max,
+            holders: RefCell::default(),
+            next: Cell::new(0),
+        })
+    }
+
+    /// How many there are.
+    pub fn count_max(&self) -> usize {
+        self.count_max
+    }
+
+    /// A place; none if all are taken by clients that need theirs.
+    pub fn take(self: &Rc<Self>) -> Option<Place> {
+        let now = self.world.now();
+        let mut holders = self.holders.borrow_mut();
+        if holders.len() >= self.count_max {
+            let is_idle = |holder: &Holder| !holder.has_requested && now.since(holder.since) >= self.idle_max;
+            let (&number, _) = holders.iter().find(|(_, holder)| is_idle(holder))?;
+            let holder = holders.remove(&number).expect("it was found");
+            holder.is_wanted.notify_one();
+        }
+        let number = self.next.replace(self.next.get() + 1);
+        let is_wanted = Rc::new(Notify::new());
+        let holder = Holder { since: now, has_requested: false, is_wanted: Rc::clone(&is_wanted) };
+        holders.insert(number, holder);
+        Some(Place { places: Rc::clone(self), number, is_wanted })
+    }
+}
+
+/// A client's place, free again when it is dropped.
+pub struct Place {
+    places: Rc<Places>,
+    number: u64,
+    is_wanted: Rc<Notify>,
+}
+
+impl Place {
+    /// The client has sent a request: the place is its own from now on.
+    pub fn keep(&self) {
+        if let Some(holder) = self.places.holders.borrow_mut().get_mut(&self.number) {
+            holder.has_requested = true;
+        }
+    }
+
+    /// Ends when another client has it.
+    pub async fn taken(&self) {
+        self.is_wanted.notified().await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.holders.borrow_mut().remove(&self.number);
+    }
+}
