@@ -38,6 +38,14 @@ pub fn signature_at(bytes: &[u8], at: usize) -> Signature {
     Signature::decode(&bytes_at(bytes, at))
 }
 
+/// What version 7 of the engine fills a log with that it prepares for its use.
+pub const PREPARED_FILL: u8 = 0xDA;
+
+/// Whether a log is all that its preparation left: zeros, or the fill of version 7.
+pub fn is_prepared(bytes: &[u8]) -> bool {
+    is_blank(bytes) || bytes.iter().all(|&byte| byte == PREPARED_FILL)
+}
+
 /// Whether all bytes are zero.
 pub fn is_blank(bytes: &[u8]) -> bool {
     let (words, rest) = bytes.as_chunks::<64>();

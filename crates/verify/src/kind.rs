@@ -1,6 +1,6 @@
 //! What a file is, by its content alone: names lie, and a folder restored from a backup has any.
 
-use crate::fields::{is_blank, position_at, u16_at, u32_at, u64_at};
+use crate::fields::{is_prepared, position_at, u16_at, u32_at, u64_at};
 use maildb::{
     PageNumber, PageSize,
     format::checksum::{old_xor, xe},
@@ -19,7 +19,8 @@ pub enum FileKind {
     TemporaryDatabase,
     /// A transaction log, of either format.
     Log,
-    /// Zeros as far as was looked. A log that was prepared for its use and not used yet is all zero.
+    /// Zeros as far as was looked, or the fill of version 7 (0xDA). A log that was prepared for its use and not used
+    /// yet is so to its end.
     Blank,
     /// A checkpoint.
     Checkpoint,
@@ -57,7 +58,7 @@ pub fn identify(start: &[u8], file_length: ByteCount) -> FileKind {
     if let Some(kind) = spindle_kind(start) {
         return FileKind::Spindle(kind);
     }
-    if file_length.0 > 0 && is_blank(start) {
+    if file_length.0 > 0 && is_prepared(start) {
         return FileKind::Blank;
     }
     let copies = HEADER_PLACES.into_iter().filter_map(|at| Some((at, start.get(at..)?)));

@@ -49,6 +49,7 @@ pub use directory::{Directory, DirectoryEntry, File};
 pub use error::{IoError, IoErrorKind, IoResult};
 pub use extent_directory::{ExtentDirectory, Probe};
 pub use network::{Accepted, Address, Listener, Network, Stream};
+pub use plain_name::NAME_BYTES_MAX;
 pub use random::Random;
 pub use real::yield_now;
 pub use units::{ByteCount, ByteOffset};

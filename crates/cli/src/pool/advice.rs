@@ -56,7 +56,8 @@ impl NextStep {
         match self {
             Self::NameDrives | Self::Read => None,
             Self::ForceOpen { only_there: 0 } => Some(format!(
-                "if they are gone for good, {force_open} goes on without them, and without what they alone hold"
+                "if they are gone for good, first copy what can be read, with 'spindle pool salvage'; then {force_open} \
+                 goes on without them, and without what they alone hold"
             )),
             Self::ForceOpen { only_there } => Some(format!(
                 "{} lie on them alone, and {force_open} would give that up: first copy what can be read, with \

@@ -47,7 +47,10 @@ fn fell_behind(name: &str, single_copy_bytes: u64) -> String {
     let step =
         "erase it (blkdiscard --zeroout, or remove the file), and add it with 'spindle pool add-drive'";
     match single_copy_bytes {
-        0 => format!("{name} fell behind, and nothing lies on it alone: {step}"),
+        0 => format!(
+            "{name} fell behind, and nothing that the pool knows of lies on it alone. After a forced opening it may still \
+             have newer data ('spindle pool salvage' reads it too); if you need none of it, {step}"
+        ),
         bytes => format!(
             "{name} fell behind, and {} of the pool have one copy on drives in use: run 'spindle pool scrub' first; if \
              it loses nothing, {step}",
@@ -65,7 +68,7 @@ mod tests {
         let line = last_copy("mail/drive-3.spindle", true, ByteCount(4096));
         assert!(line.ends_with("do not erase it") && line.contains("4.00 KiB"), "{line}");
         assert!(!last_copy("bay 7", false, ByteCount(4096)).contains("erase"));
-        assert!(fell_behind("bay 7", 0).contains("nothing lies on it alone: erase it"));
+        assert!(fell_behind("bay 7", 0).contains("if you need none of it, erase it"));
         assert!(fell_behind("bay 7", 4096).contains("'spindle pool scrub' first"));
     }
 }

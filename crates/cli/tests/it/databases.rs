@@ -48,8 +48,14 @@ fn groups_at_a_held_rate_are_spread_over_all_paths() {
         "{}",
         said.stdout
     );
-    assert_eq!(names(&bench.path("a")), ["sg1-db1.edb", "sg2-db1.edb", "spindle-run.json"]);
-    assert_eq!(names(&bench.path("b")), ["sg1-db2.edb", "sg2-db2.edb", "spindle-run.json"]);
+    assert_eq!(
+        names(&bench.path("a")),
+        ["sg1-db1.edb", "sg1-db1.stamps", "sg2-db1.edb", "sg2-db1.stamps", "spindle-run.json"]
+    );
+    assert_eq!(
+        names(&bench.path("b")),
+        ["sg1-db2.edb", "sg1-db2.stamps", "sg2-db2.edb", "sg2-db2.stamps", "spindle-run.json"]
+    );
     let logs = names(&bench.path("log"));
     assert!(["E00.log", "E01.log"].iter().all(|name| logs.iter().any(|log| log == name)), "{logs:?}");
     assert_eq!(bench.run(&["prove", "a", "b", "--logs", "log", "--clean"]).code, Some(0));

@@ -159,7 +159,8 @@ fn a_drive_that_cannot_be_read_is_a_drive_that_is_not_there() {
     );
     // The pool decides: of two drives one is not enough, and the line says which one is not there, and why.
     machine.disks[2].cut_off(0);
-    let refused = machine.bench.run(&["pool", "show", "mail"]);
+    assert_eq!(machine.bench.run(&["pool", "show", "mail"]).code, Some(1), "what can be read is shown");
+    let refused = machine.bench.run(&["pool", "scrub", "mail"]);
     assert_eq!(refused.code, Some(2));
     assert_eq!(refused.stderr.lines().count(), 1, "{}", refused.stderr);
     let story = "DIR/sdc (reading 65536 bytes at offset 0 of ";

@@ -84,7 +84,7 @@ fn a_run_begins_again_from_the_copies_of_an_earlier_one() {
     let run = |more: &[&str]| bench.run(&[&with(&places)[..], more].concat());
     answered(&run(&["--keep-pristine", "--seed", "7"]));
     let (kept, logs) = (copies(&db), copies(&log));
-    assert_eq!(kept.keys().collect::<Vec<_>>(), ["sg1-db1.edb.pristine"]);
+    assert_eq!(kept.keys().collect::<Vec<_>>(), ["sg1-db1.edb.pristine", "sg1-db1.stamps.pristine"]);
     assert!(
         logs.contains_key("E00.log.pristine") && logs.contains_key("E00.chk.pristine"),
         "{:?}",

@@ -6,7 +6,7 @@ use crate::{
 };
 use expect_test::expect;
 use serde_json::Value;
-use std::{fs, io::Read, path::Path, process::Stdio};
+use std::{fs, io::Read, os::unix::fs::symlink, path::Path, process::Stdio};
 
 /// A bench with a folder `mail`: a database that was shut down, and its logs.
 fn bench() -> Bench {
@@ -357,4 +357,46 @@ fn a_backup_below_a_folder_is_a_set_of_its_own() {
     assert_eq!((code, folders), (Some(1), vec![Path::new("mail"), Path::new("mail/backup")]));
     assert_eq!(text(&file(&shown, "mail/E00.log")["result"]), "clean");
     assert_eq!(text(&file(&shown, "backup/E00.log")["result"]), "damaged");
+}
+
+#[test]
+fn links_to_a_folder_are_followed_once_however_many_ways_lead_there() {
+    let bench = bench();
+    // Two links in each of 40 folders to the next: 2^40 paths to the last.
+    for number in 0..40 {
+        let folder = bench.path(&format!("mail/links/{number}"));
+        fs::create_dir_all(&folder).unwrap();
+        for name in ["one", "other"] {
+            symlink(format!("../{}", number + 1), folder.join(name)).unwrap();
+        }
+    }
+    symlink("../..", bench.path("mail/links/0/back")).unwrap();
+    fs::create_dir_all(bench.path("mail/links/40")).unwrap();
+    let (code, shown) = checked(&bench, &[]);
+    assert_eq!(code, Some(0), "{shown}");
+    let databases = shown["files"].as_array().expect("files").iter();
+    assert_eq!(databases.filter(|file| text(&file["path"]).ends_with("priv1.edb")).count(), 1, "{shown}");
+}
+
+#[test]
+fn a_log_that_version_7_of_the_engine_prepared_is_no_damage() {
+    let bench = bench();
+    let prepared = bench.path("mail/E00tmp.log");
+    fs::write(&prepared, vec![0xDA; 256 << 10]).unwrap();
+    let (code, shown) = checked(&bench, &[]);
+    assert_eq!((code, text(&file(&shown, "E00tmp.log")["kind"])), (Some(0), "blank"), "{shown}");
+    let mut bytes = vec![0xDA; 256 << 10];
+    bytes[200_000] = 1;
+    fs::write(&prepared, bytes).unwrap();
+    assert_eq!(checked(&bench, &[]).0, Some(1), "what goes on with something else has lost its header");
+}
+
+#[test]
+fn a_database_whose_name_is_long_is_judged_like_any_other() {
+    let bench = bench();
+    let long = format!("{}.edb", "x".repeat(90));
+    fs::create_dir(bench.path("long")).unwrap();
+    fs::copy(bench.path("mail/priv1.edb"), bench.path("long").join(&long)).unwrap();
+    let said = bench.run(&["verify", "long", "--deep"]);
+    assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
 }

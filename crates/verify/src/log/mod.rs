@@ -11,7 +11,7 @@ mod segments;
 
 use crate::{
     database::Version,
-    fields::is_blank,
+    fields::is_prepared,
     finding::{Finding, Place},
 };
 use maildb::{
@@ -94,7 +94,7 @@ pub struct LogVerdict {
 
 /// Judges a whole log file; with `walk_records`, every record in it too. No log file is larger than 256 MiB.
 pub fn judge_log(bytes: &[u8], walk_records: bool) -> LogVerdict {
-    if is_blank(bytes) {
+    if is_prepared(bytes) {
         let findings = vec![Finding::note(Place::FILE, "it was prepared and never used")];
         return LogVerdict { facts: None, tally: LogTally::default(), findings };
     }

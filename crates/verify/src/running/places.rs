@@ -4,7 +4,10 @@
 //! is none has lost its headers, and must not be passed over.
 
 use crate::{FileKind, identify, kind::START_BYTES};
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 use world::{
     ByteCount, IoError, IoErrorKind, IoResult,
     real::host_files::{self, PathKind},
@@ -12,7 +15,7 @@ use world::{
 
 use super::source::Source;
 
-/// Folders in folders: more is a circle of links.
+/// Folders in folders.
 const DEPTH_MAX: usize = 64;
 
 /// A file to check.
@@ -40,9 +43,10 @@ pub struct Found {
 /// Looks at what `paths` name. Fails if one of them is not there, or is named itself and nothing that can be checked.
 pub async fn find(paths: &[PathBuf]) -> IoResult<Found> {
     let mut found = Found::default();
+    let mut visited = Visited::new();
     for path in paths {
         match host_files::kind(path)? {
-            PathKind::Folder => below(path, 0, &mut found).await?,
+            PathKind::Folder => below(path, 0, &mut visited, &mut found).await?,
             PathKind::File | PathKind::BlockDevice => look(path, &mut found).await?,
             PathKind::Missing => {
                 let context = format!("{} does not exist", path.display());
@@ -60,8 +64,17 @@ pub async fn find(paths: &[PathBuf]) -> IoResult<Found> {
     Ok(found)
 }
 
+/// Folders that were looked at: device and inode.
+type Visited = BTreeSet<(u64, u64)>;
+
 /// Looks at all in a folder and in those below it. What cannot be looked at there is told, and the rest is looked at.
-async fn below(folder: &Path, depth: usize, found: &mut Found) -> IoResult<()> {
+async fn below(folder: &Path, depth: usize, visited: &mut Visited, found: &mut Found) -> IoResult<()> {
+    // Links may lead to one folder over and over, by 2^n paths.
+    match host_files::about(folder) {
+        Ok(about) if !visited.insert(about.identity) => return Ok(()),
+        // Listing it says what is wrong.
+        _ => {}
+    }
     let names = match host_files::list(folder) {
         Ok(names) => names,
         Err(error) if depth == 0 => return Err(error),
@@ -73,7 +86,9 @@ async fn below(folder: &Path, depth: usize, found: &mut Found) -> IoResult<()> {
     for name in names {
         let path = folder.join(name);
         let outcome = match host_files::kind(&path) {
-            Ok(PathKind::Folder) if depth < DEPTH_MAX => Box::pin(below(&path, depth + 1, found)).await,
+            Ok(PathKind::Folder) if depth < DEPTH_MAX => {
+                Box::pin(below(&path, depth + 1, visited, found)).await
+            }
             Ok(PathKind::Folder) => {
                 found.failures.push(format!("{}: too many folders in folders", path.display()));
                 Ok(())

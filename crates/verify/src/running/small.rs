@@ -123,15 +123,16 @@ async fn flush_map(task: &Task<'_>, outcome: &mut FileOutcome) -> IoResult<()> {
     Ok(())
 }
 
-/// All zero as far as its beginning goes. A log that was prepared and not used yet is so to its end; a database whose
+/// All of one fill as far as its beginning goes. A log that was prepared and not used yet is so to its end; a database whose
 /// beginning was lost is not.
 async fn blank(task: &Task<'_>, outcome: &mut FileOutcome) -> IoResult<()> {
     if !is_named_log(&outcome.path) {
         headless(outcome);
         return Ok(());
     }
-    let judge: Judge<Option<u64>> = Arc::new(|at, chunk| {
-        let found = chunk.iter().position(|&byte| byte != 0);
+    let fill = task.source.read_any(0, 1).await?.first().copied().unwrap_or(0);
+    let judge: Judge<Option<u64>> = Arc::new(move |at, chunk| {
+        let found = chunk.iter().position(|&byte| byte != fill);
         found.map(|index| at.0 + index as u64)
     });
     let plan = Plan {
@@ -150,7 +151,7 @@ async fn blank(task: &Task<'_>, outcome: &mut FileOutcome) -> IoResult<()> {
     .await?;
     if let Some(at) = first {
         let place = Place::new(FilePart::Bytes, ByteOffset(at));
-        let what = "it begins with zeros and goes on with something else: its header is gone";
+        let what = "it begins as a prepared log does and goes on with something else: its header is gone";
         outcome.findings.push(Finding::damage(place, what));
         outcome.facts = Some(Facts::Headless);
     } else {

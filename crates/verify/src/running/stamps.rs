@@ -18,6 +18,10 @@ pub async fn beside(path: &Path, start: &[u8], size: ByteCount) -> (Option<Stamp
     let copies = HeaderCopies::decode(start);
     let name = path.file_name().and_then(|name| name.to_str());
     let (Ok(header), Some(name)) = (copies.best(), name) else { return (None, StampsVerdict::NotKept) };
+    if maildb::stamps::file_name(name).len() > world::NAME_BYTES_MAX {
+        // Nobody can have kept stamps under such a name.
+        return (None, StampsVerdict::NotKept);
+    }
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

@@ -205,3 +205,20 @@ fn a_name_that_lies_is_told() {
         &[told],
     );
 }
+
+/// The header's own mark is drawn anew at each flush of it; the map's is what both carry.
+#[test]
+fn a_flush_map_whose_mark_the_database_carries_is_current() {
+    let told = |map_mark: u32, header_mark: u32| {
+        let mut mail = database(DatabaseState::CleanShutdown, None, 0);
+        let Facts::Database(facts) = &mut mail.facts else { unreachable!() };
+        (facts.flush_map_signature, facts.header_flush_signature) = (mark(3), mark(4));
+        let map =
+            FlushMapFacts { flush_map_signature: mark(map_mark), header_flush_signature: mark(header_mark) };
+        let map = FileFacts { name: "mail.jfm".to_owned(), facts: Facts::FlushMap(map), is_damaged: false };
+        judge_set(&[mail, map]).findings
+    };
+    assert_eq!(told(3, 4), []);
+    assert_eq!(told(3, 9), [], "its header was flushed since");
+    assert_eq!(told(9, 4).len(), 1, "it is of another state");
+}
