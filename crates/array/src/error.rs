@@ -1,6 +1,7 @@
 //! What can go wrong with a pool.
 
 use crate::{
+    drive::WriteFailures,
     election::NotOpened,
     format::{
         BlockIndex, BranchNumber, MemberIndex, PoolId, Refusal, SegmentNumber, SlotAddress, VolumeNumber,
@@ -174,7 +175,27 @@ pub enum Error {
         /// Copies wanted.
         needed: usize,
     },
+    /// Too few drives have space for what is written to them.
+    #[error(
+        "too many drives of the pool are out of space, {}; make room there: until then nothing can be written, and \
+         everything stays readable",
+        drives_and_reasons(.0)
+    )]
+    OutOfSpace(WriteFailures),
+    /// More drives failed to write than some data has copies to spare.
+    #[error(
+        "{} cannot be written, and some data has no copy elsewhere: the pool takes no more writes, and gives up none of \
+         these drives, so that all it holds stays readable; see to the drives, then open the pool again",
+        drives_and_reasons(.0)
+    )]
+    NoCopyToSpare(WriteFailures),
     /// The pool stopped earlier.
     #[error("the pool has stopped: {0}")]
     Stopped(String),
+}
+
+/// Drives and what each of them said, for a person.
+fn drives_and_reasons(failures: &WriteFailures) -> String {
+    let named = failures.iter().map(|(member, error)| format!("drive {member} ({error})"));
+    named.collect::<Vec<_>>().join(", ")
 }

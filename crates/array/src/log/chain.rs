@@ -1,7 +1,7 @@
 //! A log segment as replay reads it: every copy there is, and of each record the bytes that are right.
 
 use crate::{
-    drive::Drives,
+    drive::{Drives, first_of},
     error::Result,
     format::{
         BLOCK_BYTES, ChecksumSeed, MirroredSegment, PoolId, Record, SegmentBlock, SegmentKind, SlotAddress,
@@ -149,14 +149,15 @@ impl Chain {
         Some(Found { record, bytes })
     }
 
-    /// Writes a record to every copy that does not have it whole.
+    /// Writes a record to every copy that does not have it whole: gives how many it was written to, and those that have no
+    /// space for it.
     ///
     /// # Errors
     ///
     /// A drive that cannot be written.
-    pub async fn mend(&self, drives: &Drives, found: &Found) -> Result<u32> {
+    pub async fn mend(&self, drives: &Drives, found: &Found) -> Result<(u32, Vec<SlotAddress>)> {
         let block = found.record.block;
-        let mut mended = 0;
+        let (mut mended, mut lacking) = (0, Vec::new());
         for copy in &self.copies {
             if copy.data(block, found.record.blocks() as usize) == &found.bytes[..] {
                 continue;
@@ -164,10 +165,14 @@ impl Chain {
             let bytes = Arc::new(found.bytes.clone());
             if let Some(write) = drives.write(copy.slot, 1 + block.0, vec![bytes], Stability::Stable) {
                 let member = copy.slot.member;
-                write.await.map_err(|error| crate::error::Error::Drive { member, error })?;
-                mended += 1;
+                let failed = write.await.err().map(|error| (member, error));
+                let is_whole = failed.is_none();
+                if let Some(failure) = drives.set_aside_out_of_space(Vec::from_iter(failed)).pop() {
+                    return Err(first_of(vec![failure]));
+                }
+                if is_whole { mended += 1 } else { lacking.push(copy.slot) }
             }
         }
-        Ok(mended)
+        Ok((mended, lacking))
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result},
     format::{
         ChecksumSeed, Entry, Incarnation, Link, LogStart, MirroredSegment, PoolId, Position, Record, RowKey,
-        SegmentBlock, SegmentUse, checkpoint::OPENING_STEP,
+        SegmentBlock, SegmentNumber, SegmentUse, SlotAddress, checkpoint::OPENING_STEP,
     },
     simulation::{
         canary::{self, Canary},
@@ -50,6 +50,8 @@ pub struct Replayed {
     pub records: u64,
     /// Copies of records that were not whole, and are now.
     pub mended: u64,
+    /// Copies of segments that lack a record, for their drives have no space for it: another one has it.
+    pub lacking: BTreeSet<(SegmentNumber, SlotAddress)>,
 }
 
 /// What replay knows when it begins.
@@ -65,11 +67,12 @@ pub struct Start<'a> {
 }
 
 /// Reads the log from `start` on; `take` is given each record, in order. Then each is whole and stable on every copy
-/// there is, also what a write cache had when its writer was killed.
+/// there is, also what a write cache had when its writer was killed; but for copies that have no space for it.
 ///
 /// # Errors
 ///
-/// [`Error::LostRecords`]: the log ends before what was acknowledged. Or a drive cannot be written or flushed.
+/// [`Error::LostRecords`]: the log ends before what was acknowledged. [`Error::OutOfSpace`]: no copy of a segment has space for
+/// what it lacks. Or a drive cannot be written or flushed.
 pub async fn replay(drives: &Drives, start: Start<'_>, take: impl FnMut(TakenRecord)) -> Result<Replayed> {
     let (replayed, acknowledged) = read_log(drives, start, true, take).await?;
     let found = replayed.last.position;
@@ -77,6 +80,7 @@ pub async fn replay(drives: &Drives, start: Start<'_>, take: impl FnMut(TakenRec
         sometimes::reached(Sometimes::LostRecordsRefused);
         return Err(Error::LostRecords { found: found.0, acknowledged: acknowledged.0 });
     }
+    check_whole_copies(drives, &replayed.segments, &replayed.lacking)?;
     make_stable(drives, &replayed.segments).await?;
     Ok(replayed)
 }
@@ -102,7 +106,7 @@ async fn read_log(
     let mut chain = Chain::open(drives, (start.pool, seed), &start.log.segment).await;
     let mut block = start.log.block;
     let mut segments = vec![chain.segment.clone()];
-    let (mut records, mut mended) = (0, 0);
+    let (mut records, mut mended, mut lacking) = (0, 0, BTreeSet::new());
     let beyond = loop {
         let found = match chain.record_at(block, |record| reader.is_next(record, block)) {
             Some(found) => found,
@@ -120,7 +124,9 @@ async fn read_log(
         block = SegmentBlock(found.record.block.0 + found.record.blocks());
         records += 1;
         if mends && !canary::is(Canary::OneLegTailServed) {
-            mended += u64::from(chain.mend(drives, &found).await?);
+            let (written, unwritten) = chain.mend(drives, &found).await?;
+            mended += u64::from(written);
+            lacking.extend(unwritten.into_iter().map(|slot| (chain.segment.number, slot)));
         }
         let rows = rows_of(&found);
         take(TakenRecord { record: found.record, rows });
@@ -144,8 +150,28 @@ async fn read_log(
         incarnation: reader.incarnation,
         records,
         mended,
+        lacking,
     };
     Ok((replayed, reader.acknowledged_below))
+}
+
+/// Of each segment a copy has all of its records.
+fn check_whole_copies(
+    drives: &Drives,
+    segments: &[MirroredSegment],
+    lacking: &BTreeSet<(SegmentNumber, SlotAddress)>,
+) -> Result<()> {
+    let is_whole =
+        |number, slot: &SlotAddress| drives.has(slot.member) && !lacking.contains(&(number, *slot));
+    let has_lack = |segment: &&MirroredSegment| {
+        segment.slots.iter().any(|&slot| lacking.contains(&(segment.number, slot)))
+    };
+    for segment in segments.iter().filter(has_lack) {
+        if !segment.slots.iter().any(|slot| is_whole(segment.number, slot)) {
+            return Err(Error::OutOfSpace(drives.out_of_space()));
+        }
+    }
+    Ok(())
 }
 
 async fn make_stable(drives: &Drives, segments: &[MirroredSegment]) -> Result<()> {

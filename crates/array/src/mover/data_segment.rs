@@ -38,13 +38,15 @@ impl DataSegment {
     pub fn begin(pool: &Pool, class: RedundancyClass) -> Result<Self> {
         let drives = &pool.shared.drives;
         let copies = usize::from(drives.geometry().log_copies);
-        if !pool.shared.has_segment_for(Purpose::Upkeep) {
+        let there = drives.members_with_space();
+        // What is moved must not come to have fewer copies than it has where it is.
+        if there.len() < drives.copies_wanted() || !pool.shared.has_segment_for(Purpose::Upkeep) {
             return Err(Error::Full);
         }
         let mut state = pool.shared.state.borrow_mut();
         let segment = match class {
-            RedundancyClass::Raid0 => state.segments.allocate_raid0(&drives.members()),
-            _ => state.segments.allocate(SegmentKind::Data, copies, &drives.members()),
+            RedundancyClass::Raid0 => state.segments.allocate_raid0(&there),
+            _ => state.segments.allocate(SegmentKind::Data, copies, &there),
         };
         let segment = segment.ok_or(Error::Full)?;
         let shape = state.segments.row(segment.number).expect("just allocated").shape;
@@ -144,13 +146,13 @@ impl DataSegment {
         self.finish(pool, pool.shared.drives.write_headers(&header, Stability::Volatile)).await
     }
 
-    /// A drive that fails is left out, and this segment given up: what it was to hold is safer where it is.
+    /// A drive that fails is left out, unless all that it lacks is space, and this segment given up: what it was to hold is safer where it is.
     async fn finish(&self, pool: &Pool, writes: Writes) -> Result<()> {
         if writes.is_empty() {
             return Err(Error::TooFewDrives { present: 0, needed: 1 });
         }
         let Err(failures) = all_written(writes).await else { return Ok(()) };
-        pool.shared.lose_all(failures.clone()).await?;
+        pool.shared.failed_to_write(failures.clone()).await?;
         Err(first_of(failures))
     }
 }

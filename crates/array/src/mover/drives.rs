@@ -53,7 +53,7 @@ impl Pool {
         for member in drives.members() {
             let is_stuck = |device: &Rc<dyn BlockDevice>| self.shared.watch.has_given_up(device);
             if drives.device(member).as_ref().is_some_and(is_stuck) {
-                self.shared.lose(member, self.shared.watch.error()).await?;
+                self.shared.lose(vec![(member, self.shared.watch.error())]).await?;
             }
         }
         Ok(())

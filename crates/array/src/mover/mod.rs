@@ -34,6 +34,7 @@ pub use scrub::{ScrubProgress, Scrubbed};
 
 pub(crate) use pace::{Command, Pace, Urgency};
 pub(crate) use progress::Progress;
+pub(crate) use rebuild::set_slot_index;
 pub(crate) use recent::RecentLog;
 pub(crate) use rest::Backlog;
 pub(crate) use victims::Outlook;

@@ -222,7 +222,7 @@ impl Pool {
         let next = (0..waiting.len().min(CHOICE)).min_by_key(|&index| of_sources(&waiting[index]))?;
         let mut copying = waiting.remove(next)?;
         copying.from.sort_by_key(|slot| load(slot.member));
-        let members = self.shared.drives.members().into_iter();
+        let members = self.shared.drives.members_with_space().into_iter();
         let mut targets: Vec<MemberIndex> =
             members.filter(|&member| copying.from.iter().all(|slot| slot.member != member)).collect();
         targets.sort_by_key(|&member| load(member));
@@ -318,7 +318,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Waits for what was begun on a drive; one that fails is left out.
+    /// Waits for what was begun on a drive; one that fails is left out, unless all that it lacks is space.
     async fn on_target(
         &self,
         member: MemberIndex,
@@ -329,34 +329,20 @@ impl Pool {
             return Err(Error::TooFewDrives { present: drives.members().len(), needed: 2 });
         };
         let Err(error) = begun.await else { return Ok(()) };
-        self.shared.lose(member, error.clone()).await?;
+        self.shared.failed_to_write(vec![(member, error.clone())]).await?;
         Err(Error::Drive { member, error })
     }
 
-    /// Blocks of a slot as they are. What no copy can read is zero: whoever needs it finds that its checksum is wrong.
+    /// Blocks of a slot as they are, those that no copy can read counted.
     async fn read_slot(&self, from: &[SlotAddress], first: u32, count: u32) -> Buffer {
-        let drives = &self.shared.drives;
-        for &slot in from {
-            if let Ok(data) = drives.read(slot, first, count as usize).await {
-                return data;
-            }
-        }
-        let mut data = Buffer::zeroed(count as usize * BLOCK_BYTES);
-        'blocks: for index in 0..count {
-            for &slot in from {
-                if let Ok(block) = drives.read(slot, first + index, 1).await {
-                    data[index as usize * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(&block);
-                    continue 'blocks;
-                }
-            }
-            self.progress.borrow_mut().block_unreadable();
-        }
+        let (data, unreadable) = self.shared.drives.read_any(from, first, count).await;
+        (0..unreadable).for_each(|_| self.progress.borrow_mut().block_unreadable());
         data
     }
 }
 
 /// A header says which of the slots it lies in. One that is none stays as it is.
-fn set_slot_index(slot: &mut Buffer, slot_index: usize) {
+pub(crate) fn set_slot_index(slot: &mut Buffer, slot_index: usize) {
     if let Ok(header) = SlotHeader::decode(&slot[..BLOCK_BYTES])
         && slot_index < header.slots.len()
     {

@@ -19,6 +19,7 @@ pub mod events;
 mod health;
 mod mapping;
 mod membership;
+mod node_writes;
 mod nodes;
 mod older_history;
 mod only_copies;
@@ -31,6 +32,7 @@ mod running;
 mod shared;
 mod snapshots;
 mod space;
+mod space_again;
 mod turns;
 mod usage;
 mod verbs;
@@ -69,7 +71,7 @@ use std::{
     rc::{Rc, Weak},
     time::Duration,
 };
-use world::{JoinHandle, Moment};
+use world::{IoError, JoinHandle, Moment};
 
 /// How a pool is opened, and how it works from then on.
 #[derive(Clone, Copy, Debug)]
@@ -142,6 +144,8 @@ pub struct Pool {
     whole_with: RefCell<Vec<MemberIndex>>,
     /// When what could not be rebuilt is tried again.
     rebuild_again_at: Cell<Moment>,
+    /// Drives that were reported to be out of space, and since when each of them has space again.
+    out_of_space_reported: RefCell<BTreeMap<MemberIndex, Option<Moment>>>,
     /// One scrub runs at a time.
     pub(crate) scrubbing: tokio::sync::Mutex<()>,
     pub(crate) scrubs: RefCell<ScrubProgress>,
@@ -149,8 +153,8 @@ pub struct Pool {
     usage: Rc<RefCell<usage::Usage>>,
     /// One volume is counted at a time.
     counting: tokio::sync::Mutex<()>,
-    /// The room there was, as of changes of slots and a number of drives.
-    space_known: Cell<Option<((u64, usize), Space)>>,
+    /// The room there was, as of changes of slots and of drives.
+    space_known: Cell<Option<((u64, u64), Space)>>,
     /// Segments that a host waits for, at most.
     room_wanted: Cell<u64>,
     /// The last round of cleaning found nothing to gain.
@@ -191,6 +195,7 @@ impl Pool {
             has_unsaved_rows: Cell::new(false),
             whole_with: RefCell::default(),
             rebuild_again_at: Cell::default(),
+            out_of_space_reported: RefCell::default(),
             scrubbing: Default::default(),
             scrubs: RefCell::default(),
             usage: Rc::default(),
@@ -237,6 +242,12 @@ impl Pool {
         let superblock = self.shared.superblock.borrow();
         let members = self.shared.drives.members().into_iter();
         members.map(|member| superblock.members[usize::from(member.0)].drive).collect()
+    }
+
+    /// Drives that have no space for what is written to them, and what each of them said. They are members like the others: they
+    /// are read, and tried again from time to time.
+    pub fn out_of_space(&self) -> Vec<(MemberIndex, IoError)> {
+        self.shared.drives.out_of_space()
     }
 
     /// The number of the checkpoint that is complete: counted up by one for each.

@@ -6,7 +6,7 @@
 
 use super::{Shared, turns::Turns};
 use crate::{
-    drive::{WriteFailures, Writes, all_written},
+    drive::{Writes, all_written},
     error::{Error, Result},
     format::{
         BLOCK_BYTES, BLOCK_GRAINS, Incarnation, MirroredSegment, Node, NodePointer, Position, SegmentBlock,
@@ -44,7 +44,7 @@ pub struct Nodes {
     /// Segments that are full, or lack a copy, and of which writes may be under way.
     left: RefCell<Vec<SegmentNumber>>,
     /// Headers of segments that are being written.
-    headers: RefCell<Writes>,
+    headers: RefCell<Vec<(SlotHeader, Writes)>>,
 }
 
 fn grains_of(blocks: u8) -> i64 {
@@ -94,13 +94,13 @@ impl Nodes {
     /// Too few drives are left.
     pub async fn flush(&self) -> Result<()> {
         let headers = std::mem::take(&mut *self.headers.borrow_mut());
-        if let Err(failures) = all_written(headers).await {
-            self.shared.lose_all(failures).await?;
+        for (header, writes) in headers {
+            self.shared.finish_header(header, writes).await?;
         }
         let drives = &self.shared.drives;
         if let Err(failures) = all_written(drives.flush_all(drives.members())).await {
             sometimes::reached(Sometimes::FlushFailed);
-            self.shared.lose_all(failures).await?;
+            self.shared.lose(failures).await?;
         }
         let mut state = self.shared.state.borrow_mut();
         self.left.take().into_iter().for_each(|number| state.segments.seal(number));
@@ -110,8 +110,7 @@ impl Nodes {
     /// Leaves open segments that lack a copy, so that they can be rebuilt. To be called while nobody places nodes.
     pub fn leave_degraded(&self) {
         let drives = &self.shared.drives;
-        let lacks =
-            |open: &mut OpenSegment| drives.copies_there(&open.segment.slots) < drives.copies_wanted();
+        let lacks = |open: &mut OpenSegment| !drives.has_copies_enough(&open.segment.slots);
         for open in &self.open {
             let left = open.borrow_mut().take_if(lacks).map(|left| left.segment.number);
             self.left.borrow_mut().extend(left);
@@ -128,7 +127,11 @@ impl Nodes {
         let segment = {
             let mut state = self.shared.state.borrow_mut();
             let copies = usize::from(geometry.log_copies);
-            let segment = state.segments.allocate(SegmentKind::Nodes, copies, &drives.members());
+            let there = drives.members_with_space();
+            let segment = state.segments.allocate(SegmentKind::Nodes, copies, &there);
+            // Without space anywhere the write waits.
+            let segment =
+                segment.or_else(|| state.segments.allocate(SegmentKind::Nodes, copies, &drives.members()));
             segment.ok_or(Error::Full)?
         };
         if is_catalogue {
@@ -149,7 +152,8 @@ impl Nodes {
             first_position: Position(0),
             successors: Vec::new(),
         };
-        self.headers.borrow_mut().extend(drives.write_headers(&header, Stability::Volatile));
+        let writes = drives.write_headers(&header, Stability::Volatile);
+        self.headers.borrow_mut().push((header, writes));
         *open = Some(OpenSegment { segment, block_next: 0, data_blocks: shape.data_blocks() });
         Ok(())
     }
@@ -167,7 +171,7 @@ impl NodeStore for Nodes {
         let drives = &self.shared.drives;
         let has_room = |open: &OpenSegment| {
             open.block_next + u32::from(blocks) <= open.data_blocks
-                && drives.copies_there(&open.segment.slots) >= drives.copies_wanted()
+                && drives.has_copies_enough(&open.segment.slots)
         };
         if !open.as_ref().is_some_and(has_room) {
             self.enter_next(&mut open, is_catalogue)?;
@@ -203,28 +207,6 @@ impl NodeStore for Nodes {
 }
 
 impl Shared {
-    /// Leaves out drives that failed to write.
-    pub(crate) async fn lose_all(&self, failures: WriteFailures) -> Result<()> {
-        for (member, error) in failures {
-            self.lose(member, error).await?;
-        }
-        Ok(())
-    }
-
-    /// Writes nodes to every copy that is there. One is enough: a drive that fails is left out.
-    async fn write_nodes(&self, at: (SegmentNumber, SegmentBlock), nodes: &[Vec<u8>]) -> Result<()> {
-        let (number, block) = at;
-        let buffers: Vec<_> = nodes.iter().map(|node| Arc::new(Buffer::copy_of(node))).collect();
-        let slots = self.slots_of(number)?;
-        let writes = self.drives.write_all(&slots, 1 + block.0, &buffers, Stability::Volatile);
-        let copies = writes.len();
-        let failures = all_written(writes).await.err().unwrap_or_default();
-        let good = copies - failures.len();
-        sometimes::reached_if(good < copies, Sometimes::NodeWrittenToFewer);
-        self.lose_all(failures).await?;
-        if good > 0 { Ok(()) } else { Err(Error::TooFewDrives { present: 0, needed: 1 }) }
-    }
-
     /// Looks at every copy of a node, and mends those that are wrong.
     pub(crate) async fn scrub_node(&self, pointer: NodePointer) -> Result<()> {
         self.read_copies_of_node(pointer, true).await.map(drop)

@@ -18,12 +18,12 @@ use super::{
 };
 use crate::{
     drive::Drives,
-    election::{Election, can_go_on_with, elect},
+    election::{Election, NotOpened, can_go_on_with, elect},
     error::{Error, Result},
     format::{
-        BLOCK_GRAINS, Checkpoint, ChecksumSeed, DriveId, Incarnation, LogStart, MemberIndex, MemberState,
-        MirroredSegment, NodePointer, Position, RowKey, SegmentBlock, SegmentKind, SegmentNumber, SegmentUse,
-        Stamp, Superblock, Table as CatalogueTable,
+        BLOCK_GRAINS, Checkpoint, CheckpointNumber, ChecksumSeed, DriveId, Incarnation, LogStart,
+        MemberIndex, MemberState, MirroredSegment, NodePointer, Position, RowKey, SegmentBlock, SegmentKind,
+        SegmentNumber, SegmentUse, SlotAddress, Stamp, Superblock, Table as CatalogueTable,
         checkpoint::OPENING_STEP,
         row::{SegmentRow, SegmentState},
     },
@@ -68,6 +68,9 @@ pub async fn open(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenS
 pub async fn check_opens(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenSetting) -> Result<()> {
     let devices = WriteShield::over(devices, OnWrite::Pretend);
     let (read, _) = read_all(world, &devices, setting).await?;
+    if !setting.forced {
+        check_none_left_behind(&read.shared)?;
+    }
     // The first generation that is written asks it of those that are left.
     check_enough(&read.shared.drives, &read.shared.superblock.borrow())
 }
@@ -138,6 +141,11 @@ fn drives_of(election: &Election, devices: &[Rc<dyn BlockDevice>]) -> Drives {
 /// Gives the elected superblock to every drive that should have it.
 async fn settle_generation(around: &Around<'_>, drives: &Drives, superblock: &Superblock) -> Result<()> {
     while let Err(failures) = write_generation(drives, superblock).await {
+        let count = failures.len();
+        let failures = drives.set_aside_out_of_space(failures);
+        if failures.len() < count {
+            return Err(Error::OutOfSpace(drives.out_of_space()));
+        }
         failures.into_iter().for_each(|failure| around.lose(failure, drives, superblock));
         check_enough(drives, superblock)?;
     }
@@ -213,6 +221,9 @@ async fn go_on(read: ReadIn, checkpoint: &Checkpoint, setting: OpenSetting) -> R
             false => Stamp(state.stamp_next.0 + OPENING_STEP),
         };
     }
+    if !setting.forced {
+        check_none_left_behind(&shared)?;
+    }
     announce(&shared, incarnation, &replayed).await?;
     shared.admit_joined();
     nodes.begin(incarnation);
@@ -243,6 +254,8 @@ fn shared_of(around: &Around<'_>, drives: &Drives, superblock: &Superblock) -> R
         readers: Default::default(),
         superblock: RefCell::new(superblock.clone()),
         publishing: Default::default(),
+        waits_for_space: Cell::new(false),
+        node_slots: Default::default(),
         stopped: RefCell::new(None),
         mended: Cell::new(0),
         watch: Rc::clone(around.watch),
@@ -353,6 +366,7 @@ fn segments_of(
         let live_grains = live_grains.map_or(0, |known| known.live_grains);
         adopt(&mut segments, number, SegmentRow { state: SegmentState::Sealed, live_grains, ..row })?;
     }
+    let checkpoint_next = CheckpointNumber(checkpoint.number.0 + 1);
     for segment in &replayed.segments {
         let key = RowKey::of_segment(segment.number);
         let known = rows.binary_search_by_key(&key, |(row, _)| *row).ok();
@@ -362,7 +376,37 @@ fn segments_of(
         let row = SegmentRow { live_grains: live, ..row_of(drives, segment, SegmentKind::Log) };
         adopt(&mut segments, segment.number, row)?;
     }
+    for &(number, slot) in &replayed.lacking {
+        sometimes::reached(Sometimes::CopyGivenUpForSpace);
+        segments.drop_copy(number, slot, checkpoint_next);
+    }
     Ok(segments)
+}
+
+/// Nothing that is mirrored has all its copies on drives that are members until now and would be left out.
+fn check_none_left_behind(shared: &Shared) -> Result<()> {
+    let superblock = shared.superblock.borrow();
+    let state = shared.state.borrow();
+    let is_left_out = |slot: &SlotAddress| {
+        superblock.members[usize::from(slot.member.0)].state.holds_superblocks()
+            && !shared.drives.has(slot.member)
+    };
+    let is_left_behind = |row: &SegmentRow| {
+        row.shape.is_mirror()
+            && shared.drives.copies_there(&row.slots) == 0
+            && row.slots.iter().any(is_left_out)
+    };
+    let left_behind = state.segments.iter().filter(|(_, row)| is_left_behind(row));
+    let members: BTreeSet<_> = left_behind
+        .flat_map(|(_, row)| &row.slots)
+        .filter(|slot| is_left_out(slot))
+        .map(|slot| slot.member)
+        .collect();
+    if members.is_empty() {
+        return Ok(());
+    }
+    let drives = members.iter().map(|member| superblock.members[usize::from(member.0)].drive);
+    Err(NotOpened::TooFewDrives(drives.collect()).into())
 }
 
 /// Says to all drives who writes from now on, and from which numbers on.

@@ -5,17 +5,18 @@ use super::{
     shared::{Shared, State},
 };
 use crate::{
+    drive::WriteFailures,
     error::{Error, Result},
     format::{
-        BranchNumber, Entry, LogStart, MemberIndex, MirroredSegment, Record, RedundancyClass, Refusal,
-        RowKey, SegmentBlock, SegmentKind, SegmentNumber, Stamp, Table,
+        BranchNumber, Entry, LogStart, MirroredSegment, Record, RedundancyClass, Refusal, RowKey,
+        SegmentBlock, SegmentKind, SegmentNumber, Stamp, Table,
         row::{SegmentRow, VolumeState},
     },
     log::{Draft, LogOwner, Need, Placed},
     map::Reclaim,
 };
 use std::rc::{Rc, Weak};
-use world::{IoError, LocalFuture};
+use world::LocalFuture;
 
 impl LogOwner for Shared {
     fn allocate(&self, need: Need) -> Option<MirroredSegment> {
@@ -25,7 +26,7 @@ impl LogOwner for Shared {
             Need::Now => Purpose::Upkeep,
         };
         let copies = usize::from(self.drives.geometry().log_copies);
-        let there = self.drives.members();
+        let there = self.drives.members_with_space();
         let has_room = self.has_segment_for(purpose);
         has_room.then(|| self.state.borrow_mut().segments.allocate(SegmentKind::Log, copies, &there))?
     }
@@ -69,8 +70,12 @@ impl LogOwner for Shared {
         Shared::stop(self, error);
     }
 
-    fn lose(self: Rc<Self>, member: MemberIndex, error: IoError) -> LocalFuture<Result<()>> {
-        Box::pin(async move { Shared::lose(&self, member, error).await })
+    fn lose(self: Rc<Self>, failures: WriteFailures) -> LocalFuture<Result<()>> {
+        Box::pin(async move { Shared::lose(&self, failures).await })
+    }
+
+    fn wait_for_space(self: Rc<Self>) -> LocalFuture<Result<()>> {
+        Box::pin(async move { Shared::wait_for_space(&self).await })
     }
 }
 

@@ -39,6 +39,7 @@ impl Pool {
     /// Starts the log and all that goes on by itself.
     pub(super) fn run(self: &Rc<Self>) {
         let world = &self.shared.world;
+        self.shared.waits_for_space.set(true);
         let running = world.spawn("array log", Rc::clone(&self.lane).run());
         *self.lane_task.borrow_mut() = Some(running);
         let begun = world.now();
@@ -61,11 +62,13 @@ impl Pool {
             Ok(())
         };
         world.spawn("array rest", repeat(repeated(Task::Destage), rest));
-        let leave = async |pool: &Pool| {
-            let lacks_copies = *pool.whole_with.borrow() != pool.shared.drives.members();
+        let mut next_try = begun;
+        let leave = async move |pool: &Pool| {
+            let lacks_copies = *pool.whole_with.borrow() != pool.shared.drives.members_with_space();
             pool.shared.watch.hold(lacks_copies);
             pool.look_at_health();
-            pool.leave_stuck_drives().await
+            pool.leave_stuck_drives().await?;
+            pool.look_for_space(&mut next_try).await
         };
         world.spawn("array stuck drives", repeat(repeated(Task::DriveWatch), leave));
         let every = self.setting.scrub_every;
@@ -112,6 +115,7 @@ impl Pool {
     ///
     /// What was acknowledged is stable all the same.
     pub async fn close(&self) -> Result<()> {
+        self.shared.waits_for_space.set(false);
         self.stop_moving().await;
         self.lane.close();
         let running = self.lane_task.borrow_mut().take();
@@ -208,8 +212,11 @@ impl Pool {
 
     /// Rebuilds what lost a copy, as long as there is room.
     async fn rebuild_some(&self) -> Result<()> {
-        let (members, now) = (self.shared.drives.members(), self.shared.world.now());
-        if *self.whole_with.borrow() != members && now >= self.rebuild_again_at.get() {
+        let drives = &self.shared.drives;
+        let (members, now) = (drives.members_with_space(), self.shared.world.now());
+        // Where fewer drives have space than there are to be copies, it waits with everything else.
+        let is_in_vain = members.len() < drives.copies_wanted();
+        if *self.whole_with.borrow() != members && now >= self.rebuild_again_at.get() && !is_in_vain {
             // What failed but did not stop the pool is tried again.
             let rebuilt = self.rebuild_all().await;
             self.report_outcome(Task::Rebuild, &rebuilt)?;

@@ -51,6 +51,10 @@ pub struct Shared {
     pub superblock: RefCell<Superblock>,
     /// One generation is written at a time.
     pub publishing: tokio::sync::Mutex<()>,
+    /// What finds no space waits for it: while the pool runs, but not while it is opened or closed.
+    pub waits_for_space: Cell<bool>,
+    /// Nodes are written under a share of it; alone has it who gives a segment of nodes another slot.
+    pub node_slots: tokio::sync::RwLock<()>,
     /// Why nothing is written any more.
     pub stopped: RefCell<Option<Error>>,
     /// Copies that were wrong or unreadable, and were written again from a good one.

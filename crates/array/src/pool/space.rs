@@ -172,7 +172,7 @@ impl Pool {
     /// The room there is. Costs little: what takes slots, or gives them back, is rare beside writes.
     pub fn space(&self) -> Space {
         let state = self.shared.state.borrow();
-        let as_of = (state.segments.slot_changes(), self.shared.drives.count());
+        let as_of = (state.segments.slot_changes(), self.shared.drives.changes());
         let known = self.space_known.get().filter(|(known, _)| *known == as_of);
         let (_, room) = known.unwrap_or_else(|| {
             let counted = (as_of, self.shared.count_room(&state));
@@ -221,6 +221,7 @@ impl Pool {
     /// [`Error::Full`]; or the pool has stopped.
     pub(super) async fn admit_rows(&self) -> Result<MutexGuard<'_, ()>> {
         loop {
+            self.shared.check_has_space()?;
             let one_at_a_time = self.changing.lock().await;
             self.shared.check_runs()?;
             if self.space().free_for(Purpose::Comfort) > 0 {
@@ -241,6 +242,7 @@ impl Pool {
         let wanted = self.segments_for(bytes);
         loop {
             self.shared.check_runs()?;
+            self.shared.check_has_space()?;
             if self.are_tables_full() {
                 self.shared.world.sleep(LOOK_AGAIN).await;
                 continue;
@@ -271,7 +273,8 @@ impl Pool {
         let is_full = self.space().is_full() && self.shared.state.borrow().backlog.is_empty();
         if is_full || self.cannot_clean.get() {
             sometimes::reached(Sometimes::HostRefused);
-            return Err(Error::Full);
+            let out_of_space = self.shared.drives.out_of_space();
+            return Err(if out_of_space.is_empty() { Error::Full } else { Error::OutOfSpace(out_of_space) });
         }
         self.room_wanted.set(self.room_wanted.get().max(wanted));
         self.shared.world.sleep(LOOK_AGAIN).await;
@@ -301,7 +304,7 @@ impl Shared {
         let segment_grains = u64::from(room_blocks(shape)) * BLOCK_GRAINS as u64;
         Space {
             segments,
-            free: state.segments.free_segments(copies, &there),
+            free: state.segments.free_segments(copies, &self.drives.members_with_space()),
             reserve,
             usable_bytes: (segments - reserve).saturating_sub(OPEN_SEGMENTS)
                 * segment_grains

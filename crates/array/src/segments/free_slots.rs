@@ -54,6 +54,11 @@ impl FreeSlots {
         Some(slot)
     }
 
+    /// The next slot to be taken, if it is free.
+    pub fn set_next(&mut self, slot: SlotNumber) {
+        self.next = slot.0 as usize;
+    }
+
     fn first_from(&self, from: usize) -> Option<usize> {
         let words = self.slots.as_slice();
         let (first, bit) = (from / WORD_BITS, from % WORD_BITS);

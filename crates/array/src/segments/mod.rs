@@ -42,6 +42,8 @@ pub struct Segments {
     /// Rows that differ from those of the last checkpoint.
     changed: BTreeSet<SegmentNumber>,
     condemned: VecDeque<Condemned>,
+    /// Slots of copies that do not count any more, each with the checkpoint from which on nobody needs it.
+    dropped: VecDeque<(CheckpointNumber, SlotAddress)>,
     /// Of all segments but those of nodes.
     live_grains: u64,
     /// Of those that have no copy, by the drive they lie on.
@@ -75,6 +77,7 @@ impl Segments {
             use_next,
             changed: BTreeSet::new(),
             condemned: VecDeque::new(),
+            dropped: VecDeque::new(),
             live_grains: 0,
             raid0_grains: BTreeMap::new(),
             slot_changes: 0,
@@ -180,6 +183,14 @@ impl Segments {
         Some(SlotAddress { member, slot })
     }
 
+    /// A slot that was allocated and written, to see whether its drive takes it, is the next that is allocated there.
+    pub fn give_back_as_next(&mut self, slot: SlotAddress) {
+        self.give_back(&[slot]);
+        if let Some(free) = self.slots.get_mut(&slot.member) {
+            free.set_next(slot.slot);
+        }
+    }
+
     /// A slot that was allocated is not needed after all.
     pub fn give_back_slot(&mut self, slot: SlotAddress) {
         self.give_back(&[slot]);
@@ -193,6 +204,31 @@ impl Segments {
         self.changed.insert(number);
         // Nobody writes to a drive that is lost: its slots need not wait for readers.
         self.give_back(&[old]);
+    }
+
+    /// A copy of a mirrored segment does not count any more: something could not be written to it. Its slot is free from the
+    /// checkpoint `from` on, whose row of the segment is the first without it. It must not be the last one.
+    pub fn drop_copy(&mut self, number: SegmentNumber, slot: SlotAddress, from: CheckpointNumber) {
+        let row = self.rows[number.0 as usize].as_mut().expect("a segment that lost a copy is there");
+        assert!(row.shape.is_mirror() && row.slots.len() > 1, "another copy is left");
+        row.slots.retain(|&other| other != slot);
+        row.shape = log_shape(row.shape.slot_blocks(), row.slots.len());
+        self.changed.insert(number);
+        self.dropped.push_back((from, slot));
+    }
+
+    /// A copy lies elsewhere from the checkpoint `from` on; the one before still needs the old slot.
+    pub fn move_copy(
+        &mut self,
+        number: SegmentNumber,
+        (old, new): (SlotAddress, SlotAddress),
+        from: CheckpointNumber,
+    ) {
+        let row = self.rows[number.0 as usize].as_mut().expect("a segment that is moved is there");
+        let place = row.slots.iter().position(|&slot| slot == old).expect("it had the old one");
+        row.slots[place] = new;
+        self.changed.insert(number);
+        self.dropped.push_back((from, old));
     }
 
     /// A mirrored segment has one more copy. Its data is laid out in the same way whether it has one or more.
@@ -265,6 +301,10 @@ impl Segments {
             self.give_back(&condemned.row.slots);
             self.free_numbers.insert(condemned.number.0);
         }
+        while self.dropped.front().is_some_and(|(from, _)| *from <= until) {
+            let (_, slot) = self.dropped.pop_front().expect("looked at");
+            self.give_back(&[slot]);
+        }
         let is_held = self.condemned.front().is_some_and(|condemned| condemned.from <= complete);
         sometimes::reached_if(is_held, Sometimes::ReaderHoldsSegments);
     }
@@ -277,6 +317,11 @@ impl Segments {
             self.condemned.iter().find(|condemned| condemned.number == number)
         };
         self.row(number).or_else(|| condemned().map(|condemned| &condemned.row))
+    }
+
+    /// All rows that the last complete checkpoint may lead to.
+    pub fn with_condemned(&self) -> impl Iterator<Item = &SegmentRow> {
+        self.rows.iter().flatten().chain(self.condemned.iter().map(|condemned| &condemned.row))
     }
 
     /// A segment.

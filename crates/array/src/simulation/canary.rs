@@ -35,6 +35,10 @@ listed! {
         StampBeforeItsTurn,
         /// A discard does not look at what the trees have.
         DiscardForgetsTheTrees,
+        /// The log goes on in another segment before what lies in the one before is stable.
+        SegmentEnteredOverUnstableRecords,
+        /// A drive that had no space for a write is given up as if it were dead.
+        FullDriveTakenForDead,
         /// A volume that becomes smaller keeps what lies behind its end.
         ShrinkKeepsTheEnd,
     }

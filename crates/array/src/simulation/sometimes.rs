@@ -53,6 +53,18 @@ listed! {
         DriveLostWhilePublishing,
         /// Drives: those that are left are too few to go on.
         TooFewToGoOn,
+        /// Drives: one had no space for a write, and stays a member.
+        DriveOutOfSpace,
+        /// Drives: one that had no space has some again.
+        SpaceFoundAgain,
+        /// Drives: too few have space for what is written, and the pool waits.
+        WaitedForSpace,
+        /// Drives: more failed to write than data has copies to spare, and the pool stopped without giving them up.
+        NoCopyToSpare,
+        /// Log: a copy could not be made whole for want of space, and does not count any more.
+        CopyGivenUpForSpace,
+        /// Checkpoint: nodes found no space on any of their drives, and their segment got a slot elsewhere.
+        NodesMovedForSpace,
         /// Drives: one that does not answer was given up.
         StuckDriveGivenUp,
         /// Drives: one was added.

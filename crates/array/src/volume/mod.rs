@@ -81,8 +81,13 @@ fn check_range(what: &str, at: ByteOffset, length: u64, size: u64) -> IoResult<(
 /// What a host is told.
 fn io_error(what: &str, error: &Error) -> IoError {
     let kind = match error {
-        Error::Full | Error::LimitReached(_) | Error::Reserved(_) => IoErrorKind::NoSpace,
-        Error::Stopped(_) | Error::LostRecords { .. } | Error::TooFewDrives { .. } => IoErrorKind::ReadOnly,
+        Error::Full | Error::OutOfSpace(_) | Error::LimitReached(_) | Error::Reserved(_) => {
+            IoErrorKind::NoSpace
+        }
+        Error::Stopped(_)
+        | Error::LostRecords { .. }
+        | Error::TooFewDrives { .. }
+        | Error::NoCopyToSpare(_) => IoErrorKind::ReadOnly,
         Error::Damaged { .. }
         | Error::Unreadable { .. }
         | Error::Drive { .. }

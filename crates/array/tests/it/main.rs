@@ -20,6 +20,7 @@ mod log;
 mod many;
 mod map;
 mod nodes;
+mod out_of_space;
 mod pacing;
 mod pool;
 mod raid0;

@@ -14,6 +14,7 @@ use super::{
     drive_options::{DriveOptions, DriveStatistics},
     executor::Executor,
     faults::{Fault, FaultPlan},
+    filesystem::Filesystem,
     image::BLOCK_BYTES,
     medium::DriveState,
 };
@@ -72,6 +73,11 @@ impl SimDrive {
     /// From now on these faults are met.
     pub fn set_faults(&self, faults: FaultPlan) {
         self.shared.state.borrow_mut().options.faults = faults;
+    }
+
+    /// From now on it shares the free space of `filesystem` with whatever else lies there; none: it has its own.
+    pub fn put_on(&self, filesystem: Option<&Filesystem>) {
+        self.shared.state.borrow_mut().filesystem = filesystem.cloned();
     }
 
     /// What it has done so far.

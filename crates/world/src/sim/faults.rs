@@ -17,7 +17,7 @@ pub enum Fault {
     Slow,
     /// The operation never completes.
     Stuck,
-    /// A write needs space the drive does not have: nothing written.
+    /// A write needs space that there is not: of what is drawn at random a part is written, else nothing.
     NoSpace,
     /// A bit of what is read has changed on the medium, for good.
     BitRot,
@@ -50,6 +50,8 @@ pub struct FaultPlan {
     pub stuck_percent: f64,
     /// Blocks of 4 KiB that may be in use, whatever the drive's size; none: all of them.
     pub space: Option<ByteCount>,
+    /// Writes that find no space wherever they go, as on a filesystem that copies on write.
+    pub no_space_percent: f64,
     /// Reads that find rot.
     pub bit_rot_percent: f64,
     /// Reads that find an unreadable sector.
@@ -102,8 +104,8 @@ impl FaultPlan {
 
     /// The part of the plan that a correct user must survive.
     pub fn within_promises(&self) -> Self {
-        let Self { slow_percent, slow_span, stuck_percent, space, .. } = *self;
-        Self { slow_percent, slow_span, stuck_percent, space, ..Self::none() }
+        let Self { slow_percent, slow_span, stuck_percent, space, no_space_percent, .. } = *self;
+        Self { slow_percent, slow_span, stuck_percent, space, no_space_percent, ..Self::none() }
     }
 
     /// The fault one operation meets, if any. Draws as often for one plan as for another.
@@ -119,6 +121,7 @@ impl FaultPlan {
                 (Fault::LostWrite, self.lost_write_percent),
                 (Fault::MisdirectedWrite, self.misdirected_write_percent),
                 (Fault::FailedWrite, self.failed_write_percent),
+                (Fault::NoSpace, self.no_space_percent),
             ],
             Access::Flush => &[
                 (Fault::FailedFlush, self.failed_flush_percent),

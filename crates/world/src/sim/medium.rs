@@ -12,6 +12,7 @@ use super::{
     drive::{Operation, Started},
     drive_options::{DriveOptions, DriveStatistics},
     faults::{Access, Fault},
+    filesystem::Filesystem,
     image::{BLOCK_BYTES, Image},
 };
 use crate::{Buffer, IoErrorKind, Random, Stability};
@@ -31,6 +32,8 @@ pub(super) struct Unsynced {
 
 pub(super) struct DriveState {
     pub options: DriveOptions,
+    /// Where its blocks come from, if it shares them with others.
+    pub filesystem: Option<Filesystem>,
     pub visible: Image,
     pub durable: Image,
     /// What was there before the last write, kept only for stale reads.
@@ -59,6 +62,7 @@ impl DriveState {
         let stream = |what: &str| Random::new(seed, &format!("{what} of drive {number}"));
         Self {
             options,
+            filesystem: None,
             visible: Image::new(),
             durable: Image::new(),
             previous: Image::new(),
@@ -192,10 +196,20 @@ impl DriveState {
                 return Err(IoErrorKind::NoSpace);
             }
         }
+        if let Some(filesystem) = &self.filesystem
+            && !filesystem.take(self.visible.blocks_missing(at, length) as u64)
+        {
+            self.count(Fault::NoSpace);
+            return Err(IoErrorKind::NoSpace);
+        }
         if let Some(fault) = fault {
             self.count(fault);
         }
         match fault {
+            Some(Fault::NoSpace) => {
+                self.accept_in_part(at, &from, 50.0);
+                return Err(IoErrorKind::NoSpace);
+            }
             Some(Fault::LostWrite) => {}
             Some(Fault::MisdirectedWrite) => {
                 let elsewhere = self.elsewhere(length);

@@ -16,7 +16,7 @@
 //! for each drive its service times, its losses and its faults. What the code under test asks of its
 //! world is a stream again, another one in each incarnation.
 //!
-//! Reading order: `simulation`, `executor`, `faults`, `image`, `medium`,
+//! Reading order: `simulation`, `executor`, `faults`, `filesystem`, `image`, `medium`,
 //! `drive`, `power`, `network`.
 
 mod drive;
@@ -27,6 +27,7 @@ mod executor;
 #[cfg(test)]
 mod extent_directory_tests;
 mod faults;
+mod filesystem;
 mod image;
 mod medium;
 mod network;
@@ -39,6 +40,7 @@ mod trace;
 pub use drive::SimDrive;
 pub use drive_options::{DriveOptions, DriveStatistics, ServiceTime};
 pub use faults::{Fault, FaultPlan};
+pub use filesystem::Filesystem;
 pub use network::{NetworkOptions, SimNetwork, WINDOW_BYTES};
 pub use simulation::{Limits, Outcome, Simulation, run};
 pub use trace::Trace;

@@ -5,7 +5,10 @@ use crate::{
     drive::{WriteFailures, all_written},
     error::{Error, Result},
     format::{LogStart, MirroredSegment, SegmentBlock, SegmentKind, SlotHeader, segment::SUCCESSORS_MAX},
-    simulation::sometimes::{self, Sometimes},
+    simulation::{
+        canary::{self, Canary},
+        sometimes::{self, Sometimes},
+    },
 };
 use std::rc::Rc;
 use world::Stability;
@@ -13,12 +16,21 @@ use world::Stability;
 impl Lane {
     /// Goes on in the next segment that has enough copies, its header and all before it being stable. If none of those
     /// that the last header named has any more (drives went, or came), the log begins anew: then the owner says so in
-    /// a superblock.
+    /// a superblock. While too few drives have space it waits.
     pub(super) async fn enter_next(&self) -> Result<()> {
         loop {
+            while !self.drives.has_space_enough() {
+                Rc::clone(&self.owner).wait_for_space().await?;
+            }
             let next = match self.take_successor() {
                 Some(next) => next,
-                None => self.find_another().await?,
+                None => match self.find_another().await {
+                    Err(Error::Full) if !self.drives.out_of_space().is_empty() => {
+                        Rc::clone(&self.owner).wait_for_space().await?;
+                        continue;
+                    }
+                    found => found?,
+                },
             };
             // Also one that was found while the header of another could not be written: no header leads to it.
             let is_new_beginning = !self.named.borrow().contains(&next);
@@ -31,7 +43,9 @@ impl Lane {
                 self.give_up(failures).await?;
                 continue;
             }
-            self.settle(&next.slots).await?;
+            if !canary::is(Canary::SegmentEnteredOverUnstableRecords) {
+                self.settle(&next.slots).await?;
+            }
             if !self.has_enough_copies(&next) {
                 continue;
             }

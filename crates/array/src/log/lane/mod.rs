@@ -7,8 +7,8 @@
 //!
 //! 1. One flight is under way at a time, and the next is placed only after it is written to all of its copies and
 //!    its owner has taken its records. So records are taken, and callers answered, in the order of positions.
-//! 2. A flight whose write failed anywhere is not answered. The drive is given up, durably, then the whole flight is
-//!    written again in another segment.
+//! 2. A flight whose write failed anywhere is not answered. The drive is given up, durably, unless all that it lacked was
+//!    space; then the whole flight is written again in another segment, on drives that take it.
 //! 3. A segment's header, with its successors, and everything before it are stable on all copies before the first
 //!    record in it is written. So what is not stable lies in the segment of the tail, on every copy of it that is there.
 //! 4. `is_unstable` if a record was taken that may not be stable. Whoever is promised that it is gets his answer while
@@ -24,8 +24,8 @@ use crate::{
     drive::{Drives, WriteFailures, all_written},
     error::{Error, Result},
     format::{
-        ChecksumSeed, Link, LogStart, MemberIndex, MirroredSegment, RedundancyClass, SegmentNumber,
-        SegmentShape, SlotAddress, WallNanoseconds, record::PAYLOAD_BLOCKS_MAX,
+        ChecksumSeed, Link, LogStart, MirroredSegment, RedundancyClass, SegmentNumber, SegmentShape,
+        SlotAddress, WallNanoseconds, record::PAYLOAD_BLOCKS_MAX,
     },
     simulation::{
         canary::{self, Canary},
@@ -40,7 +40,7 @@ use std::{
     sync::Arc,
 };
 use tokio::sync::{Notify, oneshot};
-use world::{Buffer, IoError, LocalFuture, Stability, World};
+use world::{Buffer, LocalFuture, Stability, World};
 
 /// What the log needs of its pool.
 pub trait LogOwner {
@@ -54,8 +54,10 @@ pub trait LogOwner {
     fn begin_anew(self: Rc<Self>, start: LogStart) -> LocalFuture<Result<()>>;
     /// Nothing is logged any more.
     fn stop(&self, error: &Error);
-    /// A drive failed to write. Done when every drive that is left says so.
-    fn lose(self: Rc<Self>, member: MemberIndex, error: IoError) -> LocalFuture<Result<()>>;
+    /// Drives failed to write. Done when they are not there any more, and every drive that is left says so.
+    fn lose(self: Rc<Self>, failures: WriteFailures) -> LocalFuture<Result<()>>;
+    /// Too few drives have space. Done after a while, when it may be worth another look.
+    fn wait_for_space(self: Rc<Self>) -> LocalFuture<Result<()>>;
 }
 
 /// How much a segment is needed.
@@ -322,7 +324,14 @@ impl Lane {
         let members: BTreeSet<_> = segment.slots.iter().chain(others).map(|slot| slot.member).collect();
         if let Err(failures) = all_written(self.drives.flush_all(members)).await {
             sometimes::reached(Sometimes::LogFlushFailed);
-            self.give_up(failures).await?;
+            let is_stable = |slot: &SlotAddress| {
+                self.drives.has(slot.member) && failures.iter().all(|(member, _)| *member != slot.member)
+            };
+            if !segment.slots.iter().any(is_stable) {
+                return Err(Error::CacheLost(segment.number));
+            }
+            // Whatever it says, what it had in its cache may be gone.
+            self.lose(failures).await?;
         }
         if self.drives.copies_there(&segment.slots) == 0 {
             return Err(Error::CacheLost(segment.number));
@@ -368,19 +377,24 @@ impl Lane {
         self.enter_next().await
     }
 
-    /// From now on these drives are not there, and every other one knows.
+    /// Nothing new goes to drives without space; the others are not there from now on, and every one that is left knows.
     async fn give_up(&self, failures: WriteFailures) -> Result<()> {
-        for (member, error) in failures {
-            self.drives.lose(member);
-            Rc::clone(&self.owner).lose(member, error).await?;
+        self.lose(self.drives.set_aside_out_of_space(failures)).await
+    }
+
+    async fn lose(&self, failures: WriteFailures) -> Result<()> {
+        if failures.is_empty() {
+            return Ok(());
         }
+        let members: Vec<_> = failures.iter().map(|(member, _)| *member).collect();
+        Rc::clone(&self.owner).lose(failures).await?;
+        members.into_iter().for_each(|member| self.drives.lose(member));
         Ok(())
     }
 
-    /// Whether every copy a record must have is there: all of them, or one on each drive there is.
+    /// Whether every copy a record must have can be written: all of them, or one on each drive there is.
     fn has_enough_copies(&self, segment: &MirroredSegment) -> bool {
-        let there = self.drives.copies_there(&segment.slots);
-        there > 0 && there >= self.drives.copies_wanted()
+        self.drives.has_copies_enough(&segment.slots)
     }
 }
 

@@ -1,0 +1,183 @@
+//! Nodes written to their copies, wherever there is space for them.
+//!
+//! A copy whose drive has no space does not count any more, if another one was written; the rebuild makes it good. If none was,
+//! the segment gets a slot on a drive that has space, with all that the old one holds. The tree names a segment, not its
+//! slots: nodes keep their places.
+
+use super::Shared;
+use crate::{
+    drive::{Writes, all_written},
+    error::{Error, Result},
+    format::{CheckpointNumber, MemberIndex, SegmentBlock, SegmentNumber, SlotAddress, SlotHeader},
+    log::log_shape,
+    mover::set_slot_index,
+    simulation::sometimes::{self, Sometimes},
+};
+use std::{collections::BTreeSet, sync::Arc};
+use world::{Buffer, Stability};
+
+/// Blocks of a slot that are copied at once.
+const COPIED_AT_ONCE: u32 = 64;
+
+impl Shared {
+    /// Writes nodes to every copy that is there. One is enough: a drive that fails is left out.
+    ///
+    /// # Errors
+    ///
+    /// No copy can be written, or the pool has stopped.
+    pub(super) async fn write_nodes(
+        &self,
+        at: (SegmentNumber, SegmentBlock),
+        nodes: &[Vec<u8>],
+    ) -> Result<()> {
+        let (number, block) = at;
+        let buffers: Vec<_> = nodes.iter().map(|node| Arc::new(Buffer::copy_of(node))).collect();
+        loop {
+            let begin = |slots: &[SlotAddress]| {
+                self.drives.write_all(slots, 1 + block.0, &buffers, Stability::Volatile)
+            };
+            // The row of the segment is written behind its nodes.
+            if self.write_copies(number, 1, begin).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for the header of a segment that was begun to be written.
+    ///
+    /// # Errors
+    ///
+    /// No copy can be written, or the pool has stopped.
+    pub(super) async fn finish_header(&self, header: SlotHeader, begun: Writes) -> Result<()> {
+        let mut begun = Some(begun);
+        loop {
+            let begin = |slots: &[SlotAddress]| {
+                let shape = log_shape(self.drives.geometry().slot_blocks(), slots.len());
+                let header = SlotHeader { slots: slots.to_vec(), shape, ..header.clone() };
+                begun.take().unwrap_or_else(|| self.drives.write_headers(&header, Stability::Volatile))
+            };
+            // The row of the segment may be written already: the next checkpoint's is the first that differs.
+            if self.write_copies(header.number, 2, begin).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes what `begin` begins to write to the copies of a segment. Whether it is done: else it is to be written again. So many
+    /// checkpoints from now the segment's row says which copies it has left.
+    async fn write_copies(
+        &self,
+        number: SegmentNumber,
+        checkpoints: u64,
+        begin: impl FnOnce(&[SlotAddress]) -> Writes,
+    ) -> Result<bool> {
+        let slots_still = self.node_slots.read().await;
+        let writes = begin(&self.slots_of(number)?);
+        let begun: BTreeSet<MemberIndex> = writes.iter().map(|(member, _)| *member).collect();
+        let failures = all_written(writes).await.err().unwrap_or_default();
+        drop(slots_still);
+        let failing: BTreeSet<MemberIndex> = failures.iter().map(|(member, _)| *member).collect();
+        let written: BTreeSet<MemberIndex> = begun.difference(&failing).copied().collect();
+        sometimes::reached_if(!failing.is_empty(), Sometimes::NodeWrittenToFewer);
+        let failed = self.drives.set_aside_out_of_space(failures);
+        let is_all = failed.len() == failing.len();
+        if !failed.is_empty() {
+            self.lose(failed).await?;
+        }
+        let is_missed = |slot: &SlotAddress| self.drives.has(slot.member) && !begun.contains(&slot.member);
+        if is_all {
+            // It may have got another slot since its header was begun.
+            let is_missed = self.slots_of(number)?.iter().any(is_missed);
+            let is_written = !written.is_empty();
+            return if is_written {
+                Ok(!is_missed)
+            } else {
+                Err(Error::TooFewDrives { present: 0, needed: 1 })
+            };
+        }
+        if !self.drives.has_space_enough() {
+            self.wait_for_space().await?;
+            return Ok(false);
+        }
+        if self.drop_unwritten((number, checkpoints), &written) {
+            return Ok(true);
+        }
+        self.move_to_space((number, checkpoints)).await?;
+        Ok(false)
+    }
+
+    /// Copies that were not written do not count any more, if one was that still counts.
+    fn drop_unwritten(
+        &self,
+        (number, checkpoints): (SegmentNumber, u64),
+        written: &BTreeSet<MemberIndex>,
+    ) -> bool {
+        let mut state = self.state.borrow_mut();
+        let slots = state.segments.row(number).map_or_else(Vec::new, |row| row.slots.clone());
+        let (kept, dropped): (Vec<_>, Vec<_>) = slots
+            .into_iter()
+            .partition(|slot| written.contains(&slot.member) || !self.drives.has(slot.member));
+        if !kept.iter().any(|slot| self.drives.has(slot.member)) {
+            return false;
+        }
+        let from = CheckpointNumber(state.checkpoint.0 + checkpoints);
+        for slot in dropped {
+            sometimes::reached(Sometimes::CopyGivenUpForSpace);
+            state.segments.drop_copy(number, slot, from);
+        }
+        true
+    }
+
+    /// Gives a segment of nodes a slot on a drive with space, unless it has one by now; the copy it takes the place of has no
+    /// space. Nobody writes to the segment meanwhile.
+    async fn move_to_space(&self, (number, checkpoints): (SegmentNumber, u64)) -> Result<()> {
+        let _alone = self.node_slots.write().await;
+        let slots = self.slots_of(number)?;
+        if slots.iter().any(|slot| self.drives.has_space(slot.member)) {
+            return Ok(());
+        }
+        let old = slots.iter().position(|slot| self.drives.has(slot.member));
+        let old = old.ok_or(Error::TooFewDrives { present: 0, needed: 1 })?;
+        let new = self.state.borrow_mut().segments.allocate_slot(&self.drives.members_with_space());
+        let Some(new) = new else { return self.wait_for_space().await };
+        let moved = self.copy_slot(&slots, old, new).await;
+        let mut state = self.state.borrow_mut();
+        let from = CheckpointNumber(state.checkpoint.0 + checkpoints);
+        match moved {
+            Ok(true) => {
+                sometimes::reached(Sometimes::NodesMovedForSpace);
+                state.segments.move_copy(number, (slots[old], new), from);
+                Ok(())
+            }
+            Ok(false) => {
+                state.segments.give_back_slot(new);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Copies a slot, as far as any of the copies can be read. False: the drive cannot take it.
+    async fn copy_slot(&self, slots: &[SlotAddress], old: usize, new: SlotAddress) -> Result<bool> {
+        let blocks = u32::from(self.drives.geometry().slot_blocks());
+        let mut first = 0;
+        while first < blocks {
+            let count = COPIED_AT_ONCE.min(blocks - first);
+            // What no copy reads is no node, and stays none.
+            let (mut data, _) = self.drives.read_any(slots, first, count).await;
+            if first == 0 {
+                set_slot_index(&mut data, old);
+            }
+            let writes = self.drives.write_all(&[new], first, &[Arc::new(data)], Stability::Volatile);
+            if writes.is_empty() {
+                return Ok(false);
+            }
+            if let Err(failures) = all_written(writes).await {
+                self.failed_to_write(failures).await?;
+                return Ok(false);
+            }
+            first += count;
+        }
+        Ok(true)
+    }
+}

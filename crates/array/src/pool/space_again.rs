@@ -1,0 +1,84 @@
+//! Drives that had no space are tried again: whoever makes room need not tell the pool.
+
+use super::{Pool, events::EventKind};
+use crate::{
+    drive::{WriteFailures, all_written},
+    error::Result,
+    format::{BLOCK_BYTES, MemberIndex},
+};
+use std::{sync::Arc, time::Duration};
+use world::{Buffer, Moment, Stability};
+
+/// Drives without space are tried so often.
+const TRY_AGAIN: Duration = Duration::from_secs(2);
+
+/// A drive that has had space for so long is reported to be back.
+const BACK_AFTER: Duration = Duration::from_secs(5);
+
+impl Pool {
+    /// Tries drives without space, when it is time to.
+    ///
+    /// # Errors
+    ///
+    /// The pool has stopped.
+    pub(super) async fn look_for_space(&self, next: &mut Moment) -> Result<()> {
+        let out_of_space = self.shared.drives.out_of_space();
+        let now = self.shared.world.now();
+        self.report_space(&out_of_space, now);
+        if out_of_space.is_empty() {
+            *next = now + TRY_AGAIN;
+        }
+        if now < *next {
+            return Ok(());
+        }
+        for (member, _) in out_of_space {
+            if self.takes_a_slot(member).await? {
+                self.shared.drives.set_has_space(member);
+                self.lane.look_at_copies();
+            }
+        }
+        *next = self.shared.world.now() + TRY_AGAIN;
+        Ok(())
+    }
+
+    /// Reports drives that came to be out of space, and those that have had space again for a while: where little is free a drive
+    /// takes a slot now and then.
+    fn report_space(&self, out_of_space: &WriteFailures, now: Moment) {
+        let (shared, mut reported) = (&self.shared, self.out_of_space_reported.borrow_mut());
+        for (member, error) in out_of_space {
+            if reported.insert(*member, None).is_none() {
+                let (drive, error) = (shared.drive_name(*member), error.clone());
+                shared.events.report(EventKind::DriveOutOfSpace { drive, error });
+            }
+        }
+        reported.retain(|&member, since| {
+            if shared.drives.has_space(member) {
+                let has_space_since = *since.get_or_insert(now);
+                if now.since(has_space_since) >= BACK_AFTER {
+                    shared.events.report(EventKind::DriveReturn { drive: shared.drive_name(member) });
+                    return false;
+                }
+            }
+            shared.drives.has(member)
+        });
+    }
+
+    /// Whether a drive takes all of a free slot. That one is the next to be used there: it has its space from then on, also
+    /// where other slots would find none.
+    async fn takes_a_slot(&self, member: MemberIndex) -> Result<bool> {
+        let shared = &self.shared;
+        let slot = shared.state.borrow_mut().segments.allocate_slot(&[member]);
+        // Without a free slot nothing is placed on it.
+        let Some(slot) = slot else { return Ok(true) };
+        let blocks = usize::from(shared.drives.geometry().slot_blocks());
+        let zeroes = [Arc::new(Buffer::zeroed(blocks * BLOCK_BYTES))];
+        let writes = shared.drives.write_all(&[slot], 0, &zeroes, Stability::Volatile);
+        let is_there = !writes.is_empty();
+        let written = all_written(writes).await;
+        shared.state.borrow_mut().segments.give_back_as_next(slot);
+        match written {
+            Ok(()) => Ok(is_there),
+            Err(failures) => shared.failed_to_write(failures).await.map(|()| false),
+        }
+    }
+}
