@@ -55,6 +55,9 @@ impl Administrator {
                 Err(Trouble::Refused(refusal)) if refusal.is_full && self.ground.plan.is_tight => {
                     self.ground.tally.borrow_mut().full += 1;
                 }
+                Err(Trouble::Refused(refusal)) if refusal.is_for_space() && self.ground.has_spell() => {
+                    self.ground.tally.borrow_mut().out_of_space += 1;
+                }
                 done => done?,
             }
             self.ground.tally.borrow_mut().verbs += 1;

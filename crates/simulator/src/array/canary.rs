@@ -60,6 +60,15 @@ impl Bug {
         }
     }
 
+    /// Drives it takes at least.
+    pub fn drives_min(self) -> usize {
+        match self {
+            // Of few, neighbouring segments of the log share one: what makes the next stable does so for the last.
+            Self::InPool(Canary::SegmentEnteredOverUnstableRecords) => 8,
+            _ => 0,
+        }
+    }
+
     /// Whether it takes a pool in which room is used again soon.
     pub fn is_tight(self) -> bool {
         self == Self::InPool(Canary::ReadersNotWaitedFor)

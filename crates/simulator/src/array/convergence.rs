@@ -36,8 +36,11 @@ impl Ground {
                 break;
             }
         }
-        if self.copies.get() == Copies::One {
-            self.copies.set(Copies::AllButHeaders);
+        match self.copies.get() {
+            Copies::One => self.copies.set(Copies::AllButHeaders),
+            // Copies whose headers found no space were given up, and made good.
+            Copies::AllButSomeHeaders => self.copies.set(Copies::All),
+            Copies::All | Copies::AllButHeaders => {}
         }
         self.check_bounds(pool).await?;
         self.tell("healed".to_owned());

@@ -63,6 +63,10 @@ pub struct Tally {
     pub audits: u64,
     /// Commands refused for want of space.
     pub full: u64,
+    /// Commands refused because drives were out of space.
+    pub out_of_space: u64,
+    /// Incarnations that ended early, or were not opened, for a shortage.
+    pub ended_by_shortage: u64,
     /// Commands refused for a limit, or for what is kept for other volumes.
     pub bounded: u64,
     /// Volumes made that have caps.
@@ -88,6 +92,8 @@ pub struct Bay {
     pub resized: Option<(usize, u64)>,
     /// How often one has begun to add the spare: each time under another name.
     pub additions: u8,
+    /// This incarnation has a shortage, or had one.
+    pub has_spell: bool,
     /// The spare is ill.
     pub is_spare_ill: bool,
     /// Drives that counted when the pool was last looked at from outside.
@@ -141,6 +147,11 @@ impl Ground {
         let bay = self.bay.borrow();
         let begun = self.plan.drives.len() + usize::from(bay.additions > 0);
         (0..begun).filter(|index| !absent.contains(index) && Some(*index) != bay.taken_out).collect()
+    }
+
+    /// Whether several drives fell short of something in this incarnation.
+    pub fn has_spell(&self) -> bool {
+        self.bay.borrow().has_spell
     }
 
     /// The place of the drive that is no member from the beginning.

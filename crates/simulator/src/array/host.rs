@@ -222,10 +222,15 @@ impl Ground {
             self.tally.borrow_mut().full += 1;
             return Ok(());
         }
+        let refusal = Refusal::of_volume(doing, error);
+        if is_for_space && refusal.is_for_space() && self.has_spell() {
+            self.tally.borrow_mut().out_of_space += 1;
+            return Ok(());
+        }
         if self.is_disturbed(begun) {
             return Ok(());
         }
-        Err(Refusal::of_volume(doing, error).into())
+        Err(refusal.into())
     }
 }
 

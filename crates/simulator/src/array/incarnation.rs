@@ -11,6 +11,7 @@ use super::{
     ground::Ground,
     host::Host,
     plan::SLOT_BYTES,
+    shortage::Spell,
     trouble::{Refusal, Trouble, Violation},
 };
 use array::{
@@ -29,6 +30,8 @@ pub struct Course {
     pub absent: Vec<usize>,
     /// A drive falls ill after so long.
     pub falls_ill: Option<(usize, FaultPlan, Duration)>,
+    /// What several drives have in common for a while.
+    pub spell: Option<Spell>,
     /// Whether contents are read after the opening, and each snapshot with which probability, in percent.
     pub inspects: Option<f64>,
     /// Whether to do any work.
@@ -58,6 +61,9 @@ impl Ground {
     /// One whole incarnation.
     pub async fn live(self, world: World, course: Course) -> Result<(), Trouble> {
         let mut random = world.random("incarnation");
+        if let Some(spell) = course.spell.clone() {
+            self.begin_spell(&world, spell);
+        }
         let pool = self.open(&world, &mut random, &course.absent).await?;
         self.inspect(&pool, &mut random, course.inspects).await?;
         if course.works {
@@ -144,6 +150,7 @@ impl Ground {
             match administrator.create().await {
                 // A pool that is full takes no more volumes.
                 Err(Trouble::Refused(refusal)) if refusal.is_full && self.plan.is_tight => break,
+                Err(Trouble::Refused(refusal)) if refusal.is_for_space() && course.spell.is_some() => break,
                 created => created?,
             }
         }

@@ -17,6 +17,7 @@ pub mod register;
 pub mod resized_drive;
 pub mod run;
 pub mod sabotage;
+pub mod shortage;
 pub mod trouble;
 
 pub use array::simulation::sometimes::Sometimes;

@@ -6,6 +6,7 @@
 use super::{
     atlas::{Grade, Ill, draw_faults_beyond},
     canary::Bug,
+    shortage::Spell,
 };
 use array::{format::superblock::DATA_START_BYTES_MIN, pool::OpenSetting};
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub struct RunOptions {
     pub ill: Option<Ill>,
     /// All pools are short of room, not only those of which the seed says so.
     pub is_tight: bool,
+    /// All pools have so many drives at least.
+    pub drives_min: usize,
 }
 
 /// Everything a seed decides beforehand.
@@ -71,6 +74,8 @@ pub struct RunPlan {
     pub is_untold: bool,
     /// The drives are small, and hosts write much: space runs out.
     pub is_tight: bool,
+    /// What several drives have in common for a while, by cycle; nothing where one drive may be ill by itself.
+    pub spells: Vec<Option<Spell>>,
     /// Some volumes rest in one copy: where no drive is ill, or nothing is promised.
     pub has_raid0: bool,
 }
@@ -117,9 +122,24 @@ impl RunPlan {
             faults,
             is_untold,
             is_tight,
+            spells: Vec::new(),
             has_raid0: false,
         };
         plan.has_raid0 = plan.patient.is_none() && random.percent(60.0);
+        // What came later is drawn last: runs of older seeds stay what they were.
+        let more = if plan.drives.len() == 6 && random.percent(50.0) { 2 } else { 0 };
+        let more = more.max(options.drives_min.saturating_sub(plan.drives.len()));
+        plan.drives.extend((0..more).map(|_| draw_drive(random, is_tight, options)));
+        if plan.drives.len() > 1 {
+            // One copy is for one drive, and that may have got others.
+            plan.copies = plan.copies.max(2);
+        }
+        let may_fall_short = options.grade == Grade::Envelope && plan.patient.is_none();
+        let mut draw_spell = || {
+            (may_fall_short && random.percent(40.0))
+                .then(|| Spell::draw(random, plan.drives.len(), plan.has_raid0))
+        };
+        plan.spells = (0..cycles).map(|_| draw_spell()).collect();
         plan
     }
 }

@@ -7,6 +7,7 @@ use super::{
     ground::{Ground, Tally},
     incarnation::Course,
     plan::{RunOptions, RunPlan},
+    shortage::Spell,
     trouble::{Trouble, Violation},
 };
 use crate::failure::{self, Failure};
@@ -25,7 +26,7 @@ use std::{
 };
 use world::{
     Random,
-    sim::{DriveStatistics, FaultPlan, Limits, Outcome, Simulation, Trace},
+    sim::{DriveStatistics, Limits, Outcome, Simulation, Trace},
 };
 
 /// Most polls before a crash.
@@ -181,9 +182,9 @@ impl Run {
 
     /// All drives are well again; one that was taken out stays away.
     fn cure(&self) {
-        self.ground.drives.iter().for_each(|drive| drive.set_faults(FaultPlan::none()));
+        self.ground.end_shortage();
         let mut bay = self.ground.bay.borrow_mut();
-        (bay.resized, bay.is_spare_ill) = (None, false);
+        (bay.resized, bay.is_spare_ill, bay.has_spell) = (None, false, false);
     }
 
     /// A pool in the making, and a crash; what it left is no pool, or an empty one. Then the drives are erased.
@@ -243,6 +244,12 @@ impl Run {
         let plan = Rc::clone(&self.ground.plan);
         self.cure();
         self.ground.drives.iter().for_each(|drive| drive.set_faults(plan.faults.clone()));
+        course.spell = plan.spells[cycle].clone();
+        self.ground.bay.borrow_mut().has_spell = course.spell.is_some();
+        if course.spell.is_some() && self.ground.copies.get() == Copies::All {
+            // A header that found no space is missing until the next checkpoint's row leaves that copy out.
+            self.ground.copies.set(Copies::AllButSomeHeaders);
+        }
         let is_swapped = self.ground.bay.borrow().taken_out.is_some();
         if plan.spare.as_ref().is_some_and(|(_, from)| cycle as u64 >= *from) {
             self.add_spare(is_swapped || plan.ills[cycle] == Some(Ill::Swapped), course);
@@ -301,6 +308,7 @@ impl Run {
         let limits = Limits { polls: crashes.then_some(polls), in_a_stable_write, ..Limits::generous() };
         let openings = self.ground.tally.borrow().openings;
         let (ground, absent) = (self.ground.clone(), course.absent.first().copied());
+        let spell = course.spell.clone();
         let outcome = self.simulation.run(limits, |world| ground.live(world, course));
         self.ground.model.borrow_mut().end_incarnation();
         let was_opened = self.ground.tally.borrow().openings > openings;
@@ -309,7 +317,7 @@ impl Run {
         }
         let how = match outcome {
             Outcome::Completed(result) => {
-                self.settle_trouble(result)?;
+                self.settle_cycle(result, spell.as_ref())?;
                 "after its end"
             }
             Outcome::Crashed => {
@@ -322,8 +330,9 @@ impl Run {
         let what = self.end_badly();
         self.ground.tell(format!("{what} {how}, after {} polls", self.simulation.polls()));
         match self.ground.audit(what)? {
-            Some(audit) => self.spoil_log(&audit),
-            None => Ok(()),
+            // A copy that had no space for a record has to be made good first: the others may be the only ones.
+            Some(audit) if spell.is_none() => self.spoil_log(&audit),
+            _ => Ok(()),
         }
     }
 
@@ -346,6 +355,18 @@ impl Run {
                 self.simulation.cut_power();
                 "kill and power cut"
             }
+        }
+    }
+
+    /// A shortage is a reason, too.
+    fn settle_cycle(&mut self, result: Result<(), Trouble>, spell: Option<&Spell>) -> Result<(), Violation> {
+        match (result, spell) {
+            (Err(trouble), Some(spell)) if self.ground.is_for(spell, &trouble) => {
+                self.ground.tally.borrow_mut().ended_by_shortage += 1;
+                self.ground.tell(format!("refused for a shortage: {trouble:?}"));
+                Ok(())
+            }
+            (result, _) => self.settle_trouble(result),
         }
     }
 

@@ -20,7 +20,9 @@ const GRAIN: u64 = 64;
 pub enum Copies {
     /// All of them on drives that count: no drive has done damage.
     All,
-    /// As before, but for headers of segments: some drive did, and a scrub mended all else.
+    /// As before, but for headers of mirrored segments that found no space: one of each segment is right.
+    AllButSomeHeaders,
+    /// As before, but for headers of segments: some drive did damage, and a scrub mended all else.
     AllButHeaders,
     /// One of each: some drive did.
     One,
@@ -95,9 +97,18 @@ pub fn audit(platters: &Platters, copies: Copies) -> Reading<Audit> {
         if segment.is_mirror() {
             copies_least = copies_least.min(there.count());
         }
-        for index in 0..segment.slots.len() {
-            let header = segments.check_header(number, segment, index);
-            wrong.extend(header.err().filter(|_| copies == Copies::All));
+        let headers = (0..segment.slots.len()).map(|index| segments.check_header(number, segment, index));
+        let wrong_headers: Vec<_> = headers.filter_map(Result::err).collect();
+        let is_excused = match copies {
+            Copies::All => false,
+            Copies::AllButSomeHeaders => {
+                let there = segment.slots.iter().filter(|slot| drives.contains_key(&slot.0)).count();
+                segment.is_mirror() && wrong_headers.len() < there
+            }
+            Copies::AllButHeaders | Copies::One => true,
+        };
+        if !is_excused {
+            wrong.extend(wrong_headers);
         }
     }
     if copies != Copies::One && !wrong.is_empty() {

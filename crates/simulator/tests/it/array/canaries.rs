@@ -15,12 +15,12 @@ fn first_seed(bug: Bug) -> u64 {
         Bug::InPool(Canary::MoverRacesAnOverwrite) => 1,
         Bug::InPool(Canary::RebuildReadsAStaleSlot) => 45,
         Bug::InPool(Canary::SegmentReusedBeforeCheckpoint) => 193,
-        Bug::InPool(Canary::ReadersNotWaitedFor) => 119,
+        Bug::InPool(Canary::ReadersNotWaitedFor) => 55,
         Bug::InPool(Canary::OneLegTailServed) => 6,
         Bug::InPool(Canary::OneLegAcknowledged) => 31,
-        Bug::BeforeDrives(Spoiling::RecordsBeforeTheirHeader) => 60,
+        Bug::BeforeDrives(Spoiling::RecordsBeforeTheirHeader) => 70,
         Bug::BeforeDrives(Spoiling::GenerationNotStable) => 8,
-        Bug::InPool(Canary::StampBeforeItsTurn) => 91,
+        Bug::InPool(Canary::StampBeforeItsTurn) => 157,
         Bug::InPool(Canary::ShrinkKeepsTheEnd) => 19,
         _ => 0,
     }
@@ -31,8 +31,8 @@ fn every_planted_bug_is_caught_within_200_seeds() {
     let mut escaped = Vec::new();
     let mut catches: BTreeMap<(u64, String), Bug> = BTreeMap::new();
     for bug in Bug::all() {
-        let (ill, is_tight) = (bug.ill(), bug.is_tight());
-        let sound = RunOptions { grade: bug.grade(), ill, is_tight, ..RunOptions::default() };
+        let (ill, is_tight, drives_min) = (bug.ill(), bug.is_tight(), bug.drives_min());
+        let sound = RunOptions { grade: bug.grade(), ill, is_tight, drives_min, ..RunOptions::default() };
         let options = RunOptions { bug: Some(bug), ..sound };
         let mut seeds = (0..SEEDS_MAX).map(|index| (first_seed(bug) + index) % SEEDS_MAX);
         let Some(failure) = seeds.find_map(|seed| run(seed, options).err()) else {

@@ -8,7 +8,7 @@ use std::{
 type Count = fn(&RunReport) -> u64;
 
 /// Branches that a run may or may not take: over so many they must be taken.
-const REACHED: [(&str, Count); 32] = [
+const REACHED: [(&str, Count); 34] = [
     ("crashes", |report| report.crashes),
     ("crashes while opening", |report| report.crashes_while_opening),
     ("openings", |report| report.tally.openings),
@@ -34,6 +34,8 @@ const REACHED: [(&str, Count); 32] = [
     ("spoilt copies of logs", |report| report.tally.legs_spoilt),
     ("looks from outside", |report| report.tally.audits),
     ("commands refused for want of space", |report| report.tally.full),
+    ("commands refused for drives out of space", |report| report.tally.out_of_space),
+    ("incarnations ended by a shortage", |report| report.tally.ended_by_shortage),
     ("commands refused for a limit or a reserve", |report| report.tally.bounded),
     ("volumes with caps", |report| report.tally.capped),
     ("openings without two drives", |report| report.tally.openings_without_two),

@@ -19,7 +19,7 @@ use std::{collections::BTreeSet, ops::Range, sync::Mutex};
 static TAKEN: Mutex<(BTreeSet<Sometimes>, u32)> = Mutex::new((BTreeSet::new(), 0));
 
 /// Branches that five hundred seeds may miss, a seed of the envelope that takes it if one is known, and why it is rare.
-const RARE: [(Sometimes, Option<u64>, &str); 6] = [
+const RARE: [(Sometimes, Option<u64>, &str); 7] = [
     (Sometimes::LogMadeRoom, None, "checkpoints are made too often for it; `array` has a test of its own"),
     (
         Sometimes::GenerationDisproved,
@@ -37,6 +37,11 @@ const RARE: [(Sometimes, Option<u64>, &str); 6] = [
         "a crash falls between two writes of superblocks, when a drive is added",
     ),
     (Sometimes::HeaderRefused, Some(843), "a drive's first write that fails is that of a header"),
+    (
+        Sometimes::NodesMovedForSpace,
+        None,
+        "both drives of a segment of nodes are full while two others have space: three of 2,500 seeds",
+    ),
     (Sometimes::LogFlushFailed, Some(62), "a drive's first flush that fails is the log's"),
 ];
 
