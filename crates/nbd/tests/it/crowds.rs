@@ -63,9 +63,21 @@ fn who_comes_when_all_places_are_taken_hears_so_and_so_does_the_log() {
         for client in &clients {
             read(client, 0, 512).await.expect("who has sent a request keeps its place");
         }
-        clients.pop();
-        world.sleep(Duration::from_secs(1)).await;
-        connect(&world, &network, "mail").await.expect("there is a place again");
+    });
+    run.completed();
+}
+
+#[test]
+fn a_client_that_hangs_up_leaves_its_place() {
+    let Scene { mut simulation, drive, network } = Scene::new(3, NetworkOptions::rack());
+    let run = simulation.run(Limits::generous(), |world| async move {
+        start(&world, &network, &drive).await;
+        for _ in 0..3 * CLIENTS_MAX {
+            drop(sit(&network, "client").await);
+            world.sleep(Duration::from_secs(1)).await;
+        }
+        let client = connect(&world, &network, "mail").await.expect("there are places");
+        read(&client, 0, 512).await.expect("readable");
     });
     run.completed();
 }
