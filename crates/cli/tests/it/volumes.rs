@@ -156,7 +156,7 @@ fn what_cannot_be_a_pool_or_a_volume_is_refused_in_a_line() {
     done(&bench.run(&["pool", "create", "two", "--size", "96MiB", "--drives", "2"]));
     fs::remove_file(bench.path("two/drive-2.spindle")).unwrap();
     let refused = bench.run(&["volume", "create", "two/store", "1MiB"]);
-    let offer = "if they are gone for good, 'spindle pool force-open two' goes on without them";
+    let offer = "with 'spindle pool salvage'; then 'spindle pool force-open two' goes on without them";
     assert!(refused.code == Some(2) && refused.stderr.contains(offer), "{}", refused.stderr);
     let shown = bench.run(&["pool", "show", "two"]);
     assert!(shown.code == Some(1) && shown.stdout.contains(offer), "{}", shown.stdout);

@@ -91,5 +91,5 @@ fn sessions_are_no_more_than_the_page_cache_can_bear() {
     let results = run_on_drives(database, log, plan(load, 15), None);
     let said = describe(&results);
     assert!(share(&results) >= 1.0, "{said}");
-    assert!(results.engine.page_fault_stalls < 2_500, "{}: {said}", results.engine.page_fault_stalls);
+    assert!(results.engine.page_fault_stalls < 4_000, "{}: {said}", results.engine.page_fault_stalls);
 }
