@@ -254,7 +254,9 @@ impl Pool {
         }
     }
 
-    /// Makes copies stable, one flush of a drive for all of them; from then on they count. Gives how many do.
+    /// Makes copies stable, one flush of a drive for all of them, and has the segments' rows name them. Readers in memory
+    /// use them from then on. On the drives they count with the next checkpoint: its superblock leads to those rows, and
+    /// until then an opening knows the old copies alone. Gives how many rows were changed.
     async fn settle_copies(&self, written: Vec<Copied>) -> u64 {
         let members: BTreeSet<MemberIndex> = written.iter().map(|copied| copied.to.member).collect();
         let flushes = members.into_iter().map(async |member| {

@@ -423,3 +423,40 @@ impl Segments {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMBER: MemberIndex = MemberIndex(0);
+
+    /// Of one drive of four slots, one segment, which checkpoint 5 does not need any more.
+    fn condemned_from_5() -> Segments {
+        let geometry =
+            crate::format::PoolGeometry { data_start_bytes: 1 << 20, slot_bytes: 1 << 20, log_copies: 1 };
+        let mut segments = Segments::new(geometry, [(MEMBER, 4)], SegmentUse(1));
+        let segment = segments.allocate(SegmentKind::Log, 1, &[MEMBER]).expect("there is room");
+        segments.seal(segment.number);
+        segments.condemn(segment.number, CheckpointNumber(5));
+        segments
+    }
+
+    fn free_after(complete: u64, oldest_reader: Option<u64>) -> u64 {
+        let mut segments = condemned_from_5();
+        segments.release(CheckpointNumber(complete), oldest_reader.map(CheckpointNumber));
+        segments.free_segments(1, &[MEMBER])
+    }
+
+    #[test]
+    fn what_a_checkpoint_condemned_is_free_when_that_checkpoint_is_complete_and_not_before() {
+        assert_eq!(free_after(4, None), 3, "the checkpoint before it still needs the segment");
+        assert_eq!(free_after(5, None), 4, "it waits for no other checkpoint");
+        assert_eq!(free_after(6, None), 4);
+    }
+
+    #[test]
+    fn a_reader_holds_what_was_condemned_after_it_began_and_nothing_else() {
+        assert_eq!(free_after(6, Some(4)), 3, "it may have found the segment in checkpoint 4");
+        assert_eq!(free_after(6, Some(5)), 4, "checkpoint 5 leads nobody there");
+    }
+}
