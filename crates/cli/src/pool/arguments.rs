@@ -1,7 +1,8 @@
 //! What may be written after the verbs that make pools and volumes.
 
+use super::volume_limits::VolumeLimits;
 use crate::quantity::parse_size;
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use world::ByteCount;
 
@@ -41,8 +42,9 @@ pub struct PoolArguments {
 #[derive(Clone, Debug, Subcommand)]
 pub enum PoolVerb {
     /// Make a pool: of files in its folder, or of raw devices that hold nothing
-    #[command(after_help = "Example:
-  spindle pool create mail --size 100GiB --drives 4   four drives, as files in the folder mail")]
+    #[command(after_help = "Examples:
+  spindle pool create mail --size 100GiB --drives 4   four drives, as files in the folder mail
+  spindle pool create mail --size 100GiB --drives 5 --copies 3")]
     Create {
         /// Its folder, which must not be there or be empty; its name is the pool's
         #[arg(value_name = "POOL")]
@@ -61,6 +63,10 @@ pub enum PoolVerb {
         /// A raw block device that holds nothing; repeat for more
         #[arg(long, value_name = "DEVICE", required_unless_present = "size")]
         device: Vec<PathBuf>,
+
+        /// Copies of everything: with three, any two drives may be lost; two, or one in a pool of one drive, if not given
+        #[arg(long, value_name = "N", value_parser = parse_copies)]
+        copies: Option<usize>,
     },
     /// Take one more drive into a pool, and make the copies that are missing
     #[command(
@@ -172,6 +178,8 @@ Of a damaged pool it says what can be read and what is missing, volume by volume
     after_help = "Examples:
   spindle volume create mail/store 40GiB              thin: it takes room as it is written
   spindle volume create mail/scratch 40GiB --raid0    one copy at rest: half the room, lost with its drive
+  spindle volume create mail/logs 40GiB --limit 10GiB --iops 500
+  spindle volume set mail/store --reserve 20GiB       no other volume takes that of the pool
   spindle volume resize mail/store 60GiB
   spindle volume rename mail/store letters
   spindle volume snapshot mail/store@monday
@@ -195,8 +203,9 @@ pub struct VolumeArguments {
 #[derive(Clone, Debug, Subcommand)]
 pub enum VolumeVerb {
     /// Make a volume
-    #[command(after_help = "Example:
-  spindle volume create mail/store 40GiB              thin: it takes room as it is written")]
+    #[command(after_help = "Examples:
+  spindle volume create mail/store 40GiB              thin: it takes room as it is written
+  spindle volume create mail/logs 40GiB --limit 10GiB --iops 500 --mbps 20")]
     Create {
         /// Its pool and its name
         #[arg(value_name = "POOL/VOLUME")]
@@ -213,6 +222,35 @@ pub enum VolumeVerb {
         /// Keep one copy of what rests, for data that can be had again: a lost drive takes what lay there
         #[arg(long)]
         raid0: bool,
+
+        /// What it may take, and what is kept for it
+        #[command(flatten)]
+        limits: VolumeLimits,
+    },
+    /// Change what a volume may take and how fast, what is kept for it, and its write cache
+    #[command(
+        group = ArgGroup::new("what is set")
+            .args(["limit", "reserve", "iops", "mbps", "write_cache"]).required(true).multiple(true),
+        after_help = "Examples:
+  spindle volume set mail/store --reserve 20GiB       no other volume takes that of the pool
+  spindle volume set mail/logs --limit 10GiB --iops 500 --mbps 20
+  spindle volume set mail/logs --limit none --write-cache off
+
+What is not said stays as it is; 'spindle pool show' says what is set. A limit below what a volume has takes
+nothing from it: writes of new data are refused until it has less."
+    )]
+    Set {
+        /// Its pool and its name
+        #[arg(value_name = "POOL/VOLUME")]
+        volume: PathBuf,
+
+        /// What it may take, and what is kept for it
+        #[command(flatten)]
+        limits: VolumeLimits,
+
+        /// Whether writes may be answered before they are stable, for clients that flush
+        #[arg(long, value_name = "STATE")]
+        write_cache: Option<WriteCacheState>,
     },
     /// Give a volume another size
     #[command(after_help = "Example:
@@ -261,4 +299,20 @@ snapshots keep it.")]
         #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
         volume: PathBuf,
     },
+}
+
+fn parse_copies(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(copies @ 1..=3) => Ok(copies),
+        _ => Err(format!("{text:?} is no number of copies: 2, 3, or 1 in a pool of one drive")),
+    }
+}
+
+/// Whether a volume's writes are answered before they are stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WriteCacheState {
+    /// Before they are stable: a flush makes them so
+    On,
+    /// When they are stable
+    Off,
 }

@@ -10,7 +10,7 @@ use crate::{console::Console, ending::Ending, refusal::Refusal};
 use array::{
     error::Error,
     format::PoolId,
-    pool::{NewPool, create as create_pool},
+    pool::{NewPool, create_with_copies},
     superblocks::read_places,
 };
 use serde::Serialize;
@@ -45,6 +45,15 @@ pub enum Drives<'a> {
     Devices(&'a [PathBuf]),
 }
 
+impl Drives<'_> {
+    fn count(&self) -> usize {
+        match self {
+            Self::Files { count, .. } => usize::from(*count),
+            Self::Devices(devices) => devices.len(),
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct Told<'a> {
     path: &'a Path,
@@ -54,9 +63,16 @@ struct Told<'a> {
     copies: usize,
 }
 
-/// Makes a pool in `folder`.
-pub async fn create(world: &World, folder: &Path, drives: Drives<'_>, json: bool) -> Result<Ending, Refusal> {
+/// Makes a pool in `folder`, with so many copies of everything; two if that is not said.
+pub async fn create(
+    world: &World,
+    folder: &Path,
+    drives: Drives<'_>,
+    copies: Option<usize>,
+    json: bool,
+) -> Result<Ending, Refusal> {
     // What is refused leaves all as it was: looked at first.
+    let copies = check_copies(copies, drives.count())?;
     let is_new = check_folder(folder)?;
     let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = name.ok_or_else(|| {
@@ -71,23 +87,39 @@ pub async fn create(world: &World, folder: &Path, drives: Drives<'_>, json: bool
     if is_new {
         host_files::create_dir_all(folder).map_err(|error| storage(&error))?;
     }
-    let made = make(world, folder, name, &drives).await;
+    let made = make(world, folder, name, &drives, copies).await;
     if made.is_err() {
         undo(folder, &drives, is_new);
     }
     let bytes = made?;
-    let count = match drives {
-        Drives::Files { count, .. } => usize::from(count),
-        Drives::Devices(devices) => devices.len(),
+    let count = drives.count();
+    let often = match copies {
+        1 => "everything once: what one drive loses is lost",
+        2 => "everything twice",
+        _ => "everything three times",
     };
-    let copies =
-        if count == 1 { "everything once: what one drive loses is lost" } else { "everything twice" };
     let console = Console::new(json, false);
     if json {
-        console.json_of(&Told { path: folder, drives: count, bytes: bytes.0, copies: count.min(2) })?;
+        console.json_of(&Told { path: folder, drives: count, bytes: bytes.0, copies })?;
     }
-    console.say(&format!("{}: a pool of {count} drives, {bytes} together, {copies}", folder.display()));
+    console.say(&format!("{}: a pool of {count} drives, {bytes} together, {often}", folder.display()));
     console.told(Ending::Pass)
+}
+
+/// The copies that a pool of so many drives is to keep.
+fn check_copies(copies: Option<usize>, drives: usize) -> Result<usize, Refusal> {
+    let usual = drives.min(2);
+    match copies.unwrap_or(usual) {
+        copies if copies > drives => {
+            let problem = format!("{copies} copies take {copies} drives, and {drives} were given");
+            Err(Refusal::new(problem, "give more drives, or fewer copies"))
+        }
+        copies if copies < usual => Err(Refusal::new(
+            format!("a pool of {drives} drives keeps two copies or three, not {copies}"),
+            "one copy of what rests is for volumes: spindle volume create POOL/VOLUME SIZE --raid0",
+        )),
+        copies => Ok(copies),
+    }
 }
 
 /// Whether the folder is yet to be made.
@@ -146,7 +178,13 @@ async fn check_no_pool(path: &Path, device: &FileDevice) -> Result<(), Refusal> 
     ))
 }
 
-async fn make(world: &World, folder: &Path, name: String, drives: &Drives<'_>) -> Result<ByteCount, Refusal> {
+async fn make(
+    world: &World,
+    folder: &Path,
+    name: String,
+    drives: &Drives<'_>,
+    copies: usize,
+) -> Result<ByteCount, Refusal> {
     let _held = hold(folder)?;
     let mut joining = Vec::new();
     match drives {
@@ -171,7 +209,7 @@ async fn make(world: &World, folder: &Path, name: String, drives: &Drives<'_>) -
     let slot_bytes = if least < LARGE_BYTES { SLOT_BYTES_SMALL } else { SLOT_BYTES };
     let pool = NewPool { pool: id, name, slot_bytes };
     let remedy = "give it larger drives, or others";
-    create_pool(world, &pool, &new).await.map_err(|error| match error {
+    create_with_copies(world, &pool, &new, copies).await.map_err(|error| match error {
         // The pool counts those it was given; a person knows them by their names.
         Error::TooSmall { drive, .. } | Error::InUse { drive, .. } => {
             let (number, name) = (format!("drive {drive} "), format!("{} ", joining[drive].name(folder)));

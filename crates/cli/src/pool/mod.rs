@@ -22,6 +22,7 @@ mod sighting;
 mod status;
 mod unused;
 mod volume;
+mod volume_limits;
 
 pub use volume::volume;
 
@@ -37,12 +38,12 @@ use world::{
 pub fn pool(arguments: &PoolArguments) -> Result<Ending, Refusal> {
     let json = arguments.json;
     real::run(0, RealOptions::default(), async |world: World| match &arguments.verb {
-        PoolVerb::Create { pool, size, drives, device } => {
+        PoolVerb::Create { pool, size, drives, device, copies } => {
             let drives = match size {
                 Some(size) => create::Drives::Files { count: *drives, size: *size },
                 None => create::Drives::Devices(device),
             };
-            create::create(&world, pool, drives, json).await
+            create::create(&world, pool, drives, *copies, json).await
         }
         PoolVerb::AddDrive { pool, size, device } => {
             let added = match (size, device) {

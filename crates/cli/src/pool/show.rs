@@ -143,10 +143,10 @@ fn say(console: &Console, folder: &Path, shown: &Shown) {
     if rebuild.unreadable_blocks > 0 {
         console.say(&format!("  {} blocks could not be read for a copy", rebuild.unreadable_blocks));
     }
-    for ShownVolume { name, size_bytes, write_cache, raid0, snapshots } in volumes {
+    for ShownVolume { name, size_bytes, write_cache, raid0, limits, snapshots } in volumes {
         let cache = if *write_cache { "write cache on" } else { "write cache off" };
         let cache = if *raid0 { format!("{cache}, raid0: one copy at rest") } else { cache.to_owned() };
-        console.say(&format!("  volume {name}: {}, {cache}", ByteCount(*size_bytes)));
+        console.say(&format!("  volume {name}: {}, {cache}{}", ByteCount(*size_bytes), limits.text()));
         for snapshot in snapshots {
             console.say(&format!("    snapshot {name}@{snapshot}"));
         }

@@ -12,6 +12,7 @@ use super::{
     folder::OpenPool,
     record::Hardware,
     unused,
+    volume_limits::ShownLimits,
 };
 use crate::{outputs::utc_time, refusal::Refusal};
 use array::{
@@ -169,6 +170,9 @@ pub struct ShownVolume {
     pub write_cache: bool,
     /// One copy at rest.
     pub raid0: bool,
+    /// What it may take, and what is kept for it.
+    #[serde(flatten)]
+    pub limits: ShownLimits,
     /// Their names.
     pub snapshots: Vec<String>,
 }
@@ -205,6 +209,7 @@ impl Shown {
                 size_bytes: volume.size_bytes,
                 write_cache: volume.setting.write_cache == WriteCache::On,
                 raid0: volume.setting.class == RedundancyClass::Raid0,
+                limits: ShownLimits::of(&volume.setting),
                 snapshots: snapshots.into_iter().map(|snapshot| snapshot.name).collect(),
                 name: volume.name,
             }

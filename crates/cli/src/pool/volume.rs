@@ -1,15 +1,17 @@
 //! `spindle volume`: volumes and snapshots, made, changed and deleted.
 
 use super::{
-    arguments::{VolumeArguments, VolumeVerb},
+    arguments::{VolumeArguments, VolumeVerb, WriteCacheState},
     folder::{OpenPool, VolumePath},
     uuid,
+    volume_limits::{ShownLimits, VolumeLimits},
 };
 use crate::{console::Console, ending::Ending, refusal::Refusal};
 use array::{
     error::Error,
     format::{RedundancyClass, SnapshotId, VolumeId, row::WriteCache},
     pool::{NewVolume, Pool, VolumeSetting},
+    volume::{Bounds, Rates},
 };
 use serde::Serialize;
 use std::{path::Path, rc::Rc};
@@ -29,11 +31,15 @@ struct Told<'a> {
     /// Of one that has another name now.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
+    /// Of one that was made, or set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limits: Option<ShownLimits>,
 }
 
 /// Runs the verb to its end.
 pub fn volume(arguments: &VolumeArguments) -> Result<Ending, Refusal> {
     let (VolumeVerb::Create { volume: path, .. }
+    | VolumeVerb::Set { volume: path, .. }
     | VolumeVerb::Resize { volume: path, .. }
     | VolumeVerb::Rename { volume: path, .. }
     | VolumeVerb::Snapshot { snapshot: path }
@@ -51,11 +57,20 @@ pub fn volume(arguments: &VolumeArguments) -> Result<Ending, Refusal> {
             Ok(()) => perform(&world, &open.pool, &arguments.verb, &wanted).await.map_err(refused),
             Err(refusal) => Err(refusal),
         };
+        let known = open.pool.volumes().into_iter().find(|volume| volume.name == wanted.volume);
         let closed = open.close().await;
         done?;
         closed?;
+        let is_set = matches!(arguments.verb, VolumeVerb::Create { .. } | VolumeVerb::Set { .. });
+        let limits = known.filter(|_| is_set).map(|volume| ShownLimits::of(&volume.setting));
+        let limits_text = limits.map_or(String::new(), |limits| limits.text());
         let (done, size, name, what) = match &arguments.verb {
-            VolumeVerb::Create { size, .. } => ("created", Some(size), None, format!("a volume of {size}")),
+            VolumeVerb::Create { size, .. } => {
+                ("created", Some(size), None, format!("a volume of {size}{limits_text}"))
+            }
+            VolumeVerb::Set { write_cache, .. } => {
+                ("set", None, None, format!("set{}{limits_text}", cache_text(*write_cache)))
+            }
             VolumeVerb::Resize { size, .. } => ("resized", Some(size), None, format!("{size} from now on")),
             VolumeVerb::Rename { name, .. } => {
                 ("renamed", None, Some(name.as_str()), format!("{name} from now on"))
@@ -64,11 +79,20 @@ pub fn volume(arguments: &VolumeArguments) -> Result<Ending, Refusal> {
             VolumeVerb::Delete { .. } => ("deleted", None, None, "deleted".to_owned()),
         };
         if arguments.json {
-            console.json_of(&Told { path, done, size_bytes: size.map(|size| size.0), name })?;
+            console.json_of(&Told { path, done, size_bytes: size.map(|size| size.0), name, limits })?;
         }
         console.say(&format!("{}: {what}", path.display()));
         console.told(Ending::Pass)
     })
+}
+
+/// The write cache as it was set, behind a comma.
+fn cache_text(write_cache: Option<WriteCacheState>) -> &'static str {
+    match write_cache {
+        Some(WriteCacheState::On) => ", write cache on",
+        Some(WriteCacheState::Off) => ", write cache off",
+        None => "",
+    }
 }
 
 fn check_form(verb: &VolumeVerb, path: &Path, wanted: &VolumePath) -> Result<(), Refusal> {
@@ -77,7 +101,7 @@ fn check_form(verb: &VolumeVerb, path: &Path, wanted: &VolumePath) -> Result<(),
         (VolumeVerb::Create { .. }, Some(_)) => {
             Err(Refusal::new(format!("{shown} would be a snapshot"), "use 'spindle volume snapshot'"))
         }
-        (VolumeVerb::Resize { .. } | VolumeVerb::Rename { .. }, Some(_)) => {
+        (VolumeVerb::Set { .. } | VolumeVerb::Resize { .. } | VolumeVerb::Rename { .. }, Some(_)) => {
             Err(Refusal::new(format!("{shown} is a snapshot, which stays as it is"), "say POOL/VOLUME"))
         }
         (VolumeVerb::Rename { name, .. }, None) if name.contains(['/', '@']) => {
@@ -116,17 +140,23 @@ async fn perform(
 ) -> Result<(), Error> {
     let volume = wanted.volume.as_str();
     match (verb, &wanted.snapshot) {
-        (VolumeVerb::Create { size, write_cache, raid0, .. }, _) => {
+        (VolumeVerb::Create { size, write_cache, raid0, limits, .. }, _) => {
             let write_cache = if *write_cache { WriteCache::On } else { WriteCache::Off };
             let class = if *raid0 { RedundancyClass::Raid0 } else { RedundancyClass::Raid1 };
             let new = NewVolume {
                 name: volume.to_owned(),
                 volume: VolumeId(uuid(world)),
                 size_bytes: size.0,
-                setting: VolumeSetting { write_cache, class, ..VolumeSetting::default() },
+                setting: VolumeSetting {
+                    write_cache,
+                    class,
+                    bounds: limits.bounds(Bounds::default()),
+                    rates: limits.rates(Rates::default()),
+                },
             };
             pool.create_volume(&new).await
         }
+        (VolumeVerb::Set { limits, write_cache, .. }, _) => set(pool, volume, limits, *write_cache).await,
         (VolumeVerb::Resize { size, .. }, _) => pool.resize_volume(volume, size.0).await,
         (VolumeVerb::Rename { name, .. }, _) => pool.rename_volume(volume, name).await,
         (VolumeVerb::Snapshot { .. } | VolumeVerb::Delete { .. }, Some(name)) => match verb {
@@ -134,5 +164,28 @@ async fn perform(
             _ => pool.snapshot(&[volume], name, SnapshotId(uuid(world))).await,
         },
         (_, None) => pool.delete_volume(volume, false).await,
+    }
+}
+
+/// Bounds come first: they alone may be refused, and then all is as it was.
+async fn set(
+    pool: &Rc<Pool>,
+    name: &str,
+    limits: &VolumeLimits,
+    write_cache: Option<WriteCacheState>,
+) -> Result<(), Error> {
+    let known = pool.volumes().into_iter().find(|volume| volume.name == name);
+    let before = known.ok_or_else(|| Error::NoVolume(name.to_owned()))?.setting;
+    let (bounds, rates) = (limits.bounds(before.bounds), limits.rates(before.rates));
+    if bounds != before.bounds {
+        pool.set_bounds(name, bounds).await?;
+    }
+    if rates != before.rates {
+        pool.set_rates(name, rates).await?;
+    }
+    match write_cache {
+        Some(WriteCacheState::On) => pool.set_write_cache(name, WriteCache::On).await,
+        Some(WriteCacheState::Off) => pool.set_write_cache(name, WriteCache::Off).await,
+        None => Ok(()),
     }
 }

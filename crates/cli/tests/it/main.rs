@@ -39,4 +39,5 @@ mod spindle;
 mod storage;
 mod sweeps;
 mod verify;
+mod volume_limits;
 mod volumes;

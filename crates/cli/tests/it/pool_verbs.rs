@@ -135,7 +135,12 @@ fn volumes_are_resized_renamed_and_kept_once_if_so_wanted() {
     let bench = Bench::new();
     done(&bench.run(&["pool", "create", "mail", "--size", "96MiB"]));
     let said = json(&bench, &["volume", "create", "mail/store", "64MiB"]);
-    assert_eq!(said, serde_json::json!({"path": "mail/store", "done": "created", "size_bytes": 64 << 20}));
+    let limits = ["limit_bytes", "reserve_bytes", "iops_max", "kib_per_second_max"].map(|name| (name, 0));
+    let limits = serde_json::Value::from_iter(limits);
+    let made = serde_json::json!({
+        "path": "mail/store", "done": "created", "size_bytes": 64 << 20, "limits": limits
+    });
+    assert_eq!(said, made);
     done(&bench.run(&["volume", "create", "mail/scratch", "64MiB", "--raid0"]));
     let said = done(&bench.run(&["volume", "resize", "mail/store", "96MiB"]));
     assert_eq!(said.trim_end(), "mail/store: 96.0 MiB from now on");

@@ -20,13 +20,13 @@ use world::{
 };
 
 #[track_caller]
-fn done(said: &Said) -> String {
+pub fn done(said: &Said) -> String {
     assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
     said.stdout.clone()
 }
 
 /// Exports `paths` on a socket of the bench, does `work` with it, and ends it as Ctrl-C does.
-fn while_exported(bench: &Bench, paths: &[&str], work: impl AsyncFnOnce(World, &dyn Fn(&str) -> Uri)) {
+pub fn while_exported(bench: &Bench, paths: &[&str], work: impl AsyncFnOnce(World, &dyn Fn(&str) -> Uri)) {
     let socket = bench.path("socket");
     let place = format!("unix:{}", socket.display());
     let mut command = bench.command(&["export", "--quiet", "--nbd", &place]);
@@ -43,7 +43,7 @@ fn while_exported(bench: &Bench, paths: &[&str], work: impl AsyncFnOnce(World, &
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-async fn connect(world: &World, uri: Uri) -> Client {
+pub async fn connect(world: &World, uri: Uri) -> Client {
     Client::connect(world, Rc::new(Sockets), uri, ClientOptions::default()).await.unwrap()
 }
 

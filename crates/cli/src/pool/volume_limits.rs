@@ -1,0 +1,158 @@
+//! What a volume may take of its pool, and what is kept for it: arguments, and how they are shown.
+
+use crate::quantity::parse_size;
+use array::{
+    format::BLOCK_BYTES,
+    pool::VolumeSetting,
+    volume::{Bounds, Rates},
+};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use world::ByteCount;
+
+/// The most MiB a second that can be set: the pool counts KiB in 32 bits.
+const MBPS_MAX: u32 = u32::MAX >> 10;
+
+/// Limits as they are given on the command line; one that is not given stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
+pub struct VolumeLimits {
+    /// The most the volume and its snapshots may take, a multiple of 4 KiB; `none` for all there is
+    #[arg(long, value_name = "SIZE|none", value_parser = parse_bound)]
+    pub limit: Option<ByteCount>,
+
+    /// Keep so much of the pool for the volume, a multiple of 4 KiB: no other volume can take it; `none` for nothing
+    #[arg(long, value_name = "SIZE|none", value_parser = parse_bound)]
+    pub reserve: Option<ByteCount>,
+
+    /// The most operations a second; `none` for as many as it likes
+    #[arg(long, value_name = "N|none", value_parser = |text: &str| parse_rate(text, u32::MAX))]
+    pub iops: Option<u32>,
+
+    /// The most MiB a second, read and written together; `none` for as many as it likes
+    #[arg(long, value_name = "N|none", value_parser = |text: &str| parse_rate(text, MBPS_MAX))]
+    pub mbps: Option<u32>,
+}
+
+/// Limits as JSON; 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ShownLimits {
+    limit_bytes: u64,
+    reserve_bytes: u64,
+    iops_max: u32,
+    kib_per_second_max: u32,
+}
+
+impl VolumeLimits {
+    /// The bounds a volume is to have that has those of `before`.
+    pub fn bounds(&self, before: Bounds) -> Bounds {
+        Bounds {
+            reserve_bytes: self.reserve.map_or(before.reserve_bytes, |reserve| reserve.0),
+            limit_bytes: self.limit.map_or(before.limit_bytes, |limit| limit.0),
+        }
+    }
+
+    /// The rates a volume is to have that has those of `before`.
+    pub fn rates(&self, before: Rates) -> Rates {
+        Rates {
+            iops_max: self.iops.unwrap_or(before.iops_max),
+            kib_per_second_max: self.mbps.map_or(before.kib_per_second_max, |mbps| mbps << 10),
+        }
+    }
+}
+
+impl ShownLimits {
+    /// Those of a volume.
+    pub fn of(setting: &VolumeSetting) -> Self {
+        Self {
+            limit_bytes: setting.bounds.limit_bytes,
+            reserve_bytes: setting.bounds.reserve_bytes,
+            iops_max: setting.rates.iops_max,
+            kib_per_second_max: setting.rates.kib_per_second_max,
+        }
+    }
+
+    /// Those that are set, each behind a comma.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        if self.limit_bytes > 0 {
+            text += &format!(", limit {}", ByteCount(self.limit_bytes));
+        }
+        if self.reserve_bytes > 0 {
+            text += &format!(", reserve {}", ByteCount(self.reserve_bytes));
+        }
+        if self.iops_max > 0 {
+            text += &format!(", at most {} IOPS", self.iops_max);
+        }
+        if self.kib_per_second_max > 0 {
+            text += &format!(", at most {}/s", ByteCount(u64::from(self.kib_per_second_max) << 10));
+        }
+        text
+    }
+}
+
+/// Reads `none`, which is 0, or a size of whole blocks.
+fn parse_bound(text: &str) -> Result<ByteCount, String> {
+    if text == "none" {
+        return Ok(ByteCount(0));
+    }
+    match parse_size(text)? {
+        ByteCount(0) => Err("nothing at all; say none for no bound".to_owned()),
+        size if !size.0.is_multiple_of(BLOCK_BYTES as u64) => {
+            Err(format!("{text} is no multiple of 4 KiB; volumes take whole blocks"))
+        }
+        size => Ok(size),
+    }
+}
+
+/// Reads `none`, which is 0, or a number from 1 on.
+fn parse_rate(text: &str, most: u32) -> Result<u32, String> {
+    match text {
+        "none" => Ok(0),
+        text => match text.parse() {
+            Ok(rate) if (1..=most).contains(&rate) => Ok(rate),
+            _ => Err(format!("{text:?} is no number from 1 to {most}; say none for no limit")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn none_is_no_bound_and_zero_is_refused() {
+        assert_eq!(parse_bound("none"), Ok(ByteCount(0)));
+        assert_eq!(parse_bound("4MiB"), Ok(ByteCount(4 << 20)));
+        assert_eq!((parse_rate("none", 9), parse_rate("9", 9)), (Ok(0), Ok(9)));
+        for (bound, story) in [("0", "say none"), ("1000", "4 KiB"), ("much", "not a size")] {
+            let refused = parse_bound(bound).unwrap_err();
+            assert!(refused.contains(story), "{bound}: {refused}");
+        }
+        for rate in ["0", "10", "-1", "1.5", ""] {
+            assert!(parse_rate(rate, 9).is_err(), "{rate}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_said_stays_as_it_is() {
+        let before = VolumeSetting {
+            bounds: Bounds { reserve_bytes: 8192, limit_bytes: 16_384 },
+            rates: Rates { iops_max: 5, kib_per_second_max: 2048 },
+            ..VolumeSetting::default()
+        };
+        let nothing = VolumeLimits::default();
+        assert_eq!(
+            (nothing.bounds(before.bounds), nothing.rates(before.rates)),
+            (before.bounds, before.rates)
+        );
+        let said = VolumeLimits { limit: Some(ByteCount(0)), mbps: Some(3), ..nothing };
+        assert_eq!(said.bounds(before.bounds), Bounds { reserve_bytes: 8192, limit_bytes: 0 });
+        assert_eq!(said.rates(before.rates), Rates { iops_max: 5, kib_per_second_max: 3072 });
+        assert_eq!(
+            ShownLimits::of(&before).text(),
+            ", limit 16.0 KiB, reserve 8.00 KiB, at most 5 IOPS, at most 2.00 MiB/s"
+        );
+        assert_eq!(ShownLimits::of(&VolumeSetting::default()).text(), "");
+    }
+}
