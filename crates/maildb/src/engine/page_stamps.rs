@@ -88,11 +88,11 @@ impl Stamp {
 pub struct PageStamps {
     /// In memory.
     pub table: StampTable,
-    kept: Kept,
+    store: StampStore,
 }
 
 /// Where stamps are kept beside memory.
-enum Kept {
+enum StampStore {
     /// In a sidecar that the checkpoint relies on.
     Durably(Sidecar),
     /// Nowhere before the clean shutdown.
@@ -162,7 +162,7 @@ impl Opening<'_> {
         let head = self.new_head(world);
         let table = StampTable::new(head.key);
         let sidecar = Sidecar::make(self.directory, &file_name(self.database), head, &table).await?;
-        Ok((PageStamps { table, kept: Kept::Durably(sidecar) }, true))
+        Ok((PageStamps { table, store: StampStore::Durably(sidecar) }, true))
     }
 
     /// The head of a sidecar that begins now, with a key of its own.
@@ -205,7 +205,7 @@ impl Opening<'_> {
         for stamp in logged.of(self.index, head.begin).filter(|stamp| stamp.page.0 <= self.pages_max) {
             table.add_candidate(stamp);
         }
-        Ok(PageStamps { table, kept: Kept::Durably(sidecar) })
+        Ok(PageStamps { table, store: StampStore::Durably(sidecar) })
     }
 
     fn unusable(&self, problem: &str) -> Error {
@@ -267,19 +267,19 @@ pub async fn give_up(directory: &Rc<dyn Directory>, database: &str) -> Result<()
 impl PageStamps {
     /// Whether they are ordered with the log, and outlive a crash.
     pub fn is_durable(&self) -> bool {
-        matches!(self.kept, Kept::Durably(_))
+        matches!(self.store, StampStore::Durably(_))
     }
 
     /// The last settling that is stable; none if the stamps are only in memory.
     pub fn settling(&self) -> Option<Settling> {
-        match &self.kept {
-            Kept::Durably(sidecar) => Some(sidecar.settling()),
-            Kept::WhileOpen(_) => None,
+        match &self.store {
+            StampStore::Durably(sidecar) => Some(sidecar.settling()),
+            StampStore::WhileOpen(_) => None,
         }
     }
 
     fn plan(&mut self, position: LogPosition, dbtime: DbTime) -> Option<Plan> {
-        let Kept::Durably(sidecar) = &self.kept else {
+        let StampStore::Durably(sidecar) = &self.store else {
             self.table.forget_unwritten();
             return None;
         };
@@ -356,9 +356,9 @@ impl Shared {
 
     fn with_sidecar(&self, database: DatabaseIndex, then: impl FnOnce(&mut Sidecar)) {
         let mut core = self.core.borrow_mut();
-        match &mut core.database(database).stamps.as_mut().expect("it has just planned").kept {
-            Kept::Durably(sidecar) => then(sidecar),
-            Kept::WhileOpen(_) => unreachable!("what is only in memory plans nothing"),
+        match &mut core.database(database).stamps.as_mut().expect("it has just planned").store {
+            StampStore::Durably(sidecar) => then(sidecar),
+            StampStore::WhileOpen(_) => unreachable!("what is only in memory plans nothing"),
         }
     }
 

@@ -52,7 +52,7 @@ impl Opening<'_> {
             None => (head, StampTable::new(head.key)),
         };
         let leave_in = LeaveIn { directory: Rc::clone(self.directory), name, head };
-        Ok((PageStamps { table, kept: super::Kept::WhileOpen(leave_in) }, is_begun))
+        Ok((PageStamps { table, store: super::StampStore::WhileOpen(leave_in) }, is_begun))
     }
 
     /// Whether nothing has been written to the database since `sidecar` was.
@@ -77,7 +77,9 @@ impl Shared {
                 let is_in_memory = state.stamps.as_ref().is_some_and(|stamps| !stamps.is_durable());
                 (if is_in_memory { state.stamps.take() } else { None }, state.dbtime)
             };
-            let Some(PageStamps { table, kept: super::Kept::WhileOpen(leave_in) }) = stamps else { continue };
+            let Some(PageStamps { table, store: super::StampStore::WhileOpen(leave_in) }) = stamps else {
+                continue;
+            };
             let settling = Settling { number: 1, position, dbtime };
             let head = Head { begin: position, settling, ..leave_in.head };
             Sidecar::make(&leave_in.directory, &leave_in.name, head, &table).await?;
