@@ -40,8 +40,10 @@ pub struct Link {
     /// As they were when it was connected first; a server that comes back with others is not used.
     facts: Facts,
     requests: RefCell<Requests>,
-    wanted: Notify,
-    broken: Notify,
+    /// Somebody asks something. Who waits for it keeps it, never the link: the link ends when its user drops it.
+    wanted: Rc<Notify>,
+    /// The connection is of no use, or of no use any more; the same holds of it.
+    broken: Rc<Notify>,
     is_up: Cell<bool>,
     /// Why it is not up.
     trouble: RefCell<String>,
@@ -64,8 +66,8 @@ impl Link {
             options,
             facts,
             requests: RefCell::default(),
-            wanted: Notify::new(),
-            broken: Notify::new(),
+            wanted: Rc::default(),
+            broken: Rc::default(),
             is_up: Cell::new(true),
             trouble: RefCell::default(),
             breaks: Cell::new(0),
@@ -182,27 +184,17 @@ async fn reconnect(link: &Weak<Link>) -> Option<Stream> {
 /// Sends and receives until the connection breaks, or the link is gone.
 async fn use_stream(link: &Weak<Link>, stream: Stream) -> io::Result<()> {
     let (reader, writer) = split(stream);
-    let world = match link.upgrade() {
-        Some(link) => link.world.clone(),
+    let (world, wanted, broken) = match link.upgrade() {
+        Some(link) => (link.world.clone(), Rc::clone(&link.wanted), Rc::clone(&link.broken)),
         None => return Ok(()),
     };
     let is_over = Rc::new(Cell::new(false));
     let sending = world.spawn("nbd requests", send(link.clone(), writer, Rc::clone(&is_over)));
-    let received = before(broken(link), receive(link, reader)).await;
+    let received = before(broken.notified(), receive(link, reader)).await;
     is_over.set(true);
-    if let Some(link) = link.upgrade() {
-        link.wanted.notify_one();
-    }
+    wanted.notify_one();
     let sent = sending.await;
     received.unwrap_or(Ok(())).and(sent)
-}
-
-/// Ends when somebody finds the connection of no use.
-async fn broken(link: &Weak<Link>) {
-    match link.upgrade() {
-        Some(link) => link.broken.notified().await,
-        None => std::future::pending().await,
-    }
 }
 
 async fn send(
@@ -223,11 +215,12 @@ async fn send(
             let mut requests = held.requests.borrow_mut();
             std::iter::from_fn(|| requests.next_to_send()).take(REQUESTS_AT_ONCE).collect()
         };
+        let wanted = Rc::clone(&held.wanted);
+        drop(held);
         if batch.is_empty() {
-            held.wanted.notified().await;
+            wanted.notified().await;
             continue;
         }
-        drop(held);
         let heads: Vec<_> = batch.iter().map(|(request, _)| request.write()).collect();
         let mut slices = Vec::with_capacity(2 * batch.len());
         for (head, (_, payload)) in heads.iter().zip(&batch) {
@@ -369,7 +362,8 @@ async fn give_up_late(world: World, link: Weak<Link>) {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // Who sends says goodbye.
+        // Who sends says goodbye, and who receives waits no longer.
         self.wanted.notify_one();
+        self.broken.notify_one();
     }
 }

@@ -83,6 +83,22 @@ fn a_client_that_hangs_up_leaves_its_place() {
 }
 
 #[test]
+fn a_client_of_ours_that_is_dropped_while_idle_says_goodbye() {
+    let Scene { mut simulation, drive, network } = Scene::new(5, NetworkOptions::rack());
+    let run = simulation.run(Limits::generous(), |world| async move {
+        let ended = start(&world, &network, &drive).await;
+        for _ in 0..3 * CLIENTS_MAX {
+            let client = connect(&world, &network, "mail").await.expect("there are places");
+            read(&client, 0, 512).await.expect("readable");
+            drop(client);
+            world.sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(*ended.borrow(), [""; 0], "no connection broke, and none was refused");
+    });
+    run.completed();
+}
+
+#[test]
 fn clients_that_never_ask_for_anything_keep_nobody_out() {
     let Scene { mut simulation, drive, network } = Scene::new(2, NetworkOptions::rack());
     let run = simulation.run(Limits::generous(), |world| async move {
