@@ -8,6 +8,7 @@
 //! | iscsi-ls, iscsi-test-cu | Debian `libiscsi-bin` | our iSCSI target |
 //! | fio with libiscsi | Debian's source of fio, built under the target folder | our iSCSI target, across kills |
 //! | tgtd | Debian `tgt` | our iSCSI initiator |
+//! | ddrescuelog | Debian `gddrescue` | the map of what `pool salvage` could not read |
 //! | qemu-img, qemu-io | Debian `qemu-utils`, with `qemu-block-extra` for iSCSI | our servers |
 //! | dissect.esedb | PyPI, in an environment of its own under the target folder | our databases, by a second reader |
 //! | Linux's initiator and multipath in an emulated guest | Debian packages unpacked under the target folder, for full runs | our iSCSI target |
@@ -118,6 +119,7 @@ fn look(folder: &Path, full: bool) -> Judges {
         ("qemu-img", "--version", "qemu-utils"),
         ("iscsi-test-cu", "--version", "libiscsi-bin"),
         ("tgtadm", "--version", "tgt"),
+        ("ddrescuelog", "--version", "gddrescue"),
     ];
     let mut missing: Vec<Missing> = Vec::new();
     for (program, version, package) in programs {

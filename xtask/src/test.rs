@@ -39,6 +39,9 @@ pub struct Options {
     /// Install the outside judges that are missing (always done under CI=true)
     #[arg(long)]
     install: bool,
+    /// Run only the tests whose names contain this; nothing is recorded
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
 }
 
 /// Runs everything; fails after the summary line if any test did.
@@ -76,7 +79,7 @@ pub fn run(options: &Options) -> Result<()> {
     };
 
     let mut tally = Tally::default();
-    let shown = ["--", "--show-output"];
+    let shown = [&["--", "--show-output"][..], options.only.as_deref().as_slice()].concat();
     run_counted(
         "tests",
         &mut prepare_cargo(&[&["--no-fail-fast", "--tests"][..], &shown].concat()),
@@ -89,7 +92,7 @@ pub fn run(options: &Options) -> Result<()> {
     )?;
     let took = start.elapsed();
 
-    if options.full {
+    if options.full && options.only.is_none() {
         status::write(&FullRun::now(&tally, took)?)?;
     } else if took > TIME_LIMIT {
         println!(
