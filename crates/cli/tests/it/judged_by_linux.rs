@@ -221,7 +221,7 @@ fn multipath_with_a_path_cut(guest: &mut Guest) {
         > /etc/multipath.conf; multipathd -d -s > /multipathd.log 2>&1 & sleep 1",
     );
     guest.must(&format!("{} && {}", log_in(PORTAL), log_in(OTHER)));
-    let shown = guest.must("sleep 8; multipath -ll");
+    let shown = guest.must("sleep 8; multipath -ll | tr -s ' '");
     assert_eq!(shown.matches("active ready running").count(), 4, "two maps of two paths: {shown}");
     let store =
         guest.must("multipath -ll | awk '/^3/ { name = $1 } /size=512M/ { print name }'").trim().to_owned();
@@ -231,12 +231,12 @@ fn multipath_with_a_path_cut(guest: &mut Guest) {
         --rate_iops=200 --verify=crc32c --do_verify=1 --verify_fatal=1 > /fio.log 2>&1 & echo $! > /fio.pid; sleep 4",
     );
     guest.must("ip link set eth1 down");
-    let cut = guest.must("sleep 12; multipath -ll");
+    let cut = guest.must("sleep 12; multipath -ll | tr -s ' '");
     assert!(cut.contains("failed faulty") && cut.contains("active ready running"), "{cut}");
     guest.must("ip link set eth1 up; ip addr add 10.9.1.2/24 dev eth1 2>/dev/null; sleep 20");
     let fio = guest.must("while kill -0 $(cat /fio.pid) 2>/dev/null; do sleep 1; done; cat /fio.log");
     assert!(fio.contains("err= 0"), "{fio}");
-    let healed = guest.must("multipath -ll");
+    let healed = guest.must("multipath -ll | tr -s ' '");
     assert_eq!(healed.matches("active ready running").count(), 4, "{healed}");
     guest.must("umount /mnt");
 }
