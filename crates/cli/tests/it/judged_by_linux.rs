@@ -19,21 +19,16 @@ const PORTAL: &str = "10.9.0.1:3260";
 /// The guest's, and the target's.
 const SECRETS: [&str; 2] = ["a-secret-of-guests", "a-secret-of-arrays"];
 
-/// The program, serving a volume as unit 0 and a file as unit 5 of one target; killed when dropped.
+/// A volume as unit 0 and a file as unit 5 of one target.
+const ONE_TARGET: [&str; 4] = ["pool/store", "disk.img", "--access", "access.toml"];
+
+/// The program, serving; killed when dropped.
 struct Served(Child);
 
 impl Served {
-    fn begin(bench: &Bench, guest: &Guest) -> Self {
+    fn begin(bench: &Bench, guest: &Guest, exports: &[&str]) -> Self {
         let mut command = guest.beside(PROGRAM);
-        command.args([
-            "export",
-            "pool/store",
-            "disk.img",
-            "--iscsi",
-            "0.0.0.0:3260",
-            "--access",
-            "access.toml",
-        ]);
+        command.args(["export", "--iscsi", "0.0.0.0:3260"]).args(exports);
         let log = fs::File::options().create(true).append(true).open(bench.path("log")).unwrap();
         command.current_dir(bench.path("")).stdout(log.try_clone().unwrap()).stderr(log);
         let before = said(bench).matches("serving;").count();
@@ -106,16 +101,21 @@ fn device(guest: &mut Guest, unit: u32) -> String {
         .to_owned()
 }
 
-#[test]
-fn open_iscsi_finds_its_target_and_keeps_its_data_while_servers_are_killed_and_paths_are_cut() {
+/// The guest, in full runs.
+fn boot() -> Option<Guest> {
     if std::env::var_os("SPINDLE_FULL").is_none() {
         println!("skipped: Linux in a guest judges full runs alone (cargo xtask test --full)");
-        return;
+        return None;
     }
-    let Some(mut guest) = Guest::boot() else { return };
+    Guest::boot()
+}
+
+#[test]
+fn open_iscsi_finds_its_target_and_keeps_its_data_while_servers_are_killed_and_paths_are_cut() {
+    let Some(mut guest) = boot() else { return };
     let bench = Bench::new();
     prepare(&bench);
-    let served = Served::begin(&bench, &guest);
+    let served = Served::begin(&bench, &guest, &ONE_TARGET);
     discovery_and_chap(&mut guest);
     identity_and_thinness(&mut guest);
     let served = filesystem_across_a_kill(&bench, &mut guest, served);
@@ -187,7 +187,7 @@ fn filesystem_across_a_kill(bench: &Bench, guest: &mut Guest, served: Served) ->
     );
     drop(served);
     guest.must("sleep 5");
-    let served = Served::begin(bench, guest);
+    let served = Served::begin(bench, guest, &ONE_TARGET);
     let fio = guest.must("while kill -0 $(cat /fio.pid) 2>/dev/null; do sleep 1; done; cat /fio.log");
     assert!(fio.contains("err= 0"), "{fio}");
     guest.must("umount /mnt");
@@ -239,4 +239,64 @@ fn multipath_with_a_path_cut(guest: &mut Guest) {
     let healed = guest.must("multipath -ll | tr -s ' '");
     assert_eq!(healed.matches("active ready running").count(), 4, "{healed}");
     guest.must("umount /mnt");
+}
+
+/// Disks that the kernel and udev have named: files served to the guest, in which the program itself makes a pool of them.
+#[test]
+fn a_pool_on_disks_that_linux_names_finds_them_under_other_names_and_says_that_they_are_thin() {
+    let Some(mut guest) = boot() else { return };
+    let bench = Bench::new();
+    for name in ["one.img", "two.img", "three.img"] {
+        bench.make_file(name, b"").metadata().unwrap();
+        fs::File::options().write(true).open(bench.path(name)).unwrap().set_len(256 << 20).unwrap();
+    }
+    let mut program = fs::read(PROGRAM).unwrap();
+    let whole_blocks = program.len().next_multiple_of(1 << 20);
+    program.resize(whole_blocks, 0);
+    bench.make_file("program", &program);
+    let served = Served::begin(&bench, &guest, &["one.img", "two.img", "three.img", "program"]);
+
+    let found = guest.must(&format!("iscsiadm -m discovery -t st -p {PORTAL}"));
+    let targets: Vec<&str> = found.lines().filter_map(|line| line.split_whitespace().last()).collect();
+    assert_eq!(targets.len(), 4, "{found}");
+    let (programs, mut disks): (Vec<&str>, Vec<&str>) =
+        targets.into_iter().partition(|name| name.contains("program"));
+    let log_in = |guest: &mut Guest, target: &str| {
+        guest.must(&format!("iscsiadm -m node -T {target} -p {PORTAL} -l && sleep 2 && udevadm settle"));
+        let link = format!("/dev/disk/by-path/ip-{PORTAL}-iscsi-{target}-lun-0");
+        guest.must(&format!("readlink -f {link}")).trim().to_owned()
+    };
+    let program = log_in(&mut guest, programs[0]);
+    guest.must(&format!(
+        "dd if={program} of=/spindle bs=1M 2>/dev/null && chmod +x /spindle && /spindle --version"
+    ));
+
+    let names: Vec<String> = disks.iter().map(|target| log_in(&mut guest, target)).collect();
+    let devices: String = names.iter().map(|name| format!(" --device {name}")).collect();
+    let made = guest.must(&format!("NO_COLOR=1 /spindle pool create /mail{devices}"));
+    assert_eq!(made.matches("is thin provisioned").count(), 3, "{made}");
+    assert_eq!(made.matches("SPINDLE EXPORT, serial ").count(), 3, "named by what they are: {made}");
+    guest.must("/spindle volume create /mail/store 64MiB");
+
+    for target in &disks {
+        guest.must(&format!("iscsiadm -m node -T {target} -p {PORTAL} -u"));
+    }
+    disks.reverse();
+    let other_names: Vec<String> = disks.iter().map(|target| log_in(&mut guest, target)).collect();
+    assert_ne!(
+        names,
+        other_names.iter().rev().cloned().collect::<Vec<_>>(),
+        "the kernel has given other names"
+    );
+    let shown = guest.must("NO_COLOR=1 /spindle pool show /mail && /spindle pool scrub /mail");
+    println!("{made}\n{shown}");
+    for name in &other_names {
+        assert!(shown.contains(name.as_str()), "{name}: {shown}");
+    }
+    // One of them is not there any more: it is named by what it is.
+    guest.must(&format!("iscsiadm -m node -T {} -p {PORTAL} -u", disks[0]));
+    let shown = guest.must("NO_COLOR=1 /spindle pool show /mail");
+    let missing = shown.lines().find(|line| line.contains("is not there")).unwrap_or_else(|| panic!("{shown}"));
+    assert!(missing.contains("SPINDLE EXPORT, serial ") && missing.contains("last at /dev/disk/by-id/"), "{missing}");
+    drop(served);
 }
