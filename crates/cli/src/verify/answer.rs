@@ -241,7 +241,7 @@ fn findings_of_set(set: &SetOutcome, arguments: &VerifyArguments, document: &mut
         }
     }
     for (name, finding) in &set.verdict.findings {
-        let name = shown(&set.folder.join(name), arguments);
+        let name = shown(&set.path_of(name), arguments);
         document.finding(gravity(finding.severity), words::finding(&name, finding), "");
     }
 }

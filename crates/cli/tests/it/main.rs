@@ -39,5 +39,6 @@ mod spindle;
 mod storage;
 mod sweeps;
 mod verify;
+mod verify_counts;
 mod volume_limits;
 mod volumes;

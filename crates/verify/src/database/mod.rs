@@ -18,4 +18,4 @@ pub use pages::{Pages, Tally};
 pub use source::{PageSource, SourceError};
 
 pub(crate) use owned::{SHELVED, merged, read_extents};
-pub(crate) use source::{Trouble, good_page};
+pub(crate) use source::{PageFault, Trouble, good_page};

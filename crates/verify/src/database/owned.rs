@@ -5,7 +5,7 @@
 
 use super::{
     DatabaseFacts, PageSource, SourceError,
-    source::{Trouble, good_page},
+    source::{PageFault, Trouble, good_page},
 };
 use crate::{
     fields::u32_at,
@@ -88,7 +88,7 @@ pub fn owned_extents(source: &mut dyn PageSource, facts: &DatabaseFacts) -> Resu
         Ok(_) if extents.is_empty() => Ok(Owned::Unknown("its tree of owned extents is empty".to_owned())),
         Ok(_) => Ok(Owned::Extents(merged(extents))),
         Err(Trouble::Stopped) => Err(SourceError::Stopped),
-        Err(Trouble::Page(page, what)) => {
+        Err(Trouble::Page(page, _, what)) => {
             Ok(Owned::Unknown(format!("page {page} of its owned extents: {what}")))
         }
     }
@@ -112,7 +112,7 @@ pub(crate) fn read_extents(
     // Last in, first out, children pushed backwards: the order of the tree.
     let mut ahead = vec![(root, 1)];
     while let Some((page, level)) = ahead.pop() {
-        let wrong = |what: &str| Trouble::Page(page, what.to_owned());
+        let wrong = |what: &str| Trouble::Page(page, PageFault::Structure, what.to_owned());
         if level > LEVELS_MAX || own.len() as u32 >= PAGES_MAX {
             return Err(wrong("the tree has no end"));
         }

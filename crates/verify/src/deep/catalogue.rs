@@ -36,7 +36,8 @@ pub struct Tree {
 }
 
 impl Walk<'_> {
-    /// All trees of the catalogue, each table before its indexes and long values.
+    /// All trees of the catalogue, each table before its indexes and long values. It names itself, so that its own
+    /// tree is among them; what keeps its pages from being read is found here, for the rows that name it may be lost.
     pub(super) fn read_catalogue(&mut self) -> Result<Vec<Tree>, Stopped> {
         let mut trees: Vec<Tree> = Vec::new();
         let mut bad = Vec::new();
@@ -52,9 +53,15 @@ impl Walk<'_> {
                 None => bad.push(page),
             }
         };
-        self.each_record(CATALOG_ROOT, &mut take)?;
+        let is_read = self.each_record(CATALOG_ROOT, &mut take)?;
         for page in bad {
             self.find_between(page, "a row of the catalogue makes no sense");
+        }
+        if is_read && !trees.iter().any(|tree| tree.is_table && tree.root == CATALOG_ROOT) {
+            self.find_between(
+                CATALOG_ROOT,
+                "the catalogue does not name itself: it is not that of this database",
+            );
         }
         Ok(trees)
     }

@@ -7,6 +7,9 @@
 //! 4. No page is used twice; every page of a tree lies in the extents that tree owns; every page the database owns
 //!    is used, or free.
 //!
+//! Each fault is found once: what a look at each page by itself finds (a checksum that is wrong, a page that cannot be
+//! read) and what [`Owned::find`] says of a file that was cut off is left to those, and only passed by here.
+//!
 //! It works on any database, ours or Exchange's, and remembers a bit a page. A database that was not shut down
 //! cleanly may have a parent on disk before its child: there what is wrong with the trees is a warning, for the
 //! log may put it right.
@@ -16,13 +19,13 @@ mod space;
 mod tree;
 
 use crate::{
-    database::{DatabaseFacts, Owned, PageSource, SourceError, Trouble, owned_extents},
+    database::{DatabaseFacts, Owned, PageFault, PageSource, SourceError, Trouble, owned_extents},
     finding::{Finding, Part, Place, Severity},
 };
 use catalogue::Tree;
 use maildb::PageNumber;
 use space::Uses;
-use std::ops::ControlFlow;
+use std::{collections::BTreeSet, ops::ControlFlow};
 use world::ByteOffset;
 
 /// Findings that are kept; the others are counted.
@@ -76,7 +79,7 @@ pub struct DeepVerdict {
     pub is_stopped: bool,
 }
 
-/// Walks all trees of a database. What is wrong is a finding; an error there is only if the source is stopped before
+/// Walks all trees of a database, each page of which was judged by itself before. What is wrong is a finding; an error there is only if the source is stopped before
 /// anything could be begun.
 pub fn walk(
     source: &mut dyn PageSource,
@@ -92,9 +95,11 @@ pub fn walk(
         on_progress,
         verdict: DeepVerdict::default(),
         uses: Uses::new(last),
+        owned: &owned,
+        faulty: BTreeSet::new(),
         walked: Walked { pages: 0, pages_in_all },
     };
-    walk.verdict.is_stopped = walk.run(&owned).is_err();
+    walk.verdict.is_stopped = walk.run().is_err();
     Ok(walk.verdict)
 }
 
@@ -107,11 +112,14 @@ struct Walk<'a> {
     on_progress: &'a mut dyn FnMut(Walked) -> ControlFlow<()>,
     verdict: DeepVerdict,
     uses: Uses,
+    owned: &'a Owned,
+    /// Pages that are no good in themselves, as far as they were met.
+    faulty: BTreeSet<PageNumber>,
     walked: Walked,
 }
 
 impl Walk<'_> {
-    fn run(&mut self, owned: &Owned) -> Result<(), Stopped> {
+    fn run(&mut self) -> Result<(), Stopped> {
         self.note_database_space()?;
         let catalogue = self.read_catalogue()?;
         let mut trees = catalogue.as_slice();
@@ -122,7 +130,7 @@ impl Walk<'_> {
             self.walk_table(table, its_own)?;
             trees = behind;
         }
-        if let Owned::Extents(extents) = owned {
+        if let Owned::Extents(extents) = self.owned {
             self.find_unused(extents);
         }
         self.note_missing_separators();
@@ -181,15 +189,26 @@ impl Walk<'_> {
         self.find(severity, page, what);
     }
 
-    /// A page that is no good in itself.
+    /// A page that is no good in itself. It may be reached more than once.
     fn find_trouble(&mut self, trouble: Trouble) -> Result<(), Stopped> {
-        match trouble {
-            Trouble::Stopped => Err(Stopped),
-            Trouble::Page(page, what) => {
-                // A page that was never written yet is blank, and its log brings it.
-                self.find_between(page, what);
-                Ok(())
-            }
+        let (page, fault, what) = match trouble {
+            Trouble::Stopped => return Err(Stopped),
+            Trouble::Page(page, fault, what) => (page, fault, what),
+        };
+        let is_found_elsewhere = match fault {
+            PageFault::Checksum | PageFault::Unreadable => self.owned.contains(page),
+            PageFault::Beyond => self.is_cut_off(page),
+            // A page that was never written yet is blank, and its log brings it.
+            PageFault::Blank | PageFault::Structure => false,
+        };
+        if self.faulty.insert(page) && !is_found_elsewhere {
+            self.find_between(page, what);
         }
+        Ok(())
+    }
+
+    /// Whether a page is the database's and the file ends before it, which is found once, of the file.
+    fn is_cut_off(&self, page: PageNumber) -> bool {
+        page > self.uses.last() && matches!(self.owned, Owned::Extents(_)) && self.owned.contains(page)
     }
 }

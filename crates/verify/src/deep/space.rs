@@ -48,6 +48,11 @@ impl Uses {
         is_new
     }
 
+    /// The last page there can be.
+    pub fn last(&self) -> PageNumber {
+        self.last
+    }
+
     fn is_set(&self, page: PageNumber) -> bool {
         page <= self.last && self.bits[page.0 as usize / 64] & 1 << (page.0 % 64) != 0
     }
@@ -87,6 +92,9 @@ impl Walk<'_> {
         if self.uses.set(page) {
             return true;
         }
+        if self.is_cut_off(page) {
+            return false;
+        }
         let what = match self.uses.is_set(page) {
             true => format!("it is used twice, the second time as {purpose}"),
             false => format!("it is {purpose}, and lies beyond the end of the database"),
@@ -99,7 +107,7 @@ impl Walk<'_> {
         for page in extent.first().0..=extent.last.0.min(self.uses.last.0) {
             self.verdict.pages_free += u64::from(self.use_page(PageNumber(page), "free"));
         }
-        if extent.last > self.uses.last {
+        if extent.last > self.uses.last && !self.is_cut_off(extent.last) {
             self.find_between(
                 whose,
                 format!("free pages up to {} lie beyond the end of the database", extent.last),
@@ -111,6 +119,12 @@ impl Walk<'_> {
     pub(super) fn note_database_space(&mut self) -> Result<(), Stopped> {
         if self.use_page(DATABASE_ROOT, "the root of the database") {
             self.verdict.pages_in_use += 1;
+        }
+        self.step()?;
+        match good_page(self.source, self.facts, DATABASE_ROOT) {
+            Ok(view) if view.is_root() && header_of(view.external_header()).is_some() => {}
+            Ok(_) => self.find_between(DATABASE_ROOT, "the root of the database has no sound space header"),
+            Err(trouble) => self.find_trouble(trouble)?,
         }
         self.note_extents(DATABASE_ROOT, OWNED_ROOT).map(|_| ())
     }

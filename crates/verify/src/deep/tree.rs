@@ -1,7 +1,7 @@
 //! One tree, from its root, in the order of its keys.
 
 use super::{Stopped, Tree, Walk};
-use crate::database::{Trouble, good_page};
+use crate::database::good_page;
 use maildb::{
     PageNumber,
     format::{
@@ -99,13 +99,14 @@ impl Walk<'_> {
         Ok(seen.count)
     }
 
-    /// Tells `take` every record of a tree, in its order, without judging the tree; pages that are no good are left
-    /// out, and told when the tree is walked.
+    /// Tells `take` every record of a tree, in its order, without judging the tree. Pages that are no good are found
+    /// and left out; false if there were any.
     pub(super) fn each_record(
         &mut self,
         root: PageNumber,
         take: &mut dyn FnMut(PageNumber, NodeFlags, &[u8]),
-    ) -> Result<(), Stopped> {
+    ) -> Result<bool, Stopped> {
+        let mut is_whole = true;
         let mut ahead = vec![(root, 1)];
         let mut seen = self.uses.none_of_them();
         while let Some((page, level)) = ahead.pop() {
@@ -121,11 +122,13 @@ impl Walk<'_> {
                 Ok(view) => {
                     ahead.extend((0..view.node_count()).rev().map(|node| (view.child(node), level + 1)))
                 }
-                Err(Trouble::Page(..)) => {}
-                Err(Trouble::Stopped) => return Err(Stopped),
+                Err(trouble) => {
+                    is_whole = false;
+                    self.find_trouble(trouble)?;
+                }
             }
         }
-        Ok(())
+        Ok(is_whole)
     }
 }
 

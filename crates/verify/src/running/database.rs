@@ -233,10 +233,12 @@ async fn deep(task: &Task<'_>, outcome: &mut FileOutcome, facts: DatabaseFacts) 
     if verdict.is_stopped {
         outcome.ended = Ended::Stopped(task.source.size());
     }
-    // A page that does not verify is met again by the walk that comes to it.
-    let known: BTreeSet<(Place, &str)> =
-        outcome.findings.kept().iter().map(|finding| (finding.place, finding.what.as_str())).collect();
-    let is_new = |finding: &&Finding| !known.contains(&(finding.place, finding.what.as_str()));
+    // A page that is not what was written there last is met again by the walk: it does not fit its neighbours.
+    let is_damage = |finding: &&Finding| finding.severity == Severity::Damage;
+    let known: BTreeSet<FilePart> =
+        outcome.findings.kept().iter().filter(is_damage).map(|finding| finding.place.part).collect();
+    let is_known = |part: FilePart| matches!(part, FilePart::Page(_)) && known.contains(&part);
+    let is_new = |finding: &&Finding| !is_known(finding.place.part);
     let new: Vec<Finding> = verdict.findings.iter().filter(is_new).cloned().collect();
     let damage = new.iter().filter(|finding| finding.severity == Severity::Damage).count();
     task.pace.found(damage as u64 + verdict.findings_more);

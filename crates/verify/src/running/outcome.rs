@@ -9,7 +9,10 @@ use crate::{
     set::{Facts, SetVerdict},
 };
 use maildb::verify::StampsVerdict;
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 use world::{ByteCount, IoResult};
 
 /// Findings of one file that are kept; of the others only the number is.
@@ -163,6 +166,8 @@ pub struct SetOutcome {
     pub folder: PathBuf,
     /// Where the logs were found, if elsewhere.
     pub logs_in: Option<PathBuf>,
+    /// The names of the files that are there.
+    pub names_there: BTreeSet<String>,
     /// Whether can be recovered, and what is missing.
     pub verdict: SetVerdict,
 }
@@ -209,6 +214,14 @@ impl Outcome {
 }
 
 impl SetOutcome {
+    /// Where a file of the set lies.
+    pub fn path_of(&self, name: &str) -> PathBuf {
+        match &self.logs_in {
+            Some(folder) if self.names_there.contains(name) => folder.join(name),
+            _ => self.folder.join(name),
+        }
+    }
+
     /// Whether one of its databases cannot be made whole with what is there, or the set itself is damaged.
     pub fn is_beyond_recovery(&self) -> bool {
         use crate::set::Recovery;

@@ -4,10 +4,13 @@
 //! logs of that birth mark and no databases, those are its logs: Exchange likes to keep them apart.
 
 use super::outcome::{FileOutcome, SetOutcome};
-use crate::set::{Facts, FileFacts, judge_set};
+use crate::{
+    Finding,
+    set::{Facts, FileFacts, judge_set},
+};
 use maildb::format::header::Signature;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
@@ -31,8 +34,9 @@ pub fn judge(files: &[FileOutcome], folders: &[PathBuf]) -> Vec<SetOutcome> {
             true => None,
             false => logs_elsewhere(files, &lone_logs, &by_folder),
         };
-        if let Some(logs_in) = logs_in {
-            members.extend(&by_folder[logs_in]);
+        let logs_in = logs_in.map(|logs_in| (logs_in, by_folder[logs_in].as_slice()));
+        if let Some((logs_in, logs)) = logs_in {
+            members.extend(logs);
             joined.push(logs_in);
         }
         // Of files that were named one by one the others may be where nobody looked.
@@ -45,17 +49,40 @@ pub fn judge(files: &[FileOutcome], folders: &[PathBuf]) -> Vec<SetOutcome> {
         .filter(|(folder, files)| !has(files, is_database) && has(files, is_log) && !joined.contains(folder));
     sets.extend(rest.map(|(folder, files)| set(folder, None, files)));
     sets.sort_by(|one, other| one.folder.cmp(&other.folder));
+    find_once(&mut sets);
     sets
 }
 
-fn set(folder: &Path, logs_in: Option<&Path>, members: &[&FileOutcome]) -> SetOutcome {
+/// What is wrong with a log is found in every set it belongs to, and is one fault: the first of them has it.
+fn find_once(sets: &mut [SetOutcome]) {
+    let mut found = BTreeSet::new();
+    for set in sets {
+        let findings = std::mem::take(&mut set.verdict.findings);
+        let is_new = |(name, finding): &(String, Finding)| {
+            found.insert((set.path_of(name), finding.place, finding.what.clone()))
+        };
+        set.verdict.findings = findings.into_iter().filter(is_new).collect();
+    }
+}
+
+/// The set of a folder; with it the logs of another, if those are its.
+fn set(folder: &Path, logs: Option<(&Path, &[&FileOutcome])>, members: &[&FileOutcome]) -> SetOutcome {
     let facts: Vec<FileFacts> = members.iter().filter_map(|file| facts_of(file)).collect();
-    SetOutcome { folder: folder.to_owned(), logs_in: logs_in.map(Path::to_owned), verdict: judge_set(&facts) }
+    let logs_there = logs.map_or(&[][..], |(_, logs)| logs);
+    SetOutcome {
+        folder: folder.to_owned(),
+        logs_in: logs.map(|(folder, _)| folder.to_owned()),
+        names_there: logs_there.iter().filter_map(|file| name_of(file)).collect(),
+        verdict: judge_set(&facts),
+    }
+}
+
+fn name_of(file: &FileOutcome) -> Option<String> {
+    Some(file.path.file_name()?.to_string_lossy().into_owned())
 }
 
 fn facts_of(file: &FileOutcome) -> Option<FileFacts> {
-    let name = file.path.file_name()?.to_string_lossy().into_owned();
-    Some(FileFacts { name, facts: file.facts.clone()?, is_damaged: file.is_damaged() })
+    Some(FileFacts { name: name_of(file)?, facts: file.facts.clone()?, is_damaged: file.is_damaged() })
 }
 
 /// The one folder among `lone` with logs for these databases.

@@ -288,6 +288,37 @@ fn a_page_in_use_that_is_blank_is_found() {
     check_deep(lost, &[(SMALL_ROOT, "all zero"), (2, "3 pages are neither used nor free: 21, 22, 23")]);
 }
 
+/// Roots that every database has: 1 to 3 are its own and those of its space, 4 is that of the catalogue.
+#[test]
+fn a_root_that_every_database_has_is_damage_where_it_is_all_zero() {
+    for form in FORMS {
+        for root in [1_u32, 2, 3, 4] {
+            let mut pages = written::pages();
+            pages.retain(|page| page.number != root);
+            let mut file = written::database(form, &pages);
+            // Without page 2 it cannot be told that what lies behind is nobody's.
+            file.truncate((OWNED_LAST as usize + 2) * form.page_bytes);
+            let found = judged(&file);
+            let damage: Vec<String> =
+                found.said().into_iter().filter(|said| said.starts_with("Damage")).collect();
+            let [one] = &damage[..] else { panic!("{form:?}, page {root}: {:#?}", found.said()) };
+            assert!(one.contains(&format!("page {root} ")) && one.contains("all zero"), "{form:?}: {one}");
+        }
+    }
+}
+
+#[test]
+fn a_root_of_the_database_or_of_its_catalogue_that_is_another_page_is_found() {
+    let no_header = |pages: &mut Vec<Page>| page_of(pages, 1).tag0.clear();
+    check_deep(no_header, &[(1, "the root of the database has no sound space header")]);
+    let no_root = |pages: &mut Vec<Page>| page_of(pages, 1).flags = written::LEAF;
+    check_deep(no_root, &[(1, "the root of the database has no sound space header")]);
+    // Whole, and of nothing.
+    let empty = |pages: &mut Vec<Page>| page_of(pages, 4).nodes.clear();
+    let unused = (2, "pages are neither used nor free");
+    check_deep(empty, &[(4, "the catalogue does not name itself"), unused]);
+}
+
 #[test]
 fn a_database_that_was_not_shut_down_cleanly_is_only_warned_of() {
     let form = FORMS[6];
