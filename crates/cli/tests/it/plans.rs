@@ -224,3 +224,30 @@ fn what_makes_no_sense_is_one_clear_line() {
         spindle: unexpected argument '--mesages' found; a similar argument exists: '--messages'
     "#]].assert_eq(&format!("{}\n", all.join("\n")));
 }
+
+#[test]
+fn a_bare_number_below_1_is_no_percentage_until_it_says_which() {
+    let bench = Bench::new();
+    bench.make_file("users.toml", b"[[tier]]\nname = \"office\"\nusers = 500\nconcurrency = 0.8\n");
+    bench.make_file(
+        "rules.toml",
+        b"name = \"ours\"\ntitle = \"Ours\"\n[[figure]]\nkey = \"database_overhead\"\nvalue = 0.15\n\
+          source = \"measured\"\nconfidence = \"given\"\n",
+    );
+    let users = |more: [&str; 2]| bench.refused(&["plan", "--users", "500", more[0], more[1]]);
+    let all = [
+        bench.refused(&["plan", "users.toml"]),
+        users(["--set", "database_overhead=0.15"]),
+        users(["--growth", "0.2"]),
+        users(["--rules", "rules.toml"]),
+    ];
+    expect![[r#"
+        spindle: users.toml: office: concurrency: 0.8 may mean 0.8% or 80%; write "0.8%" or "80%"
+        spindle: database_overhead: 0.15 may mean 0.15% or 15%; write "0.15%" or "15%"
+        spindle: --growth: 0.2 may mean 0.2% or 20%; write "0.2%" or "20%"
+        spindle: rules.toml: database_overhead: 0.15 may mean 0.15% or 15%; write "0.15%" or "15%"
+    "#]]
+    .assert_eq(&format!("{}\n", all.join("\n")));
+    let said = bench.run(&["plan", "--users", "500", "--set", "database_overhead=0.15%", "--explain", "DBS"]);
+    assert!(said.stdout.contains("(1 + 0.15 %)"), "{}", said.stdout);
+}

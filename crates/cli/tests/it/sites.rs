@@ -177,3 +177,17 @@ fn what_a_run_of_a_site_made_is_removed_where_the_site_says() {
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert!(fs::read_dir(bench.path("db")).expect("a folder").next().is_none(), "{}", said.stdout);
 }
+
+#[test]
+fn numbers_in_advice_have_their_thousands_apart_and_keep_their_powers() {
+    let site = "[users]\nmailboxes = 125000\n[databases]\ncount = 1\n[demand]\ndatabase_iops = 1e30\n\
+                [[group]]\nname = \"g\"\nhost_iops = 1e15\n[[volume]]\nname = \"v\"\ngroup = \"g\"\ndatabases = [\"db1\"]\n";
+    let said = bench_with(site).run(&["advise", "site.toml", "--json"]);
+    let json = json_of(&said.stdout);
+    let places = |id: &str| {
+        let finding = json["findings"].as_array().expect("a list").iter().find(|one| one["id"] == id);
+        finding.expect("it is found")["places"][0].as_str().expect("a place").to_owned()
+    };
+    assert_eq!(places("iops-carried"), "g does 1e15 I/O a second, 1e30 are asked");
+    assert_eq!(places("several-copies"), "125,000 mailboxes");
+}

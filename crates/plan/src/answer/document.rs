@@ -191,7 +191,7 @@ impl Answer {
         let title = "How the first choice is laid out";
         let site = match self.site() {
             Ok(site) => site,
-            Err(error) => return Section::new(title, "").paragraph(format!("It is not: {error}.")),
+            Err(error) => return Section::new(title, "").paragraph(format!("Not laid out: {error}.")),
         };
         let mut table = Table::new(
             "",

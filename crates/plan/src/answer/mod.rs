@@ -15,6 +15,7 @@ use crate::{
     profile::Profile,
     rules::Rules,
     site::{Link, Location, Site, Snapshots, Users},
+    units::counted,
 };
 use serde::Serialize;
 use thiserror::Error;
@@ -52,7 +53,11 @@ pub enum NoSite {
     #[error("nothing in the catalogue carries this: {0}")]
     NothingFits(String),
     /// It is too large to be laid out.
-    #[error("{databases} databases are more than are laid out ({most}); plan a part of the users")]
+    #[error(
+        "{} database copies; at most {} are laid out: plan a part of the users",
+        counted(*.databases),
+        counted(*.most)
+    )]
     TooLarge {
         /// With their copies.
         databases: u64,

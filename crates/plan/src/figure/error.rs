@@ -35,6 +35,16 @@ pub enum FigureError {
         /// What is wrong with it.
         source: SizeError,
     },
+    /// A bare number below 1 where percent are meant.
+    #[error("{key}: {bare} may mean {bare}% or {share}%; write \"{bare}%\" or \"{share}%\"")]
+    BareFraction {
+        /// Which figure.
+        key: String,
+        /// What was given.
+        bare: String,
+        /// The same as a part of one, in percent.
+        share: String,
+    },
     /// It is one that makes no sense.
     #[error("{key}: {shown} is out of range, {range} make sense")]
     OutOfRange {

@@ -57,6 +57,19 @@ impl Figure {
         with_unit(self.value, &self.unit)
     }
 
+    /// The number that a file has for it, in `unit`.
+    pub(crate) fn read(&self, written: &Written) -> Result<f64, FigureError> {
+        let number = match written {
+            Written::Text(text) => return parse_number(&self.key, text, &self.unit),
+            Written::Whole(number) => *number as f64,
+            Written::Broken(number) => *number,
+        };
+        if self.unit == "%" {
+            refuse_bare_fraction(&self.key, number)?;
+        }
+        Ok(number)
+    }
+
     /// Takes `value` if it makes sense.
     pub fn change(&mut self, value: f64, source: &str, confidence: Confidence) -> Result<(), FigureError> {
         if source.trim().is_empty() {
@@ -101,7 +114,38 @@ pub fn with_unit(value: f64, unit: &str) -> String {
     }
 }
 
-/// Reads `text` as a number of `unit`. Sizes must say their unit; others may.
+/// A number in a file: bare, or a text of one with its unit.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "a number, or a text of one with its unit, is expected here")]
+pub(crate) enum Written {
+    Whole(i64),
+    Broken(f64),
+    Text(String),
+}
+
+impl Written {
+    /// As it was written.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Whole(number) => number.to_string(),
+            Self::Broken(number) => number.to_string(),
+            Self::Text(text) => text.clone(),
+        }
+    }
+}
+
+/// Refuses a bare `number` of percent between 0 and 1: 0.8 may be 0.8 % or 80 %.
+pub(crate) fn refuse_bare_fraction(key: &str, number: f64) -> Result<(), FigureError> {
+    let may_be_a_share = 0.0 < number && number < 1.0 && !is_speck(number);
+    if !may_be_a_share {
+        return Ok(());
+    }
+    // In doubles 0.07 * 100 is 7.000000000000001.
+    let share = (number * 1e11).round() / 1e9;
+    Err(FigureError::BareFraction { key: key.to_owned(), bare: number.to_string(), share: share.to_string() })
+}
+
+/// Reads `text` as a number of `unit`. Sizes must say their unit, and so must less than 1 %; others may.
 pub fn parse_number(key: &str, text: &str, unit: &str) -> Result<f64, FigureError> {
     let text = text.trim();
     let size = match unit {
@@ -119,14 +163,18 @@ pub fn parse_number(key: &str, text: &str, unit: &str) -> Result<f64, FigureErro
     let digits = text.strip_suffix(unit).unwrap_or(text).trim_end();
     let plain = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == '.');
     let number = digits.parse().ok().filter(|number: &f64| plain && number.is_finite());
-    number.ok_or_else(|| FigureError::NotANumber {
+    let number = number.ok_or_else(|| FigureError::NotANumber {
         key: key.to_owned(),
         text: text.to_owned(),
         example: match unit {
             "" => "a number such as 12".to_owned(),
             unit => format!("a number of {unit}, such as 12{unit}"),
         },
-    })
+    })?;
+    if unit == "%" && digits.len() == text.len() {
+        refuse_bare_fraction(key, number)?;
+    }
+    Ok(number)
 }
 
 /// The one of `candidates` that a misspelt `name` probably meant.
@@ -153,6 +201,15 @@ mod tests {
         check("20", "%", Ok(20.0));
         check("20%", "%", Ok(20.0));
         check("12.5 %", "%", Ok(12.5));
+        check("0.8%", "%", Ok(0.8));
+        check("0", "%", Ok(0.0));
+        check("1", "%", Ok(1.0));
+        let either = |bare: &str, share: &str| {
+            format!("it: {bare} may mean {bare}% or {share}%; write \"{bare}%\" or \"{share}%\"")
+        };
+        for (bare, share) in [("0.8", "80"), ("0.07", "7"), ("0.999", "99.9")] {
+            check(bare, "%", Err(&either(bare, share)));
+        }
         check("4", "", Ok(4.0));
         check("1TB", "GB", Ok(1024.0));
         check("8KB", "KB", Ok(8.0));

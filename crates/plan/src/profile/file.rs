@@ -18,6 +18,7 @@
 //! ```
 
 use super::{Profile, ProfileError, Tier, line, parse_database_max, parse_growth, parse_mode, parse_raid};
+use crate::figure::Written;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -28,13 +29,13 @@ struct ProfileFile {
     mode: Option<String>,
     copies: Option<u32>,
     max_database: Option<String>,
-    growth: Option<Number>,
+    growth: Option<Written>,
     raid: Option<String>,
     array: Option<String>,
     link: Option<String>,
     tier: Vec<TierFile>,
     #[serde(default)]
-    set: BTreeMap<String, Number>,
+    set: BTreeMap<String, Written>,
 }
 
 #[derive(Deserialize)]
@@ -42,32 +43,13 @@ struct ProfileFile {
 struct TierFile {
     name: Option<String>,
     users: u64,
-    quota: Option<Number>,
+    quota: Option<Written>,
     messages: Option<f64>,
-    message_size: Option<Number>,
-    concurrency: Option<Number>,
-    growth: Option<Number>,
+    message_size: Option<Written>,
+    concurrency: Option<Written>,
+    growth: Option<Written>,
     #[serde(default)]
     clients: Vec<String>,
-}
-
-/// A number with a unit behind it, or bare; whether that will do is seen where it is read.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "a number, or a text of one with its unit, is expected here")]
-enum Number {
-    Whole(i64),
-    Broken(f64),
-    Text(String),
-}
-
-impl Number {
-    fn text(&self) -> String {
-        match self {
-            Self::Whole(number) => number.to_string(),
-            Self::Broken(number) => number.to_string(),
-            Self::Text(text) => text.clone(),
-        }
-    }
 }
 
 pub(super) fn parse(text: &str) -> Result<Profile, ProfileError> {
@@ -218,6 +200,14 @@ database_overhead = "15%"
         refused(
             ("\"1TB\"", "\"1KB\""),
             "max-database: <0.00001 GB is out of range, 1MB to 1,000,000,000GB make sense",
+        );
+        refused(
+            ("\"80%\"", "0.8"),
+            "office: concurrency: 0.8 may mean 0.8% or 80%; write \"0.8%\" or \"80%\"",
+        );
+        refused(
+            ("growth = 10", "growth = 0.1"),
+            "growth: 0.1 may mean 0.1% or 10%; write \"0.1%\" or \"10%\"",
         );
         refused(("\"80%\"", "\"180%\""), "office: concurrency: 180% is out of range, 0% to 100% make sense");
         refused(("\"mobile\"", "\"mobil\""), "no client is called \"mobil\"; did you mean \"mobile\"?");

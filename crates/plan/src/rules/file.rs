@@ -1,6 +1,6 @@
 //! Rule sets as files.
 
-use crate::figure::{Confidence, Curve, CurveKind, Figure, FigureError, Point};
+use crate::figure::{Confidence, Curve, CurveKind, Figure, FigureError, Point, Written};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -30,7 +30,7 @@ pub(super) struct RuleFile {
 #[serde(deny_unknown_fields)]
 pub(super) struct FigureChange {
     pub key: String,
-    pub value: f64,
+    pub value: Written,
     pub source: String,
     pub confidence: Confidence,
 }

@@ -68,8 +68,8 @@ impl Rules {
 
     fn take(&mut self, file: RuleFile) -> Result<(), RulesError> {
         for change in file.figure {
-            let value = change.value;
             let figure = self.figure_mut(&change.key)?;
+            let value = figure.read(&change.value)?;
             figure.change(value, &change.source, change.confidence)?;
         }
         for curve in file.curve {
@@ -242,6 +242,24 @@ mod tests {
             said(&format!("{head}[[figures]]\n")),
             "line 3: unknown key \"figures\"; did you mean \"figure\"?"
         );
+    }
+
+    #[test]
+    fn percent_of_a_rule_file_may_be_written_and_below_1_must_be() {
+        let of = |value: &str| {
+            let text = format!(
+                "name = \"a\"\ntitle = \"A\"\n[[figure]]\nkey = \"database_overhead\"\nvalue = {value}\n\
+                 source = \"s\"\nconfidence = \"given\"\n"
+            );
+            let rules = Rules::parse(&text).map_err(|error| error.to_string())?;
+            Ok(rules.figure("database_overhead").expect("declared").value)
+        };
+        assert_eq!(
+            [of("15"), of("\"15%\""), of("\"0.15%\""), of("0")],
+            [Ok(15.0), Ok(15.0), Ok(0.15), Ok(0.0)]
+        );
+        let refused = "database_overhead: 0.15 may mean 0.15% or 15%; write \"0.15%\" or \"15%\"";
+        assert_eq!(of("0.15"), Err(refused.to_owned()));
     }
 
     #[test]

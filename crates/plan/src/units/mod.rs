@@ -26,16 +26,22 @@ pub fn shown(value: f64) -> String {
         _ => 5,
     };
     let number = report::prose::number(value, decimals);
-    // Only decimals end in a zero that says nothing.
-    match number.contains('.') {
-        true => number.trim_end_matches('0').trim_end_matches('.').to_owned(),
+    // Only decimals end in a zero that says nothing; those of 1.000e30 end before its power.
+    let (digits, power) = number.split_at(number.find('e').unwrap_or(number.len()));
+    match digits.contains('.') {
+        true => format!("{}{power}", digits.trim_end_matches('0').trim_end_matches('.')),
         false => number,
     }
 }
 
+/// A count as people read it: `20,000`.
+pub fn counted(count: impl Into<u64>) -> String {
+    shown(count.into() as f64)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::shown;
+    use super::{counted, shown};
 
     #[test]
     fn numbers_have_the_digits_that_say_something() {
@@ -43,5 +49,10 @@ mod tests {
         let expected =
             ["0", "0.012", "0.15", "1.2", "10.99", "297.2", "417", "13,806", "10,000,000", "0.00004"];
         assert_eq!(all.map(shown), expected);
+        assert_eq!(
+            [1e30, 2.5e18, 1.234e15, 9e14].map(shown),
+            ["1e30", "2.5e18", "1.234e15", "900,000,000,000,000"]
+        );
+        assert_eq!(counted(276_112_u32), "276,112");
     }
 }

@@ -109,6 +109,6 @@ fn a_plan_that_nothing_carries_or_nobody_reads_has_no_site() {
     let too_large = of(&users("exchange-2010", 10_000_000, "2GB", 150, ""));
     assert_eq!(
         too_large.to_string(),
-        "276112 databases are more than are laid out (20000); plan a part of the users"
+        "276,112 database copies; at most 20,000 are laid out: plan a part of the users"
     );
 }

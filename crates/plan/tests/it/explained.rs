@@ -51,7 +51,7 @@ fn a_constant_that_a_file_changes_changes_answer_and_explanation() {
 #[test]
 fn every_figure_moves_the_numbers_that_name_it_and_no_others() {
     let text = DELL.replace("copies = 2", "copies = 2\nlink = \"OC3\"\nraid = \"raid10\"");
-    let always = ["link_rtt=30", "link_loss=0.1", "offline_maintenance_databases=1", "recovery_databases=1"];
+    let always = ["link_rtt=30", "link_loss=0.1%", "offline_maintenance_databases=1", "recovery_databases=1"];
     let before = planned(&text, &always);
     for figure in before.sheet.rules().figures() {
         let value = if figure.value * 1.5 + 1.0 <= figure.most {

@@ -3,7 +3,7 @@
 use crate::{
     advice::subject::{Outcome, Subject, hold},
     site::Volume,
-    units::shown,
+    units::{counted, shown},
 };
 use std::collections::BTreeMap;
 
@@ -56,7 +56,13 @@ pub fn copies_balanced(subject: &Subject<'_>) -> Outcome {
         if let (Some(most), Some(least)) = (most, least)
             && most.1 > least.1 + 1
         {
-            broken.push(format!("{} has {} of them, {} has {}", most.0, most.1, least.0, least.1));
+            broken.push(format!(
+                "{} has {} of them, {} has {}",
+                most.0,
+                counted(most.1 as u64),
+                least.0,
+                counted(least.1 as u64)
+            ));
         }
     }
     Outcome::of(broken)
@@ -81,7 +87,7 @@ pub fn several_copies(subject: &Subject<'_>) -> Outcome {
         return Outcome::Unsaid("mailboxes of the users".to_owned());
     };
     let is_copied = subject.has_copies() || subject.site.replication.is_some();
-    Outcome::expect(is_copied || mailboxes < MANY_MAILBOXES, || format!("{mailboxes} mailboxes"))
+    Outcome::expect(is_copied || mailboxes < MANY_MAILBOXES, || format!("{} mailboxes", counted(mailboxes)))
 }
 
 /// Whether backups or snapshots are said to be made.

@@ -4,7 +4,7 @@ use crate::{
     advice::subject::{Outcome, Subject, hold, holds_mail},
     catalogue::Raid,
     site::{Group, Role},
-    units::shown,
+    units::{counted, shown},
 };
 
 /// Of these recommended for peaks (seed 001: 15 to 20 %).
@@ -139,7 +139,7 @@ pub fn least_group(subject: &Subject<'_>) -> Outcome {
     let groups = subject.site.groups.iter().filter(|group| group.array.starts_with("EVA"));
     Outcome::each(groups, "drives of groups", |group| {
         let drives = group.drives?;
-        hold(drives >= 8, || format!("{} has {drives}", group.name))
+        hold(drives >= 8, || format!("{} has {}", group.name, counted(drives)))
     })
 }
 

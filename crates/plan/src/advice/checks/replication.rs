@@ -3,7 +3,7 @@
 use crate::{
     advice::subject::{Outcome, Subject, hold, holds_mail},
     site::{DrGroup, Link, Role},
-    units::shown,
+    units::{counted, shown},
 };
 
 /// Round trips that synchronous replication bore, with eight storage groups and with four (seed 000).
@@ -68,7 +68,7 @@ pub fn users_per_server(subject: &Subject<'_>) -> Outcome {
     }
     Outcome::each(&subject.site.servers, "mailboxes of servers", |server| {
         let mailboxes = server.mailboxes?;
-        hold(mailboxes <= USERS_MAX, || format!("{} has {mailboxes}", server.name))
+        hold(mailboxes <= USERS_MAX, || format!("{} has {}", server.name, counted(mailboxes)))
     })
 }
 
@@ -219,6 +219,6 @@ pub fn log_buffers(subject: &Subject<'_>) -> Outcome {
     }
     Outcome::each(&subject.site.servers, "log_buffers of servers", |server| {
         let buffers = server.log_buffers?;
-        hold(buffers >= LOG_BUFFERS, || format!("{} has {buffers}", server.name))
+        hold(buffers >= LOG_BUFFERS, || format!("{} has {}", server.name, counted(buffers)))
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     advice::subject::{Outcome, Subject, hold},
-    units::shown,
+    units::{counted, shown},
 };
 
 /// Storage groups of a server, and databases of it (Exchange 2003 Enterprise; seed 001).
@@ -18,6 +18,7 @@ pub fn databases_per_server(subject: &Subject<'_>) -> Outcome {
     Outcome::each(&subject.site.servers, "databases and storage_groups of servers", |server| {
         let (databases, groups) = (server.databases?, server.storage_groups?);
         hold(databases <= DATABASES_2003 && groups <= STORAGE_GROUPS_2003, || {
+            let (groups, databases) = (counted(groups), counted(databases));
             format!("{} has {groups} storage groups and {databases} databases", server.name)
         })
     })
@@ -26,7 +27,7 @@ pub fn databases_per_server(subject: &Subject<'_>) -> Outcome {
 pub fn two_storage_ports(subject: &Subject<'_>) -> Outcome {
     Outcome::each(&subject.site.servers, "storage_ports of servers", |server| {
         let ports = server.storage_ports?;
-        hold(ports > 1, || format!("{} has {ports}", server.name))
+        hold(ports > 1, || format!("{} has {}", server.name, counted(ports)))
     })
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     advice::subject::{Outcome, Subject, hold},
     site::{Group, Role, Volume},
-    units::shown,
+    units::{counted, shown},
 };
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ pub fn owner_balance(subject: &Subject<'_>) -> Outcome {
         let (most, least) = (owners.values().max().copied(), owners.values().min().copied());
         if most.unwrap_or(0) > least.unwrap_or(0) + 1 {
             let shares: Vec<String> =
-                owners.iter().map(|(owner, count)| format!("{owner} {count}")).collect();
+                owners.iter().map(|(owner, count)| format!("{owner} {}", counted(*count))).collect();
             broken.push(format!("{kind} of {array}: {}", shares.join(", ")));
         }
     }
