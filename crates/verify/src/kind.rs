@@ -1,6 +1,6 @@
 //! What a file is, by its content alone: names lie, and a folder restored from a backup has any.
 
-use crate::fields::{is_prepared, position_at, u16_at, u32_at, u64_at};
+use crate::fields::{is_blank, is_prepared, position_at, u16_at, u32_at, u64_at};
 use maildb::{
     PageNumber, PageSize,
     format::checksum::{old_xor, xe},
@@ -47,6 +47,14 @@ pub enum SpindleKind {
 pub(crate) const FILE_TYPE_AT: usize = 667;
 /// Where a database says how long its pages are.
 const PAGE_BYTES_AT: usize = 236;
+/// The type that the published headers keep for temporary databases.
+const TEMPORARY: u32 = 5;
+/// Where a database says in which state it is, which number it has in its instance, and to which log it belongs.
+const STATE_AT: usize = 52;
+const CLEAN_SHUTDOWN: u32 = 3;
+const NUMBER_AT: usize = 104;
+const LOG_SIGNATURE_AT: usize = 108;
+const SIGNATURE_BYTES: usize = 28;
 /// The second word of every database.
 pub(crate) const DATABASE_MAGIC: u32 = 0x89AB_CDEF;
 
@@ -82,14 +90,26 @@ fn kind_of_header(bytes: &[u8]) -> Option<FileKind> {
     // The size of a sector or a segment, and the major version.
     let is_log = matches!((u16_at(bytes, 8), u32_at(bytes, 32)), (512..=4096, 7 | 8));
     match u32_at(bytes, FILE_TYPE_AT) {
+        _ if is_database && is_temporary(bytes) => Some(FileKind::TemporaryDatabase),
         // From before there were file types.
         0 | 1 if is_database => Some(FileKind::Database),
-        5 if is_database => Some(FileKind::TemporaryDatabase),
         0 | 3 if is_log => Some(FileKind::Log),
         4 => Some(FileKind::Checkpoint),
         7 => Some(FileKind::FlushMap),
         10 => Some(FileKind::RevertSnapshot),
         _ => None,
+    }
+}
+
+/// Whether the header of a database is that of one for temporary tables. The engine marks its own (`tmp.edb`, `temp.edb` of
+/// Active Directory) as any other database: what tells them is that number 0 among the databases of an instance is theirs
+/// alone, that they belong to no log, and that none of them is ever shut down cleanly.
+pub(crate) fn is_temporary(header: &[u8]) -> bool {
+    let has_no_log = is_blank(&header[LOG_SIGNATURE_AT..LOG_SIGNATURE_AT + SIGNATURE_BYTES]);
+    match u32_at(header, FILE_TYPE_AT) {
+        TEMPORARY => true,
+        0 | 1 => u32_at(header, NUMBER_AT) == 0 && has_no_log && u32_at(header, STATE_AT) != CLEAN_SHUTDOWN,
+        _ => false,
     }
 }
 

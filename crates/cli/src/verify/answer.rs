@@ -77,13 +77,21 @@ fn verdict(told: &Told<'_>) -> Verdict {
     let outcome = &told.outcome;
     let damaged = outcome.files.iter().filter(|file| file.is_damaged()).count() as u64;
     let lost = beyond_recovery(outcome).count() as u64;
-    let files = counted(outcome.files.len() as u64, "file");
+    let passed = outcome.files.iter().filter(|file| file.passed_over().is_some()).count() as u64;
+    let files = counted(outcome.files.len() as u64 - passed, "file");
     let unfinished = "not all of it was looked at";
     let answer = outcome.answer();
     let nothing = told.scanned.as_ref().is_some_and(|scanned| scanned.placements.is_empty());
     let headline = match answer {
         _ if nothing && outcome.files.is_empty() => "nothing of a mail database was found".to_owned(),
+        Answer::Clean if passed > 0 => {
+            let passed = number(passed as f64, 0);
+            format!("{files} looked at, {passed} passed over, nothing is damaged{}", recoverable(outcome))
+        }
         Answer::Clean => format!("{files} looked at, nothing is damaged{}", recoverable(outcome)),
+        Answer::Unfinished if outcome.is_nothing_verified() => {
+            format!("nothing was verified: {} passed over", counted(passed, "file"))
+        }
         Answer::Unfinished => format!("nothing is damaged as far as was looked; {unfinished}"),
         Answer::Damaged => {
             let mut parts = Vec::new();
@@ -440,6 +448,11 @@ pub fn unproven_sentences(told: &Told<'_>) -> Vec<String> {
             _ => None,
         })
     };
+    for file in files {
+        if let Some(why) = file.passed_over() {
+            sentences.push(format!("{} was {why}.", shown(&file.path, told.arguments)));
+        }
+    }
     let unstamped = checks().any(|(check, _)| check.stamps == maildb::verify::StampsVerdict::NotKept);
     if unstamped {
         sentences.push(

@@ -103,7 +103,7 @@ fn file(file: &FileOutcome) -> ShownFile<'_> {
         result: words::result_id(file),
         why: match &file.ended {
             Ended::Failed(why) => Some(why),
-            _ => None,
+            _ => file.passed_over(),
         },
         damage: file.findings.count(Severity::Damage),
         warnings: file.findings.count(Severity::Warning),

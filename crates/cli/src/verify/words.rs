@@ -165,6 +165,7 @@ pub fn result_id(file: &FileOutcome) -> &'static str {
         _ if file.is_damaged() => "damaged",
         Ended::Failed(_) => "failed",
         Ended::Stopped(_) => "stopped",
+        Ended::Whole if file.passed_over().is_some() => "passed_over",
         Ended::Whole if file.findings.count(Severity::Warning) > 0 => "warned",
         Ended::Whole => "clean",
     }

@@ -400,3 +400,43 @@ fn a_database_whose_name_is_long_is_judged_like_any_other() {
     let said = bench.run(&["verify", "long", "--deep"]);
     assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
 }
+
+/// What the engine keeps for its sorts: marked as any database, of no log, its pages without checksums.
+fn temporary_database(whole: &[u8]) -> Vec<u8> {
+    let mut bytes = whole.to_vec();
+    bytes[52..56].copy_from_slice(&1_u32.to_le_bytes());
+    bytes[104..136].fill(0);
+    bytes[208] |= 1;
+    bytes[PAGE..2 * PAGE].fill(0);
+    let checksum = maildb::format::checksum::old_xor(&bytes[..PAGE]);
+    bytes[..4].copy_from_slice(&checksum.to_le_bytes());
+    for page in bytes[2 * PAGE..].chunks_exact_mut(PAGE) {
+        page[..8].fill(0x5A);
+    }
+    bytes
+}
+
+#[test]
+fn a_temporary_database_is_passed_over_and_never_counted_as_verified() {
+    let bench = bench();
+    let whole = fs::read(bench.path("mail/priv1.edb")).expect("a file");
+    fs::write(bench.path("mail/tmp.edb"), temporary_database(&whole)).expect("written");
+    for deep in [&[][..], &["--deep"]] {
+        let (code, shown) = checked(&bench, deep);
+        let passed = file(&shown, "tmp.edb");
+        let said = (text(&passed["kind"]), text(&passed["result"]), &passed["checked"], &passed["notes"]);
+        assert_eq!(code, Some(0), "{shown}");
+        assert_eq!(said, ("temporary_database", "passed_over", &Value::Null, &Value::from(1)));
+        assert!(text(&passed["why"]).contains("have no checksums"), "{passed}");
+        let unproven = shown["unproven"].as_array().expect("sentences");
+        assert!(unproven.iter().any(|one| text(one).starts_with("tmp.edb was passed over")), "{unproven:?}");
+    }
+    let said = bench.run(&["verify", "mail"]);
+    let files = names(&bench.path("mail")).len() - 1;
+    assert!(said.stdout.contains(&format!("{files} files looked at, 1 passed over")), "{}", said.stdout);
+    assert!(said.stdout.contains("tmp.edb: passed over: it is a temporary database"), "{}", said.stdout);
+    // Alone it is no pass.
+    let said = bench.run(&["verify", "mail/tmp.edb", "-q"]);
+    assert_eq!(said.code, Some(2), "{}", said.stdout);
+    assert!(said.stdout.contains("nothing was verified: 1 file passed over"), "{}", said.stdout);
+}

@@ -7,6 +7,7 @@
 use crate::{
     fields::{is_blank, position_at, signature_at, time_at, u32_at, u64_at},
     finding::{Finding, Part, Place},
+    kind::is_temporary,
 };
 use maildb::{
     PageSize,
@@ -187,7 +188,7 @@ fn facts_of(best: &GoodCopy<'_>, good: [bool; 2], start: &[u8]) -> DatabaseFacts
         engine_version: u32_at(bytes, 648),
         state: DatabaseState::from_number(state_number),
         state_number,
-        is_temporary: u32_at(bytes, 667) == 5,
+        is_temporary: is_temporary(bytes),
         signature: signature_at(bytes, 24),
         log_signature: signature_at(bytes, 108),
         dbtime: DbTime(u64_at(bytes, 16)),

@@ -54,20 +54,21 @@ pub async fn check(
     let size = task.source.size();
     let start = task.source.read_any(0, START_BYTES).await?;
     let headers = judge_headers(&start, size);
-    outcome.findings.extend(headers.findings);
     let Some(facts) = headers.facts else {
+        outcome.findings.extend(headers.findings);
         outcome.facts = Some(Facts::Headless);
         outcome.checked = Checked::Header;
         task.pace.done(size.0);
         return Ok(None);
     };
     outcome.facts = Some(Facts::Database(facts.clone()));
-    if outcome.kind == FileKind::TemporaryDatabase {
-        // Its pages have no checksums.
-        outcome.checked = Checked::Header;
+    if facts.is_temporary {
+        outcome.kind = FileKind::TemporaryDatabase;
+        outcome.findings.extend(outcome.passed_over().map(|why| Finding::note(Place::FILE, why)));
         task.pace.done(size.0);
         return Ok(None);
     }
+    outcome.findings.extend(headers.findings);
     let page_bytes = facts.page_size.bytes();
     let owned = owned(task, &facts).await;
     outcome.findings.extend(owned.find(&facts, size));

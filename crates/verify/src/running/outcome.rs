@@ -153,6 +153,20 @@ impl FileOutcome {
         }
     }
 
+    /// Why nothing in it is verified, if that is so.
+    pub fn passed_over(&self) -> Option<&'static str> {
+        match self.kind {
+            FileKind::TemporaryDatabase => Some(
+                "passed over: it is a temporary database, whose pages have no checksums; the engine makes it anew when it \
+                 starts, and no mail is in it",
+            ),
+            FileKind::RevertSnapshot => {
+                Some("passed over: it is a snapshot to revert to; there is no judge for those here")
+            }
+            _ => None,
+        }
+    }
+
     /// Whether something in it is damaged.
     pub fn is_damaged(&self) -> bool {
         self.findings.count(Severity::Damage) > 0
@@ -206,10 +220,17 @@ impl Outcome {
             return Answer::Damaged;
         }
         let is_unfinished = |file: &FileOutcome| file.ended != Ended::Whole;
-        match self.is_stopped || !self.failures.is_empty() || self.files.iter().any(is_unfinished) {
+        let is_cut_short =
+            self.is_stopped || !self.failures.is_empty() || self.files.iter().any(is_unfinished);
+        match is_cut_short || self.is_nothing_verified() {
             true => Answer::Unfinished,
             false => Answer::Clean,
         }
+    }
+
+    /// Whether there are files, and all of them were passed over.
+    pub fn is_nothing_verified(&self) -> bool {
+        !self.files.is_empty() && self.files.iter().all(|file| file.passed_over().is_some())
     }
 }
 

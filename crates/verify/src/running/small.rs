@@ -27,8 +27,7 @@ pub async fn check(task: &Task<'_>, outcome: &mut FileOutcome) -> IoResult<()> {
         FileKind::FlushMap => flush_map(task, outcome).await,
         FileKind::Blank => blank(task, outcome).await,
         FileKind::RevertSnapshot => {
-            let what = "it is a snapshot to revert to; there is no judge for those here";
-            outcome.findings.push(Finding::note(Place::FILE, what));
+            outcome.findings.extend(outcome.passed_over().map(|why| Finding::note(Place::FILE, why)));
             Ok(())
         }
         FileKind::Unknown => {
