@@ -19,6 +19,9 @@ const PORTAL: &str = "10.9.0.1:3260";
 /// The guest's, and the target's.
 const SECRETS: [&str; 2] = ["a-secret-of-guests", "a-secret-of-arrays"];
 
+/// Further targets: with them the answer to SendTargets is longer than open-iscsi takes at once.
+const OTHER_TARGETS: usize = 300;
+
 /// A volume as unit 0 and a file as unit 5 of one target.
 const ONE_TARGET: [&str; 4] = ["pool/store", "disk.img", "--access", "access.toml"];
 
@@ -254,13 +257,19 @@ fn a_pool_on_disks_that_linux_names_finds_them_under_other_names_and_says_that_t
     let whole_blocks = program.len().next_multiple_of(1 << 20);
     program.resize(whole_blocks, 0);
     bench.make_file("program", &program);
-    let served = Served::begin(&bench, &guest, &["one.img", "two.img", "three.img", "program"]);
+    let others: Vec<String> = (0..OTHER_TARGETS).map(|at| format!("other-{at:0>60}")).collect();
+    for name in &others {
+        bench.make_file(name, &[0; 4096]);
+    }
+    let mut exports = vec!["one.img", "two.img", "three.img", "program"];
+    exports.extend(others.iter().map(String::as_str));
+    let served = Served::begin(&bench, &guest, &exports);
 
     let found = guest.must(&format!("iscsiadm -m discovery -t st -p {PORTAL}"));
     let targets: Vec<&str> = found.lines().filter_map(|line| line.split_whitespace().last()).collect();
-    assert_eq!(targets.len(), 4, "{found}");
-    let (programs, mut disks): (Vec<&str>, Vec<&str>) =
-        targets.into_iter().partition(|name| name.contains("program"));
+    assert_eq!(targets.len(), 4 + OTHER_TARGETS, "{found}");
+    let targets = targets.into_iter().filter(|name| !name.contains("other"));
+    let (programs, mut disks): (Vec<&str>, Vec<&str>) = targets.partition(|name| name.contains("program"));
     let log_in = |guest: &mut Guest, target: &str| {
         guest.must(&format!("iscsiadm -m node -T {target} -p {PORTAL} -l && sleep 2 && udevadm settle"));
         let link = format!("/dev/disk/by-path/ip-{PORTAL}-iscsi-{target}-lun-0");
@@ -296,7 +305,11 @@ fn a_pool_on_disks_that_linux_names_finds_them_under_other_names_and_says_that_t
     // One of them is not there any more: it is named by what it is.
     guest.must(&format!("iscsiadm -m node -T {} -p {PORTAL} -u", disks[0]));
     let shown = guest.must("NO_COLOR=1 /spindle pool show /mail");
-    let missing = shown.lines().find(|line| line.contains("is not there")).unwrap_or_else(|| panic!("{shown}"));
-    assert!(missing.contains("SPINDLE EXPORT, serial ") && missing.contains("last at /dev/disk/by-id/"), "{missing}");
+    let missing =
+        shown.lines().find(|line| line.contains("is not there")).unwrap_or_else(|| panic!("{shown}"));
+    assert!(
+        missing.contains("SPINDLE EXPORT, serial ") && missing.contains("last at /dev/disk/by-id/"),
+        "{missing}"
+    );
     drop(served);
 }

@@ -14,6 +14,8 @@ use world::{Address, IoError, IoErrorKind, IoResult, Network, World, before};
 
 /// Bytes of an answer at most.
 const TEXT_BYTES_MAX: usize = 1 << 20;
+/// Names and addresses in it at most.
+const PAIRS_MAX: usize = 16_384;
 /// Units sent and received at most.
 const ROUNDS_MAX: usize = 256;
 
@@ -109,7 +111,7 @@ async fn ask(session: Session) -> Result<Vec<Found>, String> {
 
 fn found(answer: &[u8]) -> Option<Vec<Found>> {
     let mut targets: Vec<Found> = Vec::new();
-    for (key, value) in text::read(answer)? {
+    for (key, value) in text::read_up_to(PAIRS_MAX, answer)? {
         match key.as_str() {
             "TargetName" => targets.push(Found { name: value, portals: Vec::new() }),
             "TargetAddress" => targets.last_mut()?.portals.push(value),

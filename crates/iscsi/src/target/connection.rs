@@ -12,6 +12,7 @@ use super::{
     logging_in::log_in,
     sending::{Sending, StatusNumber},
     tasks::{Coming, Next, WRITES},
+    texts::RestOfText,
 };
 use crate::{
     scsi::{
@@ -106,6 +107,7 @@ pub(super) async fn run(
         taken_bytes: Cell::new(0),
         waiting: RefCell::default(),
         idle: Notify::new(),
+        rest_of_text: RefCell::default(),
     });
     targets.sessions.connected(&name, &ends, &connection);
     connection.units.values().for_each(|reached| reached.unit.begin(&connection.nexus));
@@ -174,6 +176,7 @@ pub(super) struct Connection {
     /// Tasks whose data are asked for when there is room.
     waiting: RefCell<VecDeque<u32>>,
     idle: Notify,
+    pub(super) rest_of_text: RefCell<Option<RestOfText>>,
 }
 
 /// Whether to go on with a connection.
@@ -221,7 +224,7 @@ impl Connection {
         self.sending.send(&message, StatusNumber::Counts, &[]);
     }
 
-    fn next_transfer(&self) -> u32 {
+    pub(super) fn next_transfer(&self) -> u32 {
         let tag = self.transfer_next.get();
         self.transfer_next.set(if tag + 1 == NO_TAG { 1 } else { tag + 1 });
         tag

@@ -1,7 +1,7 @@
-//! What concerns a session and not one command: which targets there are, and tasks that are to end.
+//! Task management: tasks that are to end.
 
 use super::{
-    connection::{Connection, Going, PROTOCOL_ERROR, unit_of},
+    connection::{Connection, Going, unit_of},
     tasks::Coming,
 };
 use crate::{
@@ -10,13 +10,8 @@ use crate::{
         sense::AdditionalSense,
         unit::{Reachable, Unit},
     },
-    session::login::PORTAL_GROUP,
     target::sending::StatusNumber,
-    wire::{
-        frame::Frame,
-        pdu::{FINAL, Header, NO_TAG, TaskManagement, TaskManagementResponse, Text, TextResponse},
-        text,
-    },
+    wire::pdu::{FINAL, Header, TaskManagement, TaskManagementResponse},
 };
 use std::rc::Rc;
 
@@ -29,36 +24,6 @@ const WARM_RESET: u8 = 6;
 const COLD_RESET: u8 = 7;
 
 impl Connection {
-    /// SendTargets, and nothing else.
-    pub(super) fn answer_text(&self, frame: &Frame) {
-        let request = Text::of(&frame.header);
-        let Some(pairs) = text::read(&frame.data).filter(|_| request.flags & 0x40 == 0) else {
-            return self.reject(&frame.header, PROTOCOL_ERROR);
-        };
-        let mut answers = Vec::new();
-        for (key, value) in pairs {
-            if key != "SendTargets" {
-                answers.push((key, "NotUnderstood".to_owned()));
-                continue;
-            }
-            let wanted = if value.is_empty() { self.target_name.clone() } else { value };
-            let seen = self.targets.seen_by(&self.initiator);
-            for target in seen.filter(|target| wanted == "All" || target.name.eq_ignore_ascii_case(&wanted)) {
-                answers.push(("TargetName".to_owned(), target.name.clone()));
-                answers.push(("TargetAddress".to_owned(), format!("{},{PORTAL_GROUP}", self.portal)));
-            }
-        }
-        let response = TextResponse {
-            flags: FINAL,
-            task: request.task,
-            transfer: NO_TAG.into(),
-            ..TextResponse::empty()
-        };
-        let mut data = text::write(answers);
-        data.truncate(self.agreed.send_bytes_max as usize);
-        self.sending.send(&response, StatusNumber::Counts, &data);
-    }
-
     /// Task management (RFC 7143, 11.5): what is aborted is done, and not answered.
     pub(super) fn manage(self: &Rc<Self>, request: &TaskManagement) -> Going {
         const DONE: u8 = 0;

@@ -1,7 +1,7 @@
 //! The target: connections are logged in, then carry commands to units until they end.
 //!
 //! Reading order: [`access`] (who may use what), `tasks` (commands whose data are still coming, without any I/O), `sending` (what is sent, and its
-//! numbers), `logging_in`, `connection` (all of a connection), `managing`.
+//! numbers), `logging_in`, `connection` (all of a connection), `managing`, `texts`.
 
 pub mod access;
 mod connection;
@@ -10,6 +10,7 @@ mod managing;
 mod sending;
 mod sessions;
 mod tasks;
+mod texts;
 
 use self::{
     access::{Access, Right},

@@ -10,8 +10,13 @@ pub const PAIRS_MAX: usize = 128;
 /// A key and what is said of it.
 pub type Pair = (String, String);
 
-/// The pairs of a text; none if it is no such text.
+/// The pairs of a text; none if it is no such text, or has more than [`PAIRS_MAX`].
 pub fn read(text: &[u8]) -> Option<Vec<Pair>> {
+    read_up_to(PAIRS_MAX, text)
+}
+
+/// The pairs of a text; none if it is no such text, or has more than `pairs_max`.
+pub fn read_up_to(pairs_max: usize, text: &[u8]) -> Option<Vec<Pair>> {
     if text.is_empty() {
         return Some(Vec::new());
     }
@@ -25,7 +30,7 @@ pub fn read(text: &[u8]) -> Option<Vec<Pair>> {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._+@#/:".contains(&byte);
             (1..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(plain)
         };
-        if !is_key(key) || value.len() > VALUE_BYTES_MAX || pairs.len() == PAIRS_MAX {
+        if !is_key(key) || value.len() > VALUE_BYTES_MAX || pairs.len() == pairs_max {
             return None;
         }
         pairs.push((key.to_owned(), value.to_owned()));

@@ -1,13 +1,25 @@
 //! Discovery as open-iscsi does it: requests recorded from iscsiadm of open-iscsi 2.1.8 (Debian 12), byte for byte.
 
-use crate::sessions::{TARGET, address, start, with_target};
-use iscsi::wire::{
-    frame::{Digests, Frame},
-    pdu::opcode,
-    text,
+use crate::{
+    scene::facts,
+    sessions::{TARGET, address, frame, start, with_target},
 };
+use iscsi::{
+    initiator::{InitiatorOptions, find},
+    scsi::unit::Unit,
+    target::{Target, Targets, serve},
+    wire::{
+        frame::{Digests, Frame},
+        pdu::{FINAL, Header, NO_TAG, Text, TextResponse, opcode},
+        text,
+    },
+};
+use std::{collections::BTreeMap, rc::Rc};
 use tokio::io::AsyncWriteExt;
-use world::Stream;
+use world::{
+    BlockDevice, Stream, World,
+    sim::{SimDrive, SimNetwork},
+};
 
 /// Header of its login request: straight to the full feature phase.
 const LOGIN: &str =
@@ -59,5 +71,71 @@ fn open_iscsi_gets_a_value_for_each_key_of_its_discovery_and_then_the_targets() 
         assert_eq!(pairs(&answers), expected);
         let found = ask(&mut stream, SEND_TARGETS, b"SendTargets=All\0", opcode::TEXT_RESPONSE).await;
         assert_eq!(pairs(&found), [("TargetName", TARGET), ("TargetAddress", "server:3260,1")]);
+    });
+}
+
+/// Targets whose names and addresses fill more than the 32,768 bytes that open-iscsi takes at once.
+const MANY: usize = 400;
+
+async fn start_with_many(world: &World, network: &SimNetwork, drive: &Rc<SimDrive>) {
+    let unit = Rc::new(Unit::new(facts(), Rc::clone(drive) as Rc<dyn BlockDevice>, None, false));
+    let units = BTreeMap::from([(0, unit)]);
+    let target = |at| Target { name: format!("iqn.2026-11.org.spindle:{at:0>60}"), units: units.clone() };
+    let targets = Targets::new((0..MANY).map(target).collect());
+    let listener = network.host("server").listen(&address()).await.unwrap();
+    world.spawn("server", serve(world.clone(), listener.into(), targets, Rc::new(|_| {})));
+}
+
+/// The next text request of a session: `transfer` as the target has said, and no data.
+fn next_part(number: u32, transfer: u32) -> Vec<u8> {
+    let request = Text {
+        flags: FINAL,
+        task: 1.into(),
+        transfer: transfer.into(),
+        command_number: number.into(),
+        ..Text::empty()
+    };
+    frame(&request, Vec::new())
+}
+
+#[test]
+fn an_answer_longer_than_open_iscsi_takes_at_once_goes_out_in_parts_and_no_target_is_left_out() {
+    with_target(2, |world, network, drive| async move {
+        start_with_many(&world, &network, &drive).await;
+        let mut stream = network.host("guest").connect(&address()).await.unwrap();
+        ask(&mut stream, LOGIN, LOGIN_KEYS, opcode::LOGIN_RESPONSE).await;
+        stream.write_all(&[&bytes(SEND_TARGETS)[..], b"SendTargets=All\0"].concat()).await.unwrap();
+        let mut found = Vec::new();
+        for number in 2.. {
+            let answer = Frame::read(&mut stream, Digests::default(), 32_768).await.unwrap().unwrap();
+            let response = TextResponse::of(&answer.header);
+            found.extend(text::read_up_to(MANY * 2, &answer.data).expect("each part is of whole pairs"));
+            let transfer = response.transfer.get();
+            if response.flags & FINAL != 0 {
+                assert_eq!(transfer, NO_TAG);
+                break;
+            }
+            assert!(
+                response.flags & 0x40 != 0 && transfer != NO_TAG,
+                "it says that more comes, and by which tag"
+            );
+            stream.write_all(&next_part(number, transfer)).await.unwrap();
+        }
+        let names = found.iter().filter(|(key, _)| key == "TargetName");
+        assert_eq!(names.count(), MANY);
+        // The exchange is over: nothing is left to ask for by a tag.
+        stream.write_all(&next_part(3, 1)).await.unwrap();
+        let answer = Frame::read(&mut stream, Digests::default(), 32_768).await.unwrap().unwrap();
+        assert_eq!(answer.opcode(), opcode::REJECT);
+    });
+}
+
+#[test]
+fn our_own_initiator_finds_all_of_many_targets() {
+    with_target(3, |world, network, drive| async move {
+        start_with_many(&world, &network, &drive).await;
+        let options = InitiatorOptions::default();
+        let found = find(&world, &*network.host("guest"), &address(), &options).await.unwrap();
+        assert_eq!(found.len(), MANY);
     });
 }
