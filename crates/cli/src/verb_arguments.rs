@@ -112,6 +112,9 @@ Then, with any NBD client:
   nbdinfo nbd://127.0.0.1:10809/disk.img
   qemu-img convert -n -O raw mail.qcow2 nbd://127.0.0.1:10809/disk.img
 
+Drives that are lost, room that runs out: a line each on standard error, and with --json an object each (docs/pools.md):
+  2026-11-24T10:48:01Z warning: mail: 80 % full: 32.0 MiB used of 37.4 MiB; delete snapshots or data, or give ...
+
 Ends with 0 when it is ended by Ctrl-C or SIGTERM, 2 if it could not begin.",
     max_term_width = 100
 )]

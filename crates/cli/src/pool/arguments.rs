@@ -24,7 +24,7 @@ const DRIVES_MAX: u16 = 64;
   spindle pool scrub mail                             every copy of everything looked at, and mended
   spindle pool salvage mail/store store.img           what can be read of a damaged pool's volume, as a file
 
-A pool is a folder that says which drives it has; while it is exported its process has it, and nobody else.
+A pool is a folder that says which drives it has. One process at a time has it open; beside it, 'pool show' works.
 Ends with 0 if it was done, 1 if something is lost or cannot be read, 2 if it was not done.",
     max_term_width = 100
 )]
@@ -186,7 +186,7 @@ Of a damaged pool it says what can be read and what is missing, volume by volume
   spindle export mail/store@monday                    read-only, as it was
   spindle volume delete mail/store@monday
 
-While a pool is exported its process has it, and nobody else. Ends with 0 if it was done, 2 if not.",
+They need a pool that no process has open: end its export first. Ends with 0 if it was done, 2 if not.",
     max_term_width = 100
 )]
 pub struct VolumeArguments {
