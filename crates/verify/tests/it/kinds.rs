@@ -26,11 +26,13 @@ fn a_file_is_known_by_its_content_also_by_its_shadow_header_alone() {
     assert_eq!(kind_of(&written::flush_map(2)), FileKind::FlushMap);
 }
 
+type Change = fn(&mut [u8]);
+
 /// Number 0 of its instance, of no log, never shut down: what `tmp.edb` says of itself, under the type of any database.
 #[test]
 fn a_temporary_database_is_known_by_its_number_its_log_and_its_state() {
     for form in FORMS {
-        let header = |change: fn(&mut [u8])| {
+        let header = |change: Change| {
             let mut header = written::database_header(form, 1);
             written::put(&mut header, 108, &[0; 28]);
             change(&mut header);
@@ -38,11 +40,11 @@ fn a_temporary_database_is_known_by_its_number_its_log_and_its_state() {
             kind_of(&[header.clone(), header].concat())
         };
         assert_eq!(header(|_| {}), FileKind::TemporaryDatabase, "{form:?}");
-        let in_use: fn(&mut [u8]) = |header| written::put32(header, 52, 2);
+        let in_use: Change = |header| written::put32(header, 52, 2);
         assert_eq!(header(in_use), FileKind::TemporaryDatabase, "{form:?}");
-        let by_type: fn(&mut [u8]) = |header| written::put32(header, 667, 5);
+        let by_type: Change = |header| written::put32(header, 667, 5);
         assert_eq!(header(by_type), FileKind::TemporaryDatabase, "{form:?}");
-        let others: [(&str, fn(&mut [u8])); 3] = [
+        let others: [(&str, Change); 3] = [
             ("another number", |header| written::put32(header, 104, 1)),
             ("a log", |header| written::put32(header, 108, 815)),
             ("shut down cleanly", |header| written::put32(header, 52, 3)),
