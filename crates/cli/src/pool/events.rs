@@ -317,7 +317,17 @@ impl PoolPlace {
 
     /// Why to add a drive, and how.
     fn adding(&self, why: &str) -> String {
-        format!("{why}: {} --device DEVICE", self.verb("add-drive"))
+        let drive = match self.is_of_files() {
+            true => "--size SIZE",
+            false => "--device DEVICE",
+        };
+        format!("{why}: {} {drive}", self.verb("add-drive"))
+    }
+
+    /// True if its drives are files in its folder.
+    fn is_of_files(&self) -> bool {
+        let is_file = |folder: &PathBuf| self.drives.iter().all(|drive| drive.path.starts_with(folder));
+        !self.drives.is_empty() && self.folder.as_ref().is_some_and(is_file)
     }
 
     fn making_room(&self) -> String {
@@ -359,7 +369,7 @@ mod tests {
         assert_eq!(
             report.line(),
             "mail: drive mail/a lost: flushing it: Input/output error; keep it as it is until nothing \
-             lacks a copy (spindle pool show mail); give the pool another: spindle pool add-drive mail --device DEVICE"
+             lacks a copy (spindle pool show mail); give the pool another: spindle pool add-drive mail --size SIZE"
         );
         assert_eq!(report.time, "2026-11-21T22:05:00Z");
         let json = serde_json::to_value(&report).unwrap();
