@@ -32,9 +32,9 @@ pub fn lint() -> Result<()> {
 pub fn tidy() -> Result<()> {
     let build = TestBuild::run()?;
     let mut tally = Tally::default();
-    for program in &build.tidy {
-        let mut command = Command::new(program);
-        command.arg("--show-output").current_dir(step::workspace_root().join("xtask"));
+    for program in build.tidy() {
+        let mut command = program.command();
+        command.arg("--show-output");
         build.tell(&mut command);
         test::run_counted("tidy", &mut command, &mut tally)?;
     }

@@ -9,6 +9,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod bench;
+mod budget;
 mod ese_files;
 mod fuzz;
 mod gate;

@@ -13,7 +13,8 @@
 //! | `SPINDLE_FULL` | `1` under `--full`: the large counts; otherwise unset |
 
 use crate::{
-    judges,
+    budget::Spent,
+    judges::{self, Judges},
     status::{self, FullRun},
     step,
     test_build::TestBuild,
@@ -23,6 +24,7 @@ use anyhow::{Context, Result, bail};
 use std::{
     env,
     io::{BufRead, BufReader},
+    path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
@@ -42,6 +44,9 @@ pub struct Options {
     /// Run only the tests whose names contain this; nothing is recorded
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
+    /// Show how long each room's tests took, and may take
+    #[arg(long)]
+    budget: bool,
 }
 
 /// Runs everything; fails after the summary line if any test did.
@@ -53,43 +58,25 @@ pub fn run(options: &Options) -> Result<()> {
     println!("== build");
     let build = TestBuild::run()?;
     println!("== build: {}", step::seconds(build_start.elapsed()));
-    let prepare_cargo = |arguments: &[&str]| {
-        let mut command = step::cargo();
-        command.arg("test").arg("--workspace").args(arguments);
-        command.env("SPINDLE_JUDGES", if judges.complete() { "require" } else { "optional" });
-        command.env_remove("SPINDLE_FULL").env_remove("SPINDLE_DISSECT_PYTHON");
-        command.env_remove("SPINDLE_ISCSI_FIO").env_remove("SPINDLE_ESE_FILES").env_remove("SPINDLE_GUEST");
-        if options.full {
-            command.env("SPINDLE_FULL", "1");
-        }
-        if let Some(python) = &judges.dissect_python {
-            command.env("SPINDLE_DISSECT_PYTHON", python);
-        }
-        if let Some(files) = &judges.ese_files {
-            command.env("SPINDLE_ESE_FILES", files);
-        }
-        if let Some(fio) = &judges.iscsi_fio {
-            command.env("SPINDLE_ISCSI_FIO", fio);
-        }
-        if let Some(guest) = &judges.guest {
-            command.env("SPINDLE_GUEST", guest);
-        }
-        build.tell(&mut command);
-        command
+    let tell = |command: &mut Command| {
+        tell_of_judges(command, &judges, options.full);
+        build.tell(command);
     };
 
     let mut tally = Tally::default();
-    let shown = [&["--", "--show-output"][..], options.only.as_deref().as_slice()].concat();
-    run_counted(
-        "tests",
-        &mut prepare_cargo(&[&["--no-fail-fast", "--tests"][..], &shown].concat()),
-        &mut tally,
-    )?;
-    run_counted(
-        "examples of the documentation",
-        &mut prepare_cargo(&[&["--no-fail-fast", "--doc"][..], &shown].concat()),
-        &mut tally,
-    )?;
+    let mut spent = Spent::default();
+    let only = options.only.as_deref();
+    for program in &build.tests {
+        let begun = Instant::now();
+        let mut command = program.command();
+        tell(command.arg("--show-output").args(only));
+        run_counted(&format!("tests of {}", program.room()), &mut command, &mut tally)?;
+        spent.add(program.room(), begun.elapsed());
+    }
+    let mut examples = step::cargo();
+    examples.args(["test", "--workspace", "--no-fail-fast", "--doc", "--", "--show-output"]);
+    tell(examples.args(only));
+    run_counted("examples of the documentation", &mut examples, &mut tally)?;
     let took = start.elapsed();
 
     if options.full && options.only.is_none() {
@@ -101,12 +88,36 @@ pub fn run(options: &Options) -> Result<()> {
             step::seconds(TIME_LIMIT)
         );
     }
+    if options.budget {
+        print!("{}", spent.table());
+    }
+    if !options.full {
+        spent.warnings().iter().for_each(|warning| println!("{warning}"));
+    }
     println!("total: {}", step::seconds(took));
     println!("{}", tally.summary());
     if tally.failed > 0 {
         bail!("{} failed", tally.failed);
     }
     Ok(())
+}
+
+/// What tests are told of the judges, and of how much is wanted.
+fn tell_of_judges(command: &mut Command, judges: &Judges, full: bool) {
+    command.env("SPINDLE_JUDGES", if judges.complete() { "require" } else { "optional" });
+    let full = full.then_some(Path::new("1"));
+    for (name, value) in [
+        ("SPINDLE_FULL", full),
+        ("SPINDLE_DISSECT_PYTHON", judges.dissect_python.as_deref()),
+        ("SPINDLE_ESE_FILES", judges.ese_files.as_deref()),
+        ("SPINDLE_ISCSI_FIO", judges.iscsi_fio.as_deref()),
+        ("SPINDLE_GUEST", judges.guest.as_deref()),
+    ] {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
 }
 
 /// Runs test programs, or the cargo that runs them, passing their output on and adding their results to `tally`.

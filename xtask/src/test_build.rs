@@ -7,7 +7,8 @@ use crate::step;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::{
-    path::PathBuf,
+    ffi::OsStr,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -16,8 +17,31 @@ use std::{
 pub struct TestBuild {
     /// The `spindle` program, if a test program needs it.
     pub program: Option<PathBuf>,
-    /// The test programs of this package.
-    pub tidy: Vec<PathBuf>,
+    /// The test programs, in the order of their rooms.
+    pub tests: Vec<TestProgram>,
+}
+
+/// A test program.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TestProgram {
+    /// The package's folder, whose name is the room's; tests run there.
+    pub folder: PathBuf,
+    /// Where it was built.
+    pub executable: PathBuf,
+}
+
+impl TestProgram {
+    /// The room it belongs to.
+    pub fn room(&self) -> &str {
+        self.folder.file_name().and_then(OsStr::to_str).unwrap_or_default()
+    }
+
+    /// The program, to be run as cargo would.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.executable);
+        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        command
+    }
 }
 
 impl TestBuild {
@@ -38,6 +62,11 @@ impl TestBuild {
         Self::from_messages(&String::from_utf8(result.stdout)?)
     }
 
+    /// The test programs of this package.
+    pub fn tidy(&self) -> impl Iterator<Item = &TestProgram> {
+        self.tests.iter().filter(|program| program.room() == "xtask")
+    }
+
     /// Tells a program to be started where the built one is.
     pub fn tell(&self, command: &mut Command) {
         command.env_remove("SPINDLE_PROGRAM");
@@ -53,16 +82,18 @@ impl TestBuild {
             let message: Value = serde_json::from_str(line).context("a message of cargo")?;
             let Some(executable) = message["executable"].as_str() else { continue };
             let is_test = message["profile"]["test"] == true;
-            let manifest = message["manifest_path"].as_str().unwrap_or_default();
-            if is_test && manifest.ends_with("/xtask/Cargo.toml") {
-                build.tidy.push(PathBuf::from(executable));
+            let manifest = Path::new(message["manifest_path"].as_str().unwrap_or_default());
+            if is_test {
+                let folder = manifest.parent().unwrap_or(manifest).to_owned();
+                build.tests.push(TestProgram { folder, executable: executable.into() });
             } else if !is_test && message["target"]["name"] == "spindle" {
                 build.program = Some(PathBuf::from(executable));
             }
         }
-        if build.tidy.is_empty() {
+        if build.tidy().next().is_none() {
             bail!("cargo built no test program of xtask");
         }
+        build.tests.sort();
         Ok(build)
     }
 }
@@ -91,8 +122,12 @@ mod tests {
             "{\"reason\":\"build-finished\",\"success\":true}".to_owned(),
         ];
         let build = TestBuild::from_messages(&messages.join("\n")).unwrap();
-        let wanted = TestBuild { program: Some("/t/spindle-false".into()), tidy: vec!["/t/it-true".into()] };
-        assert_eq!(build, wanted);
+        assert_eq!(build.program, Some("/t/spindle-false".into()));
+        let found = |program: &TestProgram| (program.room().to_owned(), program.executable.clone());
+        let tests: Vec<_> = build.tests.iter().map(found).collect();
+        let wanted = [("cli", "/t/spindle-true"), ("world", "/t/it-true"), ("xtask", "/t/it-true")];
+        assert_eq!(tests, wanted.map(|(room, executable)| (room.to_owned(), executable.into())));
+        assert_eq!(build.tidy().count(), 1);
         assert!(TestBuild::from_messages("").is_err());
     }
 }
