@@ -6,6 +6,7 @@ mod over_iscsi;
 mod over_nbd;
 mod shared;
 mod thin_volume;
+mod write_cache;
 
 use crate::{arguments::ExportArguments, console::Console, ending::Ending, refusal::Refusal};
 use identity::{Identified, identify};
@@ -14,9 +15,10 @@ use serde::Serialize;
 use shared::{Opened, Shared};
 use std::{collections::BTreeSet, path::PathBuf, rc::Rc, time::Duration};
 use world::{
-    Address, ByteCount, IoErrorKind, Listener, Network, World, before,
+    Address, IoErrorKind, Listener, Network, World, before,
     real::{self, RealOptions, Sockets, signals::interrupted},
 };
+use write_cache::ServedCache;
 
 /// What is served, in words for machines.
 #[derive(Serialize)]
@@ -34,12 +36,20 @@ struct Served {
 /// A way to serve: where it listens, what is found there, and who does it.
 struct Door {
     address: Address,
-    uris: Vec<String>,
-    /// Of each URI, over iSCSI.
+    /// One for each path, in their order, or none.
+    offers: Vec<Offer>,
+    /// Of each offer, over iSCSI.
     identities: Option<Vec<Identity>>,
     serving: world::LocalFuture<()>,
     /// Not everybody who reaches it may use it.
     is_restricted: bool,
+}
+
+/// An export at one place, as clients see it.
+struct Offer {
+    uri: String,
+    is_read_only: bool,
+    write_cache: ServedCache,
 }
 
 /// Initiators have so long to log out when it ends.
@@ -209,29 +219,28 @@ fn tell(
 ) -> Result<(), Refusal> {
     let served = doors.iter().flat_map(|door| {
         let identity = |index: usize| Some(door.identities.as_ref()?.get(index)?.to_string());
-        door.uris.iter().zip(shared).enumerate().map(move |(index, served)| (served, identity(index)))
+        door.offers.iter().zip(shared).enumerate().map(move |(index, offer)| (offer, identity(index)))
     });
-    let served: Vec<Served> = served
-        .map(|((uri, shared), identity)| Served {
-            uri: uri.clone(),
-            identity,
+    let served = served.collect::<Vec<_>>();
+    if arguments.json {
+        let served = served.iter().map(|((offer, shared), identity)| Served {
+            uri: offer.uri.clone(),
+            identity: identity.clone(),
             path: shared.path.clone(),
             bytes: shared.device.geometry().size.0,
-            read_only: shared.is_read_only,
-            write_cache: arguments.write_cache,
-        })
-        .collect();
-    if arguments.json {
-        let text = serde_json::to_string(&served).expect("plain fields");
+            read_only: offer.is_read_only,
+            write_cache: offer.write_cache.is_on,
+        });
+        let text = serde_json::to_string(&served.collect::<Vec<_>>()).expect("plain fields");
         console.json(&text).map_err(|error| Refusal::new(format!("standard output: {error}"), ""))?;
     }
-    for Served { uri, path, bytes, read_only, write_cache, .. } in &served {
-        let writes = match (read_only, write_cache) {
-            (true, _) => "read-only",
-            (false, true) => "write cache on: stable after a flush",
-            (false, false) => "write cache off: stable when answered",
-        };
-        console.say(&format!("{uri}  {}  {}, {writes}", path.display(), ByteCount(*bytes)));
+    for ((Offer { uri, is_read_only, write_cache }, shared), _) in &served {
+        let writes = if *is_read_only { "read-only".to_owned() } else { write_cache.to_string() };
+        console.say(&format!(
+            "{uri}  {}  {}, {writes}",
+            shared.path.display(),
+            shared.device.geometry().size
+        ));
     }
     if let Some(door) = doors.iter().find(|door| !door.address.is_local() && !door.is_restricted) {
         console.warn(&format!("whoever reaches {} reads and writes: no password is asked for", door.address));

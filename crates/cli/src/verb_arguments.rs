@@ -1,6 +1,6 @@
 //! What may be written after the verbs that work on records.
 
-use crate::quantity::parse_size;
+use crate::{pool::arguments::WriteCacheState, quantity::parse_size};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use world::ByteCount;
@@ -179,9 +179,10 @@ pub struct ExportArguments {
     #[arg(long, requires = "iscsi")]
     pub removable: bool,
 
-    /// Answer writes before they are stable: clients flush, or ask for FUA
-    #[arg(long, conflicts_with = "read_only")]
-    pub write_cache: bool,
+    /// Answer writes before they are stable ('on': clients flush, or ask for FUA) or when they are ('off')
+    /// [default: a volume's own setting; off for files and devices]
+    #[arg(long, value_name = "STATE", num_args = 0..=1, default_missing_value = "on", conflicts_with = "read_only")]
+    pub write_cache: Option<WriteCacheState>,
 
     /// Print what is served as JSON on standard output; all else goes to standard error
     #[arg(long)]

@@ -16,7 +16,7 @@ use crate::{
     log::Part,
     pool::{Pool, Promised},
 };
-use std::{rc::Rc, sync::Arc};
+use std::{cell::Cell, rc::Rc, sync::Arc};
 use world::{BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoResult, LocalFuture, Stability};
 
 /// A volume of an open pool. See the module's documentation.
@@ -25,11 +25,24 @@ pub struct Volume {
     number: VolumeNumber,
     pub(super) locks: Rc<BlockLocks>,
     caps: Caps,
+    /// Its writes may wait although its setting says otherwise.
+    is_cache_forced: Cell<bool>,
 }
 
 impl Volume {
     pub(crate) fn new(pool: Rc<Pool>, number: VolumeNumber) -> Self {
-        Self { pool, number, locks: Rc::default(), caps: Caps::default() }
+        Self { pool, number, locks: Rc::default(), caps: Caps::default(), is_cache_forced: Cell::default() }
+    }
+
+    /// Whether its setting lets writes that do not ask to be stable wait for the next flush.
+    pub fn has_write_cache(&self) -> bool {
+        self.with_row(|row| row.write_cache == WriteCache::On) == Some(true)
+    }
+
+    /// Lets writes that do not ask to be stable wait, as with the write cache on, until the pool is closed. The setting on
+    /// the drives stays as it is.
+    pub fn force_write_cache(&self) {
+        self.is_cache_forced.set(true);
     }
 
     /// What it holds when it is full, as of now; nothing if it was deleted.
@@ -82,7 +95,7 @@ impl Volume {
 
     /// Logs what a host asked for, which is promised to be stable unless it may wait and the write cache is on.
     pub(super) fn log(&self, parts: Vec<Part>, stability: Stability) -> LocalFuture<Result<()>> {
-        let is_cached = self.with_row(|row| row.write_cache == WriteCache::On) == Some(true);
+        let is_cached = self.has_write_cache() || self.is_cache_forced.get();
         match stability {
             Stability::Volatile if is_cached => self.pool.lane.append_volatile(parts),
             _ => self.pool.lane.append(parts),

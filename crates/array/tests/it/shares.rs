@@ -131,3 +131,27 @@ fn a_read_that_waits_while_its_volume_is_deleted_is_refused() {
         assert!(refused > 0, "one had to wait");
     });
 }
+
+#[test]
+fn a_volume_whose_write_cache_is_forced_answers_before_its_writes_are_stable() {
+    let mut scene = Scene::new(63, 3);
+    scene.run(|world, devices| async move {
+        let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");
+        let volume = make_volume(&pool, "mail", 8 * MIB).await.expect("there is room");
+        let time_of = async |stability| {
+            let begun = world.now();
+            for block in 0..64 {
+                let data = vec![Arc::new(Buffer::copy_of(&[7; 4096]))];
+                volume.write(ByteOffset(block * 4096), data, stability).await.expect("nothing fails");
+            }
+            world.now().since(begun)
+        };
+        let as_set = time_of(Stability::Volatile).await;
+        volume.0.force_write_cache();
+        assert!(!volume.0.has_write_cache(), "its setting is as before");
+        let (forced, stable) = (time_of(Stability::Volatile).await, time_of(Stability::Stable).await);
+        println!("note: 64 writes took {as_set:?} as set, {forced:?} forced, {stable:?} stable");
+        assert!(forced * 4 < as_set * 3 && forced * 4 < stable * 3, "{as_set:?}, {forced:?}, {stable:?}");
+        pool.close().await.expect("it closes");
+    });
+}

@@ -1,8 +1,9 @@
 //! Over iSCSI: each path is a target of its own, with unit 0, or a unit of a target that `--access` describes.
 
 use super::{
-    Door, Shared,
+    Door, Offer, Shared,
     access_file::{self, Plan, PlannedTarget, PlannedUnit},
+    write_cache::ServedCache,
 };
 use crate::{arguments::ExportArguments, console::Console, refusal::Refusal};
 use array::pool::Alarm;
@@ -53,15 +54,19 @@ impl Doors {
             true => name_of(&target.name),
             false => unique_name_of(&target.name, identities[index_of(&target.name, shared)]),
         };
-        let uri = |shared: &Shared| {
+        let offer = |shared: &Shared| {
             let place = targets.iter().find_map(|target| {
                 let unit = target.units.iter().find(|unit| unit.export == shared.name)?;
-                Some((target, unit.number))
+                Some((target, unit))
             });
-            let (target, number) = place.expect("each export is a unit of a target");
-            format!("iscsi://{address}/{}/{number}", full_name(target))
+            let (target, unit) = place.expect("each export is a unit of a target");
+            Offer {
+                uri: format!("iscsi://{address}/{}/{}", full_name(target), unit.number),
+                is_read_only: shared.is_read_only || unit.is_read_only,
+                write_cache: ServedCache::of(shared, arguments.write_cache, unit.write_cache),
+            }
         };
-        let uris = shared.iter().map(uri).collect();
+        let offers = shared.iter().map(offer).collect();
         let unit = |planned: &PlannedUnit| {
             let index = index_of(&planned.export, shared);
             (planned.number, Rc::new(unit_of(planned, (&shared[index], identities[index]), arguments)))
@@ -74,13 +79,13 @@ impl Doors {
             full_name(targets.iter().find(|target| target.name == name).expect("rights are of targets"))
         });
         let targets = Targets::new(targets.iter().map(target_of).collect()).with_access(access);
-        let serve_at = |listener: Rc<dyn Listener>, targets: Targets, uris: Vec<String>| {
+        let serve_at = |listener: Rc<dyn Listener>, targets: Targets, offers: Vec<Offer>| {
             let (address, told) = (listener.address(), console.clone());
             let tell = Rc::new(move |event| say(&told, &event));
             let serving = serve(world.clone(), listener, targets, tell);
             Door {
                 address,
-                uris,
+                offers,
                 identities: Some(identities.to_vec()),
                 serving: Box::pin(serving),
                 is_restricted,
@@ -89,7 +94,7 @@ impl Doors {
         let elsewhere: Vec<String> = portals.iter().map(|portal| portal.address().to_string()).collect();
         let group =
             if elsewhere.is_empty() { targets.clone() } else { targets.clone().sent_on_to(elsewhere) };
-        let mut doors = vec![serve_at(listener, group, uris)];
+        let mut doors = vec![serve_at(listener, group, offers)];
         doors.extend(portals.into_iter().map(|portal| serve_at(portal, targets.clone(), Vec::new())));
         (doors, targets)
     }
@@ -138,8 +143,9 @@ fn unit_of(
         is_removable: arguments.removable,
         port: 1,
     };
-    let has_write_cache = planned.write_cache.unwrap_or(arguments.write_cache);
-    let unit = Unit::new(facts, device, shared.sparse.clone(), has_write_cache);
+    let write_cache = ServedCache::of(shared, arguments.write_cache, planned.write_cache);
+    write_cache.apply(shared);
+    let unit = Unit::new(facts, device, shared.sparse.clone(), write_cache.is_on);
     match &shared.fill {
         // Initiators hear when the pool's alarms go off.
         Some(fill) => unit.with_thresholds(

@@ -1,6 +1,6 @@
 //! Over NBD.
 
-use super::{Door, Shared};
+use super::{Door, Offer, Shared, write_cache::ServedCache};
 use crate::{arguments::ExportArguments, certificates, console::Console, refusal::Refusal};
 use nbd::{Export, Exports, ServerOptions, TlsMode, Uri, UriTls, serve, server::Event};
 use std::rc::Rc;
@@ -33,23 +33,29 @@ pub fn door(
     let uri = |shared: &Shared| {
         Uri { address: address.clone(), export: shared.name.clone(), tls: uri_tls.clone() }.to_string()
     };
-    let uris = shared.iter().map(uri).collect();
-    let exports = Exports::new(shared.iter().map(|shared| export_of(shared, arguments)).collect());
+    let offer = |shared: &Shared| {
+        let write_cache = ServedCache::of(shared, arguments.write_cache, None);
+        Offer { uri: uri(shared), is_read_only: shared.is_read_only, write_cache }
+    };
+    let offers: Vec<Offer> = shared.iter().map(offer).collect();
+    let exports = offers.iter().zip(shared).map(|(offer, shared)| export_of(shared, &offer.write_cache));
+    let exports = Exports::new(exports.collect());
     let options = ServerOptions { tls, ..ServerOptions::default() };
     let told = console.clone();
     let tell = Rc::new(move |event| say(&told, &event));
     let serving = serve(world.clone(), listener, exports, options, tell);
-    Door { address, uris, identities: None, serving: Box::pin(serving), is_restricted }
+    Door { address, offers, identities: None, serving: Box::pin(serving), is_restricted }
 }
 
-fn export_of(shared: &Shared, arguments: &ExportArguments) -> Export {
+fn export_of(shared: &Shared, write_cache: &ServedCache) -> Export {
+    write_cache.apply(shared);
     Export {
         name: shared.name.clone(),
         description: format!("{} of Spindle", shared.what),
         device: Rc::clone(&shared.device),
         sparse: shared.sparse.clone(),
         is_read_only: shared.is_read_only,
-        has_write_cache: arguments.write_cache,
+        has_write_cache: write_cache.is_on,
     }
 }
 

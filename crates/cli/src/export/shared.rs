@@ -17,7 +17,7 @@ use crate::{
 use array::{
     error::Error,
     pool::{Snapshot, VolumeInfo},
-    volume::VolumeDevice,
+    volume::{Volume, VolumeDevice},
 };
 use iscsi::scsi::thresholds::Fill;
 use std::{
@@ -49,6 +49,8 @@ pub struct Shared {
     pub is_thin: bool,
     /// Nothing may be written.
     pub is_read_only: bool,
+    /// The volume, whose write cache has a setting of its own.
+    pub volume: Option<Rc<Volume>>,
     /// What it is, with its article.
     pub what: &'static str,
     /// Where its identity comes from.
@@ -96,6 +98,7 @@ impl Opened {
                     sparse: Some(Rc::clone(&device) as Rc<dyn Sparse>),
                     device,
                     fill: None,
+                    volume: None,
                 }
             }
         };
@@ -118,17 +121,22 @@ impl Opened {
         let pool = &self.pools[&wanted.folder].pool;
         let show = format!("see 'spindle pool show {}'", wanted.folder.display());
         let refused = |error| refusal(&wanted.folder, &error, &show);
-        let (device, sparse, what): (Rc<dyn BlockDevice>, Option<Rc<dyn Sparse>>, _) = match &wanted.snapshot
-        {
-            Some(snapshot) => {
-                let device = pool.snapshot_device(&wanted.volume, snapshot).map_err(refused)?;
-                (Rc::new(device.clone()), Some(Rc::new(Frozen(device))), "a snapshot")
-            }
-            None => {
-                let volume = VolumeDevice(pool.volume(&wanted.volume).map_err(refused)?);
-                (Rc::new(volume.clone()), Some(Rc::new(ThinVolume(volume))), "a volume")
-            }
+        let volume = match wanted.snapshot {
+            Some(_) => None,
+            None => Some(pool.volume(&wanted.volume).map_err(refused)?),
         };
+        let (device, sparse, what): (Rc<dyn BlockDevice>, Option<Rc<dyn Sparse>>, _) =
+            match (&volume, &wanted.snapshot) {
+                (Some(volume), _) => {
+                    let device = VolumeDevice(Rc::clone(volume));
+                    (Rc::new(device.clone()), Some(Rc::new(ThinVolume(device))), "a volume")
+                }
+                (None, snapshot) => {
+                    let snapshot = snapshot.as_deref().expect("what is no volume is a snapshot");
+                    let device = pool.snapshot_device(&wanted.volume, snapshot).map_err(refused)?;
+                    (Rc::new(device.clone()), Some(Rc::new(Frozen(device))), "a snapshot")
+                }
+            };
         let origin = origin(&pool.volumes(), |volume| pool.snapshots(volume), wanted).map_err(refused)?;
         let pool = Rc::clone(pool);
         let fill = move || {
@@ -145,6 +153,7 @@ impl Opened {
             is_read_only: wanted.snapshot.is_some(),
             what,
             origin,
+            volume,
         })
     }
 
@@ -180,6 +189,7 @@ impl Opened {
             is_read_only: true,
             what: if wanted.snapshot.is_some() { "a snapshot" } else { "a volume" },
             origin,
+            volume: None,
         })
     }
 

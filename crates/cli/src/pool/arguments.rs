@@ -2,6 +2,7 @@
 
 use super::volume_limits::VolumeLimits;
 use crate::quantity::parse_size;
+use array::format::row::WriteCache;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use world::ByteCount;
@@ -215,9 +216,9 @@ pub enum VolumeVerb {
         #[arg(value_name = "SIZE", value_parser = parse_size)]
         size: ByteCount,
 
-        /// Let writes be answered before they are stable, for clients that flush
-        #[arg(long)]
-        write_cache: bool,
+        /// Whether writes are answered before they are stable, for clients that flush [default: off]
+        #[arg(long, value_name = "STATE", num_args = 0..=1, default_missing_value = "on")]
+        write_cache: Option<WriteCacheState>,
 
         /// Keep one copy of what rests, for data that can be had again: a lost drive takes what lay there
         #[arg(long)]
@@ -315,4 +316,14 @@ pub enum WriteCacheState {
     On,
     /// When they are stable
     Off,
+}
+
+impl WriteCacheState {
+    /// As a pool keeps it.
+    pub fn setting(self) -> WriteCache {
+        match self {
+            Self::On => WriteCache::On,
+            Self::Off => WriteCache::Off,
+        }
+    }
 }

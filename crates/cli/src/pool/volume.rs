@@ -141,7 +141,7 @@ async fn perform(
     let volume = wanted.volume.as_str();
     match (verb, &wanted.snapshot) {
         (VolumeVerb::Create { size, write_cache, raid0, limits, .. }, _) => {
-            let write_cache = if *write_cache { WriteCache::On } else { WriteCache::Off };
+            let write_cache = write_cache.map_or(WriteCache::Off, WriteCacheState::setting);
             let class = if *raid0 { RedundancyClass::Raid0 } else { RedundancyClass::Raid1 };
             let new = NewVolume {
                 name: volume.to_owned(),
@@ -184,8 +184,7 @@ async fn set(
         pool.set_rates(name, rates).await?;
     }
     match write_cache {
-        Some(WriteCacheState::On) => pool.set_write_cache(name, WriteCache::On).await,
-        Some(WriteCacheState::Off) => pool.set_write_cache(name, WriteCache::Off).await,
+        Some(state) => pool.set_write_cache(name, state.setting()).await,
         None => Ok(()),
     }
 }

@@ -14,6 +14,8 @@ pub struct Exported {
     pub uris: Vec<String>,
     /// What initiators know that by, of what is exported over iSCSI.
     pub identities: Vec<String>,
+    /// Whether each has a write cache, as it says.
+    pub write_caches: Vec<bool>,
 }
 
 impl Exported {
@@ -30,7 +32,9 @@ impl Exported {
             let values = said.as_array().unwrap().iter().map(move |export| export[key].as_str());
             values.flatten().map(str::to_owned).collect()
         };
-        Self { uris: all("uri"), identities: all("identity"), child }
+        let write_caches = said.as_array().unwrap().iter().map(|export| export["write_cache"].as_bool());
+        let write_caches = write_caches.map(|cache| cache.expect("true or false")).collect();
+        Self { uris: all("uri"), identities: all("identity"), write_caches, child }
     }
 
     /// Ends it as Ctrl-C does, and waits until it has.
@@ -45,6 +49,17 @@ impl Drop for Exported {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What the program says of what it exports, line by line, until it serves; then it is ended.
+pub fn lines_of(bench: &Bench, arguments: &[&str]) -> Vec<String> {
+    let mut command = bench.command(&[&["export"], arguments].concat());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+    let lines = lines.take_while(|line| !line.starts_with("serving")).collect();
+    signal(&child, "INT");
+    assert!(child.wait().unwrap().success());
+    lines
 }
 
 /// Whether a judge is here. If not, says so, and fails where judges are required.

@@ -42,3 +42,4 @@ mod verify;
 mod verify_counts;
 mod volume_limits;
 mod volumes;
+mod write_cache;

@@ -1,0 +1,52 @@
+//! Which write cache clients are shown: a volume's own setting, unless the command line or an access file says otherwise.
+
+use super::Shared;
+use crate::pool::arguments::WriteCacheState;
+use std::fmt;
+
+/// The write cache that a client of one export is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedCache {
+    /// Writes are answered before they are stable.
+    pub is_on: bool,
+    /// Who overrides the volume's own setting, which is the other one.
+    overridden_by: Option<&'static str>,
+}
+
+impl ServedCache {
+    /// Of `shared`, with what the command line says, and what an access file says of a unit, which goes before.
+    pub fn of(shared: &Shared, option: Option<WriteCacheState>, unit: Option<bool>) -> Self {
+        let own = shared.volume.as_ref().map(|volume| volume.has_write_cache());
+        let option = option.map(|state| state == WriteCacheState::On);
+        let is_on = unit.or(option).or(own).unwrap_or(false) && !shared.is_read_only;
+        let who = match (unit, is_on) {
+            (Some(true), _) => "write-cache = true of the access file",
+            (Some(false), _) => "write-cache = false of the access file",
+            (None, true) => "--write-cache on",
+            (None, false) => "--write-cache off",
+        };
+        Self { is_on, overridden_by: own.filter(|own| *own != is_on).map(|_| who) }
+    }
+
+    /// Makes it so: a volume whose own setting is off would make each write stable whatever clients are shown.
+    pub fn apply(&self, shared: &Shared) {
+        if let (true, Some(volume)) = (self.is_on, &shared.volume) {
+            volume.force_write_cache();
+        }
+    }
+}
+
+impl fmt::Display for ServedCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.is_on {
+            true => "write cache on: stable after a flush",
+            false => "write cache off: stable when answered",
+        })?;
+        match self.overridden_by {
+            Some(who) => {
+                write!(f, " ({who}; the volume's own setting is {})", if self.is_on { "off" } else { "on" })
+            }
+            None => Ok(()),
+        }
+    }
+}
