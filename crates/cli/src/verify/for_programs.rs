@@ -157,7 +157,7 @@ fn checked(checked: &Checked) -> Option<Value> {
 }
 
 fn database(check: &DatabaseCheck) -> Value {
-    let Tally { good, blank, slack, trailers, unchecked, damaged, correctable, .. } = &check.pages;
+    let Tally { good, blank, slack, trailers, unchecked, torn, damaged, correctable, .. } = &check.pages;
     let stamped = match check.stamps {
         StampsVerdict::Checked { pages_known } => Some(pages_known),
         _ => None,
@@ -185,6 +185,7 @@ fn database(check: &DatabaseCheck) -> Value {
         "slack": slack,
         "trailers": trailers,
         "unchecked": unchecked,
+        "torn": torn,
         "damaged": damaged,
         "correctable": correctable,
         "unreadable": check.unreadable,

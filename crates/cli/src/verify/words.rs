@@ -99,7 +99,9 @@ pub fn looked_at(file: &FileOutcome) -> String {
 fn pages(tally: &Tally) -> String {
     let mut text = counted(tally.pages(), "page");
     let mut of = Vec::new();
-    for (count, what) in [(tally.blank, "blank"), (tally.slack, "behind its end")] {
+    for (count, what) in
+        [(tally.blank, "blank"), (tally.slack, "behind its end"), (tally.torn, "torn, to be restored")]
+    {
         if count > 0 {
             of.push(format!("{} {what}", number(count as f64, 0)));
         }

@@ -40,6 +40,18 @@ mod storage;
 mod sweeps;
 mod verify;
 mod verify_counts;
+mod verify_torn;
 mod volume_limits;
 mod volumes;
 mod write_cache;
+
+/// What makes a mailbox database on a simulated drive and cuts its power, from the engine's own tests.
+#[allow(dead_code)]
+#[path = "../../../maildb/tests/it/model.rs"]
+mod model;
+#[allow(dead_code)]
+#[path = "../../../maildb/tests/it/simulated.rs"]
+mod simulated;
+#[allow(dead_code)]
+#[path = "../../../maildb/tests/it/torn/tearing.rs"]
+mod tearing;

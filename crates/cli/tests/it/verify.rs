@@ -74,7 +74,7 @@ fn programs_get_a_format_that_stays() {
         answer bytes_read deep failures files format passed_over processor_seconds seconds sets stopped unproven
         bytes checked damage facts findings findings_more kind notes path result warnings why
         committed dirty headers page_bytes repairs required state version
-        blank correctable damaged good owned pages slack stamped trailers unchecked unreadable walked
+        blank correctable damaged good owned pages slack stamped torn trailers unchecked unreadable walked
         databases findings folder logs_in
         missing name recovery required why"#]]
     .assert_eq(&all.join("\n"));

@@ -49,27 +49,28 @@ mod slot;
 use super::{
     DatabaseIndex,
     core::{DatabaseState, Shared},
-    recovery::ReplayRange,
+    recovery::{ReplayRange, replay_range},
 };
 use crate::{
     config::{DATABASES_MAX, InstanceConfig},
-    error::Result,
+    error::{Error, Result},
     format::{
-        header::{LogPosition, Signature},
+        header::{DatabaseHeader, DatabaseState as ShutdownState, LogPosition, Signature},
         page_size::PageNumber,
     },
     log::LogNames,
 };
+use restore::Target;
 use ring::Ring;
 use slot::{DatabaseMark, ImageEntry, Layout, SlotHeader, digest_images};
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     rc::Rc,
     sync::Arc,
 };
 use tokio::sync::Notify;
-use world::{Buffer, ByteOffset, Directory, File, IoErrorKind, IoResult, Stability};
+use world::{Buffer, ByteCount, ByteOffset, Directory, File, IoErrorKind, IoResult, Stability};
 
 /// Bounds of the number of slots, which is that of the writes that may be under way: since those that wait
 /// share a slot, more would only put off flushes that are rare already.
@@ -217,6 +218,45 @@ pub async fn open(
     };
     let (writing, written, state) = (Cell::new(false), Notify::new(), RefCell::new(state));
     Ok((Some(FlushJournal { file, layout, protects, writing, written, state }), restored))
+}
+
+/// The pages of a database that recovery would restore from the journal of the log series `base_name` in `directory`, if
+/// they are torn; nothing is changed. `None` if there is no journal of the database's log, or the database, whose file
+/// has `bytes`, needs no recovery.
+pub async fn pages_held(
+    directory: &Rc<dyn Directory>,
+    base_name: &str,
+    header: &DatabaseHeader,
+    bytes: ByteCount,
+) -> Result<Option<BTreeSet<PageNumber>>> {
+    let name = file_name(base_name);
+    let unusable = |problem: &str| Error::Configuration(format!("{name}: {problem}"));
+    let Some(index) = header.database_id.checked_sub(1).filter(|&index| (index as usize) < DATABASES_MAX)
+    else {
+        return Ok(None);
+    };
+    if header.state == ShutdownState::CleanShutdown {
+        return Ok(None);
+    }
+    let file = match directory.open(&name).await {
+        Ok(file) => file,
+        Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let Some(layout) = restore::read_head(&file).await else {
+        return Err(unusable("its head is damaged, so that its slots cannot be found"));
+    };
+    if layout.log_signature != header.log_signature || layout.page_size != header.page_size {
+        return Ok(None);
+    }
+    let Some(range) = replay_range(directory, base_name).await? else {
+        return Err(unusable("the log it goes with is not there"));
+    };
+    let mut targets = [None; DATABASES_MAX];
+    targets[index as usize] =
+        Some(Target { name: "", header, header_time: header.dbtime, bytes, stamps: None });
+    let gathered = restore::gather(&file, layout, range, &targets).await;
+    Ok(Some(gathered.pages().map(|id| id.page).collect()))
 }
 
 /// Name of the journal of the log series `base_name`.

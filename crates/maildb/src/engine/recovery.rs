@@ -16,7 +16,9 @@ use crate::{
     config::InstanceConfig,
     error::{Error, Result},
     format::header::{LogPosition, Signature},
-    log::{Checkpoint, CheckpointFile, Log, LogConfig, LogFiles, LogReader, LogRecord},
+    log::{
+        Checkpoint, CheckpointFile, Log, LogConfig, LogEntry, LogFiles, LogReader, LogRecord, RecoveredTail,
+    },
 };
 use std::rc::Rc;
 use world::{Directory, World};
@@ -118,21 +120,43 @@ pub async fn open_log(
     let databases_known = newest.map_or(0, |newest| usize::from(newest.databases));
     let signature = files.iter().next().map(|file| file.header.signature).unwrap_or_default();
     let from = replay_start(newest, signature)?;
+    let mut stamps = LoggedStamps::default();
+    let (range, tail) = read_to_end(files, from, &mut |entry| stamps.note(entry.start, entry.record)).await?;
+    let log = Log::continue_after(world, Rc::clone(directory), log_config(config), tail).await?;
+    let replay = Some(Replay { from, range });
+    Ok(OpenedLog { log, checkpoint, signature, databases_known, newest, replay, stamps })
+}
+
+/// Reads a log from `from` to its end: what of it a recovery would replay.
+async fn read_to_end(
+    files: LogFiles,
+    from: Option<LogPosition>,
+    note: &mut dyn FnMut(LogEntry),
+) -> Result<(ReplayRange, RecoveredTail)> {
     // Without a checkpoint all that is connected to the newest generation is read, and no page is certain.
     let oldest = files.oldest().or(files.newest()).unwrap_or(1);
     let mut reader = reader_from(files, from)?;
-    let mut stamps = LoggedStamps::default();
     while let Some(entry) = reader.next().await? {
-        stamps.note(entry.start, entry.record);
+        note(entry);
     }
     let tail = reader.into_tail();
     let range = ReplayRange {
         from: from.unwrap_or(LogPosition { generation: oldest, segment: 0, offset: 0 }),
         until: tail.position,
     };
-    let log = Log::continue_after(world, Rc::clone(directory), log_config(config), tail).await?;
-    let replay = Some(Replay { from, range });
-    Ok(OpenedLog { log, checkpoint, signature, databases_known, newest, replay, stamps })
+    Ok((range, tail))
+}
+
+/// What a recovery with the log in `directory` would replay, changing nothing; none if there is no log.
+pub async fn replay_range(directory: &Rc<dyn Directory>, base_name: &str) -> Result<Option<ReplayRange>> {
+    let files = LogFiles::scan(directory, base_name).await?;
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let signature = files.iter().next().map(|file| file.header.signature).unwrap_or_default();
+    let newest = CheckpointFile::read(directory, base_name).await?;
+    let from = replay_start(newest, signature)?;
+    Ok(Some(read_to_end(files, from, &mut |_| {}).await?.0))
 }
 
 fn replay_start(checkpoint: Option<Checkpoint>, signature: Signature) -> Result<Option<LogPosition>> {

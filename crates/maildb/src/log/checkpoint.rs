@@ -71,6 +71,30 @@ impl CheckpointFile {
             }
             Err(error) => return Err(error),
         };
+        let newest = Self::newest_in(&file, directory, &name).await?;
+        let writes = Cell::new(newest.map_or(0, |(number, ..)| number));
+        let next_copy = Cell::new(newest.map_or(0, |(_, copy, _)| other(copy)));
+        Ok((Self { file, writes, next_copy }, newest.map(|(.., checkpoint)| checkpoint)))
+    }
+
+    /// The newest checkpoint, for one who changes nothing; `None` as with [`Self::open`], and where there is no file.
+    pub async fn read(directory: &Rc<dyn Directory>, base_name: &str) -> IoResult<Option<Checkpoint>> {
+        let name = LogNames::new(base_name).checkpoint();
+        let file = match directory.open(&name).await {
+            Ok(file) => file,
+            Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let newest = Self::newest_in(&file, directory, &name).await?;
+        Ok(newest.map(|(.., checkpoint)| checkpoint))
+    }
+
+    /// The newest checkpoint in a file, with the number of its write and its copy.
+    async fn newest_in(
+        file: &Rc<dyn File>,
+        directory: &Rc<dyn Directory>,
+        name: &str,
+    ) -> IoResult<Option<(u64, u64, Checkpoint)>> {
         if file.geometry().size.0 < COPIES * COPY_BYTES as u64 {
             // Ours is made in its full size: a shorter file is somebody else's, or cut.
             let context = format!("{name} in {} is cut short", directory.describe());
@@ -91,9 +115,7 @@ impl CheckpointFile {
                 newest = Some((number, copy, checkpoint));
             }
         }
-        let writes = Cell::new(newest.map_or(0, |(number, ..)| number));
-        let next_copy = Cell::new(newest.map_or(0, |(_, copy, _)| other(copy)));
-        Ok((Self { file, writes, next_copy }, newest.map(|(.., checkpoint)| checkpoint)))
+        Ok(newest)
     }
 
     /// Records a checkpoint: stable when this returns. After an error or a crash the file holds this one

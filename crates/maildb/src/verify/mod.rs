@@ -8,9 +8,11 @@
 mod blank;
 pub mod checksums;
 pub mod deep;
+mod journal;
 pub mod stamps;
 mod walking;
 
 pub use checksums::{DatabaseVerdict, PageDamage, verify_database, verify_database_beside};
 pub use deep::{DeepFinding, DeepVerdict, verify_deep};
+pub use journal::JournalBeside;
 pub use stamps::StampsVerdict;

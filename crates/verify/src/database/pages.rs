@@ -25,6 +25,8 @@ pub struct Tally {
     pub trailers: u64,
     /// Pages of a temporary database, which have no checksum.
     pub unchecked: u64,
+    /// Pages of a database that was in use that do not verify, and that its recovery restores.
+    pub torn: u64,
     /// Pages that are damaged.
     pub damaged: u64,
     /// Of those, how many have one flipped bit and nothing else.
@@ -43,6 +45,7 @@ impl Tally {
         self.slack += other.slack;
         self.trailers += other.trailers;
         self.unchecked += other.unchecked;
+        self.torn += other.torn;
         self.damaged += other.damaged;
         self.correctable += other.correctable;
         self.findings.extend(other.findings);
@@ -50,7 +53,7 @@ impl Tally {
 
     /// Pages of every kind.
     pub fn pages(&self) -> u64 {
-        let others = [self.blank, self.slack, self.trailers, self.unchecked, self.damaged];
+        let others = [self.blank, self.slack, self.trailers, self.unchecked, self.torn, self.damaged];
         self.good.iter().chain(&others).sum()
     }
 }

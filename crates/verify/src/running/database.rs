@@ -1,6 +1,7 @@
 //! A database file, from its first byte to its last: headers, who owns its pages, each page, and with `deep` its trees.
 
 use super::{
+    journal::{self, Journal},
     outcome::{Checked, DatabaseCheck, Ended, FileOutcome},
     pace::Pace,
     paging::with_pages,
@@ -21,7 +22,7 @@ use maildb::{PageNumber, verify::stamps::StampsBeside};
 use std::{
     collections::BTreeSet,
     ops::ControlFlow,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -37,6 +38,8 @@ pub struct Task<'a> {
     pub path: Option<&'a Path>,
     /// Whether trees are walked, and records.
     pub deep: bool,
+    /// Flush journals that were found.
+    pub journals: &'a [PathBuf],
     /// Who judges.
     pub workers: &'a Workers,
     /// How fast.
@@ -80,6 +83,10 @@ pub async fn check(
         let what = format!("its page stamps cannot be used: {problem}");
         outcome.findings.push(Finding::damage(Place::FILE, what));
     }
+    let journal = match task.path {
+        Some(path) if facts.is_dirty() => journal::beside(path, &start, size, task.journals).await,
+        _ => Journal::default(),
+    };
     let first = 2 * page_bytes as u64;
     let mut place = from.unwrap_or_else(|| ResumePlace::at(first));
     outcome.findings.extend(place.findings.iter().cloned());
@@ -93,13 +100,31 @@ pub async fn check(
     };
     task.pace.done(place.to.min(size.0));
     let pages = Pages::new(&facts, owned, size);
-    let check = check_pages(task, outcome, check, (pages, stamps.map(Arc::new)), &mut place, save).await;
+    let judges = (pages, stamps.map(Arc::new), journal.clone());
+    let check = check_pages(task, outcome, check, judges, &mut place, save).await;
+    outcome.findings.extend(of_journal(&journal, &check.pages));
     let is_done = outcome.ended == Ended::Whole;
     outcome.checked = Checked::Database(Box::new(check));
     if task.deep && is_done {
         deep(task, outcome, facts).await;
     }
     Ok(Some(place))
+}
+
+/// What is to be said of the flush journal, once all pages were judged.
+fn of_journal(journal: &Journal, pages: &Tally) -> Option<Finding> {
+    let what = match (&journal.path, &journal.unusable) {
+        (Some(path), _) if pages.torn > 0 => format!(
+            "{} of its pages do not verify, and are no damage: its recovery restores them from {}",
+            pages.torn,
+            path.display()
+        ),
+        (_, Some(why)) if pages.damaged > 0 => {
+            format!("it cannot be told which of its pages recovery restores from the flush journal: {why}")
+        }
+        _ => return None,
+    };
+    Some(Finding::note(Place::FILE, what))
 }
 
 /// How long the file is at least, by the last page that it owns; none if it does not tell.
@@ -135,7 +160,7 @@ async fn check_pages(
     task: &Task<'_>,
     outcome: &mut FileOutcome,
     mut check: DatabaseCheck,
-    (pages, stamps): (Pages, Option<Arc<StampsBeside>>),
+    (pages, stamps, journal): (Pages, Option<Arc<StampsBeside>>, Journal),
     place: &mut ResumePlace,
     save: &mut dyn FnMut(&ResumePlace),
 ) -> DatabaseCheck {
@@ -149,6 +174,7 @@ async fn check_pages(
         if let Some(stamps) = &stamps {
             stamps::hold_against(stamps, number(at), page_bytes, chunk, &mut tally);
         }
+        journal.take_torn(&mut tally);
         tally
     });
     let plan = Plan {

@@ -19,6 +19,7 @@ pub mod scan;
 pub mod source;
 
 mod database;
+mod journal;
 mod paging;
 mod sets;
 mod small;

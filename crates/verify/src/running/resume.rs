@@ -122,6 +122,9 @@ struct StoredDatabase {
     correctable: u64,
     trailers: u64,
     unchecked: u64,
+    /// States of before 2026-11-24 have none.
+    #[serde(default)]
+    torn: u64,
     unreadable: u64,
     findings: Vec<StoredFinding>,
 }
@@ -188,6 +191,7 @@ impl State {
             correctable: counts.correctable,
             trailers: counts.trailers,
             unchecked: counts.unchecked,
+            torn: counts.torn,
             unreadable: place.unreadable,
             findings: place.findings.iter().filter_map(StoredFinding::of).collect(),
         };
@@ -227,6 +231,7 @@ impl StoredDatabase {
                 correctable: self.correctable,
                 trailers: self.trailers,
                 unchecked: self.unchecked,
+                torn: self.torn,
                 findings: Vec::new(),
             },
         }

@@ -2,6 +2,7 @@
 
 use super::{
     database::{self, Task},
+    journal,
     outcome::{Ended, FileOutcome, Outcome},
     pace::Pace,
     places::{Candidate, Found},
@@ -48,6 +49,7 @@ pub async fn run(
     mut state: Option<State>,
 ) -> Result<Outcome, ResumeError> {
     let workers = Rc::new(Workers::new(settings.jobs));
+    let journals = journal::among(&found.candidates);
     let (databases, others): (Vec<Candidate>, Vec<Candidate>) = found
         .candidates
         .into_iter()
@@ -59,7 +61,8 @@ pub async fn run(
     let mut outcome = Outcome { strangers: found.strangers, failures: found.failures, ..Outcome::default() };
     outcome.files = side_by_side(world, settings, &workers, pace, others).await;
     for (candidate, place) in databases.iter().zip(places) {
-        let file = one_database(world, settings, &workers, pace, candidate, (state.as_mut(), place)).await?;
+        let judges = (&*workers, pace, journals.as_slice());
+        let file = one_database(world, settings, judges, candidate, (state.as_mut(), place)).await?;
         outcome.files.push(file);
     }
     outcome.files.sort_by(|one, other| one.path.cmp(&other.path));
@@ -134,7 +137,8 @@ async fn one_small(candidate: &Candidate, deep: bool, workers: &Workers, pace: &
     pace.begin("check", &candidate.path.display().to_string());
     let checked = match Source::open(&candidate.path) {
         Ok(source) => {
-            let task = Task { source: &source, path: Some(&candidate.path), deep, workers, pace };
+            let path = Some(candidate.path.as_path());
+            let task = Task { source: &source, path, deep, journals: &[], workers, pace };
             small::check(&task, &mut outcome).await
         }
         Err(error) => Err(error),
@@ -147,8 +151,7 @@ async fn one_small(candidate: &Candidate, deep: bool, workers: &Workers, pace: &
 async fn one_database(
     world: &World,
     settings: &Settings,
-    workers: &Workers,
-    pace: &Pace,
+    (workers, pace, journals): (&Workers, &Pace, &[PathBuf]),
     candidate: &Candidate,
     (state, place): (Option<&mut State>, Option<Place>),
 ) -> Result<FileOutcome, ResumeError> {
@@ -161,7 +164,8 @@ async fn one_database(
             return Ok(outcome);
         }
     };
-    let task = Task { source: &source, path: Some(&candidate.path), deep: settings.deep, workers, pace };
+    let path = Some(candidate.path.as_path());
+    let task = Task { source: &source, path, deep: settings.deep, journals, workers, pace };
     let mut failed = None;
     let checked = match state {
         None => database::check(&task, &mut outcome, place, &mut |_| {}).await,

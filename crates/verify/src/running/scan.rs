@@ -178,7 +178,7 @@ async fn checked(
             let last = gathered.placements.remove(&key).map_or(0, |placement| placement.pages.1);
             let found = (u64::from(last) + 2) * page_size.bytes() as u64;
             let all = source.part(at, source.size());
-            let task = Task { source: &all, path: None, deep: false, workers, pace };
+            let task = Task { source: &all, path: None, deep: false, journals: &[], workers, pace };
             // Blank pages at its end were not found, and are its own.
             let owned = database::length_owned(&task).await.ok().flatten();
             (FileKind::Database, owned.unwrap_or(found).max(found))
@@ -195,7 +195,7 @@ async fn checked(
     let mut outcome = FileOutcome::new(&named(path, at), part.size(), kind);
     pace.begin("check", &outcome.path.display().to_string());
     pace.expect(part.size().0);
-    let task = Task { source: &part, path: None, deep: false, workers, pace };
+    let task = Task { source: &part, path: None, deep: false, journals: &[], workers, pace };
     let checked = match kind {
         FileKind::Database => database::check(&task, &mut outcome, None, &mut |_| {}).await.map(|_| ()),
         _ => small::check(&task, &mut outcome).await,

@@ -1,6 +1,7 @@
 //! The stamps that Spindle keeps beside its own databases: what each page was when it was last written, whatever its
 //! checksum says. A lost write, and a page of an earlier day, are seen by nothing else.
 
+use super::journal::folder_of;
 use crate::{Finding, Part, Place, database::Tally};
 use maildb::{
     PageNumber,
@@ -22,11 +23,7 @@ pub async fn beside(path: &Path, start: &[u8], size: ByteCount) -> (Option<Stamp
         // Nobody can have kept stamps under such a name.
         return (None, StampsVerdict::NotKept);
     }
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let directory: Rc<dyn Directory> = match FolderDirectory::open(folder) {
+    let directory: Rc<dyn Directory> = match FolderDirectory::open(folder_of(path)) {
         Ok(folder) => Rc::new(ReadOnly(folder)),
         Err(error) => return (None, StampsVerdict::Unusable(error.to_string())),
     };
@@ -66,7 +63,7 @@ pub fn hold_against(
 }
 
 /// A folder in which nothing is changed: a snapshot may be mounted that way.
-struct ReadOnly(FolderDirectory);
+pub struct ReadOnly(pub FolderDirectory);
 
 impl ReadOnly {
     fn refuse<T>(&self) -> LocalFuture<IoResult<T>> {

@@ -14,9 +14,12 @@ use super::{
     slot::{BLOCK_BYTES, ImageEntry, Layout, SlotHeader, digest_images},
 };
 use crate::{
-    engine::{PageId, core::DatabaseState, pager::check_read_page, recovery::ReplayRange},
+    engine::{
+        PageId, core::DatabaseState, page_stamps::StampTable, pager::check_read_page, recovery::ReplayRange,
+    },
     error::Result,
     format::{
+        header::DatabaseHeader,
         page::PageView,
         page_size::{DbTime, PageSize},
     },
@@ -28,12 +31,54 @@ use std::{
 };
 use world::{Buffer, ByteCount, ByteOffset, File, IoErrorKind, IoResult, Stability};
 
+/// A database as far as it says which images are of use to it.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    /// File name.
+    pub name: &'a str,
+    /// Its header.
+    pub header: &'a DatabaseHeader,
+    /// The time in the header on stable storage.
+    pub header_time: DbTime,
+    /// Length of its file.
+    pub bytes: ByteCount,
+    /// What its pages may read as, where that is known.
+    pub stamps: Option<&'a StampTable>,
+}
+
+impl DatabaseState {
+    fn target(&self) -> Target<'_> {
+        Target {
+            name: &self.name,
+            header: &self.header,
+            header_time: self.header_time_stable,
+            bytes: self.file.geometry().size,
+            stamps: self.stamps.as_ref().map(|stamps| &stamps.table),
+        }
+    }
+}
+
 /// What was found and done.
 pub struct Outcome {
     /// For the summary.
     pub restored: Restored,
     /// The highest number of a write found.
     pub sequence_last: u64,
+}
+
+/// The newest image of each page that redo may start from.
+#[derive(Default)]
+pub struct Gathered {
+    images: BTreeMap<PageId, Image>,
+    slots_unreadable: u32,
+    sequence_last: u64,
+}
+
+impl Gathered {
+    /// The pages.
+    pub fn pages(&self) -> impl Iterator<Item = PageId> {
+        self.images.keys().copied()
+    }
 }
 
 /// An image to put in place if the page there is not as good.
@@ -56,23 +101,38 @@ pub async fn restore(
     range: ReplayRange,
     databases: &[DatabaseState],
 ) -> Result<Outcome> {
-    let mut outcome = Outcome { restored: Restored::default(), sequence_last: 0 };
-    let mut newest: BTreeMap<PageId, Image> = BTreeMap::new();
+    let targets: Vec<Option<Target<'_>>> = databases.iter().map(|state| Some(state.target())).collect();
+    let Gathered { images, slots_unreadable, sequence_last } = gather(file, layout, range, &targets).await;
+    let pages = put_in_place(images, layout.page_size, databases).await?;
+    let restored = Restored { pages, slots_unreadable, ..Restored::default() };
+    Ok(Outcome { restored, sequence_last })
+}
+
+/// The first two steps: what of the journal a recovery would use for these databases, by their number in the group.
+/// That slots cannot be read is no error.
+pub async fn gather(
+    file: &Rc<dyn File>,
+    layout: Layout,
+    range: ReplayRange,
+    databases: &[Option<Target<'_>>],
+) -> Gathered {
+    let mut gathered = Gathered::default();
+    let newest = &mut gathered.images;
     for slot in 0..layout.slots {
         let header = match read_slot_header(file, &layout, slot).await {
             Slot::Unused => continue,
             Slot::Unreadable => {
-                outcome.restored.slots_unreadable += 1;
+                gathered.slots_unreadable += 1;
                 continue;
             }
             Slot::Written(header) => header,
         };
-        outcome.sequence_last = outcome.sequence_last.max(header.sequence);
+        gathered.sequence_last = gathered.sequence_last.max(header.sequence);
         if !header.images.iter().any(|entry| is_of_use(&header, entry, range, databases)) {
             continue;
         }
         let Some(images) = read_images(file, &layout, slot, &header).await else {
-            outcome.restored.slots_unreadable += 1;
+            gathered.slots_unreadable += 1;
             continue;
         };
         for (entry, bytes) in header.images.iter().zip(images) {
@@ -80,7 +140,8 @@ pub async fn restore(
                 continue;
             }
             let id = PageId { database: entry.database, page: entry.page };
-            if !is_possible(&databases[usize::from(id.database.0)], layout.page_size, id, &bytes) {
+            let target = databases[usize::from(id.database.0)].as_ref().expect("the image is of use to it");
+            if !is_possible(target, layout.page_size, id, &bytes) {
                 // It was never fit to be in the database either.
                 continue;
             }
@@ -95,8 +156,7 @@ pub async fn restore(
             }
         }
     }
-    outcome.restored.pages = put_in_place(newest, layout.page_size, databases).await?;
-    Ok(outcome)
+    gathered
 }
 
 /// Whether redo could start from an image: the rules of the module above.
@@ -104,22 +164,22 @@ fn is_of_use(
     header: &SlotHeader,
     entry: &ImageEntry,
     range: ReplayRange,
-    databases: &[DatabaseState],
+    databases: &[Option<Target<'_>>],
 ) -> bool {
     let index = usize::from(entry.database.0);
-    let (Some(state), Some(mark)) = (databases.get(index), header.databases.get(index)) else {
+    let (Some(Some(target)), Some(mark)) = (databases.get(index), header.databases.get(index)) else {
         return false;
     };
-    let page_size = state.header.page_size;
+    let page_size = target.header.page_size;
     let end = entry.page.file_offset(page_size) + page_size.bytes() as u64;
-    header.log_signature == state.header.log_signature
-        && mark.signature == state.header.signature
-        && mark.header_time <= state.header_time_stable
+    header.log_signature == target.header.log_signature
+        && mark.signature == target.header.signature
+        && mark.header_time <= target.header_time
         && entry.last > range.from
-        && entry.last > state.header.attach
+        && entry.last > target.header.attach
         && entry.last <= range.until
         && entry.page.0 > 0
-        && end <= state.file.geometry().size.0
+        && end <= target.bytes.0
 }
 
 enum Slot {
@@ -176,9 +236,9 @@ async fn put_in_place(
 }
 
 /// Whether an image is whole and, if that is known, one that the page may hold.
-fn is_possible(state: &DatabaseState, page_size: PageSize, id: PageId, image: &[u8]) -> bool {
-    check_read_page(&state.name, page_size, id, image).is_ok()
-        && state.stamps.as_ref().is_none_or(|stamps| stamps.table.could_be(id.page, image))
+fn is_possible(target: &Target<'_>, page_size: PageSize, id: PageId, image: &[u8]) -> bool {
+    check_read_page(target.name, page_size, id, image).is_ok()
+        && target.stamps.is_none_or(|stamps| stamps.could_be(id.page, image))
 }
 
 /// Whether the page in place needs no image.
@@ -198,7 +258,7 @@ async fn is_as_good(
     if found[..] == image.bytes[..] {
         return Ok(true);
     }
-    let is_whole = is_possible(state, page_size, id, &found);
+    let is_whole = is_possible(&state.target(), page_size, id, &found);
     Ok(is_whole && PageView::new(&found).dbtime() > image.dbtime)
 }
 
@@ -218,7 +278,7 @@ mod tests {
         config::DATABASES_MAX,
         engine::{DatabaseIndex, flush_journal::slot::DatabaseMark},
         format::{
-            header::{DatabaseHeader, LogPosition, LogTime, Signature},
+            header::{LogPosition, LogTime, Signature},
             page_size::{ObjectId, PageNumber},
         },
     };
@@ -305,7 +365,7 @@ mod tests {
         }
 
         fn verdict(self) -> bool {
-            is_of_use(&self.header, &self.entry, self.range, &[self.state])
+            is_of_use(&self.header, &self.entry, self.range, &[Some(self.state.target())])
         }
     }
 
