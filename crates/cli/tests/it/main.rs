@@ -24,6 +24,7 @@ mod judged_by_qemu;
 mod judged_exports;
 mod mail_files;
 mod out_of_space;
+mod paper_plans;
 mod plans;
 mod pool_verbs;
 mod pools;

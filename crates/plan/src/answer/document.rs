@@ -2,7 +2,12 @@
 
 use super::Answer;
 use crate::{
-    catalogue::Raid, derivation::Derived, figure::Confidence, fit::GroupChoice, site::Role, units::shown,
+    catalogue::Raid,
+    derivation::Derived,
+    figure::Confidence,
+    fit::GroupChoice,
+    site::Role,
+    units::{counted, shown},
 };
 use report::{Cell, Column, Document, KeyValues, Meta, Section, Severity, Table, prose};
 
@@ -91,14 +96,22 @@ impl Answer {
                 format!("The line is too slow: {} Mb/s are needed, it has {}.", shown(needed), shown(line));
             document.finding(Severity::Warning, text, "LNK, LINE");
         }
-        if value("BKW").is_some_and(|percent| percent > 100.0)
-            && self.demand.needs.backup_capacity.get() > 0.0
+        if let (Some(hours), Some(percent)) = (value("BKT"), value("BKW"))
+            && percent > 100.0
         {
+            let copies = self.demand.needs.copies;
+            let instead = match copies {
+                1 => "or copies",
+                2 => "or a third copy, which makes backups optional",
+                _ => "or none at all: three copies make backups optional",
+            };
             let text = format!(
-                "A full backup takes {} h, longer than its window: more streams (--set backup_streams=N), or copies.",
-                shown(value("BKT").unwrap_or(0.0))
+                "A full backup takes {} h, {} % of its window: more streams (--set backup_streams=N), {instead}.",
+                shown(hours),
+                prose::number(percent, 0)
             );
-            document.finding(Severity::Warning, text, "BKT, BKW");
+            let severity = if copies < 3 { Severity::Warning } else { Severity::Note };
+            document.finding(severity, text, "BKT, BKW; Microsoft, disaster-recovery: three copies or more");
         }
         let (weak, all) = self.weak();
         if weak > 0 {
@@ -308,8 +321,12 @@ fn computed(one: &Derived) -> String {
 }
 
 fn group(group: &GroupChoice) -> String {
-    let spares = if group.spares > 0 { format!(" + {} spare", group.spares) } else { String::new() };
-    format!("{} {}{spares} {}", group.purpose.word(), group.drives, group.raid.word())
+    let spares = if group.spares > 0 { format!(" + {} spare", counted(group.spares)) } else { String::new() };
+    let drives = match group.pools {
+        1 => counted(group.drives),
+        pools => format!("{} x {}", counted(pools), counted(group.drives / pools)),
+    };
+    format!("{} {drives}{spares} {}", group.purpose.word(), group.raid.word())
 }
 
 fn trust() -> Section {

@@ -2,6 +2,7 @@
 
 mod document;
 mod explanation;
+mod purchase;
 
 pub use explanation::{Explained, UnknownId};
 
@@ -10,7 +11,7 @@ use crate::{
     demand::{Demand, DemandError, Needs},
     derivation::Derived,
     figure::{Confidence, Curve, Figure},
-    fit::{self, Choice, Fit, Rejected, WishError, Wishes},
+    fit::{self, Choice, Fit, Rejected, Sizing, WishError, Wishes},
     layout,
     profile::Profile,
     rules::Rules,
@@ -69,15 +70,18 @@ pub enum NoSite {
 impl Answer {
     /// Plans for `profile` by `rules` with what is in `catalogue`.
     pub fn of(profile: Profile, rules: Rules, catalogue: &Catalogue) -> Result<Self, PlanError> {
-        let raid = profile.raid.map(|level| catalogue.redundancy(level));
-        let demand = Demand::of(&profile, rules, raid)?;
+        let mut demand = Demand::of(&profile, rules)?;
         let wishes = Wishes {
             product: profile.array.clone(),
             raid: profile.raid,
             databases_per_log: demand.sheet.rules().value("databases_per_log") as u32,
+            sizing: Sizing::of(demand.sheet.rules()),
             ..Wishes::default()
         };
         let fit = fit::choices(&demand.needs, catalogue, &wishes)?;
+        if let Some(first) = fit.choices.first() {
+            purchase::derive(&mut demand.sheet, first);
+        }
         Ok(Self { profile, demand, fit, wishes })
     }
 

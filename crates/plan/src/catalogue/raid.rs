@@ -24,13 +24,15 @@ pub enum Raid {
     Raid6,
     /// Two parities on drives of their own, of the N series.
     RaidDp,
+    /// Each by itself: what is lost with one is on the drives of other copies.
+    Jbod,
     /// The provider of a cloud volume sees to it.
     Inside,
 }
 
 impl Raid {
     /// All levels.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Raid0,
         Self::Raid1,
         Self::Raid10,
@@ -38,6 +40,7 @@ impl Raid {
         Self::Raid50,
         Self::Raid6,
         Self::RaidDp,
+        Self::Jbod,
         Self::Inside,
     ];
 
@@ -51,6 +54,7 @@ impl Raid {
             Self::Raid50 => "raid50",
             Self::Raid6 => "raid6",
             Self::RaidDp => "raid-dp",
+            Self::Jbod => "jbod",
             Self::Inside => "inside",
         }
     }
@@ -89,10 +93,10 @@ pub struct Redundancy {
     /// By how many a group grows.
     pub step: u32,
     /// Drives of one redundancy set at most; none if the level has no sets.
-    set_drives: Option<u32>,
+    pub set_drives: Option<u32>,
     /// Drives of a set that hold parity.
     #[serde(default)]
-    set_parity: u32,
+    pub set_parity: u32,
     /// Who says so, and where.
     pub source: String,
     /// How far that can be trusted.

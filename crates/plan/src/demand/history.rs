@@ -1,16 +1,20 @@
 //! What is kept while the link is down, and how long it takes to catch up: seed 000, write history logging.
 
+use super::{Asked, Mode};
 use crate::derivation::{Sheet, Step};
 
-pub(super) fn derive(sheet: &mut Sheet) {
+pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
     sheet.begin("Write history");
-    sheet.derive(Step::seed(
-        "WHL",
-        "Write history of an outage",
-        "GB",
-        "WRB * 3600 * outage_hours / 1024 * min(remote_copies, 1)",
-        "seed 000, write history log: 13 GB of one group in two hours; planned for peak hours",
-    ));
+    let (formula, source) = match asked.mode {
+        Mode::Copies => {
+            ("0", "servers ship their logs, which wait on their own volumes: nothing is written beside them")
+        }
+        Mode::StandAlone | Mode::BackupWindow => (
+            "WRB * 3600 * outage_hours / 1024 * min(remote_copies, 1)",
+            "seed 000, write history log: 13 GB of one group in two hours; planned for peak hours",
+        ),
+    };
+    sheet.derive(Step::seed("WHL", "Write history of an outage", "GB", formula, source));
     sheet.derive(Step::plain("WHD", "The same of one database", "GB", "WHL / DBC", "all alike"));
     sheet.derive(Step::seed(
         "WHM",

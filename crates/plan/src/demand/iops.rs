@@ -45,7 +45,6 @@ pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
         "DBIOP * database_writes",
         "seed 001 appendix A, step 2",
     ));
-    on_drives(sheet, asked);
     logs(sheet);
     sheet.derive(Step::plain(
         "MNT",
@@ -53,34 +52,6 @@ pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
         "I/O/s",
         "DBC * maintenance_rate * 1024 / maintenance_read",
         "seed 004 section 3.3.3: more with every database",
-    ));
-}
-
-/// What drives do for the host, where a RAID level is wished for.
-fn on_drives(sheet: &mut Sheet, asked: &Asked<'_>) {
-    let Some(raid) = asked.raid else { return };
-    let given = Step {
-        id: "PEN",
-        title: "I/O of drives that one write becomes",
-        unit: "x",
-        formula: "",
-        source: "",
-        confidence: raid.confidence,
-    };
-    sheet.give(None, given, raid.write_penalty, &format!("{}: {}", raid.level.word(), raid.source));
-    sheet.derive(Step::seed(
-        "DRIO",
-        "Database I/O, as drives do it",
-        "I/O/s",
-        "DBRD + PEN * DBWR",
-        "seed 001 appendix A, step 2",
-    ));
-    sheet.derive(Step::seed(
-        "SPIN",
-        "Drives of the kind that drive_iops tells of",
-        "",
-        "ceil(DRIO / drive_iops)",
-        "seed 001 appendix A, example A: drives' I/O by drives', never by hosts' as in its example B",
     ));
 }
 

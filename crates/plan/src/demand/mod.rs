@@ -21,7 +21,6 @@ mod users;
 pub use needs::{Mode, Needs};
 
 use crate::{
-    catalogue::Redundancy,
     derivation::Sheet,
     profile::{Profile, ProfileError},
     rules::Rules,
@@ -62,16 +61,14 @@ struct Asked<'a> {
     profile: &'a Profile,
     mode: Mode,
     copies: u32,
-    /// What the RAID level costs that was wished for.
-    raid: Option<&'a Redundancy>,
 }
 
 impl Demand {
-    /// What `profile` needs by `rules`. If a RAID level was wished for, `raid` says what it costs.
-    pub fn of(profile: &Profile, rules: Rules, raid: Option<&Redundancy>) -> Result<Self, DemandError> {
+    /// What `profile` needs by `rules`.
+    pub fn of(profile: &Profile, rules: Rules) -> Result<Self, DemandError> {
         profile.check()?;
         let (mode, copies) = profile.mode_and_copies()?;
-        let asked = Asked { profile, mode, copies, raid };
+        let asked = Asked { profile, mode, copies };
         let rules = profile.settle(rules)?;
         let tiers = profile.tiers.iter().map(|tier| tier.name.clone()).collect();
         let mut sheet = Sheet::new(rules, tiers);
@@ -81,7 +78,7 @@ impl Demand {
         logs::derive(&mut sheet);
         iops::derive(&mut sheet, &asked);
         replication::derive(&mut sheet, &asked);
-        history::derive(&mut sheet);
+        history::derive(&mut sheet, &asked);
         snapshots::derive(&mut sheet);
         memory::derive(&mut sheet, &asked);
         backup::derive(&mut sheet, &asked);

@@ -6,7 +6,7 @@
 //! factor  = number | name | name "(" sum ("," sum)* ")" | "(" sum ")"
 //! ```
 //!
-//! `max`, `min`, `ceil` and `sqrt` are what they are everywhere; `total(…)` adds up over the tiers of users. Any other
+//! `max` and `min` of two or more, `ceil` and `sqrt` are what they are everywhere; `total(…)` adds up over the tiers of users. Any other
 //! name before a parenthesis is a curve.
 
 use std::fmt::Write;
@@ -107,8 +107,8 @@ impl Node {
             Self::Call(name, inner) => {
                 let of = |at: usize| inner[at].compute(names, tier);
                 match name.as_str() {
-                    "max" => of(0).max(of(1)),
-                    "min" => of(0).min(of(1)),
+                    "max" => (1..inner.len()).map(of).fold(of(0), f64::max),
+                    "min" => (1..inner.len()).map(of).fold(of(0), f64::min),
                     // What is a whole number but for the last bit of a double is one.
                     "ceil" => (of(0) * (1.0 - 4.0 * f64::EPSILON)).ceil(),
                     "sqrt" => of(0).sqrt(),
@@ -238,8 +238,8 @@ impl Reader<'_> {
             inner.push(self.sum());
         }
         self.expect(')');
-        let wanted = if matches!(word.as_str(), "max" | "min") { 2 } else { 1 };
-        assert!(inner.len() == wanted, "formula {:?}: {word} is of {wanted}", self.text);
+        let is_of_several = matches!(word.as_str(), "max" | "min");
+        assert!((inner.len() > 1) == is_of_several, "formula {:?}: {word} of {}", self.text, inner.len());
         Node::Call(word, inner)
     }
 

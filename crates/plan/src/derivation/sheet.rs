@@ -19,7 +19,7 @@ pub struct Step<'a> {
     /// How it is computed, of what was there before.
     pub formula: &'a str,
     /// Who says so.
-    pub source: &'static str,
+    pub source: &'a str,
     /// How far that can be trusted.
     pub confidence: Confidence,
 }

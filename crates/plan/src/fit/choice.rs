@@ -1,9 +1,9 @@
 //! One way to meet the needs, and one that was not taken.
 
 use crate::{
-    catalogue::Raid,
+    catalogue::{Raid, Redundancy},
     figure::Confidence,
-    units::{Gib, HostIops, SoldGb},
+    units::{DriveIops, Gib, HostIops, SoldGb, counted},
 };
 use serde::{Deserialize, Serialize};
 
@@ -57,9 +57,11 @@ pub struct GroupChoice {
     pub purpose: Purpose,
     /// How it survives the loss of a drive.
     pub raid: Raid,
+    /// Pools of drives that fail and perform together, all alike; 1 for cloud volumes.
+    pub pools: u32,
     /// Arrays bought whole, or cloud volumes; 1 for drives.
     pub units: u32,
-    /// Drives that are at work, of all units; cloud volumes count as one each.
+    /// Drives that are at work, of all pools and units; cloud volumes count as one each.
     pub drives: u32,
     /// Drives that wait for one to fail.
     pub spares: u32,
@@ -75,6 +77,67 @@ pub struct GroupChoice {
     pub iops_beside: HostIops,
     /// What decided its size.
     pub bound: Bound,
+    /// What its size was computed with.
+    #[serde(skip)]
+    pub sized_by: SizedBy,
+}
+
+/// What the size of a group was computed with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SizedBy {
+    /// As many drives as are needed.
+    Drives(DriveSizing),
+    /// Arrays with every bay filled.
+    Arrays(ArraySizing),
+    /// A volume each.
+    Volumes,
+}
+
+/// What a number of drives was computed with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DriveSizing {
+    /// What one does.
+    pub rating: DriveRating,
+    /// What one holds.
+    pub formatted: Gib,
+    /// Who says so.
+    pub holds_source: String,
+    /// What the level costs.
+    pub redundancy: Redundancy,
+    /// Least drives of a pool.
+    pub least: u32,
+    /// By how many a pool grows.
+    pub step: u32,
+    /// Spares of a pool, where the array's paper says so.
+    pub spares: Option<u32>,
+    /// Storage groups that a pool may have, where they had to be divided.
+    pub storage_groups_max: Option<u64>,
+}
+
+/// What one drive does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DriveRating {
+    /// Reads and writes anywhere, redundancy not yet in them.
+    Random(DriveIops),
+    /// Writes of logs, one behind the other, redundancy not yet in them.
+    Sequential(DriveIops),
+    /// Its share of what was measured at the host, redundancy included.
+    AtHost(HostIops),
+}
+
+/// What a number of whole arrays was computed with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArraySizing {
+    /// What one holds.
+    pub holds: Gib,
+    /// Who says so.
+    pub holds_source: String,
+    /// What one does at the host.
+    pub does: HostIops,
+    /// Whether logs were beside the databases when it was measured.
+    pub holds_logs: bool,
+    /// Storage groups that a pool may have, where they had to be divided.
+    pub storage_groups_max: Option<u64>,
 }
 
 impl GroupChoice {
@@ -141,14 +204,14 @@ impl Choice {
         let units: u64 =
             self.groups.iter().map(|group| u64::from(group.units) * self.times(group.purpose)).sum();
         match self.raid {
-            Raid::Inside => format!("{units} x {}", self.product),
+            Raid::Inside => format!("{} x {}", counted(units), self.product),
             raid if self.product == self.drive => {
-                format!("{} x {}, {}, {}", self.drives(), self.product, self.drive_size, raid.word())
+                format!("{} x {}, {}, {}", counted(self.drives()), self.product, self.drive_size, raid.word())
             }
             raid => format!(
                 "{}, {} x {} {}, {}",
                 self.product,
-                self.drives(),
+                counted(self.drives()),
                 self.drive,
                 self.drive_size,
                 raid.word()

@@ -1,7 +1,7 @@
 //! Cloud volumes: one for each database and one for each log, as many I/O a second provisioned as are asked for.
 
 use super::{
-    Bound, Choice, DRIVES_MAX, GroupChoice, Purpose,
+    Bound, Choice, DRIVES_MAX, GroupChoice, Purpose, SizedBy,
     load::{Asked, Load},
     meeting::Meeting,
 };
@@ -71,12 +71,21 @@ fn group(asked: &Asked, load: &Load, cloud: &Cloud) -> Result<GroupChoice, Strin
     for kind in kinds {
         let gib = kind.each.get().ceil().max(f64::from(cloud.min_gib));
         if gib > largest {
-            return Err(format!("a {} takes {}, a volume has {largest} GB at most", kind.what, kind.each));
+            return Err(format!(
+                "a {} takes {}, a volume has {} GB at most",
+                kind.what,
+                kind.each,
+                shown(largest)
+            ));
         }
         let asked = HostIops::new(kind.iops.get() / kind.count as f64);
         let most = cloud.iops_of(gib);
         if asked > most {
-            return Err(format!("a {} asks {asked}, a volume of {gib} GB does {most} at most", kind.what));
+            return Err(format!(
+                "a {} asks {asked}, a volume of {} GB does {most} at most",
+                kind.what,
+                shown(gib)
+            ));
         }
         volumes += kind.count;
         capacity = capacity + Gib::new(gib) * kind.count as f64;
@@ -93,6 +102,7 @@ fn group(asked: &Asked, load: &Load, cloud: &Cloud) -> Result<GroupChoice, Strin
     Ok(GroupChoice {
         purpose: asked.purpose,
         raid: Raid::Inside,
+        pools: 1,
         units: volumes,
         drives: volumes,
         spares: 0,
@@ -102,5 +112,6 @@ fn group(asked: &Asked, load: &Load, cloud: &Cloud) -> Result<GroupChoice, Strin
         iops_needed: asked.iops(),
         iops_beside: HostIops::ZERO,
         bound: Bound::Capacity,
+        sized_by: SizedBy::Volumes,
     })
 }

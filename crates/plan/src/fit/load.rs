@@ -37,6 +37,25 @@ impl Asked {
         streams.map(|stream| stream.iops).sum::<HostIops>() + self.maintenance
     }
 
+    /// One of so many alike `parts`.
+    pub fn part(&self, parts: u32) -> Self {
+        self.scaled(self.capacity * (1.0 / f64::from(parts)), 1.0 / f64::from(parts), 1.0 / f64::from(parts))
+    }
+
+    /// The same for what holds `capacity` and has these shares of databases and of logs.
+    fn scaled(&self, capacity: Gib, of_databases: f64, of_logs: f64) -> Self {
+        let stream = |stream: Option<Stream>, share: f64| {
+            stream.map(|stream| Stream { iops: stream.iops * share, reads: stream.reads })
+        };
+        Self {
+            purpose: self.purpose,
+            capacity,
+            databases: stream(self.databases, of_databases),
+            logs: stream(self.logs, of_logs),
+            maintenance: self.maintenance * of_databases,
+        }
+    }
+
     /// I/O of drives for it, if one write costs `write_penalty`: each stream has its own share of reads.
     pub fn on_drives(&self, write_penalty: f64) -> DriveIops {
         let streams = [self.databases, self.logs].into_iter().flatten();
@@ -60,6 +79,10 @@ pub struct Load {
     pub database_volume: Gib,
     /// Volume of one log.
     pub log_volume: Gib,
+    /// Databases that share a log.
+    per_log: u64,
+    /// Room beside the volumes, to restore and for snapshots.
+    beside: Gib,
 }
 
 impl Load {
@@ -112,6 +135,24 @@ impl Load {
             logs: log_count,
             database_volume: needs.database_volume,
             log_volume,
+            per_log,
+            beside,
         }
+    }
+
+    /// What a pool with `storage_groups` of all is asked for, of what is `asked` of all pools together.
+    pub fn of_pool(&self, asked: &Asked, storage_groups: u64) -> Asked {
+        assert!((1..=self.logs).contains(&storage_groups), "{storage_groups} of {}", self.logs);
+        let databases = (storage_groups * self.per_log).min(self.databases);
+        let share = databases as f64 / self.databases as f64;
+        let of_databases = self.database_volume * databases as f64;
+        let of_logs = self.log_volume * storage_groups as f64;
+        let capacity = match asked.purpose {
+            Purpose::Mail => of_databases + of_logs + self.beside * share,
+            Purpose::Databases => of_databases + self.beside * share,
+            Purpose::Logs => of_logs,
+            Purpose::Backup => panic!("backups are of no storage group"),
+        };
+        asked.scaled(capacity, share, storage_groups as f64 / self.logs as f64)
     }
 }

@@ -5,15 +5,21 @@
 //! 1. A choice carries all that is asked of it: no group has fewer I/O or less room than its needs.
 //! 2. Nothing of the catalogue is passed over in silence: it is chosen, or rejected with a reason.
 //! 3. Each copy has groups of its own.
+//! 4. No pool has more drives than the rules allow; spares grow with drives.
 
 mod choice;
 mod cloud;
 mod load;
 mod meeting;
 mod of_drives;
+mod pools;
+mod sizing;
 mod whole;
 
-pub use choice::{Bound, Choice, GroupChoice, Purpose, Rejected};
+pub use choice::{
+    ArraySizing, Bound, Choice, DriveRating, DriveSizing, GroupChoice, Purpose, Rejected, SizedBy,
+};
+pub use sizing::Sizing;
 
 use crate::{
     catalogue::{Catalogue, Raid},
@@ -38,6 +44,8 @@ pub struct Wishes {
     pub logs_apart: Option<bool>,
     /// Databases that share a log, as the storage groups of 2003 and 2007 do; 0 or 1 is a log for each.
     pub databases_per_log: u32,
+    /// Ratings and bounds that groups are sized by.
+    pub sizing: Sizing,
 }
 
 impl Wishes {
@@ -91,8 +99,8 @@ pub fn choices(needs: &Needs, catalogue: &Catalogue, wishes: &Wishes) -> Result<
         for size in &array.sizes {
             for raid in levels(wishes, array.whole, &array.levels) {
                 let tried = match array.whole {
-                    true => whole::choice(&load, array, size, raid),
-                    false => of_drives::of_array(&load, array, size, raid, catalogue),
+                    true => whole::choice(&load, array, size, raid, &wishes.sizing),
+                    false => of_drives::of_array(&load, array, size, raid, catalogue, &wishes.sizing),
                 };
                 fit.add(tried, &array.name, Some((size.drive_gb, raid)));
             }
@@ -101,7 +109,7 @@ pub fn choices(needs: &Needs, catalogue: &Catalogue, wishes: &Wishes) -> Result<
     for drive in catalogue.drives.iter().filter(|drive| names.contains(&drive.name.as_str())) {
         for size in &drive.sizes_gb {
             for raid in levels(wishes, false, &[]) {
-                let tried = of_drives::of_drive(&load, drive, *size, raid, catalogue);
+                let tried = of_drives::of_drive(&load, drive, *size, raid, catalogue, &wishes.sizing);
                 fit.add(tried, &drive.name, Some((*size, raid)));
             }
         }

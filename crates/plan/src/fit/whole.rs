@@ -1,22 +1,39 @@
 //! Arrays that are bought with every bay filled: so many of them to a group.
 
 use super::{
-    Bound, Choice, DRIVES_MAX, GroupChoice, Purpose,
+    ArraySizing, Bound, Choice, DRIVES_MAX, GroupChoice, Purpose, SizedBy, Sizing,
     load::{Asked, Load},
     meeting::Meeting,
     of_drives::unrated,
+    pools::{self, Division, too_many},
 };
 use crate::{
-    catalogue::{Array, ArraySize, Raid, Rating},
-    units::{Gib, HostIops, shown},
+    catalogue::{Array, ArraySize, Raid, Rated, Rating},
+    figure::{Confidence, GIVEN},
+    units::HostIops,
 };
 
 /// Databases whose background maintenance the measured arrays had (seed 004 table 12, note a).
 const MAINTAINED: f64 = 4.0;
 
 /// Groups of whole `array`s with drives of this size, all at one level.
-pub fn choice(load: &Load, array: &Array, size: &ArraySize, raid: Raid) -> Result<Choice, String> {
-    let rated = array.rated(raid).ok_or_else(|| unrated(array, raid))?;
+pub fn choice(
+    load: &Load,
+    array: &Array,
+    size: &ArraySize,
+    raid: Raid,
+    sizing: &Sizing,
+) -> Result<Choice, String> {
+    let rated = match (array.rated(raid), sizing.array_iops) {
+        (Some(rated), _) => rated,
+        // Nothing says that logs were on it, so theirs are added.
+        (None, Some(iops)) => Rated {
+            rating: Rating::Host { raid, drives: array.bays - array.spares, iops, holds_logs: false },
+            source: GIVEN,
+            confidence: Confidence::Given,
+        },
+        (None, None) => return Err(format!("{} (--set array_iops=N says it)", unrated(array, raid))),
+    };
     let Rating::Host { iops, holds_logs, .. } = rated.rating else {
         return Err("it is bought whole, and only one drive of it is rated".to_owned());
     };
@@ -33,11 +50,18 @@ pub fn choice(load: &Load, array: &Array, size: &ArraySize, raid: Raid) -> Resul
             Purpose::Logs => Raid::Raid10,
             Purpose::Backup => Raid::Raid50,
         };
-        let iops = match array.rated(level).map(|rated| rated.rating) {
+        let measured = match array.rated(level).map(|rated| rated.rating) {
             Some(Rating::Host { iops, .. }) => iops,
             _ => iops,
         };
-        groups.push(group(asked, load, array, (holds(level)?, iops, holds_logs), level)?);
+        let by = ArraySizing {
+            holds: holds(level)?,
+            holds_source: array.sizes_source.clone(),
+            does: sizing.array_iops.unwrap_or(measured),
+            holds_logs,
+            storage_groups_max: None,
+        };
+        groups.push(group(asked, load, array, by, level, sizing)?);
     }
     Ok(Choice {
         product: array.name.clone(),
@@ -57,45 +81,81 @@ fn group(
     asked: &Asked,
     load: &Load,
     array: &Array,
-    (holds, does, holds_logs): (Gib, HostIops, bool),
+    mut by: ArraySizing,
     raid: Raid,
+    sizing: &Sizing,
 ) -> Result<GroupChoice, String> {
-    // What was measured had logs beside the databases, and the maintenance of a few: "do not add log IOPS".
-    let streams = match (asked.databases, asked.logs) {
-        (Some(databases), Some(_)) if holds_logs => databases.iops,
-        (databases, logs) => [databases, logs].into_iter().flatten().map(|stream| stream.iops).sum(),
+    let maintenance_each = HostIops::new(match asked.maintenance > HostIops::ZERO {
+        true => asked.maintenance.get() / load.databases as f64,
+        false => 0.0,
+    });
+    let units_max = (sizing.pool_drives / array.bays).max(1);
+    let units_of = |asked: &Asked| {
+        let units = by.units(asked, maintenance_each);
+        let is_countable = units * f64::from(array.bays) <= f64::from(DRIVES_MAX);
+        if is_countable { Ok(units as u32) } else { Err(too_many()) }
     };
-    let each = asked.maintenance.get() / load.databases as f64;
-    let beyond = |units: f64| HostIops::new((asked.maintenance.get() - each * MAINTAINED * units).max(0.0));
-    let count = |exact: f64| (exact - 1e-9).ceil();
-    let for_capacity = count(asked.capacity.get() / holds.get()).max(1.0);
-    // Each array takes its databases' maintenance with it; once none is beyond, the streams alone decide.
-    let for_streams = count(streams.get() / does.get());
-    let for_all = count((streams + asked.maintenance).get() / (does.get() + each * MAINTAINED));
-    let units = for_capacity.max(for_streams).max(for_all);
-    let drives = units * f64::from(array.bays);
-    if drives > f64::from(DRIVES_MAX) {
-        return Err(format!("more than {} drives are needed", shown(DRIVES_MAX.into())));
+    let division = pools::divide(load, asked, units_max, units_of)?;
+    let Division { pools, asked: of_pool, storage_groups_max, units: of_each } = division;
+    by.storage_groups_max = storage_groups_max;
+    let units = of_each * pools;
+    if units * array.bays > DRIVES_MAX {
+        return Err(too_many());
     }
-    let needed = streams + beyond(units);
+    let needed = by.needed(asked, maintenance_each, f64::from(units));
+    let for_capacity = by.for_capacity(&of_pool);
     let bound = match () {
-        () if units > for_capacity => Bound::Iops,
-        () if units > 1.0 => Bound::Capacity,
+        () if f64::from(of_each) > for_capacity => Bound::Iops,
+        () if units > 1 => Bound::Capacity,
         () => Bound::Least,
     };
-    let units = units as u32;
-    let capacity = holds * f64::from(units);
     Ok(GroupChoice {
         purpose: asked.purpose,
         raid,
+        pools,
         units,
         drives: units * (array.bays - array.spares),
         spares: units * array.spares,
-        capacity: capacity.meeting(asked.capacity),
+        capacity: (by.holds * f64::from(units)).meeting(asked.capacity),
         capacity_needed: asked.capacity,
-        iops: (does * f64::from(units)).meeting(needed),
+        iops: (by.does * f64::from(units)).meeting(needed),
         iops_needed: needed,
         iops_beside: HostIops::new((asked.iops().get() - needed.get()).max(0.0)),
         bound,
+        sized_by: SizedBy::Arrays(by),
     })
+}
+
+fn count(exact: f64) -> f64 {
+    (exact - 1e-9).ceil()
+}
+
+impl ArraySizing {
+    /// I/O of databases, and of logs unless theirs was on the array when it was measured: "do not add log IOPS".
+    fn streams(&self, asked: &Asked) -> HostIops {
+        match (asked.databases, asked.logs) {
+            (Some(databases), Some(_)) if self.holds_logs => databases.iops,
+            (databases, logs) => [databases, logs].into_iter().flatten().map(|stream| stream.iops).sum(),
+        }
+    }
+
+    /// What is asked of `units` arrays beyond what was on them when they were measured: the maintenance of a few databases.
+    fn needed(&self, asked: &Asked, maintenance_each: HostIops, units: f64) -> HostIops {
+        let beyond = asked.maintenance.get() - maintenance_each.get() * MAINTAINED * units;
+        self.streams(asked) + HostIops::new(beyond.max(0.0))
+    }
+
+    fn for_capacity(&self, asked: &Asked) -> f64 {
+        count(asked.capacity.get() / self.holds.get()).max(1.0)
+    }
+
+    /// Arrays of a pool that carries what is `asked`.
+    fn units(&self, asked: &Asked, maintenance_each: HostIops) -> f64 {
+        // Each array takes its databases' maintenance with it; once none is beyond, the streams alone decide.
+        let streams = self.streams(asked).get();
+        let for_streams = count(streams / self.does.get());
+        let with_maintenance = self.does.get() + maintenance_each.get() * MAINTAINED;
+        let for_all = count((streams + asked.maintenance.get()) / with_maintenance);
+        self.for_capacity(asked).max(for_streams).max(for_all)
+    }
 }

@@ -74,12 +74,21 @@ fn servers(needs: &Needs, storage_groups: u64, sites: &[Location]) -> Vec<Server
     (0..count).map(server).collect()
 }
 
-/// The name of the group of `purpose` for the `set`th copy, from 0.
-fn name_of(purpose: Purpose, set: u32, copies: u32) -> String {
-    match purpose.is_of_a_copy() && copies > 1 {
+/// The name of the pool of `purpose` for the `set`th copy, both from 0.
+fn name_of(choice: &Choice, purpose: Purpose, set: u32, pool: u32) -> String {
+    let of_copy = match purpose.is_of_a_copy() && choice.copies > 1 {
         true => format!("{}-{}", purpose.word(), set + 1),
         false => purpose.word().to_owned(),
+    };
+    match pools_of(choice, purpose) {
+        1 => of_copy,
+        pools => format!("{of_copy}-pool{:0digits$}", pool + 1, digits = pools.to_string().len()),
     }
+}
+
+/// Pools of `purpose`, of one copy.
+fn pools_of(choice: &Choice, purpose: Purpose) -> u32 {
+    choice.groups.iter().find(|group| group.purpose == purpose).map_or(1, |group| group.pools)
 }
 
 fn groups(choice: &Choice, sites: &[Location]) -> Vec<Group> {
@@ -88,14 +97,20 @@ fn groups(choice: &Choice, sites: &[Location]) -> Vec<Group> {
         // The last copy is the one elsewhere.
         let site = if set + 1 == choice.copies { sites.last() } else { sites.first() };
         let of_a_copy = choice.groups.iter().filter(|group| group.purpose.is_of_a_copy());
-        groups.extend(of_a_copy.map(|group| group_of(choice, group, set, &site.expect("one").name)));
+        let site = &site.expect("one").name;
+        groups.extend(of_a_copy.flat_map(|group| pools(choice, group, set, site)));
     }
     let others = choice.groups.iter().filter(|group| !group.purpose.is_of_a_copy());
-    groups.extend(others.map(|group| group_of(choice, group, 0, &sites[0].name)));
+    groups.extend(others.flat_map(|group| pools(choice, group, 0, &sites[0].name)));
     groups
 }
 
-fn group_of(choice: &Choice, group: &GroupChoice, set: u32, site: &str) -> Group {
+/// The pools of `group`, of one copy.
+fn pools(choice: &Choice, group: &GroupChoice, set: u32, site: &str) -> Vec<Group> {
+    (0..group.pools).map(|pool| pool_of(choice, group, set, pool, site)).collect()
+}
+
+fn pool_of(choice: &Choice, group: &GroupChoice, set: u32, pool: u32, site: &str) -> Group {
     let of_cloud = group.raid == Raid::Inside;
     let array = match choice.product == choice.drive {
         true => String::new(),
@@ -105,23 +120,26 @@ fn group_of(choice: &Choice, group: &GroupChoice, set: u32, site: &str) -> Group
         }
         false => choice.product.clone(),
     };
-    let of_unit = group.drives / group.units.max(1);
+    let of_unit = group.drives / (group.units.max(group.pools));
+    let units = (group.units / group.pools).max(1);
+    let share = 1.0 / f64::from(group.pools);
     Group {
-        name: name_of(group.purpose, set, choice.copies),
+        name: name_of(choice, group.purpose, set, pool),
         site: site.to_owned(),
         array,
         raid: group.raid,
         drive: choice.drive.clone(),
         drive_gb: (!of_cloud).then(|| round(choice.drive_size.get())),
-        drives: Some(group.drives),
-        spares: (!of_cloud).then_some(group.spares),
+        drives: Some(group.drives / group.pools),
+        spares: (!of_cloud)
+            .then(|| group.spares / group.pools + u32::from(pool < group.spares % group.pools)),
         failure_sets: match of_cloud {
             true => Vec::new(),
-            false => failure_sets(of_unit).repeat(group.units as usize),
+            false => failure_sets(of_unit).repeat(units as usize),
         },
-        usable_gb: Some(round(group.capacity.get())),
-        host_iops: Some(group.iops.get().round()),
-        iops_beside: (group.iops_beside > HostIops::ZERO).then(|| group.iops_beside.get().round()),
+        usable_gb: Some(round(group.capacity.get() * share)),
+        host_iops: Some((group.iops.get() * share).round()),
+        iops_beside: (group.iops_beside > HostIops::ZERO).then(|| (group.iops_beside.get() * share).round()),
         controllers: controllers(choice),
         cache_gb: choice.cache_gb,
         ..Group::default()
@@ -153,11 +171,14 @@ fn volumes(needs: &Needs, choice: &Choice, per_log: u64) -> Vec<Volume> {
         let databases: Vec<String> =
             (first..first + count).map(|database| format!("db{:0digits$}", database + 1)).collect();
         let name = if per_log > 1 { format!("sg{:0digits$}", index + 1) } else { databases[0].clone() };
-        let active = (index % u64::from(active_sets)) as u32;
+        // Turned by one from pool to pool, so that each has its share of active copies, too.
+        let pools = u64::from(pools_of(choice, of_databases));
+        let active = ((index / pools + index % pools) % u64::from(active_sets)) as u32;
+        let pool = |purpose| (index % u64::from(pools_of(choice, purpose))) as u32;
         for copy in 0..choice.copies {
             let set = (active + copy) % choice.copies;
             let suffix = if copy == 0 { String::new() } else { format!("-copy{}", copy + 1) };
-            let group = name_of(of_databases, set, choice.copies);
+            let group = name_of(choice, of_databases, set, pool(of_databases));
             let owner = owners.next(&group);
             let volume = |name: String, role, group, gb: f64, used_gb: Option<f64>| Volume {
                 name,
@@ -174,7 +195,7 @@ fn volumes(needs: &Needs, choice: &Choice, per_log: u64) -> Vec<Volume> {
             let used = needs.database.get() * count as f64;
             volumes.push(volume(format!("{name}{suffix}"), Role::Database, group, gb, Some(used)));
             let gb = needs.log_volume.get() * per_log as f64;
-            let group = name_of(of_logs, set, choice.copies);
+            let group = name_of(choice, of_logs, set, pool(of_logs));
             volumes.push(volume(format!("{name}-log{suffix}"), Role::Log, group, gb, None));
         }
     }
@@ -182,18 +203,21 @@ fn volumes(needs: &Needs, choice: &Choice, per_log: u64) -> Vec<Volume> {
         ("backup", Role::Backup, needs.backup_capacity.get()),
         ("write-history", Role::WriteHistory, needs.write_history.get()),
     ];
+    let pools = pools_of(choice, Purpose::Backup);
     for (name, role, gb) in beside.into_iter().filter(|(.., gb)| *gb > 0.0) {
-        let group = name_of(Purpose::Backup, 0, choice.copies);
-        let owner = owners.next(&group);
-        volumes.push(Volume {
-            name: name.to_owned(),
-            role,
-            group,
-            gb: Some(round(gb)),
-            copy: 1,
-            owner,
-            ..Volume::default()
-        });
+        for pool in 0..pools {
+            let group = name_of(choice, Purpose::Backup, 0, pool);
+            let owner = owners.next(&group);
+            volumes.push(Volume {
+                name: if pools > 1 { format!("{name}-{}", pool + 1) } else { name.to_owned() },
+                role,
+                group,
+                gb: Some(round(gb / f64::from(pools))),
+                copy: 1,
+                owner,
+                ..Volume::default()
+            });
+        }
     }
     volumes
 }

@@ -40,6 +40,11 @@ fn table_15_is_what_comes_out_without_the_moved_mailboxes_of_table_19() {
 }
 
 #[test]
+fn a_dumpster_is_57_mb_smaller_by_the_3_percent_of_other_texts() {
+    check(&planned(DELL, &["version_logging=3%"]), &[("DSU", "240")]);
+}
+
+#[test]
 fn message_size_factors_are_those_of_table_15() {
     for (size, factor) in [("75KB", "1.0"), ("76KB", "1.9"), ("150KB", "1.9"), ("151KB", "3.8")] {
         let demand = planned(&DELL.replace("75KB", size), &[]);

@@ -41,7 +41,7 @@ fn a_constant_that_a_file_changes_changes_answer_and_explanation() {
         confidence = "given"
     "#;
     let profile = Profile::parse(DELL).unwrap();
-    let ours = Demand::of(&profile, Rules::parse(own).unwrap(), None).unwrap();
+    let ours = Demand::of(&profile, Rules::parse(own).unwrap()).unwrap();
     expect!["DBS = total(NU × MBU) × (1 + database_overhead) / 1024 = 5,000 × 2,356 × (1 + 35 %) / 1024 = 15,531 GB"]
         .assert_eq(&explained(&ours, "DBS"));
     assert_eq!(ours.needs.databases, 16);

@@ -9,5 +9,6 @@ mod layout;
 mod needs;
 mod planned;
 mod properties;
+mod purchases;
 mod servers;
 mod site;

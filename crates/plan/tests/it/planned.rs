@@ -1,6 +1,6 @@
 //! Plans as tests ask for them.
 
-use plan::{demand::Demand, profile::Profile, rules::Rules};
+use plan::{answer::Answer, catalogue::Catalogue, demand::Demand, profile::Profile, rules::Rules};
 
 /// Users of the Dell paper's example (seed 004 section 3.4.2): 5000 with 2 GB, 150 messages of 75 KB.
 pub const DELL: &str = r#"
@@ -21,9 +21,15 @@ pub fn planned(text: &str, set: &[&str]) -> Demand {
     let mut profile = Profile::parse(text).expect("a profile");
     profile.set.extend(set.iter().map(|&assignment| assignment.to_owned()));
     let rules = Rules::named(&profile.rules).expect("a rule set");
-    let catalogue = plan::catalogue::Catalogue::built_in();
-    let raid = profile.raid.map(|level| catalogue.redundancy(level));
-    Demand::of(&profile, rules, raid).expect("a plan")
+    Demand::of(&profile, rules).expect("a plan")
+}
+
+/// The whole plan of the profile `text`, with the figures changed that `set` names.
+pub fn answered(text: &str, set: &[&str]) -> Answer {
+    let mut profile = Profile::parse(text).expect("a profile");
+    profile.set.extend(set.iter().map(|&assignment| assignment.to_owned()));
+    let rules = Rules::named(&profile.rules).expect("a rule set");
+    Answer::of(profile, rules, &Catalogue::built_in()).expect("a plan")
 }
 
 /// A profile of `users` alike.

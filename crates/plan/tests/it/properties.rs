@@ -113,7 +113,7 @@ fn a_mailbox_larger_than_a_database_is_refused() {
     let mut profile =
         plan::profile::Profile::parse(&profile("exchange-2010", 5, 102_400, 10, 10, 1)).unwrap();
     profile.database_max = Some(Gib::new(64.0));
-    let refused = Demand::of(&profile, Rules::named("exchange-2010").unwrap(), None).unwrap_err();
+    let refused = Demand::of(&profile, Rules::named("exchange-2010").unwrap()).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "one mailbox takes 107 GB, and a database may have 64 GB; allow larger databases, or smaller mailboxes"

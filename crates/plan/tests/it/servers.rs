@@ -1,7 +1,8 @@
 //! What mailboxes ask for by mail server: the tables of 2003 to 2013, HP's appendix A, AMI's profile.
 
-use crate::planned::{check, planned, users};
+use crate::planned::{answered, check, planned, users};
 use plan::{
+    answer::Answer,
     rules::Rules,
     units::{HostIops, Share},
 };
@@ -90,15 +91,22 @@ fn memory_follows_cache_and_databases() {
 }
 
 /// Seed 001, appendix A: 5,000 users of 1 I/O a second, two thirds of them reads, on mirrored 72 GB drives.
-const APPENDIX_A: &str = "raid = \"raid10\"";
+const APPENDIX_A: &str = "raid = \"raid10\"\narray = \"EVA8000\"";
 
 #[test]
 fn hps_appendix_a_needs_37_spindles_by_the_drives_io_and_45_by_the_hosts() {
-    let text = users("exchange-2003", 5000, "200MB", 140, APPENDIX_A);
-    let demand = planned(&text, &["iops_headroom=0%", "database_writes=33%"]);
-    check(&demand, &[("IOPU", "1"), ("DBIOP", "5000"), ("PEN", "2"), ("DRIO", "6650"), ("SPIN", "37")]);
-    let example_b = planned(&text, &["iops_headroom=0%", "database_writes=33%", "drive_iops=150"]);
-    check(&example_b, &[("SPIN", "45")]);
+    let text = users("exchange-2003", 5000, "20MB", 140, APPENDIX_A);
+    let small = ["backup_fulls=0", "snapshots_kept=0", "snapshot_reserve=0%"];
+    let asked = ["iops_headroom=0%", "database_writes=33%"];
+    let of = |more: &[&str]| answered(&text, &[&small[..], &asked[..], more].concat());
+    let (example_a, example_b) = (of(&[]), of(&["drive_iops=150"]));
+    check(
+        &example_a.demand,
+        &[("IOPU", "1"), ("DBIOP", "5000"), ("PEN", "2"), ("DRIO", "6650"), ("SPIN", "37")],
+    );
+    check(&example_b.demand, &[("SPIN", "45")]);
+    let bought = |answer: &Answer| answer.first().expect("it fits").groups[0].drives;
+    assert_eq!((bought(&example_a), bought(&example_b)), (37, 45));
 }
 
 #[test]
