@@ -5,6 +5,7 @@
 
 pub use crate::verb_arguments::{AdviseArguments, CompareArguments, ExportArguments, ReportArguments};
 use crate::{
+    help_text,
     plan_arguments::PlanArguments,
     pool::arguments::{PoolArguments, VolumeArguments},
     prove::{layout::LayoutKind, sweep::Sweep},
@@ -13,7 +14,7 @@ use crate::{
     remote::RemoteArguments,
     verify::arguments::VerifyArguments,
 };
-use clap::{Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
 use std::{env, ffi::OsString, path::PathBuf, time::Duration};
 use workload::database::judged::Judged;
 use world::ByteCount;
@@ -86,8 +87,7 @@ not come to its end.";
 
 /// `spindle prove`.
 #[derive(Clone, Debug, Args)]
-#[command(
-    after_help = "Examples:
+#[command(after_help = "Examples:
   spindle prove                                     this folder's storage, at most 4 GiB, about 2 minutes
   spindle prove /mnt/db1 /mnt/db2 --logs /mnt/log --groups 2 --databases 4 --duration 2h
   spindle prove /mnt/db1 --mailboxes 4000 --iops 0.1 --size 2TiB --duration 24h --allow-writes 20TB
@@ -102,9 +102,7 @@ not come to its end.";
   spindle prove iscsi://10.0.0.5/iqn.2026-11.org.example:mail/0     an empty unit of any iSCSI target
   spindle prove /mnt/db1 --clean                    remove what Spindle made there
 
-Ends with 0 for pass, 1 for fail, 2 if it could not run.",
-    max_term_width = 100
-)]
+Ends with 0 for pass, 1 for fail, 2 if it could not run.")]
 pub struct ProveArguments {
     /// Folders or raw block devices for the databases; a device elsewhere by its URI,
     /// iscsi://HOST:PORT/TARGET/UNIT or nbd://HOST:PORT/EXPORT [default: ./spindle-data]
@@ -143,7 +141,7 @@ pub struct ProveArguments {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count::<MAILBOXES_MAX>)]
     pub mailboxes: Option<u32>,
 
-    /// I/O a second of one mailbox, such as 0.1
+    /// IOPS of one mailbox, such as 0.1
     #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = rate)]
     pub iops: Option<f64>,
 
@@ -171,9 +169,9 @@ pub struct ProveArguments {
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = parse_size)]
     pub cache: Option<ByteCount>,
 
-    /// Kind of mail server: exchange-2003, exchange-2007, exchange-2010, exchange-2013, or a file
-    /// [default: exchange-2010]
-    #[arg(long, value_name = "NAME")]
+    /// Mail server: exchange-2003, exchange-2007, exchange-2010, exchange-2013 (also for 2016 and 2019), or a profile
+    /// of your own in a file [default: exchange-2010]
+    #[arg(long = "server", alias = "profile", value_name = "NAME")]
     pub profile: Option<String>,
 
     /// Limits of the verdict: jetstress, jetstress-2013, eva5000, eva8000, snapmanager, equallogic
@@ -274,7 +272,10 @@ pub struct ProveArguments {
 /// Reads the command line. Help and version are printed as asked and are no refusal.
 pub fn parse() -> Result<Option<Arguments>, Refusal> {
     let words: Vec<OsString> = env::args_os().collect();
-    match Arguments::try_parse_from(&words) {
+    let mut command = help_text::fitted(Arguments::command());
+    let parsed = command.try_get_matches_from_mut(&words);
+    let parsed = parsed.and_then(|mut matches| Arguments::from_arg_matches_mut(&mut matches));
+    match parsed {
         Ok(arguments) => Ok(Some(arguments)),
         Err(error) if is_help(error.kind()) => {
             // A closed pipe (`spindle --help | head -1`) is no failure.
@@ -355,7 +356,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 fn judged(text: &str) -> Result<Judged, String> {
     let (part, span) = text.split_once(':').unwrap_or((text, ""));
     let seconds = || duration(span).map(|span| span.as_secs());
-    match part {
+    match part.to_ascii_lowercase().as_str() {
         "all" if span.is_empty() => Ok(Judged::All),
         "middle" if !span.is_empty() => Ok(Judged::Middle { seconds: seconds()? }),
         "last" if !span.is_empty() => Ok(Judged::Last { seconds: seconds()? }),

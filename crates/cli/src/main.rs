@@ -8,6 +8,7 @@ mod compare;
 mod console;
 mod ending;
 mod export;
+mod help_text;
 mod outputs;
 mod plan;
 mod plan_arguments;

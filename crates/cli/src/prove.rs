@@ -219,7 +219,7 @@ fn profile(arguments: &ProveArguments) -> Result<Profile, Refusal> {
         _ => Refusal::new(error.to_string(), ""),
     };
     let mut profile = if is_file {
-        let text = text_file::read("--profile", name, &Profile::names())?;
+        let text = text_file::read("--server", name, &Profile::names())?;
         Profile::parse(&text).map_err(|error| Refusal::new(format!("{name}: {error}"), ""))?
     } else {
         Profile::load(name).map_err(refuse)?

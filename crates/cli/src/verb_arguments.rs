@@ -7,16 +7,13 @@ use world::ByteCount;
 
 /// `spindle report`.
 #[derive(Clone, Debug, Args)]
-#[command(
-    after_help = "Example:
+#[command(after_help = "Example:
   spindle report spindle-report-2026-11-21-220500.run      writes the .html and .json beside it
 
 Of a run that ended the report is the same to the byte. Of one that died (a crash, a power cut), or that
 is still going on, it is what was known a few seconds before, with nothing verified.
 
-Ends with 0 for pass, 1 for fail, 2 if the run came to no answer or there is no report.",
-    max_term_width = 100
-)]
+Ends with 0 for pass, 1 for fail, 2 if the run came to no answer or there is no report.")]
 pub struct ReportArguments {
     /// Record of a run: the .run file that 'spindle prove' writes beside its report
     #[arg(value_name = "RUN")]
@@ -37,17 +34,14 @@ pub struct ReportArguments {
 
 /// `spindle advise`.
 #[derive(Clone, Debug, Args)]
-#[command(
-    after_help = "Examples:
+#[command(after_help = "Examples:
   spindle advise site.toml                        what is wrong with the site, why, and what to do
   spindle advise site.toml --run night.run        and what a run of 'spindle prove' says of it
   spindle advise site.toml --json | jq -r '.findings[].id'
 
 Every rule with its source is in docs/advice.md. What the site does not say is not looked at, and named.
 
-Ends with 0 if no rule of severity error is broken, 1 if one is, 2 if it could not look.",
-    max_term_width = 100
-)]
+Ends with 0 if no rule of severity error is broken, 1 if one is, 2 if it could not look.")]
 pub struct AdviseArguments {
     /// The site: the file that 'spindle plan' writes
     #[arg(value_name = "SITE")]
@@ -68,16 +62,13 @@ pub struct AdviseArguments {
 
 /// `spindle compare`.
 #[derive(Clone, Debug, Args)]
-#[command(
-    after_help = "Example:
+#[command(after_help = "Example:
   spindle compare night-threads-*.run --report night       the table and curves, also as night.html
 
 Each run is the record that 'spindle prove' leaves, also of a run that died. What was varied between them is
 found by itself: threads, mailboxes, groups, databases, volumes or layout; else they are told by their names.
 
-Ends with 0 if it compared them, 2 if it could not.",
-    max_term_width = 100
-)]
+Ends with 0 if it compared them, 2 if it could not.")]
 pub struct CompareArguments {
     /// Records of runs: the .run files that 'spindle prove' writes beside its reports
     #[arg(value_name = "RUN", required = true, num_args = 2..)]
@@ -98,8 +89,7 @@ pub struct CompareArguments {
 
 /// `spindle export`.
 #[derive(Clone, Debug, Args)]
-#[command(
-    after_help = "Examples:
+#[command(after_help = "Examples:
   spindle export disk.img --create 10GiB              nbd://127.0.0.1:10809/disk.img, until Ctrl-C
   spindle export /dev/sdb --read-only --nbd unix:/run/spindle.sock
   spindle export disk.img --iscsi 127.0.0.1:3260     a target iqn.2026-11.org.spindle:disk.img.IDENTITY
@@ -115,9 +105,7 @@ Then, with any NBD client:
 Drives that are lost, room that runs out: a line each on standard error, and with --json an object each (docs/pools.md):
   2026-11-24T10:48:01Z warning: mail: 80 % full: 32.0 MiB used of 37.4 MiB; delete snapshots or data, or give ...
 
-Ends with 0 when it is ended by Ctrl-C or SIGTERM, 2 if it could not begin.",
-    max_term_width = 100
-)]
+Ends with 0 when it is ended by Ctrl-C or SIGTERM, 2 if it could not begin.")]
 pub struct ExportArguments {
     /// Files, raw block devices, or volumes and snapshots of pools: POOL/VOLUME, POOL/VOLUME@SNAPSHOT
     #[arg(value_name = "PATH", required_unless_present = "chap_make")]
@@ -172,7 +160,7 @@ pub struct ExportArguments {
     pub read_only: bool,
 
     /// Blocks that iSCSI shows: of 512 bytes in physical ones of 4096 (512e) or of 512 (512n), or of 4096 (4kn)
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = BlockFormat::Emulated)]
+    #[arg(long, value_name = "FORMAT", value_enum, ignore_case = true, default_value_t = BlockFormat::Emulated)]
     pub blocks: BlockFormat,
 
     /// Show iSCSI units whose medium can be taken out, and put in again
@@ -181,7 +169,7 @@ pub struct ExportArguments {
 
     /// Answer writes before they are stable ('on': clients flush, or ask for FUA) or when they are ('off')
     /// [default: a volume's own setting; off for files and devices]
-    #[arg(long, value_name = "STATE", num_args = 0..=1, default_missing_value = "on", conflicts_with = "read_only")]
+    #[arg(long, value_name = "STATE", ignore_case = true, num_args = 0..=1, default_missing_value = "on", conflicts_with = "read_only")]
     pub write_cache: Option<WriteCacheState>,
 
     /// Print what is served as JSON on standard output; all else goes to standard error

@@ -70,7 +70,7 @@ fn sample(run: &Run) -> Result<Document, Box<dyn Error>> {
         machine: "mail-store-2, Linux 6.12, 16 processors, 64 GiB".to_owned(),
         seed: Some("7331".to_owned()),
         command: Some(format!(
-            "spindle prove /mnt/mail-a /mnt/mail-b --profile exchange-2007 --groups 2 --threads 8 --duration {}h",
+            "spindle prove /mnt/mail-a /mnt/mail-b --server exchange-2007 --groups 2 --threads 8 --duration {}h",
             run.hours
         )),
     };

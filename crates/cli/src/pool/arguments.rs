@@ -12,8 +12,7 @@ const DRIVES_MAX: u16 = 64;
 
 /// `spindle pool`.
 #[derive(Clone, Debug, Args)]
-#[command(
-    after_help = "Examples:
+#[command(after_help = "Examples:
   spindle pool create mail --size 100GiB              three drives as files in the folder mail, on one disk
   spindle pool create mail --device /dev/sdb --device /dev/sdc --device /dev/sdd
   spindle volume create mail/store 40GiB
@@ -26,9 +25,7 @@ const DRIVES_MAX: u16 = 64;
   spindle pool salvage mail/store store.img           what can be read of a damaged pool's volume, as a file
 
 A pool is a folder that says which drives it has. One process at a time has it open; beside it, 'pool show' works.
-Ends with 0 if it was done, 1 if something is lost or cannot be read, 2 if it was not done.",
-    max_term_width = 100
-)]
+Ends with 0 if it was done, 1 if something is lost or cannot be read, 2 if it was not done.")]
 pub struct PoolArguments {
     /// What is to be done.
     #[command(subcommand)]
@@ -55,8 +52,8 @@ pub enum PoolVerb {
         #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "device")]
         size: Option<ByteCount>,
 
-        /// How many; from two on everything is there twice, and from three on one may be lost and the pool
-        /// opened without a word
+        /// How many; from two on everything is there twice, and from three on one may be lost, and the pool
+        /// still opens normally
         #[arg(long, value_name = "N", default_value_t = 3, requires = "size",
               value_parser = clap::value_parser!(u16).range(1..=i64::from(DRIVES_MAX)))]
         drives: u16,
@@ -175,8 +172,7 @@ Of a damaged pool it says what can be read and what is missing, volume by volume
 
 /// `spindle volume`.
 #[derive(Clone, Debug, Args)]
-#[command(
-    after_help = "Examples:
+#[command(after_help = "Examples:
   spindle volume create mail/store 40GiB              thin: it takes room as it is written
   spindle volume create mail/scratch 40GiB --raid0    one copy at rest: half the room, lost with its drive
   spindle volume create mail/logs 40GiB --limit 10GiB --iops 500
@@ -187,9 +183,7 @@ Of a damaged pool it says what can be read and what is missing, volume by volume
   spindle export mail/store@monday                    read-only, as it was
   spindle volume delete mail/store@monday
 
-They need a pool that no process has open: end its export first. Ends with 0 if it was done, 2 if not.",
-    max_term_width = 100
-)]
+They need a pool that no process has open: end its export first. Ends with 0 if it was done, 2 if not.")]
 pub struct VolumeArguments {
     /// What is to be done.
     #[command(subcommand)]
@@ -217,7 +211,7 @@ pub enum VolumeVerb {
         size: ByteCount,
 
         /// Whether writes are answered before they are stable, for clients that flush [default: off]
-        #[arg(long, value_name = "STATE", num_args = 0..=1, default_missing_value = "on")]
+        #[arg(long, value_name = "STATE", ignore_case = true, num_args = 0..=1, default_missing_value = "on")]
         write_cache: Option<WriteCacheState>,
 
         /// Keep one copy of what rests, for data that can be had again: a lost drive takes what lay there
@@ -232,6 +226,7 @@ pub enum VolumeVerb {
     #[command(
         group = ArgGroup::new("what is set")
             .args(["limit", "reserve", "iops", "mbps", "write_cache"]).required(true).multiple(true),
+        override_usage = "spindle volume set [OPTIONS] <POOL/VOLUME>",
         after_help = "Examples:
   spindle volume set mail/store --reserve 20GiB       no other volume takes that of the pool
   spindle volume set mail/logs --limit 10GiB --iops 500 --mbps 20
@@ -250,7 +245,7 @@ nothing from it: writes of new data are refused until it has less."
         limits: VolumeLimits,
 
         /// Whether writes may be answered before they are stable, for clients that flush
-        #[arg(long, value_name = "STATE")]
+        #[arg(long, value_name = "STATE", ignore_case = true)]
         write_cache: Option<WriteCacheState>,
     },
     /// Give a volume another size

@@ -65,7 +65,10 @@ impl LayoutKind {
     /// The layout called `name`.
     pub fn parse(name: &str) -> Result<Self, String> {
         let known = || Self::ALL.map(Self::name).join(", ");
-        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| format!("there are {}", known()))
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.name().eq_ignore_ascii_case(name))
+            .ok_or_else(|| format!("there are {}", known()))
     }
 }
 

@@ -84,7 +84,7 @@ impl Sweep {
         let Some((name, values)) = text.split_once('=') else {
             return Err(format!("write it as WHAT=VALUES; WHAT is one of {}", names()));
         };
-        let what = What::ALL.into_iter().find(|what| what.name() == name.trim());
+        let what = What::ALL.into_iter().find(|what| what.name().eq_ignore_ascii_case(name.trim()));
         let what = what.ok_or_else(|| format!("{:?} cannot be swept; there are {}", name.trim(), names()))?;
         let values: Vec<Value> =
             values.split(',').map(|one| what.value(one.trim())).collect::<Result<_, _>>()?;

@@ -7,8 +7,7 @@ use world::ByteCount;
 
 /// `spindle verify`.
 #[derive(Clone, Debug, Args)]
-#[command(
-    after_help = "Examples:
+#[command(after_help = "Examples:
   spindle verify /mnt/snapshot                    all databases and logs below it, and whether they can be recovered
   spindle verify /mnt/db/priv1.edb                one database, page by page
   spindle verify /mnt/db /mnt/logs --deep         trees and log records, too; logs on a volume of their own
@@ -22,9 +21,7 @@ use world::ByteCount;
 Nothing it is given is ever written to: snapshots and backups may be mounted read-only. What is checked, what is
 not, and what a clean answer is worth is in docs/verify.md.
 
-Ends with 0 if all is clean, 1 if something is damaged or cannot be recovered, 2 if it could not look at all of it.",
-    max_term_width = 100
-)]
+Ends with 0 if all is clean, 1 if something is damaged or cannot be recovered, 2 if it could not look at all of it.")]
 pub struct VerifyArguments {
     /// Databases, logs, checkpoints; folders with all below them; block devices. What a file is, its content says
     #[arg(value_name = "PATH", required = true)]

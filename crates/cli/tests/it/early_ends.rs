@@ -90,7 +90,7 @@ fn fill_up(folder: &Path) {
 /// Durable commits of 4 KiB pages write more to the log than an estimate allows for.
 const WRITING_MORE_THAN_ESTIMATED: [&str; 14] = [
     "prove",
-    "--profile",
+    "--server",
     "exchange-2003",
     "--set",
     "lazy_commit_percent=0",

@@ -141,13 +141,13 @@ fn more_than_the_machine_has() {
 #[test]
 fn profiles_and_keys_that_are_not_there() {
     check(
-        &["prove", "db", "--profile", "exchange-2012"],
+        &["prove", "db", "--server", "exchange-2012"],
         expect![[r#"spindle: no profile is called "exchange-2012"; did you mean "exchange-2013"?"#]],
     );
     check(
-        &["prove", "db", "--profile", "none.toml"],
+        &["prove", "db", "--server", "none.toml"],
         expect![
-            "spindle: --profile: none.toml does not exist; give a file, or one of exchange-2003, exchange-2007, exchange-2010, exchange-2013"
+            "spindle: --server: none.toml does not exist; give a file, or one of exchange-2003, exchange-2007, exchange-2010, exchange-2013"
         ],
     );
     check(
@@ -191,9 +191,9 @@ fn set_ups_limits_and_parts_that_are_not_there() {
         ],
     );
     check(
-        &["prove", "db", "--profile", "/dev/zero"],
+        &["prove", "db", "--server", "/dev/zero"],
         expect![
-            "spindle: --profile: /dev/zero is not a file; give a file, or one of exchange-2003, exchange-2007, exchange-2010, exchange-2013"
+            "spindle: --server: /dev/zero is not a file; give a file, or one of exchange-2003, exchange-2007, exchange-2010, exchange-2013"
         ],
     );
     check(
@@ -232,5 +232,5 @@ fn help_is_no_refusal_and_shows_an_example_for_every_verb() {
         assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{arguments:?}");
     }
     assert!(bench.run(&["--help"]).stdout.contains("Example:\n  spindle prove "));
-    assert!(bench.run(&["prove", "--help"]).stdout.contains("Examples:\n  spindle prove "));
+    assert!(bench.run(&["prove", "--help"]).stdout.contains("Examples:\n  spindle prove"));
 }

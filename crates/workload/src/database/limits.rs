@@ -188,9 +188,8 @@ impl LimitSet {
     /// The built-in set `name`.
     pub fn load(name: &str) -> Result<Self, LimitsError> {
         let file: LimitFile = toml::from_str(LIMITS).expect("the built-in limits parse; a test sees to it");
-        let found = file.set.into_iter().find(|set| set.name == name).ok_or_else(|| LimitsError::Unknown {
-            name: name.to_owned(),
-            nearest: nearest(name, NAMES.into_iter()),
+        let found = file.set.into_iter().find(|set| set.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
+            LimitsError::Unknown { name: name.to_owned(), nearest: nearest(name, NAMES.into_iter()) }
         });
         let mut set = found?;
         set.limits.extend(file.every);

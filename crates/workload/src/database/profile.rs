@@ -28,13 +28,17 @@ const BUILT_IN: [(&str, &str); 4] = [
     ("exchange-2013", include_str!("profiles/exchange-2013.toml")),
 ];
 
+/// Servers without figures of their own, and the profile that stands for each.
+pub const ALIASES: [(&str, &str); 2] =
+    [("exchange-2016", "exchange-2013"), ("exchange-2019", "exchange-2013")];
+
 /// Bytes of one log buffer, the unit the seeds count the log buffer in (open ESE source: 512 bytes).
 const LOG_BUFFER_BYTES: u64 = 512;
 
 /// The figures of one kind of mailbox server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
-    /// Short name, as in `--profile exchange-2007`.
+    /// Short name, as in `--server exchange-2007`.
     pub name: String,
     /// What it imitates, in a line.
     pub summary: String,
@@ -124,9 +128,11 @@ impl Profile {
         BUILT_IN.map(|(name, _)| name)
     }
 
-    /// The built-in profile `name`.
+    /// The built-in profile `name`, in any case, or the one that [`ALIASES`] names for it.
     pub fn load(name: &str) -> Result<Self, ProfileError> {
-        let found = BUILT_IN.iter().find(|(built_in, _)| *built_in == name);
+        let alias = ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name));
+        let wanted = alias.map_or(name, |(_, built_in)| built_in);
+        let found = BUILT_IN.iter().find(|(built_in, _)| built_in.eq_ignore_ascii_case(wanted));
         match found {
             Some((_, text)) => Self::parse(text),
             None => Err(ProfileError::Unknown {
@@ -367,6 +373,17 @@ mod tests {
         };
         assert_eq!(of("exchange-2003"), (20, 75, 5, 0, 93.0, 64), "seed 000 fig. 17");
         assert_eq!(of("exchange-2007"), (40, 5, 30, 25, 55.0, 9000), "seed 002 report");
+    }
+
+    #[test]
+    fn names_are_known_in_any_case_and_later_servers_by_the_one_they_resemble() {
+        for (name, profile) in [
+            ("Exchange-2010", "exchange-2010"),
+            ("EXCHANGE-2016", "exchange-2013"),
+            ("exchange-2019", "exchange-2013"),
+        ] {
+            assert_eq!(Profile::load(name).unwrap().name, profile);
+        }
     }
 
     #[test]

@@ -189,7 +189,7 @@ impl Setup {
 
     /// The built-in set-up `name`.
     pub fn load(name: &str) -> Result<Self, SetupError> {
-        match BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
+        match BUILT_IN.iter().find(|(built_in, _)| built_in.eq_ignore_ascii_case(name)) {
             Some((_, text)) => Self::parse(text),
             None => Err(SetupError::Unknown {
                 name: name.to_owned(),
