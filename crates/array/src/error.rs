@@ -43,6 +43,21 @@ pub enum Error {
         /// What was acknowledged.
         acknowledged: u64,
     },
+    /// No copy of a log segment's header can be read: where the log goes on behind it is not known. The pool may be read
+    /// ([`open_read_only`](crate::pool::open_read_only)), and nothing else.
+    #[error(
+        "the header of log segment {segment}, in {}, cannot be read on any drive that is there: acknowledged writes may \
+         lie behind record {last}, and nobody knows where; connect drives that are missing; the pool is not written",
+        places(.slots)
+    )]
+    NoLogHeader {
+        /// Which segment.
+        segment: SegmentNumber,
+        /// Where its copies lie.
+        slots: Vec<SlotAddress>,
+        /// Position of the last record that can be reached.
+        last: u64,
+    },
     /// Why a pool is not opened.
     #[error(transparent)]
     NotOpened(#[from] NotOpened),
@@ -192,6 +207,12 @@ pub enum Error {
     /// The pool stopped earlier.
     #[error("the pool has stopped: {0}")]
     Stopped(String),
+}
+
+/// Slots, for a person.
+fn places(slots: &[SlotAddress]) -> String {
+    let named = slots.iter().map(|slot| format!("slot {} of drive {}", slot.slot, slot.member));
+    named.collect::<Vec<_>>().join(" and ")
 }
 
 /// Drives and what each of them said, for a person.

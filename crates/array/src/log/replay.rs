@@ -34,7 +34,7 @@ pub struct Replayed {
     pub segments: Vec<MirroredSegment>,
     /// Where in it the next record lies.
     pub block: SegmentBlock,
-    /// Where it may go on, as that segment's header says.
+    /// Where it may go on, as that segment's header says; or, if that cannot be read, as the last one before it does.
     pub successors: Vec<MirroredSegment>,
     /// Whether a header of that segment can be read: else the log may go on where nobody knows.
     pub has_header: bool,
@@ -71,11 +71,18 @@ pub struct Start<'a> {
 ///
 /// # Errors
 ///
-/// [`Error::LostRecords`]: the log ends before what was acknowledged. [`Error::OutOfSpace`]: no copy of a segment has space for
+/// [`Error::NoLogHeader`]: nobody knows whether the log goes on. [`Error::LostRecords`]: it ends before what was
+/// acknowledged. [`Error::OutOfSpace`]: no copy of a segment has space for
 /// what it lacks. Or a drive cannot be written or flushed.
 pub async fn replay(drives: &Drives, start: Start<'_>, take: impl FnMut(TakenRecord)) -> Result<Replayed> {
     let (replayed, acknowledged) = read_log(drives, start, true, take).await?;
     let found = replayed.last.position;
+    if !replayed.has_header && !canary::is(Canary::HeaderlessLogTakenForItsEnd) {
+        // A header is stable before a superblock or a record leads to its segment: this one was lost.
+        sometimes::reached(Sometimes::HeaderlessLogRefused);
+        let MirroredSegment { number, slots, .. } = replayed.segment().clone();
+        return Err(Error::NoLogHeader { segment: number, slots, last: found.0 });
+    }
     if acknowledged.0 > found.0 + 1 && !canary::is(Canary::MidLogRotTakenForTheTail) {
         sometimes::reached(Sometimes::LostRecordsRefused);
         return Err(Error::LostRecords { found: found.0, acknowledged: acknowledged.0 });
@@ -106,18 +113,20 @@ async fn read_log(
     let mut chain = Chain::open(drives, (start.pool, seed), &start.log.segment).await;
     let mut block = start.log.block;
     let mut segments = vec![chain.segment.clone()];
+    let mut successors = successors_of(&chain, Vec::new());
     let (mut records, mut mended, mut lacking) = (0, 0, BTreeSet::new());
     let beyond = loop {
         let found = match chain.record_at(block, |record| reader.is_next(record, block)) {
             Some(found) => found,
-            None => match enter_successor(drives, (start.pool, seed), &chain, &reader).await {
+            None => match enter_successor(drives, (start.pool, seed), &successors, &reader).await {
                 Next::Entered(next, found) => {
                     sometimes::reached(Sometimes::SuccessorEntered);
                     chain = *next;
                     segments.push(chain.segment.clone());
+                    successors = successors_of(&chain, successors);
                     found
                 }
-                Next::End(successors) => break successors,
+                Next::End(beyond) => break beyond,
             },
         };
         reader.took(&found);
@@ -137,7 +146,6 @@ async fn read_log(
     sometimes::reached_if(mended > 0, Sometimes::CopyOfRecordMended);
     reader.look_at(&chain, block);
     beyond.iter().for_each(|successor| reader.look_at(successor, SegmentBlock(0)));
-    let successors = chain.header.as_ref().map_or_else(Vec::new, |header| header.successors.clone());
     let uses = successors.iter().map(|segment| segment.segment_use);
     let replayed = Replayed {
         segment_use: uses.chain([chain.segment.segment_use]).max().expect("its own, at least"),
@@ -175,6 +183,9 @@ fn check_whole_copies(
 }
 
 async fn make_stable(drives: &Drives, segments: &[MirroredSegment]) -> Result<()> {
+    if canary::is(Canary::ReplayWithoutFlush) {
+        return Ok(());
+    }
     let slots = segments.iter().flat_map(|segment| &segment.slots);
     let members: BTreeSet<_> = slots.map(|slot| slot.member).collect();
     all_written(drives.flush_all(members)).await.map_err(first_of)
@@ -184,6 +195,18 @@ impl Replayed {
     /// The segment it ends in.
     pub fn segment(&self) -> &MirroredSegment {
         self.segments.last().expect("the log begins somewhere")
+    }
+}
+
+/// Where the log may go on behind a segment. Without its header: in those that are left of the header before, for each header
+/// takes those over.
+fn successors_of(chain: &Chain, mut before: Vec<MirroredSegment>) -> Vec<MirroredSegment> {
+    match &chain.header {
+        Some(header) => header.successors.clone(),
+        None => {
+            before.retain(|segment| *segment != chain.segment);
+            before
+        }
     }
 }
 
@@ -198,15 +221,14 @@ enum Next {
 async fn enter_successor(
     drives: &Drives,
     pool: (PoolId, ChecksumSeed),
-    chain: &Chain,
+    successors: &[MirroredSegment],
     reader: &Reader,
 ) -> Next {
     let mut others = Vec::new();
-    for successor in chain.header.iter().flat_map(|header| &header.successors) {
+    for successor in successors {
         let next = Chain::open(drives, pool, successor).await;
         let front = SegmentBlock(0);
-        let follows = |record: &Record| next.header.is_some() && reader.is_next(record, front);
-        match next.record_at(front, follows) {
+        match next.record_at(front, |record| reader.is_next(record, front)) {
             Some(found) => return Next::Entered(Box::new(next), found),
             None => others.push(next),
         }

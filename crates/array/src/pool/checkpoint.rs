@@ -190,6 +190,7 @@ impl Pool {
             let state = self.shared.state.borrow();
             (state.stamp_next, state.segments.use_next())
         };
+        assert!(self.lane.has_stable_header(&log.segment), "a replay begins behind a header that is there");
         let tail = self.lane.tail();
         let is_too_far = canary::is(Canary::CheckpointTooFar);
         let log = if is_too_far { self.shared.state.borrow().log_taken.clone() } else { log };

@@ -69,7 +69,7 @@ pub async fn check_opens(world: &World, devices: &[Rc<dyn BlockDevice>], setting
     let devices = WriteShield::over(devices, OnWrite::Pretend);
     let (read, _) = read_all(world, &devices, setting).await?;
     if !setting.forced {
-        check_none_left_behind(&read.shared)?;
+        check_none_left_behind(&read.shared, &read.replayed)?;
     }
     // The first generation that is written asks it of those that are left.
     check_enough(&read.shared.drives, &read.shared.superblock.borrow())
@@ -222,7 +222,7 @@ async fn go_on(read: ReadIn, checkpoint: &Checkpoint, setting: OpenSetting) -> R
         };
     }
     if !setting.forced {
-        check_none_left_behind(&shared)?;
+        check_none_left_behind(&shared, &replayed)?;
     }
     announce(&shared, incarnation, &replayed).await?;
     shared.admit_joined();
@@ -383,25 +383,22 @@ fn segments_of(
     Ok(segments)
 }
 
-/// Nothing that is mirrored has all its copies on drives that are members until now and would be left out.
-fn check_none_left_behind(shared: &Shared) -> Result<()> {
+/// Nothing that is mirrored has all its copies on drives that are members until now and would be left out; nor has a segment
+/// that the log may go on in.
+fn check_none_left_behind(shared: &Shared, replayed: &Replayed) -> Result<()> {
     let superblock = shared.superblock.borrow();
     let state = shared.state.borrow();
     let is_left_out = |slot: &SlotAddress| {
         superblock.members[usize::from(slot.member.0)].state.holds_superblocks()
             && !shared.drives.has(slot.member)
     };
-    let is_left_behind = |row: &SegmentRow| {
-        row.shape.is_mirror()
-            && shared.drives.copies_there(&row.slots) == 0
-            && row.slots.iter().any(is_left_out)
-    };
-    let left_behind = state.segments.iter().filter(|(_, row)| is_left_behind(row));
-    let members: BTreeSet<_> = left_behind
-        .flat_map(|(_, row)| &row.slots)
-        .filter(|slot| is_left_out(slot))
-        .map(|slot| slot.member)
-        .collect();
+    let is_left_behind =
+        |slots: &Vec<SlotAddress>| shared.drives.copies_there(slots) == 0 && slots.iter().any(is_left_out);
+    let rows = state.segments.iter().filter(|(_, row)| row.shape.is_mirror()).map(|(_, row)| &row.slots);
+    let ahead = replayed.successors.iter().map(|segment| &segment.slots);
+    let left_behind = rows.chain(ahead).filter(|slots| is_left_behind(slots));
+    let members: BTreeSet<_> =
+        left_behind.flatten().filter(|slot| is_left_out(slot)).map(|slot| slot.member).collect();
     if members.is_empty() {
         return Ok(());
     }

@@ -39,6 +39,12 @@ listed! {
         SegmentEnteredOverUnstableRecords,
         /// A drive that had no space for a write is given up as if it were dead.
         FullDriveTakenForDead,
+        /// A log whose last segment has no header any more has just ended there.
+        HeaderlessLogTakenForItsEnd,
+        /// Whoever reads a pool whose log has a hole is told that nothing is missing.
+        CutLogTakenForWhole,
+        /// A replay does not flush what a killed process had cached.
+        ReplayWithoutFlush,
         /// A volume that becomes smaller keeps what lies behind its end.
         ShrinkKeepsTheEnd,
     }

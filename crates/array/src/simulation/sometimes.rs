@@ -31,6 +31,8 @@ listed! {
         SegmentAnnounced,
         /// Replay: what was acknowledged is missing, and the pool stays closed.
         LostRecordsRefused,
+        /// Replay: no copy of a header can be read, nobody knows where the log goes on, and the pool stays closed.
+        HeaderlessLogRefused,
         /// Opening: cut short while the log was replayed.
         CutWhileReplaying,
         /// Opening: cut short before its first checkpoint was complete.

@@ -17,6 +17,7 @@ mod image;
 mod killed;
 mod lineage;
 mod log;
+mod log_headers;
 mod many;
 mod map;
 mod nodes;

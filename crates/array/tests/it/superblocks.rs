@@ -112,9 +112,10 @@ fn a_drive_of_anything_else_has_no_superblock() {
 }
 
 /// A drive with sectors that cannot be read.
-struct Scratched {
-    inner: Rc<dyn BlockDevice>,
-    bad: Vec<u64>,
+pub struct Scratched {
+    pub inner: Rc<dyn BlockDevice>,
+    /// Bytes, one of each such sector.
+    pub bad: Vec<u64>,
 }
 
 impl BlockDevice for Scratched {

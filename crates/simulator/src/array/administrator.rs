@@ -379,7 +379,7 @@ fn draw_volume(random: &mut Random, plan: &RunPlan) -> VolumeModel {
     };
     let name = format!("volume {:x}", random.next_u64());
     let terms = (draw_rates(random), draw_bounds(random, window));
-    let is_cached = random.percent(40.0);
+    let is_cached = random.percent(40.0) || plan.cuts_behind_replay;
     VolumeModel { is_cached, ..VolumeModel::new(name, sectors, windows).with_terms(terms) }
 }
 

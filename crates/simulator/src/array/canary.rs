@@ -69,6 +69,11 @@ impl Bug {
         }
     }
 
+    /// Whether it takes a kill, and a power cut right behind the replay that follows.
+    pub fn cuts_behind_replay(self) -> bool {
+        self == Self::InPool(Canary::ReplayWithoutFlush)
+    }
+
     /// Whether it takes a pool in which room is used again soon.
     pub fn is_tight(self) -> bool {
         self == Self::InPool(Canary::ReadersNotWaitedFor)

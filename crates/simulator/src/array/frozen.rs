@@ -54,6 +54,17 @@ impl FrozenRegister {
         }
     }
 
+    /// Whether a read may find this, whatever was read before.
+    ///
+    /// # Errors
+    ///
+    /// What it might have found, in words.
+    pub fn may_show(&self, sector: u64, found: Content) -> Result<(), String> {
+        let frozen = self.sectors.get(&sector).cloned();
+        let sectors = frozen.map(|frozen| (sector, frozen)).into_iter().collect();
+        Self { span: self.span, sectors }.check(sector, found)
+    }
+
     /// Whether every sector was read.
     pub fn is_known(&self) -> bool {
         self.sectors.values().all(|frozen| frozen.seen.is_some())

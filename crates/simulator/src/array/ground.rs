@@ -57,6 +57,16 @@ pub struct Tally {
     pub cut_creations: u64,
     /// Logs that were spoilt beyond repair, and refused.
     pub logs_refused: u64,
+    /// Logs of which a header was spoilt beyond repair, and that were refused.
+    pub headers_refused: u64,
+    /// Pools that were read without being opened, and were what they should be.
+    pub salvaged: u64,
+    /// Those of them whose log had a hole behind which something had been acknowledged.
+    pub salvaged_in_part: u64,
+    /// Sectors that were older than callers had been told, in a pool that said so.
+    pub sectors_said_missing: u64,
+    /// Openings that were cut off behind a replay, with all that it had found still there.
+    pub replays_cut: u64,
     /// Logs that were spoilt on one copy.
     pub legs_spoilt: u64,
     /// Looks of another reader at what lies on the drives.

@@ -8,6 +8,7 @@
 use super::{
     administrator::Administrator,
     atlas::{Grade, Ill},
+    foreign::{platters::Platters, superblock::elect},
     ground::Ground,
     host::Host,
     plan::SLOT_BYTES,
@@ -20,7 +21,7 @@ use array::{
     format::{DriveId, PoolId},
     pool::{NewDrive, NewPool, OpenSetting, Pool, create_with_copies, open},
 };
-use std::{rc::Rc, time::Duration};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 use world::{BlockDevice, Random, World, sim::FaultPlan};
 
 /// How an incarnation is to go.
@@ -34,6 +35,8 @@ pub struct Course {
     pub spell: Option<Spell>,
     /// Whether contents are read after the opening, and each snapshot with which probability, in percent.
     pub inspects: Option<f64>,
+    /// Whether it is over as soon as drives say that what was replayed is the log.
+    pub ends_behind_replay: bool,
     /// Whether to do any work.
     pub works: bool,
     /// Whether to add the spare after so long, unless it is a member; and then that it falls ill after so long.
@@ -63,6 +66,9 @@ impl Ground {
         let mut random = world.random("incarnation");
         if let Some(spell) = course.spell.clone() {
             self.begin_spell(&world, spell);
+        }
+        if course.ends_behind_replay {
+            return self.open_until_announced(&world, random).await;
         }
         let pool = self.open(&world, &mut random, &course.absent).await?;
         self.inspect(&pool, &mut random, course.inspects).await?;
@@ -117,6 +123,31 @@ impl Ground {
             absent => format!("opened without {absent:?}"),
         });
         Ok(pool)
+    }
+
+    /// Begins to open the pool. Done when a superblock names the new opening: what was replayed must be stable by then.
+    async fn open_until_announced(self, world: &World, mut random: Random) -> Result<(), Trouble> {
+        const LOOK_EVERY: Duration = Duration::from_micros(20);
+        let platters = Platters(self.drives.to_vec());
+        let incarnation = || elect(&platters).map_or(0, |(superblock, _)| superblock.incarnation);
+        let before = incarnation();
+        let (ground, own) = (self.clone(), world.clone());
+        let result: Rc<RefCell<Option<Result<(), Trouble>>>> = Rc::default();
+        let opened = Rc::clone(&result);
+        world.spawn("opening", async move {
+            let pool = ground.open(&own, &mut random, &[]).await;
+            *opened.borrow_mut() = Some(pool.map(drop));
+        });
+        loop {
+            if let Some(opened) = result.take() {
+                return opened;
+            }
+            if incarnation() > before {
+                self.tell("an opening was cut off behind its replay".to_owned());
+                return Ok(());
+            }
+            world.sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Whether one drive may be all that is left: then somebody has to say so.

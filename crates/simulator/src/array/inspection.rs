@@ -237,7 +237,7 @@ fn is_known(model: &Model, content: Content, volume: VolumeKey, sector: u64) -> 
 }
 
 /// Runs widened to whole blocks, as far as there are `sectors`.
-fn within(runs: Vec<Range<u64>>, sectors: u64) -> impl Iterator<Item = Range<u64>> {
+pub(super) fn within(runs: Vec<Range<u64>>, sectors: u64) -> impl Iterator<Item = Range<u64>> {
     let widened = runs.into_iter().map(move |run| {
         let start = run.start / BLOCK_SECTORS * BLOCK_SECTORS;
         start..(run.end.div_ceil(BLOCK_SECTORS) * BLOCK_SECTORS).min(sectors)

@@ -13,10 +13,12 @@ pub mod incarnation;
 pub mod inspection;
 pub mod model;
 pub mod plan;
+pub mod platter_device;
 pub mod register;
 pub mod resized_drive;
 pub mod run;
 pub mod sabotage;
+pub mod salvage;
 pub mod shortage;
 pub mod trouble;
 

@@ -33,6 +33,8 @@ pub struct RunOptions {
     pub is_tight: bool,
     /// All pools have so many drives at least.
     pub drives_min: usize,
+    /// Every second incarnation is killed, and in the one behind it the power is cut soon.
+    pub cuts_behind_replay: bool,
 }
 
 /// Everything a seed decides beforehand.
@@ -70,6 +72,8 @@ pub struct RunPlan {
     pub ills: Vec<Option<Ill>>,
     /// Faults of all drives in cycles, beyond what the pool promises.
     pub faults: FaultPlan,
+    /// Every second incarnation is killed, and in the one behind it the power is cut soon.
+    pub cuts_behind_replay: bool,
     /// Drives may lose what was stable without anybody knowing.
     pub is_untold: bool,
     /// The drives are small, and hosts write much: space runs out.
@@ -120,6 +124,7 @@ impl RunPlan {
             patient,
             ills,
             faults,
+            cuts_behind_replay: options.cuts_behind_replay,
             is_untold,
             is_tight,
             spells: Vec::new(),
@@ -140,6 +145,14 @@ impl RunPlan {
                 .then(|| Spell::draw(random, plan.drives.len(), plan.has_raid0))
         };
         plan.spells = (0..cycles).map(|_| draw_spell()).collect();
+        if plan.cuts_behind_replay {
+            // What a kill leaves in caches is to be much, and the pool to be well.
+            (plan.verbs, plan.patient, plan.spare) = (0, None, None);
+            plan.ills.fill(None);
+            plan.spells.fill(None);
+            plan.setting.log_blocks = 100_000;
+            plan.setting.table_entries = 100_000;
+        }
         plan
     }
 }

@@ -301,6 +301,18 @@ impl Register {
         }
     }
 
+    /// Whether a read may find this; nothing is learnt from it.
+    ///
+    /// # Errors
+    ///
+    /// What it might have found, in words.
+    pub fn may_show(&self, sector: u64, found: Content, span: Span) -> Result<(), String> {
+        let candidates = self.sectors.get(&sector).cloned();
+        let sectors = candidates.map(|candidates| (sector, candidates)).into_iter().collect();
+        let mut alone = Self { sectors, ..Self::default() };
+        alone.check(sector, found, span, false)
+    }
+
     /// Believes what is found: drives may have lost anything.
     pub fn believe(&mut self, sector: u64, found: Content, now: Event) {
         let operation = match found {

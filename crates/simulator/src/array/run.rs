@@ -87,6 +87,9 @@ pub(super) struct Run {
     illness: Random,
     creation: Random,
     pub(super) sabotage: Random,
+    pub(super) headers: Random,
+    /// What was found behind a kill, until the pool is opened again.
+    found_behind_kill: Option<Audit>,
     pub(super) ground: Ground,
     crashes: u64,
     crashes_while_opening: u64,
@@ -107,6 +110,7 @@ impl Run {
         let drives = Rc::new(drives.collect());
         let (random, illness) = (simulation.random("crashes"), simulation.random("illness"));
         let (creation, sabotage) = (simulation.random("creation"), simulation.random("sabotage"));
+        let headers = simulation.random("headers");
         let is_untold = Rc::new(Cell::new(plan.is_untold));
         let copies = Rc::new(Cell::new(Copies::All));
         let (plan, model, tally) = (Rc::new(plan), Rc::default(), Rc::new(RefCell::default()));
@@ -117,6 +121,8 @@ impl Run {
             illness,
             creation,
             sabotage,
+            headers,
+            found_behind_kill: None,
             ground,
             crashes: 0,
             crashes_while_opening: 0,
@@ -196,7 +202,7 @@ impl Run {
             Outcome::Crashed => self.ground.tally.borrow_mut().cut_creations += 1,
             other => return Err(Violation::Endless(format!("{other:?}"))),
         }
-        self.end_badly();
+        self.end_badly(None);
         let ground = self.ground.clone();
         let looked = self.simulation.run(Limits::generous(), |world| ground.look_at_new(world)).completed();
         self.settle_trouble(looked)?;
@@ -302,10 +308,15 @@ impl Run {
             ..Course::default()
         };
         self.fall_ill(cycle, &mut course);
-        let crashes = self.random.percent(85.0);
+        let killed_or_cut = self.ground.plan.cuts_behind_replay.then(|| cycle.is_multiple_of(2));
+        course.ends_behind_replay = killed_or_cut == Some(false);
+        let crashes = self.random.percent(85.0) && !course.ends_behind_replay;
         let polls = 2_f64.powf(4.0 + self.random.unit() * (POLLS_MAX_LOG2 - 4.0)) as u64;
         let in_a_stable_write = self.random.percent(50.0);
         let limits = Limits { polls: crashes.then_some(polls), in_a_stable_write, ..Limits::generous() };
+        let is_whole =
+            course.absent.is_empty() && course.falls_ill.is_none() && self.ground.plan.ills[cycle].is_none();
+        let found_behind_kill = self.found_behind_kill.take().filter(|_| is_whole);
         let openings = self.ground.tally.borrow().openings;
         let (ground, absent) = (self.ground.clone(), course.absent.first().copied());
         let spell = course.spell.clone();
@@ -327,17 +338,42 @@ impl Run {
             }
             other => return Err(Violation::Endless(format!("{other:?}"))),
         };
-        let what = self.end_badly();
+        let what = self.end_badly(killed_or_cut);
         self.ground.tell(format!("{what} {how}, after {} polls", self.simulation.polls()));
-        match self.ground.audit(what)? {
-            // A copy that had no space for a record has to be made good first: the others may be the only ones.
-            Some(audit) if spell.is_none() => self.spoil_log(&audit),
-            _ => Ok(()),
+        let Some(audit) = self.ground.audit(what)? else { return Ok(()) };
+        if let Some(before) = found_behind_kill {
+            self.check_replayed(&before, &audit)?;
+        }
+        // A copy that had no space for a record has to be made good first: the others may be the only ones.
+        if spell.is_none() {
+            self.spoil_log(&audit)?;
+            self.spoil_header(&audit)?;
+        }
+        self.found_behind_kill = (what == "kill").then_some(audit);
+        Ok(())
+    }
+
+    /// An opening that got as far as to say who writes from now on has made stable what it replayed.
+    fn check_replayed(&self, before: &Audit, now: &Audit) -> Result<(), Violation> {
+        let is_behind_replay = now.checkpoint == before.checkpoint && now.incarnation > before.incarnation;
+        if !is_behind_replay || before.records.is_empty() {
+            return Ok(());
+        }
+        self.ground.tally.borrow_mut().replays_cut += 1;
+        let last = |audit: &Audit| audit.records.last().map_or(audit.position, |record| record.position);
+        match last(now) >= last(before) {
+            true => Ok(()),
+            false => Err(Violation::Foreign {
+                when: "behind a replay",
+                what: format!("the log ends at {}, and {} was replayed", last(now), last(before)),
+            }),
         }
     }
 
-    fn end_badly(&mut self) -> &'static str {
-        let how = self.random.below(10);
+    /// As it falls, or with a kill, or with a power cut.
+    fn end_badly(&mut self, killed_or_cut: Option<bool>) -> &'static str {
+        let drawn = self.random.below(10);
+        let how = killed_or_cut.map_or(drawn, |is_killed| if is_killed { 6 } else { 0 });
         if !(6..=7).contains(&how) {
             self.ground.model.borrow_mut().lose_power();
         }

@@ -8,11 +8,18 @@ use super::{
     foreign::{Audit, platters::BLOCK},
     ground::Ground,
     run::Run,
+    salvage::Hole,
     trouble::{Trouble, Violation},
 };
-use array::{error::Error, pool::open};
+use array::{
+    error::Error,
+    pool::{check_opens, open},
+};
 use std::rc::Rc;
-use world::{BlockDevice, World, sim::Limits};
+use world::{
+    BlockDevice, World,
+    sim::{Limits, Simulation},
+};
 
 impl Run {
     /// Spoils a record in the middle of the log, perhaps: on all copies, and the pool must stay closed; or on one.
@@ -55,8 +62,59 @@ impl Run {
         let position = record.position;
         let refused = self.simulation.run(Limits::generous(), |world| ground.refuse_damaged(world, position));
         self.settle_trouble(refused.completed())?;
+        let index = audit.records.iter().position(|own| own.position == position);
+        self.salvage(Hole::from(audit, index.expect("it is one of them")))?;
         self.flip(&places, byte);
         self.ground.audit("after a spoilt log was mended").map(drop)
+    }
+
+    /// Spoils all headers of a segment of the log, perhaps: unless another one leads past it the pool must stay closed. In any
+    /// case it can be read; and so can one of which nothing is spoilt.
+    pub(super) fn spoil_header(&mut self, audit: &Audit) -> Result<(), Violation> {
+        if self.headers.percent(80.0) {
+            return match self.headers.percent(20.0) {
+                true => self.salvage(Hole::from(audit, audit.records.len())),
+                false => Ok(()),
+            };
+        }
+        let last = audit.log_segments.len() - 1;
+        let index = self.headers.below(1 + last as u64) as usize;
+        let segment = &audit.log_segments[index];
+        let slots = segment.slots.iter().filter(|slot| audit.drives.contains_key(&slot.0));
+        let places: Vec<(usize, u64)> = slots.map(|&slot| audit.place(slot, 0)).collect();
+        let byte = self.headers.below(BLOCK as u64);
+        self.flip(&places, byte);
+        self.ground.tell(format!("the header of log segment {} is spoilt", segment.number));
+        // What leads past the first one is nothing; past the last one, nobody knows.
+        let is_lost = index == 0 || index == last;
+        let ground = self.ground.clone();
+        let refused = self.look_from_outside(|world| ground.refuse_headerless(world, is_lost));
+        self.settle_trouble(refused)?;
+        let behind = audit.records.iter().position(|record| record.segment > index);
+        let hole = behind.unwrap_or(audit.records.len());
+        let hole = match index {
+            0 => Hole::from(audit, hole),
+            // Where the header before names no other one it may be read to there alone.
+            _ => Hole::perhaps_from(audit, hole),
+        };
+        self.salvage(hole)?;
+        self.flip(&places, byte);
+        Ok(())
+    }
+
+    /// Reads the pool without opening it, and holds that against the model.
+    fn salvage(&mut self, hole: Hole) -> Result<(), Violation> {
+        let ground = self.ground.clone();
+        let salvaged = self.look_from_outside(|_| ground.salvage(hole));
+        self.settle_trouble(salvaged)
+    }
+
+    /// In a world of its own: the run goes on as if nobody had looked.
+    fn look_from_outside<F: Future<Output = Result<(), Trouble>> + 'static>(
+        &mut self,
+        look: impl FnOnce(World) -> F,
+    ) -> Result<(), Trouble> {
+        Simulation::new(self.headers.next_u64()).run(Limits::generous(), look).completed()
     }
 
     /// Turns one bit round on each of these drives.
@@ -85,6 +143,21 @@ impl Ground {
                 let what = format!("a log without record {position}, which was acknowledged");
                 Err(Violation::NotRefused(what).into())
             }
+        }
+    }
+
+    /// Tries to open a pool whose log lacks a header.
+    async fn refuse_headerless(self, world: World, is_lost: bool) -> Result<(), Trouble> {
+        match check_opens(&world, &self.platter_devices(), self.plan.setting).await {
+            Err(Error::NoLogHeader { .. }) => {
+                self.tally.borrow_mut().headers_refused += 1;
+                Ok(())
+            }
+            Ok(()) if is_lost => {
+                let what = "a log that goes on where nobody knows".to_owned();
+                Err(Violation::NotRefused(what).into())
+            }
+            _ => Ok(()),
         }
     }
 

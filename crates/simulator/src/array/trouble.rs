@@ -64,6 +64,9 @@ pub enum Violation {
     /// The pool gave an error where nothing was wrong.
     #[error("an error without a reason: {0}")]
     Refused(String),
+    /// A pool that is only read shows what it should not, or says too little of what is missing.
+    #[error("read only: {0}")]
+    Salvage(String),
     /// What comes right by itself did not, in the time it has.
     #[error("not right again: {0}")]
     NotConverged(String),

@@ -49,6 +49,8 @@ impl Lane {
             if !self.has_enough_copies(&next) {
                 continue;
             }
+            assert!(next.segment_use > self.entered_use.get(), "uses ascend along the log");
+            self.entered_use.set(next.segment_use);
             let shape = log_shape(self.drives.geometry().slot_blocks(), next.slots.len());
             if is_new_beginning {
                 sometimes::reached(Sometimes::BegunAnew);

@@ -25,7 +25,7 @@ use crate::{
     error::{Error, Result},
     format::{
         ChecksumSeed, Link, LogStart, MirroredSegment, RedundancyClass, SegmentNumber, SegmentShape,
-        SlotAddress, WallNanoseconds, record::PAYLOAD_BLOCKS_MAX,
+        SegmentUse, SlotAddress, WallNanoseconds, record::PAYLOAD_BLOCKS_MAX,
     },
     simulation::{
         canary::{self, Canary},
@@ -94,6 +94,8 @@ pub struct Lane {
     successors: RefCell<VecDeque<MirroredSegment>>,
     /// Those of them that the header of the tail's segment names: whoever replays finds no others.
     named: RefCell<Vec<MirroredSegment>>,
+    /// Use of the last segment whose header is stable on all of its copies; uses ascend along the log.
+    entered_use: Cell<SegmentUse>,
     /// The segment whose header is being written.
     entering: RefCell<Option<MirroredSegment>>,
     copies_changed: Cell<bool>,
@@ -124,6 +126,7 @@ impl Lane {
             is_unstable: Cell::new(false),
             wanted: Notify::new(),
             failure: RefCell::new(None),
+            entered_use: Cell::new(tail.segment().segment_use),
             tail: RefCell::new(tail),
             named: RefCell::new(successors.clone()),
             successors: RefCell::new(successors.into()),
@@ -199,6 +202,11 @@ impl Lane {
             (self.tail.borrow(), self.successors.borrow(), self.entering.borrow());
         let all = successors.iter().chain(entering.iter()).chain([tail.segment()]);
         all.map(|segment| segment.number).collect()
+    }
+
+    /// Whether the header of a segment of this log is stable: else nothing may lead to it but the header before.
+    pub fn has_stable_header(&self, segment: &MirroredSegment) -> bool {
+        segment.segment_use <= self.entered_use.get()
     }
 
     /// Goes on in a segment of its own, with as many successors as there is room for. To be called before

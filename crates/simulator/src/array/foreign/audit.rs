@@ -7,7 +7,7 @@ use super::{
     log::{self, FoundRecord},
     nodes::{Entry, Tree, Versions, Walk, walk},
     platters::{BLOCK, Platters},
-    segments::{Kind, Segment, Segments, Slot},
+    segments::{Kind, Mirrored, Segment, Segments, Slot},
     superblock::{Superblock, elect},
 };
 use std::collections::BTreeMap;
@@ -39,8 +39,14 @@ pub struct Audit {
     pub live_bytes: u64,
     /// Copies that everything has at least, on drives that count.
     pub copies_least: usize,
+    /// The opening of the pool that wrote the superblock that counts.
+    pub incarnation: u64,
+    /// Position of the last record that is in the trees.
+    pub position: u64,
     /// Records behind the checkpoint.
     pub records: Vec<FoundRecord>,
+    /// Segments of the log, from the one on in which these begin.
+    pub log_segments: Vec<Mirrored>,
     /// Where slots begin, and how long one is, in bytes.
     pub slots: (u64, u32),
     /// Which drive is which member, of those that count.
@@ -64,7 +70,7 @@ impl Audit {
 pub fn audit(platters: &Platters, copies: Copies) -> Reading<Audit> {
     let (superblock, drives) = elect(platters)?;
     let mut segments = Segments { platters, superblock: &superblock, drives: &drives, all: BTreeMap::new() };
-    let of_checkpoint = |kind| move |named: &super::segments::Mirrored| (named.number, kind, named.clone());
+    let of_checkpoint = |kind| move |named: &Mirrored| (named.number, kind, named.clone());
     let named = superblock.catalogue_segments.iter().map(of_checkpoint(Kind::Nodes));
     for (number, kind, named) in named.chain([of_checkpoint(Kind::Log)(&superblock.log_segment)]) {
         segments.all.insert(number, named.of_kind(kind, &superblock));
@@ -114,13 +120,16 @@ pub fn audit(platters: &Platters, copies: Copies) -> Reading<Audit> {
     if copies != Copies::One && !wrong.is_empty() {
         return Err(format!("{} copies are wrong: {}", wrong.len(), wrong[0]));
     }
-    let records = log::read(&segments)?;
+    let log = log::read(&segments)?;
     Ok(Audit {
         generation: superblock.generation,
         checkpoint: superblock.checkpoint,
         live_bytes,
         copies_least,
-        records,
+        incarnation: superblock.incarnation,
+        position: superblock.previous.0,
+        records: log.records,
+        log_segments: log.segments,
         slots: (superblock.data_start, superblock.slot_bytes),
         drives: drives.clone(),
     })

@@ -6,7 +6,7 @@ use super::{
     platters::BLOCK,
     segments::{Kind, Mirrored, Segments, Slot},
 };
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 
 /// A record that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,21 @@ pub struct FoundRecord {
     pub slots: Vec<Slot>,
     /// Where in them.
     pub block: u32,
+    /// Which of the log's segments it lies in.
+    pub segment: usize,
+    /// Blocks that it changes, of whatever branch.
+    pub changes: Vec<Range<u64>>,
+    /// It puts or removes rows other than those of segments.
+    pub has_rows: bool,
+}
+
+/// The log behind the checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// All records there are, in order.
+    pub records: Vec<FoundRecord>,
+    /// The segments they were looked for in, in order; none of them is another one's.
+    pub segments: Vec<Mirrored>,
 }
 
 /// Where the reader is.
@@ -35,7 +50,7 @@ struct Reader<'a> {
 /// # Errors
 ///
 /// What a superblock says was acknowledged is not there.
-pub fn read(segments: &Segments<'_>) -> Reading<Vec<FoundRecord>> {
+pub fn read(segments: &Segments<'_>) -> Reading<Log> {
     let superblock = segments.superblock;
     let mut reader = Reader {
         segments,
@@ -44,25 +59,45 @@ pub fn read(segments: &Segments<'_>) -> Reading<Vec<FoundRecord>> {
         joints: BTreeSet::from([superblock.previous]),
     };
     let mut records: Vec<FoundRecord> = Vec::new();
-    let (mut segment, mut block) = (superblock.log_segment.clone(), superblock.log_block);
+    let (mut log, mut block) = (vec![superblock.log_segment.clone()], superblock.log_block);
     loop {
-        if let Some((record, blocks)) = reader.next(&segment, block) {
-            records.push(record);
+        let segment = log.last().expect("the log begins somewhere");
+        if let Some((record, blocks)) = reader.next(segment, block) {
+            records.push(FoundRecord { segment: log.len() - 1, ..record });
             block += blocks;
             continue;
         }
-        let successors = reader.successors(&segment);
+        let successors = reader.successors(segment);
         let Some(next) = successors.into_iter().find(|next| reader.clone().next(next, 0).is_some()) else {
             break;
         };
-        (segment, block) = (next, 0);
+        log.push(next);
+        block = 0;
     }
     let acknowledged = records.iter().map(|record| record.acknowledged_below).max().unwrap_or(0);
     let acknowledged = acknowledged.max(superblock.acknowledged_below);
     if acknowledged > reader.previous.0 + 1 {
         return Err(format!("the log ends at {}, and {acknowledged} was acknowledged", reader.previous.0));
     }
-    Ok(records)
+    Ok(Log { records, segments: log })
+}
+
+/// Blocks that a record's entries change, and whether they change rows other than those of segments.
+fn changes(header: &[u8]) -> (Vec<Range<u64>>, bool) {
+    const SEGMENTS: u8 = 1;
+    let (mut changes, mut has_rows, mut at) = (Vec::new(), false, 128);
+    for _ in 0..u16_at(header, 10) {
+        let entry = &header[at..];
+        at += if entry[0] == 4 { 64 } else { 32 };
+        let first = u64_at(entry, 8);
+        match entry[0] {
+            1 => changes.push(first..first + 1),
+            2 | 3 => changes.push(first..first + u64_at(entry, 24)),
+            5 | 6 => has_rows |= entry[1] != SEGMENTS,
+            _ => {}
+        }
+    }
+    (changes, has_rows)
 }
 
 impl Reader<'_> {
@@ -93,11 +128,15 @@ impl Reader<'_> {
             }
             self.previous = (u64_at(&header, 40), u32_at(&header, 12));
             self.joints.insert(self.previous);
+            let (changes, has_rows) = changes(&header);
             let record = FoundRecord {
                 position: self.previous.0,
                 acknowledged_below: u64_at(&header, 56),
                 slots,
                 block,
+                segment: 0,
+                changes,
+                has_rows,
             };
             return Some((record, 1 + u32::from(u16_at(&header, 100))));
         }

@@ -65,6 +65,8 @@ pub struct Superblock {
     this: u16,
     /// Counted up.
     pub checkpoint: u64,
+    /// The opening of the pool that wrote it.
+    pub incarnation: u64,
     /// No lower one is free.
     pub stamp_next: u64,
     /// No lower one is free.
@@ -129,6 +131,7 @@ impl Superblock {
             members: members.collect(),
             this: u16_at(image, 114),
             checkpoint: u64_at(checkpoint, 32),
+            incarnation: u64_at(checkpoint, 40),
             stamp_next: u64_at(checkpoint, 64),
             segment_use_next: u64_at(checkpoint, 72),
             acknowledged_below: u64_at(checkpoint, 56),

@@ -32,7 +32,10 @@ fn every_planted_bug_is_caught_within_200_seeds() {
     let mut catches: BTreeMap<(u64, String), Bug> = BTreeMap::new();
     for bug in Bug::all() {
         let (ill, is_tight, drives_min) = (bug.ill(), bug.is_tight(), bug.drives_min());
-        let sound = RunOptions { grade: bug.grade(), ill, is_tight, drives_min, ..RunOptions::default() };
+        let cuts_behind_replay = bug.cuts_behind_replay();
+        let grade = bug.grade();
+        let sound =
+            RunOptions { grade, ill, is_tight, drives_min, cuts_behind_replay, ..RunOptions::default() };
         let options = RunOptions { bug: Some(bug), ..sound };
         let mut seeds = (0..SEEDS_MAX).map(|index| (first_seed(bug) + index) % SEEDS_MAX);
         let Some(failure) = seeds.find_map(|seed| run(seed, options).err()) else {

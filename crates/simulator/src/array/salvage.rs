@@ -1,0 +1,239 @@
+//! A pool that is only read, as it was left by a crash or by somebody who spoilt its log: held against what callers were told.
+//!
+//! Nothing of it happens in the run itself: drives are read as they lie there, in a world of its own, so that a seed is the
+//! same run with these looks and without them.
+//!
+//! 1. Nothing is there that nobody wrote.
+//! 2. What the log says up to its hole, and what the trees have, is there: all blocks that no record from the hole on changes are
+//!    what callers were told.
+//! 3. Where anything acknowledged is not there the pool says that it may be older, or that it cannot read that place.
+
+use super::{
+    content::{Content, SECTOR_BYTES, VolumeKey, content_of},
+    foreign::Audit,
+    frozen::FrozenRegister,
+    ground::{Ground, cut_key, volume_key},
+    inspection::within,
+    model::{CutKey, Model, Presence},
+    platter_device::PlatterDevice,
+    trouble::{Refusal, Trouble, Violation},
+};
+use array::{
+    pool::{ReadOnlyPool, open_read_only},
+    volume::{Content as Part, ReadOnlyVolume, VolumePart},
+};
+use std::{ops::Range, rc::Rc};
+use world::BlockDevice;
+
+/// RAM for nodes.
+const CACHE_BYTES: usize = 1 << 20;
+/// Sectors of one read at most.
+const READ_SECTORS_MAX: u64 = 512;
+/// Sectors of a block.
+const BLOCK_SECTORS: u64 = 8;
+
+/// What nobody can read of a log any more.
+#[derive(Clone, Debug, Default)]
+pub struct Hole {
+    /// Position of the last record before it.
+    before: u64,
+    /// One above the last record that was acknowledged; 0 where nothing is missing.
+    acknowledged_below: u64,
+    /// Blocks, of whatever branch, that records from it on change.
+    blocks: Vec<Range<u64>>,
+    /// Volumes or snapshots were changed from it on.
+    has_rows: bool,
+}
+
+impl Hole {
+    /// All records of `audit` from the one with this index on are missing.
+    pub fn from(audit: &Audit, index: usize) -> Self {
+        let gone = &audit.records[index..];
+        let before = index.checked_sub(1).map_or(audit.position, |last| audit.records[last].position);
+        Self {
+            before,
+            acknowledged_below: gone.iter().map(|record| record.acknowledged_below).max().unwrap_or(0),
+            blocks: gone.iter().flat_map(|record| record.changes.iter().cloned()).collect(),
+            has_rows: gone.iter().any(|record| record.has_rows),
+        }
+    }
+
+    /// As [`Self::from`], if it is missing at all: a reader that finds more is right, too.
+    pub fn perhaps_from(audit: &Audit, index: usize) -> Self {
+        Self { acknowledged_below: 0, ..Self::from(audit, index) }
+    }
+
+    /// Whether a block may be older than callers were told.
+    fn has(&self, sector: u64) -> bool {
+        let block = sector / BLOCK_SECTORS;
+        self.has_rows || self.blocks.iter().any(|blocks| blocks.contains(&block))
+    }
+}
+
+/// Whose sectors are looked at.
+#[derive(Clone, Copy)]
+enum Told {
+    Volume(VolumeKey),
+    Snapshot(CutKey, VolumeKey),
+}
+
+impl Told {
+    fn snapshot(self, model: &Model) -> Option<&FrozenRegister> {
+        match self {
+            Self::Volume(_) => None,
+            Self::Snapshot(cut, volume) => model.cuts.get(&cut)?.parts.get(&volume)?.register.as_ref(),
+        }
+    }
+}
+
+impl Ground {
+    /// The drives that are there, as they lie there.
+    pub fn platter_devices(&self) -> Vec<Rc<dyn BlockDevice>> {
+        let device = |index: usize| Rc::new(PlatterDevice(Rc::clone(&self.drives[index]))) as _;
+        self.drives_there(&[]).into_iter().map(device).collect()
+    }
+
+    /// Reads the pool, and holds it against the model.
+    pub async fn salvage(self, hole: Hole) -> Result<(), Trouble> {
+        let pool = open_read_only(&self.platter_devices(), CACHE_BYTES).await;
+        let pool = pool.map_err(|error| Refusal::of_pool("opening the pool for reading", &error))?;
+        let condition = pool.condition();
+        if condition.log.last.0 < hole.before || condition.log.refused.is_some() {
+            let what = format!(
+                "the log was read to {}, not {}: {:?}",
+                condition.log.last, hole.before, condition.log
+            );
+            return Err(Violation::Salvage(what).into());
+        }
+        let is_cut_short = hole.acknowledged_below > condition.log.last.0 + 1;
+        if is_cut_short && !condition.may_be_older() {
+            let what = format!("nothing is said to be missing: {:?}", condition.log);
+            return Err(Violation::Salvage(what).into());
+        }
+        if condition.log.last.0 == hole.before && is_cut_short {
+            self.tally.borrow_mut().salvaged_in_part += 1;
+        }
+        self.tally.borrow_mut().salvaged += 1;
+        self.check_listed(&pool, &hole)?;
+        for info in pool.volumes() {
+            let key = volume_key(info.volume);
+            let volume = pool.volume(&info.name).map_err(|error| Refusal::of_pool("a volume", &error))?;
+            self.check_all(&pool, &volume, Told::Volume(key), &hole).await?;
+            let snapshots = pool.snapshots(&info.name);
+            for snapshot in snapshots.map_err(|error| Refusal::of_pool("snapshots", &error))? {
+                let volume = pool.snapshot(&info.name, &snapshot.name);
+                let volume = volume.map_err(|error| Refusal::of_pool("a snapshot", &error))?;
+                let told = Told::Snapshot(cut_key(snapshot.snapshot), key);
+                self.check_all(&pool, &volume, told, &hole).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Volumes somebody made, and all that must be there unless the hole has them.
+    fn check_listed(&self, pool: &Rc<ReadOnlyPool>, hole: &Hole) -> Result<(), Violation> {
+        let model = self.model.borrow();
+        let listed: Vec<VolumeKey> = pool.volumes().iter().map(|info| volume_key(info.volume)).collect();
+        if let Some(unknown) = listed.iter().find(|key| !model.volumes.contains_key(key)) {
+            return Err(Violation::Salvage(format!("nobody made volume {}", unknown.0)));
+        }
+        let is_wrong = |key: &VolumeKey, presence: Presence| match presence.may_and_must_be() {
+            (_, true) => !listed.contains(key),
+            (false, _) => listed.contains(key),
+            _ => false,
+        };
+        match model.volumes.iter().find(|(key, volume)| is_wrong(key, volume.presence)) {
+            Some((wrong, _)) if !hole.has_rows => {
+                Err(Violation::Salvage(format!("volume {} is lost, or back", wrong.0)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads all that anybody ever wrote to.
+    async fn check_all(
+        &self,
+        pool: &Rc<ReadOnlyPool>,
+        volume: &ReadOnlyVolume,
+        told: Told,
+        hole: &Hole,
+    ) -> Result<(), Trouble> {
+        let touched = {
+            let model = self.model.borrow();
+            match told {
+                Told::Volume(key) => model.volumes[&key].register.touched(READ_SECTORS_MAX),
+                // One that was deleted behind the hole is known no more.
+                Told::Snapshot(..) => {
+                    told.snapshot(&model).map(|frozen| frozen.touched(READ_SECTORS_MAX)).unwrap_or_default()
+                }
+            }
+        };
+        for run in within(touched, volume.size_bytes() / SECTOR_BYTES as u64) {
+            let bytes = run.start * SECTOR_BYTES as u64..run.end * SECTOR_BYTES as u64;
+            let parts = volume.parts(bytes).await;
+            for part in parts.map_err(|error| Refusal::of_volume("reading parts", &error))? {
+                self.check_part(pool, told, hole, &part)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_part(
+        &self,
+        pool: &Rc<ReadOnlyPool>,
+        told: Told,
+        hole: &Hole,
+        part: &VolumePart,
+    ) -> Result<(), Violation> {
+        let zeroes = [0; SECTOR_BYTES];
+        let first = part.range.start / SECTOR_BYTES as u64;
+        for sector in first..part.range.end / SECTOR_BYTES as u64 {
+            let bytes = match &part.content {
+                Part::Hole => &zeroes[..],
+                Part::Data(data) => &data[(sector - first) as usize * SECTOR_BYTES..][..SECTOR_BYTES],
+                Part::Unreadable(error) => {
+                    return Err(Violation::Salvage(format!("sector {sector} cannot be read: {error}")));
+                }
+            };
+            self.check_salvaged(pool, told, hole, (sector, bytes))?;
+        }
+        Ok(())
+    }
+
+    fn check_salvaged(
+        &self,
+        pool: &Rc<ReadOnlyPool>,
+        told: Told,
+        hole: &Hole,
+        (sector, bytes): (u64, &[u8]),
+    ) -> Result<(), Violation> {
+        let model = self.model.borrow();
+        let (Told::Volume(volume) | Told::Snapshot(_, volume)) = told;
+        let wrong = |found: String, allowed: &str| {
+            let what =
+                format!("sector {sector} of volume {} reads as {found}; it may be {allowed}", volume.0);
+            Violation::Salvage(what)
+        };
+        let content = content_of(bytes, volume, sector).map_err(|found| wrong(found, "what was written"))?;
+        if let Content::Of(operation) = content
+            && !model.has_written(operation, volume, sector)
+        {
+            return Err(wrong(format!("{content:?}"), "what was written there"));
+        }
+        let as_told = match told {
+            Told::Volume(_) => {
+                let register = &model.volumes[&volume].register;
+                register.may_show(sector, content, model.look_from_outside())
+            }
+            Told::Snapshot(..) => {
+                told.snapshot(&model).map_or(Ok(()), |frozen| frozen.may_show(sector, content))
+            }
+        };
+        let Err(allowed) = as_told else { return Ok(()) };
+        if hole.has(sector) && pool.condition().may_be_older() {
+            self.tally.borrow_mut().sectors_said_missing += 1;
+            return Ok(());
+        }
+        Err(wrong(format!("{content:?}"), &allowed))
+    }
+}
