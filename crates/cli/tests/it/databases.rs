@@ -1,7 +1,13 @@
 //! Databases: where they lie, whether a later run uses them, and when it does not.
 
-use crate::spindle::{Bench, answered, names, short};
-use std::fs;
+use crate::spindle::{Bench, Watchdog, answered, names, short};
+use std::{
+    fs,
+    path::Path,
+    process::Stdio,
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 #[test]
 fn a_second_run_uses_the_databases_of_the_first() {
@@ -78,4 +84,47 @@ fn a_damaged_database_is_named_and_left_as_it_is() {
     assert!(last.starts_with("spindle: ") && last.contains("sg1-db1.edb"), "{last}");
     assert!(last.contains("--fresh replaces them, --clean removes them"), "{last}");
     assert_eq!(fs::read(&database).expect("a database"), bytes, "nothing was written to it");
+}
+
+/// The state in the header of a database: 2 while it is open.
+fn is_open(database: &Path) -> bool {
+    fs::read(database).is_ok_and(|bytes| bytes.get(52) == Some(&2))
+}
+
+/// Pages are torn by hand here: what ends is the process, not the power.
+#[test]
+fn a_torn_page_that_attaching_needs_is_said_with_the_setting_that_guards() {
+    let bench = Bench::new();
+    bench.make_folder("db");
+    let shape = ["prove", "db", "--size", "16MiB", "--cache", "4MiB", "--quiet"];
+    answered(&bench.run(&[&shape[..], &["--duration", "1s", "--report", "one"]].concat()));
+    let database = bench.path("db/sg1-db1.edb");
+    let mut command = bench.command(&[&shape[..], &["--duration", "60s", "--report", "two"]].concat());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+    let watch = Watchdog::over(&child);
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !is_open(&database) {
+        assert!(Instant::now() < patience, "the database is never opened");
+        sleep(Duration::from_millis(50));
+    }
+    // Time for changes that are in the log, and not all in their pages.
+    sleep(Duration::from_secs(2));
+    child.kill().expect("it can be killed");
+    child.wait().expect("it ends");
+    watch.call_off();
+    assert!(is_open(&database), "it was killed at work");
+    let mut bytes = fs::read(&database).expect("a database");
+    let page_bytes = u32::from_le_bytes(bytes[236..240].try_into().expect("four bytes")) as usize;
+    // The half of every page but those of the catalogue and of the space of all.
+    for page in bytes.chunks_exact_mut(page_bytes).skip(40) {
+        if page.iter().any(|&byte| byte != 0) {
+            page[page_bytes / 2..].fill(0x5A);
+        }
+    }
+    fs::write(&database, &bytes).expect("written");
+    let said = bench.run(&[&shape[..], &["--duration", "1s", "--report", "three", "--attach"]].concat());
+    let last = said.stderr.lines().last().expect("a line");
+    assert_eq!(said.code, Some(2), "{}", said.stderr);
+    assert!(last.contains("sg1-db1.edb: page ") && last.contains("is damaged"), "{last}");
+    assert!(last.contains("torn_page_protection, which guards against that, was off"), "{last}");
 }

@@ -101,8 +101,28 @@ pub struct Restored {
     pub pages: u64,
     /// Slots that are not whole: being written when the crash came, or damaged.
     pub slots_unreadable: u32,
-    /// There was no journal to take anything from.
+    /// There was no journal to take anything from, though one is wanted.
     pub was_missing: bool,
+    /// There was a journal.
+    pub was_there: bool,
+}
+
+impl Restored {
+    /// What is to be said of a page that is still damaged: why the journal did not restore it, and what to do.
+    pub fn torn_page_hint(&self, config: &InstanceConfig) -> String {
+        let journal = file_name(&config.base_name);
+        match self.was_there {
+            true => format!(
+                "the flush journal {journal} holds no whole image of it, so that it is damaged otherwise than by the last \
+                 power cut, or the journal is damaged as well: go back to a copy of the database"
+            ),
+            false => format!(
+                "a power cut in the middle of a write tears pages, and torn_page_protection, which guards against that, \
+                 was off (there is no flush journal {journal}): go back to a copy of the database, and set \
+                 torn_page_protection = 1"
+            ),
+        }
+    }
 }
 
 /// The open journal of a storage group. See the module's documentation.
@@ -177,7 +197,9 @@ pub async fn open(
         Err(error) => return Err(error.into()),
     };
     let wanted = Wanted::new(config, log_signature, databases);
-    let mut restored = Restored { was_missing: found.is_none() && wanted.is_some(), ..Restored::default() };
+    let was_there = found.is_some();
+    let mut restored =
+        Restored { was_missing: !was_there && wanted.is_some(), was_there, ..Restored::default() };
     let mut sequence_last = 0;
     let mut usable = None;
     if let Some(file) = found {
@@ -187,7 +209,7 @@ pub async fn open(
             let layout = head.or(wanted.as_ref().map(|wanted| wanted.layout));
             if let Some(layout) = layout.filter(|layout| layout.page_size == config.page_size) {
                 let outcome = restore::restore(&file, layout, range, databases).await?;
-                restored = outcome.restored;
+                restored = Restored { was_there, ..outcome.restored };
                 sequence_last = outcome.sequence_last;
             }
         }

@@ -187,7 +187,7 @@ pub async fn recover(
     // Scanned anew: going on with the log has renamed its files.
     let files = LogFiles::scan(directory, &shared.config.base_name).await?;
     let mut reader = reader_from(files, replay.from)?;
-    let mut redo = Redo::default();
+    let mut redo = Redo::new(restored.torn_page_hint(&shared.config));
     let mut generations = Generations::default();
     while let Some(entry) = reader.next().await? {
         if entry.start >= replay.range.until {

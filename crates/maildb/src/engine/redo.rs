@@ -36,6 +36,8 @@ pub struct Loser {
 /// What redo has met so far.
 #[derive(Default)]
 pub struct Redo {
+    /// What is said of a page that is damaged where redo needs it: what guards against torn pages, and whether it did.
+    torn_page_hint: String,
     /// Transactions that have begun and not ended, by number.
     pub running: BTreeMap<u32, Loser>,
     /// The highest transaction number met.
@@ -49,6 +51,11 @@ pub struct Redo {
 }
 
 impl Redo {
+    /// Nothing met so far; `torn_page_hint` is said of pages that are damaged.
+    pub fn new(torn_page_hint: String) -> Self {
+        Self { torn_page_hint, ..Self::default() }
+    }
+
     /// Applies one record to the pages that need it.
     pub async fn apply(&mut self, shared: &Rc<Shared>, entry: &LogEntry) -> Result<()> {
         self.records += 1;
@@ -131,6 +138,17 @@ impl Redo {
         loser.inverses.push((tree, inverse));
     }
 
+    /// A damaged page that redo needs may be one that a power cut has torn.
+    fn with_hint(&self, error: Error) -> Error {
+        match error {
+            Error::PageDamaged { database, page, problem } => {
+                let problem = format!("{problem}; {}", self.torn_page_hint);
+                Error::PageDamaged { database, page, problem }
+            }
+            other => other,
+        }
+    }
+
     async fn change_page(
         &mut self,
         shared: &Rc<Shared>,
@@ -141,7 +159,7 @@ impl Redo {
     ) -> Result<()> {
         let id = PageId { database, page: change.page };
         let is_image = matches!(change.operations.first(), Some(PageOperation::Image(_)));
-        let (found, _pin) = page_time(shared, id, is_image).await?;
+        let (found, _pin) = page_time(shared, id, is_image).await.map_err(|error| self.with_hint(error))?;
         let newest = self.newest.entry(database).or_default();
         *newest = (*newest).max((found, change.page));
         let mut core = shared.core.borrow_mut();

@@ -57,3 +57,6 @@ mod stamps;
 
 /// Power lost in the middle of page writes.
 mod torn;
+
+/// A crash in the middle of a large rollback.
+mod undo;

@@ -241,7 +241,12 @@ fn without_protection_the_same_cuts_are_noticed_as_damaged_pages() {
             Ok(found) => assert_eq!(found.pages_restored, 0),
             Err(error) => {
                 assert!(is_noticed(&error), "seed {seed}: {error}");
-                damaged += u64::from(matches!(error, Error::PageDamaged { .. }));
+                if let Error::PageDamaged { .. } = &error {
+                    damaged += 1;
+                    let said = error.to_string();
+                    let guard = "torn_page_protection, which guards against that, was off";
+                    assert!(said.contains(guard) && said.contains(JOURNAL), "seed {seed}: {said}");
+                }
             }
         }
     }
