@@ -39,7 +39,7 @@ pub struct ReportArguments {
   spindle advise site.toml --run night.run        and what a run of 'spindle prove' says of it
   spindle advise site.toml --json | jq -r '.findings[].id'
 
-Every rule with its source is in docs/advice.md. What the site does not say is not looked at, and named.
+Every rule with its source is in docs/advice.md. A rule whose figures the site does not say is skipped, and named.
 
 Ends with 0 if no rule of severity error is broken, 1 if one is, 2 if it could not look.")]
 pub struct AdviseArguments {

@@ -68,9 +68,9 @@ fn advice_says_what_is_wrong_why_and_what_to_do_and_ends_with_1() {
         "Advice for site.toml",
         "1 error, 0 warnings, 1 note",
         "error Databases and their logs share a group, and there is one copy [logs-apart]: all holds both.",
-        "Mend: put logs on drives of their own",
+        "Fix: put logs on drives of their own",
         "seed 001, \"Comparing disk group configurations\"",
-        "Not looked at",
+        "Skipped",
     ] {
         assert!(words.contains(expected), "{expected}: {words}");
     }
@@ -190,4 +190,166 @@ fn numbers_in_advice_have_their_thousands_apart_and_keep_their_powers() {
     };
     assert_eq!(places("iops-carried"), "g does 1e15 I/O a second, 1e30 are asked");
     assert_eq!(places("several-copies"), "125,000 mailboxes");
+}
+
+/// Four databases of 100 GB with two copies of each, on two arrays and two servers.
+const SOUND: &str = r#"
+[users]
+mailboxes = 400
+quota_mb = 1000
+iops_each = 0.1
+rules = "exchange-2010"
+[databases]
+mode = "copies"
+copies = 2
+count = 4
+gb = 100
+[demand]
+database_iops = 40
+log_gb_per_day = 1
+log_days = 3
+[backup]
+to = "disk"
+every_days = 1
+[[server]]
+name = "one"
+[[server]]
+name = "two"
+[[group]]
+name = "mail-1"
+array = "A"
+raid = "raid10"
+drives = 8
+drive_gb = 300
+usable_gb = 1000
+snapshot_reserve_percent = 20
+[[group]]
+name = "mail-2"
+array = "B"
+raid = "raid10"
+drives = 8
+drive_gb = 300
+usable_gb = 1000
+snapshot_reserve_percent = 20
+[[group]]
+name = "backup"
+raid = "raid5"
+drives = 4
+drive_gb = 300
+usable_gb = 800
+[[volume]]
+name = "dbs"
+group = "mail-1"
+server = "one"
+databases = ["db1", "db2", "db3", "db4"]
+gb = 500
+[[volume]]
+name = "dbs-copy2"
+group = "mail-2"
+server = "two"
+databases = ["db1", "db2", "db3", "db4"]
+copy = 2
+gb = 500
+[[volume]]
+name = "logs"
+role = "log"
+group = "mail-1"
+databases = ["db1", "db2", "db3", "db4"]
+gb = 40
+[[volume]]
+name = "backups"
+role = "backup"
+group = "backup"
+gb = 800
+"#;
+
+#[test]
+fn a_site_that_contradicts_itself_is_told_where() {
+    let about_itself = |site: &str| -> Vec<(String, String)> {
+        let said = bench_with(site).run(&["advise", "site.toml", "--json"]);
+        let json = json_of(&said.stdout);
+        let findings = json["findings"].as_array().expect("a list").iter();
+        let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();
+        let of_itself = [
+            "copies-laid-out",
+            "copies-in-one-array",
+            "copies-in-one-server",
+            "quota-fits",
+            "demand-of-users",
+            "logs-until-backup",
+            "backup-room",
+            "raid-arithmetic",
+            "reserve-left",
+        ];
+        let all = findings.map(|one| (text(&one["id"]), text(&one["places"][0])));
+        all.filter(|(id, _)| of_itself.contains(&id.as_str())).collect()
+    };
+    assert_eq!(about_itself(SOUND), []);
+    let spoiled: [(&str, &str, &str, &str); 10] = [
+        ("copies = 2", "copies = 3", "copies-laid-out", "db1 has volumes for 2, copies is 3"),
+        (
+            "mode = \"copies\"",
+            "mode = \"stand-alone\"",
+            "copies-laid-out",
+            "mode is stand-alone, and copies is 2",
+        ),
+        ("array = \"B\"", "array = \"A\"", "copies-in-one-array", "db1: copies 1 and 2 in A"),
+        ("server = \"two\"", "server = \"one\"", "copies-in-one-server", "db1: copies 1 and 2 in one"),
+        (
+            "quota_mb = 1000",
+            "quota_mb = 2000",
+            "quota-fits",
+            "full mailboxes are 781.2 GB, databases are 400 GB",
+        ),
+        (
+            "iops_each = 0.1",
+            "iops_each = 0.5",
+            "demand-of-users",
+            "mailboxes ask 200 I/O a second, the demand is 40",
+        ),
+        (
+            "every_days = 1",
+            "every_days = 7",
+            "logs-until-backup",
+            "log_days is 3, and backups come every 7 days",
+        ),
+        ("log_gb_per_day = 1", "log_gb_per_day = 20", "logs-until-backup", "logs is full after 0.5 days"),
+        (
+            "drives = 4\n",
+            "drives = 3\n",
+            "raid-arithmetic",
+            "backup has 800 usable GB, 2 of 3 drives as raid5 hold 558.8",
+        ),
+        (
+            "snapshot_reserve_percent = 20",
+            "snapshot_reserve_percent = 50",
+            "reserve-left",
+            "mail-1 keeps 50 % free, its volumes leave 46 %",
+        ),
+    ];
+    for (from, to, id, place) in spoiled {
+        let site = SOUND.replacen(from, to, 1);
+        assert_ne!(site, SOUND, "{from}");
+        let found = about_itself(&site);
+        assert!(found.contains(&(id.to_owned(), place.to_owned())), "{from} → {to}: {found:?}");
+    }
+    let small = SOUND.replace("group = \"backup\"\ngb = 800", "group = \"backup\"\ngb = 300");
+    let expected = ("backup-room".to_owned(), "backups have 300 GB, the databases are 400 GB".to_owned());
+    assert_eq!(about_itself(&small), [expected]);
+}
+
+#[test]
+fn a_rule_with_nothing_to_look_at_is_not_applicable() {
+    let said = bench_with("[users]\nmailboxes = 100\n").run(&["advise", "site.toml", "--json"]);
+    let json = json_of(&said.stdout);
+    let names = |key: &str| -> Vec<&str> {
+        json[key].as_array().expect("a list").iter().map(|id| id.as_str().expect("a name")).collect()
+    };
+    assert_eq!(names("passed"), ["several-copies"], "the one rule that a number of mailboxes answers");
+    for id in
+        ["logs-apart", "no-raid0", "copies-apart", "owners-set", "no-domain-controller", "raid-arithmetic"]
+    {
+        assert!(names("not_applicable").contains(&id), "{id}");
+    }
+    assert!(said.stderr.contains("1 passed, "), "{}", said.stderr);
 }

@@ -7,8 +7,9 @@ const HEAD: &str = "\
 
 `spindle advise site.toml` holds a site against the rules below, each from one of the papers or, where it says so, from
 elsewhere; `--run PREFIX.run` (or its `.json`) adds a run of `spindle prove`. It ends with 0 if no rule of severity *error* is
-broken, with 1 if one is, and with 2 if it could not look. A rule whose figures the site does not say is *not looked at*, and
-named. `--json` has the same.
+broken, with 1 if one is, and with 2 if it could not look. Of all other rules it says how many passed, were not applicable
+(nothing of what they are about is in the site) or were skipped (the site does not say enough; which figures, is named).
+`--json` has the same.
 
 ```console
 $ spindle plan --users 5000 --quota 2GB --messages 150 --message-size 75KB --copies 2 --site site.toml
@@ -45,7 +46,7 @@ pub fn listing() -> String {
 
 fn shown(rule: &Rule) -> String {
     format!(
-        "\n**`{}`** ({}): {}.\n\n* Why: {}.\n* Source: {}.\n* Mend: {}.\n* Broken, for example, by {}.\n",
+        "\n**`{}`** ({}): {}.\n\n* Why: {}.\n* Source: {}.\n* Fix: {}.\n* Broken, for example, by {}.\n",
         rule.id,
         rule.severity.word(),
         rule.says,

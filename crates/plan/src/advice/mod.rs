@@ -38,12 +38,12 @@ pub struct Finding {
     /// Which paper says so, and where in it.
     pub source: String,
     /// What to do.
-    pub mend: String,
+    pub fix: String,
 }
 
 /// A rule that could not be looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NotLookedAt {
+pub struct Skipped {
     /// Its short name.
     pub id: String,
     /// What the site, or the run, does not say.
@@ -56,11 +56,11 @@ pub struct Advice {
     /// Broken rules, the gravest first.
     pub findings: Vec<Finding>,
     /// Short names of the rules that are kept.
-    pub kept: Vec<String>,
-    /// Short names of the rules that are not for such a site.
-    pub outside: Vec<String>,
+    pub passed: Vec<String>,
+    /// Short names of the rules that found nothing of what they are about.
+    pub not_applicable: Vec<String>,
     /// Rules that could not be looked at.
-    pub not_looked_at: Vec<NotLookedAt>,
+    pub skipped: Vec<Skipped>,
 }
 
 /// Holds `site`, and a `run` on it, against every rule.
@@ -70,9 +70,9 @@ pub fn advise(site: &Site, run: Option<&RunFacts>) -> Advice {
     for rule in rules() {
         let (_, check) = checks::CHECKS.iter().find(|(id, _)| *id == rule.id).expect("a test pairs them");
         match check(&subject) {
-            Outcome::Kept => advice.kept.push(rule.id),
-            Outcome::Outside => advice.outside.push(rule.id),
-            Outcome::Unsaid(missing) => advice.not_looked_at.push(NotLookedAt { id: rule.id, missing }),
+            Outcome::Kept => advice.passed.push(rule.id),
+            Outcome::Outside => advice.not_applicable.push(rule.id),
+            Outcome::Unsaid(missing) => advice.skipped.push(Skipped { id: rule.id, missing }),
             Outcome::Broken(places) => advice.findings.push(Finding {
                 id: rule.id,
                 severity: rule.severity,
@@ -80,7 +80,7 @@ pub fn advise(site: &Site, run: Option<&RunFacts>) -> Advice {
                 places,
                 why: rule.why,
                 source: rule.source,
-                mend: rule.mend,
+                fix: rule.mend,
             }),
         }
     }
@@ -104,13 +104,12 @@ impl Advice {
         let counted =
             |severity: Severity| report::prose::counted(self.count(severity) as u64, severity.word());
         let found = Severity::ALL.map(counted).join(", ");
-        let kept = self.kept.len();
-        let outside = self.outside.len();
-        let unsaid = match self.not_looked_at.len() {
+        let (passed, not_applicable) = (self.passed.len(), self.not_applicable.len());
+        let skipped = match self.skipped.len() {
             0 => String::new(),
-            count => format!(", {count} not looked at: the site does not say enough"),
+            count => format!(", {count} skipped: the site does not say enough"),
         };
-        format!("{found}; {kept} rules kept, {outside} not for such a site{unsaid}")
+        format!("{found}; of the other rules {passed} passed, {not_applicable} not applicable{skipped}")
     }
 
     /// All of it as a report.
@@ -127,22 +126,22 @@ impl Advice {
                 places => format!(": {}", shortened(places)),
             };
             let text = format!(
-                "{} [{}]{places}. Why: {}. Mend: {}.",
+                "{} [{}]{places}. Why: {}. Fix: {}.",
                 capital(&finding.finding),
                 finding.id,
                 finding.why,
-                finding.mend
+                finding.fix
             );
             document.finding(severity, text, finding.source.clone());
         }
-        if !self.not_looked_at.is_empty() {
+        if !self.skipped.is_empty() {
             let columns = [Column::text("Rule"), Column::text("The site does not say")];
             let mut table = Table::new("", columns);
-            for rule in &self.not_looked_at {
+            for rule in &self.skipped {
                 table.push([Cell::text(rule.id.as_str()), Cell::text(rule.missing.as_str())]);
             }
             let section =
-                Section::new("Not looked at", "Say it in the site file, and these are looked at, too.");
+                Section::new("Skipped", "Say it in the site file, and these rules are checked, too.");
             document.section(section.block(table));
         }
         document

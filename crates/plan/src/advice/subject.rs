@@ -26,9 +26,19 @@ pub struct Subject<'a> {
 }
 
 impl Outcome {
-    /// Broken where there are any.
-    pub fn of(broken: Vec<String>) -> Self {
-        if broken.is_empty() { Self::Kept } else { Self::Broken(broken) }
+    /// By what was `looked_at`: outside if nothing was, and broken where there are any.
+    pub fn of(looked_at: usize, broken: Vec<String>) -> Self {
+        match (looked_at, broken.is_empty()) {
+            (0, true) => Self::Outside,
+            (_, true) => Self::Kept,
+            (_, false) => Self::Broken(broken),
+        }
+    }
+
+    /// By what is wrong with each of `all`; outside if there are none.
+    pub fn among<T>(all: impl IntoIterator<Item = T>, wrong: impl FnMut(T) -> Option<String>) -> Self {
+        let found: Vec<Option<String>> = all.into_iter().map(wrong).collect();
+        Self::of(found.len(), found.into_iter().flatten().collect())
     }
 
     /// Kept if `holds`, else broken with what is said.

@@ -15,7 +15,7 @@ use crate::{
     layout,
     profile::Profile,
     rules::Rules,
-    site::{Link, Location, Site, Snapshots, Users},
+    site::{Link, Location, Site, Snapshots, Users, round},
     units::counted,
 };
 use serde::Serialize;
@@ -121,13 +121,17 @@ impl Answer {
         if kept < 1.0 {
             return;
         }
-        let reserve = self.demand.needs.snapshot_reserve.get();
+        let of_all = self.demand.needs.snapshot_reserve.get();
         let mut groups = Vec::new();
         for group in &mut site.groups {
             let volumes = site.volumes.iter().filter(|volume| volume.group == group.name);
             if !volumes.clone().any(|volume| volume.role.has_databases()) {
                 continue;
             }
+            // A pool keeps what its databases need.
+            let with_databases = volumes.clone().filter(|volume| volume.role.has_databases());
+            let databases: usize = with_databases.map(|volume| volume.databases.len()).sum();
+            let reserve = of_all * databases as f64 / self.demand.needs.databases as f64;
             let taken: f64 = volumes.filter_map(|volume| volume.gb).sum();
             group.snapshot_reserve_percent = Some((reserve / (taken + reserve) * 1e5).round() / 1e3);
             groups.push(group.name.clone());
@@ -176,7 +180,12 @@ impl Answer {
             quota_mb: mean("MQ"),
             messages_per_day: mean("MSR"),
             message_kb: mean("AMS"),
-            iops_each: mean("IOPU"),
+            // As many as are at work at the busiest time, with their clients: what the demand is made of.
+            iops_each: Some(round(
+                self.demand.needs.database_iops.get()
+                    / (1.0 + self.demand.needs.iops_headroom.get())
+                    / self.demand.needs.users as f64,
+            )),
             rules: sheet.rules().name.clone(),
             profile: String::new(),
         }

@@ -448,7 +448,7 @@ fn of_level(redundancy: &Redundancy, data: &str) -> String {
     match (redundancy.set_drives, redundancy.level.is_mirrored()) {
         (Some(set), _) => {
             let parity = redundancy.set_parity;
-            format!("{data} + ceil({data} / {}) * {parity}", set - parity)
+            format!("{data} + {} * {parity}", sets(redundancy, &format!("ceil({data} / {})", set - parity)))
         }
         (None, true) => format!("{data} * 2"),
         (None, false) => data.to_owned(),
@@ -458,5 +458,13 @@ fn of_level(redundancy: &Redundancy, data: &str) -> String {
 /// Drives that hold data of `data` drives in as many sets as `drives` make.
 fn of_set(redundancy: &Redundancy, data: &str, drives: &str) -> String {
     let set = redundancy.set_drives.expect("a level with sets");
-    format!("{data} + ceil({drives} / {set}) * {}", redundancy.set_parity)
+    format!("{data} + {} * {}", sets(redundancy, &format!("ceil({drives} / {set})")), redundancy.set_parity)
+}
+
+/// So many sets, or the least there are.
+fn sets(redundancy: &Redundancy, count: &str) -> String {
+    match redundancy.min_sets {
+        1 => count.to_owned(),
+        least => format!("max({count}, {least})"),
+    }
 }

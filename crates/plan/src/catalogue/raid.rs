@@ -97,6 +97,9 @@ pub struct Redundancy {
     /// Drives of a set that hold parity.
     #[serde(default)]
     pub set_parity: u32,
+    /// Sets that there are at least.
+    #[serde(default = "one")]
+    pub min_sets: u32,
     /// Who says so, and where.
     pub source: String,
     /// How far that can be trusted.
@@ -107,7 +110,10 @@ impl Redundancy {
     /// Drives that hold data, of `drives`.
     pub fn data_drives(&self, drives: u32) -> u32 {
         match self.set_drives {
-            Some(set) => drives.saturating_sub(drives.div_ceil(set).saturating_mul(self.set_parity)),
+            Some(set) => {
+                let sets = drives.div_ceil(set).max(self.min_sets);
+                drives.saturating_sub(sets.saturating_mul(self.set_parity))
+            }
             None if self.level.is_mirrored() => drives / 2,
             None => drives,
         }
@@ -117,7 +123,8 @@ impl Redundancy {
     pub fn drives_for(&self, data: u32) -> Option<u32> {
         let overhead = match self.set_drives {
             Some(set) => {
-                u64::from(data).div_ceil(u64::from(set - self.set_parity)) * u64::from(self.set_parity)
+                let sets = u64::from(data).div_ceil(u64::from(set - self.set_parity));
+                sets.max(self.min_sets.into()) * u64::from(self.set_parity)
             }
             None if self.level.is_mirrored() => data.into(),
             None => 0,
@@ -134,6 +141,10 @@ impl Redundancy {
     }
 }
 
+fn one() -> u32 {
+    1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,6 +156,8 @@ mod tests {
         let raid50 = catalogue.redundancy(Raid::Raid50);
         assert_eq!((raid50.data_drives(14), raid50.data_drives(46)), (12, 39), "seed 004, table 13");
         assert_eq!((raid50.drives_for(12), raid50.drives_for(39)), (Some(14), Some(46)));
+        assert_eq!(raid50.data_drives(6), 4, "two sets at least, each with its parity");
+        assert_eq!(raid50.drives_for(5), Some(7));
         assert_eq!(catalogue.redundancy(Raid::Raid5).drives_for(1), Some(3), "the least");
         assert_eq!(catalogue.redundancy(Raid::Raid10).drives_for(7), Some(14));
     }

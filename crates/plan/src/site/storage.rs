@@ -149,6 +149,9 @@ pub struct Volume {
     /// The controller that owns it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub owner: String,
+    /// The server that serves this copy of its databases.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub server: String,
     /// The folder or device where it is found.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub path: String,

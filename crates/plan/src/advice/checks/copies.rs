@@ -16,7 +16,7 @@ const COPIES_AS_BACKUP: u32 = 3;
 
 pub fn copies_apart(subject: &Subject<'_>) -> Outcome {
     let mut seen: BTreeMap<(&str, &str), &Volume> = BTreeMap::new();
-    let mut broken = Vec::new();
+    let (mut looked_at, mut broken) = (0, Vec::new());
     // Cloud volumes are drives of their own.
     let is_cloud = |volume: &Volume| {
         subject.site.group(&volume.group).is_some_and(|group| group.raid == crate::catalogue::Raid::Inside)
@@ -24,6 +24,7 @@ pub fn copies_apart(subject: &Subject<'_>) -> Outcome {
     let in_groups =
         subject.site.volumes.iter().filter(|volume| !volume.group.is_empty() && !is_cloud(volume));
     for volume in in_groups.filter(|volume| volume.role.has_databases()) {
+        looked_at += usize::from(volume.copy > 1);
         for database in &volume.databases {
             match seen.get(&(database.as_str(), volume.group.as_str())) {
                 Some(other) if other.copy != volume.copy => broken.push(format!(
@@ -36,7 +37,7 @@ pub fn copies_apart(subject: &Subject<'_>) -> Outcome {
             }
         }
     }
-    Outcome::of(broken)
+    Outcome::of(looked_at, broken)
 }
 
 pub fn copies_balanced(subject: &Subject<'_>) -> Outcome {
@@ -65,7 +66,7 @@ pub fn copies_balanced(subject: &Subject<'_>) -> Outcome {
             ));
         }
     }
-    Outcome::of(broken)
+    Outcome::of(by_site.len(), broken)
 }
 
 pub fn failover_capacity(subject: &Subject<'_>) -> Outcome {

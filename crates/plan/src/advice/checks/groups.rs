@@ -22,15 +22,25 @@ fn with_level(group: &Group) -> String {
     format!("{} is {}", group.name, group.raid.word())
 }
 
+/// What is said of `group` unless it is `fit`.
+fn unless(is_fit: bool, group: &Group) -> Option<String> {
+    (!is_fit).then(|| with_level(group))
+}
+
 pub fn logs_apart(subject: &Subject<'_>) -> Outcome {
     if subject.has_copies() {
         return Outcome::Outside;
     }
-    let shared = subject.groups_with(|volume| volume.role.has_databases()).into_iter().filter(|group| {
-        // Cloud volumes are drives of their own, whatever they are filed under.
-        group.raid != Raid::Inside && subject.in_group(group).any(|volume| volume.role.has_logs())
-    });
-    Outcome::of(shared.map(|group| format!("{} holds both", group.name)).collect())
+    if !subject.site.volumes.iter().any(|volume| volume.role.has_logs()) {
+        return Outcome::Outside;
+    }
+    let groups = subject.groups_with(|volume| volume.role.has_databases()).into_iter();
+    // Cloud volumes are drives of their own, whatever they are filed under.
+    let of_drives = groups.filter(|group| group.raid != Raid::Inside);
+    Outcome::among(of_drives, |group| {
+        let has_logs = subject.in_group(group).any(|volume| volume.role.has_logs());
+        has_logs.then(|| format!("{} holds both", group.name))
+    })
 }
 
 pub fn log_raid(subject: &Subject<'_>) -> Outcome {
@@ -39,7 +49,7 @@ pub fn log_raid(subject: &Subject<'_>) -> Outcome {
     let concerned = groups.filter(|group| {
         !subject.has_copies() || !subject.in_group(group).any(|volume| volume.role.has_databases())
     });
-    Outcome::of(concerned.filter(|group| !is_fit_for_writes(group.raid)).map(with_level).collect())
+    Outcome::among(concerned, |group| unless(is_fit_for_writes(group.raid), group))
 }
 
 pub fn database_raid(subject: &Subject<'_>) -> Outcome {
@@ -47,7 +57,7 @@ pub fn database_raid(subject: &Subject<'_>) -> Outcome {
         return Outcome::Outside;
     }
     let groups = subject.groups_with(|volume| volume.role.has_databases()).into_iter();
-    Outcome::of(groups.filter(|group| !is_fit_for_writes(group.raid)).map(with_level).collect())
+    Outcome::among(groups, |group| unless(is_fit_for_writes(group.raid), group))
 }
 
 pub fn raid50_not_raid5(subject: &Subject<'_>) -> Outcome {
@@ -55,36 +65,35 @@ pub fn raid50_not_raid5(subject: &Subject<'_>) -> Outcome {
         return Outcome::Outside;
     }
     let groups = subject.groups_with(|volume| volume.role.has_databases()).into_iter();
-    Outcome::of(groups.filter(|group| group.raid == Raid::Raid5).map(with_level).collect())
+    Outcome::among(groups, |group| unless(group.raid != Raid::Raid5, group))
 }
 
 pub fn no_raid0(subject: &Subject<'_>) -> Outcome {
     let groups =
         subject.groups_with(|volume| holds_mail(volume.role) || volume.role == Role::Backup).into_iter();
-    Outcome::of(groups.filter(|group| group.raid.is_bare()).map(with_level).collect())
+    Outcome::among(groups, |group| unless(!group.raid.is_bare(), group))
 }
 
 pub fn backup_raid(subject: &Subject<'_>) -> Outcome {
     let groups = subject.groups_with(|volume| volume.role == Role::Backup).into_iter();
     // Beside mail, mail decides.
     let alone = groups.filter(|group| !subject.in_group(group).any(|volume| holds_mail(volume.role)));
-    Outcome::of(alone.filter(|group| group.raid.is_mirrored()).map(with_level).collect())
+    Outcome::among(alone, |group| unless(!group.raid.is_mirrored(), group))
 }
 
 pub fn backup_apart(subject: &Subject<'_>) -> Outcome {
     let groups = subject.groups_with(|volume| volume.role == Role::Backup).into_iter();
-    let shared = groups.filter(|group| subject.in_group(group).any(|volume| holds_mail(volume.role)));
-    let shared = shared.filter(|group| group.raid != Raid::Inside);
-    Outcome::of(shared.map(|group| format!("{} holds backups and mail", group.name)).collect())
+    Outcome::among(groups.filter(|group| group.raid != Raid::Inside), |group| {
+        let has_mail = subject.in_group(group).any(|volume| holds_mail(volume.role));
+        has_mail.then(|| format!("{} holds backups and mail", group.name))
+    })
 }
 
 pub fn other_workloads(subject: &Subject<'_>) -> Outcome {
-    let groups = subject.mail_groups().into_iter().filter(|group| !group.other_workloads.is_empty());
-    Outcome::of(
-        groups
-            .map(|group| format!("{} also serves {}", group.name, group.other_workloads.join(", ")))
-            .collect(),
-    )
+    Outcome::among(subject.mail_groups(), |group| {
+        let others = &group.other_workloads;
+        (!others.is_empty()).then(|| format!("{} also serves {}", group.name, others.join(", ")))
+    })
 }
 
 pub fn iops_carried(subject: &Subject<'_>) -> Outcome {
@@ -128,11 +137,12 @@ pub fn small_groups(subject: &Subject<'_>) -> Outcome {
     if subject.has_copies() {
         return Outcome::Outside;
     }
-    let groups = subject.groups_with(|volume| volume.role.has_databases());
-    let is_small =
-        |group: &&&Group| group.drives.is_some_and(|drives| drives <= 16) && group.raid != Raid::Inside;
+    let mut groups = subject.groups_with(|volume| volume.role.has_databases());
+    groups.retain(|group| group.raid != Raid::Inside && group.drives.is_some());
+    let is_small = |group: &&&Group| group.drives.is_some_and(|drives| drives <= 16);
     let small: Vec<&str> = groups.iter().filter(is_small).map(|group| group.name.as_str()).collect();
-    Outcome::expect(small.len() < 2, || format!("{} have 16 drives or fewer", small.join(", ")))
+    let said = || format!("{} have 16 drives or fewer", small.join(", "));
+    Outcome::of(groups.len(), (small.len() > 1).then(said).into_iter().collect())
 }
 
 pub fn least_group(subject: &Subject<'_>) -> Outcome {

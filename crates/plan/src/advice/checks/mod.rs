@@ -1,5 +1,6 @@
 //! The checks: one function for each rule of `rules.toml`, under the rule's name.
 
+mod consistency;
 mod copies;
 mod groups;
 mod network;
@@ -15,6 +16,15 @@ pub type Check = fn(&Subject<'_>) -> Outcome;
 
 /// Every check, by the name of its rule.
 pub const CHECKS: &[(&str, Check)] = &[
+    ("copies-laid-out", consistency::copies_laid_out),
+    ("copies-in-one-array", consistency::copies_in_one_array),
+    ("copies-in-one-server", consistency::copies_in_one_server),
+    ("quota-fits", consistency::quota_fits),
+    ("demand-of-users", consistency::demand_of_users),
+    ("logs-until-backup", consistency::logs_until_backup),
+    ("backup-room", consistency::backup_room),
+    ("raid-arithmetic", consistency::raid_arithmetic),
+    ("reserve-left", consistency::reserve_left),
     ("logs-apart", groups::logs_apart),
     ("log-raid", groups::log_raid),
     ("database-raid", groups::database_raid),

@@ -123,9 +123,12 @@ pub fn write_history_room(subject: &Subject<'_>) -> Outcome {
 
 pub fn write_history_apart(subject: &Subject<'_>) -> Outcome {
     let Some(replication) = &subject.site.replication else { return Outcome::Outside };
-    let mut groups = subject.mail_groups().into_iter();
-    let shared = groups.find(|group| group.name == replication.write_history_group);
-    Outcome::of(shared.map(|group| format!("{} holds mail", group.name)).into_iter().collect())
+    let with_mail = subject.mail_groups();
+    let its = subject.site.groups.iter().filter(|group| group.name == replication.write_history_group);
+    Outcome::among(its, |group| {
+        let has_mail = with_mail.iter().any(|other| other.name == group.name);
+        has_mail.then(|| format!("{} holds mail", group.name))
+    })
 }
 
 pub fn merge_staggered(subject: &Subject<'_>) -> Outcome {
@@ -153,19 +156,19 @@ fn group_of<'a>(subject: &Subject<'a>, database: &str, has: fn(Role) -> bool) ->
 }
 
 pub fn dr_group_whole(subject: &Subject<'_>) -> Outcome {
-    let mut broken = Vec::new();
+    let (mut looked_at, mut broken) = (0, Vec::new());
     let active = subject.site.volumes.iter().filter(|volume| volume.role.has_databases() && volume.copy == 1);
     for database in active.flat_map(|volume| &volume.databases) {
         // One that is in none at all is another rule's.
         let pair =
             (group_of(subject, database, Role::has_databases), group_of(subject, database, Role::has_logs));
-        if let (Some(of_database), Some(of_log)) = pair
-            && of_database.name != of_log.name
-        {
+        let (Some(of_database), Some(of_log)) = pair else { continue };
+        looked_at += 1;
+        if of_database.name != of_log.name {
             broken.push(format!("{database} is in {}, its log in {}", of_database.name, of_log.name));
         }
     }
-    Outcome::of(broken)
+    Outcome::of(looked_at, broken)
 }
 
 pub fn dr_group_each(subject: &Subject<'_>) -> Outcome {
@@ -173,8 +176,10 @@ pub fn dr_group_each(subject: &Subject<'_>) -> Outcome {
         let volumes = dr.volumes.iter().filter_map(|name| subject.site.volume(name));
         volumes.filter(|volume| volume.role.has_logs()).count()
     };
-    let large = dr_groups(subject).iter().filter(|dr| logs_in(dr) > 1);
-    Outcome::of(large.map(|dr| format!("{} has {}", dr.name, logs_in(&dr))).collect())
+    Outcome::among(dr_groups(subject), |dr| {
+        let logs = logs_in(&dr);
+        (logs > 1).then(|| format!("{} has {}", dr.name, counted(logs as u64)))
+    })
 }
 
 fn not_replicated(subject: &Subject<'_>, is: impl Fn(Role) -> bool) -> Outcome {
@@ -183,8 +188,10 @@ fn not_replicated(subject: &Subject<'_>, is: impl Fn(Role) -> bool) -> Outcome {
         return Outcome::Outside;
     }
     let volumes = subject.site.volumes.iter().filter(|volume| volume.copy == 1 && is(volume.role));
-    let left_out = volumes.filter(|volume| !all.iter().any(|dr| dr.volumes.contains(&volume.name)));
-    Outcome::of(left_out.map(|volume| volume.name.clone()).collect())
+    Outcome::among(volumes, |volume| {
+        let is_in_one = all.iter().any(|dr| dr.volumes.contains(&volume.name));
+        (!is_in_one).then(|| volume.name.clone())
+    })
 }
 
 pub fn all_replicated(subject: &Subject<'_>) -> Outcome {

@@ -98,6 +98,5 @@ pub fn host_availability(subject: &Subject<'_>) -> Outcome {
 
 pub fn no_domain_controller(subject: &Subject<'_>) -> Outcome {
     let is_one = |roles: &[String]| roles.iter().any(|role| role == "domain-controller");
-    let servers = subject.site.servers.iter().filter(|server| is_one(&server.other_roles));
-    Outcome::of(servers.map(|server| server.name.clone()).collect())
+    Outcome::among(&subject.site.servers, |server| is_one(&server.other_roles).then(|| server.name.clone()))
 }

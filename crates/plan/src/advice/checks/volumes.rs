@@ -22,10 +22,11 @@ fn owned<'a>(subject: &Subject<'a>) -> impl Iterator<Item = &'a Group> + use<'a>
 }
 
 pub fn owners_set(subject: &Subject<'_>) -> Outcome {
-    let volumes = owned(subject).flat_map(|group| subject.in_group(group));
-    let without: Vec<&str> =
-        volumes.filter(|volume| volume.owner.is_empty()).map(|volume| volume.name.as_str()).collect();
-    Outcome::expect(without.is_empty(), || few(&without))
+    let volumes: Vec<&Volume> = owned(subject).flat_map(|group| subject.in_group(group)).collect();
+    let without = volumes.iter().filter(|volume| volume.owner.is_empty());
+    let without: Vec<&str> = without.map(|volume| volume.name.as_str()).collect();
+    let said = (!without.is_empty()).then(|| few(&without));
+    Outcome::of(volumes.len(), said.into_iter().collect())
 }
 
 pub fn owner_balance(subject: &Subject<'_>) -> Outcome {
@@ -52,7 +53,7 @@ pub fn owner_balance(subject: &Subject<'_>) -> Outcome {
             }
         }
     }
-    let mut broken = Vec::new();
+    let (looked_at, mut broken) = (counts.len(), Vec::new());
     for ((array, kind), owners) in counts {
         let (most, least) = (owners.values().max().copied(), owners.values().min().copied());
         if most.unwrap_or(0) > least.unwrap_or(0) + 1 {
@@ -61,11 +62,11 @@ pub fn owner_balance(subject: &Subject<'_>) -> Outcome {
             broken.push(format!("{kind} of {array}: {}", shares.join(", ")));
         }
     }
-    Outcome::of(broken)
+    Outcome::of(looked_at, broken)
 }
 
 pub fn log_owner(subject: &Subject<'_>) -> Outcome {
-    let mut broken = Vec::new();
+    let (mut looked_at, mut broken) = (0, Vec::new());
     for log in
         subject.site.volumes.iter().filter(|volume| volume.role == Role::Log && !volume.owner.is_empty())
     {
@@ -75,25 +76,30 @@ pub fn log_owner(subject: &Subject<'_>) -> Outcome {
                 && volume.databases.iter().any(|database| log.databases.contains(database))
         };
         let Some(database) = subject.site.volumes.iter().find(of_same) else { continue };
+        looked_at += usize::from(!database.owner.is_empty());
         if !database.owner.is_empty() && database.owner != log.owner {
             broken
                 .push(format!("{} is {}'s, {} is {}'s", database.name, database.owner, log.name, log.owner));
         }
     }
-    Outcome::of(broken)
+    Outcome::of(looked_at, broken)
 }
 
 pub fn separate_volumes(subject: &Subject<'_>) -> Outcome {
-    let volumes = subject.site.volumes.iter().filter(|volume| volume.role == Role::DatabaseAndLog);
-    Outcome::of(volumes.map(|volume| volume.name.clone()).collect())
+    Outcome::among(subject.mail_volumes(), |volume| {
+        (volume.role == Role::DatabaseAndLog).then(|| volume.name.clone())
+    })
 }
 
 fn shared<'a>(subject: &Subject<'a>, has: fn(Role) -> bool) -> Outcome {
     if !subject.has_log_each() {
         return Outcome::Outside;
     }
-    let volumes = subject.site.volumes.iter().filter(|volume| has(volume.role) && volume.databases.len() > 1);
-    Outcome::of(volumes.map(|volume| format!("{}: {}", volume.name, volume.databases.join(", "))).collect())
+    let volumes = subject.site.volumes.iter().filter(|volume| has(volume.role));
+    Outcome::among(volumes, |volume| {
+        let is_shared = volume.databases.len() > 1;
+        is_shared.then(|| format!("{}: {}", volume.name, volume.databases.join(", ")))
+    })
 }
 
 pub fn volume_per_database(subject: &Subject<'_>) -> Outcome {
