@@ -119,7 +119,14 @@ impl Console {
             Severity::Note if self.quiet => return,
             Severity::Note => "note:".to_owned(),
         };
-        let _ = writeln!(io::stderr(), "{time} {label} {text}");
+        // A bar may stand in this line of a terminal; it is drawn again below.
+        let clear = if self.live { "\r\x1b[K" } else { "" };
+        let _ = writeln!(io::stderr(), "{clear}{time} {label} {text}");
+    }
+
+    /// A JSON text on standard error, where standard output is for the answer alone.
+    pub fn json_aside(&self, text: &str) {
+        let _ = writeln!(io::stderr(), "{text}");
     }
 
     /// Whether a line to standard error, and one to standard output if `with_stdout`, would be taken at once: the

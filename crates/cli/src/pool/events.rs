@@ -17,7 +17,7 @@ use world::ByteCount;
 /// What words need of a pool: where it is, and what its drives are called.
 #[derive(Clone, Debug)]
 pub struct PoolPlace {
-    /// Its folder; none of a pool that no verb can be given.
+    /// Its folder; none of a pool of a test run, which no verb can be given.
     pub folder: Option<PathBuf>,
     /// What the pool is called in front of an event.
     pub name: String,
@@ -58,10 +58,31 @@ pub struct EventReport {
     pub details: Map<String, Value>,
 }
 
+/// What to do about a pool that a test run made for itself.
+const NEXT_STEP_OF_RUN: &str = "the run goes on while it can, and its report says what it cost; 'spindle prove --pool \
+                                --fresh' makes its pools and databases anew";
+
+/// Whether the next step names a verb of `spindle pool`, or a repair that a test run does without.
+fn is_for_verbs(kind: &EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::DriveLoss { .. }
+            | EventKind::StaleDrive { .. }
+            | EventKind::RedundancyLoss(_)
+            | EventKind::Alarm { .. }
+            | EventKind::WriteRefusal { .. }
+            | EventKind::ScrubFindings { .. }
+            | EventKind::Overflow { .. }
+            | EventKind::Stop { .. }
+    )
+}
+
 impl EventReport {
     /// An event in words.
     pub fn new(event: &Event, place: &PoolPlace) -> Self {
         let Words { event: kind, severity, text, next_step, details } = words(&event.kind, place);
+        let is_of_run = place.folder.is_none() && is_for_verbs(&event.kind) && !next_step.is_empty();
+        let next_step = if is_of_run { NEXT_STEP_OF_RUN.to_owned() } else { next_step };
         let details = match details {
             Value::Object(details) => details,
             _ => Map::new(),

@@ -13,7 +13,7 @@ use super::{
     events::{KnownDrive, PoolPlace},
     publisher::Publisher,
     record::PoolRecord,
-    reporter::report_events,
+    reporter::{EventOutput, report_events},
     status::{self, ShownDrives},
 };
 use crate::{console::Console, refusal::Refusal};
@@ -35,7 +35,7 @@ use world::{
 };
 
 /// Events that are left when a pool is closed are printed for so long at most.
-const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(1);
+pub const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A pool that this process has open.
 pub struct OpenPool {
@@ -112,8 +112,8 @@ impl OpenPool {
     /// From now on, and from when it was opened, its events are printed; `as_json` also on standard output.
     pub fn report_events(&mut self, console: &Console, as_json: bool) {
         let place = place_of(&self.folder, &self.drives);
-        let reporting =
-            report_events(self.world.clone(), self.pool.events(), place, console.clone(), as_json);
+        let output = if as_json { EventOutput::LinesAndJson } else { EventOutput::Lines };
+        let reporting = report_events(self.world.clone(), self.pool.events(), place, console.clone(), output);
         self.reporting = Some(self.world.spawn("pool events", reporting));
     }
 

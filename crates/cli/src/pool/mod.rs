@@ -14,7 +14,7 @@ mod joining_drive;
 mod mapfile;
 mod publisher;
 pub mod record;
-mod reporter;
+pub mod reporter;
 mod salvage;
 mod scrub;
 mod show;

@@ -4,7 +4,7 @@ use super::{
     allowance::Allowance,
     ground::Door,
     layout::{GroupLayout, Spot},
-    pools::open::{self, GroupPools},
+    pools::open::{self, EventTelling, GroupPools},
     progress::{ProgressView, Standing},
     record::RunRecord,
     survey::Survey,
@@ -70,6 +70,8 @@ pub struct OnPools {
     pub groups: Vec<GroupPools>,
     /// What the plain path came to.
     pub plain: PathFigures,
+    /// How their events are told.
+    pub telling: EventTelling,
 }
 
 /// What a run came to.
@@ -207,7 +209,7 @@ fn surroundings(run: &Run<'_>, recorder: Recorder) -> Surroundings {
     Surroundings {
         open: match run.pools {
             None => opener(run.layout, run.survey),
-            Some(pools) => pool_opener(&pools.groups),
+            Some(pools) => pool_opener(&pools.groups, pools.telling),
         },
         place: database::Place::Threads(run.options),
         stop: Arc::clone(&run.interruption.stop),
@@ -265,11 +267,11 @@ fn opener(layout: &[GroupLayout], survey: &Survey) -> OpenGroup {
 }
 
 /// Opens the pools of each group on the thread it runs on.
-fn pool_opener(groups: &[GroupPools]) -> OpenGroup {
+fn pool_opener(groups: &[GroupPools], telling: EventTelling) -> OpenGroup {
     let groups = groups.to_vec();
     Arc::new(move |world, group| {
         let pools = groups[group as usize].clone();
-        Box::pin(async move { open::open_group(&world, &pools).await })
+        Box::pin(async move { open::open_group(&world, &pools, telling).await })
     })
 }
 

@@ -22,6 +22,17 @@ fn findings(bench: &Bench, report: &str) -> String {
     texts.join("\n")
 }
 
+/// Lines of events, without their times.
+fn events_in_words(stderr: &str) -> Vec<String> {
+    let severities = ["error: ", "warning: ", "note: "];
+    let event = |line: &str| {
+        let (time, event) = line.split_once("Z ")?;
+        let is_event = time.len() == 19 && severities.iter().any(|severity| event.starts_with(severity));
+        is_event.then(|| event.to_owned())
+    };
+    stderr.lines().filter_map(event).collect()
+}
+
 #[track_caller]
 fn ran(said: &Said) {
     answered(said);
@@ -50,7 +61,8 @@ fn a_run_on_pools_is_reported_beside_the_plain_path_and_survives_the_loss_of_a_d
     assert_eq!(again.code, bench.run(&["report", "one.run", "--report", "more"]).code);
     assert!(findings(&bench, "again").contains("No protection, demo only"));
 
-    fs::remove_file(bench.path("spindle-data/sg1-db-drive3.spindle")).expect("removed");
+    let (drive, aside) = (bench.path("spindle-data/sg1-db-drive3.spindle"), bench.path("drive3"));
+    fs::rename(&drive, &aside).expect("moved away");
     let said = bench.run(&arguments("two", &["--attach"]));
     ran(&said);
     let attached = said.stderr.matches("sg1-db1.edb: attached").count();
@@ -59,6 +71,31 @@ fn a_run_on_pools_is_reported_beside_the_plain_path_and_survives_the_loss_of_a_d
     let second = findings(&bench, "two");
     assert!(second.contains("The pool for databases has 7 of 8 drives: "), "{second}");
     assert!(!second.contains("The pool for logs has"), "{second}");
+    let events = events_in_words(&said.stderr);
+    assert!(
+        events.iter().any(|event| event.starts_with("error: pool for databases: redundancy lost: ")),
+        "{}",
+        said.stderr
+    );
+    assert!(
+        events.iter().all(|event| event.contains("its report says what it cost") || event.contains("whole"))
+    );
+
+    fs::rename(&aside, &drive).expect("moved back");
+    let said = bench.run(&arguments("stale", &["--attach", "--json"]));
+    answered(&said);
+    assert!(json_of(&said.stdout)["document"].is_object(), "standard output is the answer alone");
+    let stale: Vec<serde_json::Value> = said
+        .stderr
+        .lines()
+        .filter(|line| line.starts_with('{'))
+        .map(json_of)
+        .filter(|event| event["event"] == "drive_stale")
+        .collect();
+    assert_eq!(stale.len(), 1, "{}", said.stderr);
+    assert_eq!((&stale[0]["pool"], &stale[0]["severity"]), (&"pool for databases".into(), &"warning".into()));
+    let path = stale[0]["drive"]["path"].as_str().expect("it is known where it is");
+    assert!(path.ends_with("sg1-db-drive3.spindle"), "{path}");
 
     for drive in [1, 2] {
         fs::remove_file(bench.path(&format!("spindle-data/sg1-log-drive{drive}.spindle"))).expect("removed");

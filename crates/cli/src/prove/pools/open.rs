@@ -9,19 +9,28 @@ use super::{
     make::uuid,
     size::{COPIES, DRIVES, DriveSize},
 };
+use crate::{
+    console::Console,
+    pool::{
+        events::{KnownDrive, PoolPlace},
+        folder::LAST_EVENTS_WITHIN,
+        reporter::{EventOutput, report_events},
+    },
+};
 use array::{
     format::{VolumeId, row::WriteCache},
     pool::{NewVolume, OpenSetting, Pool, VolumeSetting, open},
     volume::VolumeDevice,
 };
-use std::{path::PathBuf, rc::Rc};
+use std::{cell::RefCell, path::PathBuf, rc::Rc};
 use workload::database::{
     group::GroupStorage,
     meter::Role,
     pools::{PoolFacts, PoolTraffic, Pools},
 };
 use world::{
-    BlockDevice, ByteCount, Directory, IoError, IoErrorKind, IoResult, LocalFuture, World,
+    BlockDevice, ByteCount, Directory, IoError, IoErrorKind, IoResult, JoinHandle, LocalFuture, World,
+    before,
     extent_directory::{ExtentDirectory, Probe},
     real::{Access, FileDevice},
 };
@@ -57,10 +66,19 @@ pub struct GroupPools {
     pub logs: PoolDoor,
 }
 
+/// How events of pools are told, on whatever thread a pool is.
+#[derive(Clone, Copy, Debug)]
+pub struct EventTelling {
+    /// As JSON objects on standard error.
+    pub as_json: bool,
+    /// What is only good to know is left out.
+    pub is_quiet: bool,
+}
+
 /// Opens the pools of a group and a directory for each of its files.
-pub async fn open_group(world: &World, group: &GroupPools) -> IoResult<GroupStorage> {
-    let databases = OpenPool::open(world, &group.databases).await?;
-    let logs = OpenPool::open(world, &group.logs).await?;
+pub async fn open_group(world: &World, group: &GroupPools, telling: EventTelling) -> IoResult<GroupStorage> {
+    let databases = OpenPool::open(world, &group.databases, telling).await?;
+    let logs = OpenPool::open(world, &group.logs, telling).await?;
     let mut files = Vec::new();
     for (file, size) in &group.databases.volumes {
         let directory = databases.directory(world, file, *size).await?;
@@ -74,8 +92,11 @@ pub async fn open_group(world: &World, group: &GroupPools) -> IoResult<GroupStor
 
 /// A pool at work.
 struct OpenPool {
+    world: World,
     door: PoolDoor,
     pool: Rc<Pool>,
+    /// Prints its events until it is closed.
+    reporting: RefCell<Option<JoinHandle<()>>>,
     /// Checkpoint number when it was opened.
     checkpoint: u64,
     drives: Rc<Count>,
@@ -83,12 +104,17 @@ struct OpenPool {
 }
 
 impl OpenPool {
-    async fn open(world: &World, door: &PoolDoor) -> IoResult<Self> {
+    async fn open(world: &World, door: &PoolDoor, telling: EventTelling) -> IoResult<Self> {
         let drives = Rc::<Count>::default();
         let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
+        let mut known = Vec::new();
         for path in &door.drives {
             match FileDevice::open(path, Access::ReadWrite) {
-                Ok(device) => devices.push(Rc::new(Counted::new(device, &drives))),
+                Ok(device) => {
+                    let (given, path) = (Some(devices.len()), path.clone());
+                    known.push(KnownDrive { drive: None, given, name: path.display().to_string(), path });
+                    devices.push(Rc::new(Counted::new(device, &drives)));
+                }
                 // The pool decides whether it can do without.
                 Err(error) if error.kind() == IoErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -107,8 +133,14 @@ impl OpenPool {
             },
         };
         let pool = open(world, &devices, setting).await.map_err(|error| in_pool(door.role, &error))?;
+        let place = PoolPlace { folder: None, name: pool_name(door.role).to_owned(), drives: known };
+        let output = if telling.as_json { EventOutput::JsonAside } else { EventOutput::Lines };
+        let console = Console::new(telling.as_json, telling.is_quiet);
+        let reporting = report_events(world.clone(), pool.events(), place, console, output);
+        let reporting = RefCell::new(Some(world.spawn("pool events", reporting)));
         let checkpoint = pool.checkpoint_number();
-        Ok(Self { door: door.clone(), pool, checkpoint, drives, volumes: Rc::default() })
+        let (world, door) = (world.clone(), door.clone());
+        Ok(Self { world, door, pool, reporting, checkpoint, drives, volumes: Rc::default() })
     }
 
     fn name(&self) -> &'static str {
@@ -173,12 +205,18 @@ impl Pools for BothPools {
     }
 
     fn close(&self) -> LocalFuture<IoResult<()>> {
-        let pools = self.0.each_ref().map(|open| (open.door.role, Rc::clone(&open.pool)));
+        let pools = self
+            .0
+            .each_ref()
+            .map(|open| (open.door.role, Rc::clone(&open.pool), open.world.clone(), open.reporting.take()));
         Box::pin(async move {
             let mut done = Ok(());
-            for (role, pool) in pools {
+            for (role, pool, world, reporting) in pools {
                 let closed = pool.close().await.map_err(|error| in_pool(role, &error));
                 done = done.and(closed);
+                if let Some(reporting) = reporting {
+                    before(world.sleep(LAST_EVENTS_WITHIN), reporting).await;
+                }
             }
             done
         })

@@ -5,7 +5,7 @@ use super::{
     inspect::{check_all, path_of},
     layout::{GroupDrives, pool_name, shared},
     make::{Pools, make_all},
-    open::{GroupPools, PoolDoor},
+    open::{EventTelling, GroupPools, PoolDoor},
     size::{COPIES, DRIVES},
 };
 use crate::{
@@ -90,6 +90,7 @@ pub async fn run(
     let on_pools = OnPools {
         groups: (0..pools.layout.len()).map(|group| group_pools(pools, layout, group, survey)).collect(),
         plain: PathFigures::of(&finished.results, answer.answer),
+        telling: EventTelling { as_json: arguments.json, is_quiet: console.is_quiet() },
     };
     drop(finished);
     console.say("\nRun 2 of 2: the array.");
