@@ -96,6 +96,7 @@ impl Shared {
         if !self.waits_for_space.get() {
             return Err(Error::OutOfSpace(self.drives.out_of_space()));
         }
+        self.space_wait.note(self.world.now());
         self.world.sleep(LOOK_FOR_SPACE).await;
         Ok(())
     }

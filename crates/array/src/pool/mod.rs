@@ -33,6 +33,7 @@ mod shared;
 mod snapshots;
 mod space;
 mod space_again;
+mod space_wait;
 mod turns;
 mod usage;
 mod verbs;

@@ -255,6 +255,7 @@ fn shared_of(around: &Around<'_>, drives: &Drives, superblock: &Superblock) -> R
         superblock: RefCell::new(superblock.clone()),
         publishing: Default::default(),
         waits_for_space: Cell::new(false),
+        space_wait: Default::default(),
         node_slots: Default::default(),
         stopped: RefCell::new(None),
         mended: Cell::new(0),

@@ -11,6 +11,7 @@ use super::{
     Catalogue, Pool,
     events::{EventKind, EventLog},
     readers::Readers,
+    space_wait::SpaceWait,
 };
 use crate::{
     drive::Drives,
@@ -53,6 +54,8 @@ pub struct Shared {
     pub publishing: tokio::sync::Mutex<()>,
     /// What finds no space waits for it: while the pool runs, but not while it is opened or closed.
     pub waits_for_space: Cell<bool>,
+    /// How long it has done so.
+    pub space_wait: SpaceWait,
     /// Nodes are written under a share of it; alone has it who gives a segment of nodes another slot.
     pub node_slots: tokio::sync::RwLock<()>,
     /// Why nothing is written any more.

@@ -16,8 +16,9 @@ use crate::{
     log::Part,
     pool::{Pool, Promised},
 };
+use futures_util::TryFutureExt;
 use std::{cell::Cell, rc::Rc, sync::Arc};
-use world::{BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoResult, LocalFuture, Stability};
+use world::{BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoResult, LocalFuture, Stability, before};
 
 /// A volume of an open pool. See the module's documentation.
 pub struct Volume {
@@ -125,6 +126,27 @@ impl Volume {
     }
 }
 
+impl Volume {
+    /// Answers a command when it is done, or with an error when the pool has waited for space for too long. The command goes
+    /// on, and keeps what it holds.
+    async fn answer_in_time(
+        &self,
+        what: &str,
+        mut command: impl Future<Output = IoResult<()>> + Unpin,
+    ) -> IoResult<()> {
+        let shared = &self.pool.shared;
+        loop {
+            if let Some(answer) = before(shared.space_wait.has_been_too_long(), &mut command).await {
+                return answer;
+            }
+            let out_of_space = shared.drives.out_of_space();
+            if !out_of_space.is_empty() {
+                return Err(io_error(what, &Error::OutOfSpace(out_of_space)));
+            }
+        }
+    }
+}
+
 /// Volumes are handed around in an Rc: a command that was begun goes on when nobody waits for it.
 #[derive(Clone)]
 pub struct VolumeDevice(pub Rc<Volume>);
@@ -148,23 +170,29 @@ impl BlockDevice for VolumeDevice {
     ) -> LocalFuture<IoResult<()>> {
         let volume = Rc::clone(&self.0);
         let world = volume.pool.shared.world.clone();
-        Box::pin(world.spawn("volume write", async move { volume.write_range(at, &from, stability).await }))
+        let own = Rc::clone(&volume);
+        let command =
+            world.spawn("volume write", async move { volume.write_range(at, &from, stability).await });
+        Box::pin(async move { own.answer_in_time("write", command).await })
     }
 
     fn flush(&self) -> LocalFuture<IoResult<()>> {
-        let pool = &self.0.pool;
+        let (volume, pool) = (Rc::clone(&self.0), &self.0.pool);
         let stopped = pool.shared.check_runs();
         // Also without a write cache: it may have been switched off a moment ago.
         let synced = pool.lane.sync();
         Box::pin(async move {
             stopped.map_err(|error| io_error("flush", &error))?;
-            synced.await.map_err(|error| io_error("flush", &error))
+            let synced = synced.map_err(|error| io_error("flush", &error));
+            volume.answer_in_time("flush", synced).await
         })
     }
 
     fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
         let volume = Rc::clone(&self.0);
         let world = volume.pool.shared.world.clone();
-        Box::pin(world.spawn("volume discard", async move { volume.discard_range(at, length.0).await }))
+        let own = Rc::clone(&volume);
+        let command = world.spawn("volume discard", async move { volume.discard_range(at, length.0).await });
+        Box::pin(async move { own.answer_in_time("discard", command).await })
     }
 }

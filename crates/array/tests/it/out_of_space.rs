@@ -2,7 +2,7 @@
 
 use crate::scene::{MIB, Scene, make_volume, read, small};
 use array::{
-    pool::{OpenSetting, open},
+    pool::{OpenSetting, events::EventKind, open},
     volume::VolumeDevice,
 };
 use std::{
@@ -47,22 +47,28 @@ impl Model {
         loop {
             // Writers keep to blocks of their own: then the last acknowledged one is what must be there.
             let block = random.below(BLOCKS / writers) * writers + writer;
-            self.number_last.set(self.number_last.get() + 1);
-            let number = self.number_last.get();
-            self.begun.borrow_mut().entry(block).or_default().push(number);
-            match volume
-                .write(ByteOffset(block * 4096), vec![Arc::new(content(number))], Stability::Stable)
-                .await
-            {
-                Ok(()) => {
-                    self.begun.borrow_mut().remove(&block);
-                    self.acknowledged.borrow_mut().insert(block, number);
-                    self.acknowledged_count.set(self.acknowledged_count.get() + 1);
-                }
-                Err(error) => {
-                    self.refusals.borrow_mut().insert(format!("{:?}", error.kind()), error.to_string());
-                    world.sleep(Duration::from_millis(20)).await;
-                }
+            if !Rc::clone(&self).write_one(&volume, block).await {
+                world.sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
+
+    /// Writes a block; whether that was acknowledged.
+    async fn write_one(self: Rc<Self>, volume: &VolumeDevice, block: u64) -> bool {
+        self.number_last.set(self.number_last.get() + 1);
+        let number = self.number_last.get();
+        self.begun.borrow_mut().entry(block).or_default().push(number);
+        let data = vec![Arc::new(content(number))];
+        match volume.write(ByteOffset(block * 4096), data, Stability::Stable).await {
+            Ok(()) => {
+                self.begun.borrow_mut().remove(&block);
+                self.acknowledged.borrow_mut().insert(block, number);
+                self.acknowledged_count.set(self.acknowledged_count.get() + 1);
+                true
+            }
+            Err(error) => {
+                self.refusals.borrow_mut().insert(format!("{:?}", error.kind()), error.to_string());
+                false
             }
         }
     }
@@ -183,6 +189,75 @@ fn two_of_four_drives_on_a_full_filesystem_are_neither_lost_nor_stale() {
             pool.rebuild().await.expect("nothing fails");
             assert_eq!(pool.degraded().segments, 0, "everything has its copies again");
             pool.close().await.expect("it closes");
+        });
+    }
+}
+
+/// Hosts are told within so long that a command finds no space.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(11);
+
+#[test]
+fn commands_under_way_when_space_runs_out_are_answered_in_time_and_truly() {
+    for seed in 90..96 {
+        let mut scene = Scene::new(seed, 2 + seed as usize % 3);
+        let filesystem = Filesystem::new(u64::MAX / 2);
+        scene.drives.iter().for_each(|drive| drive.put_on(Some(&filesystem)));
+        let model = Rc::new(Model::default());
+        let (of_run, filesystem_of_run) = (Rc::clone(&model), filesystem.clone());
+        scene.run(move |world, devices| async move {
+            let pool = open(&world, &devices, small()).await.expect("it opens");
+            let volume = make_volume(&pool, "mail", VOLUME_MIB * MIB).await.expect("it is made");
+            let mut events = pool.events();
+            filesystem_of_run.set_free_blocks(2_000 + 100 * (seed - 90));
+            let slowest = Rc::new(Cell::new(Duration::ZERO));
+            let under_way = Rc::new(RefCell::new(BTreeMap::new()));
+            for writer in 0..WRITERS {
+                let (model, volume, world_of_task) = (Rc::clone(&of_run), volume.clone(), world.clone());
+                let (slowest, under_way) = (Rc::clone(&slowest), Rc::clone(&under_way));
+                let mut random = Random::new(seed, &format!("writer {writer}"));
+                world.spawn("writer", async move {
+                    loop {
+                        let begun = world_of_task.now();
+                        under_way.borrow_mut().insert(writer, begun);
+                        let block = random.below(BLOCKS / WRITERS) * WRITERS + writer;
+                        Rc::clone(&model).write_one(&volume, block).await;
+                        if writer == 0 && model.refusals.borrow().is_empty() {
+                            // A flush answers for what was written, or does not.
+                            let _ = volume.flush().await;
+                        }
+                        under_way.borrow_mut().remove(&writer);
+                        slowest.set(slowest.get().max(world_of_task.now().since(begun)));
+                        world_of_task.sleep(Duration::from_millis(20)).await;
+                    }
+                });
+            }
+            world.sleep(Duration::from_secs(40)).await;
+            let now = world.now();
+            let longest = under_way.borrow().values().map(|&begun| now.since(begun)).max();
+            let longest = longest.unwrap_or_default().max(slowest.get());
+            assert!(longest <= ANSWERED_WITHIN, "seed {seed}: a command waited {longest:?}");
+            assert!(!of_run.refusals.borrow().is_empty(), "seed {seed}: space ran out");
+            for (kind, error) in &*of_run.refusals.borrow() {
+                assert!(kind == "NoSpace" && error.contains("out of space, drive"), "{kind}: {error}");
+            }
+            let mut is_said = false;
+            while let Some(event) = events.try_next() {
+                is_said |= matches!(event.kind, EventKind::DriveOutOfSpace { .. });
+            }
+            assert!(is_said, "seed {seed}: which drives have no space is an event");
+            of_run.check(&volume, "while there is no space").await;
+            filesystem_of_run.set_free_blocks(u64::MAX / 2);
+            world.sleep(Duration::from_secs(10)).await;
+            of_run.check(&volume, "after room was made").await;
+            let error =
+                volume.write(ByteOffset(0), vec![Arc::new(content(1 << 40))], Stability::Stable).await;
+            assert!(error.is_ok(), "it goes on: {error:?}");
+            of_run.acknowledged.borrow_mut().insert(0, 1 << 40);
+        });
+        scene.simulation.cut_power();
+        scene.run(move |world, devices| async move {
+            let pool = open(&world, &devices, small()).await.expect("it opens");
+            model.check(&VolumeDevice(pool.volume("mail").expect("it is there")), "after a power cut").await;
         });
     }
 }
