@@ -4,12 +4,13 @@ use crate::{
     arguments::AdviseArguments,
     console::Console,
     ending::Ending,
+    outputs::check_new_file,
     prove::{performance::command_line, site},
     records,
     refusal::Refusal,
 };
 use ::plan::advice::{Advice, RunFacts, Severity, advise as advice_for};
-use report::{Meta, text};
+use report::{Meta, html, text};
 use serde::Serialize;
 use std::{
     env,
@@ -37,7 +38,15 @@ struct Shown<'a> {
 /// Runs the verb to its end.
 pub fn advise(arguments: &AdviseArguments) -> Result<Ending, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
-    let site = site::read("SITE", &arguments.site)?;
+    if arguments.template {
+        console.say_always(::plan::site::template().trim_end());
+        return console.told(Ending::Pass);
+    }
+    let name = arguments.site.as_deref().expect("the arguments have a site, or ask for a template");
+    if let Some(html) = &arguments.html {
+        check_new_file("--html", html)?;
+    }
+    let site = site::read("SITE", name)?;
     let run = match &arguments.run {
         Some(path) => Some(facts(&records::read(&record_of(path))?.results)?),
         None => None,
@@ -48,15 +57,21 @@ pub fn advise(arguments: &AdviseArguments) -> Result<Ending, Refusal> {
         command: Some(command_line(env::args())),
         ..Meta::default()
     };
+    let document = advice.document(name, meta);
+    if let Some(path) = &arguments.html {
+        host_files::write_atomically(path, html::render(&document).as_bytes())
+            .map_err(|error| Refusal::new(format!("{} could not be written: {error}", path.display()), ""))?;
+    }
     if console.is_quiet() {
         console.say_always(&advice.in_short());
     } else {
         let options = text::TextOptions { width: console.width, colour: console.colour };
-        console.say(text::render(&advice.document(&arguments.site, meta), options).trim_end());
+        console.say(text::render(&document, options).trim_end());
     }
+    arguments.html.iter().for_each(|path| console.say_always(&format!("Advice: {}", path.display())));
     if arguments.json {
         console.json_of(&Shown {
-            site: &arguments.site,
+            site: name,
             run: arguments.run.as_deref(),
             errors: advice.count(Severity::Error),
             warnings: advice.count(Severity::Warning),

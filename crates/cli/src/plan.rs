@@ -55,12 +55,15 @@ pub fn plan(arguments: &PlanArguments) -> Result<Ending, Refusal> {
     if let Some((path, text)) = &site {
         write(path, text)?;
     }
-    say(&document, &console);
-    for (what, path) in [("Plan", &arguments.html), ("Site", &arguments.site)] {
-        path.iter().for_each(|path| console.say_always(&format!("{what}: {}", path.display())));
-    }
     if arguments.json {
         console.json_of(&answer.for_programs())?;
+    } else {
+        for (what, path) in [("Plan", &arguments.html), ("Site", &arguments.site)] {
+            path.iter().for_each(|path| console.say_always(&format!("{what}: {}", path.display())));
+        }
+        let site = arguments.site.as_ref().map(|path| path.display().to_string());
+        let shown = if arguments.full { document } else { answer.summary(meta(), site.as_deref()) };
+        say(shown, &console);
     }
     console.told(if answer.first().is_some() { Ending::Pass } else { Ending::Fail })
 }
@@ -186,9 +189,8 @@ fn meta() -> Meta {
     }
 }
 
-fn say(document: &Document, console: &Console) {
+fn say(mut shown: Document, console: &Console) {
     let options = text::TextOptions { width: console.width, colour: console.colour };
-    let mut shown = document.clone();
     if console.is_quiet() {
         shown.sections.clear();
     }

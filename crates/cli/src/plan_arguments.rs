@@ -14,7 +14,7 @@ use std::path::PathBuf;
   spindle plan --users 5000 --quota 2GB --set retained_days=30    one figure of the rules changed
 
 Sizes must have a unit. GB and GiB are the same here, 1024^3 bytes, as mail servers count; drives as sold are in
-1000s. Every number is shown with its formula, its source and how far it can be trusted (docs/planning.md).
+1000s. --full shows every number with its formula, its source and how far it can be trusted (docs/planning.md).
 
 Ends with 0 if something in the catalogue carries it, 1 if nothing does, 2 if nothing could be planned.",
     max_term_width = 100
@@ -89,7 +89,11 @@ pub struct PlanArguments {
     #[arg(long, value_name = "FILE")]
     pub site: Option<PathBuf>,
 
-    /// Print the plan as JSON on standard output; all else goes to standard error
+    /// Print every number with its formula and source, all choices, and what was not taken
+    #[arg(long, conflicts_with = "quiet")]
+    pub full: bool,
+
+    /// Print the plan as JSON, and nothing else
     #[arg(long)]
     pub json: bool,
 

@@ -37,19 +37,29 @@ pub struct ReportArguments {
 #[command(after_help = "Examples:
   spindle advise site.toml                        what is wrong with the site, why, and what to do
   spindle advise site.toml --run night.run        and what a run of 'spindle prove' says of it
+  spindle advise site.toml --html advice.html     the same as a page
+  spindle advise --template > site.toml           a site file to fill in
   spindle advise site.toml --json | jq -r '.findings[].id'
 
 Every rule with its source is in docs/advice.md. A rule whose figures the site does not say is skipped, and named.
 
 Ends with 0 if no rule of severity error is broken, 1 if one is, 2 if it could not look.")]
 pub struct AdviseArguments {
-    /// The site: the file that 'spindle plan' writes
-    #[arg(value_name = "SITE")]
-    pub site: String,
+    /// The site: the file that 'spindle plan' writes (docs/site.md)
+    #[arg(value_name = "SITE", required_unless_present = "template")]
+    pub site: Option<String>,
+
+    /// Print a site file with every key commented out, and look at nothing
+    #[arg(long, conflicts_with_all = ["site", "run", "html", "json", "quiet"])]
+    pub template: bool,
 
     /// A run on it: the .run file that 'spindle prove' writes, or the .json beside it
     #[arg(long, value_name = "RUN")]
     pub run: Option<PathBuf>,
+
+    /// Write the findings as one HTML page
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 
     /// Print the findings as JSON on standard output; all else goes to standard error
     #[arg(long)]

@@ -155,9 +155,10 @@ fn copies_over_a_link_buy_no_drives_for_a_write_history() {
 
 #[test]
 fn a_full_backup_beyond_its_window_is_found_with_copies_too() {
+    let bench = Bench::new();
     let warned = |copies: &str| {
-        let (said, _) = planned(&DELL.replace("copies = 2", copies), &[]);
-        said.stderr.split_whitespace().collect::<Vec<_>>().join(" ")
+        bench.make_file("profile.toml", DELL.replace("copies = 2", copies).as_bytes());
+        bench.run(&["plan", "profile.toml"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     assert!(warned("copies = 1").contains("warning A full backup takes 39.27 h, 491 % of its window"));
     let two = warned("copies = 2");

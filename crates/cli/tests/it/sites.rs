@@ -353,3 +353,42 @@ fn a_rule_with_nothing_to_look_at_is_not_applicable() {
     }
     assert!(said.stderr.contains("1 passed, "), "{}", said.stderr);
 }
+
+#[test]
+fn a_template_has_every_key_and_is_a_site_as_it_is() {
+    let bench = Bench::new();
+    let template = bench.run(&["advise", "--template"]);
+    assert_eq!((template.code, template.stderr.as_str()), (Some(0), ""));
+    bench.make_file("site.toml", template.stdout.as_bytes());
+    let said = bench.run(&["advise", "site.toml", "--quiet"]);
+    assert!(said.code.is_some_and(|code| code < 2), "it is understood: {}", said.stderr);
+    // The same with every example taken in.
+    let prose = |line: &&str| line.starts_with("# ");
+    let all = template.stdout.lines().filter(|line| !prose(line)).map(|line| line.trim_start_matches('#'));
+    bench.make_file("all.toml", all.collect::<Vec<_>>().join("\n").as_bytes());
+    let said = bench.run(&["advise", "all.toml", "--quiet"]);
+    assert!(said.code.is_some_and(|code| code < 2), "it is understood: {}", said.stderr);
+    let page = include_str!("../../../../docs/site.md");
+    let keys = template.stdout.lines().filter_map(|line| line.strip_prefix('#')?.split_once(" = "));
+    for (key, _) in keys.filter(|(key, _)| !key.contains(' ')) {
+        assert!(page.contains(&format!("| `{key}` | ")), "docs/site.md has {key}");
+    }
+}
+
+#[test]
+fn advice_is_a_page_too_and_never_written_over_another() {
+    let bench = bench_with(SITE);
+    let said = bench.run(&["advise", "site.toml", "--html", "advice.html", "--quiet"]);
+    assert_eq!(said.code, Some(1), "{}", said.stderr);
+    assert!(said.stdout.contains("Advice: advice.html"), "{}", said.stdout);
+    let page = fs::read_to_string(bench.path("advice.html")).expect("a page");
+    assert!(
+        page.starts_with("<!doctype html>") && page.contains("[logs-apart]") && !page.contains("<script")
+    );
+    expect!["spindle: --html: advice.html exists already; give another name, or remove it"]
+        .assert_eq(&bench.refused(&["advise", "site.toml", "--html", "advice.html"]));
+    expect![
+        "spindle: the following required arguments were not provided: <SITE>; see 'spindle advise --help'"
+    ]
+    .assert_eq(&bench.refused(&["advise"]));
+}

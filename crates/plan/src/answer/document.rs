@@ -6,7 +6,7 @@ use crate::{
     derivation::Derived,
     figure::Confidence,
     fit::GroupChoice,
-    site::Role,
+    site::{Group, Role, Site},
     units::{counted, shown},
 };
 use report::{Cell, Column, Document, KeyValues, Meta, Section, Severity, Table, prose};
@@ -15,8 +15,22 @@ use report::{Cell, Column, Document, KeyValues, Meta, Section, Severity, Table, 
 const CHOICES_SHOWN: usize = 12;
 
 impl Answer {
-    /// The plan as a document.
+    /// The plan as a document, with every number.
     pub fn document(&self, meta: Meta) -> Document {
+        let mut document = self.headed(meta);
+        for activity in self.activities() {
+            document.section(self.derived(activity));
+        }
+        document.section(self.choices());
+        document.section(self.layout());
+        document.section(self.rejected());
+        document.section(self.figures());
+        document.section(trust());
+        document
+    }
+
+    /// The answer and what was found.
+    pub(super) fn headed(&self, meta: Meta) -> Document {
         let rules = self.demand.sheet.rules();
         let needs = &self.demand.needs;
         let subtitle = format!(
@@ -31,14 +45,6 @@ impl Answer {
         let mut document = Document::new("Storage plan", subtitle, meta);
         self.highlights(&mut document);
         self.findings(&mut document);
-        for activity in self.activities() {
-            document.section(self.derived(activity));
-        }
-        document.section(self.choices());
-        document.section(self.layout());
-        document.section(self.rejected());
-        document.section(self.figures());
-        document.section(trust());
         document
     }
 
@@ -219,21 +225,6 @@ impl Answer {
             ],
         );
         for group in &site.groups {
-            let of_role = |(role, word): (Role, &str)| {
-                let volumes = site.volumes.iter().filter(|one| one.group == group.name && one.role == role);
-                let (count, active) = volumes.fold((0_u64, 0_u64), |(count, active), one| {
-                    (count + 1, active + u64::from(one.copy == 1))
-                });
-                let active =
-                    if site.databases.has_copies() { format!(", {active} active") } else { String::new() };
-                (count > 0).then(|| format!("{}{active}", prose::counted(count, word)))
-            };
-            let roles = [
-                (Role::Database, "database"),
-                (Role::Log, "log"),
-                (Role::Backup, "backup volume"),
-                (Role::WriteHistory, "write history volume"),
-            ];
             table.push([
                 Cell::text(&*group.name),
                 Cell::text(&*group.site),
@@ -241,7 +232,7 @@ impl Answer {
                 group.spares.map_or(Cell::Empty, |count| Cell::count(count.into())),
                 Cell::text(group.raid.word()),
                 group.usable_gb.map_or(Cell::Empty, |gb| Cell::number(gb, "GB", 0)),
-                Cell::text(roles.into_iter().filter_map(of_role).collect::<Vec<_>>().join("; ")),
+                Cell::text(volumes_in(&site, group)),
             ]);
         }
         let intro = "A volume for each database and one for each log; no copy shares a group with its active one. \
@@ -302,6 +293,24 @@ impl Answer {
         let intro = "Each can be changed: --set KEY=VALUE, [set] of a profile, or a file given with --rules.";
         Section::new("Figures", intro).block(table)
     }
+}
+
+/// Volumes in `group`, by their role: `7 databases, 4 active; 7 logs, 4 active`.
+pub(super) fn volumes_in(site: &Site, group: &Group) -> String {
+    let roles = [
+        (Role::Database, "database"),
+        (Role::Log, "log"),
+        (Role::Backup, "backup volume"),
+        (Role::WriteHistory, "write history volume"),
+    ];
+    let of_role = |(role, word): (Role, &str)| {
+        let volumes = site.volumes.iter().filter(|one| one.group == group.name && one.role == role);
+        let (count, active) = volumes
+            .fold((0_u64, 0_u64), |(count, active), one| (count + 1, active + u64::from(one.copy == 1)));
+        let active = if site.databases.has_copies() { format!(", {active} active") } else { String::new() };
+        (count > 0).then(|| format!("{}{active}", prose::counted(count, word)))
+    };
+    roles.into_iter().filter_map(of_role).collect::<Vec<_>>().join("; ")
 }
 
 fn titled(one: &Derived) -> String {

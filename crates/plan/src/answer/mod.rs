@@ -3,6 +3,7 @@
 mod document;
 mod explanation;
 mod purchase;
+mod summary;
 
 pub use explanation::{Explained, UnknownId};
 

@@ -8,12 +8,14 @@
 
 mod error;
 mod faults;
+mod keys;
 mod mail;
 mod network;
 mod proving;
 mod storage;
 
 pub use error::SiteError;
+pub use keys::{Key, listing, tables, template};
 pub(crate) use mail::round;
 pub use mail::{Databases, Demand, Limits, Server, Users};
 pub use network::{Backup, DrGroup, Link, Network, Replication, Snapshots};

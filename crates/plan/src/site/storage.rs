@@ -112,6 +112,30 @@ pub enum Role {
 }
 
 impl Role {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Database,
+        Self::Log,
+        Self::DatabaseAndLog,
+        Self::Backup,
+        Self::WriteHistory,
+        Self::Queue,
+        Self::Other,
+    ];
+
+    /// As it is written.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Database => "database",
+            Self::Log => "log",
+            Self::DatabaseAndLog => "database-and-log",
+            Self::Backup => "backup",
+            Self::WriteHistory => "write-history",
+            Self::Queue => "queue",
+            Self::Other => "other",
+        }
+    }
+
     /// Whether databases lie there.
     pub fn has_databases(self) -> bool {
         matches!(self, Self::Database | Self::DatabaseAndLog)

@@ -25,6 +25,11 @@ fn the_page_of_rules_is_made_from_the_rules() {
 }
 
 #[test]
+fn the_page_of_site_files_is_made_from_what_reads_them() {
+    expect_file!["../../../../docs/site.md"].assert_eq(&plan::site::listing());
+}
+
+#[test]
 fn no_choice_is_planned_into_a_site_with_errors() {
     let mut alone = needs(Mode::StandAlone, 800.0);
     alone.database = Gib::new(150.0);
