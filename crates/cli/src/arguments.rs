@@ -183,6 +183,11 @@ pub struct ProveArguments {
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
     pub set: Vec<(String, String)>,
 
+    /// Say in the report what the system does not tell of the storage, such as raid=raid10 or drives='12 x ST4000';
+    /// repeat for more
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
+    pub note: Vec<(String, String)>,
+
     /// Where reports go: PREFIX.html, PREFIX.json and the record PREFIX.run [default: ./spindle-report-DATE]
     #[arg(long, value_name = "PREFIX")]
     pub report: Option<PathBuf>,

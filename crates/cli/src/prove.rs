@@ -13,6 +13,7 @@ pub mod ground;
 pub mod layout;
 pub mod machine;
 pub mod manifest;
+pub mod next_step;
 pub mod performance;
 pub mod place;
 pub mod pools;
@@ -152,7 +153,9 @@ async fn prove_in(
     console.say("");
     let interruption = performance::Interruption::listen(world, console);
     let finished = perform(world, &settled, &survey, options, &interruption, console).await?;
-    deliver(&finished.document, &settled.outputs, arguments.json, console)
+    let ending = deliver(&finished.document, &settled.outputs, arguments.json, console)?;
+    next_step::say(console, arguments, &finished.results);
+    Ok(ending)
 }
 
 /// The part that writes: makes the places ready, takes care of pristine copies, and runs.
@@ -320,6 +323,7 @@ fn settle(
             volumes: volume_facts(survey, &layout),
             storage_cache_bytes: arguments.storage_cache.map(|cache| cache.0),
             setup: setup.map(Box::new),
+            notes: arguments.note.clone(),
             layout: arguments.layout.map(|kind| LayoutKind::name(kind).to_owned()),
         },
         size: arguments.size.or(earlier.as_ref().map(|shape| ByteCount(shape.size))),
@@ -430,9 +434,18 @@ fn volume_facts(survey: &Survey, layout: &[GroupLayout]) -> Vec<VolumeFacts> {
             (None, None) => "not known before the run".to_owned(),
         },
         direct: survey.io[index].is_none_or(|kind| kind.is_direct()),
-        description: screen::description(place),
+        description: format!("{}{}", screen::description(place), cache_words(place)),
     });
     facts.collect()
+}
+
+/// What the kernel takes the drive's write cache for, behind a comma, where it says.
+fn cache_words(place: &place::Place) -> &'static str {
+    match place.drive().write_cache.as_deref() {
+        Some("write back") => ", volatile write cache on",
+        Some("write through") => ", no volatile write cache",
+        _ => "",
+    }
 }
 
 /// A way of I/O that the page cache may answer for is named before it flatters anybody.

@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 pub struct Histogram {
     name: String,
     buckets: Vec<Bucket>,
+    /// Percentiles that are known better than from the buckets: percent and value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    known: Vec<(f64, f64)>,
 }
 
 /// One range of a histogram.
@@ -62,7 +65,16 @@ impl Histogram {
             }
             end = bucket.to;
         }
-        Ok(Self { name: name.into(), buckets })
+        Ok(Self { name: name.into(), buckets, known: Vec::new() })
+    }
+
+    /// The same histogram with percentiles that were measured more exactly than its buckets tell: pairs of percent and
+    /// value. No other percentile is longer than that of 100 %. What is not a number is not known.
+    #[must_use]
+    pub fn with_known(mut self, percentiles: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        let is_known = |(percent, value): &(f64, f64)| (0.0..=100.0).contains(percent) && value.is_finite();
+        self.known = percentiles.into_iter().filter(is_known).collect();
+        self
     }
 
     /// What was counted.
@@ -84,6 +96,12 @@ impl Histogram {
     /// bucket so that it never flatters; none if nothing was counted.
     pub fn percentile(&self, percent: f64) -> Option<f64> {
         assert!((0.0..=100.0).contains(&percent), "not a percentage: {percent}");
+        let known =
+            |wanted: f64| self.known.iter().find(|(percent, _)| *percent == wanted).map(|(_, value)| *value);
+        if let Some(value) = known(percent) {
+            return Some(value);
+        }
+        let longest = known(100.0).unwrap_or(f64::INFINITY);
         let total = self.count();
         // A hair less than the product: 99.9 % of 1000 is 999, though the doubles say 999.0000…01.
         let rank = ((total as f64 * percent / 100.0 - 1e-9).ceil() as u64).clamp(1, total.max(1));
@@ -91,7 +109,7 @@ impl Histogram {
         for bucket in &self.buckets {
             below = below.saturating_add(bucket.count);
             if below >= rank && bucket.count > 0 {
-                return Some(bucket.to);
+                return Some(bucket.to.min(longest));
             }
         }
         None
@@ -135,13 +153,15 @@ impl Histogram {
 struct UncheckedHistogram {
     name: String,
     buckets: Vec<Bucket>,
+    #[serde(default)]
+    known: Vec<(f64, f64)>,
 }
 
 impl TryFrom<UncheckedHistogram> for Histogram {
     type Error = HistogramError;
 
     fn try_from(stored: UncheckedHistogram) -> Result<Self, HistogramError> {
-        Self::new(stored.name, stored.buckets)
+        Ok(Self::new(stored.name, stored.buckets)?.with_known(stored.known))
     }
 }
 

@@ -56,7 +56,7 @@ impl Unit {
             Self::Bytes => "B",
             Self::BytesPerSecond => "B/s",
             Self::PerSecond => "/s",
-            Self::IoPerSecond => "I/O/s",
+            Self::IoPerSecond => "IOPS",
             Self::Named(symbol) => symbol,
         }
     }
@@ -70,7 +70,7 @@ impl Unit {
             Self::Bytes => pick(&BINARY, magnitude, ""),
             Self::BytesPerSecond => pick(&BINARY, magnitude, "/s"),
             Self::Percent => Scale { factor: 1.0, symbol: "%".to_owned() },
-            // Nobody counts in thousandths: 0.4 I/O/s is not 400 m I/O/s.
+            // Nobody counts in thousandths: 0.4 IOPS is not 400 m IOPS.
             Self::One | Self::PerSecond | Self::IoPerSecond => {
                 pick(&DECIMAL, magnitude.max(1.0), &format!(" {}", self.symbol()))
             }
@@ -81,6 +81,8 @@ impl Unit {
 
 impl From<String> for Unit {
     fn from(symbol: String) -> Self {
+        // As reports of earlier versions have it.
+        let symbol = if symbol == "I/O/s" { "IOPS".to_owned() } else { symbol };
         KNOWN.into_iter().find(|unit| unit.symbol() == symbol).unwrap_or(Self::Named(symbol))
     }
 }
@@ -163,9 +165,9 @@ mod tests {
         check(Unit::Milliseconds, 0.0, 1.0, "ms");
         check(Unit::Bytes, 3.5 * 1073741824.0, 1073741824.0, "GiB");
         check(Unit::BytesPerSecond, 0.0, 1.0, "B/s");
-        check(Unit::IoPerSecond, 331.0, 1.0, "I/O/s");
-        check(Unit::IoPerSecond, 25_000.0, 1e3, "k I/O/s");
-        check(Unit::IoPerSecond, 0.4, 1.0, "I/O/s");
+        check(Unit::IoPerSecond, 331.0, 1.0, "IOPS");
+        check(Unit::IoPerSecond, 25_000.0, 1e3, "k IOPS");
+        check(Unit::IoPerSecond, 0.4, 1.0, "IOPS");
         check(Unit::One, 2e15, 1e12, "T");
         check(Unit::Percent, 4e9, 1.0, "%");
     }

@@ -69,6 +69,7 @@ pub fn drive_facts(drive: Drive) -> DriveFacts {
         model: drive.model,
         serial: drive.serial,
         rotational: drive.rotational.filter(|_| !is_virtual),
+        write_cache: drive.write_cache,
         busy_percent: None,
     }
 }

@@ -77,6 +77,8 @@ pub struct DriveFacts {
     pub serial: Option<String>,
     /// True for a spinning disk.
     pub rotational: Option<bool>,
+    /// `write back` or `write through`, as the kernel knows it.
+    pub write_cache: Option<String>,
     /// Share of the time it was at work while we looked, in percent.
     pub busy_percent: Option<f64>,
 }

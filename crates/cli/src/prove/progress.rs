@@ -55,7 +55,7 @@ impl Standing {
 }
 
 fn live_figures(live: &Live) -> Vec<String> {
-    let mut figures = vec![format!("{} I/O/s", number(live.database_iops, 0))];
+    let mut figures = vec![format!("{} IOPS", number(live.database_iops, 0))];
     let latencies =
         [("read", live.database_read_ms), ("write", live.database_write_ms), ("log", live.log_write_ms)];
     for (name, latency_ms) in latencies {
@@ -193,7 +193,7 @@ mod tests {
         };
         assert_eq!(
             Standing::of(&progress).figures,
-            ["1.00 MiB of 4.00 MiB", "512 KiB/s", "812 I/O/s", "read 3.1 ms", "log 0.5 ms", "3 waiting"]
+            ["1.00 MiB of 4.00 MiB", "512 KiB/s", "812 IOPS", "read 3.1 ms", "log 0.5 ms", "3 waiting"]
         );
     }
 

@@ -41,7 +41,7 @@ pub fn lines(console: &Console, intent: &Intent<'_>, databases: &[&Place], logs:
     let load = match plan.load {
         Load::Threads { per_group } => format!("{} each", counted(per_group.into(), "thread")),
         Load::Mailboxes { count, iops_each } => {
-            format!("{} at {iops_each} I/O a second", counted(count, "mailbox"))
+            format!("{} at {iops_each} IOPS", counted(count, "mailbox"))
         }
         Load::Maximum { .. } => "the highest rate within limits".to_owned(),
         Load::TunedThreads { .. } => "the best number of threads".to_owned(),

@@ -23,7 +23,7 @@ pub fn filled_in(arguments: &ProveArguments) -> Result<(ProveArguments, Option<S
         None => arguments.clone(),
     };
     let (given, missing) = match (filled.mailboxes, filled.iops) {
-        (Some(_), None) => ("--mailboxes", "--iops, the I/O a second of each"),
+        (Some(_), None) => ("--mailboxes", "--iops, the IOPS of each"),
         (None, Some(_)) => ("--iops", "--mailboxes, how many there are"),
         _ => return Ok((filled, setup)),
     };

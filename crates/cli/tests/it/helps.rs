@@ -76,7 +76,7 @@ fn broken_by_hand(help: &str, width: usize) -> impl Iterator<Item = String> {
     let is_prose = |line: &&str| {
         !line.is_empty() && !line.starts_with(' ') && !line.starts_with('[') && !line.ends_with(':')
     };
-    let pairs = lines.windows(2).filter(|pair| pair.iter().all(|line| is_prose(&line)));
+    let pairs = lines.windows(2).filter(|pair| pair.iter().all(|line| is_prose(line)));
     let broken = pairs.filter(|pair| {
         let next = pair[1].split(' ').next().unwrap_or_default();
         pair[0].chars().count() + 1 + next.chars().count() <= width

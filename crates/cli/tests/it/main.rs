@@ -23,6 +23,7 @@ mod judged_by_linux;
 mod judged_by_qemu;
 mod judged_exports;
 mod mail_files;
+mod next_steps;
 mod out_of_space;
 mod paper_plans;
 mod plans;

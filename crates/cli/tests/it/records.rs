@@ -110,7 +110,7 @@ fn a_killed_run_loses_seconds_at_most() {
     }
     let shown = json["document"]["highlights"][0]["value"]["value"].as_f64().expect("a rate");
     let by_hand = io as f64 / known_s;
-    assert!((shown / by_hand - 1.0).abs() < 0.05, "{shown} I/O/s in the report, {by_hand} by hand");
+    assert!((shown / by_hand - 1.0).abs() < 0.05, "{shown} IOPS in the report, {by_hand} by hand");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::unit::Unit;
 pub(super) fn line_chart(chart: &LineChart, id: &str, out: &mut String) {
     put!(out, "<figure>\n<figcaption>{}</figcaption>\n", escaped(&chart.title));
     svg::line_chart(chart, id, out);
-    open_legend(&["Samples", "Lowest", "Average", "Highest"], out);
+    open_legend(&["Points", "Lowest point", "Mean of points", "Highest point"], out);
     for (index, series) in chart.series.iter().enumerate() {
         let summary = sampling::summary(series.points());
         let value = |pick: fn(Summary) -> f64| shown(&chart.y.unit, summary.map(pick));
@@ -56,7 +56,7 @@ pub(super) fn curve(chart: &Curve, id: &str, out: &mut String) {
 pub(super) fn distribution(chart: &Distribution, id: &str, out: &mut String) {
     put!(out, "<figure>\n<figcaption>{}</figcaption>\n", escaped(&chart.title));
     svg::distribution(chart, id, out);
-    open_legend(&["Counted", "p50", "p95", "p99", "p99.9", "Highest"], out);
+    open_legend(&["Counted", "p50", "p95", "p99", "p99.9", "Longest"], out);
     for (index, series) in chart.series.iter().enumerate() {
         let mut figures = vec![quantity::number(series.count() as f64, 0)];
         let percentiles = [50.0, 95.0, 99.0, 99.9, 100.0];

@@ -164,7 +164,7 @@ fn description(chart: &LineChart) -> String {
         parts.push(match sampling::summary(series.points()) {
             None => format!("{}: no samples.", series.name()),
             Some(sampling::Summary { extent, .. }) => format!(
-                "{}: {} samples, lowest {}, average {}, highest {}.",
+                "{}: {} points, lowest {}, mean of points {}, highest {}.",
                 series.name(),
                 series.points().len(),
                 value(extent.low),

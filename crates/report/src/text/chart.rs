@@ -162,9 +162,9 @@ fn figures(
     let column = |title: &str, side| TextColumn { title: title.to_owned(), unit: String::new(), side };
     let columns = [
         column("Line", Side::Left),
-        column("Lowest", Side::Right),
-        column("Average", Side::Right),
-        column("Highest", Side::Right),
+        column("Lowest point", Side::Right),
+        column("Mean of points", Side::Right),
+        column("Highest point", Side::Right),
         column("Own scale, from 0", Side::Right),
     ];
     let mut rows = Vec::new();
@@ -212,7 +212,7 @@ pub(super) fn distribution(chart: &Distribution, width: usize, paint: Paint, lin
     let percentiles = [50.0, 95.0, 99.0, 99.9, 100.0];
     let mut columns = vec![column("Line".to_owned(), Side::Left), column("Counted".to_owned(), Side::Right)];
     columns
-        .extend(["p50", "p95", "p99", "p99.9", "Highest"].map(|title| column(title.to_owned(), Side::Right)));
+        .extend(["p50", "p95", "p99", "p99.9", "Longest"].map(|title| column(title.to_owned(), Side::Right)));
     if let Some(axis) = &axis {
         let end = |at: f64| shown(&chart.value.unit, Some(at));
         columns.push(column(format!("{} … {}", end(axis.low), end(axis.high)), Side::Right));

@@ -60,14 +60,14 @@ fn the_whole_report_for_a_terminal() {
           │
          0│
             0:00      0:15      0:30      0:45      1:00     1:15      1:30      1:45   2:00
-        Line   Lowest  Average  Highest         Own scale, from 0
-        ─────  ──────  ───────  ───────  ────────────────────────
-        reads   20 ms    24 ms    28 ms  ▆▆▆▆▇▇▇▇▇▇▇▇▇▇██████████
+        Line   Lowest point  Mean of points  Highest point         Own scale, from 0
+        ─────  ────────────  ──────────────  ─────────────  ────────────────────────
+        reads         20 ms           24 ms          28 ms  ▆▆▆▆▇▇▇▇▇▇▇▇▇▇██████████
         ┄ limit on the average: 20 ms
         ┄ limit on any 15 s: 500 ms
 
         Every I/O
-        Line   Counted    p50    p95    p99  p99.9  Highest             1 ms … 100 ms
+        Line   Counted    p50    p95    p99  p99.9  Longest             1 ms … 100 ms
         ─────  ───────  ─────  ─────  ─────  ─────  ───────  ────────────────────────
         reads    1,000  20 ms  20 ms  20 ms  80 ms    80 ms  ▁▁▁▁▁▁▁▁▁▁▁▁███▅▁▁▁▁▁▁▁·
         ┄ limit on the average: 20 ms

@@ -5,7 +5,7 @@
 //! folding them into windows is exact.
 
 use super::{
-    meter::{IoTallies, IoTally, Meter},
+    meter::{IoTallies, IoTally, Meter, SampleLatencies},
     operation::OperationMeter,
     pacing::Pacer,
     plan::RunPlan,
@@ -32,6 +32,9 @@ pub struct Sample {
     pub span_s: f64,
     /// Device operations of each metered volume, in the order of the results' volumes.
     pub volumes: Vec<IoTallies>,
+    /// Latencies of the device operations, by size; older records have none.
+    #[serde(default, skip_serializing_if = "SampleLatencies::is_empty")]
+    pub latencies: SampleLatencies,
     /// Operations of the sessions; their bytes are not counted.
     pub operations: IoTally,
     /// Page faults that found no free cache page.
@@ -51,6 +54,7 @@ impl Sample {
         for (mine, theirs) in self.volumes.iter_mut().zip(&other.volumes) {
             mine.merge(theirs);
         }
+        self.latencies.merge(&other.latencies);
         self.at_s = self.at_s.max(other.at_s);
         self.span_s = self.span_s.max(other.span_s);
         self.operations.merge(&other.operations);
@@ -90,6 +94,7 @@ impl Sampler {
     ) -> Self {
         for meter in &meters {
             meter.take_sample();
+            meter.take_sample_latencies(&mut SampleLatencies::default());
         }
         operations.take_sample();
         Self { meters, began: now, last: now, statistics }
@@ -107,6 +112,7 @@ impl Sampler {
             at_s: now.since(self.began).as_secs_f64(),
             span_s: now.since(self.last).as_secs_f64(),
             volumes: self.meters.iter().map(|meter| meter.take_sample()).collect(),
+            latencies: self.take_latencies(),
             operations: operations.take_sample(),
             page_fault_stalls: statistics.page_fault_stalls - self.statistics.page_fault_stalls,
             log_record_stalls: statistics.log_record_stalls - self.statistics.log_record_stalls,
@@ -118,11 +124,18 @@ impl Sampler {
         sample
     }
 
+    fn take_latencies(&self) -> SampleLatencies {
+        let mut latencies = SampleLatencies::default();
+        self.meters.iter().for_each(|meter| meter.take_sample_latencies(&mut latencies));
+        latencies
+    }
+
     /// What the meters have counted since the last tick, though it was the last: no time passes in it.
     pub fn late(&self, operations: &OperationMeter, pacer: &Pacer) -> Sample {
         Sample {
             at_s: self.last.since(self.began).as_secs_f64(),
             volumes: self.meters.iter().map(|meter| meter.take_sample()).collect(),
+            latencies: self.take_latencies(),
             operations: operations.take_sample(),
             dirty_pages: self.statistics.dirty_pages,
             backlog: pacer.state().backlog,

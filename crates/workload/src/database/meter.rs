@@ -23,12 +23,14 @@
 
 mod backlog;
 mod metered;
+mod sampled;
 mod slow;
 mod spikes;
 mod tally;
 
 pub use backlog::Backlog;
 pub use metered::{MeteredDirectory, MeteredFile};
+pub use sampled::{SampleHistogram, SampleLatencies};
 pub use slow::{SlowNews, SlowOperation, SlowTally, Slowness};
 pub use spikes::{Spell, SpikeLog, Spikes};
 pub use tally::{IoTallies, IoTally, Kind, Latencies, Role, nanoseconds, record};
@@ -63,6 +65,8 @@ struct MeterState {
     slow_news: SlowNews,
     whole: IoTallies,
     sample: IoTallies,
+    /// Reads and writes of the sample.
+    sample_latencies: (SampleHistogram, SampleHistogram),
     latencies: Latencies,
     overdue: IoTallies,
     first_error: Option<String>,
@@ -152,6 +156,7 @@ impl Meter {
         state.spikes = Spikes::default();
         state.whole = IoTallies { errors: state.whole.errors, ..IoTallies::default() };
         state.sample = IoTallies::default();
+        state.sample_latencies = Default::default();
         state.latencies = Latencies::default();
         state.overdue = IoTallies::default();
         (state.judged_over, state.closed) = (false, false);
@@ -247,6 +252,18 @@ impl Meter {
         spikes.read.set_threshold(&latencies.read, &self.limits.spike);
         spikes.write.set_threshold(&latencies.write, &self.limits.spike);
         std::mem::take(&mut state.sample)
+    }
+
+    /// Takes away the latencies that were counted since the last call, and adds them to `latencies`.
+    pub fn take_sample_latencies(&self, latencies: &mut SampleLatencies) {
+        let (read, write) = std::mem::take(&mut self.state.borrow_mut().sample_latencies);
+        match self.role {
+            Role::Database => {
+                latencies.database_read.merge(&read);
+                latencies.database_write.merge(&write);
+            }
+            Role::Log => latencies.log_write.merge(&write),
+        }
     }
 
     /// Everything since the last restart.
@@ -408,6 +425,12 @@ impl MeterState {
             tallies.late += u64::from(is_late && is_transactional);
         };
         add(&mut self.sample, self.closed);
+        let took_ns = nanoseconds(took);
+        match kind {
+            Kind::Read => self.sample_latencies.0.add(took_ns),
+            Kind::Write => self.sample_latencies.1.add(took_ns),
+            Kind::Scan | Kind::Flush | Kind::Prepare => {}
+        }
         if !judged {
             return;
         }
@@ -415,7 +438,6 @@ impl MeterState {
         if self.judged_over {
             add(&mut self.overdue, true);
         }
-        let took_ns = nanoseconds(took);
         // What began before the measured time takes all the same as long as it takes.
         let to_ns = nanoseconds(self.measured_from.map(|from| now.since(from)).unwrap_or_default());
         let from_ns = to_ns.saturating_sub(took_ns);

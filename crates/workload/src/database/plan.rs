@@ -118,6 +118,9 @@ pub struct RunPlan {
     /// How databases and logs are spread over the volumes, by name; none if that was not chosen.
     #[serde(default)]
     pub layout: Option<String>,
+    /// What the person who ran it says of the storage: keys and values.
+    #[serde(default)]
+    pub notes: Vec<(String, String)>,
 }
 
 /// Why a plan was refused. Every message is one line.
@@ -265,6 +268,7 @@ pub(crate) mod tests {
             volumes: vec![volume("/mnt/databases", true, false), volume("/mnt/logs", false, true)],
             storage_cache_bytes: Some(1 << 30),
             setup: None,
+            notes: Vec::new(),
             layout: None,
         }
     }

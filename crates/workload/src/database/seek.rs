@@ -293,7 +293,7 @@ impl Seeker {
             },
         };
         format!(
-            "{what} {}: {} asked for, {} I/O a second done{}{}{}: {verdict}",
+            "{what} {}: {} asked for, {} IOPS done{}{}{}: {verdict}",
             trial.number,
             words(self.axis, trial.level),
             number(trial.achieved_iops, 0),

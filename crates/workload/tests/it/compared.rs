@@ -221,13 +221,13 @@ fn runs_of_other_limits_or_loads_are_told_first_and_none_is_the_best() {
     let findings: Vec<&str> = document.findings.iter().map(|finding| finding.text.as_str()).collect();
     expect![[r#"
         The runs are of different limit sets (jetstress; eva8000): to pass is not the same for all, and none is named the best.
-        The runs are of different loads (a closed loop; a held rate of 600 mailboxes of 0.45 I/O/s each): more I/O is not more of the same, and none is named the best.
+        The runs are of different loads (a closed loop; a held rate of 600 mailboxes of 0.45 IOPS each): more I/O is not more of the same, and none is named the best.
         The runs are of different profiles (exchange-2007; exchange-2003): an I/O of one is not an I/O of the other.
         The runs are of different sizes (129 GiB; 64.7 GiB): smaller databases are cached and reached more easily.
-        The runs differ in more than what was varied: Mailboxes, I/O/s of a mailbox, Profile, Limits."#]].assert_eq(&findings.join("\n"));
+        The runs differ in more than what was varied: Mailboxes, IOPS of a mailbox, Profile, Limits."#]].assert_eq(&findings.join("\n"));
     let text = text::render(&document, TextOptions { width: 100, colour: false });
     assert!(text.contains("No run is named the best, for they differ in limit sets and loads."), "{text}");
-    assert!(text.contains(" 0.4 I/O/s") && !text.contains(" m I/O/s"), "{text}");
+    assert!(text.contains(" 0.4 IOPS") && !text.contains(" m IOPS"), "{text}");
     assert!(!text.contains("Best within limits") && !text.contains("limit of "), "{text}");
 
     assert_eq!(compared(vec![run(5, 500.0, 9.0, 1.0), held.clone()]).best(), None, "a loop and a held rate");
@@ -270,7 +270,7 @@ fn the_document_of_a_comparison() {
         4 runs: threads a group 5, 10, 20, 40
 
         Best within limits  10 threads a group
-        Its database I/O    900 I/O/s
+        Its database I/O    900 IOPS
         Its database reads  9.50 ms  (average)
         Saturated first     database volume /mnt/databases  (at 20 threads a group)
 
@@ -283,7 +283,7 @@ fn the_document_of_a_comparison() {
         Database volume /mnt/databases saturated first, at 20 threads a group: database read latency,
         average 22.0 ms, limit 20 ms.
 
-        900 I/O/s within every limit at 10 threads a group; no run that keeps them reaches 5 % more.
+        900 IOPS within every limit at 10 threads a group; no run that keeps them reaches 5 % more.
 
         Every sign, from the lightest load on
         Run                 Short                           How it shows
@@ -302,11 +302,11 @@ fn the_document_of_a_comparison() {
         ────────────────────────────────────────────────────────────────────────────────────────────────
         Database I/O
         threads a
-        group                   5         10         20         40    From 0
-        ──────────────  ─────────  ─────────  ─────────  ─────────  ────────
-        both            500 I/O/s  900 I/O/s  1 k I/O/s  915 I/O/s  ▄▄██████
-        reads           250 I/O/s  450 I/O/s  500 I/O/s  458 I/O/s  ▄▄██████
-        writes          250 I/O/s  450 I/O/s  500 I/O/s  458 I/O/s  ▄▄██████
+        group                  5        10        20        40    From 0
+        ──────────────  ────────  ────────  ────────  ────────  ────────
+        both            500 IOPS  900 IOPS  1 k IOPS  915 IOPS  ▄▄██████
+        reads           250 IOPS  450 IOPS  500 IOPS  458 IOPS  ▄▄██████
+        writes          250 IOPS  450 IOPS  500 IOPS  458 IOPS  ▄▄██████
         ┆ best within limits: 10
 
         Latency
@@ -328,8 +328,7 @@ fn the_document_of_a_comparison() {
         ┆ best within limits: 10
 
         Latency against I/O, as far as it grew
-        database I/O a
-        second           500      900    1,000  From 0
+        database IOPS    500      900    1,000  From 0
         ──────────────  ────  ───────  ───────  ──────
         database reads  9 ms  9.50 ms    22 ms  ▄▄▄▄██
         log writes      1 ms     1 ms  1.10 ms  ██████
@@ -339,32 +338,32 @@ fn the_document_of_a_comparison() {
         Latencies are those of the slowest volume of their kind. Database I/O is reads and writes of
         transactions; log and background scan are not counted.
 
-        Threads a group                              5          10           20          40
-        ─────────────────────────────────  ───────────  ──────────  ───────────  ──────────
-        Verdict                                   pass        pass         fail        fail
-        Database I/O                         500 I/O/s   900 I/O/s  1,000 I/O/s   915 I/O/s
-         of it reads                         250 I/O/s   450 I/O/s    500 I/O/s   458 I/O/s
-         of it writes                        250 I/O/s   450 I/O/s    500 I/O/s   458 I/O/s
-         for each thread                   100.0 I/O/s  90.0 I/O/s   50.0 I/O/s  22.9 I/O/s
-        Operations                              306 /s      306 /s       306 /s      306 /s
-        Database read, average                 9.00 ms     9.50 ms     22.00 ms    36.00 ms
-         99 % within                          27.00 ms    28.50 ms     66.00 ms   108.00 ms
-         longest                             146.40 ms   146.40 ms    146.40 ms   146.40 ms
-        Database write, average                2.00 ms     2.00 ms      2.00 ms     2.00 ms
-         99 % within                           6.00 ms     6.00 ms      6.00 ms     6.00 ms
-         longest                              16.00 ms    16.00 ms     16.00 ms    16.00 ms
-        Log write, average                     1.00 ms     1.00 ms      1.10 ms     1.20 ms
-         99 % within                           3.00 ms     3.00 ms      3.30 ms     3.60 ms
-         longest                                     –           –            –           –
-        Operation, average                    12.00 ms    12.00 ms     12.00 ms    12.00 ms
-         99 % within                          36.00 ms    36.00 ms     36.00 ms    36.00 ms
-         longest                              96.00 ms    96.00 ms     96.00 ms    96.00 ms
-        Log of a transaction                   1.9 KiB     1.9 KiB      1.9 KiB     1.9 KiB
-        Operations under way on databases          2.5         4.7         11.5        16.9
-        Processors Spindle used                   0.01        0.01         0.01        0.01
-        Busiest group's thread                       –           –            –           –
-        Page-fault stalls                      0.00 /s     0.00 /s      0.00 /s     0.00 /s
-        Log record stalls                      0.00 /s     0.00 /s      0.00 /s     0.00 /s
+        Threads a group                             5         10          20         40
+        ─────────────────────────────────  ──────────  ─────────  ──────────  ─────────
+        Verdict                                  pass       pass        fail       fail
+        Database I/O                         500 IOPS   900 IOPS  1,000 IOPS   915 IOPS
+         of it reads                         250 IOPS   450 IOPS    500 IOPS   458 IOPS
+         of it writes                        250 IOPS   450 IOPS    500 IOPS   458 IOPS
+         for each thread                   100.0 IOPS  90.0 IOPS   50.0 IOPS  22.9 IOPS
+        Operations                             306 /s     306 /s      306 /s     306 /s
+        Database read, average                9.00 ms    9.50 ms    22.00 ms   36.00 ms
+         99 % within                         27.00 ms   28.50 ms    66.00 ms  108.00 ms
+         longest                            146.40 ms  146.40 ms   146.40 ms  146.40 ms
+        Database write, average               2.00 ms    2.00 ms     2.00 ms    2.00 ms
+         99 % within                          6.00 ms    6.00 ms     6.00 ms    6.00 ms
+         longest                             16.00 ms   16.00 ms    16.00 ms   16.00 ms
+        Log write, average                    1.00 ms    1.00 ms     1.10 ms    1.20 ms
+         99 % within                          3.00 ms    3.00 ms     3.30 ms    3.60 ms
+         longest                                    –          –           –          –
+        Operation, average                   12.00 ms   12.00 ms    12.00 ms   12.00 ms
+         99 % within                         36.00 ms   36.00 ms    36.00 ms   36.00 ms
+         longest                             96.00 ms   96.00 ms    96.00 ms   96.00 ms
+        Log of a transaction                  1.9 KiB    1.9 KiB     1.9 KiB    1.9 KiB
+        Operations under way on databases         2.5        4.7        11.5       16.9
+        Processors Spindle used                  0.01       0.01        0.01       0.01
+        Busiest group's thread                      –          –           –          –
+        Page-fault stalls                     0.00 /s    0.00 /s     0.00 /s    0.00 /s
+        Log record stalls                     0.00 /s    0.00 /s     0.00 /s    0.00 /s
 
         Verdict of each run
         ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -182,10 +182,7 @@ fn a_missed_target_is_the_generators_fault_unless_something_waited() {
     };
     let (answer, broken, headline) = missed(40);
     assert_eq!((answer, broken), (Answer::Incomplete, 0));
-    assert_eq!(
-        headline,
-        "331 database I/O a second within every limit, but the load generator missed the target."
-    );
+    assert_eq!(headline, "331 database IOPS within every limit, but the load generator missed the target.");
     let (answer, broken, _) = missed(4000);
     assert_eq!((answer, broken), (Answer::Fail, 1), "storage that lets arrivals wait has missed it itself");
 }
@@ -231,7 +228,7 @@ fn what_a_full_processor_delays_is_not_blamed_on_the_storage() {
     assert_eq!(answer, Answer::Incomplete);
     assert_eq!(
         headline,
-        "341 database I/O a second, but beyond a limit: Database read latency, average 26.00 ms on /mnt/slow, at \
+        "341 database IOPS, but beyond a limit: Database read latency, average 26.00 ms on /mnt/slow, at \
          most 20 ms; the processor of group 1's thread was the limit, not the storage."
     );
     let (answer, headline) = slow(80.0, 0);

@@ -74,7 +74,7 @@ fn the_array_is_set_beside_the_plain_path() {
         The array beside the plain path
         Figure                      Plain path  Array      Array / plain
         ──────────────────────────  ──────────  ─────────  ─────────────
-        Database I/O                663 I/O/s   331 I/O/s           0.50
+        Database I/O                663 IOPS    331 IOPS            0.50
         Database reads              170 /s      170 /s              1.00
         Database writes             161 /s      161 /s              1.00
         Operations of the sessions  306 /s      306 /s              1.00

@@ -51,6 +51,7 @@ pub fn plan(profile: &str, load: Load) -> RunPlan {
         }],
         storage_cache_bytes: None,
         setup: None,
+        notes: Vec::new(),
         layout: None,
     }
 }

@@ -215,6 +215,7 @@ fn seed_002_plan() -> RunPlan {
         volumes: vec![volume("/mnt/databases", true, false), volume("/mnt/logs", false, true)],
         storage_cache_bytes: Some(1 << 30),
         setup: None,
+        notes: Vec::new(),
         layout: None,
     }
 }

@@ -59,6 +59,7 @@ pub fn plan(load: Load, duration_s: u64) -> RunPlan {
         volumes: Vec::new(),
         storage_cache_bytes: None,
         setup: None,
+        notes: Vec::new(),
         layout: None,
     }
 }

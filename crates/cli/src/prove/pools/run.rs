@@ -19,6 +19,7 @@ use crate::{
         allowance::Allowance,
         layout::GroupLayout,
         manifest::Beginning,
+        next_step,
         performance::{self, Finished, Interruption, OnPools},
         screen_lines, settle, stage,
         survey::Survey,
@@ -105,7 +106,9 @@ pub async fn run(
     };
     let record = performance::begin_record(world, plan, survey, &settled.outputs.record)?;
     let finished = performance::run(world, &array, record, allowance(), console).await?;
-    deliver(&finished.document, &settled.outputs, arguments.json, console)
+    let ending = deliver(&finished.document, &settled.outputs, arguments.json, console)?;
+    next_step::say(console, arguments, &finished.results);
+    Ok(ending)
 }
 
 /// What speaks against pools at these paths.

@@ -21,6 +21,7 @@ pub fn wanted() -> Wanted {
             volumes: Vec::new(),
             storage_cache_bytes: None,
             setup: None,
+            notes: Vec::new(),
             layout: None,
         },
         size: None,

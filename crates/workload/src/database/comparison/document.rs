@@ -68,7 +68,7 @@ fn unlikes(comparison: &Comparison) -> Vec<&'static str> {
 pub fn knee(comparison: &Comparison) -> String {
     match comparison.best() {
         Some(best) => format!(
-            "{} I/O/s within every limit at {}; no run that keeps them reaches 5 % more.",
+            "{} IOPS within every limit at {}; no run that keeps them reaches 5 % more.",
             in_prose(comparison.figures[best].iops.unwrap_or(0.0)),
             comparison.title(best),
         ),
@@ -307,7 +307,7 @@ fn against_rate(comparison: &Comparison) -> Option<Curve> {
     let stations = points.iter().map(|(iops, ..)| (*iops, number(*iops, 0)));
     let curve = Curve::new(
         "Latency against I/O, as far as it grew",
-        "database I/O a second",
+        "database IOPS",
         Axis::new("average latency", Unit::Milliseconds),
         stations,
     );

@@ -114,7 +114,7 @@ fn load(load: Load, varied: Option<&str>) -> String {
         Load::Mailboxes { count, iops_each } => format!(
             "a held rate{}{}",
             unless(MAILBOXES, format!(" of {}", counted(count, "mailbox"))),
-            unless(IOPS_EACH, format!(" of {iops_each} I/O/s each")),
+            unless(IOPS_EACH, format!(" of {iops_each} IOPS each")),
         ),
         Load::Maximum { .. } => "the highest rate within limits".to_owned(),
         Load::TunedThreads { .. } => "the best number of threads".to_owned(),

@@ -4,8 +4,8 @@ use super::{
     super::{
         limits::{LimitSet, Measure},
         measure::Sample,
-        meter::{IoTallies, Role},
-        results::{LatencyBucket, RunResults},
+        meter::{IoTallies, IoTally, Role, SampleHistogram, SampleLatencies},
+        results::{HostSample, LatencyBucket, LatencySummary, RunResults},
     },
     trouble::with_marks,
 };
@@ -45,7 +45,7 @@ fn with_limit(chart: LineChart, label: &str, at: Option<f64>) -> LineChart {
 pub fn rates(results: &RunResults) -> LineChart {
     let rate = |count: u64, sample: &Sample| Some(count as f64 / sample.span_s);
     let database = |sample: &Sample| in_role(results, sample, Role::Database);
-    let chart = LineChart::new("Database I/O a second", Axis::new("rate", Unit::IoPerSecond))
+    let chart = LineChart::new("Database IOPS", Axis::new("rate", Unit::IoPerSecond))
         .series(series(results, "reads", |sample| rate(database(sample).read.count, sample)))
         .series(series(results, "writes", |sample| rate(database(sample).write.count, sample)))
         .series(series(results, "both", |sample| {
@@ -57,7 +57,7 @@ pub fn rates(results: &RunResults) -> LineChart {
 /// Average latency of database reads and writes.
 pub fn latencies(results: &RunResults) -> LineChart {
     let database = |sample: &Sample| in_role(results, sample, Role::Database);
-    let chart = LineChart::new("Database latency", Axis::new("average latency", Unit::Milliseconds))
+    let chart = LineChart::new("Database latency", Axis::new("average of each point", Unit::Milliseconds))
         .series(series(results, "reads", |sample| database(sample).read.average_ms()))
         .series(series(results, "writes", |sample| database(sample).write.average_ms()));
     let chart =
@@ -67,11 +67,48 @@ pub fn latencies(results: &RunResults) -> LineChart {
 
 /// Average latency of log writes.
 pub fn log(results: &RunResults) -> LineChart {
-    let chart = LineChart::new("Log write latency", Axis::new("average latency", Unit::Milliseconds)).series(
-        series(results, "log writes", |sample| in_role(results, sample, Role::Log).write.average_ms()),
-    );
+    let chart = LineChart::new("Log write latency", Axis::new("average of each point", Unit::Milliseconds))
+        .series(series(results, "log writes", |sample| {
+            in_role(results, sample, Role::Log).write.average_ms()
+        }));
     let chart = with_limit(chart, "limit of the average", limit(results, Measure::LogWriteAverageMs));
     with_marks(chart, results, Role::Log)
+}
+
+/// What 99 % of the operations of each point kept, over time.
+pub fn p99(results: &RunResults) -> LineChart {
+    let of = |pick: fn(&SampleLatencies) -> &SampleHistogram| {
+        move |sample: &Sample| pick(&sample.latencies).quantile_ms(0.99)
+    };
+    LineChart::new("Latency that 99 % kept, over time", Axis::new("p99 of each point", Unit::Milliseconds))
+        .series(series(results, "database reads", of(|latencies| &latencies.database_read)))
+        .series(series(results, "database writes", of(|latencies| &latencies.database_write)))
+        .series(series(results, "log writes", of(|latencies| &latencies.log_write)))
+}
+
+/// Device operations under way, on average: the time that those which ended took together, over the time of a point.
+pub fn outstanding(results: &RunResults) -> LineChart {
+    let under_way = |tally: &IoTally, sample: &Sample| Some(tally.total_ns as f64 / 1e9 / sample.span_s);
+    let of = |role| move |sample: &Sample| in_role(results, sample, role);
+    let (database, log) = (of(Role::Database), of(Role::Log));
+    LineChart::new("Outstanding I/O", Axis::new("I/Os under way, on average", Unit::One))
+        .series(series(results, "database reads", |sample| under_way(&database(sample).read, sample)))
+        .series(series(results, "database writes", |sample| under_way(&database(sample).write, sample)))
+        .series(series(results, "log writes", |sample| under_way(&log(sample).write, sample)))
+}
+
+/// Processors at work, between two readings of the host.
+pub fn processor(results: &RunResults) -> LineChart {
+    let used = |name: &str, of: fn(&HostSample) -> f64| {
+        let pairs = results.host_samples.windows(2);
+        let points = pairs.filter(|pair| pair[1].at_s > pair[0].at_s);
+        let share =
+            |pair: &[HostSample]| (of(&pair[1]) - of(&pair[0])) / (pair[1].at_s - pair[0].at_s) * 100.0;
+        TimeSeries::new(name, points.map(|pair| (pair[1].at_s, share(pair))))
+    };
+    LineChart::new("Processor time", Axis::new("of one processor", Unit::Percent))
+        .series(used("all programs", |sample| sample.system_cpu_s))
+        .series(used("Spindle", |sample| sample.process_cpu_s))
 }
 
 /// Latencies of database reads, database writes and log writes by percentile.
@@ -81,19 +118,35 @@ pub fn distribution(results: &RunResults) -> Distribution {
         Axis::new("latency", Unit::Milliseconds),
         DistributionView::Percentiles,
     );
-    let of = |role: Role, buckets: fn(&super::super::results::VolumeResults) -> &[LatencyBucket]| {
-        merged(results.in_role(role).map(buckets))
+    let of = |name: &str, role: Role, is_read: bool| {
+        let volumes = || results.in_role(role);
+        let (buckets, summaries): (Vec<Bucket>, Vec<&LatencySummary>) = match is_read {
+            true => {
+                (merged(volumes().map(|v| v.read_buckets.as_slice())), volumes().map(|v| &v.read).collect())
+            }
+            false => {
+                (merged(volumes().map(|v| v.write_buckets.as_slice())), volumes().map(|v| &v.write).collect())
+            }
+        };
+        let histogram = Histogram::new(name, buckets).ok().filter(|histogram| histogram.count() > 0)?;
+        Some(histogram.with_known(known(&summaries)))
     };
     let curves = [
-        ("database reads", of(Role::Database, |volume| &volume.read_buckets)),
-        ("database writes", of(Role::Database, |volume| &volume.write_buckets)),
-        ("log writes", of(Role::Log, |volume| &volume.write_buckets)),
+        of("database reads", Role::Database, true),
+        of("database writes", Role::Database, false),
+        of("log writes", Role::Log, false),
     ];
-    curves
-        .into_iter()
-        .filter(|(_, buckets)| !buckets.is_empty())
-        .filter_map(|(name, buckets)| Histogram::new(name, buckets).ok())
-        .fold(chart, Distribution::series)
+    curves.into_iter().flatten().fold(chart, Distribution::series)
+}
+
+/// What the tables say of volumes that a curve shows together: the longest of all, and the percentiles of one alone.
+fn known(summaries: &[&LatencySummary]) -> Vec<(f64, f64)> {
+    let longest = summaries.iter().filter_map(|summary| summary.max_ms).max_by(f64::total_cmp);
+    let mut known = vec![(100.0, longest)];
+    if let [LatencySummary { p50_ms, p95_ms, p99_ms, p99_9_ms, .. }] = summaries {
+        known.extend([(50.0, *p50_ms), (95.0, *p95_ms), (99.0, *p99_ms), (99.9, *p99_9_ms)]);
+    }
+    known.into_iter().filter_map(|(percent, value)| Some((percent, value?))).collect()
 }
 
 /// Buckets of several volumes as one list. All have the same edges, so they add up.

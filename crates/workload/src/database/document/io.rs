@@ -88,6 +88,8 @@ pub fn transactional(results: &RunResults) -> Section {
         .block(charts::rates(results))
         .block(charts::latencies(results))
         .block(charts::distribution(results))
+        .block(charts::p99(results))
+        .block(charts::outstanding(results))
 }
 
 pub fn operations(results: &RunResults) -> Section {

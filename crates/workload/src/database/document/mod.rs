@@ -68,6 +68,7 @@ pub fn document(results: &RunResults, verdict: &Verdict) -> Document {
     }
     add_highlights(&mut document, results);
     pools::add_highlight(&mut document, results, verdict);
+    add_closest_limit(&mut document, verdict);
     add_findings(&mut document, results, verdict);
     document.section(summary(results, verdict));
     document.section(mailboxes::section(results, mailboxes.as_ref()));
@@ -111,7 +112,7 @@ fn subtitle(results: &RunResults) -> String {
 }
 
 fn headline(results: &RunResults, verdict: &Verdict, mailboxes: Option<&Mailboxes>) -> String {
-    let rate = format!("{} database I/O a second", number(results.achieved_iops(), 0));
+    let rate = format!("{} database IOPS", number(results.achieved_iops(), 0));
     let rate = match mailboxes {
         Some(mailboxes) => format!("{}: {rate}", capitalised(&mailboxes.headline())),
         None => rate,
@@ -284,6 +285,26 @@ fn add_highlights(document: &mut Document, results: &RunResults) {
     }
 }
 
+/// The limit that the run came closest to, or broke by most: how near, as a share of it.
+fn add_closest_limit(document: &mut Document, verdict: &Verdict) {
+    let share = |row: &VerdictRow| match (row.measured, row.measure.is_floor()) {
+        (Some(measured), false) if row.limit > 0.0 => Some(measured / row.limit * 100.0),
+        _ => None,
+    };
+    let shares = verdict.rows.iter().filter_map(|row| Some((share(row)?, row)));
+    let Some((percent, row)) = shares.max_by(|(one, _), (other, _)| one.total_cmp(other)) else { return };
+    let (unit, decimals) = unit_of(row.measure);
+    let place = row.place.as_ref().map(|place| format!(" on {place}")).unwrap_or_default();
+    let measured = number(row.measured.expect("it has a share"), decimals);
+    let title = row.measure.title();
+    let title = title
+        .chars()
+        .next()
+        .map(|first| first.to_lowercase().chain(title.chars().skip(1)).collect::<String>());
+    let note = format!("{}{place}: {measured} of {} {unit}", title.unwrap_or_default(), row.limit);
+    document.highlight("Closest to its limit", Cell::number(percent, Unit::Percent, 0), note);
+}
+
 fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict) {
     for row in verdict.broken() {
         document.finding(Severity::Error, format!("{}.", broken(row)), row.source.clone());
@@ -368,7 +389,7 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
     }
     if generator_missed_target(results) {
         let text = format!(
-            "The load generator missed the target: {} I/O a second of {}, though nothing waited. This says \
+            "The load generator missed the target: {} IOPS of {}, though nothing waited. This says \
              nothing about the storage; run it again, or longer.",
             number(results.achieved_iops(), 1),
             number(results.target_iops().unwrap_or(f64::NAN), 1)

@@ -17,7 +17,7 @@ pub fn add_highlight(document: &mut Document, results: &RunResults, verdict: &Ve
     let Some(plain) = &results.beside else { return };
     let array = PathFigures::of(results, verdict.answer);
     if let (Some(ratio), Some(iops)) = (ratio(array.iops, plain.iops), plain.iops) {
-        let note = format!("{} database I/O a second on the plain path", number(iops, 0));
+        let note = format!("{} database IOPS on the plain path", number(iops, 0));
         document.highlight("Array beside the plain path", Cell::text(times(ratio)), note);
     }
 }

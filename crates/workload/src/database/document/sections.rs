@@ -69,7 +69,7 @@ fn sizing(results: &RunResults) -> Section {
         )
         .row("Target database I/O", Cell::number(results.target_iops(), Unit::IoPerSecond, 1));
     if let Load::Mailboxes { count, iops_each } = results.plan.load {
-        let note = format!("{iops_each} I/O a second each");
+        let note = format!("{iops_each} IOPS each");
         rows = rows.row_with_note("Mailboxes", Cell::count(count), note);
     }
     if let Some(pacing) = results.pacing {
@@ -183,7 +183,13 @@ fn configuration(results: &RunResults) -> Section {
             Cell::text(volume.description.as_str()),
         ]);
     }
-    Section::new("Database configuration", "").block(databases).block(volumes)
+    let section = Section::new("Database configuration", "").block(databases).block(volumes);
+    if results.plan.notes.is_empty() {
+        return section;
+    }
+    let notes = results.plan.notes.iter();
+    let rows = notes.fold(KeyValues::default(), |rows, (key, value)| rows.row(key.as_str(), value.as_str()));
+    section.paragraph("As the person who ran it says (--note):").block(rows)
 }
 
 fn host(results: &RunResults) -> Section {
@@ -218,7 +224,12 @@ fn host(results: &RunResults) -> Section {
             .row("Memory available, least", Cell::bytes(least))
             .row("Memory of Spindle, most", Cell::bytes(most));
     }
-    Section::new("Host", "").block(rows)
+    let section = Section::new("Host", "").block(rows);
+    // A chart has a line from the third reading on.
+    match results.host_samples.len() {
+        0..=2 => section,
+        _ => section.block(super::charts::processor(results)),
+    }
 }
 
 fn verification(results: &RunResults) -> Section {

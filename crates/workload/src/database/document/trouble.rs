@@ -116,7 +116,7 @@ pub fn with_marks(chart: LineChart, results: &RunResults, role: Role) -> LineCha
 
 /// The section: each slow operation, and the spikes of each volume.
 pub fn trouble(results: &RunResults) -> Section {
-    let mut section = Section::new("Slow operations, spikes and the kernel log", intro(results));
+    let mut section = Section::new("Slow I/O and the kernel log", intro(results));
     section = match results.slow.count() {
         0 => section.paragraph("No device operation was long or hung."),
         _ => section.block(slow_operations(results)),
@@ -142,9 +142,9 @@ fn intro(results: &RunResults) -> String {
     let Ok(set) = LimitSet::load(&results.plan.profile.limits) else { return String::new() };
     let watch = set.watch();
     format!(
-        "A device operation of more than {} s is long, of more than {} s hung, at any time of the run ({}). A \
-         spike is a spell of reads or writes that took more than {} times the median of their volume, and more \
-         than {} ms ({}); those within a second of each other are one.",
+        "A device operation of more than {} s is long, of more than {} s hung, at any time of the run ({}). An \
+         episode is a time in which reads or writes took more than {} times the median of their volume, and more \
+         than {} ms ({}): all such I/Os within a second of each other are one episode.",
         watch.slow.long_s,
         watch.slow.hung_s,
         watch.slow.source,
@@ -214,27 +214,27 @@ fn operations_of(volume: &VolumeResults, kind: &str) -> u64 {
 fn spikes(results: &RunResults) -> Table {
     let columns = [
         Column::text("Volume"),
-        Column::text("Operations"),
-        Column::number("Spikes", Unit::One),
-        Column::number("Over", Unit::Milliseconds),
-        Column::number("Time in them", Unit::Seconds),
-        Column::number("Longest", Unit::Seconds),
-        Column::number("Slow operations", Unit::One),
+        Column::text("I/O"),
+        Column::number("Threshold", Unit::Milliseconds),
+        Column::number("I/Os over it", Unit::One),
+        Column::number("Episodes", Unit::One),
+        Column::number("Time in episodes", Unit::Seconds),
+        Column::number("Longest episode", Unit::Seconds),
         Column::number("p99", Unit::Milliseconds),
         Column::number("p99.9", Unit::Milliseconds),
     ];
-    let mut table = Table::new("Spikes by volume", columns);
+    let mut table = Table::new("Episodes of slow I/O by volume", columns);
     for (volume, kind, log) in logs(results) {
         let latency = if kind == "reads" { &volume.read } else { &volume.write };
         let longest_s = log.longest().map(|spell| spell.span_ns() as f64 / 1e9);
         table.push([
             Cell::text(volume.volume.as_str()),
             Cell::text(what(volume, kind)),
-            Cell::count(log.count()),
             Cell::number(log.over_ns.map(|over_ns| over_ns as f64 / 1e6), Unit::Milliseconds, 1),
+            Cell::count(log.operations()),
+            Cell::count(log.count()),
             Cell::number(log.total_s(), Unit::Seconds, 2),
             Cell::number(longest_s, Unit::Seconds, 2),
-            Cell::count(log.operations()),
             Cell::number(latency.p99_ms, Unit::Milliseconds, 2),
             Cell::number(latency.p99_9_ms, Unit::Milliseconds, 2),
         ]);
@@ -247,12 +247,12 @@ fn longest_spikes(results: &RunResults) -> Table {
     let columns = [
         Column::number("At", Unit::Seconds),
         Column::text("Volume"),
-        Column::text("Operations"),
+        Column::text("I/O"),
         Column::number("Lasted", Unit::Seconds),
-        Column::number("Slow operations", Unit::One),
-        Column::number("Slowest", Unit::Milliseconds),
+        Column::number("I/Os over the threshold", Unit::One),
+        Column::number("Slowest I/O", Unit::Milliseconds),
     ];
-    let mut table = Table::new("Longest spikes, from the beginning of measuring", columns);
+    let mut table = Table::new("Longest episodes, from the beginning of measuring", columns);
     let mut all: Vec<(Spell, &VolumeResults, &'static str)> = Vec::new();
     for (volume, kind, log) in logs(results) {
         let mut spells = log.spells();

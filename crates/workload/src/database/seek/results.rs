@@ -103,8 +103,8 @@ pub struct SearchProgress {
 /// `1,250 I/O a second`, `12 threads a group`.
 pub fn words(axis: Axis, level: f64) -> String {
     match axis {
-        Axis::Rate if level < 100.0 => format!("{} I/O a second", number(level, 1)),
-        Axis::Rate => format!("{} I/O a second", number(level, 0)),
+        Axis::Rate if level < 100.0 => format!("{} IOPS", number(level, 1)),
+        Axis::Rate => format!("{} IOPS", number(level, 0)),
         Axis::Threads => format!("{} a group", counted(level as u64, "thread")),
     }
 }

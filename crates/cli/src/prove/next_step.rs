@@ -1,0 +1,114 @@
+//! What to do after a run: said below its answer, as commands that may be copied.
+
+use super::performance::command_line;
+use crate::{arguments::ProveArguments, console::Console};
+use std::time::Duration;
+use workload::database::{
+    plan::Load,
+    results::RunResults,
+    verdict::{Answer, Verdict},
+};
+
+/// A performance test takes as long (Jetstress' own rule; docs/seeds.md).
+const PERFORMANCE_TEST: Duration = Duration::from_hours(2);
+/// Where the remarks begin, if the commands leave room.
+const REMARK_COLUMN: usize = 48;
+
+/// A command, and why.
+type Step = (String, &'static str);
+
+/// Says what to do after a run with `arguments` that came to `results`.
+pub fn say(console: &Console, arguments: &ProveArguments, results: &RunResults) {
+    let Ok(verdict) = Verdict::of(results) else { return };
+    console.say("Next:");
+    for (command, why) in steps(arguments, results, &verdict) {
+        // A command that is longer than its column keeps two blanks before its remark.
+        console.say(&format!("  {command:<REMARK_COLUMN$}  {why}"));
+    }
+}
+
+fn steps(arguments: &ProveArguments, results: &RunResults, verdict: &Verdict) -> Vec<Step> {
+    let prove = |more: &[&str]| command(arguments, &[], more);
+    let load = load(arguments);
+    let is_damaged = results.failure_counts != Default::default()
+        || results.volumes.iter().any(|volume| volume.tallies.errors > 0);
+    let is_short = results.plan.duration() < PERFORMANCE_TEST;
+    let is_bare = matches!(results.plan.load, Load::Threads { .. });
+    let seeks = matches!(results.plan.load, Load::Maximum { .. } | Load::TunedThreads { .. });
+    let broken = verdict.broken().next().is_some();
+    let mut steps: Vec<Step> = Vec::new();
+    match verdict.answer {
+        Answer::Fail if is_damaged => {
+            steps.push(("dmesg --level=err,warn".to_owned(), "what the kernel says of the device"));
+            steps.extend(verify(arguments).map(|command| (command, "which pages are damaged")));
+            steps.push((prove(&["--attach"]), "the same databases once more: does it happen again?"));
+        }
+        Answer::Fail => {
+            steps.push((prove(&["--max"]), "the highest rate that it does carry"));
+            steps.push((prove(&["--sweep", "threads=1,2,5,10,20"]), "from which load on it is too slow"));
+        }
+        Answer::Incomplete if broken || results.interrupted || results.cut_off.is_some() => {
+            steps.push((command(arguments, &load, &[]), "again, to its end"));
+        }
+        _ => {
+            if is_short {
+                steps.push((
+                    command(arguments, &load, &["--duration", "2h"]),
+                    "two hours make a performance test",
+                ));
+            }
+            if is_bare {
+                steps.push((
+                    prove(&["--mailboxes", "5000", "--iops", "0.18"]),
+                    "your own users, at the rate they need",
+                ));
+            }
+            if !seeks {
+                steps.push((prove(&["--max"]), "the most it carries within the limits"));
+            }
+        }
+    }
+    steps.push((prove(&["--clean"]), "removes what it made"));
+    steps
+}
+
+/// `spindle prove` on the same places, and `more`.
+fn command(arguments: &ProveArguments, load: &[String], more: &[&str]) -> String {
+    let more = more.iter().map(|&word| word.to_owned());
+    command_line(places(arguments, "prove").into_iter().chain(load.iter().cloned()).chain(more))
+}
+
+/// The load as it was asked for.
+fn load(arguments: &ProveArguments) -> Vec<String> {
+    let ProveArguments { setup, site, profile, mailboxes, iops, max, .. } = arguments;
+    let named = [("--setup", setup.clone()), ("--site", site.clone()), ("--server", profile.clone())];
+    let counted =
+        [("--mailboxes", mailboxes.map(|n| n.to_string())), ("--iops", iops.map(|rate| rate.to_string()))];
+    let said = named.into_iter().chain(counted).filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
+    said.flatten().chain(max.then(|| "--max".to_owned())).collect()
+}
+
+/// `spindle verify` of the same places, which it reaches only on this machine.
+fn verify(arguments: &ProveArguments) -> Option<String> {
+    if arguments.paths.iter().any(|path| path.display().to_string().contains("://")) {
+        return None;
+    }
+    let mut words = vec!["spindle".to_owned(), "verify".to_owned()];
+    match arguments.paths.is_empty() {
+        true => words.push("spindle-data".to_owned()),
+        false => words.extend(arguments.paths.iter().map(|path| path.display().to_string())),
+    }
+    Some(command_line(words.into_iter()))
+}
+
+fn places(arguments: &ProveArguments, verb: &str) -> Vec<String> {
+    let mut words = vec!["spindle".to_owned(), verb.to_owned()];
+    words.extend(arguments.paths.iter().map(|path| path.display().to_string()));
+    for path in &arguments.logs {
+        words.extend(["--logs".to_owned(), path.display().to_string()]);
+    }
+    if arguments.pool {
+        words.push("--pool".to_owned());
+    }
+    words
+}
