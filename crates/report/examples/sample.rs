@@ -97,7 +97,7 @@ fn sample(run: &Run) -> Result<Document, Box<dyn Error>> {
     document.finding(
         Severity::Warning,
         "The databases are 9 times the cache; below 20 times, the cache answers reads the storage should.",
-        "seed 002, Jetstress configuration",
+        "AMI 2008, Jetstress configuration",
     );
     document.finding(Severity::Note, "Log and databases of group 2 share the volume /mnt/mail-b.", "");
     document.section(limits(run, read_ms));
@@ -150,7 +150,7 @@ fn limits(run: &Run, read_ms: f64) -> Section {
             },
             source: source.to_owned(),
         };
-    let average = "seed 002, performance test log, “thresholds”";
+    let average = "AMI 2008, performance test log, “thresholds”";
     let mut checks = vec![
         check("Database reads, average", read_ms, Relation::AtMost, 20.0, Unit::Milliseconds, 1, average),
         check("Database reads, highest 15 s", 35.6, Relation::AtMost, max_ms, Unit::Milliseconds, 1, average),
@@ -164,7 +164,7 @@ fn limits(run: &Run, read_ms: f64) -> Section {
             1.0,
             Unit::PerSecond,
             2,
-            "seed 002, host performance",
+            "AMI 2008, host performance",
         ),
         check("Checksum errors", 0.0, Relation::AtMost, 0.0, Unit::One, 0, "none is acceptable"),
     ];

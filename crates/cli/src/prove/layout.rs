@@ -33,7 +33,7 @@ pub struct Places {
     pub logs: Vec<usize>,
 }
 
-/// A way to spread databases and logs over the paths: the four that seed 004 compared (table 9).
+/// A way to spread databases and logs over the paths: the four that Dell 2010 compared (table 9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutKind {
     /// Databases on all their paths, logs on all of theirs: with as many paths as databases and logs,
@@ -215,7 +215,7 @@ mod tests {
             };
             spread(&places, spreading).map(spots).expect("fits")
         };
-        // Places 1 to 4 are for databases, 5 to 8 for logs; see table 9 of seed 004.
+        // Places 1 to 4 are for databases, 5 to 8 for logs; see table 9 of Dell 2010.
         assert_eq!(by(LayoutKind::VolumePerDatabase), "1/5 2/6 3/7 4/8");
         assert_eq!(by(LayoutKind::Together), "1/1 2/2 3/3 4/4");
         assert_eq!(by(LayoutKind::HalfTheVolumes), "1/5 2/6 1/5 2/6");

@@ -13,7 +13,8 @@ fn verbs_of(help: &str) -> Vec<String> {
     verbs.filter(|verb| *verb != "help").map(str::to_owned).collect()
 }
 
-fn help_of(bench: &Bench, path: &[String], columns: Option<usize>) -> Said {
+/// The help of the verb at `path`, for a terminal of so many columns.
+pub fn help_of(bench: &Bench, path: &[String], columns: Option<usize>) -> Said {
     let words: Vec<&str> = path.iter().map(String::as_str).chain(["--help"]).collect();
     let mut command = bench.command(&words);
     match columns {
@@ -76,7 +77,7 @@ fn broken_by_hand(help: &str, width: usize) -> impl Iterator<Item = String> {
     let is_prose = |line: &&str| {
         !line.is_empty() && !line.starts_with(' ') && !line.starts_with('[') && !line.ends_with(':')
     };
-    let pairs = lines.windows(2).filter(|pair| pair.iter().all(|line| is_prose(line)));
+    let pairs = lines.windows(2).filter(|pair| pair.iter().all(is_prose));
     let broken = pairs.filter(|pair| {
         let next = pair[1].split(' ').next().unwrap_or_default();
         pair[0].chars().count() + 1 + next.chars().count() <= width

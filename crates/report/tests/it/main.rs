@@ -41,7 +41,7 @@ fn small() -> Document {
             .block(
                 KeyValues::default()
                     .row("Cache", Cell::bytes(256 << 20))
-                    .row_with_note("Lazy commits", Cell::number(55.0, Unit::Percent, 0), "seed 002")
+                    .row_with_note("Lazy commits", Cell::number(55.0, Unit::Percent, 0), "AMI 2008")
                     .row("Verified", Mark::Pass),
             )
             .block(
@@ -104,7 +104,7 @@ fn limit(what: &str, measured: f64, limit: f64, passed: Option<bool>) -> LimitCh
         unit: Unit::Milliseconds,
         decimals: 1,
         passed,
-        source: "seed 002".to_owned(),
+        source: "AMI 2008".to_owned(),
     }
 }
 

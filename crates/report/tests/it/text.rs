@@ -27,15 +27,15 @@ fn the_whole_report_for_a_terminal() {
 
         Result      Limit on                 Measured      Limit  Source
         ──────────  ───────────────────────  ────────  ─────────  ────────
-        fail        Database reads, average   23.8 ms  ≤ 20.0 ms  seed 002
-        not judged  Slowest log write         41.0 ms             seed 002
+        fail        Database reads, average   23.8 ms  ≤ 20.0 ms  AMI 2008
+        not judged  Slowest log write         41.0 ms             AMI 2008
 
         Configuration
         ────────────────────────────────────────────────────────────────────────────────────
         As given.
 
         Cache         256 MiB
-        Lazy commits  55 %  (seed 002)
+        Lazy commits  55 %  (AMI 2008)
         Verified      pass
 
         By volume
@@ -100,15 +100,15 @@ fn on_a_narrow_terminal_a_table_goes_on_below_with_its_first_column() {
 
         Result          Limit  Source
         ──────────  ─────────  ────────
-        fail        ≤ 20.0 ms  seed 002
-        not judged             seed 002
+        fail        ≤ 20.0 ms  AMI 2008
+        not judged             AMI 2008
 
         Configuration
         ────────────────────────────────────────
         As given.
 
         Cache         256 MiB
-        Lazy commits  55 %  (seed 002)"#]]
+        Lazy commits  55 %  (AMI 2008)"#]]
     .assert_eq(&limits.join("\n"));
 }
 

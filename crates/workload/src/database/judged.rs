@@ -1,6 +1,6 @@
 //! Which part of the time under load is judged.
 //!
-//! Some papers ran for long and judged a part: seed 000 the middle four hours of eight, seed 003 the last
+//! Some papers ran for long and judged a part: HP Continuous Access the middle four hours of eight, IBM 2008 the last
 //! four of ten. What lies outside the part is run, sampled and drawn like the rest, and read back and
 //! verified; but averages, worst windows and rates are those of the part alone.
 
@@ -99,8 +99,8 @@ mod tests {
             (from_s / HOUR, to_s / HOUR)
         };
         let four = 4 * HOUR;
-        assert_eq!(part(Judged::Middle { seconds: four }, 8), (2, 6), "seed 000");
-        assert_eq!(part(Judged::Last { seconds: four }, 10), (6, 10), "seed 003");
+        assert_eq!(part(Judged::Middle { seconds: four }, 8), (2, 6), "HP Continuous Access");
+        assert_eq!(part(Judged::Last { seconds: four }, 10), (6, 10), "IBM 2008");
         assert_eq!(part(Judged::All, 2), (0, 2));
         assert_eq!(part(Judged::Middle { seconds: four }, 4), (0, 4));
     }

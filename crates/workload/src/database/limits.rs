@@ -235,10 +235,14 @@ mod tests {
             let found = set.limits.iter().find(|limit| limit.measure == measure);
             found.map(|limit| limit.value(RunClass::Performance))
         };
-        assert_eq!(limit("eva8000", Measure::DatabaseWriteAverageMs), Some(10.0), "seed 001");
-        assert_eq!(limit("eva5000", Measure::LogWriteAverageMs), Some(20.0), "seed 000");
-        assert_eq!(limit("eva5000", Measure::DatabaseReadWindowMaximumMs), Some(40.0), "seed 000");
-        assert_eq!(limit("equallogic", Measure::DatabaseReadWindowMaximumMs), Some(100.0), "seed 004");
+        assert_eq!(limit("eva8000", Measure::DatabaseWriteAverageMs), Some(10.0), "HP EVA8000");
+        assert_eq!(limit("eva5000", Measure::LogWriteAverageMs), Some(20.0), "HP Continuous Access");
+        assert_eq!(
+            limit("eva5000", Measure::DatabaseReadWindowMaximumMs),
+            Some(40.0),
+            "HP Continuous Access"
+        );
+        assert_eq!(limit("equallogic", Measure::DatabaseReadWindowMaximumMs), Some(100.0), "Dell 2010");
         assert_eq!(limit("jetstress-2013", Measure::DatabaseReadWindowMaximumMs), None, "averages only");
         assert_eq!(
             LimitSet::load("eva800").unwrap_err().to_string(),

@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 const FIGURES: &str = include_str!("mailboxes.toml");
 
-/// The mailbox the headline counts: a day's messages, sent and received (seed 004's example user).
+/// The mailbox the headline counts: a day's messages, sent and received (Dell 2010's example user).
 pub const MESSAGES_PER_DAY: u32 = 150;
 
 #[derive(Deserialize)]

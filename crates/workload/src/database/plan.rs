@@ -12,16 +12,16 @@ use std::time::Duration;
 use thiserror::Error;
 use world::ByteCount;
 
-/// Over what span the maxima of a verdict are averaged (seed 002, test log: "interval: 15000 ms").
+/// Over what span the maxima of a verdict are averaged (AMI 2008, test log: "interval: 15000 ms").
 pub const WINDOW: Duration = Duration::from_secs(15);
 /// Room a database is left to grow in, as a share of its first size (vendor blog hmlee on
 /// capacity percentage: 25 %).
 pub const GROWTH_PERCENT: u64 = 25;
-/// A run this long is a performance test (seeds 000, 001, 002, 004: two hours).
+/// A run this long is a performance test (HP Continuous Access, HP EVA8000, AMI 2008 and Dell 2010: two hours).
 const PERFORMANCE: Duration = Duration::from_secs(2 * 3600);
-/// A run this long is a stress test (seed 002: 24 hours).
+/// A run this long is a stress test (AMI 2008: 24 hours).
 const STRESS: Duration = Duration::from_secs(24 * 3600);
-/// Databases should be this many times the cache under them (seed 001, "Microsoft Jetstress 2004").
+/// Databases should be this many times the cache under them (HP EVA8000, "Microsoft Jetstress 2004").
 pub(super) const CACHE_RATIO_WANTED: f64 = 20.0;
 
 /// How far a run's verdict reaches.
@@ -153,7 +153,7 @@ pub enum PlanError {
 
 impl RunPlan {
     /// The page cache for a group of `databases` of `database_bytes` each: a twentieth of them,
-    /// within the profile's bounds for each (seed 001's ratio, seed 002's bounds).
+    /// within the profile's bounds for each (HP EVA8000's ratio, AMI 2008's bounds).
     pub fn fitting_cache(profile: &Profile, databases: u32, database_bytes: u64) -> ByteCount {
         let (least, most) = profile.cache_bounds();
         let each = (database_bytes / CACHE_RATIO_WANTED as u64).clamp(least.0, most.0);

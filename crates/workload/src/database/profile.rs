@@ -371,8 +371,8 @@ mod tests {
             let OperationMix { insert, replace, delete, read } = profile.mix();
             (insert, replace, delete, read, profile.lazy_commit_percent(), profile.log_buffer().0 / 512)
         };
-        assert_eq!(of("exchange-2003"), (20, 75, 5, 0, 93.0, 64), "seed 000 fig. 17");
-        assert_eq!(of("exchange-2007"), (40, 5, 30, 25, 55.0, 9000), "seed 002 report");
+        assert_eq!(of("exchange-2003"), (20, 75, 5, 0, 93.0, 64), "HP Continuous Access, fig. 17");
+        assert_eq!(of("exchange-2007"), (40, 5, 30, 25, 55.0, 9000), "AMI 2008, report");
     }
 
     #[test]

@@ -25,7 +25,7 @@ const RECHECKS: u32 = 3;
 const STEPS_BACK: [f64; 7] = [0.95, 0.95, 0.92, 0.85, 0.75, 0.65, 0.5];
 /// The last that is allowed is at this share at most: it is to give an answer.
 const LAST_STEP_BACK: f64 = 0.6;
-/// Twice the threads that make less than this times the I/O are not worth having (seed 000, figures 22 and
+/// Twice the threads that make less than this times the I/O are not worth having (HP Continuous Access, figures 22 and
 /// 23: 40 threads did no more than 20).
 const GAIN_MIN: f64 = 1.05;
 /// Fewer threads that do this share of the most are as good, and burden the cache less.

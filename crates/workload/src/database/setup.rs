@@ -368,18 +368,18 @@ mod tests {
     #[test]
     fn the_papers_figures_are_as_printed() {
         let eva8000 = Setup::load("eva8000").unwrap();
-        assert_eq!((eva8000.groups.value, eva8000.databases_per_group.value), (4, 5), "seed 001");
-        assert_eq!(eva8000.size_bytes.value, 375_000_000_000, "seed 001: 75 % of 5000 x 100 MB");
+        assert_eq!((eva8000.groups.value, eva8000.databases_per_group.value), (4, 5), "HP EVA8000");
+        assert_eq!(eva8000.size_bytes.value, 375_000_000_000, "HP EVA8000: 75 % of 5000 x 100 MB");
         let of = |name: &str| {
             let setup = Setup::load(name).unwrap();
             setup.iops_each.value * f64::from(setup.mailboxes.value)
         };
-        assert_eq!(of("stortrends"), 270.0, "seed 002: target 270");
-        assert_eq!(of("equallogic"), 1750.0, "seed 004: 5000 x 0.35");
+        assert_eq!(of("stortrends"), 270.0, "AMI 2008: target 270");
+        assert_eq!(of("equallogic"), 1750.0, "Dell 2010: 5000 x 0.35");
         assert_eq!(Setup::load("eva5000").unwrap().load_of(), Load::Threads { per_group: 10 });
         let judged = |name: &str| Setup::load(name).unwrap().judged().to_string();
-        assert_eq!(judged("continuous-access"), "the middle 4 h", "seed 000");
-        assert_eq!(judged("snapmanager"), "the last 4 h", "seed 003");
+        assert_eq!(judged("continuous-access"), "the middle 4 h", "HP Continuous Access");
+        assert_eq!(judged("snapmanager"), "the last 4 h", "IBM 2008");
     }
 
     #[test]

@@ -101,13 +101,17 @@ impl Weakness {
     /// What it rests on; empty where it speaks for itself.
     pub fn source(&self) -> &'static str {
         match self {
-            Self::Short { .. } => "seeds 000, 001, 002, 004: two hours; seed 002: 24 for stress",
+            Self::Short { .. } => {
+                "HP Continuous Access, HP EVA8000, AMI 2008 and Dell 2010: two hours; AMI 2008: 24 for stress"
+            }
             Self::SmallAgainstCache { .. }
             | Self::SmallAgainstStorageCache { .. }
             | Self::StorageCacheUnknown => {
-                "seed 001, \"Microsoft Jetstress 2004\": at least 20 times the storage cache"
+                "HP EVA8000, \"Microsoft Jetstress 2004\": at least 20 times the storage cache"
             }
-            Self::SharedVolume { .. } => "seeds 000-002 put logs on spindles of their own; seed 004 compares",
+            Self::SharedVolume { .. } => {
+                "both HP papers and AMI 2008 put logs on spindles of their own; Dell 2010 compares"
+            }
             Self::NotDirect { .. } | Self::LostWritesUnseen | Self::UnverifiedFigures { .. } => "",
         }
     }
@@ -176,7 +180,7 @@ mod tests {
         let plan = sample_plan();
         plan.check().unwrap();
         assert_eq!(said(&plan), Vec::<String>::new());
-        assert_eq!(plan.load.target_iops(), Some(270.0), "seed 002 report: target 270");
+        assert_eq!(plan.load.target_iops(), Some(270.0), "AMI 2008, report: target 270");
     }
 
     #[test]

@@ -23,7 +23,7 @@ fn tally(a_second: f64, ms: f64) -> IoTally {
     IoTally { count, bytes: count * 8192, total_ns: (count as f64 * ms * 1e6) as u64, max_ns: 1 << 30 }
 }
 
-/// Seed 002's run with `threads`, reads and writes of `iops` in equal parts, and these average latencies.
+/// AMI 2008's run with `threads`, reads and writes of `iops` in equal parts, and these average latencies.
 fn run(threads: u32, iops: f64, read_ms: f64, log_ms: f64) -> RunResults {
     let mut results = seed_002();
     results.plan.load = Load::Threads { per_group: threads };

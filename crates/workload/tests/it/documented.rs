@@ -64,23 +64,23 @@ fn the_document_of_a_passed_run() {
 
         Result  Limit on                             Measured       Limit  Source
         ──────  ───────────────────────────────────  ────────  ──────────  ───────────────────────────────────────────
-        pass    Database read latency, average       18.30 ms  ≤ 20.00 ms  seed 002, test log of 9/24/2008 10:48:54
-                                                                           AM; seed 004 section 2
-        pass    Database read latency, worst window  36.60 ms  ≤ 50.00 ms  seed 002, test logs of 9/24/2008 10:48:54
+        pass    Database read latency, average       18.30 ms  ≤ 20.00 ms  AMI 2008, test log of 9/24/2008 10:48:54
+                                                                           AM; Dell 2010, section 2
+        pass    Database read latency, worst window  36.60 ms  ≤ 50.00 ms  AMI 2008, test logs of 9/24/2008 10:48:54
                                                                            AM (performance) and 10:01:07 PM (stress),
                                                                            over its 15-s samples
-        pass    Log write latency, average            0.30 ms  ≤ 10.00 ms  seed 002, test log of 9/24/2008 10:48:54
-                                                                           AM; seed 004 section 2
-        pass    Log write latency, worst window       0.60 ms  ≤ 50.00 ms  seed 002, test logs of 9/24/2008 10:48:54
+        pass    Log write latency, average            0.30 ms  ≤ 10.00 ms  AMI 2008, test log of 9/24/2008 10:48:54
+                                                                           AM; Dell 2010, section 2
+        pass    Log write latency, worst window       0.60 ms  ≤ 50.00 ms  AMI 2008, test logs of 9/24/2008 10:48:54
                                                                            AM (performance) and 10:01:07 PM (stress),
                                                                            over its 15-s samples
         pass    Page-fault stalls a second, average   0.00 /s   ≤ 1.00 /s  exchangemaster.wordpress.com 2017/07/12:
-                                                                           average at most 1; seed 002's stress run
+                                                                           average at most 1; AMI 2008's stress run
                                                                            passed with an average of 0.053 and a
                                                                            maximum of 23
-        pass    Transactional I/O, share of target    122.8 %   ≥ 100.0 %  seed 002 report, "Achieved I/O per Second"
+        pass    Transactional I/O, share of target    122.8 %   ≥ 100.0 %  AMI 2008, report, "Achieved I/O per Second"
                                                                            above "Target I/O per Second"
-        pass    Checksum errors                             0         ≤ 0  seed 002, test log: "Verifying database
+        pass    Checksum errors                             0         ≤ 0  AMI 2008, test log: "Verifying database
                                                                            checksums", "Verifying log checksums"
         pass    Wrong or missing records                    0         ≤ 0  Spindle: a record read back must be the
                                                                            record written
@@ -102,22 +102,22 @@ fn the_document_of_a_passed_run() {
         ────────────────────────────────────────────────────────────────────────────────────────────────
         How many mailboxes the storage carries, and where each figure comes from.
 
-        Figure                                      Value       Source                                      Known from
-        ──────────────────────────────────────────  ──────────  ──────────────────────────────────────────  ──────────
-        Database I/O within every limit             331.5 IOPS  this run; log and background scan not       measured
-                                                                counted
-        I/O of one mailbox of 150 messages a day,   0.480 IOPS  remembered of TechNet's guide to Exchange   memory
-        Exchange Server 2007                                    2007 storage: light 5/20 0.11, average
-                                                                10/40 0.18, heavy 20/80 0.32, very heavy
-                                                                30/120 0.48; seed 002 plans 0.45 a
-                                                                mailbox, headroom included, and names no
-                                                                messages
-        Headroom                                    20 %        seed 004 section 3.4.2: users x IOPS per    seed paper
-                                                                user x 1.2; seed 002 states its 0.45 with
-                                                                20 % headroom
-        Mailboxes                                   ≈ 570       I/O within limits / (I/O of one mailbox ×   computed
-                                                                (1 + headroom)), its first two digits,
-                                                                rounded down
+                                                                                                              Known
+        Figure                                       Value       Source                                       from
+        ───────────────────────────────────────────  ──────────  ───────────────────────────────────────────  ────────
+        Database I/O within every limit              331.5 IOPS  this run; log and background scan not        measured
+                                                                 counted
+        I/O of one mailbox of 150 messages a day,    0.480 IOPS  remembered of TechNet's guide to Exchange    memory
+        Exchange Server 2007                                     2007 storage: light 5/20 0.11, average
+                                                                 10/40 0.18, heavy 20/80 0.32, very heavy
+                                                                 30/120 0.48; AMI 2008 plans 0.45 a mailbox,
+                                                                 headroom included, and names no messages
+        Headroom                                     20 %        Dell 2010, section 3.4.2: users x IOPS per   paper
+                                                                 user x 1.2; AMI 2008 states its 0.45 with
+                                                                 20 % headroom
+        Mailboxes                                    ≈ 570       I/O within limits / (I/O of one mailbox ×    computed
+                                                                 (1 + headroom)), its first two digits,
+                                                                 rounded down
 
         So: at least ≈ 570 mailboxes of 150 messages a day within 20 ms. It speaks of the database I/O
         of mailboxes; capacity, processors, memory and the log's volume are planned by themselves.
@@ -143,75 +143,75 @@ fn the_document_of_a_passed_run() {
         Seed                           1
 
         Profile exchange-2007
-        Setting                     Value    Meaning                         Source                         Known from
-        ──────────────────────────  ───────  ──────────────────────────────  ─────────────────────────────  ──────────
-        page_bytes                  8 KiB    database page: 4, 8 or 32 KiB   commonly given for Exchange    memory
-                                                                             2007
-        record_bytes                1000 B   one mail record, all columns    vendor blog (hmlee) on the     vendor
-                                             together                        operation mix of early
-                                                                             Jetstress: 1,000 bytes
-        compressible_percent        0 %      bytes of a record's body that   no paper says; storage that    assumed
-                                             a compressor can drop           compresses gains nothing
-                                                                             unless asked to be given
-                                                                             something
-        hot_mailbox_percent         100 %    mailboxes that are hot; 100 %   seed 001, "Database Info": a   seed paper
-                                             is all alike                    very random workload, hardly
-                                                                             served from a cache; seed 004
-                                                                             section 3.1: the I/O pattern
-                                                                             is random
-        hot_access_percent          100 %    operations that go to hot       as hot_mailbox_percent: all    seed paper
-                                             mailboxes                       mailboxes alike
-        insert_percent              40 %     operations that insert a        seed 002 report, "Jetstress    seed paper
-                                             record                          System Parameters"
-        replace_percent             5 %      operations that seek a record   seed 002 report, "Jetstress    seed paper
-                                             and change it                   System Parameters"
-        delete_percent              30 %     operations that seek a record   seed 002 report, "Jetstress    seed paper
-                                             and delete it                   System Parameters"
-        read_percent                25 %     operations that seek a record   seed 002 report, "Jetstress    seed paper
-                                             and read it                     System Parameters"
-        lazy_commit_percent         55 %     commits that do not wait for    seed 002 report, "Jetstress    seed paper
-                                             the log                         System Parameters"
-        operations_per_transaction  1        operations between two commits  no paper says; seed 002's 104  computed
-                                                                             log writes/s at 55 % lazy fit
-                                                                             one durable commit a write
-        threads_per_group           8        simulated sessions of a         seed 002 report, "Jetstress    seed paper
-                                             storage group                   System Parameters": 8 per
-                                                                             storage group
-        log_buffers                 9000     transaction log buffers, of     seed 002 report, "Jetstress    seed paper
-                                             512 bytes each                  System Parameters"
-        log_file_bytes              1 MiB    one generation of the           commonly given for Exchange    memory
-                                             transaction log                 2007
-        cache_min_bytes             32 MiB   least page cache of one         seed 002 report, "Jetstress    seed paper
-                                             database                        System Parameters": 32.0 MB
-        cache_max_bytes             256 MiB  most page cache of one          seed 002 report, "Jetstress    seed paper
-                                             database                        System Parameters": 256.0 MB
-        start_flush_percent         1 %      free share of the cache at      seed 002 test log: start 2.6   seed paper
-                                             which eviction starts           MB of 256 MB
-        stop_flush_percent          2 %      free share of the cache at      seed 002 test log: stop 5.1    seed paper
-                                             which eviction stops            MB of 256 MB
-        checkpoint_depth_bytes      20 MiB   log a crash may have to replay  TechNet ee832793 says 20 MB    assumed
-                                                                             stand-alone, of Exchange
-                                                                             2010; taken for this release,
-                                                                             too
-        scan_bytes_per_second       0 B      background scan of one          background scanning of         vendor
-                                             database; 0 is off              databases came with Exchange
-                                                                             2010
-        scan_batch_bytes            256 KiB  one read of the background      unused while the scan rate is  assumed
-                                             scan                            0
-        torn_page_protection        0        1: changed pages go to a        open ESE source: pages are     vendor
-                                             journal before their place      written in place, with no
-                                                                             second write; a torn one is
-                                                                             found by its checksum
-        page_stamps                 1        1: a page read must be the one  Spindle: a lost write must     vendor
-                                             last written; 2: across         not pass; kept in memory, for
-                                             crashes too, ordered with the   ESE's I/O has none (open ESE
-                                             log                             source: a page is known by
-                                                                             its own checksum)
-        coalesce_bytes              512 KiB  longest write of neighbouring   open ESE source, jetapi.cxx:   vendor
-                                             pages                           512 KiB by default
-        lazy_commit_delay_ms        100 ms   longest wait of a lazy commit   no paper says; a lazy commit   assumed
-                                             for stable storage              waits for company, not for
-                                                                             ever
+                                                                                                              Known
+        Setting                     Value    Meaning                          Source                          from
+        ──────────────────────────  ───────  ───────────────────────────────  ──────────────────────────────  ────────
+        page_bytes                  8 KiB    database page: 4, 8 or 32 KiB    commonly given for Exchange     memory
+                                                                              2007
+        record_bytes                1000 B   one mail record, all columns     vendor blog (hmlee) on the      vendor
+                                             together                         operation mix of early
+                                                                              Jetstress: 1,000 bytes
+        compressible_percent        0 %      bytes of a record's body that a  no paper says; storage that     assumed
+                                             compressor can drop              compresses gains nothing
+                                                                              unless asked to be given
+                                                                              something
+        hot_mailbox_percent         100 %    mailboxes that are hot; 100 %    HP EVA8000, "Database Info": a  paper
+                                             is all alike                     very random workload, hardly
+                                                                              served from a cache; Dell
+                                                                              2010, section 3.1: the I/O
+                                                                              pattern is random
+        hot_access_percent          100 %    operations that go to hot        as hot_mailbox_percent: all     paper
+                                             mailboxes                        mailboxes alike
+        insert_percent              40 %     operations that insert a record  AMI 2008, report, "Jetstress    paper
+                                                                              System Parameters"
+        replace_percent             5 %      operations that seek a record    AMI 2008, report, "Jetstress    paper
+                                             and change it                    System Parameters"
+        delete_percent              30 %     operations that seek a record    AMI 2008, report, "Jetstress    paper
+                                             and delete it                    System Parameters"
+        read_percent                25 %     operations that seek a record    AMI 2008, report, "Jetstress    paper
+                                             and read it                      System Parameters"
+        lazy_commit_percent         55 %     commits that do not wait for     AMI 2008, report, "Jetstress    paper
+                                             the log                          System Parameters"
+        operations_per_transaction  1        operations between two commits   no paper says; AMI 2008's 104   computed
+                                                                              log writes/s at 55 % lazy fit
+                                                                              one durable commit a write
+        threads_per_group           8        simulated sessions of a storage  AMI 2008, report, "Jetstress    paper
+                                             group                            System Parameters": 8 per
+                                                                              storage group
+        log_buffers                 9000     transaction log buffers, of 512  AMI 2008, report, "Jetstress    paper
+                                             bytes each                       System Parameters"
+        log_file_bytes              1 MiB    one generation of the            commonly given for Exchange     memory
+                                             transaction log                  2007
+        cache_min_bytes             32 MiB   least page cache of one          AMI 2008, report, "Jetstress    paper
+                                             database                         System Parameters": 32.0 MB
+        cache_max_bytes             256 MiB  most page cache of one database  AMI 2008, report, "Jetstress    paper
+                                                                              System Parameters": 256.0 MB
+        start_flush_percent         1 %      free share of the cache at       AMI 2008, test log: start 2.6   paper
+                                             which eviction starts            MB of 256 MB
+        stop_flush_percent          2 %      free share of the cache at       AMI 2008, test log: stop 5.1    paper
+                                             which eviction stops             MB of 256 MB
+        checkpoint_depth_bytes      20 MiB   log a crash may have to replay   TechNet ee832793 says 20 MB     assumed
+                                                                              stand-alone, of Exchange 2010;
+                                                                              taken for this release, too
+        scan_bytes_per_second       0 B      background scan of one           background scanning of          vendor
+                                             database; 0 is off               databases came with Exchange
+                                                                              2010
+        scan_batch_bytes            256 KiB  one read of the background scan  unused while the scan rate is   assumed
+                                                                              0
+        torn_page_protection        0        1: changed pages go to a         open ESE source: pages are      vendor
+                                             journal before their place       written in place, with no
+                                                                              second write; a torn one is
+                                                                              found by its checksum
+        page_stamps                 1        1: a page read must be the one   Spindle: a lost write must not  vendor
+                                             last written; 2: across crashes  pass; kept in memory, for
+                                             too, ordered with the log        ESE's I/O has none (open ESE
+                                                                              source: a page is known by its
+                                                                              own checksum)
+        coalesce_bytes              512 KiB  longest write of neighbouring    open ESE source, jetapi.cxx:    vendor
+                                             pages                            512 KiB by default
+        lazy_commit_delay_ms        100 ms   longest wait of a lazy commit    no paper says; a lazy commit    assumed
+                                             for stable storage               waits for company, not for
+                                                                              ever
 
         Database configuration
         ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -339,13 +339,15 @@ fn the_document_of_a_passed_run() {
         White papers that limits and profiles are taken from; other sources are named where they are
         used.
 
-        seed 000  HP: Replicating Microsoft Exchange 2003 using StorageWorks Continuous Access and the Enterprise
-                  Virtual Array
-        seed 001  HP: best practices for Exchange Server 2003 on the StorageWorks 8000 Enterprise Virtual Array
-        seed 002  AMI: StorTrends IP-SAN 3200i storage solution for Microsoft Exchange Server (ESRP), 2008
-        seed 003  IBM: Exchange Server 2007 with System Storage N series and SnapManager for Exchange, 2008
-        seed 004  Dell: Sizing and Best Practices for Deploying Microsoft Exchange Server 2010 on VMware vSphere and
-                  Dell EqualLogic Storage, 2010
+        HP Continuous Access  HP: Replicating Microsoft Exchange 2003 using StorageWorks Continuous Access and the
+                              Enterprise Virtual Array
+        HP EVA8000            HP: best practices for Exchange Server 2003 on the StorageWorks 8000 Enterprise Virtual
+                              Array
+        AMI 2008              AMI: StorTrends IP-SAN 3200i storage solution for Microsoft Exchange Server (ESRP), 2008
+        IBM 2008              IBM: Exchange Server 2007 with System Storage N series and SnapManager for Exchange,
+                              2008
+        Dell 2010             Dell: Sizing and Best Practices for Deploying Microsoft Exchange Server 2010 on VMware
+                              vSphere and Dell EqualLogic Storage, 2010
 
         spindle 0.1.0 · seed 1
     "#]].assert_eq(&text::render(&document, TextOptions { width: 110, colour: false }));

@@ -12,7 +12,7 @@ use workload::database::{
     verdict::{Answer, Verdict},
 };
 
-/// Judges seed 002's run after `change`.
+/// Judges AMI 2008's run after `change`.
 fn check(change: impl FnOnce(&mut RunResults), expected: Expect) {
     let mut results = seed_002();
     change(&mut results);
@@ -187,7 +187,7 @@ fn a_missed_target_is_the_generators_fault_unless_something_waited() {
     assert_eq!((answer, broken), (Answer::Fail, 1), "storage that lets arrivals wait has missed it itself");
 }
 
-/// Seed 002's run with a target of which it achieved `share`, and `operations` to show for it.
+/// AMI 2008's run with a target of which it achieved `share`, and `operations` to show for it.
 fn held(share: f64, operations: u64, backlog_max: u64) -> (Answer, Option<String>) {
     let mut results = seed_002();
     results.plan.load = Load::Mailboxes { count: 1, iops_each: results.achieved_iops() / share };
@@ -204,7 +204,7 @@ fn held(share: f64, operations: u64, backlog_max: u64) -> (Answer, Option<String
 fn a_target_missed_by_what_random_arrivals_explain_is_met() {
     let (answer, excuse) = held(0.95, 1_000, 40);
     assert_eq!(answer, Answer::Pass);
-    expect![[r#"90.7 seed 002 report, "Achieved I/O per Second" above "Target I/O per Second": 100 %, less what chance may take, 3 standard deviations of 1,053 random arrivals"#]]
+    expect![[r#"90.7 AMI 2008, report, "Achieved I/O per Second" above "Target I/O per Second": 100 %, less what chance may take, 3 standard deviations of 1,053 random arrivals"#]]
         .assert_eq(&excuse.unwrap());
     assert_eq!(held(0.90, 1_000, 40).0, Answer::Incomplete, "more than chance takes: too little asked");
     assert_eq!(held(0.95, 1_000_000, 40).0, Answer::Incomplete, "of a million 0.3 % at most");

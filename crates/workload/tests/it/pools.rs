@@ -41,7 +41,7 @@ fn pool(name: &str, role: Role) -> PoolResults {
     PoolResults { group: 1, facts, measured }
 }
 
-/// Seed 002's run, as if it had been on pools, beside one that did twice as much.
+/// AMI 2008's run, as if it had been on pools, beside one that did twice as much.
 fn on_pools() -> RunResults {
     let mut results = seed_002();
     let mut plain = PathFigures::of(&results, Answer::Pass);

@@ -1,4 +1,4 @@
-//! The performance run of seed 002's report as results: what verdicts and documents are tried on.
+//! The performance run of AMI 2008's report as results: what verdicts and documents are tried on.
 
 use workload::database::{
     create::MESSAGES_PER_MAILBOX,
@@ -64,7 +64,7 @@ pub fn volume(name: &str, role: Role, tallies: IoTallies) -> VolumeResults {
     }
 }
 
-/// The performance run of seed 002's report, as far as the report tells; the rest is made up.
+/// The performance run of AMI 2008's report, as far as the report tells; the rest is made up.
 pub fn seed_002() -> RunResults {
     let seconds = 7200.0;
     let database = IoTallies {

@@ -1,4 +1,4 @@
-//! Results as a report, in the sections Jetstress made classic (seed 002's appendix): summary, sizing
+//! Results as a report, in the sections Jetstress made classic (AMI 2008's appendix): summary, sizing
 //! and throughput, system parameters, database configuration, transactional I/O, background scan,
 //! log, total I/O, host, verification, test log.
 //!
@@ -357,7 +357,7 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
             "Measuring began before the cache was 90 % full, with {}.",
             ByteCount(results.fill.cache_bytes)
         );
-        document.finding(Severity::Warning, text, "seed 002, test log: cache size, lower bound");
+        document.finding(Severity::Warning, text, "AMI 2008, test log: cache size, lower bound");
     }
     if !results.fill.settled && results.measured_s > 0.0 {
         let text = format!(
@@ -418,7 +418,7 @@ fn add_findings(document: &mut Document, results: &RunResults, verdict: &Verdict
     if stalls > 0 {
         let all = judged.len();
         let text = format!("Page faults found no free cache page in {stalls} of {all} samples.");
-        document.finding(Severity::Note, text, "seed 002 counts samples higher than 0");
+        document.finding(Severity::Note, text, "AMI 2008 counts samples higher than 0");
     }
 }
 

@@ -132,7 +132,7 @@ fn parameters(results: &RunResults) -> Section {
 
 pub(super) fn confidence(confidence: Confidence) -> &'static str {
     match confidence {
-        Confidence::Seed => "seed paper",
+        Confidence::Seed => "paper",
         Confidence::Documented => "vendor",
         Confidence::Secondary => "others",
         Confidence::Computed => "computed",

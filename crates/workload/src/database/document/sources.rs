@@ -2,20 +2,20 @@
 
 use report::{KeyValues, Section};
 
-/// The papers, by the short names that limits and profiles cite them with.
+/// The papers, by the short names that limits and profiles cite them with: those of docs/sources.md.
 const PAPERS: [(&str, &str); 5] = [
     (
-        "seed 000",
+        "HP Continuous Access",
         "HP: Replicating Microsoft Exchange 2003 using StorageWorks Continuous Access and the Enterprise Virtual Array",
     ),
     (
-        "seed 001",
+        "HP EVA8000",
         "HP: best practices for Exchange Server 2003 on the StorageWorks 8000 Enterprise Virtual Array",
     ),
-    ("seed 002", "AMI: StorTrends IP-SAN 3200i storage solution for Microsoft Exchange Server (ESRP), 2008"),
-    ("seed 003", "IBM: Exchange Server 2007 with System Storage N series and SnapManager for Exchange, 2008"),
+    ("AMI 2008", "AMI: StorTrends IP-SAN 3200i storage solution for Microsoft Exchange Server (ESRP), 2008"),
+    ("IBM 2008", "IBM: Exchange Server 2007 with System Storage N series and SnapManager for Exchange, 2008"),
     (
-        "seed 004",
+        "Dell 2010",
         "Dell: Sizing and Best Practices for Deploying Microsoft Exchange Server 2010 on VMware vSphere and \
          Dell EqualLogic Storage, 2010",
     ),

@@ -11,7 +11,7 @@ use maildb::{Instance, Statistics};
 use std::time::Duration;
 use world::ByteCount;
 
-/// Share of the cache that must be in use before measuring begins, in percent (seed 002, test log:
+/// Share of the cache that must be in use before measuring begins, in percent (AMI 2008, test log:
 /// "Database Cache Size … lower bound: 241591900" of 256 MB).
 const CACHE_FULL_PERCENT: u64 = 90;
 /// The load runs at least this long.
