@@ -37,19 +37,13 @@ impl DataSegment {
     /// None is free.
     pub fn begin(pool: &Pool, class: RedundancyClass) -> Result<Self> {
         let drives = &pool.shared.drives;
-        let copies = usize::from(drives.geometry().log_copies);
-        let there = drives.members_with_space();
         // What is moved must not come to have fewer copies than it has where it is.
-        if there.len() < drives.copies_wanted() || !pool.shared.has_segment_for(Purpose::Upkeep) {
+        if drives.members_with_space().len() < drives.copies_wanted() {
             return Err(Error::Full);
         }
-        let mut state = pool.shared.state.borrow_mut();
-        let segment = match class {
-            RedundancyClass::Raid0 => state.segments.allocate_raid0(&there),
-            _ => state.segments.allocate(SegmentKind::Data, copies, &there),
-        };
+        let segment = pool.shared.take_segment(Purpose::Upkeep, SegmentKind::Data, class);
         let segment = segment.ok_or(Error::Full)?;
-        let shape = state.segments.row(segment.number).expect("just allocated").shape;
+        let shape = pool.shared.state.borrow().segments.row(segment.number).expect("just allocated").shape;
         Ok(Self { segment, shape, entries: Vec::new(), waiting: Vec::new() })
     }
 

@@ -37,4 +37,4 @@ pub(crate) use progress::Progress;
 pub(crate) use rebuild::set_slot_index;
 pub(crate) use recent::RecentLog;
 pub(crate) use rest::Backlog;
-pub(crate) use victims::Outlook;
+pub(crate) use victims::{Outlook, VICTIMS_MAX};

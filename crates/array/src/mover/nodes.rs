@@ -11,7 +11,7 @@ use crate::{
         row::SegmentState,
     },
     log::log_shape,
-    pool::{Pool, Purpose},
+    pool::Pool,
     simulation::sometimes::{self, Sometimes},
 };
 use std::collections::BTreeSet;
@@ -66,7 +66,7 @@ impl Pool {
         let space = self.space();
         let needed = room.live_bytes.div_ceil(segment_bytes);
         // Where room is short no more than what they need, and the two that are written.
-        let is_short = space.free_for(Purpose::Comfort) == 0;
+        let is_short = space.is_held_up();
         let most = if is_short { needed + 2 } else { 2 * needed + SPARE_SEGMENTS };
         // What it writes is needed before anything comes free.
         if room.segments <= most || space.free < FREE_MIN {

@@ -3,17 +3,19 @@
 //! What is moved costs a read and its writes; what is left alone a little longer dies for nothing. So a round takes none
 //! that has much more alive than those that had to be taken. And of two that have as little alive it takes the one that
 //! has settled: what a snapshot sees stays, and what hosts overwrite often is gone soon. But where only what is mostly
-//! alive is left, rounds are large: with each comes a checkpoint, and of few large ones there are fewer.
+//! alive is left, rounds are large: with each comes a checkpoint, and of few large ones there are fewer. In a pool that is full
+//! a usual round may gain nothing. Then one fills all that upkeep may take but what the log needs beside it: the widest round,
+//! which gains one as long as no more is stored than is usable.
 
 use crate::{
     format::{BLOCK_GRAINS, SegmentKind, SegmentNumber, row::SegmentState},
     log::{log_shape, room_blocks},
-    pool::{Pool, Purpose},
+    pool::{Pool, Purpose, Space},
     simulation::sometimes::{self, Sometimes},
 };
 
 /// Victims of one round at most: what they hold is free only with the checkpoint after it.
-const VICTIMS_MAX: usize = 512;
+pub(crate) const VICTIMS_MAX: usize = 512;
 
 /// Others are like a victim if they have more alive by a segment's room by this: so many that a checkpoint, which rewrites
 /// every leaf that random writes touched, is worth its while.
@@ -72,9 +74,15 @@ struct Round {
 impl Pool {
     /// Segments to empty in one round: mirrors, or such of one copy.
     pub(super) fn victims(&self) -> Vec<SegmentNumber> {
-        let limits = self.limits();
-        let mirrors = best_round(&self.candidates(true), limits);
-        if mirrors.is_empty() { best_round(&self.candidates(false), limits) } else { mirrors }
+        let candidates = [self.candidates(true), self.candidates(false)];
+        let space = self.space();
+        // What nobody needs is left to die.
+        let may_be_widest = space.is_held_up() || space.free_for(Purpose::Hosts) < self.room_wanted();
+        let widest = may_be_widest.then(|| self.limits_of_widest(space));
+        let limits = [Some(self.limits(space)), widest].into_iter().flatten();
+        let mut rounds =
+            limits.flat_map(|limits| candidates.iter().map(move |candidates| best_round(candidates, limits)));
+        rounds.find(|victims| !victims.is_empty()).unwrap_or_default()
     }
 
     /// What cleaning has before it. That changes with a checkpoint, and is asked for more often.
@@ -83,7 +91,7 @@ impl Pool {
         if let Some((_, known)) = self.outlook.get().filter(|(known, _)| *known == as_of) {
             return known;
         }
-        let (limits, candidates) = (self.limits(), self.candidates(true));
+        let (limits, candidates) = (self.limits(self.space()), self.candidates(true));
         let gained = round_of_mostly_dead(&candidates, limits).gained;
         let dying = candidates.iter().filter(|candidate| !candidate.has_settled);
         let dead: u64 = dying.map(|dying| u64::from(limits.room.saturating_sub(dying.live_grains))).sum();
@@ -96,8 +104,7 @@ impl Pool {
         outlook
     }
 
-    fn limits(&self) -> Limits {
-        let space = self.space();
+    fn limits(&self, space: Space) -> Limits {
         // What a round takes must be there beside what it gives back, which is more.
         let free = space.free_for(Purpose::Upkeep);
         let geometry = self.shared.drives.geometry();
@@ -108,6 +115,11 @@ impl Pool {
             wanted: space.cleaning_round(),
             moved_max: (self.moves_max() * BLOCK_GRAINS) as u64,
         }
+    }
+
+    /// Of a round for which nothing is too much that upkeep has room for.
+    fn limits_of_widest(&self, space: Space) -> Limits {
+        Limits { targets_max: space.widest_round(), moved_max: u64::MAX, ..self.limits(space) }
     }
 
     /// What can be emptied, the least alive first.

@@ -2,10 +2,10 @@
 //!
 //! A write of a bounded volume is let in if what it adds is within the volume's limit and leaves others what is kept for
 //! them. What was overwritten counts until the next checkpoint; so before anything is refused, the blocks are looked up: a
-//! write that only replaces what no snapshot sees adds nothing. And once a checkpoint is made. A snapshot that is cut while
-//! such writes are on their way keeps what they replace: by so much a volume may come to take more than its limit.
+//! write that only replaces what no snapshot sees adds nothing. And once a checkpoint is made. If a snapshot is cut while
+//! such a write waits for its turn, it asks again.
 
-use super::{Pool, usage::Promised};
+use super::{Pool, admission::DeletionWait, usage::Promised};
 use crate::{
     error::{Error, Result},
     format::{BLOCK_BYTES, BLOCK_GRAINS, BlockIndex, BranchNumber, VolumeNumber, row::VolumeState},
@@ -46,34 +46,42 @@ impl Pool {
         Ok(self.taken_by(branch) / BLOCK_GRAINS as u64 * BLOCK_BYTES as u64)
     }
 
-    /// Promises a write the room for the blocks that it adds. None: no bounds are near it.
+    /// Promises a write the room for the blocks that it adds: within the pool, and within the volume's bounds. Near the end of
+    /// either its blocks are looked up.
     ///
     /// # Errors
     ///
-    /// [`Error::LimitReached`], [`Error::Reserved`]; or a part of the map cannot be read.
+    /// [`Error::Full`], [`Error::LimitReached`], [`Error::Reserved`]; or a part of the map cannot be read.
     pub(crate) async fn promise(
         &self,
         number: VolumeNumber,
         first: BlockIndex,
         count: u64,
-    ) -> Result<Option<Promised>> {
+    ) -> Result<Promised> {
         let mut is_as_of_now = false;
+        let mut deletion_wait = DeletionWait::default();
         loop {
             let (own, others) = self.bounded(number)?;
-            if own.limit_grains == 0 && own.reserve_grains == 0 && others.is_empty() {
-                return Ok(None);
+            let is_bounded = own.limit_grains > 0 || own.reserve_grains > 0 || !others.is_empty();
+            if is_bounded {
+                for bounded in others.iter().chain([&own]) {
+                    self.count_usage(bounded.branch).await?;
+                }
             }
-            for bounded in others.iter().chain([&own]) {
-                self.count_usage(bounded.branch).await?;
+            let refusal = |added| if is_bounded { self.refusal(own, &others, added) } else { None };
+            let all = grains(count);
+            if refusal(all).is_none() && self.has_left(all) {
+                return Ok(Promised::new(&self.usage, own.branch, all, None));
             }
-            let mut added = grains(count);
-            let mut refused = self.refusal(own, &others, added);
-            if refused.is_some() {
-                added = grains(self.blocks_added(own.branch, first, count).await?);
-                refused = self.refusal(own, &others, added);
+            let newest_point = self.shared.state.borrow().catalogue.points().of(own.branch).last().copied();
+            let added = grains(self.blocks_added(own.branch, first, count).await?);
+            let refused = refusal(added).filter(|_| added > 0);
+            if refused.is_none() && (added == 0 || self.has_left(added)) {
+                return Ok(Promised::new(&self.usage, own.branch, added, Some(newest_point)));
             }
-            let Some(refused) = refused.filter(|_| added > 0) else {
-                return Ok(Some(Promised::new(&self.usage, own.branch, added)));
+            let Some(refused) = refused else {
+                self.wait_for_left(added, &mut deletion_wait).await?;
+                continue;
             };
             if self.usage.borrow().pending_of_all() > 0 {
                 // Perhaps they only replace something.

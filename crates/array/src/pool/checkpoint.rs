@@ -38,6 +38,8 @@ struct Frozen {
     stamp_next: Stamp,
     /// Segments of data all of whose moves are in the table.
     filled: Vec<SegmentNumber>,
+    /// Discards and deletions in the table, and before.
+    deletions: u64,
 }
 
 impl Pool {
@@ -48,6 +50,20 @@ impl Pool {
     /// What went wrong; the pool has stopped.
     pub async fn checkpoint(&self) -> Result<()> {
         let _one_at_a_time = self.checkpointing.lock().await;
+        self.checkpoint_alone().await
+    }
+
+    /// As [`Pool::checkpoint`], unless somebody else began one since this was called.
+    pub(super) async fn checkpoint_of_now(&self) -> Result<()> {
+        let begun = self.checkpoints_begun.get();
+        let _one_at_a_time = self.checkpointing.lock().await;
+        match self.checkpoints_begun.get() > begun {
+            true => self.shared.check_runs(),
+            false => self.checkpoint_alone().await,
+        }
+    }
+
+    async fn checkpoint_alone(&self) -> Result<()> {
         self.shared.check_runs()?;
         let done = self.make_checkpoint().await;
         match &done {
@@ -61,6 +77,7 @@ impl Pool {
     }
 
     async fn make_checkpoint(&self) -> Result<()> {
+        self.checkpoints_begun.set(self.checkpoints_begun.get() + 1);
         self.nodes.leave_degraded();
         let frozen = self.freeze();
         let mut under_way = UnderWay::begin(Sometimes::CutWhileMerging);
@@ -79,7 +96,7 @@ impl Pool {
         let mut merged = merge.run(&self.trees).await?;
         merged.roots = self.clean_nodes(frozen.number, merged.roots).await?;
         let roots = merged.roots;
-        self.settle(merged);
+        self.settle(merged, frozen.deletions);
         let rows = self.rows_for(&frozen);
         if canary::is(Canary::SegmentReusedBeforeCheckpoint) {
             self.release(frozen.number);
@@ -123,15 +140,17 @@ impl Pool {
             reclaim: state.reclaim.begin(),
             stamp_next: state.stamp_next,
             filled: std::mem::take(&mut state.filled),
+            deletions: state.deletions_taken,
         }
     }
 
     /// From now on reads find in the trees what was in the frozen table.
-    fn settle(&self, merged: Merged) {
+    fn settle(&self, merged: Merged, deletions: u64) {
         let span = self.space().near();
         let mut state = self.shared.state.borrow_mut();
         state.roots = merged.roots;
         state.merging = None;
+        state.deletions_merged = deletions;
         state.catalogue.set_discards(&merged.unfinished);
         state.table.set_unfinished(&merged.unfinished);
         self.usage.borrow_mut().merged(&merged.live);

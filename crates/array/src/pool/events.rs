@@ -7,7 +7,7 @@
 //! An accident is reported once: a drive is lost once however many writes it failed, and a task that fails again in the
 //! same way is not reported again before it has succeeded.
 
-use super::{Alarm, Pool, Shared, Space};
+use super::{Alarm, Pool, Shared, SnapshotRoom, Space};
 use crate::{
     election::{Election, Seen},
     error::Error,
@@ -86,6 +86,8 @@ pub enum EventKind {
     WriteRefusal {
         /// The room at that moment.
         space: Space,
+        /// What the deletion of snapshots would free, the most first; none if that could not be found out soon.
+        snapshots: Option<Vec<SnapshotRoom>>,
     },
     /// Hosts' writes are no longer refused.
     WriteAdmission {

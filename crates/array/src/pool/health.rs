@@ -17,6 +17,9 @@ const ALARM_END_MARGIN: u64 = 1;
 /// While copies are missing they are counted so often.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
+/// What deletions of snapshots would free is looked up for so long, before a refusal is reported without it.
+const ROOM_LOOKED_UP_WITHIN: Duration = Duration::from_secs(5);
+
 /// Writes count as admitted again when none was refused for so long.
 const REFUSAL_END: Duration = Duration::from_secs(10);
 
@@ -59,7 +62,7 @@ impl Pool {
     pub(super) fn look_at_health(&self) {
         let space = self.space();
         self.look_at_alarm(space);
-        self.look_at_refusals(space);
+        self.look_at_refusals();
         self.look_at_redundancy();
     }
 
@@ -72,20 +75,48 @@ impl Pool {
         }
     }
 
-    fn look_at_refusals(&self, space: Space) {
+    fn look_at_refusals(&self) {
+        match self.change_of_refusals() {
+            // By itself: it reads, and whoever looks at health leaves drives that do not answer.
+            Some(true) => match self.shared.pool_itself.borrow().upgrade() {
+                Some(pool) if self.shared.check_runs().is_ok() => {
+                    drop(
+                        self.shared.world.spawn("array refusal", async move { pool.report_refusal().await }),
+                    );
+                }
+                _ => self
+                    .shared
+                    .events
+                    .report(EventKind::WriteRefusal { space: self.space(), snapshots: None }),
+            },
+            Some(false) => self.shared.events.report(EventKind::WriteAdmission { space: self.space() }),
+            None => {}
+        }
+    }
+
+    /// Reports that writes are refused, with what the deletion of snapshots would free, if that is found soon.
+    async fn report_refusal(&self) {
+        let space = self.space();
+        let deadline = self.shared.world.sleep(ROOM_LOOKED_UP_WITHIN);
+        let snapshots = world::before(deadline, self.snapshot_room()).await.and_then(Result::ok);
+        self.shared.events.report(EventKind::WriteRefusal { space, snapshots });
+    }
+
+    /// Whether writes have come to be refused, or have not been for a while.
+    fn change_of_refusals(&self) -> Option<bool> {
         let mut health = self.health.borrow_mut();
-        let (refused, now) = (self.refused_writes.get(), self.shared.world.now());
+        let (refused, now) = (self.admission.refused(), self.shared.world.now());
         if refused > health.refused {
             health.refused = refused;
-            if health.refusing_since.replace(now).is_none() {
-                self.shared.events.report(EventKind::WriteRefusal { space });
-            }
-        } else if health.refusing_since.is_some_and(|since| now.since(since) > REFUSAL_END)
-            && self.has_room(1)
-        {
-            health.refusing_since = None;
-            self.shared.events.report(EventKind::WriteAdmission { space });
+            return health.refusing_since.replace(now).is_none().then_some(true);
         }
+        let have_ended = health.refusing_since.is_some_and(|since| now.since(since) > REFUSAL_END)
+            && self.has_room(1)
+            && !self.space().is_full();
+        have_ended.then(|| {
+            health.refusing_since = None;
+            false
+        })
     }
 
     fn look_at_redundancy(&self) {

@@ -11,6 +11,7 @@
 //! Reading order: `shared` (what there is), `owner` (what happens to a record), `checkpoint`, `membership` (drives that
 //! fail), `open`, `create`, `verbs`, `events` (what an administrator hears of).
 
+mod admission;
 mod bounds;
 mod catalogue;
 mod checkpoint;
@@ -30,6 +31,7 @@ mod readers;
 mod reading;
 mod running;
 mod shared;
+mod snapshot_room;
 mod snapshots;
 mod space;
 mod space_again;
@@ -45,6 +47,7 @@ pub use open::{check_opens, open};
 pub use read_only::{
     Condition, DriveCondition, LogCondition, NotUsed, PassedOver, ReadOnlyPool, open_read_only,
 };
+pub use snapshot_room::SnapshotRoom;
 pub use snapshots::Snapshot;
 pub use space::{Alarm, Space};
 pub use verbs::{NewVolume, VolumeInfo};
@@ -156,12 +159,14 @@ pub struct Pool {
     counting: tokio::sync::Mutex<()>,
     /// The room there was, as of changes of slots and of drives.
     space_known: Cell<Option<((u64, u64), Space)>>,
-    /// Segments that a host waits for, at most.
-    room_wanted: Cell<u64>,
-    /// The last round of cleaning found nothing to gain.
-    cannot_clean: Cell<bool>,
-    /// Writes of hosts that were refused for want of room.
-    refused_writes: Cell<u64>,
+    /// Between hosts that wait for room, and cleaning.
+    admission: admission::Admission,
+    /// What there was to clean when a round last gained nothing.
+    cleaned_out: Cell<Option<admission::CleaningBasis>>,
+    /// Rounds of cleaning one behind the other that failed, or that left it open whether they gained something.
+    doubtful_rounds: Cell<u32>,
+    /// Checkpoints that have begun since the pool was opened.
+    checkpoints_begun: Cell<u64>,
     health: RefCell<health::Health>,
     /// What cleaning has before it, as of which checkpoint.
     pub(crate) outlook: Cell<Option<(CheckpointNumber, Outlook)>>,
@@ -202,9 +207,10 @@ impl Pool {
             usage: Rc::default(),
             counting: Default::default(),
             space_known: Cell::new(None),
-            room_wanted: Cell::new(0),
-            cannot_clean: Cell::new(false),
-            refused_writes: Cell::new(0),
+            admission: Default::default(),
+            cleaned_out: Cell::new(None),
+            doubtful_rounds: Cell::new(0),
+            checkpoints_begun: Cell::new(0),
             health: RefCell::default(),
             outlook: Cell::new(None),
             changing: Default::default(),

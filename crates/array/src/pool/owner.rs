@@ -25,10 +25,7 @@ impl LogOwner for Shared {
             Need::Now if self.is_being_opened() => Purpose::Checkpoint,
             Need::Now => Purpose::Upkeep,
         };
-        let copies = usize::from(self.drives.geometry().log_copies);
-        let there = self.drives.members_with_space();
-        let has_room = self.has_segment_for(purpose);
-        has_room.then(|| self.state.borrow_mut().segments.allocate(SegmentKind::Log, copies, &there))?
+        self.take_segment(purpose, SegmentKind::Log, RedundancyClass::Raid1)
     }
 
     fn make_room(self: Rc<Self>) -> LocalFuture<Result<()>> {
@@ -124,6 +121,7 @@ impl State {
                 }
                 Entry::Zeroes(interval) | Entry::Discard(interval) => {
                     self.table.discard(*interval, &points, &mut dead);
+                    self.deletions_taken += 1;
                     self.has_stamp(interval.stamp);
                 }
                 Entry::Move(moved) => self.table.moved(moved, &mut dead),
@@ -168,9 +166,11 @@ impl State {
         match row.table {
             Table::Point if is_deleted(self.catalogue.point(branch, Stamp(row.sub)).map(|row| row.state)) => {
                 self.reclaim.point_deleted(branch, Stamp(row.sub));
+                self.deletions_taken += 1;
             }
             Table::Branch if is_deleted(self.catalogue.branch(branch).map(|row| row.state)) => {
                 self.reclaim.point_deleted(branch, Reclaim::ALL);
+                self.deletions_taken += 1;
             }
             _ => {}
         }

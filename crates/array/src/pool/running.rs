@@ -2,6 +2,7 @@
 
 use super::{
     Pool,
+    admission::CleaningBasis,
     events::{EventKind, Task},
 };
 use crate::{
@@ -24,6 +25,10 @@ const REST_EVERY: Duration = Duration::from_secs(60);
 /// after a rest of so many times what the last part of it took.
 const LEFTOVERS_EVERY: Duration = Duration::from_secs(1);
 const LEFTOVERS_REST: u32 = 4;
+
+/// Rounds of cleaning one behind the other of which nobody can say whether they gained something, before hosts that wait are
+/// refused.
+const DOUBTFUL_ROUNDS_MAX: u32 = 3;
 
 /// What could not be rebuilt is tried again after so long.
 const REBUILD_AGAIN: Duration = Duration::from_secs(5);
@@ -170,7 +175,7 @@ impl Pool {
                 self.checkpoint().await?;
                 continue;
             }
-            let wanted = self.room_wanted.take();
+            let wanted = self.admission.wanted();
             let is_early = !space.wants_cleaning(wanted);
             if is_early && !(space.may_clean_early() && self.outlook().is_much_mostly_dead) {
                 return Ok(());
@@ -179,29 +184,52 @@ impl Pool {
             // While no host writes, nothing dies, and there is time to clean.
             let may_wait = !is_early && !is_awaited && self.pace.figures().hosts_work;
             if may_wait && self.outlook().will_room_come {
-                self.cannot_clean.set(false);
                 return Ok(());
             }
-            let cleaned = self.clean().await;
-            // Want of room is an alarm already.
-            if !matches!(cleaned, Err(Error::Full)) {
-                self.report_outcome(Task::Cleaning, &cleaned)?;
-            }
-            self.shared.check_runs()?;
-            // Also without any: what was overwritten meanwhile is free after a checkpoint.
-            let (before, written) = (self.space().free, self.shared.state.borrow().stamp_next);
-            self.checkpoint().await?;
-            // What hosts have taken meanwhile was gained, too.
-            let gained = self.space().free > before || self.shared.state.borrow().stamp_next > written;
-            // A drive that failed meanwhile says nothing about what there is to gain.
-            let is_said = !matches!(cleaned, Ok(Some(_)) | Err(Error::Drive { .. }));
-            // What was written since the checkpoint before this one can be cleaned only now.
-            let goes_on = gained || (matches!(cleaned, Ok(None)) && self.can_be_cleaned());
-            self.cannot_clean.set(!goes_on && is_said);
-            if !goes_on {
+            if !self.clean_for(wanted > 0).await? {
                 return Ok(());
             }
         }
+    }
+
+    /// A round of cleaning, and its checkpoint. Whether another one may gain something; if not, those who waited for it when it
+    /// began are refused.
+    async fn clean_for(&self, is_awaited: bool) -> Result<bool> {
+        let round = self.admission.begin_round();
+        let may_more_come = || is_awaited && self.shared.state.borrow().has_leftovers();
+        if self.cleaned_out.get() == Some(self.cleaning_basis()) && !may_more_come() {
+            self.admission.end_in_vain(round);
+            return Ok(false);
+        }
+        let cleaned = self.clean().await;
+        // Want of room is an alarm already.
+        if !matches!(cleaned, Err(Error::Full)) {
+            self.report_outcome(Task::Cleaning, &cleaned)?;
+        }
+        self.shared.check_runs()?;
+        // Also without any: what was overwritten meanwhile is free after a checkpoint.
+        let (before, basis) = (self.space().free, self.cleaning_basis());
+        self.checkpoint().await?;
+        // What was written since the checkpoint before this one can be cleaned only now.
+        let is_gained = matches!(cleaned, Ok(Some(_)))
+            || self.space().free > before
+            || (cleaned.is_ok() && self.can_be_cleaned())
+            || may_more_come();
+        if is_gained {
+            self.doubtful_rounds.set(0);
+            return Ok(true);
+        }
+        // Hosts may have taken what was gained. A round that failed says nothing about what there is to gain.
+        let is_written = self.cleaning_basis().log_position_next > basis.log_position_next;
+        if (is_written || cleaned.is_err()) && self.doubtful_rounds.get() < DOUBTFUL_ROUNDS_MAX {
+            self.doubtful_rounds.set(self.doubtful_rounds.get() + 1);
+            return Ok(is_written);
+        }
+        self.doubtful_rounds.set(0);
+        self.admission.end_in_vain(round);
+        let slot_changes = self.cleaning_basis().slot_changes;
+        self.cleaned_out.set(Some(CleaningBasis { slot_changes, ..basis }));
+        Ok(false)
     }
 
     /// Whether the log since the last checkpoint takes so many segments.

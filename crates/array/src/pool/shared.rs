@@ -97,6 +97,9 @@ pub struct State {
     pub filled: Vec<SegmentNumber>,
     /// Segments of data that the log told of, while it was replayed.
     pub announced: Vec<(SegmentNumber, SegmentRow)>,
+    /// Discards and deletions so far, and those that a checkpoint has found the room of, or left to the next.
+    pub deletions_taken: u64,
+    pub deletions_merged: u64,
     /// What deleted points and branches may have left.
     pub reclaim: Reclaim,
     /// Where blocks of raid0 volumes lie that have not come to rest.
@@ -123,6 +126,8 @@ impl State {
             log_blocks: 0,
             filled: Vec::new(),
             announced: Vec::new(),
+            deletions_taken: 0,
+            deletions_merged: 0,
             reclaim: Reclaim::new(),
             backlog: Default::default(),
             recent: Default::default(),

@@ -1,8 +1,11 @@
-//! Room: how much there is, who may still write, and how fast.
+//! Room: how much there is, how much of it data may fill, and what segments may be taken for.
+//!
+//! A pool is full when data fills `usable_bytes`. Beyond that some segments stay unfilled, in whatever parts of segments
+//! they lie: so many that a round of cleaning always gains a segment. So overwrites, which add nothing, go on in a full pool.
 //!
 //! Hosts leave the reserve alone: it is for checkpoints, cleaning and deletions, so that a pool that is full can still be
-//! opened and emptied. Before they meet it they are slowed down, the more the nearer it is, so that cleaning can keep
-//! up. They are refused only when what is alive leaves nothing to clean for them.
+//! opened and emptied. Before they meet it they are slowed down, the more the nearer it is, so that cleaning can keep up.
+//! `admission` says which writes are let in.
 //!
 //! Of the reserve each [`Purpose`] leaves a part to those behind it. The last part, a third, is for checkpoints alone, and
 //! for the opening, which is one: that takes a segment of log and, for the trees' nodes that it writes, less than the
@@ -14,21 +17,27 @@ use super::{
     shared::{Shared, State},
 };
 use crate::{
-    error::{Error, Result},
-    format::{BLOCK_BYTES, BLOCK_GRAINS, GRAIN_BYTES, MemberIndex, record::PAYLOAD_BLOCKS_MAX},
+    format::{
+        BLOCK_GRAINS, GRAIN_BYTES, MemberIndex, MirroredSegment, RedundancyClass, SegmentKind,
+        segment::SUCCESSORS_MAX,
+    },
     log::{log_shape, room_blocks},
-    mover::Urgency,
-    simulation::sometimes::{self, Sometimes},
+    mover::{Urgency, VICTIMS_MAX},
 };
 use std::time::Duration;
-use tokio::sync::MutexGuard;
 
 /// Share of all segments that hosts leave alone, in percent; and so many at least, if that is no more than a third.
 const RESERVE_PERCENT: u64 = 2;
 const RESERVE_SEGMENTS_MIN: u64 = 32;
-/// Segments that are open at any time, of which nobody can say that hosts may fill them: the log's and its next, and those of
-/// nodes and of the catalogue.
-const OPEN_SEGMENTS: u64 = 4;
+/// Share of all segments that data leaves unfilled at least, in percent.
+const UNFILLED_PERCENT: u64 = 2;
+/// Segments that are open at any time, so that data cannot fill them: the log's and its successors, and those of nodes and of
+/// the catalogue.
+const OPEN_SEGMENTS: u64 = 1 + SUCCESSORS_MAX as u64 + 2;
+/// Segments that the widest round leaves of what upkeep may take: for the log, which says what was moved. And one for so
+/// many that it fills: their moves take that much log.
+const WIDEST_ROUND_LEAVES: u64 = 3;
+const TARGETS_A_LOG_SEGMENT: u64 = 64;
 /// Hosts are slowed down when no more than this is free beyond the reserve, in percent of all segments; and so many at
 /// least.
 const NEAR_PERCENT: u64 = 2;
@@ -41,11 +50,6 @@ const CHECKPOINT_NEAR: u64 = 4;
 const EARLY_NEAR: u64 = 6;
 /// The longest a write is held up at once. The delay grows with the square of what is missing.
 const DELAY_MAX: Duration = Duration::from_millis(20);
-/// Tables in RAM hold at most so many times what brings about a checkpoint.
-const TABLES_MAX: usize = 3;
-/// How long to wait before looking again.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
-
 /// The room of a pool, in segments but for the last two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
@@ -55,7 +59,8 @@ pub struct Space {
     pub free: u64,
     /// Those hosts leave alone.
     pub reserve: u64,
-    /// What hosts can store at most, in bytes: all of it with the copies the pool has, but for what rests in one.
+    /// What hosts can store at most, in bytes: all of it with the copies the pool has, but for what rests in one. Then the pool
+    /// is full.
     pub usable_bytes: u64,
     /// What is stored for them and still needed, in bytes: as of the last checkpoint, and all that was written since.
     pub used_bytes: u64,
@@ -104,6 +109,23 @@ impl Space {
         self.free.saturating_sub(self.left_by(purpose))
     }
 
+    /// Segments that the widest round of cleaning may fill.
+    pub(crate) fn widest_round(&self) -> u64 {
+        let left = self.free_for(Purpose::Upkeep).saturating_sub(WIDEST_ROUND_LEAVES);
+        (left - left.div_ceil(TARGETS_A_LOG_SEGMENT)).min(VICTIMS_MAX as u64 - 1)
+    }
+
+    /// Segments that data may fill, where nodes need `node_segments`. Of the others so many are dead or empty when it does that
+    /// the widest round that the reserve has room for gains one: of n segments that have as much alive, t + 1 fit into t if n / t
+    /// are dead.
+    fn fillable(&self, node_segments: u64) -> u64 {
+        let at_full = Self { free: self.reserve, ..*self };
+        let open = OPEN_SEGMENTS + node_segments;
+        let left = self.segments.saturating_sub(self.reserve);
+        let dead = left.saturating_sub(open).div_ceil(at_full.widest_round().max(1)) + 1;
+        left.saturating_sub((open + dead).max(self.segments * UNFILLED_PERCENT / 100))
+    }
+
     /// Whether nothing more can be stored, however much is cleaned.
     pub fn is_full(&self) -> bool {
         self.used_bytes >= self.usable_bytes
@@ -121,10 +143,15 @@ impl Space {
     }
 
     /// How long a write is held up for cleaning to keep up.
-    fn delay(&self) -> Duration {
+    pub(super) fn delay(&self) -> Duration {
         let near = self.near();
         let missing = (near - self.free_for(Purpose::Hosts).min(near)) as f64 / near as f64;
         DELAY_MAX.mul_f64(missing * missing)
+    }
+
+    /// Whether writes are held up.
+    pub(crate) fn is_held_up(&self) -> bool {
+        self.free_for(Purpose::Hosts) <= self.near()
     }
 
     /// How much depends on cleaning: hosts are held up, or will be.
@@ -180,10 +207,19 @@ impl Pool {
             counted
         });
         debug_assert_eq!(room, self.shared.count_room(&state), "what is known as of {as_of:?}");
+        let geometry = self.shared.drives.geometry();
+        let shape = log_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
+        let grains = |blocks: u32| u64::from(blocks) * BLOCK_GRAINS as u64;
+        let node_segments = state.segments.node_grains().div_ceil(grains(shape.data_blocks()));
+        let usable_grains =
+            room.fillable(node_segments) * grains(room_blocks(shape)) + self.saved_grains(&state);
         let in_tables = state.table.added() + state.merging.as_ref().map_or(0, |table| table.added());
-        let used_grains = state.segments.live_grains() + u64::try_from(in_tables).unwrap_or(0);
-        let usable_bytes = room.usable_bytes + self.saved_grains(&state) * GRAIN_BYTES as u64;
-        Space { used_bytes: used_grains * GRAIN_BYTES as u64, usable_bytes, ..room }
+        let in_trees = state.segments.live_grains();
+        // Overwritten versions are in the trees until the next checkpoint. No more than is usable was let in.
+        let used_grains = (in_trees + u64::try_from(in_tables).unwrap_or(0)).min(usable_grains.max(in_trees));
+        let [used_bytes, usable_bytes] =
+            [used_grains, usable_grains].map(|grains| grains * GRAIN_BYTES as u64);
+        Space { used_bytes, usable_bytes, ..room }
     }
 
     /// What can be stored beside what rests in one copy, and could not if that had as many as all else. What a drive had
@@ -197,125 +233,41 @@ impl Pool {
         };
         state.segments.raid0_grains().map(saved).sum()
     }
-
-    /// Whether the drives have room for so many bytes of a host.
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        self.space().free_for(Purpose::Hosts) >= self.segments_for(bytes)
-    }
-
-    /// Segments that so many bytes of a host begin at most, if nobody else writes.
-    fn segments_for(&self, bytes: usize) -> u64 {
-        let blocks = bytes.div_ceil(BLOCK_BYTES) as u64;
-        // Each record has a header; the fullest that is.
-        let records = blocks.div_ceil(PAYLOAD_BLOCKS_MAX as u64);
-        let geometry = self.shared.drives.geometry();
-        let shape = log_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
-        (blocks + records).div_ceil(u64::from(shape.data_blocks())).max(1)
-    }
-
-    /// Lets one in at a time who changes the catalogue so that it grows, when there is room for that. Who waits for room
-    /// keeps nobody from deleting.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Full`]; or the pool has stopped.
-    pub(super) async fn admit_rows(&self) -> Result<MutexGuard<'_, ()>> {
-        loop {
-            self.shared.check_has_space()?;
-            let one_at_a_time = self.changing.lock().await;
-            self.shared.check_runs()?;
-            if self.space().free_for(Purpose::Comfort) > 0 {
-                return Ok(one_at_a_time);
-            }
-            drop(one_at_a_time);
-            self.wait_for_cleaning(1).await?;
-        }
-    }
-
-    /// Lets a host's write in, when there is room for it: in the tables, and on the drives.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Full`]; or the pool has stopped.
-    pub(crate) async fn admit(&self, bytes: usize) -> Result<()> {
-        let mut is_delayed = false;
-        let wanted = self.segments_for(bytes);
-        loop {
-            self.shared.check_runs()?;
-            self.shared.check_has_space()?;
-            if self.are_tables_full() {
-                self.shared.world.sleep(LOOK_AGAIN).await;
-                continue;
-            }
-            let space = self.space();
-            if space.free_for(Purpose::Hosts) >= wanted {
-                let delay = space.delay();
-                if is_delayed || delay < LOOK_AGAIN {
-                    return Ok(());
-                }
-                sometimes::reached(Sometimes::HostHeldUp);
-                self.shared.world.sleep(delay).await;
-                is_delayed = true;
-                continue;
-            }
-            let refused = |_: &Error| self.refused_writes.set(self.refused_writes.get() + 1);
-            self.wait_for_cleaning(wanted).await.inspect_err(refused)?;
-        }
-    }
-
-    /// Waits a moment for cleaning to give so many segments, unless it cannot.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Full`]: what is alive leaves nothing to clean.
-    async fn wait_for_cleaning(&self, wanted: u64) -> Result<()> {
-        // What has not come to rest gives room by it.
-        let is_full = self.space().is_full() && self.shared.state.borrow().backlog.is_empty();
-        if is_full || self.cannot_clean.get() {
-            sometimes::reached(Sometimes::HostRefused);
-            let out_of_space = self.shared.drives.out_of_space();
-            return Err(if out_of_space.is_empty() { Error::Full } else { Error::OutOfSpace(out_of_space) });
-        }
-        self.room_wanted.set(self.room_wanted.get().max(wanted));
-        self.shared.world.sleep(LOOK_AGAIN).await;
-        Ok(())
-    }
-
-    /// Blocks one round of cleaning may move: what leaves room in the tables for hosts.
-    pub(crate) fn moves_max(&self) -> usize {
-        self.setting.table_entries / 2
-    }
-
-    fn are_tables_full(&self) -> bool {
-        let state = self.shared.state.borrow();
-        let merging = state.merging.as_ref().map_or(0, |table| table.len());
-        state.table.len() + merging >= TABLES_MAX * self.setting.table_entries
-    }
 }
 
 impl Shared {
-    /// The room there is, but for what is used of it.
-    pub(super) fn count_room(&self, state: &State) -> Space {
-        let geometry = self.drives.geometry();
-        let (there, copies) = (self.drives.members(), usize::from(geometry.log_copies));
+    /// The room there is, in segments.
+    fn count_room(&self, state: &State) -> Space {
+        let (there, copies) = (self.drives.members(), usize::from(self.drives.geometry().log_copies));
         let segments = state.segments.all_segments(copies, &there);
         let reserve = (segments * RESERVE_PERCENT / 100).max(RESERVE_SEGMENTS_MIN).min(segments / 3);
-        let shape = log_shape(geometry.slot_blocks(), copies);
-        let segment_grains = u64::from(room_blocks(shape)) * BLOCK_GRAINS as u64;
-        Space {
-            segments,
-            free: state.segments.free_segments(copies, &self.drives.members_with_space()),
-            reserve,
-            usable_bytes: (segments - reserve).saturating_sub(OPEN_SEGMENTS)
-                * segment_grains
-                * GRAIN_BYTES as u64,
-            used_bytes: 0,
-        }
+        let free = state.segments.free_segments(copies, &self.drives.members_with_space());
+        Space { segments, free, reserve, usable_bytes: 0, used_bytes: 0 }
     }
 
-    /// Whether a segment may be taken.
-    pub(crate) fn has_segment_for(&self, purpose: Purpose) -> bool {
-        self.count_room(&self.state.borrow()).free_for(purpose) > 0
+    /// Takes a segment of log or data, if its purpose may have one: of one copy for blocks of raid0 volumes.
+    pub(crate) fn take_segment(
+        &self,
+        purpose: Purpose,
+        kind: SegmentKind,
+        class: RedundancyClass,
+    ) -> Option<MirroredSegment> {
+        let mut state = self.state.borrow_mut();
+        if self.count_room(&state).free_for(purpose) == 0 {
+            return None;
+        }
+        let (copies, there) =
+            (usize::from(self.drives.geometry().log_copies), self.drives.members_with_space());
+        let segment = match class {
+            RedundancyClass::Raid0 => state.segments.allocate_raid0(&there),
+            _ => state.segments.allocate(kind, copies, &there),
+        };
+        let left = self.count_room(&state);
+        assert!(
+            purpose == Purpose::Checkpoint || left.free >= left.reserve.div_ceil(3),
+            "{purpose:?} took what is left to checkpoints: {left:?}"
+        );
+        segment
     }
 }
 

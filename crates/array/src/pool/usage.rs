@@ -9,8 +9,8 @@
 use super::Pool;
 use crate::{
     error::Result,
-    format::{BLOCK_GRAINS, BranchNumber, Location, NodeKey, Run, Tree},
-    map::LiveGrains,
+    format::{BLOCK_GRAINS, BranchNumber, Location, NodeKey, Run, Stamp, Tree},
+    map::{LiveGrains, Points},
 };
 use std::{cell::RefCell, collections::BTreeMap, ops::ControlFlow, rc::Rc};
 
@@ -52,14 +52,26 @@ pub struct Promised {
     usage: Rc<RefCell<Usage>>,
     branch: BranchNumber,
     grains: u64,
+    /// If blocks that are replaced are not counted: the branch's newest point as they were looked up.
+    newest_point: Option<Option<Stamp>>,
 }
 
 impl Promised {
-    pub(super) fn new(usage: &Rc<RefCell<Usage>>, branch: BranchNumber, grains: u64) -> Self {
+    pub(super) fn new(
+        usage: &Rc<RefCell<Usage>>,
+        branch: BranchNumber,
+        grains: u64,
+        newest_point: Option<Option<Stamp>>,
+    ) -> Self {
         if grains > 0 {
             *usage.borrow_mut().pending.entry(branch).or_default() += grains;
         }
-        Self { usage: Rc::clone(usage), branch, grains }
+        Self { usage: Rc::clone(usage), branch, grains, newest_point }
+    }
+
+    /// Whether it is still enough: a snapshot that was cut since keeps what the command replaces.
+    pub fn is_enough(&self, points: &Points) -> bool {
+        self.newest_point.is_none_or(|newest| points.of(self.branch).last().copied() == newest)
     }
 }
 

@@ -46,6 +46,8 @@ pub struct Segments {
     dropped: VecDeque<(CheckpointNumber, SlotAddress)>,
     /// Of all segments but those of nodes.
     live_grains: u64,
+    /// Of those of nodes.
+    node_grains: u64,
     /// Of those that have no copy, by the drive they lie on.
     raid0_grains: BTreeMap<MemberIndex, u64>,
     /// Counts changes of which slots are free, and of how many there are.
@@ -79,6 +81,7 @@ impl Segments {
             condemned: VecDeque::new(),
             dropped: VecDeque::new(),
             live_grains: 0,
+            node_grains: 0,
             raid0_grains: BTreeMap::new(),
             slot_changes: 0,
             ebb: Ebb::default(),
@@ -264,9 +267,11 @@ impl Segments {
             "segment {number} holds no more than its data"
         );
         row.live_grains = live as u32;
-        if row.kind != SegmentKind::Nodes {
-            self.live_grains = self.live_grains.checked_add_signed(grains).expect("a sum of counts");
-        }
+        let sum = match row.kind {
+            SegmentKind::Nodes => &mut self.node_grains,
+            _ => &mut self.live_grains,
+        };
+        *sum = sum.checked_add_signed(grains).expect("a sum of counts");
         if !row.shape.is_mirror() {
             let sum = self.raid0_grains.entry(row.slots[0].member).or_default();
             *sum = sum.checked_add_signed(grains).expect("a sum of counts");
@@ -346,6 +351,11 @@ impl Segments {
         self.live_grains
     }
 
+    /// Grains of all nodes that are pointed to.
+    pub fn node_grains(&self) -> u64 {
+        self.node_grains
+    }
+
     /// Grains of what rests in one copy and is pointed to, by the drive it lies on.
     pub fn raid0_grains(&self) -> impl Iterator<Item = (MemberIndex, u64)> {
         self.raid0_grains.iter().map(|(&member, &grains)| (member, grains))
@@ -387,9 +397,11 @@ impl Segments {
 
     fn take_row(&mut self, number: SegmentNumber) -> Option<SegmentRow> {
         let row = self.rows.get_mut(number.0 as usize)?.take()?;
-        if row.kind != SegmentKind::Nodes {
-            self.live_grains -= u64::from(row.live_grains);
-        }
+        let sum = match row.kind {
+            SegmentKind::Nodes => &mut self.node_grains,
+            _ => &mut self.live_grains,
+        };
+        *sum -= u64::from(row.live_grains);
         if !row.shape.is_mirror() {
             *self.raid0_grains.entry(row.slots[0].member).or_default() -= u64::from(row.live_grains);
         }
@@ -404,9 +416,11 @@ impl Segments {
         }
         self.free_numbers.remove(&number.0);
         assert!(self.rows[index].is_none(), "segment {number} is there once");
-        if row.kind != SegmentKind::Nodes {
-            self.live_grains += u64::from(row.live_grains);
-        }
+        let sum = match row.kind {
+            SegmentKind::Nodes => &mut self.node_grains,
+            _ => &mut self.live_grains,
+        };
+        *sum += u64::from(row.live_grains);
         if !row.shape.is_mirror() {
             *self.raid0_grains.entry(row.slots[0].member).or_default() += u64::from(row.live_grains);
         }

@@ -74,8 +74,8 @@ impl Volume {
         self.caps.wait(&self.pool.shared.world, rates.unwrap_or_default(), bytes).await;
     }
 
-    /// Sees to it that the volume's bounds have room for blocks that are to be written.
-    pub(super) async fn promise(&self, first: BlockIndex, count: u64) -> Result<Option<Promised>> {
+    /// Sees to it that the pool and the volume's bounds have room for blocks that are to be written.
+    pub(super) async fn promise(&self, first: BlockIndex, count: u64) -> Result<Promised> {
         self.pool.promise(self.number, first, count).await
     }
 

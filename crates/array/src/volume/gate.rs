@@ -46,6 +46,11 @@ impl Gate {
         Rc::new(Self { room, state: RefCell::default() })
     }
 
+    /// Bytes of those who are behind it.
+    pub fn inside(&self) -> u64 {
+        self.state.borrow().inside
+    }
+
     /// Waits for the turn of a command of so many bytes.
     pub async fn enter(self: &Rc<Self>, volume: VolumeNumber, bytes: u64) -> Pass {
         let turn = {

@@ -6,6 +6,7 @@ use crate::{
     format::{BLOCK_BYTES, BlockIndex, BlockKey, SECTOR_BYTES, Stamp},
     log::Part,
     mover::Command,
+    pool::Promised,
     simulation::canary::{self, Canary},
 };
 use std::sync::Arc;
@@ -48,8 +49,7 @@ impl Volume {
             blocks.push((BlockIndex(piece.block), self.whole_block(piece, from).await?));
         }
         let (first, count) = (blocks[0].0, blocks.len() as u64);
-        let _promised = self.promise(first, count).await?;
-        let _turn = self.turn_with_room(blocks.len() * BLOCK_BYTES).await?;
+        let (_promised, _turn) = self.turn_with_room(first, count).await?;
         let branch = self.branch()?;
         let done = {
             // The stamp and the place in the log's queue are taken at one moment: their orders are one.
@@ -63,14 +63,19 @@ impl Volume {
         done.await
     }
 
-    /// A turn at the log. Those who were let in before may have taken the room meanwhile.
-    async fn turn_with_room(&self, bytes: usize) -> Result<Pass> {
+    /// A turn at the log, and the promise of what is added. Those who were let in before may have taken the room meanwhile:
+    /// there must be some for all who have their turn.
+    async fn turn_with_room(&self, first: BlockIndex, count: u64) -> Result<(Promised, Pass)> {
+        let bytes = count as usize * BLOCK_BYTES;
         loop {
+            let promised = self.promise(first, count).await?;
             let turn = self.wait_for_turn(bytes).await;
-            if self.pool.has_room(bytes) {
-                return Ok(turn);
+            let is_enough = promised.is_enough(self.pool.shared.state.borrow().catalogue.points());
+            if is_enough && self.pool.has_room(self.pool.gate.inside()) {
+                return Ok((promised, turn));
             }
-            drop(turn);
+            drop((promised, turn));
+            self.pool.wait_for_others().await;
             self.pool.admit(bytes).await?;
         }
     }

@@ -9,6 +9,7 @@ mod dump;
 mod election;
 mod events;
 mod examples;
+mod full;
 mod golden;
 mod head_tree;
 mod history_tree;

@@ -261,11 +261,9 @@ fn filled_until_refused(slots: u64) -> (f64, Vec<Option<Alarm>>) {
 #[test]
 fn what_a_pool_calls_usable_hosts_can_fill_and_alarms_come_before_it_refuses() {
     let all = [None, Some(Alarm::Full80), Some(Alarm::Full90), Some(Alarm::Full95)];
-    for (slots, least_percent, alarms) in [(96, 90.0, &all[..3]), (300, 95.0, &all)] {
+    for slots in [48, 96, 300] {
         let (percent, heard) = filled_until_refused(slots);
-        assert!((least_percent..=100.0).contains(&percent), "{slots} slots: refused at {percent:.1} %");
-        assert_eq!(heard, alarms, "{slots} slots");
+        assert!((99.0..=100.0).contains(&percent), "{slots} slots: refused at {percent:.1} %");
+        assert_eq!(heard[..4], all, "{slots} slots");
     }
-    let (percent, _) = filled_until_refused(48);
-    assert!((75.0..=100.0).contains(&percent), "the smallest there is: refused at {percent:.1} %");
 }

@@ -1,5 +1,6 @@
 //! Events of a pool in words: one line for people, one JSON object for programs.
 
+use super::snapshot_room::{ShownSnapshotRoom, room_to_make};
 use crate::outputs::utc_time;
 use array::{
     format::DriveId,
@@ -196,13 +197,28 @@ fn words(kind: &EventKind, place: &PoolPlace) -> Words {
             details["percent_before"] = before.into();
             say("alarm", severity, text, next_step, details)
         }
-        EventKind::WriteRefusal { space } => say(
-            "writes_refused",
-            Severity::Error,
-            format!("writes are refused for want of room: {}", room(space)),
-            place.making_room(),
-            space_json(space),
-        ),
+        EventKind::WriteRefusal { space, snapshots } => {
+            let mut details = space_json(space);
+            if let Some(snapshots) = snapshots {
+                details["snapshot_room"] =
+                    snapshots.iter().map(|room| json!(ShownSnapshotRoom::of(room))).collect();
+            }
+            let shown: Option<Vec<_>> =
+                snapshots.as_ref().map(|snapshots| snapshots.iter().map(ShownSnapshotRoom::of).collect());
+            say(
+                "writes_refused",
+                Severity::Error,
+                format!("writes are refused for want of room: {}", room(space)),
+                match shown {
+                    Some(snapshots) => {
+                        let drive = place.adding("give the pool another drive");
+                        format!("{}, or {drive}", room_to_make(&snapshots))
+                    }
+                    None => place.making_room(),
+                },
+                details,
+            )
+        }
         EventKind::WriteAdmission { space } => say(
             "writes_admitted",
             Severity::Note,

@@ -19,6 +19,7 @@ mod salvage;
 mod scrub;
 mod show;
 mod sighting;
+mod snapshot_room;
 mod status;
 mod unused;
 mod volume;

@@ -5,6 +5,7 @@ use super::{
     events::EventReport,
     folder::{HeldPool, OpenPool, is_held},
     record::is_pool,
+    snapshot_room::room_to_make,
     status::{Shown, ShownDrive, ShownVolume, Status, used_of},
 };
 use crate::{console::Console, ending::Ending, refusal::Refusal};
@@ -60,7 +61,7 @@ pub async fn show(world: &World, folder: &Path, json: bool) -> Result<Ending, Re
         Ok(open) => open,
         Err(failure) => return damaged::show(world, *failure, json).await,
     };
-    let shown = Shown::of_open(&open);
+    let shown = Shown::with_snapshot_room(&open).await;
     open.close().await?;
     let console = Console::new(json, false);
     match json {
@@ -111,6 +112,10 @@ fn show_published(world: &World, folder: &Path, json: bool) -> Result<Ending, Re
 fn say(console: &Console, folder: &Path, shown: &Shown) {
     let Shown { drives, rebuild, volumes, .. } = shown;
     console.say(&format!("{}: {}", folder.display(), used_of(shown)));
+    if let Some(snapshots) = &shown.snapshot_room {
+        let adding = "give the pool another drive with 'spindle pool add-drive'";
+        console.say(&format!("  {} % full: {}, or {adding}", shown.alarm_percent, room_to_make(snapshots)));
+    }
     for ShownDrive { name, reason, is_there, is_in_use, .. } in drives {
         let state = match (reason, *is_there && !*is_in_use) {
             (Some(reason), _) => format!(": not there: {reason}"),

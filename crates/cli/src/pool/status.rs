@@ -11,6 +11,7 @@ use super::{
     events::EventReport,
     folder::OpenPool,
     record::Hardware,
+    snapshot_room::ShownSnapshotRoom,
     unused,
     volume_limits::ShownLimits,
 };
@@ -58,6 +59,9 @@ pub struct Shown {
     pub used_bytes: u64,
     /// 80, 90, 95 or 100 once the pool is that full; else 0.
     pub alarm_percent: u8,
+    /// What the deletion of snapshots would free, once the pool is 95 % full; not published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_room: Option<Vec<ShownSnapshotRoom>>,
     /// Drives that take part: of those that are there some may have fallen behind.
     pub drives_in_use: usize,
     /// Copies the pool keeps of everything.
@@ -229,6 +233,7 @@ impl Shown {
             usable_bytes: space.usable_bytes,
             used_bytes: space.used_bytes,
             alarm_percent: space.alarm().map_or(0, |alarm| alarm as u8),
+            snapshot_room: None,
             drives_in_use: pool.drives_there(),
             copies: redundancy.copies,
             degraded_segments: degraded.segments,
@@ -242,6 +247,16 @@ impl Shown {
             },
             volumes: volumes.collect(),
         }
+    }
+
+    /// What a pool that this process has open has now, and how to make room if it is nearly full.
+    pub async fn with_snapshot_room(open: &OpenPool) -> Self {
+        let shown = Self::of_open(open);
+        if shown.alarm_percent < 95 {
+            return shown;
+        }
+        let room = open.pool.snapshot_room().await.ok();
+        Self { snapshot_room: room.map(|room| room.iter().map(ShownSnapshotRoom::of).collect()), ..shown }
     }
 
     /// What a pool that this process has open has now.

@@ -254,6 +254,14 @@ fn alarms_are_printed_while_a_pool_fills() {
     assert_eq!((&alarm["severity"], &alarm["percent_before"]), (&"warning".into(), &0.into()));
     assert!(alarm["used_bytes"].as_u64().unwrap() * 100 >= alarm["usable_bytes"].as_u64().unwrap() * 80);
     assert!(exporting.said("stderr").contains("warning: mail: 80 % full: "), "{}", exporting.said("stderr"));
+    let refused = exporting.event("writes_refused");
+    assert_eq!(refused["snapshot_room"], serde_json::json!([]), "{refused}");
+    let advice = "no snapshot keeps anything: delete or discard data, or give the pool another drive";
+    assert!(refused["next_step"].as_str().unwrap().starts_with(advice), "{refused}");
+    assert_eq!(exporting.end(), Some(0));
+    let shown = bench.run(&["pool", "show", "mail"]);
+    done(&shown);
+    assert!(shown.stdout.contains(&format!(" % full: {advice}")), "{}", shown.stdout);
 }
 
 #[test]
