@@ -69,7 +69,7 @@ fn the_rate_of_log_writes_is_explained_with_what_was_measured() {
         "EACHL = 1000 × log_drive_use / log_write_time",
         "= 1000 × 25 % / 0.3",
         "= 833.3 I/O/s",
-        "0.0003 s a write, 104.4 writes a second, on a mirrored pair of 7.2K drives (seed)",
+        "0.0003 s a write, 104.4 writes a second, on a mirrored pair of 7.2K drives (paper)",
     ] {
         assert!(said.stdout.contains(expected), "{expected}: {}", said.stdout);
     }

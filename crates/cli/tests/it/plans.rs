@@ -67,13 +67,13 @@ fn one_number_is_explained_with_its_numbers_and_sources() {
           retained_days         30 days   deleted messages are kept so long
                                           given (given)
           single_item_recovery  1.2 %     of a quota, kept to recover single messages
-                                          seed 004 table 14, step 3 (seed)
+                                          Dell 2010, table 14, step 3 (paper)
           MQ                    2,048 MB  Mailbox quota
                                           given (given)
           version_logging       5.8 %     of a quota, kept as earlier versions of calendar entries
-                                          seed 004 table 14, step 3: calendar version logging, on by default (seed)
+                                          Dell 2010, table 14, step 3: calendar version logging, on by default (paper)
 
-        Source: seed 004 table 14, step 3 (seed: printed in one of the five papers)
+        Source: Dell 2010, table 14, step 3 (paper: printed in one of the five papers)
     "#]]
     .assert_eq(&said.stdout);
 }

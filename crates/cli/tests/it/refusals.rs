@@ -100,9 +100,7 @@ fn numbers_that_make_no_sense() {
     );
     check(
         &["prove", "db", "--mailboxes", "100"],
-        expect![[
-            "spindle: --mailboxes alone does not say how much is asked; add --iops, the I/O a second of each"
-        ]],
+        expect!["spindle: --mailboxes alone does not say how much is asked; add --iops, the IOPS of each"],
     );
     check(
         &["prove", "db", "--iops", "0.5"],

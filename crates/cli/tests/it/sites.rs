@@ -69,7 +69,7 @@ fn advice_says_what_is_wrong_why_and_what_to_do_and_ends_with_1() {
         "1 error, 0 warnings, 1 note",
         "error Databases and their logs share a group, and there is one copy [logs-apart]: all holds both.",
         "Fix: put logs on drives of their own",
-        "seed 001, \"Comparing disk group configurations\"",
+        "HP EVA8000, \"Comparing disk group configurations\"",
         "Skipped",
     ] {
         assert!(words.contains(expected), "{expected}: {words}");
@@ -125,7 +125,7 @@ fn prove_takes_from_a_site_what_is_not_said_beside_it() {
     let bench = bench_with(SITE);
     let said = bench.run(&["prove", "--site", "site.toml", "--dry-run"]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
-    let asked = "profile exchange-2010, 2 groups of 1 database, 40 mailboxes at 0.6 I/O a second";
+    let asked = "profile exchange-2010, 2 groups of 1 database, 40 mailboxes at 0.6 IOPS";
     assert!(said.stdout.contains(asked), "{}", said.stdout);
     let said = bench.run(&["prove", "--site", "site.toml", "--dry-run", "--groups", "1", "--threads", "3"]);
     assert!(said.stdout.contains("1 group of 1 database, 3 threads"), "{}", said.stdout);
@@ -158,7 +158,7 @@ fn a_plan_is_a_site_that_prove_and_advise_take_as_it_is() {
     assert_eq!((said.code, json_of(&said.stdout)["errors"].as_u64()), (Some(0), Some(0)), "{}", said.stdout);
     let said = bench.run(&["prove", "--site", "site.toml", "--dry-run"]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
-    let asked = "profile exchange-2010, 1 group of 1 database, 200 mailboxes at 0.06 I/O a second";
+    let asked = "profile exchange-2010, 1 group of 1 database, 200 mailboxes at 0.06 IOPS";
     assert!(said.stdout.contains(asked), "{}", said.stdout);
     // Threads, for a second of 12 I/O is too short to answer.
     let run = ["prove", "--site", "site.toml", "--threads", "2", "--duration", "1s", "--size", "8MiB"];

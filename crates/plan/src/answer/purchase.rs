@@ -7,7 +7,7 @@ use crate::{
     fit::{ArraySizing, Choice, DriveRating, DriveSizing, GroupChoice, Purpose, SizedBy},
 };
 
-/// Databases whose maintenance was on an array when it was measured (seed 004 table 12, note a).
+/// Databases whose maintenance was on an array when it was measured (Dell 2010, table 12, note a).
 const MAINTAINED: &str = "4";
 
 /// Names of the numbers of one group, and what it is for.
@@ -259,7 +259,7 @@ impl Purchase<'_> {
             DriveRating::Random(each) => {
                 self.penalty(&by.redundancy);
                 self.rating("One drive does, redundancy not yet in it", "I/O/s", "drive_iops", each.get());
-                let source = "seed 001 appendix A, step 2; reads of maintenance beside";
+                let source = "HP EVA8000, appendix A, step 2; reads of maintenance beside";
                 self.step(
                     "DRIO",
                     "Database I/O, as drives do it",
@@ -275,7 +275,7 @@ impl Purchase<'_> {
             }
         };
         let source =
-            "seed 001 appendix A, example A: drives' I/O by drives', never by hosts' as in its example B";
+            "HP EVA8000, appendix A, example A: drives' I/O by drives', never by hosts' as in its example B";
         self.step(ids.for_io, "Drives of a pool that do its I/O", "", &formula, source);
     }
 
@@ -300,7 +300,7 @@ impl Purchase<'_> {
             "Log I/O, as drives do it",
             "I/O/s",
             &formula,
-            "seed 001 appendix A, step 2, for logs",
+            "HP EVA8000, appendix A, step 2, for logs",
         );
     }
 
@@ -402,7 +402,7 @@ impl Purchase<'_> {
             ),
         };
         let source = "for I/O or for room; each was measured with logs and the maintenance of 4 databases on it \
-                      (seed 004 table 12)";
+                      (Dell 2010, table 12)";
         self.step(ids.of_pool, "Arrays of a pool", "", &formula, source);
         let units = self.group.units.max(1);
         let of_array = |drives: u32| format!("{} * {} * {}", ids.pools, ids.of_pool, drives / units);

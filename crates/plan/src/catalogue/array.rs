@@ -69,7 +69,7 @@ impl ArraySize {
 }
 
 /// What drives or arrays can do, at one of two places. The two are never added, and only [`Rating::Drives`] is met by I/O
-/// with the cost of redundancy on it: "using the host IOPS per spindle value over-factors the RAID impact" (seed 001,
+/// with the cost of redundancy on it: "using the host IOPS per spindle value over-factors the RAID impact" (HP EVA8000,
 /// appendix A).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rating {

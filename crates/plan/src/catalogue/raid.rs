@@ -154,7 +154,7 @@ mod tests {
     fn sets_of_raid_50_are_those_of_the_dell_paper() {
         let catalogue = Catalogue::built_in();
         let raid50 = catalogue.redundancy(Raid::Raid50);
-        assert_eq!((raid50.data_drives(14), raid50.data_drives(46)), (12, 39), "seed 004, table 13");
+        assert_eq!((raid50.data_drives(14), raid50.data_drives(46)), (12, 39), "Dell 2010, table 13");
         assert_eq!((raid50.drives_for(12), raid50.drives_for(39)), (Some(14), Some(46)));
         assert_eq!(raid50.data_drives(6), 4, "two sets at least, each with its parity");
         assert_eq!(raid50.drives_for(5), Some(7));

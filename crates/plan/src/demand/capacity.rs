@@ -1,4 +1,4 @@
-//! How large mailboxes and all databases become: seed 004, table 14, steps 2 to 5.
+//! How large mailboxes and all databases become: Dell 2010, table 14, steps 2 to 5.
 
 use crate::derivation::{Sheet, Step};
 
@@ -9,27 +9,27 @@ pub(super) fn derive(sheet: &mut Sheet) {
         "White space a mailbox",
         "MB",
         "MSR * AMS / 1024 * white_space_days",
-        "seed 004 table 14, step 2",
+        "Dell 2010, table 14, step 2",
     ));
     sheet.derive_each(Step::seed(
         "DSU",
         "Deleted and earlier items a mailbox (dumpster)",
         "MB",
         "MSR * AMS / 1024 * retained_days + single_item_recovery * MQ + version_logging * MQ",
-        "seed 004 table 14, step 3",
+        "Dell 2010, table 14, step 3",
     ));
     sheet.derive_each(Step::seed(
         "MBU",
         "Mailbox on disk",
         "MB",
         "MQ + WSU + DSU",
-        "seed 004 table 14, step 4",
+        "Dell 2010, table 14, step 4",
     ));
     sheet.derive(Step::seed(
         "DBS",
         "All databases",
         "GB",
         "total(NU * MBU) * (1 + database_overhead) / 1024",
-        "seed 004 table 14, step 5; its example in table 18 forgets the overhead",
+        "Dell 2010, table 14, step 5; its example in table 18 forgets the overhead",
     ));
 }

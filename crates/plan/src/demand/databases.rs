@@ -1,4 +1,4 @@
-//! How many databases, how large, on volumes of what size: seed 004, section 3.3.3.
+//! How many databases, how large, on volumes of what size: Dell 2010, section 3.3.3.
 
 use super::{Asked, DemandError, Mode};
 use crate::{
@@ -21,15 +21,15 @@ pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) -> Result<(), DemandE
         "Databases",
         "",
         formula,
-        "seed 004 table 18: all of them by the largest one",
+        "Dell 2010, table 18: all of them by the largest one",
     ));
-    sheet.derive(Step::seed("IDBS", "One database", "GB", "DBS / DBC", "seed 004 table 14, step 6"));
+    sheet.derive(Step::seed("IDBS", "One database", "GB", "DBS / DBC", "Dell 2010, table 14, step 6"));
     sheet.derive(Step::seed(
         "NDB",
         "Mailboxes of the fullest database",
         "users",
         "ceil(NUT / DBC)",
-        "seed 004 table 15, step 4; mailboxes are whole",
+        "Dell 2010, table 15, step 4; mailboxes are whole",
     ));
     sheet.derive(Step::plain(
         "SGC",
@@ -50,7 +50,7 @@ pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) -> Result<(), DemandE
         "Volume of one database",
         "GB",
         "IDBS * (1 + content_index) * (1 + volume_free)",
-        "seed 004 table 14, step 7",
+        "Dell 2010, table 14, step 7",
     ));
     sheet.derive(Step::plain(
         "DVW",
@@ -59,7 +59,7 @@ pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) -> Result<(), DemandE
         "ceil(DVS)",
         "volumes are made in whole GB",
     ));
-    sheet.derive(Step::seed("DCAP", "All database volumes", "GB", "DBC * DVS", "seed 004 section 3.4.2"));
+    sheet.derive(Step::seed("DCAP", "All database volumes", "GB", "DBC * DVS", "Dell 2010, section 3.4.2"));
     restoring(sheet);
     Ok(())
 }
@@ -78,7 +78,7 @@ fn largest(sheet: &mut Sheet, asked: &Asked<'_>) {
         Mode::StandAlone => ("database_max_stand_alone", "by mode: databases without copies"),
         Mode::BackupWindow => (
             "min(database_max_stand_alone, backup_rate * backup_streams * backup_window * 3600 / 1024)",
-            "seed 004 section 3.3.3: by backup throughput and the time there is for one; never beyond stand-alone",
+            "Dell 2010, section 3.3.3: by backup throughput and the time there is for one; never beyond stand-alone",
         ),
     };
     sheet.derive(Step::seed("MAXDB", title, "GB", formula, source));
@@ -111,14 +111,14 @@ fn restoring(sheet: &mut Sheet) {
         "Room for offline maintenance",
         "GB",
         "DVX * offline_maintenance * offline_maintenance_databases",
-        "seed 004 table 14: another 110 % of the volume",
+        "Dell 2010, table 14: another 110 % of the volume",
     ));
     sheet.derive(Step::seed(
         "RDB",
         "Room for recovery databases",
         "GB",
         "DVX * recovery_databases",
-        "seed 004 table 14: by how many are to be recovered",
+        "Dell 2010, table 14: by how many are to be recovered",
     ));
     sheet.derive(Step::plain("RCAP", "Room to maintain and recover", "GB", "OMS + RDB", "a sum"));
 }

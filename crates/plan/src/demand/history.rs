@@ -1,4 +1,4 @@
-//! What is kept while the link is down, and how long it takes to catch up: seed 000, write history logging.
+//! What is kept while the link is down, and how long it takes to catch up: HP Continuous Access, write history logging.
 
 use super::{Asked, Mode};
 use crate::derivation::{Sheet, Step};
@@ -11,7 +11,7 @@ pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
         }
         Mode::StandAlone | Mode::BackupWindow => (
             "WRB * 3600 * outage_hours / 1024 * min(remote_copies, 1)",
-            "seed 000, write history log: 13 GB of one group in two hours; planned for peak hours",
+            "HP Continuous Access, write history log: 13 GB of one group in two hours; planned for peak hours",
         ),
     };
     sheet.derive(Step::seed("WHL", "Write history of an outage", "GB", formula, source));
@@ -21,6 +21,6 @@ pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
         "Time to merge it, all databases at once",
         "min",
         "WHD * 1024 / merge_rate",
-        "seed 000: 13 GB at 260 MB a minute took 50 minutes",
+        "HP Continuous Access: 13 GB at 260 MB a minute took 50 minutes",
     ));
 }

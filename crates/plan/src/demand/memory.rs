@@ -1,4 +1,4 @@
-//! Memory of servers: seed 004, section 3.3.2, and what it refers to.
+//! Memory of servers: Dell 2010, section 3.3.2, and what it refers to.
 
 use super::{Asked, Mode};
 use crate::{
@@ -13,7 +13,7 @@ pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
         "Database cache of all mailboxes",
         "GB",
         "total(NU * cache_per_mailbox(MSR)) / 1024",
-        "seed 004 section 3.3.2: cache a mailbox by its messages",
+        "Dell 2010, section 3.3.2: cache a mailbox by its messages",
     ));
     // With copies, the others carry what a lost server had.
     let formula = if asked.mode == Mode::Copies { "CACHE / max(SRV - 1, 1)" } else { "CACHE / SRV" };

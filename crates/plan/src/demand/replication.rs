@@ -28,7 +28,7 @@ pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
         "What hosts write to databases and logs",
         "MB/s",
         "(DBWR * page + LOGW * log_write) / 1024",
-        "seed 000: each write to databases and logs crosses the link",
+        "HP Continuous Access: each write to databases and logs crosses the link",
     ));
     sheet.derive(Step::plain(
         "RSB",

@@ -1,4 +1,4 @@
-//! What must stay free for snapshots: seeds 002 and 003.
+//! What must stay free for snapshots: AMI 2008 and IBM 2008.
 
 use crate::derivation::{Sheet, Step};
 
@@ -23,6 +23,6 @@ pub(super) fn derive(sheet: &mut Sheet) {
         "Snapshot reserve",
         "GB",
         "max(PROV * snapshot_reserve / (1 - snapshot_reserve), SNS)",
-        "seed 002, note on schedules: 20 % of all is left free, or what the schedule holds",
+        "AMI 2008, note on schedules: 20 % of all is left free, or what the schedule holds",
     ));
 }

@@ -9,7 +9,7 @@ use crate::{
 
 const DEFAULT: (&str, Confidence) = ("default; nothing was said", Confidence::Assumed);
 const NO_GROWTH: (&str, Confidence) = ("none was asked for", Confidence::Given);
-const ALL_AT_WORK: (&str, Confidence) = ("seed 001 appendix A: concurrency 100 %", Confidence::Seed);
+const ALL_AT_WORK: (&str, Confidence) = ("HP EVA8000, appendix A: concurrency 100 %", Confidence::Seed);
 
 /// Who says so: the administrator, or else the default.
 fn who<T>(value: Given<T>, default: (&'static str, Confidence)) -> (&'static str, Confidence) {
@@ -49,7 +49,7 @@ pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
         "Mailboxes, growth included",
         "users",
         "ceil(USERS * (1 + GRO))",
-        "seed 004 table 14, step 1: future growth included",
+        "Dell 2010, table 14, step 1: future growth included",
     ));
     sheet.derive(Step::plain("USERS_ALL", "Mailboxes today, all", "users", "total(USERS)", "a sum"));
     sheet.derive(Step::plain("NUT", "Mailboxes, all", "users", "total(NU)", "a sum"));
@@ -69,7 +69,7 @@ fn clients(sheet: &mut Sheet, asked: &Asked<'_>) {
                 title: "Load of clients",
                 unit: "x",
                 formula: &formula,
-                source: "seed 004 section 3.3.2: clients that add I/O",
+                source: "Dell 2010, section 3.3.2: clients that add I/O",
                 confidence: Confidence::Seed,
             },
         );

@@ -9,7 +9,7 @@ pub enum Confidence {
     /// Given by the administrator of this plan.
     #[serde(alias = "user")]
     Given,
-    /// Printed in one of the seed papers.
+    /// Printed in one of the papers (docs/sources.md).
     Seed,
     /// Read in the vendor's own documents.
     Documented,
@@ -39,7 +39,7 @@ impl Confidence {
     pub fn word(self) -> &'static str {
         match self {
             Self::Given => "given",
-            Self::Seed => "seed",
+            Self::Seed => "paper",
             Self::Documented => "documented",
             Self::Computed => "computed",
             Self::Secondary => "second-hand",

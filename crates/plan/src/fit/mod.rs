@@ -40,7 +40,7 @@ pub struct Wishes {
     pub product: Option<String>,
     /// Level of the databases; any that is recommended if none.
     pub raid: Option<Raid>,
-    /// Whether logs have drives of their own; if unsaid, with one copy they do (seed 004 section 3.4.1).
+    /// Whether logs have drives of their own; if unsaid, with one copy they do (Dell 2010, section 3.4.1).
     pub logs_apart: Option<bool>,
     /// Databases that share a log, as the storage groups of 2003 and 2007 do; 0 or 1 is a log for each.
     pub databases_per_log: u32,

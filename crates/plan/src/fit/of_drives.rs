@@ -24,7 +24,7 @@ struct Material<'a> {
     holds_source: &'a str,
     controllers: u32,
     cache_gb: Option<f64>,
-    /// Spares of a group, where the array's paper says so: one (seed 002 has one in each of its groups, seed 001
+    /// Spares of a group, where the array's paper says so: one (AMI 2008 has one in each of its groups, HP EVA8000
     /// recommends a single one).
     spares: Option<u32>,
     group_min: u32,
@@ -111,7 +111,9 @@ fn choice(
     sizing: &Sizing,
 ) -> Result<Choice, String> {
     if raid.is_bare() {
-        return Err("raid0 survives no lost drive: not recommended for any production (seed 001)".to_owned());
+        return Err(
+            "raid0 survives no lost drive: not recommended for any production (HP EVA8000)".to_owned()
+        );
     }
     if raid == Raid::Inside {
         return Err("drives need a RAID level".to_owned());
@@ -155,7 +157,7 @@ fn choice(
     })
 }
 
-/// The level of a group: logs are mirrored (seed 001), backups are RAID 5 (seeds 001, 002).
+/// The level of a group: logs are mirrored (HP EVA8000), backups are RAID 5 (HP EVA8000, AMI 2008).
 fn level_for(asked: &Asked, databases: Raid, material: &Material<'_>, sizing: &Sizing) -> Raid {
     let one_drive_holds = asked.capacity <= material.formatted;
     // Both drives of a pair write all of it.

@@ -13,7 +13,7 @@ use crate::{
     units::HostIops,
 };
 
-/// Databases whose background maintenance the measured arrays had (seed 004 table 12, note a).
+/// Databases whose background maintenance the measured arrays had (Dell 2010, table 12, note a).
 const MAINTAINED: f64 = 4.0;
 
 /// Groups of whole `array`s with drives of this size, all at one level.
@@ -44,7 +44,7 @@ pub fn choice(
     };
     let mut groups = Vec::new();
     for asked in &load.asked {
-        // Logs have the level that mirrors, backups the one that does not (seed 001).
+        // Logs have the level that mirrors, backups the one that does not (HP EVA8000).
         let level = match asked.purpose {
             Purpose::Mail | Purpose::Databases => raid,
             Purpose::Logs => Raid::Raid10,

@@ -40,7 +40,7 @@ pub struct Layout {
 }
 
 /// Divides `choice` so that `needs` are met: a volume for each database and one for each log, or, where databases
-/// share a log, a volume for all databases of a storage group and one for its log (seeds 000, 001).
+/// share a log, a volume for all databases of a storage group and one for its log (both HP papers).
 pub fn lay_out(needs: &Needs, choice: &Choice, wishes: &Wishes) -> Layout {
     let per_log = u64::from(wishes.databases_per_log.max(1));
     let storage_groups = needs.databases.div_ceil(per_log);
@@ -161,7 +161,7 @@ fn volumes(needs: &Needs, choice: &Choice, per_log: u64) -> Vec<Volume> {
     let mut owners = Owners::new(controllers(choice));
     let digits = needs.databases.to_string().len().max(2);
     let storage_groups = needs.databases.div_ceil(per_log);
-    // Active copies are spread over all sets that stand here (seed 004 section 4.4).
+    // Active copies are spread over all sets that stand here (Dell 2010, section 4.4).
     let is_remote = needs.replication_link > MegabitsPerSecond::ZERO && choice.copies > 1;
     let active_sets = if is_remote { choice.copies - 1 } else { choice.copies };
     let mut volumes = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Hands out controllers in turn, for each group on its own. A log goes with its database (seed 001, "LUN ownership":
+/// Hands out controllers in turn, for each group on its own. A log goes with its database (HP EVA8000, "LUN ownership":
 /// SG1 and SG1 logs on controller 1, SG2 and SG2 logs on controller 2), so both are owned evenly.
 pub struct Owners {
     controllers: Vec<String>,

@@ -1,6 +1,6 @@
 //! Sets of drives within a group that bound what one failure reaches.
 
-/// Drives of a set that a group is best divided into, and bounds (seed 001, "VRAID comparison results": sets of 6 to 11).
+/// Drives of a set that a group is best divided into, and bounds (HP EVA8000, "VRAID comparison results": sets of 6 to 11).
 const BEST: u32 = 8;
 const LEAST: u32 = 6;
 const MOST: u32 = 11;

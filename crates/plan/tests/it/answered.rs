@@ -38,7 +38,7 @@ fn advice_counts_io_as_the_plan_of_a_measured_array_does() {
         users("exchange-2010", 9600, "10MB", 150, "copies = 2\narray = \"PS6000XV\"\nraid = \"raid50\"");
     let answer = answer(&profile);
     let group = &answer.first().expect("it fits").groups[0];
-    assert_eq!((group.units, group.iops.get()), (1, 1745.0), "seed 004 table 12");
+    assert_eq!((group.units, group.iops.get()), (1, 1745.0), "Dell 2010, table 12");
     // 1,728 of databases; beside it 726 of logs, and the maintenance of one database.
     assert_eq!([group.iops_needed, group.iops_beside].map(|iops| iops.get().round()), [1728.0, 746.0]);
     let site = answer.site().expect("a site");

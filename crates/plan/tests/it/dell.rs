@@ -1,4 +1,4 @@
-//! The Dell paper's tables 14 to 19 and its example of 5,000 users (seed 004 sections 3.3 and 3.4.2), to every value.
+//! The Dell paper's tables 14 to 19 and its example of 5,000 users (Dell 2010 sections 3.3 and 3.4.2), to every value.
 
 use crate::planned::{DELL, check, planned, users};
 

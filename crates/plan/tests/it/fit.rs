@@ -41,8 +41,8 @@ fn for_5000_users_dell_chose_two_ps6500e_with_500_gb_drives_at_raid_50() {
     // Rejected with their reasons, not left out.
     let why =
         |product: &str| &fit.rejected.iter().find(|rejected| rejected.product == product).unwrap().reason;
-    assert!(why("PS6000E").starts_with("no source says what it does: seed 004"), "{}", why("PS6000E"));
-    assert!(why("PS6500X").starts_with("no source says what it does: seed 004"));
+    assert!(why("PS6000E").starts_with("no source says what it does: Dell 2010"), "{}", why("PS6000E"));
+    assert!(why("PS6500X").starts_with("no source says what it does: Dell 2010"));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn raid_5_takes_more_spindles_than_raid_1_for_the_same_i_o() {
     let mut needs = needs(Mode::StandAlone, 6000.0);
     needs.database_volume = Gib::new(10.0);
     let drives = |raid| group(&fit(&needs, &of("EVA8000", Some(raid))).choices[0], Purpose::Databases).0;
-    assert!(drives(Raid::Raid5) > drives(Raid::Raid10), "seed 001, \"Comparing VRAID1 and VRAID5\"");
+    assert!(drives(Raid::Raid5) > drives(Raid::Raid10), "HP EVA8000, \"Comparing VRAID1 and VRAID5\"");
 }
 
 #[test]

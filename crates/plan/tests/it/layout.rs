@@ -68,8 +68,8 @@ fn hps_storage_groups_share_a_volume_and_a_log_and_are_owned_in_turn() {
         ("sg04", "databases", "B"),
         ("sg04-log", "logs", "B"),
     ];
-    assert_eq!(all, expected, "seed 001, \"LUN ownership\"");
-    assert_eq!(layout.volumes[0].databases.len(), 5, "seed 001: all five databases on the same LUN");
+    assert_eq!(all, expected, "HP EVA8000, \"LUN ownership\"");
+    assert_eq!(layout.volumes[0].databases.len(), 5, "HP EVA8000: all five databases on the same LUN");
     assert_eq!(layout.groups[0].failure_sets.iter().sum::<u32>(), layout.groups[0].drives.unwrap());
 }
 

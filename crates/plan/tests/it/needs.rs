@@ -36,7 +36,7 @@ pub fn needs(mode: Mode, iops: f64) -> Needs {
     }
 }
 
-/// The Dell paper's example as it is printed (seed 004 section 3.4.2): 12 databases of 1266 and 48 GB, 900 IOPS.
+/// The Dell paper's example as it is printed (Dell 2010, section 3.4.2): 12 databases of 1266 and 48 GB, 900 IOPS.
 pub fn dell_as_printed() -> Needs {
     let mut needs = needs(Mode::Copies, 900.0);
     needs.database = Gib::new(959.0);

@@ -2,7 +2,7 @@
 
 use plan::{answer::Answer, catalogue::Catalogue, demand::Demand, profile::Profile, rules::Rules};
 
-/// Users of the Dell paper's example (seed 004 section 3.4.2): 5000 with 2 GB, 150 messages of 75 KB.
+/// Users of the Dell paper's example (Dell 2010, section 3.4.2): 5000 with 2 GB, 150 messages of 75 KB.
 pub const DELL: &str = r#"
 rules = "exchange-2010"
 copies = 2

@@ -54,7 +54,7 @@ fn logs_of_their_own_are_written_one_behind_another() {
     let answer = answered(&text, &["iops_per_mailbox=0.45", "iops_headroom=0%"]);
     check(&answer.demand, &[("LOGW", "121.5"), ("EACHL", "833"), ("DIOL", "1")]);
     let logs = group(answer.first().expect("its own array carries it"), Purpose::Logs);
-    assert_eq!((logs.drives, logs.spares), (2, 1), "seed 002: a mirrored pair and a spare");
+    assert_eq!((logs.drives, logs.spares), (2, 1), "AMI 2008: a mirrored pair and a spare");
     // A slow log still takes the drives it needs.
     let text = text.replace("StorTrends", "7.2K SATA");
     let slow = answered(&text, &["iops_per_mailbox=0.45", "iops_headroom=0%", "log_write_time=8ms"]);
@@ -72,7 +72,7 @@ fn pools_are_bounded_and_spares_grow_with_drives() {
     assert_eq!(
         mail.spares,
         mail.pools * of_pool.div_ceil(23),
-        "two for each 46 drives: seed 004 section 3.1"
+        "two for each 46 drives: Dell 2010, section 3.1"
     );
     let site = answer.site().expect("a site");
     assert_eq!(site.groups.len() as u32, 2 * mail.pools);

@@ -90,7 +90,7 @@ fn memory_follows_cache_and_databases() {
     );
 }
 
-/// Seed 001, appendix A: 5,000 users of 1 I/O a second, two thirds of them reads, on mirrored 72 GB drives.
+/// HP EVA8000, appendix A: 5,000 users of 1 I/O a second, two thirds of them reads, on mirrored 72 GB drives.
 const APPENDIX_A: &str = "raid = \"raid10\"\narray = \"EVA8000\"";
 
 #[test]
@@ -119,7 +119,7 @@ fn hps_appendix_a_prints_6600_and_44_because_66_and_33_are_99_percent() {
     assert_eq!(HostIops::new(5000.0).on_drives(Share::percent(67.0), 2.0).get(), 6650.0);
 }
 
-/// Seed 002: 600 mailboxes of 200 MB at 0.45 I/O a second, headroom included.
+/// AMI 2008: 600 mailboxes of 200 MB at 0.45 I/O a second, headroom included.
 #[test]
 fn amis_600_mailboxes_ask_for_270_io_and_take_40_percent_of_their_volume() {
     let text = users("exchange-2007", 600, "200MB", 100, "max-database = \"300GB\"");
@@ -138,7 +138,7 @@ fn amis_600_mailboxes_ask_for_270_io_and_take_40_percent_of_their_volume() {
     assert_eq!((120.0_f64 / 300.0 * 100.0).round(), 40.0);
 }
 
-/// Seed 000: 13 GB of one group in two hours of outage were merged at 260 MB a minute, in 50 minutes.
+/// HP Continuous Access: 13 GB of one group in two hours of outage were merged at 260 MB a minute, in 50 minutes.
 #[test]
 fn a_write_history_of_13_gb_is_merged_in_about_50_minutes() {
     let text = users("exchange-2003", 5000, "50MB", 140, "link = \"1GbE\"\nmax-database = \"1000GB\"");

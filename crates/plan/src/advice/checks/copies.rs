@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Mailboxes in one copy from which copies are recommended (the Dell paper's example).
 const MANY_MAILBOXES: u64 = 5000;
-/// Kept free for snapshots (seed 002).
+/// Kept free for snapshots (AMI 2008).
 const RESERVE_PERCENT: f64 = 20.0;
 /// Copies that make a backup (Microsoft, disaster-recovery.md).
 const COPIES_AS_BACKUP: u32 = 3;

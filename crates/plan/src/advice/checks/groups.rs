@@ -7,7 +7,7 @@ use crate::{
     units::{counted, shown},
 };
 
-/// Of these recommended for peaks (seed 001: 15 to 20 %).
+/// Of these recommended for peaks (HP EVA8000: 15 to 20 %).
 const HEADROOM_LEAST: f64 = 1.15;
 /// Sizes in a file are rounded, each by less than a thousandth.
 const ROUNDED: f64 = 0.5;
@@ -45,7 +45,7 @@ pub fn logs_apart(subject: &Subject<'_>) -> Outcome {
 
 pub fn log_raid(subject: &Subject<'_>) -> Outcome {
     let groups = subject.groups_with(|volume| volume.role == Role::Log).into_iter();
-    // With copies logs may lie beside their databases (seed 004), whose level then decides.
+    // With copies logs may lie beside their databases (Dell 2010), whose level then decides.
     let concerned = groups.filter(|group| {
         !subject.has_copies() || !subject.in_group(group).any(|volume| volume.role.has_databases())
     });

@@ -6,16 +6,16 @@ use crate::{
     units::{counted, shown},
 };
 
-/// Round trips that synchronous replication bore, with eight storage groups and with four (seed 000).
+/// Round trips that synchronous replication bore, with eight storage groups and with four (HP Continuous Access).
 const RTT_OF_EIGHT_MS: f64 = 8.0;
 const RTT_OF_FOUR_MS: f64 = 7.0;
-/// Users of a replicated server: 7,500 on two kept within limits (seed 000, phase 3).
+/// Users of a replicated server: 7,500 on two kept within limits (HP Continuous Access, phase 3).
 const USERS_MAX: u64 = 3750;
 /// Link beyond what is needed; chosen here.
 const OVER: f64 = 1.2;
-/// Service agreements (seed 000).
+/// Service agreements (HP Continuous Access).
 const FAILOVER_MINUTES: f64 = 15.0;
-/// Log buffers of the tests (seed 000).
+/// Log buffers of the tests (HP Continuous Access).
 const LOG_BUFFERS: u64 = 9000;
 
 /// The link that replication uses, or the only one there is.

@@ -5,10 +5,10 @@ use crate::{
     units::{counted, shown},
 };
 
-/// Storage groups of a server, and databases of it (Exchange 2003 Enterprise; seed 001).
+/// Storage groups of a server, and databases of it (Exchange 2003 Enterprise; HP EVA8000).
 const STORAGE_GROUPS_2003: u64 = 4;
 const DATABASES_2003: u64 = 20;
-/// A virtual server's system, beside its memory (seed 004).
+/// A virtual server's system, beside its memory (Dell 2010).
 const SYSTEM_GB: f64 = 15.0;
 
 pub fn databases_per_server(subject: &Subject<'_>) -> Outcome {

@@ -12,12 +12,12 @@ use crate::{
 const READ_MS: f64 = 20.0;
 const READ_WINDOW_MS: f64 = 50.0;
 const WRITE_MS: f64 = 10.0;
-/// Databases are this many times the cache below them (seed 001).
+/// Databases are this many times the cache below them (HP EVA8000).
 const TIMES_CACHE: f64 = 20.0;
-/// A test of this share of production flatters (seed 002).
+/// A test of this share of production flatters (AMI 2008).
 const SHARE_TOO_SMALL: f64 = 0.25;
 const SECONDS: f64 = 7200.0;
-/// Of processors (seed 003).
+/// Of processors (IBM 2008).
 const PROCESSOR_PERCENT: f64 = 70.0;
 
 /// Looks at the run, if there is one.

@@ -7,13 +7,13 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// Room beyond what is counted (seed 004, tables 14 and 15).
+/// Room beyond what is counted (Dell 2010, tables 14 and 15).
 const ROOM: f64 = 1.2;
-/// Databases at most, with copies and without (seed 004 section 3.3.3; without, from 2013 on, the vendor).
+/// Databases at most, with copies and without (Dell 2010, section 3.3.3; without, from 2013 on, the vendor).
 const WITH_COPIES_GB: f64 = 2048.0;
 const ALONE_TO_2010_GB: f64 = 100.0;
 const ALONE_GB: f64 = 200.0;
-/// Days of logs that are kept at least (seed 004 table 15).
+/// Days of logs that are kept at least (Dell 2010, table 15).
 const LOG_DAYS: f64 = 3.0;
 
 /// Groups whose controllers share their volumes.
