@@ -50,7 +50,7 @@ fn groups_at_a_held_rate_are_spread_over_all_paths() {
     let said = bench.run(&[&places[..], &load, &size].concat());
     answered(&said);
     assert!(
-        said.stdout.contains("2 groups of 2 databases, 200 mailboxes at 0.5 I/O a second"),
+        said.stdout.contains("2 groups of 2 databases, 200 mailboxes at 0.5 IOPS"),
         "{}",
         said.stdout
     );
