@@ -8,15 +8,15 @@ use std::{collections::BTreeMap, time::Duration};
 /// Seconds a room's tests may take.
 const BUDGETS_S: [(&str, u64); 12] = [
     ("array", 60),
-    ("cli", 280),
+    ("cli", 300),
     ("iscsi", 5),
     ("maildb", 70),
     ("nbd", 5),
     ("plan", 10),
     ("report", 5),
-    ("simulator", 100),
+    ("simulator", 140),
     ("verify", 20),
-    ("workload", 120),
+    ("workload", 100),
     ("world", 25),
     ("xtask", 15),
 ];

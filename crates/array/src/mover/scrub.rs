@@ -5,7 +5,7 @@
 //! not notice. Where a round has come to is a row of the catalogue, which checkpoints keep: whoever opens the pool
 //! next goes on there.
 
-use super::Urgency;
+use super::{Urgency, pace::Permit};
 use crate::{
     error::{Error, Result},
     format::{
@@ -180,6 +180,12 @@ impl Pool {
         self.has_unsaved_rows.set(true);
     }
 
+    /// Leave to look at a piece. What a scrub reads does not come free: while hosts wait for room it does not rest.
+    pub(super) async fn scrub_permit(&self) -> Result<Permit> {
+        let urgency = if self.room_wanted() > 0 { Urgency::Awaited } else { Urgency::CanWait };
+        self.pace.permit(urgency).await
+    }
+
     fn copies(&self) -> usize {
         usize::from(self.shared.drives.geometry().log_copies)
     }
@@ -198,7 +204,7 @@ impl Pool {
             self.shared.check_runs()?;
             found.nodes += 1;
             let bytes = usize::from(pointer.blocks) * BLOCK_BYTES * self.copies();
-            let permit = self.pace.permit(Urgency::CanWait).await?;
+            let permit = self.scrub_permit().await?;
             permit.moves(bytes);
             if let Err(error) = self.shared.scrub_node(pointer).await {
                 tell(found, &error);
@@ -231,7 +237,7 @@ impl Pool {
                 round.found.blocks += run.blocks.len() as u64;
                 self.scrubs.borrow_mut().done_blocks = round.found.blocks;
                 let bytes = run.blocks.len() * BLOCK_BYTES * self.copies();
-                let permit = self.pace.permit(Urgency::CanWait).await?;
+                let permit = self.scrub_permit().await?;
                 permit.moves(bytes);
                 if let Err(error) = self.shared.scrub_run(&run).await {
                     tell(&mut round.found, &error);

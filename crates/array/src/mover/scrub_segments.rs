@@ -3,10 +3,7 @@
 //! Records that a replay would read are looked at with all they carry, up to what was acknowledged. Of others the header
 //! counts: it says what lies in their segment, for cleaning.
 
-use super::{
-    Urgency,
-    scrub::{Round, tell},
-};
+use super::scrub::{Round, tell};
 use crate::{
     error::{Error, Result},
     format::{
@@ -198,7 +195,7 @@ impl Pool {
         let mut bytes = vec![vec![0; count as usize * BLOCK_BYTES]; slots.len()];
         for (&(_, slot), bytes) in slots.iter().zip(&mut bytes) {
             for (piece, into) in bytes.chunks_mut(READ_BLOCKS as usize * BLOCK_BYTES).enumerate() {
-                let permit = self.pace.permit(Urgency::CanWait).await?;
+                let permit = self.scrub_permit().await?;
                 permit.moves(into.len());
                 let from = first + piece as u32 * READ_BLOCKS;
                 match drives.read(slot, from, into.len() / BLOCK_BYTES).await {

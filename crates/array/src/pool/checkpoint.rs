@@ -122,6 +122,13 @@ impl Pool {
         self.shared.state.borrow_mut().segments.release(complete, oldest_reader);
     }
 
+    /// Frees what readers held that are done by now. Whether others still hold something.
+    pub(super) fn release_held(&self) -> bool {
+        let complete = self.shared.state.borrow().checkpoint;
+        self.release(complete);
+        self.shared.state.borrow().segments.is_held(complete)
+    }
+
     fn freeze(&self) -> Frozen {
         self.has_unsaved_rows.set(false);
         let mut state = self.shared.state.borrow_mut();

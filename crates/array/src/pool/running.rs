@@ -17,6 +17,8 @@ use world::{Moment, World};
 
 /// How often is looked whether there is something to do.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// And where hosts wait for readers to be done.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// How often blocks of raid0 volumes are brought to rest: what is overwritten before that never has to be moved.
 const REST_EVERY: Duration = Duration::from_secs(60);
@@ -219,6 +221,9 @@ impl Pool {
             self.doubtful_rounds.set(0);
             return Ok(true);
         }
+        if is_awaited && self.wait_for_readers().await? {
+            return Ok(true);
+        }
         // Hosts may have taken what was gained. A round that failed says nothing about what there is to gain.
         let is_written = self.cleaning_basis().log_position_next > basis.log_position_next;
         if (is_written || cleaned.is_err()) && self.doubtful_rounds.get() < DOUBTFUL_ROUNDS_MAX {
@@ -230,6 +235,16 @@ impl Pool {
         let slot_changes = self.cleaning_basis().slot_changes;
         self.cleaned_out.set(Some(CleaningBasis { slot_changes, ..basis }));
         Ok(false)
+    }
+
+    /// Waits for those who read what would be free but for them. Whether something came free by it.
+    async fn wait_for_readers(&self) -> Result<bool> {
+        let before = self.space().free;
+        while self.release_held() {
+            self.shared.world.sleep(LOOK_AGAIN).await;
+            self.shared.check_runs()?;
+        }
+        Ok(self.space().free > before)
     }
 
     /// Whether the log since the last checkpoint takes so many segments.

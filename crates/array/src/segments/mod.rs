@@ -310,8 +310,12 @@ impl Segments {
             let (_, slot) = self.dropped.pop_front().expect("looked at");
             self.give_back(&[slot]);
         }
-        let is_held = self.condemned.front().is_some_and(|condemned| condemned.from <= complete);
-        sometimes::reached_if(is_held, Sometimes::ReaderHoldsSegments);
+        sometimes::reached_if(self.is_held(complete), Sometimes::ReaderHoldsSegments);
+    }
+
+    /// Whether something would be free but for readers, `complete` being the last checkpoint that is.
+    pub fn is_held(&self, complete: CheckpointNumber) -> bool {
+        self.condemned.front().is_some_and(|condemned| condemned.from <= complete)
     }
 
     /// A segment as one who reads needs it: also one that is condemned, for what a reader found before that is there

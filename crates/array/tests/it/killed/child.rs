@@ -21,6 +21,11 @@ const KEPT: usize = 2;
 fn works_until_it_is_killed() {
     let folder = std::env::var(FOLDER).expect("the parent names the folder");
     let round: u64 = std::env::var(ROUND).expect("and the round").parse().expect("a number");
+    // One writer that is refused would only be missing from the load: its panic ends the child, and the parent says so.
+    std::panic::set_hook(Box::new(|panic| {
+        eprintln!("{panic}");
+        std::process::exit(101);
+    }));
     real::run(round, RealOptions::default(), async |world| {
         let pool = open_pool(&world, Path::new(&folder)).await;
         let volume = VolumeDevice(pool.volume(VOLUME).expect("it is there"));
