@@ -7,17 +7,17 @@ use std::{collections::BTreeMap, time::Duration};
 
 /// Seconds a room's tests may take.
 const BUDGETS_S: [(&str, u64); 12] = [
-    ("array", 60),
-    ("cli", 300),
+    ("array", 40),
+    ("cli", 290),
     ("iscsi", 5),
-    ("maildb", 70),
+    ("maildb", 60),
     ("nbd", 5),
-    ("plan", 10),
+    ("plan", 5),
     ("report", 5),
     ("simulator", 140),
-    ("verify", 20),
-    ("workload", 100),
-    ("world", 25),
+    ("verify", 15),
+    ("workload", 95),
+    ("world", 15),
     ("xtask", 15),
 ];
 
