@@ -25,7 +25,7 @@ pub struct PlanArguments {
     pub profile: Option<PathBuf>,
 
     /// Mailboxes
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, visible_alias = "mailboxes", value_name = "N", allow_negative_numbers = true)]
     pub users: Option<String>,
 
     /// Largest mailbox, such as 2GB [default: 2GB]
@@ -50,7 +50,7 @@ pub struct PlanArguments {
 
     /// Figures of the mail server: exchange-2003, exchange-2007, exchange-2010, exchange-2013, open-mail, or a file
     /// [default: exchange-2010]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, visible_alias = "server", value_name = "NAME")]
     pub rules: Option<String>,
 
     /// Largest database, such as 1024GB [default: by mode]

@@ -276,3 +276,17 @@ fn a_plan_is_one_screen_that_ends_with_what_to_do_next() {
     }
     assert!(!said.stdout.contains("Formula"), "{}", said.stdout);
 }
+
+#[test]
+fn a_plan_knows_the_words_of_the_other_verbs_and_servers_without_figures_of_their_own() {
+    let bench = Bench::new();
+    let plan = |arguments: &[&str]| {
+        let said = bench.run(&[&["plan", "--json"], arguments].concat());
+        assert_eq!(said.code, Some(0), "{arguments:?}: {}", said.stderr);
+        said.stdout
+    };
+    let known = plan(&["--users", "1000", "--rules", "exchange-2013"]);
+    for server in ["exchange-2016", "Exchange-2019", "EXCHANGE-2013"] {
+        assert!(plan(&["--mailboxes", "1000", "--server", server]) == known, "{server}");
+    }
+}

@@ -34,15 +34,21 @@ pub struct Rules {
     curves: Vec<Curve>,
 }
 
+/// Servers without figures of their own, and the rule set that stands for each.
+const ALIASES: [(&str, &str); 2] = [("exchange-2016", "exchange-2013"), ("exchange-2019", "exchange-2013")];
+
 impl Rules {
     /// The names of the built-in rule sets.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
-    /// The built-in rule set called `name`.
+    /// The built-in rule set called `name`, in any case.
     pub fn named(name: &str) -> Result<Self, RulesError> {
-        let found = BUILT_IN.iter().find(|(known, _)| *known == name);
+        let lower = name.to_ascii_lowercase();
+        let alias = ALIASES.iter().find(|(alias, _)| *alias == lower);
+        let wanted = alias.map_or(lower.as_str(), |(_, stands)| *stands);
+        let found = BUILT_IN.iter().find(|(known, _)| *known == wanted);
         let Some((_, text)) = found else {
             let nearest = nearest(name, Self::names()).map(str::to_owned);
             return Err(RulesError::Unknown { name: name.to_owned(), nearest });
