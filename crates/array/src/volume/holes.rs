@@ -1,19 +1,12 @@
 //! Where a volume or a snapshot holds nothing: blocks that have no version, or are zero. Nothing is read but the map.
 
-use super::{check_range, device::Volume, io_error, snapshot::SnapshotDevice};
+use super::{check_range, device::Volume, extent_list::ExtentList, io_error, snapshot::SnapshotDevice};
 use crate::{
-    format::{BLOCK_BYTES, BlockIndex, BranchNumber, Stamp},
+    format::{BranchNumber, Stamp},
     pool::Pool,
 };
 use std::rc::Rc;
 use world::{ByteCount, ByteOffset, Extent, IoResult};
-
-/// Blocks that are looked up at once.
-const BLOCKS_AT_ONCE: u64 = 16_384;
-/// One question is answered for so many blocks at most: 16 GiB.
-const BLOCKS_MAX: u64 = 4 << 20;
-/// And with so many extents.
-const EXTENTS_MAX: usize = 4096;
 
 impl Volume {
     /// What lies from `at` on, as of now: extents one behind the other, which cover at least one byte, and `length` at most.
@@ -46,26 +39,13 @@ async fn extents(
     at: ByteOffset,
     length: ByteCount,
 ) -> IoResult<Vec<Extent>> {
-    let block_bytes = BLOCK_BYTES as u64;
-    let end = at.0 + length.0;
-    let last = end.div_ceil(block_bytes).min(at.0 / block_bytes + BLOCKS_MAX);
-    let mut found: Vec<Extent> = Vec::new();
-    let mut block = at.0 / block_bytes;
-    while block < last && found.len() < EXTENTS_MAX {
-        let count = BLOCKS_AT_ONCE.min(last - block);
+    let mut list = ExtentList::new(at, length);
+    while let Some((first, count)) = list.wanted() {
         // What is found is not read, so it may be reused; the trees that are asked may not.
         let _reading = pool.begin_reading();
-        let mapped = pool.map_of(branch, BlockIndex(block), count, as_of).await;
-        for mapped in mapped.map_err(|error| io_error("look for holes", &error))? {
-            let from = (block * block_bytes).max(at.0);
-            let bytes = ((block + 1) * block_bytes).min(end) - from;
-            let is_hole = mapped.is_none();
-            match found.last_mut().filter(|extent| extent.is_hole == is_hole) {
-                Some(extent) => extent.length.0 += bytes,
-                None => found.push(Extent { length: ByteCount(bytes), is_hole, is_zero: is_hole }),
-            }
-            block += 1;
-        }
+        let mapped = pool.map_of(branch, first, count, as_of).await;
+        let mapped = mapped.map_err(|error| io_error("look for holes", &error))?;
+        mapped.iter().for_each(|mapped| list.push(mapped.is_none()));
     }
-    Ok(found)
+    Ok(list.into_extents())
 }

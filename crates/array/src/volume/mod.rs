@@ -11,6 +11,7 @@ mod block_locks;
 mod bounds;
 mod caps;
 mod device;
+mod extent_list;
 mod gate;
 mod holes;
 mod read;

@@ -1,7 +1,9 @@
 //! A volume or a snapshot of a pool that is open for reading alone: what can be read of it, and what cannot.
 
 use super::{
-    check_range, io_error,
+    check_range,
+    extent_list::{BLOCKS_AT_ONCE, ExtentList},
+    io_error,
     read::{fill, runs},
 };
 use crate::{
@@ -17,12 +19,6 @@ use world::{
     LocalFuture, Stability,
 };
 
-/// Blocks that are looked up at once.
-const BLOCKS_AT_ONCE: u64 = 16_384;
-/// One question for extents is answered for so many blocks at most: 16 GiB.
-const BLOCKS_MAX: u64 = 4 << 20;
-/// And with so many extents.
-const EXTENTS_MAX: usize = 4096;
 /// What a survey rounds the places of data to.
 const REGION_BYTES: u64 = 4 << 20;
 /// Runs that are read at once.
@@ -236,25 +232,15 @@ impl ReadOnlyVolume {
     /// The range is not within the volume.
     pub async fn extents(&self, at: ByteOffset, length: ByteCount) -> IoResult<Vec<Extent>> {
         check_range("look for holes", at, length.0, self.size_bytes)?;
-        let block_bytes = BLOCK_BYTES as u64;
-        let end = at.0 + length.0;
-        let last = end.div_ceil(block_bytes).min(at.0 / block_bytes + BLOCKS_MAX);
-        let mut found: Vec<Extent> = Vec::new();
-        let mut block = at.0 / block_bytes;
-        while block < last && found.len() < EXTENTS_MAX {
-            let count = BLOCKS_AT_ONCE.min(last - block);
-            let answer = self.pool.map_of(self.point, BlockIndex(block), count).await;
+        let mut list = ExtentList::new(at, length);
+        while let Some((first, count)) = list.wanted() {
+            let answer = self.pool.map_of(self.point, first, count).await;
             for mapped in answer.mapped {
-                let bytes = ((block + 1) * block_bytes).min(end) - (block * block_bytes).max(at.0);
-                let is_hole = mapped.is_none() && !answer.lost.contains(&BlockIndex(block));
-                match found.last_mut().filter(|extent| extent.is_hole == is_hole) {
-                    Some(extent) => extent.length.0 += bytes,
-                    None => found.push(Extent { length: ByteCount(bytes), is_hole, is_zero: is_hole }),
-                }
-                block += 1;
+                let is_hole = mapped.is_none() && !answer.lost.contains(&list.next());
+                list.push(is_hole);
             }
         }
-        Ok(found)
+        Ok(list.into_extents())
     }
 
     fn refused(what: &str) -> LocalFuture<IoResult<()>> {

@@ -1,0 +1,60 @@
+//! Data and holes of a range, one behind the other, as its blocks are looked up in the map part by part.
+
+use crate::format::{BLOCK_BYTES, BlockIndex};
+use world::{ByteCount, ByteOffset, Extent};
+
+/// Blocks looked up at once.
+pub(super) const BLOCKS_AT_ONCE: u64 = 16_384;
+/// Blocks that one list covers at most: 16 GiB.
+const BLOCKS_MAX: u64 = 4 << 20;
+/// Extents of one list at most.
+const EXTENTS_MAX: usize = 4096;
+
+/// Extents from the beginning of a range on. They may end before the range does: a list has its limits.
+pub(super) struct ExtentList {
+    /// First byte, and the one behind the last.
+    at: u64,
+    end: u64,
+    /// Block that is added next, and the one behind the last.
+    next: u64,
+    last: u64,
+    extents: Vec<Extent>,
+}
+
+impl ExtentList {
+    /// An empty list for `length` bytes from `at` on.
+    pub fn new(at: ByteOffset, length: ByteCount) -> Self {
+        let (block_bytes, end) = (BLOCK_BYTES as u64, at.0 + length.0);
+        let next = at.0 / block_bytes;
+        let last = end.div_ceil(block_bytes).min(next + BLOCKS_MAX);
+        Self { at: at.0, end, next, last, extents: Vec::new() }
+    }
+
+    /// The blocks to look up next: the first and how many. None: the list is long enough.
+    pub fn wanted(&self) -> Option<(BlockIndex, u64)> {
+        let is_over = self.next >= self.last || self.extents.len() >= EXTENTS_MAX;
+        (!is_over).then(|| (BlockIndex(self.next), BLOCKS_AT_ONCE.min(self.last - self.next)))
+    }
+
+    /// The block that [`Self::push`] adds next.
+    pub fn next(&self) -> BlockIndex {
+        BlockIndex(self.next)
+    }
+
+    /// Adds the next block.
+    pub fn push(&mut self, is_hole: bool) {
+        let block_bytes = BLOCK_BYTES as u64;
+        let from = (self.next * block_bytes).max(self.at);
+        let bytes = ((self.next + 1) * block_bytes).min(self.end) - from;
+        match self.extents.last_mut().filter(|extent| extent.is_hole == is_hole) {
+            Some(extent) => extent.length.0 += bytes,
+            None => self.extents.push(Extent { length: ByteCount(bytes), is_hole, is_zero: is_hole }),
+        }
+        self.next += 1;
+    }
+
+    /// The extents.
+    pub fn into_extents(self) -> Vec<Extent> {
+        self.extents
+    }
+}
