@@ -2,7 +2,7 @@
 
 use super::{
     identity::Origin,
-    thin_volume::{Frozen, ReadOnlyFrozen, ThinVolume},
+    thin_volume::{ReadOnlyDevice, ThinVolume},
 };
 use crate::{
     arguments::ExportArguments,
@@ -134,7 +134,7 @@ impl Opened {
                 (None, snapshot) => {
                     let snapshot = snapshot.as_deref().expect("what is no volume is a snapshot");
                     let device = pool.snapshot_device(&wanted.volume, snapshot).map_err(refused)?;
-                    (Rc::new(device.clone()), Some(Rc::new(Frozen(device))), "a snapshot")
+                    (Rc::new(device.clone()), Some(Rc::new(ReadOnlyDevice::Snapshot(device))), "a snapshot")
                 }
             };
         let origin = origin(&pool.volumes(), |volume| pool.snapshots(volume), wanted).map_err(refused)?;
@@ -183,7 +183,7 @@ impl Opened {
             name,
             path: path.to_owned(),
             device: Rc::new(device.clone()),
-            sparse: Some(Rc::new(ReadOnlyFrozen(device))),
+            sparse: Some(Rc::new(ReadOnlyDevice::Salvaged(device))),
             fill: None,
             is_thin: false,
             is_read_only: true,

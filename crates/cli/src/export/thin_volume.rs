@@ -61,31 +61,15 @@ impl Sparse for ThinVolume {
     }
 }
 
-/// A snapshot, as a device that knows its holes.
-pub struct Frozen(pub SnapshotDevice);
-
-impl Sparse for Frozen {
-    fn write_zeroes(
-        &self,
-        _at: ByteOffset,
-        _length: ByteCount,
-        _keeps_space: bool,
-        _stability: Stability,
-    ) -> LocalFuture<IoResult<()>> {
-        let error = IoError::new(IoErrorKind::ReadOnly, "write zeroes: a snapshot is never written");
-        Box::pin(async move { Err(error) })
-    }
-
-    fn extents(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<Vec<Extent>>> {
-        let snapshot = self.0.clone();
-        Box::pin(async move { snapshot.extents(at, length).await })
-    }
+/// A volume or a snapshot that is only read, as a device that knows its holes.
+pub enum ReadOnlyDevice {
+    /// A snapshot of a pool in use.
+    Snapshot(SnapshotDevice),
+    /// A volume or a snapshot of a pool that is open for reading only.
+    Salvaged(ReadOnlyVolume),
 }
 
-/// A volume or a snapshot of a pool that is only read, as a device that knows its holes.
-pub struct ReadOnlyFrozen(pub ReadOnlyVolume);
-
-impl Sparse for ReadOnlyFrozen {
+impl Sparse for ReadOnlyDevice {
     fn write_zeroes(
         &self,
         _at: ByteOffset,
@@ -93,13 +77,24 @@ impl Sparse for ReadOnlyFrozen {
         _keeps_space: bool,
         _stability: Stability,
     ) -> LocalFuture<IoResult<()>> {
-        let error = IoError::new(IoErrorKind::ReadOnly, "write zeroes: the pool is open for reading only");
-        Box::pin(async move { Err(error) })
+        let why = match self {
+            Self::Snapshot(_) => "write zeroes: a snapshot is never written",
+            Self::Salvaged(_) => "write zeroes: the pool is open for reading only",
+        };
+        Box::pin(async move { Err(IoError::new(IoErrorKind::ReadOnly, why)) })
     }
 
     fn extents(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<Vec<Extent>>> {
-        let volume = self.0.clone();
-        Box::pin(async move { volume.extents(at, length).await })
+        match self {
+            Self::Snapshot(device) => {
+                let device = device.clone();
+                Box::pin(async move { device.extents(at, length).await })
+            }
+            Self::Salvaged(volume) => {
+                let volume = volume.clone();
+                Box::pin(async move { volume.extents(at, length).await })
+            }
+        }
     }
 }
 
