@@ -34,6 +34,13 @@ struct Ids {
     spares: &'static str,
 }
 
+impl Ids {
+    /// Formulas of the shares that one pool has: of all databases, and of all storage groups.
+    fn shares(&self) -> (String, String) {
+        (format!("{} / DBC", self.databases), format!("{} / SGC", self.storage_groups))
+    }
+}
+
 const DATABASES: Ids = Ids {
     what: "databases",
     each: "EACH",
@@ -233,8 +240,7 @@ impl Purchase<'_> {
     /// I/O of drives, and how many do it.
     fn io_of_drives(&mut self, by: &DriveSizing) {
         let ids = self.ids;
-        let share = format!("{} / DBC", ids.databases);
-        let of_groups = format!("{} / SGC", ids.storage_groups);
+        let (share, of_groups) = ids.shares();
         let is_mail = self.group.purpose == Purpose::Mail;
         let formula = match by.rating {
             DriveRating::AtHost(each) => {
@@ -383,8 +389,7 @@ impl Purchase<'_> {
         self.rating("One array does, at the host", "I/O/s", "array_iops", by.does.get());
         self.pools(by.storage_groups_max);
         self.capacity();
-        let share = format!("{} / DBC", ids.databases);
-        let of_groups = format!("{} / SGC", ids.storage_groups);
+        let (share, of_groups) = ids.shares();
         let streams = match self.group.purpose {
             Purpose::Mail if by.holds_logs => Some((format!("DBIOP * {share}"), true)),
             Purpose::Mail => Some((format!("(DBIOP * {share} + LIOPS * {of_groups})"), true)),
