@@ -2,8 +2,8 @@
 
 use super::{
     Ended,
+    client_slots::{ClientSlot, ClientSlots},
     haggling::{Agreed, Haggling, Next, Privacy},
-    places::{Place, Places},
 };
 use crate::{
     export::Exports,
@@ -17,14 +17,14 @@ use world::{Stream, World};
 /// Things a client may ask for before it is thought to be none.
 const OPTIONS_MAX: usize = 256;
 
-/// Greets, and answers until both agree: on what, the stream to go on with, and a place. None if the client ended it.
+/// Greets, and answers until both agree: on what, the stream to go on with, and a slot. None if the client ended it.
 pub async fn agree(
     world: &World,
     mut stream: Stream,
     exports: &Exports,
     tls: &TlsMode,
-    places: &Rc<Places>,
-) -> Result<Option<(Agreed, Stream, Place)>, Ended> {
+    slots: &Rc<ClientSlots>,
+) -> Result<Option<(Agreed, Stream, ClientSlot)>, Ended> {
     let mut greeting_bytes = GREETING.to_be_bytes().to_vec();
     greeting_bytes.extend(OPTION_MAGIC.to_be_bytes());
     greeting_bytes.extend((greeting::FIXED_NEWSTYLE | greeting::NO_ZEROES).to_be_bytes());
@@ -48,7 +48,7 @@ pub async fn agree(
             return Err(Ended::Protocol("what it asks for does not begin with IHAVEOPT"));
         };
         let mut answer = Vec::new();
-        let mut place = None;
+        let mut slot = None;
         let next = if length > OPTION_BYTES_MAX {
             skip(&mut stream, u64::from(length)).await?;
             ReplyHead::write(&mut answer, option, reply::TOO_BIG, b"");
@@ -57,8 +57,8 @@ pub async fn agree(
             let mut data = vec![0; length as usize];
             stream.read_exact(&mut data).await?;
             haggling.take(option, &data, &mut answer, || {
-                place = places.take();
-                place.as_ref().map(drop).ok_or(places.count_max())
+                slot = slots.take();
+                slot.as_ref().map(drop).ok_or(slots.count_max())
             })
         };
         stream.write_all(&answer).await?;
@@ -66,7 +66,7 @@ pub async fn agree(
         match next {
             Next::Ask => {}
             Next::Encrypt => stream = encrypt(world, stream, tls).await?,
-            Next::Begin(agreed) => return Ok(place.map(|place| (agreed, stream, place))),
+            Next::Begin(agreed) => return Ok(slot.map(|slot| (agreed, stream, slot))),
             Next::Refuse(count_max) => return Err(Ended::Full(count_max)),
             Next::End => return Ok(None),
         }

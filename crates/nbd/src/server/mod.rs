@@ -1,15 +1,15 @@
 //! The server: a connection is greeted, haggles over what it gets, then sends requests until it ends.
 //!
 //! Reading order: `haggling` (what is asked for and answered, without any I/O), `greeting` (the same over a stream),
-//! `requests` (one request, done), `session` (all of a connection, many at once), `places` (how many connections).
+//! `requests` (one request, done), `session` (all of a connection, many at once), `client_slots` (how many connections).
 
+mod client_slots;
 mod greeting;
 pub mod haggling;
-mod places;
 mod requests;
 mod session;
 
-use self::places::Places;
+use self::client_slots::ClientSlots;
 use crate::{export::Exports, tls::TlsMode};
 use std::{cell::Cell, rc::Rc, time::Duration};
 use thiserror::Error;
@@ -101,7 +101,7 @@ pub async fn serve(
     options: ServerOptions,
     tell: Rc<dyn Fn(Event)>,
 ) {
-    let places = Places::new(&world, options.connections_max, options.idle_max);
+    let slots = ClientSlots::new(&world, options.connections_max, options.idle_max);
     // Who is at its greeting has no place yet: nobody keeps another one out by saying nothing.
     let greetings = Rc::new(Cell::new(0));
     loop {
@@ -113,14 +113,14 @@ pub async fn serve(
             continue;
         };
         let (own, exports, tell) = (world.clone(), exports.clone(), Rc::clone(&tell));
-        let (options, places) = (options.clone(), Rc::clone(&places));
+        let (options, slots) = (options.clone(), Rc::clone(&slots));
         world.spawn("nbd connection", async move {
             let connected = |export: &str, is_encrypted| {
                 let (peer, export) = (peer.clone(), export.to_owned());
                 drop(greeting);
                 tell(Event::Connected { peer, export, is_encrypted });
             };
-            let why = session::run(&own, stream, &exports, (options, &places), connected).await.err();
+            let why = session::run(&own, stream, &exports, (options, &slots), connected).await.err();
             tell(Event::Disconnected { peer, why });
         });
     }

@@ -8,9 +8,9 @@
 
 use super::{
     Ended, ServerOptions,
+    client_slots::{ClientSlot, ClientSlots},
     greeting::{agree, skip},
     haggling::Agreed,
-    places::{Place, Places},
     requests::{Done, NotDone, perform},
 };
 use crate::{
@@ -36,23 +36,23 @@ pub async fn run(
     world: &World,
     stream: Stream,
     exports: &Exports,
-    (options, places): (ServerOptions, &Rc<Places>),
+    (options, slots): (ServerOptions, &Rc<ClientSlots>),
     connected: impl FnOnce(&str, bool),
 ) -> Result<(), Ended> {
     let agreed = {
-        let agreeing = agree(world, stream, exports, &options.tls, places);
+        let agreeing = agree(world, stream, exports, &options.tls, slots);
         match before(world.sleep(options.greeting_max), agreeing).await {
             Some(agreed) => agreed?,
             None => return Err(Ended::Slow),
         }
     };
-    let Some((agreed, stream, place)) = agreed else { return Ok(()) };
+    let Some((agreed, stream, slot)) = agreed else { return Ok(()) };
     connected(&agreed.export.name, agreed.is_encrypted);
     let (reader, writer) = split(stream);
     let session = Rc::new(Session {
         world: world.clone(),
         agreed,
-        place,
+        slot,
         requests: Semaphore::new(options.requests_max),
         bytes: Semaphore::new(options.bytes_max),
         outbox: Outbox::default(),
@@ -71,7 +71,7 @@ pub async fn run(
 struct Session {
     world: World,
     agreed: Agreed,
-    place: Place,
+    slot: ClientSlot,
     options: ServerOptions,
     requests: Semaphore,
     bytes: Semaphore,
@@ -101,7 +101,7 @@ impl Session {
             let reading = reader.read_exact(&mut head);
             let read = match has_requested {
                 true => Some(reading.await),
-                false => before(self.place.taken(), reading).await,
+                false => before(self.slot.taken(), reading).await,
             };
             match read.ok_or(Ended::Idle(self.options.idle_max))? {
                 // Closed between requests: not the polite way, but nothing is lost.
@@ -110,7 +110,7 @@ impl Session {
             };
             if !has_requested {
                 has_requested = true;
-                self.place.keep();
+                self.slot.keep();
             }
             let request =
                 Request::read(&head).ok_or(Ended::Protocol("a request does not begin as it must"))?;

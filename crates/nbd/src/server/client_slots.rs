@@ -1,9 +1,9 @@
-//! How many clients are served at once, and who goes when one more comes.
+//! Slots for clients: the limit of connections, and which idle client is disconnected for a new one.
 //!
 //! Invariants:
 //!
-//! 1. A client that has sent a request keeps its place until it ends.
-//! 2. A client that has not, and has had its place for a while, gives it up to one that comes, and not before.
+//! 1. A client that has sent a request keeps its slot until it ends.
+//! 2. A client that has not, and has had its slot for a while, gives it up to one that comes, and not before.
 
 use std::{
     cell::{Cell, RefCell},
@@ -14,8 +14,8 @@ use std::{
 use tokio::sync::Notify;
 use world::{Moment, World};
 
-/// Places for clients that have chosen an export.
-pub struct Places {
+/// ClientSlots for clients that have chosen an export.
+pub struct ClientSlots {
     world: World,
     count_max: usize,
     idle_max: Duration,
@@ -30,8 +30,8 @@ struct Holder {
     is_wanted: Rc<Notify>,
 }
 
-impl Places {
-    /// `count_max` of them. A client without a request for `idle_max` gives its place up when it is wanted.
+impl ClientSlots {
+    /// `count_max` of them. A client without a request for `idle_max` gives its slot up when it is wanted.
     pub fn new(world: &World, count_max: usize, idle_max: Duration) -> Rc<Self> {
         Rc::new(Self {
             world: world.clone(),
@@ -47,8 +47,8 @@ impl Places {
         self.count_max
     }
 
-    /// A place; none if all are taken by clients that need theirs.
-    pub fn take(self: &Rc<Self>) -> Option<Place> {
+    /// A slot; none if all are taken by clients that need theirs.
+    pub fn take(self: &Rc<Self>) -> Option<ClientSlot> {
         let now = self.world.now();
         let mut holders = self.holders.borrow_mut();
         if holders.len() >= self.count_max {
@@ -61,21 +61,21 @@ impl Places {
         let is_wanted = Rc::new(Notify::new());
         let holder = Holder { since: now, has_requested: false, is_wanted: Rc::clone(&is_wanted) };
         holders.insert(number, holder);
-        Some(Place { places: Rc::clone(self), number, is_wanted })
+        Some(ClientSlot { slots: Rc::clone(self), number, is_wanted })
     }
 }
 
-/// A client's place, free again when it is dropped.
-pub struct Place {
-    places: Rc<Places>,
+/// A client's slot, free again when it is dropped.
+pub struct ClientSlot {
+    slots: Rc<ClientSlots>,
     number: u64,
     is_wanted: Rc<Notify>,
 }
 
-impl Place {
-    /// The client has sent a request: the place is its own from now on.
+impl ClientSlot {
+    /// The client has sent a request: the slot is its own from now on.
     pub fn keep(&self) {
-        if let Some(holder) = self.places.holders.borrow_mut().get_mut(&self.number) {
+        if let Some(holder) = self.slots.holders.borrow_mut().get_mut(&self.number) {
             holder.has_requested = true;
         }
     }
@@ -86,8 +86,8 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
-        self.places.holders.borrow_mut().remove(&self.number);
+        self.slots.holders.borrow_mut().remove(&self.number);
     }
 }
