@@ -1,4 +1,4 @@
-//! What each room's tests may take, so that all of them together keep within one pass.
+//! Time budgets of the rooms' tests: all of them together keep within one pass.
 //!
 //! Times are of two cores with nothing else to do. A room over its budget is a warning, never a failure: machines differ. A judge
 //! that would break its room's budget goes to `--full`.
@@ -23,9 +23,9 @@ const BUDGETS_S: [(&str, u64); 12] = [
 
 /// How long the test programs of each room took.
 #[derive(Debug, Default)]
-pub struct Spent(BTreeMap<String, Duration>);
+pub struct RoomTimes(BTreeMap<String, Duration>);
 
-impl Spent {
+impl RoomTimes {
     /// A test program of `room` took so long.
     pub fn add(&mut self, room: &str, took: Duration) {
         *self.0.entry(room.to_owned()).or_default() += took;
@@ -67,19 +67,19 @@ mod tests {
 
     #[test]
     fn a_room_over_its_budget_and_one_without_are_named() {
-        let mut spent = Spent::default();
-        spent.add("nbd", Duration::from_secs(2));
-        assert_eq!(spent.warnings(), [""; 0]);
-        spent.add("nbd", Duration::from_secs(4));
-        spent.add("cellar", Duration::from_millis(500));
+        let mut times = RoomTimes::default();
+        times.add("nbd", Duration::from_secs(2));
+        assert_eq!(times.warnings(), [""; 0]);
+        times.add("nbd", Duration::from_secs(4));
+        times.add("cellar", Duration::from_millis(500));
         assert_eq!(
-            spent.warnings(),
+            times.warnings(),
             [
                 "warning: cellar has no budget: give it one in xtask/src/budget.rs",
                 "warning: the tests of nbd took 6 s, and may take 5 s: slow judges go to --full",
             ]
         );
-        assert_eq!(spent.table(), "cellar           0.5 s of   none\nnbd              6.0 s of    5 s\n");
+        assert_eq!(times.table(), "cellar           0.5 s of   none\nnbd              6.0 s of    5 s\n");
     }
 
     #[test]

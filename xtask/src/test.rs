@@ -13,7 +13,7 @@
 //! | `SPINDLE_FULL` | `1` under `--full`: the large counts; otherwise unset |
 
 use crate::{
-    budget::Spent,
+    budget::RoomTimes,
     judges::{self, Judges},
     status::{self, FullRun},
     step,
@@ -64,14 +64,14 @@ pub fn run(options: &Options) -> Result<()> {
     };
 
     let mut tally = Tally::default();
-    let mut spent = Spent::default();
+    let mut times = RoomTimes::default();
     let only = options.only.as_deref();
     for program in &build.tests {
         let begun = Instant::now();
         let mut command = program.command();
         tell(command.arg("--show-output").args(only));
         run_counted(&format!("tests of {}", program.room()), &mut command, &mut tally)?;
-        spent.add(program.room(), begun.elapsed());
+        times.add(program.room(), begun.elapsed());
     }
     let mut examples = step::cargo();
     examples.args(["test", "--workspace", "--no-fail-fast", "--doc", "--", "--show-output"]);
@@ -89,10 +89,10 @@ pub fn run(options: &Options) -> Result<()> {
         );
     }
     if options.budget {
-        print!("{}", spent.table());
+        print!("{}", times.table());
     }
     if !options.full {
-        spent.warnings().iter().for_each(|warning| println!("{warning}"));
+        times.warnings().iter().for_each(|warning| println!("{warning}"));
     }
     println!("total: {}", step::seconds(took));
     println!("{}", tally.summary());
@@ -102,7 +102,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What tests are told of the judges, and of how much is wanted.
+/// Tells a test program, by environment, which judges there are and whether the large counts are wanted.
 fn tell_of_judges(command: &mut Command, judges: &Judges, full: bool) {
     command.env("SPINDLE_JUDGES", if judges.complete() { "require" } else { "optional" });
     let full = full.then_some(Path::new("1"));

@@ -180,7 +180,7 @@ impl Pool {
         self.has_unsaved_rows.set(true);
     }
 
-    /// Leave to look at a piece. What a scrub reads does not come free: while hosts wait for room it does not rest.
+    /// A permit to check a piece. A scrub holds the segments it reads: while hosts wait for room it does not rest.
     pub(super) async fn scrub_permit(&self) -> Result<Permit> {
         let urgency = if self.room_wanted() > 0 { Urgency::Awaited } else { Urgency::CanWait };
         self.pace.permit(urgency).await

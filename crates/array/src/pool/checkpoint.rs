@@ -122,7 +122,7 @@ impl Pool {
         self.shared.state.borrow_mut().segments.release(complete, oldest_reader);
     }
 
-    /// Frees what readers held that are done by now. Whether others still hold something.
+    /// Frees segments whose readers are done. True if other readers still hold some.
     pub(super) fn release_held(&self) -> bool {
         let complete = self.shared.state.borrow().checkpoint;
         self.release(complete);

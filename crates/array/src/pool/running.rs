@@ -237,7 +237,7 @@ impl Pool {
         Ok(false)
     }
 
-    /// Waits for those who read what would be free but for them. Whether something came free by it.
+    /// Waits until no reader holds segments that the last checkpoint freed. True if segments came free meanwhile.
     async fn wait_for_readers(&self) -> Result<bool> {
         let before = self.space().free;
         while self.release_held() {

@@ -313,7 +313,7 @@ impl Segments {
         sometimes::reached_if(self.is_held(complete), Sometimes::ReaderHoldsSegments);
     }
 
-    /// Whether something would be free but for readers, `complete` being the last checkpoint that is.
+    /// True if readers hold segments that would be free after checkpoint `complete`.
     pub fn is_held(&self, complete: CheckpointNumber) -> bool {
         self.condemned.front().is_some_and(|condemned| condemned.from <= complete)
     }

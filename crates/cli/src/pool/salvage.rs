@@ -45,7 +45,7 @@ const SPARE: u64 = 16 << 20;
 const RANGES_SHOWN: usize = 8;
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct SalvageReport<'a> {
     path: &'a Path,
     out: &'a Path,
     map: &'a Path,
@@ -96,7 +96,7 @@ pub async fn salvage(world: &World, path: &Path, out: &Path, json: bool) -> Resu
     })?;
     // A snapshot that is known is as it was made: the log only goes on behind it.
     let may_be_older = wanted.snapshot.is_none() && condition.may_be_older();
-    let told = Told {
+    let told = SalvageReport {
         path,
         out,
         map: &map,
@@ -111,8 +111,8 @@ pub async fn salvage(world: &World, path: &Path, out: &Path, json: bool) -> Resu
     tell(&console, &told, json)
 }
 
-fn tell(console: &Console, told: &Told<'_>, json: bool) -> Result<Ending, Refusal> {
-    let Told { path, out, map, unreadable, .. } = told;
+fn tell(console: &Console, told: &SalvageReport<'_>, json: bool) -> Result<Ending, Refusal> {
+    let SalvageReport { path, out, map, unreadable, .. } = told;
     if json {
         console.json_of(told)?;
     }

@@ -17,9 +17,9 @@ use world::{ByteCount, World, real::Access};
 /// Whoever has a pool open publishes its status every minute.
 const SILENCE_MAX_SECONDS: u64 = 180;
 
-/// As [`Shown`], with who has the pool open, if somebody has.
+/// [`Shown`], and the process that has the pool open, if any.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct ShowReport<'a> {
     #[serde(flatten)]
     shown: &'a Shown,
     in_use: Option<InUse<'a>>,
@@ -65,7 +65,7 @@ pub async fn show(world: &World, folder: &Path, json: bool) -> Result<Ending, Re
     open.close().await?;
     let console = Console::new(json, false);
     match json {
-        true => console.json_of(&Answer { shown: &shown, in_use: None })?,
+        true => console.json_of(&ShowReport { shown: &shown, in_use: None })?,
         false => say(&console, folder, &shown),
     }
     console.told(Ending::Pass)
@@ -85,7 +85,7 @@ fn show_published(world: &World, folder: &Path, json: bool) -> Result<Ending, Re
             stopped: status.stopped.as_deref(),
             events: &status.events,
         };
-        console.json_of(&Answer { shown: &status.pool, in_use: Some(in_use) })?;
+        console.json_of(&ShowReport { shown: &status.pool, in_use: Some(in_use) })?;
     } else {
         say(&console, folder, &status.pool);
         console.say(&format!(

@@ -250,8 +250,7 @@ fn a_pool_on_disks_that_linux_names_finds_them_under_other_names_and_says_that_t
     let Some(mut guest) = boot() else { return };
     let bench = Bench::new();
     for name in ["one.img", "two.img", "three.img"] {
-        bench.make_file(name, b"").metadata().unwrap();
-        fs::File::options().write(true).open(bench.path(name)).unwrap().set_len(256 << 20).unwrap();
+        fs::File::create(bench.path(name)).unwrap().set_len(256 << 20).unwrap();
     }
     let mut program = fs::read(PROGRAM).unwrap();
     let whole_blocks = program.len().next_multiple_of(1 << 20);

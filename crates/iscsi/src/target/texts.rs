@@ -19,7 +19,7 @@ use crate::{
 /// More of the text follows (RFC 7143, 11.10.2 and 11.11.2).
 const CONTINUES: u8 = 0x40;
 
-/// What is left of an answer that is sent in parts.
+/// The part of a text answer that is not sent yet.
 pub(super) struct RestOfText {
     /// The tag by which the next part is asked for.
     transfer: u32,

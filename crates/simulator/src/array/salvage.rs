@@ -70,14 +70,14 @@ impl Hole {
     }
 }
 
-/// Whose sectors are looked at.
+/// A volume or snapshot whose sectors are checked.
 #[derive(Clone, Copy)]
-enum Told {
+enum CheckedDisk {
     Volume(VolumeKey),
     Snapshot(CutKey, VolumeKey),
 }
 
-impl Told {
+impl CheckedDisk {
     fn snapshot(self, model: &Model) -> Option<&FrozenRegister> {
         match self {
             Self::Volume(_) => None,
@@ -118,12 +118,12 @@ impl Ground {
         for info in pool.volumes() {
             let key = volume_key(info.volume);
             let volume = pool.volume(&info.name).map_err(|error| Refusal::of_pool("a volume", &error))?;
-            self.check_all(&pool, &volume, Told::Volume(key), &hole).await?;
+            self.check_all(&pool, &volume, CheckedDisk::Volume(key), &hole).await?;
             let snapshots = pool.snapshots(&info.name);
             for snapshot in snapshots.map_err(|error| Refusal::of_pool("snapshots", &error))? {
                 let volume = pool.snapshot(&info.name, &snapshot.name);
                 let volume = volume.map_err(|error| Refusal::of_pool("a snapshot", &error))?;
-                let told = Told::Snapshot(cut_key(snapshot.snapshot), key);
+                let told = CheckedDisk::Snapshot(cut_key(snapshot.snapshot), key);
                 self.check_all(&pool, &volume, told, &hole).await?;
             }
         }
@@ -155,15 +155,15 @@ impl Ground {
         &self,
         pool: &Rc<ReadOnlyPool>,
         volume: &ReadOnlyVolume,
-        told: Told,
+        told: CheckedDisk,
         hole: &Hole,
     ) -> Result<(), Trouble> {
         let touched = {
             let model = self.model.borrow();
             match told {
-                Told::Volume(key) => model.volumes[&key].register.touched(READ_SECTORS_MAX),
+                CheckedDisk::Volume(key) => model.volumes[&key].register.touched(READ_SECTORS_MAX),
                 // One that was deleted behind the hole is known no more.
-                Told::Snapshot(..) => {
+                CheckedDisk::Snapshot(..) => {
                     told.snapshot(&model).map(|frozen| frozen.touched(READ_SECTORS_MAX)).unwrap_or_default()
                 }
             }
@@ -181,7 +181,7 @@ impl Ground {
     fn check_part(
         &self,
         pool: &Rc<ReadOnlyPool>,
-        told: Told,
+        told: CheckedDisk,
         hole: &Hole,
         part: &VolumePart,
     ) -> Result<(), Violation> {
@@ -203,12 +203,12 @@ impl Ground {
     fn check_salvaged(
         &self,
         pool: &Rc<ReadOnlyPool>,
-        told: Told,
+        told: CheckedDisk,
         hole: &Hole,
         (sector, bytes): (u64, &[u8]),
     ) -> Result<(), Violation> {
         let model = self.model.borrow();
-        let (Told::Volume(volume) | Told::Snapshot(_, volume)) = told;
+        let (CheckedDisk::Volume(volume) | CheckedDisk::Snapshot(_, volume)) = told;
         let wrong = |found: String, allowed: &str| {
             let what =
                 format!("sector {sector} of volume {} reads as {found}; it may be {allowed}", volume.0);
@@ -221,11 +221,11 @@ impl Ground {
             return Err(wrong(format!("{content:?}"), "what was written there"));
         }
         let as_told = match told {
-            Told::Volume(_) => {
+            CheckedDisk::Volume(_) => {
                 let register = &model.volumes[&volume].register;
                 register.may_show(sector, content, model.look_from_outside())
             }
-            Told::Snapshot(..) => {
+            CheckedDisk::Snapshot(..) => {
                 told.snapshot(&model).map_or(Ok(()), |frozen| frozen.may_show(sector, content))
             }
         };
