@@ -20,9 +20,10 @@ use nbd::{
 use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use world::{
-    Address, BlockDevice, Buffer, ByteCount, ByteOffset, Extent, IoResult, LocalFuture, Sparse, Stability, World,
-    before,
+    Address, BlockDevice, Buffer, ByteCount, ByteOffset, Extent, IoResult, LocalFuture, Sparse, Stability,
+    World,
     sim::{DriveOptions, Limits, NetworkOptions, SimDrive, SimNetwork, Simulation},
+    with_deadline,
 };
 
 /// Bytes of the drive that is served.
@@ -99,9 +100,9 @@ fn session<F: Future<Output = ()> + 'static>(
             let _ = writer.shutdown().await;
         });
         let mut heard = Vec::new();
-        let _ = before(world.sleep(PATIENCE), reader.read_to_end(&mut heard)).await;
+        let _ = with_deadline(world.sleep(PATIENCE), reader.read_to_end(&mut heard)).await;
         drop(reader);
-        let _ = before(world.sleep(PATIENCE), sending).await;
+        let _ = with_deadline(world.sleep(PATIENCE), sending).await;
         assert!(client.connect(&address()).await.is_ok(), "it is there for the next one");
     });
     run.completed();

@@ -15,8 +15,9 @@ use serde::Serialize;
 use shared::{Opened, Shared};
 use std::{collections::BTreeSet, path::PathBuf, rc::Rc, time::Duration};
 use world::{
-    Address, IoErrorKind, Listener, Network, World, before,
+    Address, IoErrorKind, Listener, Network, World,
     real::{self, RealOptions, Sockets, signals::interrupted},
+    with_deadline,
 };
 use write_cache::ServedCache;
 
@@ -118,7 +119,7 @@ pub fn export(arguments: &ExportArguments) -> Result<Ending, Refusal> {
         ended.await;
         if let Some(targets) = targets {
             // Who does not log out when asked loses nothing either.
-            before(world.sleep(LOG_OUT_MAX), targets.log_out_all()).await;
+            with_deadline(world.sleep(LOG_OUT_MAX), targets.log_out_all()).await;
         }
         opened.close().await?;
         console.say("ended; what was answered is stable");

@@ -16,7 +16,7 @@ use std::{fmt, io, sync::Arc, time::Duration};
 use thiserror::Error;
 use tokio::io::AsyncWriteExt;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
-use world::{Stream, WallTime, World, before};
+use world::{Stream, WallTime, World, with_deadline};
 
 /// A client that was refused may take so long to hear of it.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
@@ -113,7 +113,7 @@ impl ServerTls {
         match TlsAcceptor::from(Arc::new(config)).accept(stream).into_fallible().await {
             Ok(stream) => Ok(Box::new(stream)),
             Err((error, stream)) => {
-                before(world.sleep(FAREWELL_MAX), hear_out(stream)).await;
+                with_deadline(world.sleep(FAREWELL_MAX), hear_out(stream)).await;
                 Err(error)
             }
         }

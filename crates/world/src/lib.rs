@@ -53,7 +53,7 @@ pub use plain_name::NAME_BYTES_MAX;
 pub use random::Random;
 pub use real::yield_now;
 pub use units::{ByteCount, ByteOffset};
-pub use world::{JoinHandle, Spawn, World, before};
+pub use world::{JoinHandle, Spawn, World, with_deadline};
 
 use std::{future::Future, pin::Pin};
 

@@ -112,8 +112,11 @@ impl World {
     }
 }
 
-/// What `work` gives, unless `deadline` comes before. What is done by then counts; else it is dropped where it is.
-pub async fn before<T>(deadline: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+/// The result of `work`, or `None` if `deadline` completes first: then `work` is dropped where it stands.
+pub async fn with_deadline<T>(
+    deadline: impl Future<Output = ()>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     let (mut deadline, mut work) = (pin!(deadline), pin!(work));
     poll_fn(|context| match work.as_mut().poll(context) {
         Poll::Ready(value) => Poll::Ready(Some(value)),

@@ -98,7 +98,7 @@ impl Pool {
     async fn report_refusal(&self) {
         let space = self.space();
         let deadline = self.shared.world.sleep(ROOM_LOOKED_UP_WITHIN);
-        let snapshots = world::before(deadline, self.snapshot_room()).await.and_then(Result::ok);
+        let snapshots = world::with_deadline(deadline, self.snapshot_room()).await.and_then(Result::ok);
         self.shared.events.report(EventKind::WriteRefusal { space, snapshots });
     }
 

@@ -18,7 +18,9 @@ use crate::{
 };
 use futures_util::TryFutureExt;
 use std::{cell::Cell, rc::Rc, sync::Arc};
-use world::{BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoResult, LocalFuture, Stability, before};
+use world::{
+    BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoResult, LocalFuture, Stability, with_deadline,
+};
 
 /// A volume of an open pool. See the module's documentation.
 pub struct Volume {
@@ -136,7 +138,7 @@ impl Volume {
     ) -> IoResult<()> {
         let shared = &self.pool.shared;
         loop {
-            if let Some(answer) = before(shared.space_wait.has_been_too_long(), &mut command).await {
+            if let Some(answer) = with_deadline(shared.space_wait.has_been_too_long(), &mut command).await {
                 return answer;
             }
             let out_of_space = shared.drives.out_of_space();

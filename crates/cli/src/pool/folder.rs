@@ -27,11 +27,12 @@ use std::{
     time::Duration,
 };
 use world::{
-    IoErrorKind, JoinHandle, World, before,
+    IoErrorKind, JoinHandle, World,
     real::{
         Access,
         host_files::{self, FolderLock},
     },
+    with_deadline,
 };
 
 /// Events that are left when a pool is closed are printed for so long at most.
@@ -123,7 +124,7 @@ impl OpenPool {
         let closed = closed.map_err(|error| self.refusal(&error, "check the drives"));
         self.publishing.await;
         if let Some(reporting) = self.reporting {
-            before(self.world.sleep(LAST_EVENTS_WITHIN), reporting).await;
+            with_deadline(self.world.sleep(LAST_EVENTS_WITHIN), reporting).await;
         }
         status::withdraw(&self.folder);
         closed

@@ -19,8 +19,9 @@ use std::{
     time::Duration,
 };
 use world::{
-    IoResult, Moment, WallTime, World, before,
+    IoResult, Moment, WallTime, World,
     real::{Workers, host_files},
+    with_deadline,
 };
 
 /// Figures that changed are published so often.
@@ -81,7 +82,7 @@ impl Publisher {
         while let Some(event) = publisher.reader.try_next() {
             publisher.note(&event);
         }
-        before(world.sleep(FIRST_WITHIN), publisher.publish(true)).await;
+        with_deadline(world.sleep(FIRST_WITHIN), publisher.publish(true)).await;
         publisher
     }
 
@@ -91,7 +92,7 @@ impl Publisher {
         loop {
             let now = self.world.now();
             let next = if is_news { self.next_at } else { self.next_at.max(now + CHANGES_EVERY) };
-            match before(self.world.sleep_until(next), self.reader.next()).await {
+            match with_deadline(self.world.sleep_until(next), self.reader.next()).await {
                 Some(Some(event)) => {
                     self.note(&event);
                     is_news = true;

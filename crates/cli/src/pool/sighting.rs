@@ -11,12 +11,13 @@ use std::{
     time::Duration,
 };
 use world::{
-    BlockDevice, IoErrorKind, World, before,
+    BlockDevice, IoErrorKind, World,
     real::{
         FileDevice,
         host::{self, Disk, DiskCatalogue},
         host_files::{self, PathKind},
     },
+    with_deadline,
 };
 
 /// A device that does not answer for so long is not there.
@@ -74,7 +75,7 @@ pub async fn look_at(world: &World, path: &Path) -> Observation {
         let device: Rc<dyn BlockDevice> = Rc::new(FileDevice::open_shared(&path).await?);
         Ok::<_, world::IoError>(read_places(&device).await)
     };
-    let places = match before(world.sleep(ANSWER_WITHIN), read).await {
+    let places = match with_deadline(world.sleep(ANSWER_WITHIN), read).await {
         None => {
             let waited = ANSWER_WITHIN.as_secs();
             return Observation::Nothing(format!("{} did not answer for {waited} s", path.display()));

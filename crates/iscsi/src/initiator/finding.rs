@@ -10,7 +10,7 @@ use crate::wire::{
     text,
 };
 use tokio::io::AsyncWriteExt;
-use world::{Address, IoError, IoErrorKind, IoResult, Network, World, before};
+use world::{Address, IoError, IoErrorKind, IoResult, Network, World, with_deadline};
 
 /// Bytes of an answer at most.
 const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -48,7 +48,7 @@ pub async fn find(
             IoError::new(kind, format!("asking {portal} for its targets: {why}"))
         })
     };
-    let found = before(world.sleep(options.connect_max), asking).await;
+    let found = with_deadline(world.sleep(options.connect_max), asking).await;
     found.unwrap_or_else(|| {
         let why = format!("{portal}: no answer within {} s", options.connect_max.as_secs());
         Err(IoError::new(IoErrorKind::Disconnected, why))

@@ -22,7 +22,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, split},
     sync::{Notify, oneshot},
 };
-use world::{IoError, IoErrorKind, IoResult, Moment, Network, World, before};
+use world::{IoError, IoErrorKind, IoResult, Moment, Network, World, with_deadline};
 
 /// How often it is looked whether a command's time is up, and whether the target is there.
 const LOOK: Duration = Duration::from_millis(250);
@@ -164,7 +164,7 @@ async fn begin_first(link: &Link) -> IoResult<Session> {
 async fn begin(link: &Link) -> Result<Session, NotLoggedIn> {
     let Link { world, network, uri, options, session, .. } = link;
     let logging_in = log_in(world, &**network, &uri.address, Purpose::Use(&uri.target), *session, options);
-    let begun = before(world.sleep(options.connect_max), logging_in).await;
+    let begun = with_deadline(world.sleep(options.connect_max), logging_in).await;
     begun.unwrap_or_else(|| {
         let why = format!("no answer within {} s", options.connect_max.as_secs());
         Err(NotLoggedIn { error: link.error(IoErrorKind::Disconnected, &why), was_hung_up: false })
@@ -225,7 +225,7 @@ async fn use_session(weak: &Weak<Link>, session: Session) -> Result<(), Broken> 
     let sending = world.spawn("iscsi commands", sending);
     world.spawn("iscsi look", look_over(Rc::clone(&link)));
     drop(link);
-    let received = before(broken(weak), receive(weak, reader, digests, data_max)).await;
+    let received = with_deadline(broken(weak), receive(weak, reader, digests, data_max)).await;
     is_over.set(true);
     if let Some(link) = weak.upgrade() {
         link.wanted.notify_one();

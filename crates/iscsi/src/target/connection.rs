@@ -43,8 +43,9 @@ use tokio::{
     sync::Notify,
 };
 use world::{
-    Moment, Stream, World, before,
+    Moment, Stream, World,
     pieces::{Payload, bytes_in, part_of},
+    with_deadline,
 };
 
 /// Bytes of data that a connection asks for at once at most.
@@ -79,7 +80,7 @@ pub(super) async fn run(
     let (reader, mut writer) = split(stream);
     let mut reader = BufReader::with_capacity(64 * 1024, reader);
     let logging_in = log_in(world, &mut reader, &mut writer, targets);
-    let logged_in = before(world.sleep(LOGIN_MAX), logging_in).await;
+    let logged_in = with_deadline(world.sleep(LOGIN_MAX), logging_in).await;
     let logged_in = logged_in.unwrap_or_else(|| Err("it took too long over its login".to_owned()))?;
     let Some((LoggedIn { initiator, session, target, agreed }, sending)) = logged_in else { return Ok(()) };
     tell(&initiator, target.as_ref().map(|target| target.name.as_str()));
@@ -116,20 +117,20 @@ pub(super) async fn run(
         let (connection, cut) = (Rc::clone(&connection), Rc::clone(&cut));
         world.spawn("iscsi answers", async move {
             let writing = connection.sending.write_all(&mut writer);
-            before(cut.notified(), writing).await.unwrap_or(Ok(()))
+            with_deadline(cut.notified(), writing).await.unwrap_or(Ok(()))
         })
     };
     let has_to_end = async {
-        before(ends.notified(), connection.until_silent()).await;
+        with_deadline(ends.notified(), connection.until_silent()).await;
     };
-    let ended = before(has_to_end, Rc::clone(&connection).read_all(&mut reader)).await;
+    let ended = with_deadline(has_to_end, Rc::clone(&connection).read_all(&mut reader)).await;
     connection.until_idle().await;
     connection.sending.close();
     // Who is silent takes nothing any more.
     if connection.is_silent.get() {
         cut.notify_one();
     }
-    let written = before(world.sleep(FAREWELL_MAX), writing).await.unwrap_or_else(|| {
+    let written = with_deadline(world.sleep(FAREWELL_MAX), writing).await.unwrap_or_else(|| {
         cut.notify_one();
         Ok(())
     });

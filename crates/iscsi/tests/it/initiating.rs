@@ -9,8 +9,9 @@ use iscsi::{
 };
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 use world::{
-    Address, BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, IoResult, Stability, World, before,
+    Address, BlockDevice, Buffer, ByteCount, ByteOffset, IoErrorKind, IoResult, Stability, World,
     sim::{DriveOptions, Limits, NetworkOptions, Outcome, SimDrive, SimNetwork, Simulation},
+    with_deadline,
 };
 
 const SIZE: u64 = BLOCKS * 512;
@@ -265,7 +266,7 @@ async fn hang_up_until(world: &World, network: &SimNetwork, from: Duration) -> u
     let begun = world.now();
     let mut count = 0;
     while world.now().since(begun) < from {
-        let coming = before(world.sleep(from), listener.accept()).await;
+        let coming = with_deadline(world.sleep(from), listener.accept()).await;
         let Some(accepted) = coming else { break };
         let mut stream = accepted.unwrap().stream;
         // The login has come when it hangs up.

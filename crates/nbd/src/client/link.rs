@@ -20,8 +20,8 @@ use tokio::{
     sync::Notify,
 };
 use world::{
-    Buffer, IoError, IoErrorKind, IoResult, Network, Stream, World, before, network::write_slices,
-    pieces::Payload,
+    Buffer, IoError, IoErrorKind, IoResult, Network, Stream, World, network::write_slices, pieces::Payload,
+    with_deadline,
 };
 
 /// How often it is looked whether a request's time is up.
@@ -133,7 +133,7 @@ async fn connect(
         })?;
         Ok((stream, facts))
     };
-    let connected = before(world.sleep(options.connect_max), connecting).await;
+    let connected = with_deadline(world.sleep(options.connect_max), connecting).await;
     connected.unwrap_or_else(|| {
         let story = format!("{uri}: no answer within {} s", options.connect_max.as_secs());
         Err(IoError::new(IoErrorKind::Disconnected, story))
@@ -190,7 +190,7 @@ async fn use_stream(link: &Weak<Link>, stream: Stream) -> io::Result<()> {
     };
     let is_over = Rc::new(Cell::new(false));
     let sending = world.spawn("nbd requests", send(link.clone(), writer, Rc::clone(&is_over)));
-    let received = before(broken.notified(), receive(link, reader)).await;
+    let received = with_deadline(broken.notified(), receive(link, reader)).await;
     is_over.set(true);
     wanted.notify_one();
     let sent = sending.await;

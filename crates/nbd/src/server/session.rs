@@ -25,7 +25,7 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, split},
     sync::{Notify, Semaphore},
 };
-use world::{Buffer, Stream, World, before, network::write_slices};
+use world::{Buffer, Stream, World, network::write_slices, with_deadline};
 
 /// Answers that go out in one call at most.
 const ANSWERS_AT_ONCE: usize = 32;
@@ -41,7 +41,7 @@ pub async fn run(
 ) -> Result<(), Ended> {
     let agreed = {
         let agreeing = agree(world, stream, exports, &options.tls, slots);
-        match before(world.sleep(options.greeting_max), agreeing).await {
+        match with_deadline(world.sleep(options.greeting_max), agreeing).await {
             Some(agreed) => agreed?,
             None => return Err(Ended::Slow),
         }
@@ -101,7 +101,7 @@ impl Session {
             let reading = reader.read_exact(&mut head);
             let read = match has_requested {
                 true => Some(reading.await),
-                false => before(self.slot.taken(), reading).await,
+                false => with_deadline(self.slot.taken(), reading).await,
             };
             match read.ok_or(Ended::Idle(self.options.idle_max))? {
                 // Closed between requests: not the polite way, but nothing is lost.

@@ -30,9 +30,9 @@ use workload::database::{
 };
 use world::{
     BlockDevice, ByteCount, Directory, IoError, IoErrorKind, IoResult, JoinHandle, LocalFuture, World,
-    before,
     extent_directory::{ExtentDirectory, Probe},
     real::{Access, FileDevice},
+    with_deadline,
 };
 
 /// RAM and checkpoints of a pool for databases: a checkpoint every 256 Ki versions.
@@ -215,7 +215,7 @@ impl Pools for BothPools {
                 let closed = pool.close().await.map_err(|error| in_pool(role, &error));
                 done = done.and(closed);
                 if let Some(reporting) = reporting {
-                    before(world.sleep(LAST_EVENTS_WITHIN), reporting).await;
+                    with_deadline(world.sleep(LAST_EVENTS_WITHIN), reporting).await;
                 }
             }
             done
