@@ -10,7 +10,7 @@ use crate::{
     text_file,
 };
 use ::plan::{
-    answer::{Answer, Explained},
+    answer::{Explained, StoragePlan},
     catalogue::Catalogue,
     profile::{self, Profile, ProfileError, Tier},
     rules::{Rules, RulesError},
@@ -31,7 +31,7 @@ pub fn plan(arguments: &PlanArguments) -> Result<Ending, Refusal> {
     let profile = profile(arguments)?;
     let rules = rules(arguments, &profile.rules)?;
     refuse_places(arguments)?;
-    let answer = Answer::of(profile, rules, &Catalogue::built_in()).map_err(refused)?;
+    let answer = StoragePlan::of(profile, rules, &Catalogue::built_in()).map_err(refused)?;
     if let Some(id) = &arguments.explain {
         let explained = answer.explain(id).map_err(|error| {
             Refusal::new(

@@ -70,7 +70,7 @@ const FILL_MAX: Duration = Duration::from_secs(1_800);
 const PROFILE: &str = "exchange-2010";
 /// What drives are taken to do, for estimates: a spinning disk, and anything else. Flash is taken to
 /// be fast, so that a run's writes are rather over- than underestimated: a virtual machine's NVMe
-/// volume was measured at 9,000 to 20,000 I/O a second.
+/// volume was measured at 9,000 to 20,000 IOPS.
 const SPINNING: SpeedGuess = SpeedGuess { sequential_bytes_per_second: 100_000_000, random_iops: 200 };
 const FLASH: SpeedGuess = SpeedGuess { sequential_bytes_per_second: 60_000_000, random_iops: 20_000 };
 

@@ -1,4 +1,4 @@
-//! What is wrong with a TOML text, in one line: where, what, and what was probably meant.
+//! A TOML error in one line: place, problem, suggestion.
 
 use crate::figure::{nearest, suggestion};
 

@@ -77,7 +77,7 @@ fn sample(run: &Run) -> Result<Document, Box<dyn Error>> {
     let mut document =
         Document::new("Storage proof for mail", "2 storage groups on /mnt/mail-a and /mnt/mail-b", meta);
     document.verdict = Some(verdict(run, read_ms, class));
-    document.highlight("Transactional I/O", Cell::number(662.9, Unit::IoPerSecond, 0), "target 540 I/O/s");
+    document.highlight("Transactional I/O", Cell::number(662.9, Unit::IoPerSecond, 0), "target 540 IOPS");
     document.highlight(
         "Database reads",
         Cell::number(read_ms, Unit::Milliseconds, 1),
@@ -126,7 +126,7 @@ fn verdict(run: &Run, read_ms: f64, class: &str) -> Verdict {
         (
             Outcome::Pass,
             format!(
-                "The storage carried 663 I/O a second, 123 % of what 9,000 mailboxes ask, with database reads \
+                "The storage carried 663 IOPS, 123 % of what 9,000 mailboxes ask, with database reads \
                  averaging {read_ms} ms."
             ),
         )

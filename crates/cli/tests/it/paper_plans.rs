@@ -68,7 +68,7 @@ fn the_rate_of_log_writes_is_explained_with_what_was_measured() {
     for expected in [
         "EACHL = 1000 × log_drive_use / log_write_time",
         "= 1000 × 25 % / 0.3",
-        "= 833.3 I/O/s",
+        "= 833.3 IOPS",
         "0.0003 s a write, 104.4 writes a second, on a mirrored pair of 7.2K drives (paper)",
     ] {
         assert!(said.stdout.contains(expected), "{expected}: {}", said.stdout);
@@ -130,6 +130,31 @@ snapshot_reserve = "0%"
     let (_, plan) = planned(profile, &["--set", "drive_iops=150"]);
     assert_eq!(groups(&plan)[0], "databases 45 + 1 raid10");
     assert_eq!([derived(&plan, "EACH"), derived(&plan, "SPIN")], [150.0, 45.0]);
+}
+
+#[test]
+fn continuous_access_fits_the_eva5000_that_the_paper_filled() {
+    // 5,000 mailboxes of 100 MB at 0.5 IOPS each, on two servers of four storage groups with five databases each. The
+    // paper had 72 drives for databases, 16 for logs, 52 for backups and write history.
+    let profile = r#"
+rules = "exchange-2003"
+array = "EVA5000"
+raid = "raid10"
+max-database = "24GB"
+[[tier]]
+name = "all"
+users = 5000
+quota = "100MB"
+[set]
+databases_per_log = 5
+iops_per_mailbox = 0.5
+iops_headroom = "0%"
+"#;
+    let (said, plan) = planned(profile, &[]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert_eq!(groups(&plan), ["databases 70 + 1 raid10", "logs 16 + 1 raid10", "backup 40 + 1 raid5"]);
+    let numbers = ["DBIOP", "SRV", "DRVT"].map(|id| derived(&plan, id));
+    assert_eq!(numbers, [2500.0, 2.0, 129.0], "two servers; the array has 168 bays");
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn for_the_dell_papers_5000_users_the_answer_is_13806_gb_in_14_databases() {
         Databases     14  (of 986 GB of mail each)
         Mail          13,806 GB  (in all databases of one copy)
         Volumes       18,816 GB  (one copy: 1,302 GB a database, 42 GB its log)
-        Database I/O  900 I/O/s  (50 % reads, 20 % headroom in it; logs 378 more)"#]]
+        Database I/O  900 IOPS  (50 % reads, 20 % headroom in it; logs 378 more)"#]]
     .assert_eq(&top.join("\n"));
     // Every part of the plan has its table.
     for part in [

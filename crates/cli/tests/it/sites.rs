@@ -188,7 +188,7 @@ fn numbers_in_advice_have_their_thousands_apart_and_keep_their_powers() {
         let finding = json["findings"].as_array().expect("a list").iter().find(|one| one["id"] == id);
         finding.expect("it is found")["places"][0].as_str().expect("a place").to_owned()
     };
-    assert_eq!(places("iops-carried"), "g does 1e15 I/O a second, 1e30 are asked");
+    assert_eq!(places("iops-carried"), "g does 1e15 IOPS, 1e30 are asked");
     assert_eq!(places("several-copies"), "125,000 mailboxes");
 }
 
@@ -301,12 +301,7 @@ fn a_site_that_contradicts_itself_is_told_where() {
             "quota-fits",
             "full mailboxes are 781.2 GB, databases are 400 GB",
         ),
-        (
-            "iops_each = 0.1",
-            "iops_each = 0.5",
-            "demand-of-users",
-            "mailboxes ask 200 I/O a second, the demand is 40",
-        ),
+        ("iops_each = 0.1", "iops_each = 0.5", "demand-of-users", "mailboxes ask 200 IOPS, the demand is 40"),
         (
             "every_days = 1",
             "every_days = 7",

@@ -52,7 +52,7 @@ fn shown(rule: &Rule) -> String {
         rule.says,
         rule.why,
         rule.source,
-        rule.mend,
+        rule.fix,
         change(&rule.fails)
     )
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a site, by rules with sources.
+//! Advice on a site: rules, each with its source, and the places that break them.
 //!
 //! A rule is a row of `rules.toml` and a function under the same name in `checks/`. With each come a site that breaks it
 //! and no other, and one that keeps it; a test walks over all of them. What the papers recommend and nobody can check from
@@ -27,17 +27,12 @@ use subject::{Outcome, Subject};
 pub struct Finding {
     /// Its short name.
     pub id: String,
-    /// How much it matters.
     pub severity: Severity,
-    /// What is wrong.
     pub finding: String,
-    /// Where.
     pub places: Vec<String>,
-    /// Why it is wrong.
     pub why: String,
-    /// Which paper says so, and where in it.
+    /// Paper and section.
     pub source: String,
-    /// What to do.
     pub fix: String,
 }
 
@@ -46,7 +41,7 @@ pub struct Finding {
 pub struct Skipped {
     /// Its short name.
     pub id: String,
-    /// What the site, or the run, does not say.
+    /// The keys that the site or the run lacks.
     pub missing: String,
 }
 
@@ -80,7 +75,7 @@ pub fn advise(site: &Site, run: Option<&RunFacts>) -> Advice {
                 places,
                 why: rule.why,
                 source: rule.source,
-                fix: rule.mend,
+                fix: rule.fix,
             }),
         }
     }
@@ -89,7 +84,6 @@ pub fn advise(site: &Site, run: Option<&RunFacts>) -> Advice {
 }
 
 impl Advice {
-    /// Whether a rule of severity error is broken.
     pub fn has_errors(&self) -> bool {
         self.count(Severity::Error) > 0
     }

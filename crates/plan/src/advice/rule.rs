@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How much a broken rule matters.
+/// Weight of a broken rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
@@ -34,18 +34,14 @@ impl Severity {
 pub struct Rule {
     /// Short name; that of its check.
     pub id: String,
-    /// What it is about.
     pub area: String,
-    /// How much it matters.
     pub severity: Severity,
-    /// What is wrong where it is broken.
+    /// The finding where it is broken.
     pub says: String,
-    /// Why that is wrong.
     pub why: String,
-    /// Which paper says so, and where in it.
+    /// Paper and section.
     pub source: String,
-    /// What to do.
-    pub mend: String,
+    pub fix: String,
     /// The sound site that the two fixtures change.
     pub base: String,
     /// A change that breaks this rule and no other.
@@ -58,11 +54,9 @@ pub struct Rule {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unchecked {
-    /// The advice.
     pub says: String,
-    /// Which paper says so, and where in it.
+    /// Paper and section.
     pub source: String,
-    /// Why nothing here checks it.
     pub why_not: String,
 }
 

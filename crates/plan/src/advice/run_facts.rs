@@ -1,14 +1,13 @@
-//! What advice wants to know of a run.
+//! The facts of a run that advice uses.
 
 use serde::{Deserialize, Serialize};
 
-/// What a run found, in short. What is absent was not measured.
+/// Results of a run. An absent value was not measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunFacts {
-    /// Whether every limit was kept; none if it came to no answer.
+    /// True if every limit was kept; none without a verdict.
     pub passed: Option<bool>,
-    /// How long was measured.
     pub seconds: f64,
     /// Databases it ran.
     pub databases: u64,

@@ -1,9 +1,9 @@
-//! What is looked at: a site, and a run if there is one.
+//! The subject of advice: a site, and a run of it if one is given.
 
 use super::RunFacts;
 use crate::site::{Group, Replication, Role, Site, Volume};
 
-/// What a check found.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is as it should be.
@@ -16,10 +16,9 @@ pub enum Outcome {
     Unsaid(String),
 }
 
-/// What is looked at.
+/// A site and, if given, a run of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// The site.
     pub site: &'a Site,
     /// A run on it, if one was given.
     pub run: Option<&'a RunFacts>,
@@ -97,7 +96,6 @@ impl<'a> Subject<'a> {
         self.site.volumes.iter().filter(move |volume| volume.group == group.name)
     }
 
-    /// Whether every database has several copies.
     pub fn has_copies(&self) -> bool {
         self.site.databases.has_copies()
     }
@@ -107,7 +105,7 @@ impl<'a> Subject<'a> {
         self.site.users.rules.strip_prefix("exchange-")?.get(..4)?.parse().ok()
     }
 
-    /// Whether the mail server keeps a log for each database, as from 2010 on.
+    /// True if the mail server keeps one log for each database, as Exchange does from 2010 on.
     pub fn has_log_each(&self) -> bool {
         self.year().is_some_and(|year| year >= 2010)
     }
@@ -127,12 +125,12 @@ impl<'a> Subject<'a> {
         self.site.databases.count.unwrap_or_else(named) as f64
     }
 
-    /// I/O a second that `group` carries of databases, logs and maintenance together.
+    /// IOPS that `group` carries of databases, logs and maintenance together.
     pub fn carried_by(&self, group: &Group) -> Option<f64> {
         Some(group.host_iops? + group.iops_beside.unwrap_or(0.0))
     }
 
-    /// I/O a second that the databases and logs in `group` ask, without headroom: of those that are active there, or, with
+    /// IOPS that the databases and logs in `group` ask, without headroom: of those that are active there, or, with
     /// `all_copies`, of all it has, as after a failover.
     pub fn asked_of(&self, group: &'a Group, all_copies: bool) -> Option<f64> {
         let demand = &self.site.demand;
@@ -151,7 +149,6 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Whether databases or logs lie there.
 pub fn holds_mail(role: Role) -> bool {
     role.has_databases() || role.has_logs()
 }

@@ -1,6 +1,6 @@
 //! A plan as a document: the answer first, then every number, then what was chosen from, then the figures behind it.
 
-use super::Answer;
+use super::StoragePlan;
 use crate::{
     catalogue::Raid,
     derivation::Derived,
@@ -14,7 +14,7 @@ use report::{Cell, Column, Document, KeyValues, Meta, Section, Severity, Table, 
 /// Choices that are shown; the others are as many words.
 const CHOICES_SHOWN: usize = 12;
 
-impl Answer {
+impl StoragePlan {
     /// The plan as a document, with every number.
     pub fn document(&self, meta: Meta) -> Document {
         let mut document = self.headed(meta);
@@ -68,7 +68,7 @@ impl Answer {
         );
         document.highlight(
             "Database I/O",
-            of(needs.database_iops.get(), "I/O/s"),
+            of(needs.database_iops.get(), "IOPS"),
             format!(
                 "{} % reads, {} % headroom in it; logs {} more",
                 prose::number(needs.database_read_share.get() * 100.0, 0),

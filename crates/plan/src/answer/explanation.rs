@@ -1,6 +1,6 @@
 //! One number of a plan, explained: its formula with names and with numbers, and where each comes from.
 
-use super::Answer;
+use super::StoragePlan;
 use crate::{
     derivation::{Derived, Input},
     figure::{nearest, suggestion},
@@ -23,7 +23,7 @@ pub struct UnknownId {
     nearest: Option<String>,
 }
 
-impl Answer {
+impl StoragePlan {
     /// Explains the number called `id`, such as `DSU`: once for each tier of users, where these differ.
     pub fn explain(&self, id: &str) -> Result<Explained, UnknownId> {
         match self.demand.sheet.find(id) {

@@ -1,4 +1,4 @@
-//! A whole plan: what is needed, how that was derived, what of the catalogue meets it, and how it is told.
+//! A whole plan: needs, derivation, choices from the catalogue, and its documents.
 
 mod document;
 mod explanation;
@@ -27,12 +27,11 @@ const LAID_OUT_MAX: u64 = 20_000;
 
 /// A whole plan.
 #[derive(Clone, Debug)]
-pub struct Answer {
-    /// What was asked.
+pub struct StoragePlan {
     pub profile: Profile,
-    /// What is needed, and how that was derived.
+    /// The needs, with their derivation.
     pub demand: Demand,
-    /// What meets it, and what does not.
+    /// Choices that meet the needs, and those rejected.
     pub fit: Fit,
     wishes: Wishes,
 }
@@ -43,7 +42,7 @@ pub enum PlanError {
     /// The profile cannot be planned for.
     #[error(transparent)]
     Demand(#[from] DemandError),
-    /// What was wished for is not in the catalogue.
+    /// The catalogue lacks a wished product, drive or level.
     #[error(transparent)]
     Wish(#[from] WishError),
 }
@@ -63,12 +62,11 @@ pub enum NoSite {
     TooLarge {
         /// With their copies.
         databases: u64,
-        /// How many may be.
         most: u64,
     },
 }
 
-impl Answer {
+impl StoragePlan {
     /// Plans for `profile` by `rules` with what is in `catalogue`.
     pub fn of(profile: Profile, rules: Rules, catalogue: &Catalogue) -> Result<Self, PlanError> {
         let mut demand = Demand::of(&profile, rules)?;

@@ -1,4 +1,4 @@
-//! How many drives are bought, derived on the sheet for the first choice: each number of it has a formula, too.
+//! The purchase of the first choice, derived on the sheet: every number of it has a formula.
 
 use crate::{
     catalogue::{Raid, Redundancy},
@@ -165,7 +165,7 @@ impl Purchase<'_> {
         self.sheet.give(None, step, value, source);
     }
 
-    /// What `each` does: what was said stands in for what the catalogue has.
+    /// Adds the rating of one drive or array. A figure set by the user replaces the catalogue's.
     fn rating(&mut self, title: &'static str, unit: &'static str, figure: &str, value: f64) {
         match self.sheet.rules().value(figure) > 0.0 {
             true => {
@@ -247,7 +247,7 @@ impl Purchase<'_> {
                 self.give(
                     ids.each,
                     "One drive does, at the host, redundancy in it",
-                    "I/O/s",
+                    "IOPS",
                     each.get(),
                     &self.choice.source.clone(),
                 );
@@ -258,21 +258,15 @@ impl Purchase<'_> {
                 self.penalty(&by.redundancy);
                 let source = "one log write behind another, as long as drives are not too busy";
                 let formula = "1000 * log_drive_use / log_write_time";
-                self.step(ids.each, "Log writes a second of one drive", "I/O/s", formula, source);
+                self.step(ids.each, "Log writes a second of one drive", "IOPS", formula, source);
                 self.log_io();
                 format!("ceil({} * {of_groups} / {})", ids.log_io, ids.each)
             }
             DriveRating::Random(each) => {
                 self.penalty(&by.redundancy);
-                self.rating("One drive does, redundancy not yet in it", "I/O/s", "drive_iops", each.get());
+                self.rating("One drive does, redundancy not yet in it", "IOPS", "drive_iops", each.get());
                 let source = "HP EVA8000, appendix A, step 2; reads of maintenance beside";
-                self.step(
-                    "DRIO",
-                    "Database I/O, as drives do it",
-                    "I/O/s",
-                    "DBRD + MNT + PEN * DBWR",
-                    source,
-                );
+                self.step("DRIO", "Database I/O, as drives do it", "IOPS", "DBRD + MNT + PEN * DBWR", source);
                 let logs = if is_mail { format!(" + {} * {of_groups}", ids.log_io) } else { String::new() };
                 if is_mail {
                     self.log_io();
@@ -304,13 +298,13 @@ impl Purchase<'_> {
         self.step(
             self.ids.log_io,
             "Log I/O, as drives do it",
-            "I/O/s",
+            "IOPS",
             &formula,
             "HP EVA8000, appendix A, step 2, for logs",
         );
     }
 
-    /// How many pools there are, and what lies in the fullest.
+    /// Adds the number of pools and the load of the fullest one.
     fn pools(&mut self, storage_groups_max: Option<u64>) {
         let ids = self.ids;
         if self.group.purpose == Purpose::Backup {
@@ -363,7 +357,7 @@ impl Purchase<'_> {
         );
     }
 
-    /// What a pool is to hold.
+    /// Adds the capacity that a pool needs.
     fn capacity(&mut self) {
         let ids = self.ids;
         let of_databases = || format!("{0} * DVW + (RCAP + SNR) * {0} / DBC", ids.databases);
@@ -386,7 +380,7 @@ impl Purchase<'_> {
     fn arrays(&mut self, by: &ArraySizing) {
         let ids = self.ids;
         self.give(ids.holds, "One array holds", "GB", by.holds.get(), &by.holds_source);
-        self.rating("One array does, at the host", "I/O/s", "array_iops", by.does.get());
+        self.rating("One array does, at the host", "IOPS", "array_iops", by.does.get());
         self.pools(by.storage_groups_max);
         self.capacity();
         let (share, of_groups) = ids.shares();

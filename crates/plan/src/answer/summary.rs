@@ -1,6 +1,6 @@
 //! A plan on one screen: the answer, what was found, what to buy by three aims, and how the first choice is laid out.
 
-use super::Answer;
+use super::StoragePlan;
 use crate::{catalogue::Raid, fit::Choice, site::Group, units::counted};
 use report::{Cell, Column, Document, Meta, Section, Table};
 
@@ -48,7 +48,7 @@ fn raw_gb(choice: &Choice) -> f64 {
     }
 }
 
-/// How many times what is needed it holds and does, multiplied.
+/// Capacity and IOPS of a choice, each as a multiple of the need, multiplied.
 fn excess(choice: &Choice) -> f64 {
     let needed: f64 = choice.groups.iter().map(|group| group.capacity_needed.get()).sum();
     let holds: f64 = choice.groups.iter().map(|group| group.capacity.get()).sum();
@@ -56,7 +56,7 @@ fn excess(choice: &Choice) -> f64 {
     holds / needed.max(1e-9) * if does.is_finite() { does } else { 1.0 }
 }
 
-impl Answer {
+impl StoragePlan {
     /// The plan on one screen; `site` is the file it was written to, if it was.
     pub fn summary(&self, meta: Meta, site: Option<&str>) -> Document {
         let mut document = self.headed(meta);

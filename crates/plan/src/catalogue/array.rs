@@ -7,19 +7,16 @@ use crate::{
 };
 use serde::Deserialize;
 
-/// An array.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Array {
-    /// Its name.
     pub name: String,
     /// The line of products it belongs to.
     pub family: String,
-    /// What its drives are.
+    /// Kind of its drives, as the catalogue names it.
     pub drive: String,
-    /// Whether it is bought with every bay filled: then it is one group, and several of them are several groups.
+    /// True if it is sold with every bay filled. Each such array is one group.
     pub whole: bool,
-    /// Drives it holds.
     pub bays: u32,
     /// Of these, spares: of the whole array, or of each group.
     pub spares: u32,
@@ -33,13 +30,11 @@ pub struct Array {
     /// Levels it has, where its paper says so; any if not.
     #[serde(default)]
     pub levels: Vec<Raid>,
-    /// Who says all this, and where.
     pub source: String,
-    /// Drive sizes it comes with.
     pub sizes: Vec<ArraySize>,
-    /// Who says what of them can be used.
+    /// Source of the usable sizes.
     pub sizes_source: String,
-    /// What it was measured to do; nothing if its paper says nothing.
+    /// Measured rates; empty if its paper prints none.
     #[serde(default, rename = "rating")]
     ratings: Vec<RatingRow>,
 }
@@ -50,15 +45,15 @@ pub struct Array {
 pub struct ArraySize {
     /// Label of the drive.
     pub drive_gb: SoldGb,
-    /// What one drive holds for redundancy to divide, as arrays count: in 1024s; of arrays with groups of any size.
+    /// Formatted size of one drive before redundancy, in GiB; for arrays with groups of any size.
     pub formatted_gib: Option<Gib>,
-    /// What a whole array holds.
+    /// Usable capacity of a whole array.
     raid50_gb: Option<SoldGb>,
     raid10_gb: Option<SoldGb>,
 }
 
 impl ArraySize {
-    /// What a whole array holds at `raid`, where that is printed.
+    /// Usable capacity of a whole array at `raid`, if the paper prints it.
     pub fn whole(&self, raid: Raid) -> Option<SoldGb> {
         match raid {
             Raid::Raid50 => self.raid50_gb,
@@ -68,7 +63,7 @@ impl ArraySize {
     }
 }
 
-/// What drives or arrays can do, at one of two places. The two are never added, and only [`Rating::Drives`] is met by I/O
+/// A rate of drives or arrays, at one of two places. The two are never added, and only [`Rating::Drives`] is met by I/O
 /// with the cost of redundancy on it: "using the host IOPS per spindle value over-factors the RAID impact" (HP EVA8000,
 /// appendix A).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,26 +74,19 @@ pub enum Rating {
         raid: Raid,
         /// Drives under it.
         drives: u32,
-        /// What they did.
         iops: HostIops,
-        /// Whether the logs of the databases were on the same drives, so that theirs are not to be added.
+        /// True if logs shared the drives during the measurement; their IOPS are then not added.
         holds_logs: bool,
     },
     /// Of one drive: redundancy comes on top.
-    Drives {
-        /// What one does.
-        each: DriveIops,
-    },
+    Drives { each: DriveIops },
 }
 
 /// A rating with its origin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rated<'a> {
-    /// What can be done.
     pub rating: Rating,
-    /// Who says so, and where.
     pub source: &'a str,
-    /// How far that can be trusted.
     pub confidence: Confidence,
 }
 
@@ -147,7 +135,7 @@ impl Array {
         })
     }
 
-    /// What of the table makes no sense.
+    /// The first contradiction in the table.
     pub(super) fn fault(&self) -> Option<String> {
         if self.ratings.iter().any(|row| row.rating().is_none()) {
             return Some("a rating is raid, drives and host_iops, or array_iops_each alone".to_owned());
@@ -165,7 +153,7 @@ impl Array {
 
 #[cfg(test)]
 impl Array {
-    /// Whether each rating names who measured it.
+    /// True if each rating names its source.
     pub(super) fn ratings_have_sources(&self) -> bool {
         self.ratings.iter().all(|row| row.source.len() > 20)
     }

@@ -1,4 +1,4 @@
-//! What can be bought: arrays, drives, cloud volumes, and what redundancy costs. All of it is data (`*.toml` here), each
+//! Products: arrays, drives, cloud volumes, and the cost of redundancy. All of it is data (`*.toml` here), each
 //! figure with its source.
 
 mod array;
@@ -35,21 +35,16 @@ pub struct Catalogue {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Drive {
-    /// Its name.
     pub name: String,
-    /// What it is made of.
     pub kind: DriveKind,
-    /// Sizes it comes in.
     pub sizes_gb: Vec<SoldGb>,
-    /// What one does, before redundancy.
+    /// IOPS of one drive, before redundancy.
     pub array_iops: DriveIops,
-    /// Who says so, and where.
     pub source: String,
-    /// How far that can be trusted.
     pub confidence: Confidence,
 }
 
-/// What a drive is made of.
+/// Medium of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DriveKind {
@@ -57,7 +52,6 @@ pub enum DriveKind {
     Nvme,
     /// Flash on SAS or SATA.
     Ssd,
-    /// Platters.
     Spinning,
 }
 
@@ -65,21 +59,17 @@ pub enum DriveKind {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cloud {
-    /// Its name.
     pub name: String,
     /// Smallest volume, in GiB.
     pub min_gib: u32,
-    /// Largest.
     pub max_gib: u32,
-    /// I/O a second every volume has.
+    /// IOPS every volume has.
     pub iops_included: HostIops,
     /// The most that can be provisioned for one.
     pub iops_max: HostIops,
     /// The most of that for each GiB of it.
     pub iops_per_gib: HostIops,
-    /// Who says so, and where.
     pub source: String,
-    /// How far that can be trusted.
     pub confidence: Confidence,
 }
 
@@ -95,22 +85,10 @@ impl Cloud {
 pub enum CatalogueError {
     /// It is not what it should be.
     #[error("{table}: {problem}")]
-    Syntax {
-        /// Which table.
-        table: &'static str,
-        /// What the parser met, and where.
-        problem: String,
-    },
+    Syntax { table: &'static str, problem: String },
     /// A row makes no sense.
     #[error("{table}: {name}: {problem}")]
-    Nonsense {
-        /// Which table.
-        table: &'static str,
-        /// Which row.
-        name: String,
-        /// What is wrong with it.
-        problem: String,
-    },
+    Nonsense { table: &'static str, name: String, problem: String },
 }
 
 #[derive(Deserialize)]
@@ -175,7 +153,6 @@ impl Catalogue {
         }
     }
 
-    /// What `raid` costs.
     pub fn redundancy(&self, raid: Raid) -> &Redundancy {
         self.raid.iter().find(|row| row.level == raid).expect("checked when it was read")
     }

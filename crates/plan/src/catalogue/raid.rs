@@ -6,7 +6,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// How drives of a group survive the loss of one.
+/// RAID level of a group of drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Raid {
@@ -20,18 +20,16 @@ pub enum Raid {
     Raid5,
     /// Stripes over sets with one parity.
     Raid50,
-    /// Two parities.
     Raid6,
     /// Two parities on drives of their own, of the N series.
     RaidDp,
-    /// Each by itself: what is lost with one is on the drives of other copies.
+    /// Single drives: a lost one is replaced from the drives of other copies.
     Jbod,
     /// The provider of a cloud volume sees to it.
     Inside,
 }
 
 impl Raid {
-    /// All levels.
     pub const ALL: [Self; 9] = [
         Self::Raid0,
         Self::Raid1,
@@ -69,22 +67,21 @@ impl Raid {
         }
     }
 
-    /// Whether each block lies on two drives as it is.
+    /// True if each block lies unchanged on two drives.
     pub fn is_mirrored(self) -> bool {
         matches!(self, Self::Raid1 | Self::Raid10)
     }
 
-    /// Whether it survives no lost drive.
+    /// True if it survives no lost drive.
     pub fn is_bare(self) -> bool {
         self == Self::Raid0
     }
 }
 
-/// What one level costs.
+/// Cost of one RAID level.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redundancy {
-    /// Which level.
     pub level: Raid,
     /// I/O of drives for one write of a host.
     pub write_penalty: f64,
@@ -100,9 +97,7 @@ pub struct Redundancy {
     /// Sets that there are at least.
     #[serde(default = "one")]
     pub min_sets: u32,
-    /// Who says so, and where.
     pub source: String,
-    /// How far that can be trusted.
     pub confidence: Confidence,
 }
 
@@ -135,7 +130,7 @@ impl Redundancy {
         Some(drives)
     }
 
-    /// What drives do for a host that asks `iops`, `read_share` of them reads.
+    /// Drive IOPS for `iops` of a host, of which `read_share` are reads.
     pub fn on_drives(&self, iops: HostIops, read_share: Share) -> DriveIops {
         iops.on_drives(read_share, self.write_penalty)
     }

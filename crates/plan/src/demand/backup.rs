@@ -1,11 +1,11 @@
-//! What backups take, and how long backing up, restoring and making a copy anew do.
+//! Backups: their capacity, and the time to back up, restore and reseed a copy.
 
-use super::{Asked, Mode};
+use super::{Mode, PlanInput};
 use crate::derivation::{Sheet, Step};
 
-pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
+pub(super) fn derive(sheet: &mut Sheet, input: &PlanInput<'_>) {
     sheet.begin("Backup, restore, reseed");
-    let (formula, why) = match asked.mode {
+    let (formula, why) = match input.mode {
         Mode::Copies => ("DBS * backup_fulls_copies", "copies are what is restored from"),
         Mode::StandAlone | Mode::BackupWindow => (
             "DBS * backup_fulls + LPD * log_file / 1024 * log_retained_days",
@@ -36,7 +36,7 @@ pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
     ));
     sheet.derive(Step::plain(
         "RSD",
-        "Time to make one copy anew",
+        "Time to reseed one copy",
         "h",
         "IDBS * 1024 / reseed_rate / 3600",
         "at the rate of a reseed",

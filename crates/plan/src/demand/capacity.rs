@@ -1,4 +1,4 @@
-//! How large mailboxes and all databases become: Dell 2010, table 14, steps 2 to 5.
+//! Size of mailboxes and of all databases: Dell 2010, table 14, steps 2 to 5.
 
 use crate::derivation::{Sheet, Step};
 

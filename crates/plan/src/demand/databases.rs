@@ -1,15 +1,15 @@
-//! How many databases, how large, on volumes of what size: Dell 2010, section 3.3.3.
+//! Number and size of databases and their volumes: Dell 2010, section 3.3.3.
 
-use super::{Asked, DemandError, Mode};
+use super::{DemandError, Mode, PlanInput};
 use crate::{
     derivation::{Sheet, Step},
     figure::{Confidence, GIVEN},
     units::Gib,
 };
 
-pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) -> Result<(), DemandError> {
+pub(super) fn derive(sheet: &mut Sheet, input: &PlanInput<'_>) -> Result<(), DemandError> {
     sheet.begin("Databases");
-    largest(sheet, asked);
+    largest(sheet, input);
     refuse_mailboxes_beyond_a_database(sheet)?;
     let by_users = sheet.rules().value("users_per_database") > 0.0;
     let formula = match by_users {
@@ -64,16 +64,16 @@ pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) -> Result<(), DemandE
     Ok(())
 }
 
-/// How large a database may be, by mode.
-fn largest(sheet: &mut Sheet, asked: &Asked<'_>) {
+/// Adds the largest allowed database, by mode.
+fn largest(sheet: &mut Sheet, input: &PlanInput<'_>) {
     let title = "Largest database allowed";
-    if let Some(size) = asked.profile.database_max {
+    if let Some(size) = input.profile.database_max {
         let step =
             Step { id: "MAXDB", title, unit: "GB", formula: "", source: "", confidence: Confidence::Given };
         sheet.give(None, step, size.get(), GIVEN);
         return;
     }
-    let (formula, source) = match asked.mode {
+    let (formula, source) = match input.mode {
         Mode::Copies => ("database_max_copies", "by mode: databases with copies"),
         Mode::StandAlone => ("database_max_stand_alone", "by mode: databases without copies"),
         Mode::BackupWindow => (

@@ -1,11 +1,11 @@
-//! What is kept while the link is down, and how long it takes to catch up: HP Continuous Access, write history logging.
+//! Write history kept during an outage of the link, and the time to merge it: HP Continuous Access, write history logging.
 
-use super::{Asked, Mode};
+use super::{Mode, PlanInput};
 use crate::derivation::{Sheet, Step};
 
-pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
+pub(super) fn derive(sheet: &mut Sheet, input: &PlanInput<'_>) {
     sheet.begin("Write history");
-    let (formula, source) = match asked.mode {
+    let (formula, source) = match input.mode {
         Mode::Copies => {
             ("0", "servers ship their logs, which wait on their own volumes: nothing is written beside them")
         }

@@ -1,4 +1,4 @@
-//! What transaction logs take: Dell 2010, table 15.
+//! Room for transaction logs: Dell 2010, table 15.
 
 use crate::derivation::{Sheet, Step};
 

@@ -1,12 +1,12 @@
 //! Memory of servers: Dell 2010, section 3.3.2, and what it refers to.
 
-use super::{Asked, Mode};
+use super::{Mode, PlanInput};
 use crate::{
     derivation::{Sheet, Step},
     figure::Confidence,
 };
 
-pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
+pub(super) fn derive(sheet: &mut Sheet, input: &PlanInput<'_>) {
     sheet.begin("Memory");
     sheet.derive(Step::seed(
         "CACHE",
@@ -16,7 +16,7 @@ pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
         "Dell 2010, section 3.3.2: cache a mailbox by its messages",
     ));
     // With copies, the others carry what a lost server had.
-    let formula = if asked.mode == Mode::Copies { "CACHE / max(SRV - 1, 1)" } else { "CACHE / SRV" };
+    let formula = if input.mode == Mode::Copies { "CACHE / max(SRV - 1, 1)" } else { "CACHE / SRV" };
     sheet.derive(Step::plain("CSRV", "The same of one server", "GB", formula, "one of several may be lost"));
     sheet.derive(Step {
         id: "RAM",

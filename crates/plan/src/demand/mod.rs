@@ -1,4 +1,4 @@
-//! What the users of a profile need of storage: one file an activity, in the order they are derived.
+//! The storage needs of a profile's users: one file an activity, in the order of derivation.
 //!
 //! Invariants:
 //!
@@ -28,7 +28,7 @@ use crate::{
 };
 use thiserror::Error;
 
-/// What a profile needs, and how that was derived.
+/// The needs of a profile, with their derivation.
 #[derive(Clone, Debug)]
 pub struct Demand {
     /// Every number on the way.
@@ -55,47 +55,47 @@ pub enum DemandError {
     },
 }
 
-/// What those that derive need to know of the profile.
+/// The profile as the derivations read it.
 #[derive(Clone, Copy, Debug)]
-struct Asked<'a> {
+struct PlanInput<'a> {
     profile: &'a Profile,
     mode: Mode,
     copies: u32,
 }
 
 impl Demand {
-    /// What `profile` needs by `rules`.
+    /// Derives the needs of `profile` by `rules`.
     pub fn of(profile: &Profile, rules: Rules) -> Result<Self, DemandError> {
         profile.check()?;
         let (mode, copies) = profile.mode_and_copies()?;
-        let asked = Asked { profile, mode, copies };
+        let input = PlanInput { profile, mode, copies };
         let rules = profile.settle(rules)?;
         let tiers = profile.tiers.iter().map(|tier| tier.name.clone()).collect();
         let mut sheet = Sheet::new(rules, tiers);
-        users::derive(&mut sheet, &asked);
+        users::derive(&mut sheet, &input);
         capacity::derive(&mut sheet);
-        databases::derive(&mut sheet, &asked)?;
+        databases::derive(&mut sheet, &input)?;
         logs::derive(&mut sheet);
-        iops::derive(&mut sheet, &asked);
-        replication::derive(&mut sheet, &asked);
-        history::derive(&mut sheet, &asked);
+        iops::derive(&mut sheet, &input);
+        replication::derive(&mut sheet, &input);
+        history::derive(&mut sheet, &input);
         snapshots::derive(&mut sheet);
-        memory::derive(&mut sheet, &asked);
-        backup::derive(&mut sheet, &asked);
-        let needs = needs(&sheet, &asked);
+        memory::derive(&mut sheet, &input);
+        backup::derive(&mut sheet, &input);
+        let needs = needs(&sheet, &input);
         Ok(Self { sheet, needs })
     }
 }
 
-fn needs(sheet: &Sheet, asked: &Asked<'_>) -> Needs {
+fn needs(sheet: &Sheet, input: &PlanInput<'_>) -> Needs {
     let gib = |id: &str| Gib::new(sheet.get(id));
     let iops = |id: &str| HostIops::new(sheet.get(id));
     let share = |part: f64, whole: f64| Share::new(if whole > 0.0 { (part / whole).min(1.0) } else { 0.0 });
     let rules = sheet.rules();
     let users = sheet.get("NUT");
     Needs {
-        mode: asked.mode,
-        copies: asked.copies,
+        mode: input.mode,
+        copies: input.copies,
         users: users as u64,
         databases: sheet.get("DBC") as u64,
         servers: sheet.get("SRV") as u32,

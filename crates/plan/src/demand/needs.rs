@@ -3,7 +3,7 @@
 use crate::units::{Gib, HostIops, MegabitsPerSecond, Share};
 use serde::{Deserialize, Serialize};
 
-/// How databases are kept, which decides how large one may be.
+/// How databases are protected. It decides how large one may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
@@ -26,17 +26,15 @@ impl Mode {
     }
 }
 
-/// What storage must hold and do. Sizes and rates are for **one copy** of all databases, with growth, overheads and
+/// Capacity and IOPS that storage needs. Sizes and rates are for **one copy** of all databases, with growth, overheads and
 /// headroom in them: each copy needs as much again, on storage of its own, for any may become the active one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Needs {
-    /// How databases are kept.
     pub mode: Mode,
     /// Copies of every database, the active one among them; 1 is no second copy.
     pub copies: u32,
     /// Mailboxes, growth included.
     pub users: u64,
-    /// Databases.
     pub databases: u64,
     /// Mailbox servers that share them.
     pub servers: u32,
@@ -52,11 +50,9 @@ pub struct Needs {
     pub log_capacity: Gib,
     /// Room to maintain a database offline and to recover some beside the running ones.
     pub restore_capacity: Gib,
-    /// What backups on disk take.
     pub backup_capacity: Gib,
-    /// What must stay free for snapshots.
     pub snapshot_reserve: Gib,
-    /// What the write history of an outage of the link takes.
+    /// Room for the write history of one outage of the link.
     pub write_history: Gib,
     /// Reads and writes a second of all databases, headroom included.
     pub database_iops: HostIops,

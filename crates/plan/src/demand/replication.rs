@@ -1,13 +1,13 @@
-//! What copies at the other end of a link ask of it, and which lines carry that.
+//! Bandwidth that remote copies need, and the lines that carry it.
 
-use super::{Asked, Mode};
+use super::{Mode, PlanInput};
 use crate::{
     derivation::{Sheet, Step},
     figure::Confidence,
     profile,
 };
 
-pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
+pub(super) fn derive(sheet: &mut Sheet, input: &PlanInput<'_>) {
     sheet.begin("Replication link");
     sheet.derive(Step::plain(
         "LPH",
@@ -38,7 +38,7 @@ pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
         "every write, not the logs alone",
     ));
     // Servers that keep copies ship logs; storage replicates for those that do not.
-    let formula = match asked.mode {
+    let formula = match input.mode {
         Mode::Copies => "LSB * remote_copies / link_use",
         Mode::StandAlone | Mode::BackupWindow => "RSB * remote_copies / link_use",
     };
@@ -57,12 +57,12 @@ pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
     ] {
         sheet.derive(Step::plain(id, title, "%", formula, "more than 100 % is too much"));
     }
-    named_line(sheet, asked);
+    named_line(sheet, input);
     round_trips(sheet);
 }
 
-fn named_line(sheet: &mut Sheet, asked: &Asked<'_>) {
-    let Some(name) = &asked.profile.link else { return };
+fn named_line(sheet: &mut Sheet, input: &PlanInput<'_>) {
+    let Some(name) = &input.profile.link else { return };
     let key = profile::line(name).expect("the profile was checked");
     sheet.derive(Step {
         id: "LINE",
@@ -81,7 +81,7 @@ fn named_line(sheet: &mut Sheet, asked: &Asked<'_>) {
     ));
 }
 
-/// What one connection carries over a link that is long or loses packets.
+/// Adds the throughput of one connection over a long or lossy link.
 fn round_trips(sheet: &mut Sheet) {
     if sheet.rules().value("link_rtt") == 0.0 {
         return;

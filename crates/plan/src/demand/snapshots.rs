@@ -1,4 +1,4 @@
-//! What must stay free for snapshots: AMI 2008 and IBM 2008.
+//! Room kept free for snapshots: AMI 2008 and IBM 2008.
 
 use crate::derivation::{Sheet, Step};
 

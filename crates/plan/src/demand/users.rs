@@ -1,29 +1,29 @@
-//! Who is planned for: the tiers as they were given, and all of them after growth.
+//! Users: the tiers as given, and all users after growth.
 
-use super::Asked;
+use super::PlanInput;
 use crate::{
     derivation::{Sheet, Step},
     figure::{Confidence, GIVEN},
-    profile::{CLIENTS, Given},
+    profile::{CLIENTS, TierValue},
 };
 
 const DEFAULT: (&str, Confidence) = ("default; nothing was said", Confidence::Assumed);
 const NO_GROWTH: (&str, Confidence) = ("none was asked for", Confidence::Given);
 const ALL_AT_WORK: (&str, Confidence) = ("HP EVA8000, appendix A: concurrency 100 %", Confidence::Seed);
 
-/// Who says so: the administrator, or else the default.
-fn who<T>(value: Given<T>, default: (&'static str, Confidence)) -> (&'static str, Confidence) {
+/// Source and confidence of a value: the administrator's, or the default's.
+fn who<T>(value: TierValue<T>, default: (&'static str, Confidence)) -> (&'static str, Confidence) {
     if value.given { (GIVEN, Confidence::Given) } else { default }
 }
 
-pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
+pub(super) fn derive(sheet: &mut Sheet, input: &PlanInput<'_>) {
     sheet.begin("Users");
-    for (index, tier) in asked.profile.tiers.iter().enumerate() {
+    for (index, tier) in input.profile.tiers.iter().enumerate() {
         let mut give = |id, title, unit, value: f64, (source, confidence): (&str, Confidence)| {
             let step = Step { id, title, unit, formula: "", source: "", confidence };
             sheet.give(Some(index), step, value, source);
         };
-        let growth = tier.growth.unwrap_or(asked.profile.growth);
+        let growth = tier.growth.unwrap_or(input.profile.growth);
         let said = (GIVEN, Confidence::Given);
         give("USERS", "Mailboxes today", "users", tier.users as f64, said);
         give("GRO", "Growth", "%", growth, if growth > 0.0 { said } else { NO_GROWTH });
@@ -43,7 +43,7 @@ pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
         source: "",
         confidence: Confidence::Given,
     };
-    sheet.give(None, copies, asked.copies.into(), GIVEN);
+    sheet.give(None, copies, input.copies.into(), GIVEN);
     sheet.derive_each(Step::seed(
         "NU",
         "Mailboxes, growth included",
@@ -53,12 +53,12 @@ pub(super) fn derive(sheet: &mut Sheet, asked: &Asked<'_>) {
     ));
     sheet.derive(Step::plain("USERS_ALL", "Mailboxes today, all", "users", "total(USERS)", "a sum"));
     sheet.derive(Step::plain("NUT", "Mailboxes, all", "users", "total(NU)", "a sum"));
-    clients(sheet, asked);
+    clients(sheet, input);
 }
 
-/// How much more the clients of a tier ask for.
-fn clients(sheet: &mut Sheet, asked: &Asked<'_>) {
-    for (index, tier) in asked.profile.tiers.iter().enumerate() {
+/// Adds the load factor of a tier's clients.
+fn clients(sheet: &mut Sheet, input: &PlanInput<'_>) {
+    for (index, tier) in input.profile.tiers.iter().enumerate() {
         let figure = |name: &String| CLIENTS.iter().find(|(known, _)| known == name).map(|(_, key)| *key);
         let added = tier.clients.iter().filter_map(figure);
         let formula = added.fold("1".to_owned(), |formula, key| format!("{formula} + {key}"));

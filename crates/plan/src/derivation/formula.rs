@@ -23,7 +23,7 @@ enum Node {
     Binary(Box<Node>, char, Box<Node>),
 }
 
-/// What names in a formula stand for, in one tier of users or in none.
+/// Values of names in a formula, in one tier of users or in none.
 pub trait Names {
     /// The number called `name`; nothing if there is none.
     fn value(&self, name: &str, tier: Option<usize>) -> Option<f64>;
@@ -34,7 +34,6 @@ pub trait Names {
     /// The curve called `name` at `place`; nothing if there is none.
     fn curve(&self, name: &str, place: f64) -> Option<f64>;
 
-    /// How many tiers of users there are.
     fn tiers(&self) -> usize;
 }
 
@@ -51,7 +50,7 @@ impl Formula {
         Self(node)
     }
 
-    /// Its value.
+    /// Computes the value.
     ///
     /// # Panics
     /// If a name stands for nothing.

@@ -1,4 +1,4 @@
-//! How every number came about: its formula, the numbers put in, the result, and who says so.
+//! The derivation of every number: formula, inputs, result, source.
 //!
 //! Invariants:
 //!

@@ -7,20 +7,17 @@ use crate::{
 };
 use serde::Serialize;
 
-/// What is to be derived, and who says that this is the way.
+/// One derived number: its formula and the formula's source.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
     /// Its short name, in capitals: `DSU`.
     pub id: &'static str,
-    /// What it is.
     pub title: &'static str,
     /// Its unit; `%` counts hundredths.
     pub unit: &'static str,
-    /// How it is computed, of what was there before.
+    /// Formula over names that are already on the sheet.
     pub formula: &'a str,
-    /// Who says so.
     pub source: &'a str,
-    /// How far that can be trusted.
     pub confidence: Confidence,
 }
 
@@ -56,23 +53,21 @@ pub struct Derived {
     /// Whose number it is, if each tier of users has its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
-    /// What it is.
     pub title: &'static str,
-    /// Which part of the plan it belongs to.
+    /// Part of the plan it belongs to.
     pub activity: &'static str,
     /// The formula, with names; empty if the number was given.
     pub formula: String,
     /// The formula with numbers; empty if the number was given.
     pub put_in: String,
-    /// What the names in it stood for.
+    /// Values of the names in the formula.
     pub inputs: Vec<Input>,
     /// The result, in `unit`.
     pub value: f64,
-    /// Its unit.
     pub unit: &'static str,
-    /// Who says that this is the way.
+    /// Source of the formula.
     pub source: String,
-    /// How far it can be trusted: no further than what was put in.
+    /// Confidence: that of its weakest input at most.
     pub confidence: Confidence,
     #[serde(skip)]
     tier_index: Option<usize>,
@@ -85,22 +80,18 @@ impl Derived {
     }
 }
 
-/// What a name in a formula stood for.
+/// Value of a name in a formula.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Input {
-    /// The name.
     pub name: String,
-    /// What it is.
     pub meaning: String,
     /// Its value, as people read it.
     pub shown: String,
-    /// Who says so.
     pub source: String,
-    /// How far that can be trusted.
     pub confidence: Confidence,
 }
 
-/// Every number of a plan. It grows; what is there does not change.
+/// Every number of a plan. Steps are added and never changed.
 #[derive(Clone, Debug)]
 pub struct Sheet {
     rules: Rules,
@@ -126,7 +117,7 @@ impl Sheet {
         &self.all
     }
 
-    /// What follows belongs to `activity`.
+    /// Assigns all further steps to `activity`.
     pub fn begin(&mut self, activity: &'static str) {
         self.activity = activity;
     }
@@ -203,7 +194,7 @@ impl Sheet {
     /// The number called `id`, of the first tier if each has its own.
     ///
     /// # Panics
-    /// If there is none: who asks is wrong.
+    /// If there is none: the caller is wrong.
     pub fn get(&self, id: &str) -> f64 {
         self.all.iter().find(|one| one.id == id).unwrap_or_else(|| panic!("{id} was not derived")).value
     }
@@ -223,7 +214,7 @@ impl Sheet {
         tier.and_then(|tier| of(Some(tier))).or_else(|| of(None))
     }
 
-    /// What `name` stands for: several, if each tier has its own and they are added up.
+    /// Inputs behind `name`: one a tier where tiers are added up.
     fn inputs(&self, name: &str, tier: Option<usize>) -> Vec<Input> {
         if let Some(figure) = self.rules.figure(name) {
             return vec![Input {

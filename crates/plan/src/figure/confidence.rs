@@ -1,8 +1,8 @@
-//! How far a number can be trusted.
+//! Confidence of a number.
 
 use serde::{Deserialize, Serialize};
 
-/// Where a number stands between print and guess. The order is that of trust, the best first.
+/// Confidence of a number, from printed to assumed. The order is that of trust, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
@@ -19,7 +19,7 @@ pub enum Confidence {
     Secondary,
     /// From memory, not verified.
     Recalled,
-    /// Chosen here, because nobody says.
+    /// Chosen here, for want of a source.
     Assumed,
 }
 
@@ -48,7 +48,7 @@ impl Confidence {
         }
     }
 
-    /// What it means, in a line.
+    /// Meaning in one line.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Given => "you said so",
@@ -57,7 +57,7 @@ impl Confidence {
             Self::Computed => "follows from those",
             Self::Secondary => "read in someone else's",
             Self::Recalled => "remembered, not verified",
-            Self::Assumed => "chosen here, because nobody says",
+            Self::Assumed => "chosen here, for want of a source",
         }
     }
 

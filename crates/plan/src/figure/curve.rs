@@ -13,23 +13,21 @@ const MOST: f64 = 1e9;
 pub struct Curve {
     /// Its name in rule files and formulas.
     pub key: String,
-    /// What it means, in a line.
+    /// Meaning in one line.
     pub meaning: String,
-    /// What it depends on.
+    /// The quantity it depends on.
     pub by: String,
     /// Its unit as written behind the number.
     pub unit: String,
-    /// What lies between two points.
+    /// Interpolation between two points.
     pub kind: CurveKind,
-    /// Where it is known, ascending.
+    /// Known points, ascending.
     pub points: Vec<Point>,
-    /// Who says so.
     pub source: String,
-    /// How far it can be trusted.
     pub confidence: Confidence,
 }
 
-/// What lies between two points.
+/// Interpolation between two points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CurveKind {
@@ -39,19 +37,17 @@ pub enum CurveKind {
     Step,
 }
 
-/// One point.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
-    /// Where, of what it depends on; none is everywhere beyond.
+    /// Place on the axis; none is everywhere beyond the last point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<f64>,
-    /// What it is there.
     pub value: f64,
 }
 
 impl Curve {
-    /// Whether its points are such that every place has a value; what is wrong if not.
+    /// Checks that every place on the axis has a value.
     pub fn check(&self) -> Result<(), &'static str> {
         let Some((last, others)) = self.points.split_last() else { return Err("it has no points") };
         if others.iter().any(|point| point.at.is_none()) {
@@ -128,7 +124,7 @@ impl Curve {
         self.confidence = confidence;
     }
 
-    /// Its points as people read them: `50: 0.05 I/O/s, 100: 0.1 I/O/s`.
+    /// Its points as people read them: `50: 0.05 IOPS, 100: 0.1 IOPS`.
     pub fn shown(&self) -> String {
         let before = if self.kind == CurveKind::Step { "to " } else { "" };
         let each = self.points.iter().map(|point| match point.at {

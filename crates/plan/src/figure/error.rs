@@ -9,7 +9,6 @@ pub enum FigureError {
     /// No figure has this name.
     #[error("no figure is called {name:?}{}", suggestion(.nearest))]
     Unknown {
-        /// What was asked for.
         name: String,
         /// The name it may have meant.
         nearest: Option<String>,
@@ -20,27 +19,19 @@ pub enum FigureError {
     /// It is no number.
     #[error("{key}: {text:?} is not {example}")]
     NotANumber {
-        /// Which figure.
         key: String,
-        /// What was given.
+        /// As it was written.
         text: String,
-        /// What it should have been.
         example: String,
     },
     /// It is no size.
     #[error("{key}: {source}")]
-    Size {
-        /// Which figure.
-        key: String,
-        /// What is wrong with it.
-        source: SizeError,
-    },
+    Size { key: String, source: SizeError },
     /// A bare number below 1 where percent are meant.
     #[error("{key}: {bare} may mean {bare}% or {share}%; write \"{bare}%\" or \"{share}%\"")]
     BareFraction {
-        /// Which figure.
         key: String,
-        /// What was given.
+        /// As it was written.
         bare: String,
         /// The same as a part of one, in percent.
         share: String,
@@ -48,38 +39,27 @@ pub enum FigureError {
     /// It is one that makes no sense.
     #[error("{key}: {shown} is out of range, {range} make sense")]
     OutOfRange {
-        /// Which figure.
         key: String,
-        /// What was given.
+        /// As it was written.
         shown: String,
-        /// What is accepted.
         range: String,
     },
     /// It is a part of what comes whole.
     #[error("{key}: {shown} is not a whole number, and it counts what comes whole")]
     NotWhole {
-        /// Which figure.
         key: String,
-        /// What was given.
+        /// As it was written.
         shown: String,
     },
     /// Nobody says so.
     #[error("{key}: it has no source; say where the value is from")]
-    NoSource {
-        /// Which figure.
-        key: String,
-    },
+    NoSource { key: String },
     /// A curve that has no value somewhere.
     #[error("{key}: {problem}")]
-    Curve {
-        /// Which curve.
-        key: String,
-        /// What is wrong with it.
-        problem: &'static str,
-    },
+    Curve { key: String, problem: &'static str },
 }
 
-/// How an error says what may have been meant.
+/// The end of an error message that suggests a name.
 pub(crate) fn suggestion(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!("; did you mean {name:?}?")).unwrap_or_default()
 }

@@ -27,7 +27,7 @@ pub const GIVEN: &str = "given";
 pub struct Figure {
     /// Its name in rule files and in `--set name=value`.
     pub key: String,
-    /// What it means, in a line.
+    /// Meaning in one line.
     pub meaning: String,
     /// Its unit as written behind the number; `%` counts hundredths, none is a bare count.
     pub unit: String,
@@ -37,11 +37,9 @@ pub struct Figure {
     pub most: f64,
     /// The number, in `unit`.
     pub value: f64,
-    /// Who says so.
     pub source: String,
-    /// How far it can be trusted.
     pub confidence: Confidence,
-    /// Whether it counts things that come whole.
+    /// True if only whole numbers make sense.
     #[serde(default, skip_serializing)]
     pub whole: bool,
 }
@@ -58,11 +56,11 @@ impl Figure {
     }
 
     /// The number that a file has for it, in `unit`.
-    pub(crate) fn read(&self, written: &Written) -> Result<f64, FigureError> {
+    pub(crate) fn read(&self, written: &NumberText) -> Result<f64, FigureError> {
         let number = match written {
-            Written::Text(text) => return parse_number(&self.key, text, &self.unit),
-            Written::Whole(number) => *number as f64,
-            Written::Broken(number) => *number,
+            NumberText::Text(text) => return parse_number(&self.key, text, &self.unit),
+            NumberText::Whole(number) => *number as f64,
+            NumberText::Broken(number) => *number,
         };
         if self.unit == "%" {
             refuse_bare_fraction(&self.key, number)?;
@@ -96,12 +94,12 @@ impl Figure {
     }
 }
 
-/// Whether `value` is so little that what is divided by it is no number any more; nothing at all is not.
+/// True if `value` is so small that a quotient by it overflows. Zero is not.
 pub(crate) fn is_speck(value: f64) -> bool {
     value != 0.0 && value.abs() < 1e-9
 }
 
-/// What one of `unit` is worth in formulas.
+/// Factor from `unit` to the unit of formulas.
 pub fn factor(unit: &str) -> f64 {
     if unit == "%" { 0.01 } else { 1.0 }
 }
@@ -117,13 +115,13 @@ pub fn with_unit(value: f64, unit: &str) -> String {
 /// A number in a file: bare, or a text of one with its unit.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "a number, or a text of one with its unit, is expected here")]
-pub(crate) enum Written {
+pub(crate) enum NumberText {
     Whole(i64),
     Broken(f64),
     Text(String),
 }
 
-impl Written {
+impl NumberText {
     /// As it was written.
     pub(crate) fn text(&self) -> String {
         match self {

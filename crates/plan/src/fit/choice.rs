@@ -7,15 +7,15 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What a group of drives is for.
+/// Purpose of a group of drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
     /// Databases and their logs, together.
     Mail,
-    /// Databases alone.
+    /// Databases, without their logs.
     Databases,
-    /// Logs alone.
+    /// Logs, without databases.
     Logs,
     /// Backups on disk, and the write history of replication.
     Backup,
@@ -32,19 +32,18 @@ impl Purpose {
         }
     }
 
-    /// Whether there is one of it for every copy of the databases, or one for all.
+    /// True if every copy of the databases has one, false if all share it.
     pub fn is_of_a_copy(self) -> bool {
         self != Self::Backup
     }
 }
 
-/// What decided the size of a group.
+/// The need that decided the size of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
     /// The I/O asked of it.
     Iops,
-    /// What it must hold.
     Capacity,
     /// It could not be smaller.
     Least,
@@ -53,9 +52,7 @@ pub enum Bound {
 /// A group of drives, of arrays, or of cloud volumes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupChoice {
-    /// What it is for.
     pub purpose: Purpose,
-    /// How it survives the loss of a drive.
     pub raid: Raid,
     /// Pools of drives that fail and perform together, all alike; 1 for cloud volumes.
     pub pools: u32,
@@ -65,24 +62,21 @@ pub struct GroupChoice {
     pub drives: u32,
     /// Drives that wait for one to fail.
     pub spares: u32,
-    /// What it holds.
     pub capacity: Gib,
-    /// What it must hold.
     pub capacity_needed: Gib,
-    /// What hosts can ask of it.
+    /// Host IOPS it can do.
     pub iops: HostIops,
-    /// What they do ask, headroom included.
+    /// Host IOPS needed, headroom included.
     pub iops_needed: HostIops,
-    /// What they ask of logs and maintenance that was on it beside `iops` when it was measured, and is in neither.
+    /// Host IOPS of logs and maintenance, which ran beside `iops` in the measurement and are in neither figure.
     pub iops_beside: HostIops,
-    /// What decided its size.
     pub bound: Bound,
-    /// What its size was computed with.
+    /// Inputs of its size.
     #[serde(skip)]
     pub sized_by: SizedBy,
 }
 
-/// What the size of a group was computed with.
+/// Inputs of a group's size.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SizedBy {
     /// As many drives as are needed.
@@ -93,16 +87,12 @@ pub enum SizedBy {
     Volumes,
 }
 
-/// What a number of drives was computed with.
+/// Inputs of a number of drives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DriveSizing {
-    /// What one does.
     pub rating: DriveRating,
-    /// What one holds.
     pub formatted: Gib,
-    /// Who says so.
     pub holds_source: String,
-    /// What the level costs.
     pub redundancy: Redundancy,
     /// Least drives of a pool.
     pub least: u32,
@@ -114,7 +104,7 @@ pub struct DriveSizing {
     pub storage_groups_max: Option<u64>,
 }
 
-/// What one drive does.
+/// Rating of one drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DriveRating {
     /// Reads and writes anywhere, redundancy not yet in them.
@@ -125,16 +115,14 @@ pub enum DriveRating {
     AtHost(HostIops),
 }
 
-/// What a number of whole arrays was computed with.
+/// Inputs of a number of whole arrays.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArraySizing {
-    /// What one holds.
     pub holds: Gib,
-    /// Who says so.
     pub holds_source: String,
-    /// What one does at the host.
+    /// Host IOPS of one array.
     pub does: HostIops,
-    /// Whether logs were beside the databases when it was measured.
+    /// True if logs ran beside the databases in the measurement.
     pub holds_logs: bool,
     /// Storage groups that a pool may have, where they had to be divided.
     pub storage_groups_max: Option<u64>,
@@ -152,11 +140,11 @@ impl GroupChoice {
 pub struct Choice {
     /// Array, drive or cloud volume.
     pub product: String,
-    /// What its drives are.
+    /// Kind of its drives, as the catalogue names it.
     pub drive: String,
     /// Their size; nothing of cloud volumes.
     pub drive_size: SoldGb,
-    /// Controllers that own volumes; 0 where nobody does.
+    /// Controllers that own volumes; 0 where volumes have no owner.
     pub controllers: u32,
     /// Cache of the controllers, where it is known.
     pub cache_gb: Option<f64>,
@@ -166,9 +154,8 @@ pub struct Choice {
     pub copies: u32,
     /// The groups of one copy, then the one for backups, if there is one.
     pub groups: Vec<GroupChoice>,
-    /// Who says what it does, and where.
+    /// Source of its rating.
     pub source: String,
-    /// How far that can be trusted.
     pub confidence: Confidence,
 }
 
@@ -189,7 +176,7 @@ impl Choice {
         self.groups.iter().map(|group| u64::from(group.spares) * self.times(group.purpose)).sum()
     }
 
-    /// What all copies hold.
+    /// Capacity of all copies.
     pub fn capacity(&self) -> Gib {
         self.groups.iter().map(|group| group.capacity * self.times(group.purpose) as f64).sum()
     }
@@ -229,6 +216,5 @@ pub struct Rejected {
     pub drive_size: Option<SoldGb>,
     /// Level of the databases, if it got so far.
     pub raid: Option<Raid>,
-    /// Why not.
     pub reason: String,
 }

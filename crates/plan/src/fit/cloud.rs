@@ -1,8 +1,8 @@
-//! Cloud volumes: one for each database and one for each log, as many I/O a second provisioned as are asked for.
+//! Cloud volumes: one for each database and one for each log, as many IOPS provisioned as are asked for.
 
 use super::{
     Bound, Choice, DRIVES_MAX, GroupChoice, Purpose, SizedBy,
-    load::{Asked, Load},
+    load::{GroupLoad, Load},
     meeting::Meeting,
 };
 use crate::{
@@ -38,7 +38,7 @@ struct Kind {
     iops: HostIops,
 }
 
-fn group(asked: &Asked, load: &Load, cloud: &Cloud) -> Result<GroupChoice, String> {
+fn group(asked: &GroupLoad, load: &Load, cloud: &Cloud) -> Result<GroupChoice, String> {
     let databases = || Kind {
         what: "database",
         count: load.databases,

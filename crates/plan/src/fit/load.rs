@@ -1,4 +1,4 @@
-//! What is asked of the groups of one copy.
+//! Load on the groups of one copy.
 
 use super::{Purpose, Wishes};
 use crate::{
@@ -15,22 +15,20 @@ pub struct Stream {
     pub reads: Share,
 }
 
-/// What one group is asked for.
+/// Load on one group.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Asked {
-    /// What it is for.
+pub struct GroupLoad {
     pub purpose: Purpose,
-    /// What it must hold.
     pub capacity: Gib,
     /// I/O of databases, logs and maintenance, those that are for it.
     pub databases: Option<Stream>,
-    /// See `databases`.
+    /// Load of logs; none where the group holds no logs.
     pub logs: Option<Stream>,
-    /// See `databases`; reads alone.
+    /// IOPS of maintenance, all of them reads.
     pub maintenance: HostIops,
 }
 
-impl Asked {
+impl GroupLoad {
     /// All of it together.
     pub fn iops(&self) -> HostIops {
         let streams = [self.databases, self.logs].into_iter().flatten();
@@ -64,16 +62,14 @@ impl Asked {
     }
 }
 
-/// What all groups are asked for.
+/// Load on all groups.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     /// The groups of one copy, then that for backups, if one is needed.
-    pub asked: Vec<Asked>,
-    /// Copies.
+    pub asked: Vec<GroupLoad>,
     pub copies: u32,
-    /// Databases, and logs of them.
     pub databases: u64,
-    /// See `databases`.
+    /// Logs of the databases.
     pub logs: u64,
     /// Volume of one database.
     pub database_volume: Gib,
@@ -86,7 +82,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// What `needs` ask of groups, if these are `wishes`.
+    /// Divides `needs` over groups, by `wishes`.
     pub fn of(needs: &Needs, wishes: &Wishes) -> Self {
         assert!(needs.copies > 0 && needs.databases > 0, "there is a database: {needs:?}");
         let databases = Stream { iops: needs.database_iops, reads: needs.database_read_share };
@@ -98,7 +94,7 @@ impl Load {
         let of_logs = log_volume * log_count as f64;
         let of_databases = needs.database_volume * needs.databases as f64;
         let beside = needs.restore_capacity + needs.snapshot_reserve;
-        let group = |purpose, capacity, databases, logs, maintenance| Asked {
+        let group = |purpose, capacity, databases, logs, maintenance| GroupLoad {
             purpose,
             capacity,
             databases,
@@ -140,8 +136,8 @@ impl Load {
         }
     }
 
-    /// What a pool with `storage_groups` of all is asked for, of what is `asked` of all pools together.
-    pub fn of_pool(&self, asked: &Asked, storage_groups: u64) -> Asked {
+    /// Share of the load of all pools that falls on one with `storage_groups`.
+    pub fn of_pool(&self, asked: &GroupLoad, storage_groups: u64) -> GroupLoad {
         assert!((1..=self.logs).contains(&storage_groups), "{storage_groups} of {}", self.logs);
         let databases = (storage_groups * self.per_log).min(self.databases);
         let share = databases as f64 / self.databases as f64;

@@ -1,4 +1,4 @@
-//! Which choices of the catalogue meet the needs, in order; and why the others do not.
+//! Choices of the catalogue that meet the needs, in order, and the reasons against the others.
 //!
 //! Invariants:
 //!
@@ -28,19 +28,19 @@ use crate::{
 use load::Load;
 use thiserror::Error;
 
-/// Drives of a group beyond which nobody asks a planner.
+/// Most drives of a group.
 const DRIVES_MAX: u32 = 1_000_000;
 /// Levels that are tried if none is asked for.
 const LEVELS: [Raid; 4] = [Raid::Raid10, Raid::Raid50, Raid::Raid6, Raid::RaidDp];
 
-/// What is wished beside the needs.
+/// The buyer's wishes beside the needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wishes {
     /// An array, a family of arrays, a drive or a cloud volume, by name or by words of it; any if none.
     pub product: Option<String>,
     /// Level of the databases; any that is recommended if none.
     pub raid: Option<Raid>,
-    /// Whether logs have drives of their own; if unsaid, with one copy they do (Dell 2010, section 3.4.1).
+    /// Drives of their own for logs; by default with one copy (Dell 2010, section 3.4.1).
     pub logs_apart: Option<bool>,
     /// Databases that share a log, as the storage groups of 2003 and 2007 do; 0 or 1 is a log for each.
     pub databases_per_log: u32,
@@ -49,7 +49,7 @@ pub struct Wishes {
 }
 
 impl Wishes {
-    /// Whether logs have drives of their own.
+    /// True if logs get drives of their own.
     pub fn keeps_logs_apart(&self, needs: &Needs) -> bool {
         self.logs_apart.unwrap_or(needs.mode != Mode::Copies || needs.copies < 2)
     }
@@ -61,7 +61,6 @@ pub enum WishError {
     /// Nothing in the catalogue is called so.
     #[error("nothing in the catalogue is called {name:?}{}", .nearest.as_ref().map(|name| format!("; did you mean {name:?}?")).unwrap_or_default())]
     Unknown {
-        /// What was asked for.
         name: String,
         /// The name it may have meant.
         nearest: Option<String>,
@@ -71,14 +70,14 @@ pub enum WishError {
 /// Everything in the catalogue, sorted out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fit {
-    /// What meets the needs: the fewest drives first, then the least capacity, then the most headroom. Cloud volumes, which
+    /// Choices that meet the needs: the fewest drives first, then the least capacity, then the most headroom. Cloud volumes, which
     /// are no drives, come after all of them.
     pub choices: Vec<Choice>,
-    /// What does not, in the order of the catalogue.
+    /// Choices that do not, in the order of the catalogue.
     pub rejected: Vec<Rejected>,
 }
 
-/// What of `catalogue` meets `needs`, as far as it is what is wished for.
+/// Ranks the wished part of `catalogue` against `needs`.
 pub fn choices(needs: &Needs, catalogue: &Catalogue, wishes: &Wishes) -> Result<Fit, WishError> {
     let names = match &wishes.product {
         None => catalogue.names(),

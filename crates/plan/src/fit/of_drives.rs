@@ -2,7 +2,7 @@
 
 use super::{
     Bound, Choice, DRIVES_MAX, DriveRating, DriveSizing, GroupChoice, Purpose, SizedBy, Sizing,
-    load::{Asked, Load},
+    load::{GroupLoad, Load},
     meeting::Meeting,
     pools::{self, Division, too_many},
 };
@@ -15,7 +15,7 @@ use crate::{
 /// Copies of a database from which drives may be lost one by one (Microsoft, storage-configuration: JBOD).
 const COPIES_OF_JBOD: u32 = 3;
 
-/// What groups are made of.
+/// Drives, and where they are bought.
 struct Material<'a> {
     product: &'a str,
     drive: &'a str,
@@ -158,7 +158,7 @@ fn choice(
 }
 
 /// The level of a group: logs are mirrored (HP EVA8000), backups are RAID 5 (HP EVA8000, AMI 2008).
-fn level_for(asked: &Asked, databases: Raid, material: &Material<'_>, sizing: &Sizing) -> Raid {
+fn level_for(asked: &GroupLoad, databases: Raid, material: &Material<'_>, sizing: &Sizing) -> Raid {
     let one_drive_holds = asked.capacity <= material.formatted;
     // Both drives of a pair write all of it.
     let one_drive_does = asked.iops().get() <= sizing.log_writes.get();
@@ -170,8 +170,8 @@ fn level_for(asked: &Asked, databases: Raid, material: &Material<'_>, sizing: &S
     }
 }
 
-/// What one drive does for this purpose: what was said stands in for what the catalogue has.
-fn rating_for(asked: &Asked, rating: Rating, sizing: &Sizing) -> DriveRating {
+/// Rating of one drive for this purpose. A figure set by the user replaces the catalogue's.
+fn rating_for(asked: &GroupLoad, rating: Rating, sizing: &Sizing) -> DriveRating {
     match (asked.purpose, sizing.drive_iops, rating) {
         (Purpose::Logs, ..) => DriveRating::Sequential(sizing.log_writes),
         (_, Some(each), _) | (_, None, Rating::Drives { each }) => DriveRating::Random(each),
@@ -182,7 +182,7 @@ fn rating_for(asked: &Asked, rating: Rating, sizing: &Sizing) -> DriveRating {
 /// The least pools that carry what is asked.
 fn group(
     load: &Load,
-    asked: &Asked,
+    asked: &GroupLoad,
     material: &Material<'_>,
     redundancy: &Redundancy,
     rating: Rating,
@@ -235,7 +235,7 @@ fn group(
 
 impl DriveSizing {
     /// Drives of a pool that carries what is `asked`, and what decided that.
-    fn drives(&self, asked: &Asked) -> Result<(u32, Bound), String> {
+    fn drives(&self, asked: &GroupLoad) -> Result<(u32, Bound), String> {
         let count = |exact: f64| -> Result<u32, String> {
             // What is a thousandth of a drive short is rounding, not need.
             let drives = (exact - 1e-9).ceil();
@@ -261,8 +261,8 @@ impl DriveSizing {
         Ok((drives, bound))
     }
 
-    /// What hosts can ask of a pool of `drives` in the mixture that is `asked`.
-    fn host_iops(&self, drives: u32, asked: &Asked) -> HostIops {
+    /// Host IOPS of a pool of `drives` with the mix of reads and writes in `asked`.
+    fn host_iops(&self, drives: u32, asked: &GroupLoad) -> HostIops {
         let penalty = self.redundancy.write_penalty;
         match self.rating {
             DriveRating::AtHost(each) => each * f64::from(drives),

@@ -1,18 +1,17 @@
-//! How many pools of drives one purpose takes: as few as hold all storage groups without one being too large.
+//! Number of drive pools for one purpose: as few as hold all storage groups within the largest pool.
 
 use super::{
     DRIVES_MAX, Purpose,
-    load::{Asked, Load},
+    load::{GroupLoad, Load},
 };
 use crate::units::{counted, shown};
 
 /// One purpose, divided into pools that are all alike.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Division {
-    /// Pools.
     pub pools: u32,
-    /// What the fullest pool is asked for.
-    pub asked: Asked,
+    /// Load of the fullest pool.
+    pub asked: GroupLoad,
     /// Storage groups that a pool may have, where they had to be divided.
     pub storage_groups_max: Option<u64>,
     /// Drives, or whole arrays, of each pool.
@@ -23,16 +22,16 @@ pub struct Division {
 /// a pool is asked for.
 pub fn divide(
     load: &Load,
-    asked: &Asked,
+    asked: &GroupLoad,
     units_max: u32,
-    units_of: impl Fn(&Asked) -> Result<u32, String>,
+    units_of: impl Fn(&GroupLoad) -> Result<u32, String>,
 ) -> Result<Division, String> {
     assert!(units_max > 0, "a pool has a drive");
     let undivided = units_of(asked)?;
     if undivided <= units_max {
         return Ok(Division { pools: 1, asked: asked.clone(), storage_groups_max: None, units: undivided });
     }
-    let fits = |of_pool: &Asked| units_of(of_pool).ok().filter(|units| *units <= units_max);
+    let fits = |of_pool: &GroupLoad| units_of(of_pool).ok().filter(|units| *units <= units_max);
     let division = match asked.purpose {
         Purpose::Backup => {
             let mut pools = undivided.div_ceil(units_max);
@@ -60,7 +59,11 @@ pub fn divide(
 }
 
 /// The most storage groups of one pool; none if not even one fits. More of them never take fewer drives.
-fn most_storage_groups(load: &Load, asked: &Asked, fits: &dyn Fn(&Asked) -> Option<u32>) -> Option<u64> {
+fn most_storage_groups(
+    load: &Load,
+    asked: &GroupLoad,
+    fits: &dyn Fn(&GroupLoad) -> Option<u32>,
+) -> Option<u64> {
     let fit = |count: u64| fits(&load.of_pool(asked, count)).is_some();
     if !fit(1) {
         return None;
@@ -77,7 +80,7 @@ fn most_storage_groups(load: &Load, asked: &Asked, fits: &dyn Fn(&Asked) -> Opti
     Some(fitting)
 }
 
-fn too_large(load: &Load, asked: &Asked, units_max: u32, units: Result<u32, String>) -> String {
+fn too_large(load: &Load, asked: &GroupLoad, units_max: u32, units: Result<u32, String>) -> String {
     let one = load.of_pool(asked, 1);
     let of_one = format!("one storage group takes {} and asks {}", one.capacity, one.iops());
     match (units, units_max) {
@@ -91,7 +94,7 @@ fn too_large(load: &Load, asked: &Asked, units_max: u32, units: Result<u32, Stri
     }
 }
 
-/// What is said of a group beyond counting.
+/// Refusal of a group with too many drives to count.
 pub fn too_many() -> String {
     format!("more than {} drives are needed", shown(DRIVES_MAX.into()))
 }

@@ -8,9 +8,9 @@ use crate::{
 /// Figures of the rules that groups of drives are sized by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sizing {
-    /// I/O a second of one drive, in place of the catalogue's.
+    /// IOPS of one drive, in place of the catalogue's.
     pub drive_iops: Option<DriveIops>,
-    /// I/O a second of one array that is bought whole, at the host, in place of the catalogue's.
+    /// IOPS of one array that is bought whole, at the host, in place of the catalogue's.
     pub array_iops: Option<HostIops>,
     /// Sequential writes a second of one drive that has nothing but logs.
     pub log_writes: DriveIops,

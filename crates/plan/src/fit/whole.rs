@@ -2,7 +2,7 @@
 
 use super::{
     ArraySizing, Bound, Choice, DRIVES_MAX, GroupChoice, Purpose, SizedBy, Sizing,
-    load::{Asked, Load},
+    load::{GroupLoad, Load},
     meeting::Meeting,
     of_drives::unrated,
     pools::{self, Division, too_many},
@@ -78,7 +78,7 @@ pub fn choice(
 }
 
 fn group(
-    asked: &Asked,
+    asked: &GroupLoad,
     load: &Load,
     array: &Array,
     mut by: ArraySizing,
@@ -90,7 +90,7 @@ fn group(
         false => 0.0,
     });
     let units_max = (sizing.pool_drives / array.bays).max(1);
-    let units_of = |asked: &Asked| {
+    let units_of = |asked: &GroupLoad| {
         let units = by.units(asked, maintenance_each);
         let is_countable = units * f64::from(array.bays) <= f64::from(DRIVES_MAX);
         if is_countable { Ok(units as u32) } else { Err(too_many()) }
@@ -132,25 +132,25 @@ fn count(exact: f64) -> f64 {
 
 impl ArraySizing {
     /// I/O of databases, and of logs unless theirs was on the array when it was measured: "do not add log IOPS".
-    fn streams(&self, asked: &Asked) -> HostIops {
+    fn streams(&self, asked: &GroupLoad) -> HostIops {
         match (asked.databases, asked.logs) {
             (Some(databases), Some(_)) if self.holds_logs => databases.iops,
             (databases, logs) => [databases, logs].into_iter().flatten().map(|stream| stream.iops).sum(),
         }
     }
 
-    /// What is asked of `units` arrays beyond what was on them when they were measured: the maintenance of a few databases.
-    fn needed(&self, asked: &Asked, maintenance_each: HostIops, units: f64) -> HostIops {
+    /// IOPS needed of `units` arrays beyond the maintenance of a few databases that the measurement already held.
+    fn needed(&self, asked: &GroupLoad, maintenance_each: HostIops, units: f64) -> HostIops {
         let beyond = asked.maintenance.get() - maintenance_each.get() * MAINTAINED * units;
         self.streams(asked) + HostIops::new(beyond.max(0.0))
     }
 
-    fn for_capacity(&self, asked: &Asked) -> f64 {
+    fn for_capacity(&self, asked: &GroupLoad) -> f64 {
         count(asked.capacity.get() / self.holds.get()).max(1.0)
     }
 
     /// Arrays of a pool that carries what is `asked`.
-    fn units(&self, asked: &Asked, maintenance_each: HostIops) -> f64 {
+    fn units(&self, asked: &GroupLoad, maintenance_each: HostIops) -> f64 {
         // Each array takes its databases' maintenance with it; once none is beyond, the streams alone decide.
         let streams = self.streams(asked).get();
         let for_streams = count(streams / self.does.get());

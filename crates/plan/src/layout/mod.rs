@@ -24,12 +24,11 @@ use std::collections::BTreeMap;
 /// Sizes are written with three digits, so sums of many are a little off.
 const ROUNDED: f64 = 1.0;
 
-/// How storage is divided.
+/// Division of storage into groups and volumes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout {
-    /// Places.
     pub sites: Vec<Location>,
-    /// Mailbox servers.
+    /// Mailbox servers, of the first site.
     pub servers: Vec<Server>,
     /// Groups of drives.
     pub groups: Vec<Group>,
@@ -46,9 +45,9 @@ pub fn lay_out(needs: &Needs, choice: &Choice, wishes: &Wishes) -> Layout {
     let storage_groups = needs.databases.div_ceil(per_log);
     let sites = sites(needs);
     let groups = groups(choice, &sites);
-    let volumes = volumes(needs, choice, per_log);
-    let layout =
-        Layout { servers: servers(needs, storage_groups, &sites), sites, groups, volumes, storage_groups };
+    let servers = servers(needs, per_log, &sites);
+    let volumes = volumes(needs, choice, per_log, &servers);
+    let layout = Layout { servers, sites, groups, volumes, storage_groups };
     layout.check();
     layout
 }
@@ -60,18 +59,36 @@ fn sites(needs: &Needs) -> Vec<Location> {
     names.iter().map(|name| Location { name: (*name).to_owned() }).collect()
 }
 
-fn servers(needs: &Needs, storage_groups: u64, sites: &[Location]) -> Vec<Server> {
+/// Mailbox servers of the first site. Storage groups go to them in turn.
+fn servers(needs: &Needs, per_log: u64, sites: &[Location]) -> Vec<Server> {
     let count = u64::from(needs.servers.max(1));
+    let storage_groups = needs.databases.div_ceil(per_log);
     let share = |all: u64, index: u64| all / count + u64::from(index < all % count);
-    let server = |index: u64| Server {
-        name: format!("mail{}", index + 1),
-        site: sites[0].name.clone(),
-        mailboxes: Some(share(needs.users, index)),
-        storage_groups: Some(share(storage_groups, index)),
-        databases: Some(share(needs.databases, index)),
-        ..Server::default()
+    let server = |index: u64| {
+        let own_groups = share(storage_groups, index);
+        // Only the last storage group may have fewer databases than the others.
+        let has_last = own_groups > 0 && (storage_groups - 1) % count == index;
+        let lacking = if has_last { storage_groups * per_log - needs.databases } else { 0 };
+        Server {
+            name: format!("mail{}", index + 1),
+            site: sites[0].name.clone(),
+            mailboxes: Some(share(needs.users, index)),
+            storage_groups: Some(own_groups),
+            databases: Some(own_groups * per_log - lacking),
+            ..Server::default()
+        }
     };
     (0..count).map(server).collect()
+}
+
+/// The server of one copy of a storage group, both counted from 0: copies go to the servers that follow the active one's.
+/// Empty where no server of its own is left for the copy.
+fn server_of(servers: &[Server], storage_group: u64, copy: u32) -> String {
+    if copy as usize >= servers.len() {
+        return String::new();
+    }
+    let turn = (storage_group + u64::from(copy)) % servers.len() as u64;
+    servers[turn as usize].name.clone()
 }
 
 /// The name of the pool of `purpose` for the `set`th copy, both from 0.
@@ -152,7 +169,7 @@ fn controllers(choice: &Choice) -> Vec<String> {
     (0..count).map(|index| char::from(b'A' + (index % 26) as u8).to_string()).collect()
 }
 
-fn volumes(needs: &Needs, choice: &Choice, per_log: u64) -> Vec<Volume> {
+fn volumes(needs: &Needs, choice: &Choice, per_log: u64, servers: &[Server]) -> Vec<Volume> {
     let has = |purpose| choice.groups.iter().any(|group| group.purpose == purpose);
     let (of_databases, of_logs) = match has(Purpose::Mail) {
         true => (Purpose::Mail, Purpose::Mail),
@@ -180,8 +197,12 @@ fn volumes(needs: &Needs, choice: &Choice, per_log: u64) -> Vec<Volume> {
             let suffix = if copy == 0 { String::new() } else { format!("-copy{}", copy + 1) };
             let group = name_of(choice, of_databases, set, pool(of_databases));
             let owner = owners.next(&group);
+            // All servers stand at the first site.
+            let is_elsewhere = is_remote && set == choice.copies - 1;
+            let server = if is_elsewhere { String::new() } else { server_of(servers, index, copy) };
             let volume = |name: String, role, group, gb: f64, used_gb: Option<f64>| Volume {
                 name,
+                server: server.clone(),
                 role,
                 group,
                 databases: databases.clone(),

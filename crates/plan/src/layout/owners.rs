@@ -1,4 +1,4 @@
-//! Which controller owns which volume.
+//! Ownership of volumes by controllers.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// Of these; none if nobody owns volumes.
+    /// Controllers in turn; empty if volumes have no owner.
     pub fn new(controllers: Vec<String>) -> Self {
         Self { controllers, given: BTreeMap::new() }
     }
 
-    /// The owner of the next database of `group`, and of its log; empty if nobody owns volumes.
+    /// The owner of the next database of `group`, and of its log; empty if volumes have no owner.
     pub fn next(&mut self, group: &str) -> String {
         if self.controllers.is_empty() {
             return String::new();

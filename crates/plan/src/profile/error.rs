@@ -20,12 +20,7 @@ pub enum ProfileError {
     TooManyUsers(u64),
     /// It has more tiers than a table shows.
     #[error("{tiers} tiers of users; at most {most} make sense")]
-    TooManyTiers {
-        /// How many there are.
-        tiers: usize,
-        /// How many there may be.
-        most: usize,
-    },
+    TooManyTiers { tiers: usize, most: usize },
     /// Two tiers have one name.
     #[error("two tiers are called {0:?}; give each a name of its own")]
     SameName(String),
@@ -37,12 +32,7 @@ pub enum ProfileError {
     NoCopy,
     /// More copies than any server keeps.
     #[error("{copies} copies make no sense; {most} are the most that any mail server keeps")]
-    TooManyCopies {
-        /// How many were asked for.
-        copies: u32,
-        /// How many there may be.
-        most: u32,
-    },
+    TooManyCopies { copies: u32, most: u32 },
     /// Mode and copies contradict each other.
     #[error("mode {} with {copies} {}; {}", .mode.word(), if *.copies == 1 { "copy" } else { "copies" }, remedy(*.mode))]
     ModeAgainstCopies {
@@ -54,7 +44,6 @@ pub enum ProfileError {
     /// Something by a name that is none.
     #[error("no {what} is called {name:?}{}", or_known(.nearest, .known))]
     Unknown {
-        /// What was named.
         what: &'static str,
         /// The name given.
         name: String,
@@ -75,7 +64,7 @@ fn remedy(mode: Mode) -> &'static str {
     }
 }
 
-/// What was probably meant, or what there is.
+/// The name probably meant, or all known names.
 fn or_known(nearest: &Option<String>, known: &str) -> String {
     match nearest {
         Some(_) => suggestion(nearest),

@@ -18,7 +18,7 @@
 //! ```
 
 use super::{Profile, ProfileError, Tier, line, parse_database_max, parse_growth, parse_mode, parse_raid};
-use crate::figure::Written;
+use crate::figure::NumberText;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -29,13 +29,13 @@ struct ProfileFile {
     mode: Option<String>,
     copies: Option<u32>,
     max_database: Option<String>,
-    growth: Option<Written>,
+    growth: Option<NumberText>,
     raid: Option<String>,
     array: Option<String>,
     link: Option<String>,
     tier: Vec<TierFile>,
     #[serde(default)]
-    set: BTreeMap<String, Written>,
+    set: BTreeMap<String, NumberText>,
 }
 
 #[derive(Deserialize)]
@@ -43,11 +43,11 @@ struct ProfileFile {
 struct TierFile {
     name: Option<String>,
     users: u64,
-    quota: Option<Written>,
+    quota: Option<NumberText>,
     messages: Option<f64>,
-    message_size: Option<Written>,
-    concurrency: Option<Written>,
-    growth: Option<Written>,
+    message_size: Option<NumberText>,
+    concurrency: Option<NumberText>,
+    growth: Option<NumberText>,
     #[serde(default)]
     clients: Vec<String>,
 }

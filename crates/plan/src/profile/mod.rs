@@ -1,4 +1,4 @@
-//! Who uses the mail system, and what is wished for them: users in tiers, copies, the rules to plan by.
+//! The profile: users in tiers, copies, the rules to plan by.
 //!
 //! A profile comes from flags or from a file. Invariants:
 //!
@@ -10,7 +10,7 @@ mod file;
 mod tier;
 
 pub use error::ProfileError;
-pub use tier::{CLIENTS, Given, Tier};
+pub use tier::{CLIENTS, Tier, TierValue};
 
 use crate::{
     catalogue::Raid,
@@ -20,9 +20,9 @@ use crate::{
     units::{Gib, parse_size},
 };
 
-/// Copies of a database beyond which nobody asks a planner (16 is the most that any server keeps).
+/// Most copies of a database (16 is the most that any server keeps).
 const COPIES_MAX: u32 = 16;
-/// Tiers beyond which a table helps nobody.
+/// Most tiers that a table can show.
 const TIERS_MAX: usize = 64;
 /// Users beyond which there are more mailboxes than people.
 const USERS_MAX: u64 = 10_000_000_000;
@@ -31,14 +31,14 @@ const USERS_MAX: u64 = 10_000_000_000;
 pub const LINES: [(&str, &str); 4] =
     [("t3", "line_t3"), ("oc3", "line_oc3"), ("1gbe", "line_1gbe"), ("10gbe", "line_10gbe")];
 
-/// What is asked of a plan.
+/// Input of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     /// The rule set by name, or a file.
     pub rules: String,
     /// Figures to change: `key=value`.
     pub set: Vec<String>,
-    /// How databases are kept; by copies if unsaid.
+    /// By copies unless given.
     pub mode: Option<Mode>,
     /// Copies of each database; 1 if unsaid, or 2 if mode `copies` is.
     pub copies: Option<u32>,
@@ -52,7 +52,6 @@ pub struct Profile {
     pub array: Option<String>,
     /// Name of the line to another site.
     pub link: Option<String>,
-    /// The users.
     pub tiers: Vec<Tier>,
 }
 
@@ -79,7 +78,7 @@ impl Profile {
         file::parse(text)
     }
 
-    /// How databases are kept, and in how many copies; a contradiction is refused.
+    /// Mode and number of copies; refuses a contradiction.
     pub fn mode_and_copies(&self) -> Result<(Mode, u32), ProfileError> {
         let (mode, copies) = match (self.mode, self.copies) {
             (None, None) => (Mode::StandAlone, 1),

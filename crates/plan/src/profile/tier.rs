@@ -12,16 +12,15 @@ pub const CLIENTS: [(&str, &str); 3] =
 
 /// A value, and whether somebody gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Given<T> {
-    /// The value.
+pub struct TierValue<T> {
     pub value: T,
     /// False if it is the default.
     pub given: bool,
 }
 
-impl<T> Given<T> {
-    /// What somebody gave.
-    pub fn yes(value: T) -> Self {
+impl<T> TierValue<T> {
+    /// A value that the administrator gave.
+    pub fn given(value: T) -> Self {
         Self { value, given: true }
     }
 
@@ -33,18 +32,16 @@ impl<T> Given<T> {
 /// Users who are alike.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tier {
-    /// What they are called.
     pub name: String,
-    /// How many, before growth.
+    /// Number of users before growth.
     pub users: u64,
-    /// Largest mailbox.
-    pub quota: Given<Mib>,
+    pub quota: TierValue<Mib>,
     /// Messages sent and received a day by each.
-    pub messages: Given<f64>,
+    pub messages: TierValue<f64>,
     /// Mean size of a message.
-    pub message_size: Given<Kib>,
+    pub message_size: TierValue<Kib>,
     /// Of them, at work at the busiest time, in percent.
-    pub concurrency: Given<f64>,
+    pub concurrency: TierValue<f64>,
     /// Growth that is planned for, in percent; the profile's if none.
     pub growth: Option<f64>,
     /// Clients that add load, by name.
@@ -57,10 +54,10 @@ impl Tier {
         Self {
             name: name.into(),
             users,
-            quota: Given::default(Mib::new(2048.0)),
-            messages: Given::default(100.0),
-            message_size: Given::default(Kib::new(75.0)),
-            concurrency: Given::default(100.0),
+            quota: TierValue::default(Mib::new(2048.0)),
+            messages: TierValue::default(100.0),
+            message_size: TierValue::default(Kib::new(75.0)),
+            concurrency: TierValue::default(100.0),
             growth: None,
             clients: Vec::new(),
         }
@@ -68,14 +65,15 @@ impl Tier {
 
     /// Takes a quota such as `2GB`.
     pub fn quota(&mut self, key: &str, text: &str) -> Result<(), ProfileError> {
-        self.quota = Given::yes(size(key, text, "1KB to 1,024TB", 1.0 / 1024.0, 1024.0 * 1024.0 * 1024.0)?);
+        self.quota =
+            TierValue::given(size(key, text, "1KB to 1,024TB", 1.0 / 1024.0, 1024.0 * 1024.0 * 1024.0)?);
         Ok(())
     }
 
     /// Takes a mean message size such as `75KB`.
     pub fn message_size(&mut self, key: &str, text: &str) -> Result<(), ProfileError> {
         let size = size(key, text, "1B to 1GB", 1.0 / (1024.0 * 1024.0), 1024.0)?;
-        self.message_size = Given::yes(Kib::new(size.get() * 1024.0));
+        self.message_size = TierValue::given(Kib::new(size.get() * 1024.0));
         Ok(())
     }
 
@@ -89,13 +87,13 @@ impl Tier {
             }
             .into());
         }
-        self.messages = Given::yes(count);
+        self.messages = TierValue::given(count);
         Ok(())
     }
 
     /// Takes a concurrency such as `80%`.
     pub fn concurrency(&mut self, key: &str, text: &str) -> Result<(), ProfileError> {
-        self.concurrency = Given::yes(percent(key, text, 100.0)?);
+        self.concurrency = TierValue::given(percent(key, text, 100.0)?);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Rule sets as files.
 
-use crate::figure::{Confidence, Curve, CurveKind, Figure, FigureError, Point, Written};
-use serde::Deserialize;
+use crate::figure::{Confidence, Curve, CurveKind, Figure, FigureError, NumberText, Point};
+use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 
 /// The file that declares every figure.
@@ -30,7 +30,7 @@ pub(super) struct RuleFile {
 #[serde(deny_unknown_fields)]
 pub(super) struct FigureChange {
     pub key: String,
-    pub value: Written,
+    pub value: NumberText,
     pub source: String,
     pub confidence: Confidence,
 }
@@ -42,6 +42,7 @@ pub(super) struct CurveChange {
     pub key: String,
     meaning: Option<String>,
     by: String,
+    #[serde(deserialize_with = "current_unit")]
     unit: String,
     kind: CurveKind,
     points: Vec<Point>,
@@ -66,13 +67,18 @@ impl CurveChange {
     }
 }
 
+/// Reads a unit. Rule files written before IOPS was called so say "I/O/s".
+fn current_unit<'de, D: Deserializer<'de>>(reader: D) -> Result<String, D::Error> {
+    let unit = String::deserialize(reader)?;
+    Ok(if unit == "I/O/s" { "IOPS".to_owned() } else { unit })
+}
+
 /// Why there are no such rules.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RulesError {
     /// No rule set has this name.
     #[error("no rule set is called {name:?}{}", crate::figure::suggestion(.nearest))]
     Unknown {
-        /// What was asked for.
         name: String,
         /// The name it may have meant.
         nearest: Option<String>,
@@ -86,7 +92,7 @@ pub enum RulesError {
 }
 
 impl RulesError {
-    /// What a reader of TOML says, in one line.
+    /// The parser's message in one line.
     pub(super) fn parse(text: &str, error: &toml::de::Error) -> Self {
         Self::Parse(crate::toml_text::problem(text, error))
     }

@@ -127,7 +127,6 @@ impl Rules {
         &self.figures
     }
 
-    /// Every curve.
     pub fn curves(&self) -> &[Curve] {
         &self.curves
     }
@@ -278,16 +277,19 @@ mod tests {
             Rules::parse(&text).map(|_| ()).map_err(|error| error.to_string())
         };
         assert_eq!(said("cache_per_mailbox", "MB", "{ at = 50, value = 4 }", "ours"), Ok(()));
+        for spelling in ["IOPS", "I/O/s"] {
+            assert_eq!(said("iops_per_mailbox", spelling, "{ at = 50, value = 0.1 }", "ours"), Ok(()));
+        }
         assert_eq!(
             said("cache_per_mailbox", "GB", "{ at = 50, value = 4 }", "ours").unwrap_err(),
             "cache_per_mailbox: its unit is not the one it has in the rule set it is based on"
         );
         assert_eq!(
-            said("iops_per_mailbox", "I/O/s", "{ at = 1e-300, value = 1e300 }", "ours").unwrap_err(),
+            said("iops_per_mailbox", "IOPS", "{ at = 1e-300, value = 1e300 }", "ours").unwrap_err(),
             "iops_per_mailbox: its values are up to 1,000,000,000, and nothing in it is less than a billionth and not 0"
         );
         assert_eq!(
-            said("iops_per_mailbox", "I/O/s", "{ at = 50, value = 1 }", "").unwrap_err(),
+            said("iops_per_mailbox", "IOPS", "{ at = 50, value = 1 }", "").unwrap_err(),
             "iops_per_mailbox: it has no source; say where its points are from"
         );
     }

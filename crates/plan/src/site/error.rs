@@ -6,11 +6,10 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{}{problem}{}", .line.map(|line| format!("line {line}: ")).unwrap_or_default(), if .remedy.is_empty() { String::new() } else { format!("; {remedy}") })]
 pub struct SiteError {
-    /// Where, if it is in one place.
+    /// Line, if the fault is in one place.
     pub line: Option<usize>,
-    /// What is wrong.
     pub problem: String,
-    /// What to do; may be empty.
+    /// Remedy; may be empty.
     pub remedy: String,
 }
 
@@ -20,7 +19,7 @@ impl SiteError {
         Self { line: None, problem, remedy: String::new() }
     }
 
-    /// What the parser met in `text`, with the known word that an unknown one may have meant.
+    /// The parser's error on `text`, with a suggestion for an unknown word.
     pub(super) fn of(text: &str, error: &toml::de::Error) -> Self {
         let at = error.span().map(|span| span.start.min(text.len()));
         let line = at.map(|at| text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1);

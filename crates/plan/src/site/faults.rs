@@ -1,4 +1,4 @@
-//! What of a site does not hold together.
+//! Contradictions within a site file.
 
 use super::{Site, VERSION};
 use std::collections::BTreeSet;

@@ -32,11 +32,11 @@ const SCHEDULES: (&str, &str, &str) = ("[[snapshots]]", "Snapshots", NETWORK);
 pub struct Key {
     /// As it is written.
     pub name: String,
-    /// What it takes.
+    /// Type of the value.
     pub takes: String,
     /// A value it takes, as TOML.
     pub example: String,
-    /// What it means, in a sentence.
+    /// Meaning in one sentence.
     pub meaning: String,
 }
 
@@ -63,7 +63,7 @@ fn keys(structure: &str, source: &str) -> Vec<Key> {
     keys
 }
 
-/// What a field of this type takes, and an example; nothing if it is a table of its own.
+/// Value type of a field and an example; none if it is a table of its own.
 fn value_of(name: &str, kind: &str) -> Option<(String, String)> {
     let inner = kind.strip_prefix("Option<").map_or(kind, |rest| rest.trim_end_matches('>'));
     let words = |all: Vec<String>| {

@@ -3,14 +3,14 @@
 use crate::demand::{Mode, Needs};
 use serde::{Deserialize, Serialize};
 
-/// Who uses the site.
+/// Users of the site.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Users {
     /// Mailboxes, growth included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mailboxes: Option<u64>,
-    /// What one may hold.
+    /// Mailbox quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_mb: Option<f64>,
     /// Messages that one sends and receives in a day.
@@ -30,17 +30,17 @@ pub struct Users {
     pub profile: String,
 }
 
-/// Databases.
+/// Databases of the site.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Databases {
-    /// How they are kept.
+    /// Protection: copies or stand-alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// Copies of each, the active one among them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copies: Option<u32>,
-    /// How many there are.
+    /// Number of databases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
     /// Storage groups that share a log; as many as databases if each has its own.
@@ -63,7 +63,7 @@ impl Databases {
         }
     }
 
-    /// Whether several copies are kept.
+    /// True if databases have several copies.
     pub fn has_copies(&self) -> bool {
         match (self.mode, self.copies) {
             (_, Some(copies)) => copies > 1,
@@ -72,7 +72,7 @@ impl Databases {
     }
 }
 
-/// What all databases ask of the storage of one copy.
+/// IOPS that all databases of one copy need.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Demand {
@@ -88,7 +88,7 @@ pub struct Demand {
     /// Reads a second of background maintenance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maintenance_iops: Option<f64>,
-    /// What is to be left beyond all that.
+    /// Headroom on top of all that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headroom_percent: Option<f64>,
     /// Log that one database writes in a day.
@@ -125,7 +125,7 @@ pub(crate) fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// What a test is judged by.
+/// Limits of a test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -138,9 +138,9 @@ pub struct Limits {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Server {
-    /// What it is called.
+    /// Its name, unique among its kind.
     pub name: String,
-    /// Where it stands.
+    /// Site where it stands.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub site: String,
     /// Mailboxes on it.
@@ -158,31 +158,31 @@ pub struct Server {
     /// Ports towards clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_ports: Option<u32>,
-    /// Whether replication between servers has ports of its own.
+    /// Ports reserved for replication between servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replication_ports: Option<u32>,
-    /// Whether several paths to a volume are used as one.
+    /// True if several paths to a volume are used as one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multipath: Option<bool>,
-    /// How one of them is picked: shortest-queue, round-robin, ..., or manual.
+    /// Path policy: shortest-queue, round-robin, ..., or manual.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub path_policy: String,
-    /// Whether volumes with manual paths are spread evenly over them.
+    /// True if volumes with manual paths are spread evenly over them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paths_balanced: Option<bool>,
-    /// Whether acknowledgements of iSCSI connections are sent at once (TcpAckFrequency 1).
+    /// True if acknowledgements of iSCSI connections are sent at once (TcpAckFrequency 1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub immediate_acks: Option<bool>,
     /// Buffers of the transaction log, of 512 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_buffers: Option<u64>,
-    /// Memory.
+    /// Memory of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_gb: Option<f64>,
-    /// Whether it is a virtual machine.
+    /// True if it is a virtual machine.
     #[serde(rename = "virtual", skip_serializing_if = "Option::is_none")]
     pub is_virtual: Option<bool>,
-    /// Whether its host moves or restarts it by itself.
+    /// True if the hypervisor moves or restarts it on its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_availability: Option<bool>,
     /// The group its own system lies on.
@@ -191,7 +191,7 @@ pub struct Server {
     /// Size of its system drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_gb: Option<f64>,
-    /// What else it does: domain-controller, ...
+    /// Other roles of the server: domain-controller, ...
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_roles: Vec<String>,
 }

@@ -43,34 +43,34 @@ const HEADER: &str = "\
 pub struct Site {
     /// Of the file.
     pub version: u32,
-    /// What it is called.
+    /// Its name, unique among its kind.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Who uses it.
+    /// Its users.
     #[serde(skip_serializing_if = "is_default")]
     pub users: Users,
-    /// Their databases.
+    /// Databases of the users.
     #[serde(skip_serializing_if = "is_default")]
     pub databases: Databases,
-    /// What they ask of the storage.
+    /// IOPS they need of the storage.
     #[serde(skip_serializing_if = "is_default")]
     pub demand: Demand,
-    /// What a test is judged by.
+    /// Limits of a test.
     #[serde(skip_serializing_if = "is_default")]
     pub limits: Limits,
     /// Between servers and storage.
     #[serde(skip_serializing_if = "is_default")]
     pub network: Network,
-    /// Copies elsewhere.
+    /// Replication to another site.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replication: Option<Replication>,
-    /// Backups.
+    /// Backups of the databases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup: Option<Backup>,
-    /// Where all this stands.
+    /// Places where arrays and servers stand.
     #[serde(rename = "site", skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<Location>,
-    /// Mailbox servers.
+    /// Mailbox servers, of the first site.
     #[serde(rename = "server", skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<Server>,
     /// Groups of drives.
@@ -87,7 +87,7 @@ pub struct Site {
     pub snapshots: Vec<Snapshots>,
 }
 
-/// Whether a part says nothing, and need not be written.
+/// True if a part equals its default and need not be written.
 fn is_default<T: Default + PartialEq>(part: &T) -> bool {
     *part == T::default()
 }

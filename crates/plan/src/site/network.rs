@@ -14,19 +14,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Network {
-    /// Whether storage is reached over Ethernet.
+    /// True if hosts reach storage over Ethernet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ethernet: Option<bool>,
-    /// Whether frames of 9000 bytes pass.
+    /// True if frames of 9000 bytes pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jumbo_frames: Option<bool>,
-    /// Whether receivers may slow down senders.
+    /// True if flow control is on: receivers may slow senders down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow_control: Option<bool>,
-    /// Whether nothing but storage uses it.
+    /// True if only storage traffic uses it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_only: Option<bool>,
-    /// Whether ports of servers and arrays forward at once (no spanning tree, or as edge ports).
+    /// True if ports of servers and arrays forward at once (no spanning tree, or as edge ports).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edge_ports: Option<bool>,
     /// Switches between which every path is doubled.
@@ -38,12 +38,12 @@ pub struct Network {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Link {
-    /// What it is called.
+    /// Its name, unique among its kind.
     pub name: String,
-    /// One end.
+    /// Site at one end.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub from: String,
-    /// The other.
+    /// Site at the other end.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub to: String,
     /// Lines that fail apart.
@@ -52,13 +52,13 @@ pub struct Link {
     /// Rate of each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mbit_each: Option<f64>,
-    /// What replication sends at its peak.
+    /// Peak rate of replication.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needed_mbit: Option<f64>,
-    /// Round trip.
+    /// Round-trip time of the link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_ms: Option<f64>,
-    /// Whether that was measured between the ends, gateways included.
+    /// True if the rate was measured end to end, gateways included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_measured: Option<bool>,
 }
@@ -81,13 +81,13 @@ impl Link {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DrGroup {
-    /// What it is called.
+    /// Its name, unique among its kind.
     pub name: String,
-    /// The volumes.
+    /// Names of its volumes.
     pub volumes: Vec<String>,
 }
 
-/// Copies elsewhere.
+/// Replication to another site.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Replication {
@@ -97,7 +97,7 @@ pub struct Replication {
     /// The link it uses.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub link: String,
-    /// What is consistent as a whole; nothing where the mail server ships logs.
+    /// DR groups, each consistent as a whole; none where the mail server ships logs.
     #[serde(rename = "dr_group", skip_serializing_if = "Vec::is_empty")]
     pub dr_groups: Vec<DrGroup>,
     /// Room for what is written while the link is down.
@@ -106,19 +106,19 @@ pub struct Replication {
     /// The group that room lies in.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub write_history_group: String,
-    /// What is written in an hour, at the peak.
+    /// Data written in the busiest hour.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change_gb_per_hour: Option<f64>,
-    /// How long the link may be down.
+    /// Longest outage of the link to plan for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outage_hours: Option<f64>,
-    /// How that is sent afterwards: at-once, staggered, or off-hours.
+    /// When the write history is merged afterwards: at-once, staggered, or off-hours.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub merge: String,
-    /// What the other side does meanwhile: warm, or cold.
+    /// State of the servers at the other site: warm, or cold.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub standby: String,
-    /// How long a failover may take.
+    /// Longest time a failover may take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failover_minutes: Option<f64>,
 }
@@ -148,25 +148,25 @@ impl Replication {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Snapshots {
-    /// What it is called.
+    /// Its name, unique among its kind.
     pub name: String,
     /// Groups whose volumes it is for.
     pub groups: Vec<String>,
     /// From one to the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_hours: Option<f64>,
-    /// How many are kept.
+    /// Number of backups or snapshots kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<u32>,
-    /// How far back they shall reach.
+    /// Time span they cover.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retention_days: Option<f64>,
-    /// Where their databases are verified: apart, or the mailbox server's own name.
+    /// Server that verifies their databases: apart, or the mailbox server's own name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub verified_on: String,
 }
 
-/// Backups.
+/// Backups of the databases.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Backup {

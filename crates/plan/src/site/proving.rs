@@ -6,10 +6,9 @@ use super::{Role, Site, mail::round};
 const GROUPS_MAX: u64 = 64;
 const DATABASES_MAX: u64 = 10;
 
-/// What a test of the site's active copies is.
+/// A test of the site's active copies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Proving {
-    /// Storage groups.
     pub groups: Option<u32>,
     /// Databases of each.
     pub databases: Option<u32>,
@@ -21,11 +20,9 @@ pub struct Proving {
     pub profile: Option<String>,
     /// Name of the limit set.
     pub limits: Option<String>,
-    /// Where databases lie.
     pub paths: Vec<String>,
-    /// Where logs lie.
     pub logs: Vec<String>,
-    /// What of the site is not in the test, in words.
+    /// Parts of the site that the test leaves out, in words.
     pub left_out: Vec<String>,
 }
 

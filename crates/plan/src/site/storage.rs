@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Location {
-    /// What it is called.
+    /// Its name, unique among its kind.
     pub name: String,
 }
 
@@ -15,17 +15,17 @@ pub struct Location {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Group {
-    /// What it is called.
+    /// Its name, unique among its kind.
     pub name: String,
-    /// Where it stands.
+    /// Site where it stands.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub site: String,
     /// The array its drives are in.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub array: String,
-    /// How it survives a lost drive.
+    /// RAID level.
     pub raid: Raid,
-    /// What its drives are.
+    /// Kind of its drives, as the catalogue names it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub drive: String,
     /// Size of one, as it is sold.
@@ -40,13 +40,13 @@ pub struct Group {
     /// Drives of each failure set in it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failure_sets: Vec<u32>,
-    /// What can be stored on it.
+    /// Usable capacity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usable_gb: Option<f64>,
     /// Reads and writes a second that hosts may ask of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_iops: Option<f64>,
-    /// What logs and maintenance may ask beside that, where `host_iops` was measured with theirs on the same drives.
+    /// IOPS of logs and maintenance on top of `host_iops`, where these ran on the same drives in its measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iops_beside: Option<f64>,
     /// Controllers that may own its volumes.
@@ -55,7 +55,7 @@ pub struct Group {
     /// Cache of the array.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_gb: Option<f64>,
-    /// Whether writes are answered from a cache that survives a power cut.
+    /// True if writes are acknowledged from a cache that survives a power cut.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_cache: Option<bool>,
     /// Part of it that is kept free for snapshots.
@@ -90,24 +90,24 @@ impl Default for Group {
     }
 }
 
-/// What lies on a volume.
+/// Role of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Databases.
+    /// Database files.
     #[default]
     Database,
-    /// Transaction logs.
+    /// Transaction logs of databases.
     Log,
     /// Databases and their logs.
     DatabaseAndLog,
     /// Backups on disk.
     Backup,
-    /// What replication keeps while the link is down.
+    /// Write history of replication while the link is down.
     WriteHistory,
     /// Mail in transit.
     Queue,
-    /// Something else.
+    /// Any other use.
     Other,
 }
 
@@ -136,24 +136,24 @@ impl Role {
         }
     }
 
-    /// Whether databases lie there.
+    /// True if databases lie on a volume of this role.
     pub fn has_databases(self) -> bool {
         matches!(self, Self::Database | Self::DatabaseAndLog)
     }
 
-    /// Whether logs lie there.
+    /// True if logs lie on a volume of this role.
     pub fn has_logs(self) -> bool {
         matches!(self, Self::Log | Self::DatabaseAndLog)
     }
 }
 
-/// A volume.
+/// A volume in a group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Volume {
-    /// What it is called.
+    /// Its name, unique among its kind.
     pub name: String,
-    /// What lies on it.
+    /// Role of the volume.
     pub role: Role,
     /// The group it lies in.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -161,13 +161,13 @@ pub struct Volume {
     /// Databases that lie on it, or whose logs do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub databases: Vec<String>,
-    /// Which copy of them: 1 is the active one.
+    /// Copy of its databases: 1 is the active one.
     #[serde(skip_serializing_if = "is_first", default = "first")]
     pub copy: u32,
-    /// Its size.
+    /// Size of the volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gb: Option<f64>,
-    /// What of that is used, when all mailboxes are full.
+    /// Used capacity when all mailboxes are full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used_gb: Option<f64>,
     /// The controller that owns it.
@@ -182,7 +182,7 @@ pub struct Volume {
     /// Allocation unit of its filesystem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocation_unit_kb: Option<f64>,
-    /// Where its first partition begins.
+    /// Offset of its first partition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition_offset_kb: Option<f64>,
     /// Its table of partitions: gpt or mbr.

@@ -5,13 +5,13 @@ use super::quantity::quantity;
 quantity!(
     /// Reads and writes a second as a host asks for them.
     HostIops,
-    "I/O/s"
+    "IOPS"
 );
 
 quantity!(
     /// Reads and writes a second as drives do them, redundancy included.
     DriveIops,
-    "drive I/O/s"
+    "drive IOPS"
 );
 
 quantity!(
@@ -21,7 +21,6 @@ quantity!(
 );
 
 impl Share {
-    /// The whole.
     pub const ALL: Self = Self(1.0);
 
     /// `percent` of a hundred.
@@ -29,14 +28,14 @@ impl Share {
         Self::new(percent / 100.0)
     }
 
-    /// What is left of the whole; nothing if this is more.
+    /// The rest of the whole; zero if this exceeds it.
     pub fn rest(self) -> Self {
         Self::new((1.0 - self.0).max(0.0))
     }
 }
 
 impl HostIops {
-    /// What drives do for it if one write of a host becomes `write_penalty` of theirs (RAID 1: 2, RAID 5: 4).
+    /// Drive IOPS where one host write becomes `write_penalty` drive I/Os (RAID 1: 2, RAID 5: 4).
     pub fn on_drives(self, read_share: Share, write_penalty: f64) -> DriveIops {
         let writes = read_share.rest().get();
         DriveIops::new(self.get() * ((1.0 - writes) + writes * write_penalty))

@@ -1,4 +1,4 @@
-//! What a line between sites carries.
+//! Bandwidth of lines between sites.
 
 use super::quantity::quantity;
 

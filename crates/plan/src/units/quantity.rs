@@ -1,4 +1,4 @@
-//! What all kinds of numbers have in common.
+//! Operations common to all quantities.
 
 /// A kind of number: a finite `f64` that is not negative, with comparison, sums, and multiples.
 macro_rules! quantity {
@@ -18,12 +18,12 @@ macro_rules! quantity {
                 Self(value)
             }
 
-            /// How many.
+            /// The bare number.
             pub fn get(self) -> f64 {
                 self.0
             }
 
-            /// What is written behind the number.
+            /// Unit symbol behind the number.
             pub const SYMBOL: &str = $symbol;
         }
 

@@ -3,17 +3,9 @@
 use super::quantity::quantity;
 use thiserror::Error;
 
-quantity!(
-    /// 1024 bytes.
-    Kib,
-    "KB"
-);
+quantity!(Kib, "KB");
 
-quantity!(
-    /// 1024² bytes.
-    Mib,
-    "MB"
-);
+quantity!(Mib, "MB");
 
 quantity!(
     /// 1024³ bytes: the GB of a mailbox quota.
@@ -69,9 +61,8 @@ pub enum SizeError {
     /// The unit is one of bits.
     #[error("{text:?}: {unit} are bits; sizes are bytes, such as 2GB")]
     Bits {
-        /// What was given.
+        /// As it was written.
         text: String,
-        /// Its unit.
         unit: String,
     },
     /// The unit is none.
@@ -79,9 +70,8 @@ pub enum SizeError {
         "{text:?}: {unit:?} is not a unit of size; use KB, MB, GB or TB (or KiB, MiB, GiB, TiB, which are the same here)"
     )]
     Unit {
-        /// What was given.
+        /// As it was written.
         text: String,
-        /// Its unit.
         unit: String,
     },
     /// It does not begin with a plain number.

@@ -1,4 +1,4 @@
-//! What is said of planned sites, and the page that lists the rules.
+//! Advice on planned sites, and the page that lists the rules.
 
 use crate::needs::{dell_as_printed, needs};
 use expect_test::expect_file;

@@ -3,7 +3,7 @@
 use crate::planned::{DELL, users};
 use plan::{
     advice::{Severity, advise},
-    answer::{Answer, NoSite},
+    answer::{NoSite, StoragePlan},
     catalogue::Catalogue,
     profile::Profile,
     rules::Rules,
@@ -11,10 +11,10 @@ use plan::{
 };
 use report::{Meta, html, text};
 
-fn answer(profile: &str) -> Answer {
+fn answer(profile: &str) -> StoragePlan {
     let profile = Profile::parse(profile).expect("a profile");
     let rules = Rules::named(&profile.rules).expect("a rule set");
-    Answer::of(profile, rules, &Catalogue::built_in()).expect("a plan")
+    StoragePlan::of(profile, rules, &Catalogue::built_in()).expect("a plan")
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn advice_finds_nothing_wrong_with_what_is_planned() {
     }
 }
 
-/// What was measured with logs and maintenance on the same drives is not asked for them again; and two arrays of one model
+/// A rating measured with logs and maintenance is not charged for them again; and two arrays of one model
 /// are two.
 #[test]
 fn advice_counts_io_as_the_plan_of_a_measured_array_does() {

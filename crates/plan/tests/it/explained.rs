@@ -95,6 +95,6 @@ fn tiers_are_added_up_and_each_explained() {
     );
     let demand = planned(&text, &[]);
     assert_eq!(demand.sheet.find("DSU").unwrap().len(), 2);
-    expect!["DBIOP = total(NU × IOPU × CON × CLF) × (1 + iops_headroom) = (5,000 × 0.15 × 100 % × 1 + 1,000 × 0.05 × 100 % × 1.25) × (1 + 20 %) = 975 I/O/s"]
+    expect!["DBIOP = total(NU × IOPU × CON × CLF) × (1 + iops_headroom) = (5,000 × 0.15 × 100 % × 1 + 1,000 × 0.05 × 100 % × 1.25) × (1 + 20 %) = 975 IOPS"]
         .assert_eq(&explained(&demand, "DBIOP"));
 }

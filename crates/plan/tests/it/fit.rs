@@ -1,4 +1,4 @@
-//! What the papers chose, and that nothing asked for is left undone.
+//! The papers' own choices, and needs that must all be met.
 
 use crate::needs::{dell_as_printed, needs};
 use plan::{

@@ -1,4 +1,4 @@
-//! How chosen storage is divided.
+//! Layout of chosen storage.
 
 use crate::needs::{dell_as_printed, needs};
 use plan::{
@@ -46,6 +46,35 @@ fn dells_two_arrays_hold_half_of_the_active_databases_each_and_copies_of_the_oth
     );
     let volume = layout.volumes.iter().find(|volume| volume.name == "db03-log-copy2").unwrap();
     assert_eq!((volume.group.as_str(), volume.gb), ("mail-2", Some(48.0)));
+}
+
+#[test]
+fn copies_of_a_database_are_served_by_different_servers_and_each_server_has_its_share() {
+    let mut needs = needs(Mode::StandAlone, 5000.0);
+    (needs.databases, needs.copies, needs.servers) = (23, 2, 3);
+    (needs.database_volume, needs.log_volume) = (Gib::new(25.0), Gib::new(5.0));
+    let wishes = Wishes { databases_per_log: 5, ..wishes("EVA8000", Some(Raid::Raid10)) };
+    let choice = first(&needs, &wishes);
+    let layout = lay_out(&needs, &choice, &wishes);
+    let served = |layout: &Layout, server: &str, copy: u32| -> usize {
+        let is = |v: &&Volume| v.server == server && v.copy == copy && v.role == Role::Database;
+        layout.volumes.iter().filter(is).map(|v| v.databases.len()).sum()
+    };
+    for server in &layout.servers {
+        assert_eq!(Some(served(&layout, &server.name, 1) as u64), server.databases, "{}", server.name);
+    }
+    let of = |name: &str| layout.volumes.iter().find(|v| v.name == name).expect("laid out").server.as_str();
+    assert_eq!(
+        [of("sg03"), of("sg03-log"), of("sg03-copy2"), of("sg03-log-copy2")],
+        ["mail3", "mail3", "mail1", "mail1"]
+    );
+    // One server: nobody serves the second copy.
+    needs.servers = 1;
+    let layout = lay_out(&needs, &choice, &wishes);
+    assert_eq!(
+        [served(&layout, "mail1", 1), served(&layout, "mail1", 2), served(&layout, "", 2)],
+        [23, 0, 23]
+    );
 }
 
 #[test]

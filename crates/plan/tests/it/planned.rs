@@ -1,6 +1,6 @@
 //! Plans as tests ask for them.
 
-use plan::{answer::Answer, catalogue::Catalogue, demand::Demand, profile::Profile, rules::Rules};
+use plan::{answer::StoragePlan, catalogue::Catalogue, demand::Demand, profile::Profile, rules::Rules};
 
 /// Users of the Dell paper's example (Dell 2010, section 3.4.2): 5000 with 2 GB, 150 messages of 75 KB.
 pub const DELL: &str = r#"
@@ -16,7 +16,7 @@ messages = 150
 message-size = "75KB"
 "#;
 
-/// What the profile `text` needs, with the figures changed that `set` names.
+/// Needs of the profile `text`, with the figures of `set` changed.
 pub fn planned(text: &str, set: &[&str]) -> Demand {
     let mut profile = Profile::parse(text).expect("a profile");
     profile.set.extend(set.iter().map(|&assignment| assignment.to_owned()));
@@ -25,11 +25,11 @@ pub fn planned(text: &str, set: &[&str]) -> Demand {
 }
 
 /// The whole plan of the profile `text`, with the figures changed that `set` names.
-pub fn answered(text: &str, set: &[&str]) -> Answer {
+pub fn answered(text: &str, set: &[&str]) -> StoragePlan {
     let mut profile = Profile::parse(text).expect("a profile");
     profile.set.extend(set.iter().map(|&assignment| assignment.to_owned()));
     let rules = Rules::named(&profile.rules).expect("a rule set");
-    Answer::of(profile, rules, &Catalogue::built_in()).expect("a plan")
+    StoragePlan::of(profile, rules, &Catalogue::built_in()).expect("a plan")
 }
 
 /// A profile of `users` alike.

@@ -1,4 +1,4 @@
-//! What holds for all profiles.
+//! Properties of all profiles.
 
 use crate::planned::planned;
 use plan::{
@@ -133,7 +133,8 @@ fn extremes(rules: &str, extremes: &[u8], profile: &str) -> Result<(), String> {
         profile.set.push(format!("{}={value}{}", figure.key, figure.unit));
     }
     let catalogue = plan::catalogue::Catalogue::built_in();
-    let answer = plan::answer::Answer::of(profile, rules, &catalogue).map_err(|error| error.to_string())?;
+    let answer =
+        plan::answer::StoragePlan::of(profile, rules, &catalogue).map_err(|error| error.to_string())?;
     let _ = answer.site().map(|site| site.to_toml()).map_err(|error| error.to_string());
     let _ = report::html::render(&answer.document(report::Meta::default()));
     Ok(())

@@ -1,8 +1,8 @@
-//! How many drives are bought: by formulas that are shown, by ratings that can be set, in pools that stay small.
+//! The number of drives bought: by formulas that are shown, by ratings that can be set, in pools of bounded size.
 
 use crate::planned::{DELL, answered, check, users};
 use plan::{
-    answer::Answer,
+    answer::StoragePlan,
     fit::{Choice, GroupChoice, Purpose},
 };
 use proptest::{prelude::*, test_runner::RngSeed};
@@ -12,7 +12,7 @@ fn group(choice: &Choice, purpose: Purpose) -> &GroupChoice {
 }
 
 #[track_caller]
-fn shown_is_bought(answer: &Answer) {
+fn shown_is_bought(answer: &StoragePlan) {
     let Some(choice) = answer.first() else { return };
     let shown = |id: &str| answer.demand.sheet.get(id) as u64;
     for group in &choice.groups {
@@ -34,7 +34,7 @@ fn shown_is_bought(answer: &Answer) {
 fn what_one_drive_is_said_to_do_moves_what_is_bought() {
     let text = users("exchange-2010", 5000, "2GB", 100, "array = \"15K SAS\"\nraid = \"raid10\"");
     let (rated, half) = (answered(&text, &[]), answered(&text, &["drive_iops=30"]));
-    let drives = |answer: &Answer| answer.first().expect("it fits").groups[0].drives;
+    let drives = |answer: &StoragePlan| answer.first().expect("it fits").groups[0].drives;
     check(&rated.demand, &[("EACH", "180"), ("SPIN", &drives(&rated).to_string())]);
     check(&half.demand, &[("EACH", "30"), ("SPIN", &drives(&half).to_string())]);
     assert!(drives(&half) > 2 * drives(&rated), "{} {}", drives(&half), drives(&rated));

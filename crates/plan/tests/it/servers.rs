@@ -1,8 +1,8 @@
-//! What mailboxes ask for by mail server: the tables of 2003 to 2013, HP's appendix A, AMI's profile.
+//! IOPS of mailboxes by mail server: the tables of 2003 to 2013, HP's appendix A, AMI's profile.
 
 use crate::planned::{answered, check, planned, users};
 use plan::{
-    answer::Answer,
+    answer::StoragePlan,
     rules::Rules,
     units::{HostIops, Share},
 };
@@ -20,7 +20,7 @@ fn iops(rules: &str, points: &[(f64, f64)]) {
 fn of_2003_light_average_heavy_and_large_users_ask_for_half_to_one_and_a_half() {
     // TechNet bb125019: sent and received 20/50, 30/75, 40/100, 60/150.
     iops("exchange-2003", &[(70.0, 0.5), (105.0, 0.75), (140.0, 1.0), (210.0, 1.5)]);
-    // Its example: 2,000 average users are 1,500 I/O a second.
+    // Its example: 2,000 average users are 1,500 IOPS.
     let demand = planned(&users("exchange-2003", 2000, "100MB", 105, ""), &["iops_headroom=0%"]);
     check(&demand, &[("DBIOP", "1500")]);
 }
@@ -90,7 +90,7 @@ fn memory_follows_cache_and_databases() {
     );
 }
 
-/// HP EVA8000, appendix A: 5,000 users of 1 I/O a second, two thirds of them reads, on mirrored 72 GB drives.
+/// HP EVA8000, appendix A: 5,000 users at 1 IOPS each, two thirds of them reads, on mirrored 72 GB drives.
 const APPENDIX_A: &str = "raid = \"raid10\"\narray = \"EVA8000\"";
 
 #[test]
@@ -105,7 +105,7 @@ fn hps_appendix_a_needs_37_spindles_by_the_drives_io_and_45_by_the_hosts() {
         &[("IOPU", "1"), ("DBIOP", "5000"), ("PEN", "2"), ("DRIO", "6650"), ("SPIN", "37")],
     );
     check(&example_b.demand, &[("SPIN", "45")]);
-    let bought = |answer: &Answer| answer.first().expect("it fits").groups[0].drives;
+    let bought = |answer: &StoragePlan| answer.first().expect("it fits").groups[0].drives;
     assert_eq!((bought(&example_a), bought(&example_b)), (37, 45));
 }
 
@@ -119,7 +119,7 @@ fn hps_appendix_a_prints_6600_and_44_because_66_and_33_are_99_percent() {
     assert_eq!(HostIops::new(5000.0).on_drives(Share::percent(67.0), 2.0).get(), 6650.0);
 }
 
-/// AMI 2008: 600 mailboxes of 200 MB at 0.45 I/O a second, headroom included.
+/// AMI 2008: 600 mailboxes of 200 MB at 0.45 IOPS each, headroom included.
 #[test]
 fn amis_600_mailboxes_ask_for_270_io_and_take_40_percent_of_their_volume() {
     let text = users("exchange-2007", 600, "200MB", 100, "max-database = \"300GB\"");

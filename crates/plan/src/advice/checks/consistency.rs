@@ -119,7 +119,7 @@ pub fn demand_of_users(subject: &Subject<'_>) -> Outcome {
         // Each is written with three digits after the point.
         let rounding = asked.max(said) * NEAR + mailboxes * 0.0005 + ROUNDED;
         hold((asked - said).abs() <= rounding, || {
-            format!("mailboxes ask {} I/O a second, the demand is {}", shown(asked), shown(said))
+            format!("mailboxes ask {} IOPS, the demand is {}", shown(asked), shown(said))
         })
     })
 }

@@ -78,7 +78,7 @@ pub fn failover_capacity(subject: &Subject<'_>) -> Outcome {
         let (now, after) = (subject.asked_of(group, false)?, subject.asked_of(group, true)?);
         let carried = subject.carried_by(group)?;
         hold(carried < now || carried >= after, || {
-            format!("{} does {} I/O a second, {} may be asked", group.name, shown(carried), shown(after))
+            format!("{} does {} IOPS, {} may be asked", group.name, shown(carried), shown(after))
         })
     })
 }
@@ -91,7 +91,7 @@ pub fn several_copies(subject: &Subject<'_>) -> Outcome {
     Outcome::expect(is_copied || mailboxes < MANY_MAILBOXES, || format!("{} mailboxes", counted(mailboxes)))
 }
 
-/// Whether backups or snapshots are said to be made.
+/// Looks at whether the site makes backups or snapshots.
 fn backed_up(subject: &Subject<'_>) -> Outcome {
     let backup = subject.site.backup.as_ref();
     let is_said = backup.is_some_and(|backup| !backup.to.is_empty() && backup.to != "none");

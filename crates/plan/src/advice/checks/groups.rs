@@ -22,7 +22,7 @@ fn with_level(group: &Group) -> String {
     format!("{} is {}", group.name, group.raid.word())
 }
 
-/// What is said of `group` unless it is `fit`.
+/// Name and level of `group` unless it is fit.
 fn unless(is_fit: bool, group: &Group) -> Option<String> {
     (!is_fit).then(|| with_level(group))
 }
@@ -100,7 +100,7 @@ pub fn iops_carried(subject: &Subject<'_>) -> Outcome {
     Outcome::each(subject.mail_groups(), "host_iops of groups, database_iops of the demand", |group| {
         let (asked, carried) = (subject.asked_of(group, false)?, subject.carried_by(group)?);
         hold(carried >= asked, || {
-            format!("{} does {} I/O a second, {} are asked", group.name, shown(carried), shown(asked))
+            format!("{} does {} IOPS, {} are asked", group.name, shown(carried), shown(asked))
         })
     })
 }

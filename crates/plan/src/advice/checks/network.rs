@@ -11,7 +11,7 @@ fn yes(said: Option<bool>, missing: &str, broken: &str) -> Outcome {
     }
 }
 
-/// Whether storage is reached over Ethernet, as far as the site says.
+/// True unless the site denies Ethernet.
 fn is_ethernet(subject: &Subject<'_>) -> bool {
     subject.site.network.ethernet != Some(false)
 }

@@ -75,9 +75,7 @@ pub fn demand(subject: &Subject<'_>) -> Outcome {
         };
         let asked = demand.database_iops? * headroom * share;
         // A held rate comes out a little below what was asked, by chance.
-        hold(run.iops >= asked * 0.995, || {
-            format!("{} I/O a second, {} are asked", shown(run.iops), shown(asked))
-        })
+        hold(run.iops >= asked * 0.995, || format!("{} IOPS, {} are asked", shown(run.iops), shown(asked)))
     })
 }
 
