@@ -21,9 +21,9 @@ const BUDGETS_S: [(&str, u64); 12] = [
     ("xtask", 15),
 ];
 
-/// How long the test programs of each room took.
+/// Time that the test programs of each room took.
 #[derive(Debug, Default)]
-pub struct RoomTimes(BTreeMap<String, Duration>);
+pub(crate) struct RoomTimes(BTreeMap<String, Duration>);
 
 impl RoomTimes {
     /// A test program of `room` took so long.

@@ -12,9 +12,9 @@ use std::{
 
 /// Fixed, so that a verdict does not change with the day.
 const LIBESEDB: &str = "libesedb-python==20260704";
-/// Where the databases are, under the folder of the judges.
+/// Folder of the databases, under that of the judges.
 const FOLDER: &str = "ese-files";
-/// How many there must be.
+/// Number of databases that the package holds.
 const FILES: usize = 10;
 
 /// Takes them out of the source's archive.

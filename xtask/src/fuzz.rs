@@ -1,7 +1,7 @@
-//! `cargo xtask fuzz [TARGET…] [--minutes M] [--install]`: bytes that nobody wrote, tried on every decoder.
+//! `cargo xtask fuzz [TARGET…] [--minutes M] [--install]`: malformed input for every decoder.
 //!
 //! The targets are a workspace of their own in `fuzz/`, run by cargo-fuzz without a sanitizer: so the stable toolchain
-//! is enough, and `unsafe` is in one crate only. They begin with seeds that are made anew from the examples of the
+//! is enough, and `unsafe` is in one crate only. They begin with seeds that are made again from the examples of the
 //! tests; what a run finds beside them stays in `fuzz/corpus`, and what breaks a target in `fuzz/artifacts`.
 
 use crate::step;
@@ -13,9 +13,9 @@ const INPUT_BYTES_MAX: usize = 256 << 10;
 /// libFuzzer's measure of work done.
 const EXECUTED: &str = "stat::number_of_executed_units:";
 
-/// What to run, and for how long.
+/// FuzzOptions of `cargo xtask fuzz`.
 #[derive(clap::Args)]
-pub struct Options {
+pub(crate) struct FuzzOptions {
     /// Targets, such as array_node; all of them if none is named
     targets: Vec<String>,
     /// Minutes for each target
@@ -30,7 +30,7 @@ pub struct Options {
 }
 
 /// Runs the targets one after the other.
-pub fn run(options: &Options) -> Result<()> {
+pub fn run(options: &FuzzOptions) -> Result<()> {
     let known = targets()?;
     if options.list {
         known.iter().for_each(|target| println!("{target}"));
@@ -80,7 +80,7 @@ fn check_tool(install: bool) -> Result<()> {
     Ok(())
 }
 
-/// Writes the seeds over what is there of them.
+/// Writes the seeds, replacing those of before.
 fn make_seeds() -> Result<()> {
     let mut command = in_fuzz(step::cargo());
     command.args(["run", "--quiet", "--release", "--example", "seeds", "--", "corpus"]);

@@ -4,7 +4,7 @@ use crate::{links, step, test, test_build::TestBuild, test_output::Tally};
 use anyhow::{Context, Result, bail};
 use std::process::Command;
 
-/// What `.ci/run` does, in its order; a test keeps the two alike.
+/// The steps of `.ci/run`, in its order; a test keeps the two alike.
 const GATE: [&[&str]; 5] = [
     &["xtask", "test"],
     &["fmt", "--all", "--check"],

@@ -36,7 +36,7 @@ pub fn find(judges: &Path) -> Option<PathBuf> {
     is_whole.then_some(folder)
 }
 
-/// What a guest is made by; another one is made when it changes.
+/// The recipe of a guest; a changed recipe makes a new guest.
 fn recipe() -> String {
     [&PACKAGES.join(" "), include_str!("../guest/init"), include_str!("../guest/make-initrd.sh")].join("\n")
 }

@@ -13,7 +13,7 @@ use std::{
 /// Debian packages that the build needs beside a C compiler.
 pub const PACKAGES: [&str; 2] = ["make", "libiscsi-dev"];
 
-/// What fio would look for, and what takes long or is not the same everywhere.
+/// Libraries that fio's configure would pick up: slow to build, or not the same everywhere.
 const WITHOUT: [&str; 14] = [
     "numa", "rdma", "rados", "rbd", "http", "gfapi", "libnfs", "lex", "pmem", "xnvme", "libzbc", "tcmalloc",
     "dfs", "native",

@@ -27,8 +27,8 @@ const DISSECT: &str = "dissect.esedb==3.18";
 /// A part of qemu-img that is not a program.
 const QEMU_ISCSI: &str = "qemu-block-extra";
 
-/// What was found, after installing what was to be installed.
-pub struct Judges {
+/// Judges on this machine, after installation.
+pub(crate) struct Judges {
     /// A Python that can import `dissect.esedb`.
     pub dissect_python: Option<PathBuf>,
     /// A fio with an engine for iSCSI.

@@ -38,17 +38,17 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Chore {
     /// Build and run every test, then the documentation's examples; end with one line of counts
-    Test(test::Options),
+    Test(test::TestOptions),
     /// Check the rules of the house: crate edges, code map, forgotten files, licences, README
     Tidy,
     /// Check formatting and run clippy with warnings as errors
     Lint,
     /// Run seeds of the simulator; a failure names its seed and the command that replays it
-    Sim(sim::Options),
-    /// Try bytes that nobody wrote on every decoder (cargo-fuzz)
-    Fuzz(fuzz::Options),
+    Sim(sim::SimOptions),
+    /// Feed malformed input to every decoder (cargo-fuzz)
+    Fuzz(fuzz::FuzzOptions),
     /// Measure our speed beside a peer's on the same path in the same run
-    Bench(bench::Options),
+    Bench(bench::BenchOptions),
     /// Build the documentation with warnings as errors and follow every relative link
     Docs,
     /// Run test, fmt, clippy, tidy and docs in this order, as `.ci/run` does; stop at the first failure

@@ -7,16 +7,16 @@ use crate::step;
 use anyhow::Result;
 use std::ffi::OsString;
 
-/// What to run.
+/// SimOptions of `cargo xtask sim`.
 #[derive(clap::Args)]
-pub struct Options {
+pub(crate) struct SimOptions {
     /// The room (`maildb`, `array`) and its options; `maildb --help` lists them
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
 
 /// Builds the simulator and runs it.
-pub fn run(options: &Options) -> Result<()> {
+pub fn run(options: &SimOptions) -> Result<()> {
     let mut command = step::cargo();
     command.args(["run", "--quiet", "--package", "simulator", "--"]).args(&options.arguments);
     step::run("simulator", &mut command).map(drop)

@@ -9,7 +9,7 @@ const BEGIN: &str = "<!-- full-run:begin (written by cargo xtask test --full) --
 const END: &str = "<!-- full-run:end -->";
 
 /// One run with the large counts, and what it ran on.
-pub struct FullRun {
+pub(crate) struct FullRun {
     date: String,
     commit: String,
     machine: String,

@@ -45,7 +45,7 @@ pub fn run(name: &str, command: &mut Command) -> Result<Duration> {
     Ok(took)
 }
 
-/// What `command` prints on its standard output; an error if it fails.
+/// Runs `command` and returns its standard output; an error if it fails.
 pub fn output(command: &mut Command) -> Result<String> {
     let result = command.output().with_context(|| format!("cannot start {:?}", command.get_program()))?;
     if !result.status.success() {

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: the judges, the build, every test, the documentation's examples, one line of counts.
 //!
-//! What the tests are told, by environment:
+//! The environment of the tests:
 //!
 //! | variable | means |
 //! |---|---|
@@ -29,12 +29,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What one pass may take on two cores.
+/// Time limit of one pass on two cores.
 const TIME_LIMIT: Duration = Duration::from_secs(12 * 60);
 
-/// How to run the tests.
+/// TestOptions of `cargo xtask test`.
 #[derive(clap::Args)]
-pub struct Options {
+pub(crate) struct TestOptions {
     /// Use the large counts and write the result into docs/status.md
     #[arg(long)]
     full: bool,
@@ -50,7 +50,7 @@ pub struct Options {
 }
 
 /// Runs everything; fails after the summary line if any test did.
-pub fn run(options: &Options) -> Result<()> {
+pub fn run(options: &TestOptions) -> Result<()> {
     let start = Instant::now();
     let install = options.install || env::var_os("CI").is_some_and(|value| value == "true");
     let judges = judges::prepare(install, options.full)?;

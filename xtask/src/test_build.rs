@@ -12,9 +12,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What the build made, as far as chores need to know.
+/// Programs of one build that chores start.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct TestBuild {
+pub(crate) struct TestBuild {
     /// The `spindle` program, if a test program needs it.
     pub program: Option<PathBuf>,
     /// The test programs, in the order of their rooms.
@@ -23,10 +23,9 @@ pub struct TestBuild {
 
 /// A test program.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TestProgram {
+pub(crate) struct TestProgram {
     /// The package's folder, whose name is the room's; tests run there.
     pub folder: PathBuf,
-    /// Where it was built.
     pub executable: PathBuf,
 }
 

@@ -8,12 +8,12 @@
 //! * `warning: what`: something to look at that is not yet a failure.
 
 const REMARKS: [&str; 3] = ["skipped: ", "note: ", "warning: "];
-/// What the panics of tests that must panic say by themselves.
+/// Notes that rustc's runtime prints for panics that a test expects.
 const PANICS_SAY: [&str; 2] = ["note: Some details are omitted", "note: run with `RUST_BACKTRACE"];
 
 /// Results so far, over all test programs.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub(crate) struct Tally {
     /// Tests that ran to the end and held.
     pub passed: u64,
     /// Tests that failed, and test programs that ended without a result.

@@ -1,6 +1,6 @@
 //! The peer: fio with io_uring and O_DIRECT, one job file a run, its figures out of its JSON.
 
-use super::row::Measured;
+use super::row::Measurement;
 use crate::step;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -8,13 +8,13 @@ use std::{fmt::Write, fs, path::Path, process::Command};
 
 /// A job file in the making. Every job uses io_uring past the page cache, random places without a map of those
 /// visited, as our programs do.
-pub struct Jobs {
+pub(crate) struct Jobs {
     text: String,
 }
 
-/// What one job did.
+/// Result of one job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct JobResult {
+pub(crate) struct JobResult {
     /// Reads a second.
     pub read_iops: f64,
     /// Writes a second.
@@ -28,7 +28,7 @@ pub struct JobResult {
 }
 
 /// One run of fio.
-pub struct Outcome {
+pub(crate) struct FioResult {
     /// Its jobs by name, in the order of the file.
     pub jobs: Vec<(String, JobResult)>,
     /// For the record: the job file and the figures taken from it.
@@ -86,12 +86,12 @@ impl Jobs {
     }
 
     /// Runs it; the job file lies in `folder`.
-    pub fn run(&self, folder: &Path) -> Result<Outcome> {
+    pub fn run(&self, folder: &Path) -> Result<FioResult> {
         self.run_by(Command::new("fio"), folder)
     }
 
     /// Runs it by a command that is fio, or leads to it.
-    pub fn run_by(&self, mut command: Command, folder: &Path) -> Result<Outcome> {
+    pub fn run_by(&self, mut command: Command, folder: &Path) -> Result<FioResult> {
         let file = folder.join("peer.fio");
         fs::write(&file, &self.text).with_context(|| format!("writing {}", file.display()))?;
         let printed = step::output(command.arg("--output-format=json").arg(&file))?;
@@ -101,14 +101,14 @@ impl Jobs {
         let jobs = results(&document)?;
         let figures: Vec<Value> = jobs.iter().map(|(name, job)| job.to_json(name)).collect();
         let job_file: Vec<&str> = self.text.lines().filter(|line| !line.starts_with("filename=")).collect();
-        Ok(Outcome { jobs, raw: json!({ "job_file": job_file, "jobs": figures }) })
+        Ok(FioResult { jobs, raw: json!({ "job_file": job_file, "jobs": figures }) })
     }
 }
 
-impl Outcome {
+impl FioResult {
     /// The run as a measured figure.
-    pub fn measured(self, value: f64) -> Measured {
-        Measured { value, raw: self.raw }
+    pub fn measured(self, value: f64) -> Measurement {
+        Measurement { value, raw: self.raw }
     }
 
     /// All I/O of all jobs a second.
@@ -152,7 +152,7 @@ pub fn lay_out(file: &Path, bytes: u64, folder: &Path) -> Result<()> {
 }
 
 /// Random reads a second of `bytes` each.
-pub fn random_read(file: &Path, bytes: u64, depth: u32, seconds: f64, folder: &Path) -> Result<Measured> {
+pub fn random_read(file: &Path, bytes: u64, depth: u32, seconds: f64, folder: &Path) -> Result<Measurement> {
     let options = format!("rw=randread bs={bytes} iodepth={depth}");
     let outcome = Jobs::new(Some(seconds)).job("reads", file, &options).run(folder)?;
     let value = outcome.total_iops();
@@ -173,7 +173,7 @@ mod tests {
         let jobs = results(&document).unwrap();
         assert_eq!(jobs[1].0, "log");
         assert_eq!((jobs[1].1.write_bytes_s, jobs[0].1.seconds), (40960.0, 1.5));
-        assert_eq!(Outcome { jobs, raw: Value::Null }.total_iops(), 160.0);
+        assert_eq!(FioResult { jobs, raw: Value::Null }.total_iops(), 160.0);
         assert!(results(&json!({ "jobs": [{ "jobname": "cut short" }] })).is_err());
     }
 

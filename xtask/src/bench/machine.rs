@@ -1,4 +1,4 @@
-//! What a result must say about where it was made: machine, system, commit, date.
+//! Provenance of a result: machine, system, commit, date.
 
 use crate::step;
 use anyhow::{Context, Result};

@@ -16,9 +16,9 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// What a mixed run did a second.
+/// Rates of a mixed run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Mix {
+pub(crate) struct Mix {
     reads: f64,
     read_bytes: f64,
     read_ms: f64,
@@ -37,10 +37,10 @@ pub struct Mix {
 const PREPARE_BYTES: u64 = 512 * 1024;
 /// Device blocks: sizes given to fio are whole multiples.
 const BLOCK_BYTES: f64 = 4096.0;
-/// How long a job of fio that is ahead of its share sleeps, in microseconds: by default it would spin, and
+/// Sleep of a fio job that is ahead of its share, in microseconds: by default it would spin, and
 /// take a processor from the other.
 const FLOW_SLEEP_US: u32 = 50;
-/// Unit in which shares are told to fio, which takes whole numbers.
+/// Unit of shares in a fio job, which takes whole numbers.
 const FLOW_UNIT: f64 = 1000.0;
 
 impl Mix {
@@ -65,7 +65,7 @@ impl Mix {
         })
     }
 
-    /// All I/O a second.
+    /// IOPS of reads and writes together.
     pub fn total(&self) -> f64 {
         self.reads + self.writes + self.scans + self.log_writes + self.prepares
     }

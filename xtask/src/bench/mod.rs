@@ -27,10 +27,10 @@ use std::{
     time::Instant,
 };
 
-/// What to measure, and how.
+/// BenchOptions of `cargo xtask bench`.
 #[derive(clap::Args)]
-pub struct Options {
-    /// Which bench
+pub(crate) struct BenchOptions {
+    /// Bench to run
     name: Name,
     /// Smaller sizes and shorter runs: under 5 minutes on an idle machine, once everything is built
     #[arg(long)]
@@ -58,31 +58,31 @@ enum Name {
     Array,
     /// Our iSCSI and NBD servers beside tgt and qemu-storage-daemon
     Targets,
-    /// How long 'spindle plan' takes to answer, beside nobody
+    /// Time of 'spindle plan', without a peer
     Plan,
     /// 'spindle verify' in memory, and on the storage beside fio
     Verify,
 }
 
-/// What every bench is given.
+/// Setting common to all benches.
 struct Setting {
     quick: bool,
     /// Empty, on the storage to measure, and removed afterwards.
     folder: PathBuf,
     only: String,
-    /// Whether what is missing may be installed.
+    /// True if missing packages may be installed.
     install: bool,
 }
 
 impl Setting {
-    /// Whether rows of that name are asked for.
+    /// True if `--only` selects rows of that name.
     fn wants(&self, what: &str) -> bool {
         what.contains(&self.only)
     }
 }
 
 /// Measures, prints the table, keeps the raw figures.
-pub fn run(options: &Options) -> Result<()> {
+pub fn run(options: &BenchOptions) -> Result<()> {
     let install = options.install || env::var_os("CI").is_some_and(|value| value == "true");
     // A plan is compared with nothing.
     let fio_version = if options.name == Name::Plan { String::new() } else { judges::fio(install)? };
@@ -143,7 +143,7 @@ impl Scratch {
     fn make(parent: &Path) -> Result<Self> {
         let folder = parent.join("spindle-bench.tmp");
         if folder.exists() {
-            // Left by a bench that was killed; nobody else gives this name.
+            // Left by a bench that was killed; no other program uses this name.
             fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
         }
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;

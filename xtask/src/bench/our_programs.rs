@@ -1,6 +1,6 @@
 //! Our side: the released program and the small programs beside it that drive one part of the engine.
 
-use super::row::Measured;
+use super::row::Measurement;
 use crate::step;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -13,23 +13,22 @@ use std::{
     time::Duration,
 };
 
-/// How often the memory of a running program is looked at; the kernel keeps the peak.
+/// Sampling interval of a running program's memory; the kernel keeps the peak.
 const LOOK: Duration = Duration::from_millis(20);
 /// A program beside `spindle`.
-pub struct Example {
+pub(crate) struct Example {
     /// Whose example it is.
     pub package: &'static str,
-    /// Its name.
     pub name: &'static str,
 }
 
-/// Where the built programs are.
-pub struct OurPrograms {
+/// Folder of the built programs.
+pub(crate) struct OurPrograms {
     folder: PathBuf,
 }
 
-/// What a program left behind.
-pub struct Outcome {
+/// Result of one run of a program.
+pub(crate) struct ProgramRun {
     /// Its standard output.
     pub printed: String,
     /// Most memory it held, in bytes.
@@ -59,7 +58,7 @@ impl OurPrograms {
     }
 
     /// Runs `spindle prove`; a verdict of *fail* is a result, too.
-    pub fn prove(&self, arguments: &[&str], folder: &Path) -> Result<Outcome> {
+    pub fn prove(&self, arguments: &[&str], folder: &Path) -> Result<ProgramRun> {
         let mut command = Command::new(self.program());
         command.arg("prove").arg(folder).args(arguments).arg("--json");
         finish(&mut command, &[0, 1])
@@ -74,30 +73,30 @@ impl OurPrograms {
         let kept = ["bytes_read", "seconds", "processor_seconds"].map(|what| (what, printed[what].clone()));
         let mut raw: Value = kept.into_iter().map(|(what, value)| (what.to_owned(), value)).collect();
         raw["memory_peak_bytes"] = json!(outcome.memory_peak_bytes);
-        // Where the file lay is nobody's business.
+        // The file's folder is of no interest.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         raw["command"] = json!(["spindle verify", &name, &flags.join(" ")].join(" ").trim_end());
         Ok(raw)
     }
 
     /// Reads of the bare device path, a second.
-    pub fn random_read(&self, file: &Path, bytes: u64, depth: u32, seconds: f64) -> Result<Measured> {
+    pub fn random_read(&self, file: &Path, bytes: u64, depth: u32, seconds: f64) -> Result<Measurement> {
         let arguments = [bytes.to_string(), depth.to_string(), seconds.to_string()];
         let raw = self.example("random_read", |command| command.arg(file).args(&arguments))?;
-        Ok(Measured { value: rate(&raw, "reads")?, raw })
+        Ok(Measurement { value: rate(&raw, "reads")?, raw })
     }
 
     /// Pages read through the engine, a second.
-    pub fn page_reads(&self, folder: &Path, database: &str, depth: u32, seconds: f64) -> Result<Measured> {
+    pub fn page_reads(&self, folder: &Path, database: &str, depth: u32, seconds: f64) -> Result<Measurement> {
         let arguments = [database.to_owned(), depth.to_string(), seconds.to_string()];
         let raw = self.example("page_reads", |command| command.arg(folder).args(&arguments))?;
-        Ok(Measured { value: rate(&raw, "reads")?, raw })
+        Ok(Measurement { value: rate(&raw, "reads")?, raw })
     }
 
-    /// A pool made, or a load on its volume: I/O a second.
-    pub fn pool_load(&self, folder: &Path, arguments: &[String]) -> Result<Measured> {
+    /// A pool made, or a load on its volume: IOPS.
+    pub fn pool_load(&self, folder: &Path, arguments: &[String]) -> Result<Measurement> {
         let raw = self.example("pool_load", |command| command.arg(folder).args(arguments))?;
-        Ok(Measured { value: rate(&raw, "ios")?, raw })
+        Ok(Measurement { value: rate(&raw, "ios")?, raw })
     }
 
     /// One or more passes of verification: what the program printed.
@@ -129,7 +128,7 @@ pub fn number(raw: &Value, what: &str) -> Result<f64> {
 }
 
 /// Runs a program to its end, with its output and peak memory; fails if it ends with any other code.
-fn finish(command: &mut Command, codes: &[i32]) -> Result<Outcome> {
+fn finish(command: &mut Command, codes: &[i32]) -> Result<ProgramRun> {
     let shown = shown(command);
     let mut child = command
         .stdin(Stdio::null())
@@ -147,7 +146,7 @@ fn finish(command: &mut Command, codes: &[i32]) -> Result<Outcome> {
         let last: Vec<&str> = complained.lines().rev().take(5).collect();
         bail!("{shown} ended with {status}: {}", last.into_iter().rev().collect::<Vec<_>>().join("\n"));
     }
-    Ok(Outcome { printed, memory_peak_bytes, command: shown })
+    Ok(ProgramRun { printed, memory_peak_bytes, command: shown })
 }
 
 fn collect(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
@@ -173,7 +172,7 @@ fn watch_memory(child: &mut Child) -> Result<u64> {
     Ok(peak)
 }
 
-/// The command as it may be typed, the program by its name alone: where it lies is nobody's business.
+/// The command as it may be typed, the program by its name alone, without its folder.
 pub fn shown(command: &Command) -> String {
     let program =
         Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -1,4 +1,4 @@
-//! How long `spindle plan` takes to answer: whole processes, from start to end, with nobody beside them.
+//! Time of `spindle plan`: whole processes, from start to end, without a peer.
 //!
 //! Processor time is counted in ticks of 10 ms, so that of a batch of runs is taken and divided by their number.
 
@@ -6,7 +6,7 @@ use super::{
     Setting,
     our_programs::OurPrograms,
     record::Record,
-    row::{Goal, Measured, Row},
+    row::{Goal, Measurement, Row},
 };
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -21,7 +21,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 /// Within which a plan is to be there.
 const GOAL_MS: f64 = 50.0;
 
-/// What is asked: the Dell paper's example, and ten million mailboxes.
+/// Profiles to plan: the Dell paper's example, and ten million mailboxes.
 const ASKED: [(&str, &[&str]); 3] = [
     ("5,000 users, all of it", &["--users", "5000", "--quota", "2GB", "--messages", "150", "--copies", "2"]),
     (
@@ -52,7 +52,7 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
                 let status = command.arg("plan").args(arguments).stdout(Stdio::null()).status()?;
                 ensure!(status.success(), "spindle plan {arguments:?} ended with {status}");
             }
-            let each = |seconds: f64| Measured {
+            let each = |seconds: f64| Measurement {
                 value: seconds * 1000.0 / f64::from(runs),
                 raw: json!({ "command": format!("spindle plan {}", arguments.join(" ")), "runs": runs }),
             };

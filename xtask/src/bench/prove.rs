@@ -8,10 +8,10 @@ use super::{
     Setting,
     fio::{self, Jobs},
     mixed::Mix,
-    our_programs::{Example, OurPrograms, Outcome, number},
+    our_programs::{Example, OurPrograms, ProgramRun, number},
     prove_report::ProveReport,
     record::Record,
-    row::{Goal, Measured, Row, interleave},
+    row::{Goal, Measurement, Row, interleave},
 };
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -67,7 +67,7 @@ impl Scale {
     }
 }
 
-/// Measures everything.
+/// Measures all rows of the bench.
 pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result<Vec<Row>> {
     let bench = ProveBench {
         ours,
@@ -107,7 +107,7 @@ impl ProveBench<'_> {
         );
         let mut mixed = Row::new(
             MIXED,
-            "I/O/s",
+            "IOPS",
             Goal::OfPeer(0.8),
             "mixed run: exchange-2010, closed loop; fio is given the measured mix, sizes, I/O under way and sync",
         );
@@ -132,16 +132,16 @@ impl ProveBench<'_> {
             let rate =
                 report.value("Database sizing and throughput", "Rate of records made")? * 1_048_576.0 / MB;
             let took_s = report.value("Database sizing and throughput", "Making the databases")?;
-            creation.ours.push(Measured { value: rate, raw: raw(json!({ "seconds": took_s })) });
+            creation.ours.push(Measurement { value: rate, raw: raw(json!({ "seconds": took_s })) });
             let mix = Mix::of(&report)?;
-            mixed.ours.push(Measured { value: mix.total(), raw: raw(mix.to_json()) });
+            mixed.ours.push(Measurement { value: mix.total(), raw: raw(mix.to_json()) });
             let cpu_us = report.value("Host", "Processor time of an operation")?;
-            cpu.ours.push(Measured { value: cpu_us, raw: raw(json!({})) });
+            cpu.ours.push(Measurement { value: cpu_us, raw: raw(json!({})) });
             let cache = report.value("System parameters", "Page cache of a storage group")?;
             let peak = outcome.memory_peak_bytes as f64;
             memory.goal = Goal::AtMost((cache + MEMORY_BESIDE_CACHE) / MB);
             memory.note = format!("memory: the goal is the cache of {:.0} MB and 200 MB", cache / MB);
-            memory.ours.push(Measured { value: peak / MB, raw: raw(json!({ "cache_bytes": cache })) });
+            memory.ours.push(Measurement { value: peak / MB, raw: raw(json!({ "cache_bytes": cache })) });
             if wanted {
                 creation.peer.push(self.sequential_write(bytes)?);
                 let outcome = mix
@@ -172,7 +172,7 @@ impl ProveBench<'_> {
         profile: &str,
         seconds: u32,
         round: usize,
-    ) -> Result<(ProveReport, Outcome)> {
+    ) -> Result<(ProveReport, ProgramRun)> {
         let report = self.setting.folder.join(format!("report-{profile}-{round}"));
         let (size, duration) = (format!("{}MiB", self.scale.database_mib), format!("{seconds}s"));
         let arguments =
@@ -182,7 +182,7 @@ impl ProveBench<'_> {
         Ok((ProveReport::parse(&outcome.printed)?, outcome))
     }
 
-    fn sequential_write(&self, bytes: u64) -> Result<Measured> {
+    fn sequential_write(&self, bytes: u64) -> Result<Measurement> {
         let file = self.setting.folder.join("peer-creation");
         remove_if_there(&file)?;
         let options =
@@ -263,7 +263,7 @@ impl ProveBench<'_> {
                 self.scale.rounds,
                 || {
                     let raw = self.ours.verify_pages(&self.large, DATABASE, 1)?;
-                    Ok(Measured { value: number(&raw, "bytes")? / number(&raw, "seconds")? / MB, raw })
+                    Ok(Measurement { value: number(&raw, "bytes")? / number(&raw, "seconds")? / MB, raw })
                 },
                 || {
                     let outcome = Jobs::new(None).job("read", &file, &options).run(&self.setting.folder)?;
@@ -285,7 +285,7 @@ impl ProveBench<'_> {
             for _ in 0..self.scale.rounds {
                 let raw = self.ours.verify_pages(&memory.0, DATABASE, 8)?;
                 let value = number(&raw, "bytes")? / number(&raw, "cpu_seconds")? / GB;
-                cached.ours.push(Measured { value, raw });
+                cached.ours.push(Measurement { value, raw });
             }
         }
         record

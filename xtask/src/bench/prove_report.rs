@@ -4,8 +4,8 @@
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// A report.
-pub struct ProveReport(Value);
+/// Key figures of a report.
+pub(crate) struct ProveReport(Value);
 
 impl ProveReport {
     /// Takes what the program printed.

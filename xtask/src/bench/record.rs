@@ -11,11 +11,11 @@ use std::{
 use time::OffsetDateTime;
 
 /// A result in the making.
-pub struct Record {
+pub(crate) struct Record {
     bench: &'static str,
     began: OffsetDateTime,
     head: Value,
-    /// How each figure was made, in words.
+    /// Method behind each figure, in words.
     methods: Vec<String>,
 }
 

@@ -5,16 +5,16 @@ use serde_json::{Value, json};
 
 /// One run of one side.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Measured {
+pub(crate) struct Measurement {
     /// The figure, in the row's unit.
     pub value: f64,
-    /// What the program printed, as far as it is of interest, and the command.
+    /// The program's results, and its command line.
     pub raw: Value,
 }
 
-/// What a row should reach.
+/// Goal of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Goal {
+pub(crate) enum Goal {
     /// A share of the peer's figure.
     OfPeer(f64),
     /// A share of the peer's figure, the smaller the better.
@@ -23,24 +23,22 @@ pub enum Goal {
     AtLeast(f64),
     /// A figure of its own, the smaller the better.
     AtMost(f64),
-    /// Reported only.
+    /// Shown without a goal.
     None,
 }
 
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    /// What was measured.
+pub(crate) struct Row {
     pub what: String,
     /// Unit of both sides.
     pub unit: &'static str,
-    /// Our runs.
-    pub ours: Vec<Measured>,
+    /// Runs of Spindle.
+    pub ours: Vec<Measurement>,
     /// The peer's, each beside ours of the same place; none if there is no peer.
-    pub peer: Vec<Measured>,
-    /// What it should reach.
+    pub peer: Vec<Measurement>,
     pub goal: Goal,
-    /// What one must know to read it.
+    /// Conditions of the measurement.
     pub note: String,
 }
 
@@ -70,7 +68,7 @@ impl Row {
         pairs.filter(|(_, peer)| peer.value > 0.0).map(|(ours, peer)| ours.value / peer.value).collect()
     }
 
-    /// Whether the goal is met; none without a goal. A goal without figures is missed.
+    /// True if the goal is met; none without a goal. A goal without figures counts as missed.
     pub fn met(&self) -> Option<bool> {
         match self.goal {
             Goal::OfPeer(share) => Some(self.ratio().is_some_and(|ratio| ratio >= share)),
@@ -94,8 +92,8 @@ impl Row {
 
     /// Everything, for the raw file.
     pub fn to_json(&self) -> Value {
-        let values = |runs: &[Measured]| runs.iter().map(|run| run.value).collect::<Vec<_>>();
-        let raws = |runs: &[Measured]| runs.iter().map(|run| run.raw.clone()).collect::<Vec<_>>();
+        let values = |runs: &[Measurement]| runs.iter().map(|run| run.value).collect::<Vec<_>>();
+        let raws = |runs: &[Measurement]| runs.iter().map(|run| run.raw.clone()).collect::<Vec<_>>();
         json!({
             "what": self.what, "unit": self.unit, "ours": values(&self.ours), "peer": values(&self.peer),
             "ours_median": self.ours_median(), "peer_median": self.peer_median(),
@@ -110,8 +108,8 @@ impl Row {
 pub fn interleave(
     row: &mut Row,
     rounds: usize,
-    mut ours: impl FnMut() -> Result<Measured>,
-    mut peer: impl FnMut() -> Result<Measured>,
+    mut ours: impl FnMut() -> Result<Measurement>,
+    mut peer: impl FnMut() -> Result<Measurement>,
 ) -> Result<()> {
     for round in 0..rounds {
         if round % 2 == 0 {
@@ -147,8 +145,8 @@ pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn runs(values: &[f64]) -> Vec<Measured> {
-        values.iter().map(|&value| Measured { value, raw: Value::Null }).collect()
+    fn runs(values: &[f64]) -> Vec<Measurement> {
+        values.iter().map(|&value| Measurement { value, raw: Value::Null }).collect()
     }
 
     fn row(goal: Goal, ours: &[f64], peer: &[f64]) -> Row {
@@ -192,7 +190,7 @@ mod tests {
         let order = std::cell::RefCell::new(String::new());
         let run = |name: char| {
             order.borrow_mut().push(name);
-            Ok(Measured { value: 1.0, raw: Value::Null })
+            Ok(Measurement { value: 1.0, raw: Value::Null })
         };
         let mut row = row(Goal::None, &[], &[]);
         interleave(&mut row, 3, || run('o'), || run('p')).unwrap();

@@ -58,7 +58,7 @@ fn laid_out(line: &[String; 7], widths: &[usize]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::row::{Goal, Measured},
+        super::row::{Goal, Measurement},
         *,
     };
     use expect_test::expect;
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_table_shows_both_sides_their_ratio_and_the_goal() {
-        let run = |value| vec![Measured { value, raw: Value::Null }];
+        let run = |value| vec![Measurement { value, raw: Value::Null }];
         let rows = [
             Row {
                 ours: run(12_345.6),

@@ -8,7 +8,7 @@ use super::{
     fio::Jobs,
     our_programs::{Example, OurPrograms, number},
     record::Record,
-    row::{Goal, Measured, Row, interleave},
+    row::{Goal, Measurement, Row, interleave},
 };
 use anyhow::{Context, Result};
 use std::{
@@ -22,10 +22,10 @@ pub const EXAMPLES: [Example; 1] = [Example { package: "verify", name: "judge_pa
 const DATABASE: &str = "sg1-db1.edb";
 /// Page sizes, largest first: that of Exchange 2010 and later, of 2007, of 2003.
 const PAGE_KIB: [u64; 3] = [32, 8, 4];
-/// What `spindle verify` reads at a time, and how many such reads are under way (verify's `running::reading`).
+/// Size of one read of `spindle verify`, and reads in flight (verify's `running::reading`).
 const READ_BYTES: u64 = 1 << 20;
 const READ_DEPTH: u32 = 8;
-/// At this rate the share of a processor is told.
+/// Rate at which the share of a processor is measured.
 const STEADY_BYTES: f64 = 500e6;
 const MB: f64 = 1e6;
 const GB: f64 = 1e9;
@@ -84,7 +84,7 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
     Ok(rows)
 }
 
-/// Judges alone.
+/// Measures the judges without I/O.
 fn judges(setting: &Setting, ours: &OurPrograms, scale: &Scale) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for kib in PAGE_KIB {
@@ -102,7 +102,7 @@ fn judges(setting: &Setting, ours: &OurPrograms, scale: &Scale) -> Result<Vec<Ro
     Ok(rows)
 }
 
-/// In memory.
+/// Measures a database in memory.
 fn cached(setting: &Setting, ours: &OurPrograms, scale: &Scale, folder: &Path) -> Result<Vec<Row>> {
     let note = "cached: in /dev/shm, all threads and the kernel's copying counted";
     let mut rows = [
@@ -128,7 +128,7 @@ fn cached(setting: &Setting, ours: &OurPrograms, scale: &Scale, folder: &Path) -
                 let bytes = fs::metadata(&database)?.len() as f64;
                 let bytes = if row.what == DEEP { bytes } else { number(&raw, "bytes_read")? };
                 let value = bytes / number(&raw, "processor_seconds")? / GB;
-                row.ours.push(Measured { value, raw });
+                row.ours.push(Measurement { value, raw });
             }
         }
     }
@@ -155,10 +155,10 @@ fn device(setting: &Setting, ours: &OurPrograms, scale: &Scale, folder: &Path) -
             let raw = ours.verify(&file, &[])?;
             let bytes = number(&raw, "bytes_read")?;
             let value = number(&raw, "processor_seconds")? / bytes * STEADY_BYTES;
-            share.ours.push(Measured { value, raw: raw.clone() });
+            share.ours.push(Measurement { value, raw: raw.clone() });
             let value = number(&raw, "memory_peak_bytes")? / MB;
-            memory.ours.push(Measured { value, raw: raw.clone() });
-            Ok(Measured { value: bytes / number(&raw, "seconds")? / MB, raw })
+            memory.ours.push(Measurement { value, raw: raw.clone() });
+            Ok(Measurement { value: bytes / number(&raw, "seconds")? / MB, raw })
         },
         || {
             let outcome = Jobs::new(None).job("read", &file, &options).run(&setting.folder)?;
@@ -170,8 +170,8 @@ fn device(setting: &Setting, ours: &OurPrograms, scale: &Scale, folder: &Path) -
 }
 
 /// Bytes by processor seconds.
-fn by_processor(raw: serde_json::Value, unit: f64) -> Result<Measured> {
-    Ok(Measured { value: number(&raw, "bytes")? / number(&raw, "cpu_seconds")? / unit, raw })
+fn by_processor(raw: serde_json::Value, unit: f64) -> Result<Measurement> {
+    Ok(Measurement { value: number(&raw, "bytes")? / number(&raw, "cpu_seconds")? / unit, raw })
 }
 
 /// Logs that are checked, all the same but for their numbers' place in the set.

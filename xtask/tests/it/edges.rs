@@ -1,9 +1,9 @@
-//! Which room may use which. One way only; the pictures in ARCHITECTURE.md are held to the manifests.
+//! Allowed edges between rooms, one way only; the pictures in ARCHITECTURE.md are held to the manifests.
 
 use crate::tree;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who may use whom. A room that is not here may use nobody.
+/// The rooms that each room may use. A room that is not listed may use none.
 const ALLOWED: [(&str, &[&str]); 14] = [
     ("array", &["world"]),
     ("iscsi", &["world"]),
@@ -162,7 +162,7 @@ fn actual_edges(is_wanted: impl Fn(Option<&str>) -> bool) -> Edges {
     edges
 }
 
-/// The lines `a → b, c` of the block marked `edges`; `a →` alone is a room that uses nobody.
+/// The lines `a → b, c` of the block marked `edges`; `a →` alone is a room that uses no other.
 fn drawn_edges(page: &str) -> Edges {
     let block = page.split("```text edges\n").nth(1).expect("ARCHITECTURE.md has a block ```text edges");
     let block = block.split("```").next().unwrap();

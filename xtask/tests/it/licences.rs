@@ -1,6 +1,6 @@
 //! Every dependency must be usable under a licence of deny.toml's list.
 //!
-//! What is looked at is what Spindle ships on: Linux, both processors, with everything that takes to build and test.
+//! Checked are the packages for the platforms Spindle ships on: Linux on both processors, build and tests included.
 
 use crate::tree;
 

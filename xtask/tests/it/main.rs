@@ -10,6 +10,7 @@ mod bans;
 mod documents;
 mod edges;
 mod forgotten_files;
+mod kinds_of_files;
 mod licences;
 mod readme;
 mod rust_text;

@@ -44,7 +44,7 @@ fn the_readme_shows_the_two_commands() {
 #[test]
 fn the_transcripts_of_the_readme_are_what_the_program_prints() {
     let commands = commands(&tree::text("README.md"));
-    let shown: Vec<&Shown> = commands.iter().filter(|command| !command.output.is_empty()).collect();
+    let shown: Vec<&Transcript> = commands.iter().filter(|command| !command.output.is_empty()).collect();
     for way in ["prove", "plan", "advise", "verify"] {
         let line = format!("{PROGRAM}{way}");
         assert!(shown.iter().any(|shown| shown.line.starts_with(&line)), "README.md shows a run of `{way}`");
@@ -90,9 +90,9 @@ fn every_command_of_the_readme_that_is_shown_with_its_output_leads_on() {
     assert_eq!(seen, 3, "three ways in");
 }
 
-/// What a command of the page prints, made short. A busy machine may miss a rate that the page shows kept: such a
+/// Runs a command of the page, shortened, and returns its output. A busy machine may miss a rate that the page shows kept: such a
 /// run is made again.
-fn like_the_page(shown: &Shown, folder: &Path) -> String {
+fn like_the_page(shown: &Transcript, folder: &Path) -> String {
     let words = shown.line.strip_prefix(PROGRAM).expect("a command of the program with its output");
     let mut printed = String::new();
     for _attempt in 0..3 {
@@ -148,22 +148,22 @@ fn a_label_is_the_words_before_the_first_figure() {
 }
 
 /// A command as a page shows it, with what it is said to print.
-pub struct Shown {
+pub struct Transcript {
     /// The command, its words one blank apart.
     pub line: String,
     output: Vec<String>,
 }
 
 /// Commands in the `console` blocks of `page`.
-pub fn commands(page: &str) -> Vec<Shown> {
-    let mut found: Vec<Shown> = Vec::new();
+pub fn commands(page: &str) -> Vec<Transcript> {
+    let mut found: Vec<Transcript> = Vec::new();
     for block in page.split("```console\n").skip(1) {
         let block = block.split("```").next().unwrap().replace("\\\n", " ");
-        let mut here: Vec<Shown> = Vec::new();
+        let mut here: Vec<Transcript> = Vec::new();
         for line in block.lines() {
             if let Some(line) = line.strip_prefix("$ ") {
                 let words: Vec<&str> = line.split_whitespace().collect();
-                here.push(Shown { line: words.join(" "), output: Vec::new() });
+                here.push(Transcript { line: words.join(" "), output: Vec::new() });
             } else if let Some(command) = here.last_mut()
                 && !line.trim().is_empty()
                 && line.trim() != "…"
@@ -205,7 +205,7 @@ pub fn spindle() -> PathBuf {
     program
 }
 
-/// What a line of output says, without its figures, values after a colon, and columns.
+/// A line of output without its figures, values after a colon, and columns.
 fn label(line: &str) -> String {
     let line = line.trim();
     let until_figure = line.split(|c: char| c.is_ascii_digit()).next().unwrap();

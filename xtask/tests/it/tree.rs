@@ -58,7 +58,7 @@ pub fn relative(path: &Path) -> String {
     path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned()
 }
 
-/// What `cargo metadata` says, with `arguments` added.
+/// Output of `cargo metadata` with `arguments` added.
 pub fn cargo_metadata(arguments: &[&str]) -> Value {
     let output = cargo(&[&["metadata", "--format-version", "1"][..], arguments].concat()).output().unwrap();
     assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));

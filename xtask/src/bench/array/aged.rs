@@ -15,7 +15,7 @@ use std::fs;
 
 const WHAT: &str = "mixed, depth 32, stable, aged pool";
 const FULL_PERCENT: u32 = 75;
-/// What the host writes before anything is measured: so many times what the pool can store.
+/// Writes before the measurement, as a multiple of the pool's usable bytes.
 const TURNS: u32 = 2;
 
 struct Scale {
@@ -27,7 +27,6 @@ struct Scale {
 const FULL: Scale = Scale { volume_mib: 2048, seconds: 12.0, rounds: 5 };
 const QUICK: Scale = Scale { volume_mib: 256, seconds: 2.5, rounds: 3 };
 
-/// The row.
 pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result<Vec<Row>> {
     if !setting.wants(WHAT) {
         return Ok(Vec::new());
@@ -43,7 +42,7 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
     println!("   {WHAT}");
     let mut row = Row::new(
         WHAT,
-        "I/O/s",
+        "IOPS",
         Goal::OfPeer(0.45),
         format!(
             "aged: {FULL_PERCENT} % full, and {TURNS} times what the pool can store written at random before; fio syncs \

@@ -1,7 +1,7 @@
 //! Beside btrfs: a file with checksums on RAID 10 over eight loop devices, on the same storage.
 //!
 //! The filesystem is mounted in a mount namespace of a process of its own. When that ends, however it ends, and with it the
-//! last one there, the kernel takes the mount away and, since they were told to go when nobody uses them, the loop devices:
+//! last one there, the kernel takes the mount away and, since they detach when unused, the loop devices:
 //! nothing is left behind by an interruption.
 
 use super::{
@@ -28,7 +28,7 @@ const WHAT: [(&str, &str); 2] = [
     ("mixed, depth 32, write cache on, beside btrfs", ""),
 ];
 const FULL_PERCENT: u32 = 50;
-/// Makes it in the folder $1, mounted at $1/mount, of $2 files of $3 bytes; then waits until nobody holds its input.
+/// Makes it in the folder $1, mounted at $1/mount, of $2 files of $3 bytes; then waits for the end of its input.
 const SCRIPT: &str = r#"
 set -e
 devices=""
@@ -62,7 +62,7 @@ const FULL: Scale = Scale { volume_mib: 2048, seconds: 12.0, rounds: 5 };
 const QUICK: Scale = Scale { volume_mib: 256, seconds: 2.5, rounds: 2 };
 
 /// A btrfs that is mounted.
-pub struct Btrfs {
+pub(crate) struct Btrfs {
     holder: Child,
     folder: PathBuf,
     /// Its loop devices, by name.
@@ -108,7 +108,7 @@ impl Btrfs {
         Ok(Self { holder, folder: folder.to_owned(), devices })
     }
 
-    /// Where it is mounted, for its own commands.
+    /// Mount point, for btrfs commands.
     pub fn mount(&self) -> PathBuf {
         self.folder.join("mount")
     }
@@ -153,7 +153,7 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
     }
     if let Some(why) = Btrfs::obstacle(setting)? {
         let not_measured =
-            |(what, _)| Row::new(what, "I/O/s", Goal::None, format!("btrfs: not measured: {why}"));
+            |(what, _)| Row::new(what, "IOPS", Goal::None, format!("btrfs: not measured: {why}"));
         return Ok(wanted.into_iter().map(not_measured).collect());
     }
     let scale = if setting.quick { QUICK } else { FULL };
@@ -170,7 +170,7 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
         println!("   {what}");
         let mut row = Row::new(
             what,
-            "I/O/s",
+            "IOPS",
             Goal::OfPeer(3.0),
             "beside btrfs: fio on a file with checksums, RAID 10 on eight loop devices (O_DIRECT asked for on all levels; \
              this kernel's btrfs may read and write such files through its cache); stable: each of its writes dsync",

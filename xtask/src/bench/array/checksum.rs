@@ -3,7 +3,7 @@
 use super::super::{
     Setting,
     our_programs::{OurPrograms, number},
-    row::{Goal, Measured, Row},
+    row::{Goal, Measurement, Row},
 };
 use anyhow::Result;
 
@@ -12,7 +12,6 @@ const ROUNDS: usize = 5;
 const SECONDS: f64 = 0.5;
 const GB: f64 = 1e9;
 
-/// The row.
 pub fn run(setting: &Setting, ours: &OurPrograms) -> Result<Vec<Row>> {
     if !setting.wants(WHAT) {
         return Ok(Vec::new());
@@ -27,7 +26,7 @@ pub fn run(setting: &Setting, ours: &OurPrograms) -> Result<Vec<Row>> {
     for _ in 0..ROUNDS {
         let raw = ours.example("checksum_speed", |command| command.arg(SECONDS.to_string()))?;
         let value = number(&raw, "bytes")? / number(&raw, "cpu_seconds")? / GB;
-        row.ours.push(Measured { value, raw });
+        row.ours.push(Measurement { value, raw });
     }
     Ok(vec![row])
 }

@@ -9,18 +9,18 @@ use super::{
         fio::{self, Jobs},
         our_programs::OurPrograms,
         record::Record,
-        row::{Goal, Measured, Row, interleave},
+        row::{Goal, Measurement, Row, interleave},
     },
     BLOCK_BYTES, DEPTH, DRIVES, READ_PERCENT, make_pool,
 };
 use anyhow::Result;
 use std::fs;
 
-/// How full the pool is, in percent of what hosts can store: new, with room enough that little is cleaned while it is
-/// measured. What a full pool does is the row of the aged one.
+/// Fill of the pool, in percent of its usable bytes: a new pool, with so much room that little is cleaned during the
+/// measurement. The aged row shows a full pool.
 const FULL_PERCENT: u32 = 25;
 
-/// How large and how long.
+/// Sizes and durations.
 #[derive(Clone, Copy)]
 struct Scale {
     volume_mib: u64,
@@ -119,7 +119,7 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
     let mut rows = Vec::new();
     for load in wanted {
         println!("   {}", load.what);
-        let mut row = Row::new(load.what, "I/O/s", load.goal, load.note);
+        let mut row = Row::new(load.what, "IOPS", load.goal, load.note);
         let arguments = [
             "run".to_owned(),
             load.read_percent.to_string(),
@@ -137,7 +137,7 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
                 let outcome =
                     Jobs::new(Some(scale.seconds)).job("load", &plain, &options).run(&setting.folder)?;
                 let value = outcome.total_iops();
-                Ok::<Measured, anyhow::Error>(outcome.measured(value))
+                Ok::<Measurement, anyhow::Error>(outcome.measured(value))
             },
         )?;
         rows.push(row);

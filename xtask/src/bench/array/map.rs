@@ -5,7 +5,7 @@ use super::{
         Setting, fio,
         our_programs::{OurPrograms, number},
         record::Record,
-        row::{Goal, Measured, Row, interleave},
+        row::{Goal, Measurement, Row, interleave},
     },
     DEPTH,
 };
@@ -54,13 +54,13 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
     let folder = setting.folder.join("map");
     println!("   maps of {} million blocks", scale.blocks >> 20);
     let raw = make(ours, &folder, &scale, "2", "sequential")?;
-    sequential.ours.push(Measured { value: inserts_a_second(&raw)?, raw });
+    sequential.ours.push(Measurement { value: inserts_a_second(&raw)?, raw });
     let raw = make(ours, &folder, &scale, "8", "random")?;
-    large.ours.push(Measured { value: number(&raw, "bytes_a_block")?, raw });
+    large.ours.push(Measurement { value: number(&raw, "bytes_a_block")?, raw });
     // The last one is the map that is read.
     let raw = make(ours, &folder, &scale, "2", "random")?;
-    made.ours.push(Measured { value: inserts_a_second(&raw)?, raw: raw.clone() });
-    small.ours.push(Measured { value: number(&raw, "bytes_a_block")?, raw });
+    made.ours.push(Measurement { value: inserts_a_second(&raw)?, raw: raw.clone() });
+    small.ours.push(Measurement { value: number(&raw, "bytes_a_block")?, raw });
     let cache_bytes = scale.blocks * CACHE_BYTES_A_BLOCK;
     let mut reads = Row::new(
         READS,
@@ -80,7 +80,7 @@ pub fn run(setting: &Setting, ours: &OurPrograms, record: &mut Record) -> Result
             || {
                 let raw =
                     ours.example("map_speed", |command| command.arg(&folder).arg("read").args(&arguments))?;
-                Ok(Measured { value: number(&raw, "reads")? / number(&raw, "seconds")?, raw })
+                Ok(Measurement { value: number(&raw, "reads")? / number(&raw, "seconds")?, raw })
             },
             || fio::random_read(&folder.join("nodes"), NODE_BYTES, DEPTH, scale.seconds, &setting.folder),
         )?;

@@ -5,7 +5,7 @@ use super::{
         Setting,
         fio::{self, Jobs},
         our_programs::{OurPrograms, number},
-        row::{Goal, Measured, Row},
+        row::{Goal, Measurement, Row},
     },
     make_pool,
 };
@@ -56,7 +56,7 @@ fn opening(setting: &Setting, ours: &OurPrograms, scale: &Scale) -> Result<Row> 
         log_gib = number(&crashed, "log_bytes")? / GIB;
         let mut raw = ours.example("pool_load", |command| command.arg(&pool).arg("open"))?;
         raw["crashed"] = crashed;
-        row.ours.push(Measured { value: number(&raw, "seconds")?, raw });
+        row.ours.push(Measurement { value: number(&raw, "seconds")?, raw });
     }
     row.goal = Goal::AtMost(OPENING_S + OPENING_S_A_GIB * log_gib);
     row.note = format!(
@@ -81,7 +81,7 @@ fn rebuild(setting: &Setting, ours: &OurPrograms, scale: &Scale) -> Result<Row> 
     for _ in 0..scale.rounds {
         make_pool(ours, &pool, scale.volume_mib << 20, FULL_PERCENT)?;
         let raw = ours.example("pool_load", |command| command.arg(&pool).arg("rebuild"))?;
-        row.ours.push(Measured { value: number(&raw, "bytes")? / number(&raw, "seconds")? / MB, raw });
+        row.ours.push(Measurement { value: number(&raw, "bytes")? / number(&raw, "seconds")? / MB, raw });
         fs::remove_dir_all(&pool)?;
         let jobs = Jobs::new(Some(scale.seconds)).job("mix", &plain, "rw=rw rwmixread=50 bs=256k iodepth=16");
         let outcome = jobs.run(&setting.folder)?;

@@ -10,7 +10,7 @@ use super::{
         fio::Jobs,
         our_programs::{OurPrograms, number},
         record::Record,
-        row::{Goal, Measured, Row},
+        row::{Goal, Measurement, Row},
     },
     BLOCK_BYTES, DEPTH, READ_PERCENT,
     btrfs::Btrfs,
@@ -33,7 +33,7 @@ const CREATION: &str = "snapshot creation, 1,000 there";
 const CREATION_P99: &str = "p99 of commands beside creations";
 const DELETION: &str = "I/O while snapshots are deleted";
 
-/// How much room a volume and what its snapshots hold of it take, in times the volume, at most.
+/// Most room of a volume with its snapshots, as a multiple of the volume.
 const COPIES_HELD: u32 = KEPT + 3;
 
 struct Scale {
@@ -107,7 +107,7 @@ fn kept(setting: &Setting, ours: &OurPrograms, scale: &Scale) -> Result<Vec<Row>
         }
     );
     let mut rows = [
-        Row::new(RATE, "I/O/s", Goal::OfPeer(0.95), note),
+        Row::new(RATE, "IOPS", Goal::OfPeer(0.95), note),
         Row::new(READS, "reads", Goal::AtMostOfPeer(1.03), ""),
         Row::new(WRITTEN, "bytes", Goal::AtMostOfPeer(1.03), ""),
         Row::new(P99, "ms", Goal::None, ""),
@@ -125,7 +125,7 @@ fn kept(setting: &Setting, ours: &OurPrograms, scale: &Scale) -> Result<Vec<Row>
             ];
             for (row, value) in rows.iter_mut().zip(values) {
                 let runs = if side == "with" { &mut row.ours } else { &mut row.peer };
-                runs.push(Measured { value, raw: Value::Null });
+                runs.push(Measurement { value, raw: Value::Null });
             }
         }
     }
@@ -134,7 +134,7 @@ fn kept(setting: &Setting, ours: &OurPrograms, scale: &Scale) -> Result<Vec<Row>
 }
 
 fn kept_by_btrfs(setting: &Setting, scale: &Scale) -> Result<Vec<Row>> {
-    let names = [(BTRFS_RATE, "I/O/s"), (BTRFS_WRITTEN, "bytes")];
+    let names = [(BTRFS_RATE, "IOPS"), (BTRFS_WRITTEN, "bytes")];
     if let Some(why) = Btrfs::obstacle(setting)? {
         let not_measured =
             |(what, unit)| Row::new(what, unit, Goal::None, format!("btrfs: not measured: {why}"));
@@ -157,7 +157,7 @@ fn kept_by_btrfs(setting: &Setting, scale: &Scale) -> Result<Vec<Row>> {
         let lay_out = format!("rw=write bs=1m iodepth=8 size={bytes} end_fsync=1");
         Jobs::new(None).job("lay-out", &file, &lay_out).run_by(btrfs.command("fio"), &setting.folder)?;
     }
-    let turn = |name: &str, seconds: f64| -> Result<[Measured; 2]> {
+    let turn = |name: &str, seconds: f64| -> Result<[Measurement; 2]> {
         let before = btrfs.device_counts()?;
         let options =
             format!("rw=randrw rwmixread={READ_PERCENT} bs={BLOCK_BYTES} iodepth={DEPTH} sync=dsync");
@@ -168,7 +168,7 @@ fn kept_by_btrfs(setting: &Setting, scale: &Scale) -> Result<Vec<Row>> {
         let (_, load) = outcome.jobs.first().context("fio ran one job")?;
         let host_bytes = load.write_bytes_s * load.seconds;
         let raw = json!({ "host_bytes_written": host_bytes, "device_bytes_written": after.1 - before.1 });
-        let written = Measured { value: (after.1 - before.1) / host_bytes.max(1.0), raw };
+        let written = Measurement { value: (after.1 - before.1) / host_bytes.max(1.0), raw };
         let value = outcome.total_iops();
         Ok([outcome.measured(value), written])
     };
@@ -220,7 +220,7 @@ fn many(setting: &Setting, ours: &OurPrograms, scale: &Scale) -> Result<Vec<Row>
     );
     for took in creations["ms"].as_array().context("pool_load shows no creations")? {
         let value = took.as_f64().context("a creation without a time")?;
-        creation.ours.push(Measured { value, raw: Value::Null });
+        creation.ours.push(Measurement { value, raw: Value::Null });
     }
     let mut beside = Row::new(
         CREATION_P99,
@@ -229,16 +229,16 @@ fn many(setting: &Setting, ours: &OurPrograms, scale: &Scale) -> Result<Vec<Row>
         "beside creations: commands under way while one is made, or begun within 50 ms after; peer: all others of that load",
     );
     let p99 = |what: &str| Ok::<f64, anyhow::Error>(number(&creations[what], "p99")? / 1e3);
-    beside.ours.push(Measured { value: p99("during_us")?, raw: Value::Null });
-    beside.peer.push(Measured { value: p99("otherwise_us")?, raw: Value::Null });
+    beside.ours.push(Measurement { value: p99("during_us")?, raw: Value::Null });
+    beside.peer.push(Measurement { value: p99("otherwise_us")?, raw: Value::Null });
     let mut deletion = Row::new(
         DELETION,
-        "I/O/s",
+        "IOPS",
         Goal::None,
         "while snapshots are deleted: half of them within the measured time; peer: the same load before",
     );
     let rate = |spell: &Value| Ok::<f64, anyhow::Error>(number(spell, "ios")? / number(spell, "seconds")?);
-    deletion.ours.push(Measured { value: rate(&raw["deletions"]["load"])?, raw: Value::Null });
-    deletion.peer.push(Measured { value: rate(&raw["before"])?, raw });
+    deletion.ours.push(Measurement { value: rate(&raw["deletions"]["load"])?, raw: Value::Null });
+    deletion.peer.push(Measurement { value: rate(&raw["before"])?, raw });
     Ok(vec![creation, beside, deletion])
 }

@@ -1,4 +1,4 @@
-//! What a server costs that nobody asks for anything.
+//! Processor time of a server without requests.
 
 use super::{
     Point, Scale, Setting,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::bench::{
     our_programs::OurPrograms,
-    row::{Goal, Measured, Row},
+    row::{Goal, Measurement, Row},
 };
 use anyhow::Result;
 use serde_json::json;
@@ -22,7 +22,7 @@ pub fn rows(setting: &Setting, ours: &OurPrograms, file: &Path, scale: &Scale) -
     println!("   {what}");
     let own = Server::ours(&ours.program(), file, Writes::Cached)?;
     unit_load(ours, &own, 0, scale, Point { read_percent: 100, kib: 4, depth: 1 }, 1)?;
-    let note = "processor time of the server's process, user and kernel, while nobody asks for anything";
+    let note = "processor time of the server's process, user and kernel, without any request";
     let mut row = Row::new(what, "cores", Goal::AtMost(0.01), note);
     // The kernel counts in hundredths of a second: over less time one of them would be too much.
     let seconds = 5.0_f64.max(scale.seconds);
@@ -30,7 +30,7 @@ pub fn rows(setting: &Setting, ours: &OurPrograms, file: &Path, scale: &Scale) -
         let before = own.cpu_seconds()?;
         thread::sleep(Duration::from_secs_f64(seconds));
         let used = own.cpu_seconds()? - before;
-        row.ours.push(Measured {
+        row.ours.push(Measurement {
             value: used / seconds,
             raw: json!({ "cpu_seconds": used, "seconds": seconds }),
         });

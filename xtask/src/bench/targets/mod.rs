@@ -9,10 +9,10 @@ mod volumes;
 
 use super::{
     Setting,
-    fio::{self, Jobs, Outcome},
+    fio::{self, FioResult, Jobs},
     our_programs::{Example, OurPrograms, number},
     record::Record,
-    row::{Goal, Measured, Row, median},
+    row::{Goal, Measurement, Row, median},
 };
 use crate::step;
 use anyhow::{Context, Result};
@@ -23,7 +23,7 @@ use std::{fs::File, path::Path, process::Command};
 /// The programs that are measured, and the one that measures.
 pub const EXAMPLES: [Example; 1] = [Example { package: "iscsi", name: "unit_load" }];
 
-/// How large and how long.
+/// Sizes and durations.
 struct Scale {
     file_mib: u64,
     seconds: f64,
@@ -51,9 +51,9 @@ const POINTS: [Point; 7] = [
     Point { read_percent: 100, kib: 4, depth: 1 },
 ];
 
-/// What one run of one side did: I/O a second, and the server's processor time for each, in microseconds.
-struct Ran {
-    rate: Measured,
+/// Result of one run: IOPS, and the server's processor time for each I/O, in microseconds.
+struct ServedRun {
+    rate: Measurement,
     cpu_us: f64,
 }
 
@@ -125,7 +125,7 @@ fn iscsi_rows(
     );
     let note = "iSCSI: one session, our initiator as client of both; goal: the less of 2 × tgt and 80 % (32 KiB: 70 %) of fio \
                 on the raw file in the same rounds; tgt: the better of rdwr and aio";
-    let mut row = Row::new(what.clone(), "I/O/s", Goal::None, note);
+    let mut row = Row::new(what.clone(), "IOPS", Goal::None, note);
     let mut cpu = Row::new(format!("{what}, server"), "µs/I/O", cpu_goal(point), CPU_NOTE);
     let mut raws = Vec::new();
     for round in 0..scale.rounds {
@@ -155,7 +155,7 @@ fn nbd_rows(
     println!("   {what}");
     let (own, qemu) = (Server::ours(&ours.program(), file, Writes::Cached)?, Server::qemu(file)?);
     let note = "NBD: one connection, fio's nbd engine as client of both; peer: qemu-storage-daemon, raw, io_uring, O_DIRECT";
-    let mut row = Row::new(what.clone(), "I/O/s", Goal::OfPeer(1.5), note);
+    let mut row = Row::new(what.clone(), "IOPS", Goal::OfPeer(1.5), note);
     let mut cpu = Row::new(format!("{what}, server"), "µs/I/O", cpu_goal(point), CPU_NOTE);
     for round in 0..scale.rounds {
         let run = |server: &Server, uri: &str| nbd_load(setting, server, uri, scale, point);
@@ -167,14 +167,14 @@ fn nbd_rows(
 
 const CPU_NOTE: &str = "server: processor time of the server's process for each I/O, user and kernel";
 
-/// What the standard asks for is about commands of 4 KiB.
+/// Goals of processor time are stated for commands of 4 KiB.
 fn cpu_goal(point: Point) -> Goal {
     if point.kib == 4 { Goal::AtMost(18.0) } else { Goal::None }
 }
 
-fn add(row: &mut Row, cpu: &mut Row, own: Ran, peer: Ran) {
-    cpu.ours.push(Measured { value: own.cpu_us, raw: json!({}) });
-    cpu.peer.push(Measured { value: peer.cpu_us, raw: json!({}) });
+fn add(row: &mut Row, cpu: &mut Row, own: ServedRun, peer: ServedRun) {
+    cpu.ours.push(Measurement { value: own.cpu_us, raw: json!({}) });
+    cpu.peer.push(Measurement { value: peer.cpu_us, raw: json!({}) });
     row.ours.push(own.rate);
     row.peer.push(peer.rate);
 }
@@ -182,9 +182,9 @@ fn add(row: &mut Row, cpu: &mut Row, own: Ran, peer: Ran) {
 /// Both, one after the other; who begins changes from round to round.
 fn in_turn(
     round: usize,
-    own: impl FnOnce() -> Result<Ran>,
-    peer: impl FnOnce() -> Result<Ran>,
-) -> Result<(Ran, Ran)> {
+    own: impl FnOnce() -> Result<ServedRun>,
+    peer: impl FnOnce() -> Result<ServedRun>,
+) -> Result<(ServedRun, ServedRun)> {
     if round.is_multiple_of(2) {
         let own = own()?;
         Ok((own, peer()?))
@@ -200,13 +200,13 @@ fn best_of_tgt(
     (tgt, file): (&Server, &Path),
     scale: &Scale,
     point: Point,
-) -> Result<Ran> {
+) -> Result<ServedRun> {
     let run = |unit| {
         let ran = unit_load(ours, tgt, unit, scale, point, 1)?;
         File::open(file)?.sync_all()?;
         anyhow::Ok(ran)
     };
-    let ran: Vec<Ran> = (0..tgt.uris.len()).map(run).collect::<Result<_>>()?;
+    let ran: Vec<ServedRun> = (0..tgt.uris.len()).map(run).collect::<Result<_>>()?;
     let best = ran.into_iter().max_by(|one, other| one.rate.value.total_cmp(&other.rate.value));
     best.context("a unit")
 }
@@ -218,7 +218,7 @@ fn unit_load(
     scale: &Scale,
     point: Point,
     sessions: u32,
-) -> Result<Ran> {
+) -> Result<ServedRun> {
     let before = server.cpu_seconds()?;
     let arguments = [
         server.uris[unit].clone(),
@@ -231,19 +231,22 @@ fn unit_load(
     let raw = ours.example("unit_load", |command| command.args(&arguments))?;
     let used = server.cpu_seconds()? - before;
     let ios = number(&raw, "ios")?;
-    Ok(Ran { rate: Measured { value: ios / number(&raw, "seconds")?, raw }, cpu_us: used * 1e6 / ios })
+    Ok(ServedRun {
+        rate: Measurement { value: ios / number(&raw, "seconds")?, raw },
+        cpu_us: used * 1e6 / ios,
+    })
 }
 
-fn nbd_load(setting: &Setting, server: &Server, uri: &str, scale: &Scale, point: Point) -> Result<Ran> {
+fn nbd_load(setting: &Setting, server: &Server, uri: &str, scale: &Scale, point: Point) -> Result<ServedRun> {
     let before = server.cpu_seconds()?;
     let outcome = nbd_fio(uri, &point.options(), scale.seconds, &setting.folder)?;
     let used = server.cpu_seconds()? - before;
     let rate = outcome.total_iops();
     let ios = rate * outcome.jobs[0].1.seconds;
-    Ok(Ran { rate: outcome.measured(rate), cpu_us: used * 1e6 / ios })
+    Ok(ServedRun { rate: outcome.measured(rate), cpu_us: used * 1e6 / ios })
 }
 
-fn nbd_fio(uri: &str, options: &str, seconds: f64, folder: &Path) -> Result<Outcome> {
+fn nbd_fio(uri: &str, options: &str, seconds: f64, folder: &Path) -> Result<FioResult> {
     Jobs::nbd(seconds, uri).job_without_file("load", options).run_by(Command::new("fio"), folder)
 }
 
@@ -258,13 +261,13 @@ fn sessions(setting: &Setting, ours: &OurPrograms, file: &Path, scale: &Scale) -
     let point = Point { read_percent: 70, kib: 4, depth: 4 };
     let note =
         "64 sessions (ours) beside 8 (peer) of our own server, mixed 4 KiB, each with 4 commands under way";
-    let mut row = Row::new(what, "I/O/s", Goal::OfPeer(1.0), note);
+    let mut row = Row::new(what, "IOPS", Goal::OfPeer(1.0), note);
     let mut fair = Row::new("iSCSI, 64 sessions: least to most", "share", Goal::AtLeast(0.5), note);
     for round in 0..scale.rounds {
         let run = |sessions| unit_load(ours, &own, 0, scale, point, sessions);
         let (many, few) = in_turn(round, || run(64), || run(8))?;
         let share = number(&many.rate.raw, "fewest")? / number(&many.rate.raw, "most")?.max(1.0);
-        fair.ours.push(Measured { value: share, raw: json!({}) });
+        fair.ours.push(Measurement { value: share, raw: json!({}) });
         row.ours.push(many.rate);
         row.peer.push(few.rate);
     }

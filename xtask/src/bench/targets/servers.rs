@@ -16,9 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Processor time in /proc is in ticks of so many a second (USER_HZ).
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What a write means that was answered.
+/// Durability of an acknowledged write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Writes {
+pub(crate) enum Writes {
     /// It is stable after the next flush.
     Cached,
     /// It is stable.
@@ -26,9 +26,9 @@ pub enum Writes {
 }
 
 /// A server that is under way.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
-    /// Where clients find the file.
+    /// URIs of the served file.
     pub uris: Vec<String>,
 }
 

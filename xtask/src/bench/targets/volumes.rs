@@ -58,7 +58,7 @@ pub fn rows(setting: &Setting, ours: &OurPrograms, file: &Path, scale: &Scale) -
         let tgt = Server::tgt(file, &setting.folder, pair.tgt)?;
         let note = "a volume of a pool of eight drives that are files, everything twice, with checksums; tgt: the better of rdwr \
                     and aio on one plain file; where it is to be stable rdwr with --bsoflags sync, which aio does not take";
-        let mut row = Row::new(what.clone(), "I/O/s", Goal::OfPeer(pair.share), note);
+        let mut row = Row::new(what.clone(), "IOPS", Goal::OfPeer(pair.share), note);
         let mut cpu = Row::new(format!("{what}, server"), "µs/I/O", cpu_goal(LOAD), CPU_NOTE);
         for round in 0..scale.rounds {
             let own = || unit_load(ours, &own, 0, scale, LOAD, 1);
