@@ -1,7 +1,7 @@
-//! Who writes which blocks of a volume: a block that is written in part is read first, and nobody else may write it
-//! until that is done.
+//! Locks on the blocks of a volume. A command that writes a block in part reads it first; no other command
+//! may write that block until it is done.
 //!
-//! Invariant: no block is written in part by one command and in any way by another.
+//! Invariant: no block is written in part by one command while another writes it in any way.
 
 use crate::simulation::{
     canary::{self, Canary},
@@ -15,19 +15,16 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// Blocks of one command; those at its ends may be written in part.
+/// Blocks of one command. The first and the last one may be written in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// All of them, in order.
     pub blocks: RangeInclusive<u64>,
-    /// The first one is written in part.
     pub first_in_part: bool,
-    /// The last one is written in part.
     pub last_in_part: bool,
 }
 
 impl Span {
-    /// Blocks that are written whole.
+    /// A span that writes every block whole.
     pub fn whole(blocks: RangeInclusive<u64>) -> Self {
         Self { blocks, first_in_part: false, last_in_part: false }
     }
@@ -46,28 +43,27 @@ impl Span {
     }
 }
 
-/// See the module's documentation.
+/// The locks that commands of one volume hold.
 #[derive(Debug, Default)]
 pub struct BlockLocks {
-    /// By the order of their commands.
+    /// Keyed by the number of the command.
     held: RefCell<BTreeMap<u64, Span>>,
-    /// Commands so far.
     commands: Cell<u64>,
-    /// Somebody keeps everybody else out.
+    /// [`BlockLocks::close`] holds all blocks.
     is_closed: Cell<bool>,
     freed: Notify,
 }
 
-/// Held until it is dropped.
+/// A lock on the blocks of one command, or on all; released on drop.
 #[derive(Debug)]
 pub struct Held {
     locks: Rc<BlockLocks>,
-    /// Of the command; none of one that keeps everybody else out.
+    /// Number of the command; `None` for a lock on all blocks.
     number: Option<u64>,
 }
 
 impl BlockLocks {
-    /// Waits until nobody writes these blocks in a way that conflicts.
+    /// Waits until no command holds a block that conflicts with `span`.
     pub async fn lock(self: &Rc<Self>, span: Span) -> Held {
         loop {
             let freed = self.freed.notified();
@@ -83,7 +79,7 @@ impl BlockLocks {
         }
     }
 
-    /// Keeps new writers out, and waits until those there are done.
+    /// Locks all blocks: no new command begins, and this waits for those that hold locks.
     pub async fn close(self: &Rc<Self>) -> Held {
         loop {
             let freed = self.freed.notified();

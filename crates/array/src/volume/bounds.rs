@@ -1,10 +1,10 @@
-//! How much a volume may take.
+//! Bounds on the space of a volume.
 
-/// Bytes, multiples of 4096, that a volume and its snapshots may and can always take.
+/// Bounds on what a volume and its snapshots store, in bytes, multiples of 4096.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// Kept for it: no other volume can take that.
+    /// Space reserved for the volume; other volumes cannot take it.
     pub reserve_bytes: u64,
-    /// It may take no more; 0 is all there is.
+    /// The most it may store; 0 means unlimited.
     pub limit_bytes: u64,
 }

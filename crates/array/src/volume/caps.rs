@@ -1,24 +1,23 @@
-//! The most a volume may have: operations and bytes a second, as token buckets in the world's time.
+//! Rate limits of a volume: token buckets for operations and for bytes a second, in the world's time.
 //!
-//! Each bucket is one moment: when it will be full again (the generic cell rate algorithm). A command takes its tokens when
-//! it comes, and goes on when they would have been there. So commands keep their order, and nothing runs by itself.
+//! A bucket is one moment: the time at which it will be full again (the generic cell rate algorithm). A
+//! command takes its tokens when it arrives and proceeds when they would have been available. Commands
+//! therefore keep their order, and no task has to refill buckets.
 
 use std::{cell::Cell, time::Duration};
 use world::{Moment, World};
 
-/// What a volume that was idle may have at once.
+/// Tokens that an idle volume accumulates, as time.
 const BURST: Duration = Duration::from_millis(50);
 
-/// Rates; 0 is as many as it likes.
+/// Rate limits; 0 means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
-    /// Operations a second.
     pub iops_max: u32,
-    /// KiB a second.
     pub kib_per_second_max: u32,
 }
 
-/// See the module's documentation.
+/// The token buckets of one volume.
 #[derive(Debug, Default)]
 pub struct Caps {
     operations: Bucket,
@@ -31,7 +30,7 @@ struct Bucket {
 }
 
 impl Caps {
-    /// Waits until an operation of so many bytes may begin.
+    /// Waits until an operation of `bytes` bytes may begin.
     pub async fn wait(&self, world: &World, rates: Rates, bytes: usize) {
         let until = self.take(world.now(), rates, bytes);
         if until > world.now() {
@@ -51,14 +50,14 @@ fn span(of: u64, per_second: u64) -> Duration {
 }
 
 impl Bucket {
-    /// Takes tokens that come back within `span`; when they are there.
+    /// Takes tokens that are refilled within `span`. Returns the moment at which they are available.
     fn take(&self, now: Moment, span: Duration) -> Moment {
         if span.is_zero() {
             return now;
         }
         let full_at = self.full_at.get().max(now);
         self.full_at.set(full_at + span);
-        // As many as come within `BURST` are there at once.
+        // An idle bucket holds the tokens of `BURST`.
         Moment(full_at.0.saturating_sub(BURST.as_nanos() as u64)).max(now)
     }
 }

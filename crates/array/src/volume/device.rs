@@ -1,4 +1,4 @@
-//! A volume: what its head reads and writes.
+//! A volume as a block device: commands on its head.
 
 use super::{
     block_locks::{BlockLocks, Held, Span},
@@ -22,13 +22,13 @@ use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoResult, LocalFuture, Stability, with_deadline,
 };
 
-/// A volume of an open pool. See the module's documentation.
+/// A volume of an open pool.
 pub struct Volume {
     pub(super) pool: Rc<Pool>,
     number: VolumeNumber,
     pub(super) locks: Rc<BlockLocks>,
     caps: Caps,
-    /// Its writes may wait although its setting says otherwise.
+    /// [`Volume::force_write_cache`] was called.
     is_cache_forced: Cell<bool>,
 }
 
@@ -37,18 +37,18 @@ impl Volume {
         Self { pool, number, locks: Rc::default(), caps: Caps::default(), is_cache_forced: Cell::default() }
     }
 
-    /// Whether its setting lets writes that do not ask to be stable wait for the next flush.
+    /// True if its setting lets writes without FUA wait for the next flush.
     pub fn has_write_cache(&self) -> bool {
         self.with_row(|row| row.write_cache == WriteCache::On) == Some(true)
     }
 
-    /// Lets writes that do not ask to be stable wait, as with the write cache on, until the pool is closed. The setting on
-    /// the drives stays as it is.
+    /// Lets writes without FUA wait for the next flush, as with the write cache on, until the pool is closed.
+    /// The setting on the drives does not change.
     pub fn force_write_cache(&self) {
         self.is_cache_forced.set(true);
     }
 
-    /// What it holds when it is full, as of now; nothing if it was deleted.
+    /// Current size; 0 once the volume was deleted.
     pub fn size_bytes(&self) -> u64 {
         self.with_row(|row| row.sectors * SECTOR_BYTES).unwrap_or(0)
     }
@@ -57,46 +57,46 @@ impl Volume {
     ///
     /// # Errors
     ///
-    /// It was deleted.
+    /// The volume was deleted.
     pub(super) fn branch(&self) -> Result<BranchNumber> {
         let branch = self.with_row(|row| row.branch);
         branch.ok_or_else(|| Error::NoVolume(format!("number {}", self.number)))
     }
 
-    /// None once it was deleted, whether or not its space is back.
+    /// `None` once the volume was deleted, even if its space was not reclaimed yet.
     fn with_row<T>(&self, look: impl FnOnce(&VolumeRow) -> T) -> Option<T> {
         let state = self.pool.shared.state.borrow();
         state.catalogue.volume(self.number).filter(|row| row.state == VolumeState::Live).map(look)
     }
 
-    /// Waits until the volume may have another command of so many bytes.
+    /// Waits until the rate limits admit another command of `bytes` bytes.
     pub(super) async fn wait_for_caps(&self, bytes: usize) {
         let rates =
             self.with_row(|row| Rates { iops_max: row.iops_max, kib_per_second_max: row.kib_per_second_max });
         self.caps.wait(&self.pool.shared.world, rates.unwrap_or_default(), bytes).await;
     }
 
-    /// Sees to it that the pool and the volume's bounds have room for blocks that are to be written.
+    /// Reserves space for blocks that are to be written, within the pool and the volume's bounds.
     pub(super) async fn promise(&self, first: BlockIndex, count: u64) -> Result<Promised> {
         self.pool.promise(self.number, first, count).await
     }
 
-    /// Waits for the volume's turn to log so many bytes.
+    /// Waits in the fair queue of the log with `bytes` bytes.
     pub(super) async fn wait_for_turn(&self, bytes: usize) -> Pass {
         self.pool.gate.enter(self.number, bytes as u64).await
     }
 
-    /// Nobody writes until what is given back is dropped; writes under way are done.
+    /// Keeps writers out until the lock is dropped. Waits for writes under way.
     pub(crate) async fn hold_writes(&self) -> Held {
         self.locks.close().await
     }
 
-    /// Whether it was deleted meanwhile.
+    /// Fails if the volume was deleted.
     pub(super) fn check_is_there(&self) -> Result<()> {
         self.branch().map(drop)
     }
 
-    /// Logs what a host asked for, which is promised to be stable unless it may wait and the write cache is on.
+    /// Appends a command to the log: stable, unless it has no FUA and the write cache is on.
     pub(super) fn log(&self, parts: Vec<Part>, stability: Stability) -> LocalFuture<Result<()>> {
         let is_cached = self.has_write_cache() || self.is_cache_forced.get();
         match stability {
@@ -108,7 +108,7 @@ impl Volume {
     async fn discard_range(&self, at: ByteOffset, length: u64) -> IoResult<()> {
         self.check_is_there().map_err(|error| io_error("discard", &error))?;
         check_range("discard", at, length, self.size_bytes())?;
-        // Only whole blocks are let go: the rest of a block in part still holds what the host wrote.
+        // A block in part keeps what the host wrote, so only whole blocks are discarded.
         let block_bytes = crate::format::BLOCK_BYTES as u64;
         let (first, end) = (at.0.div_ceil(block_bytes), (at.0 + length) / block_bytes);
         if first >= end {
@@ -129,8 +129,8 @@ impl Volume {
 }
 
 impl Volume {
-    /// Answers a command when it is done, or with an error when the pool has waited for space for too long. The command goes
-    /// on, and keeps what it holds.
+    /// Returns when the command is done, or with an error once the pool has waited too long for space on its
+    /// drives. The command then continues in the background and keeps its locks.
     async fn answer_in_time(
         &self,
         what: &str,
@@ -149,7 +149,8 @@ impl Volume {
     }
 }
 
-/// Volumes are handed around in an Rc: a command that was begun goes on when nobody waits for it.
+/// A handle on a volume. Each command runs in a task of its own, so one that has begun completes even if its
+/// caller is dropped.
 #[derive(Clone)]
 pub struct VolumeDevice(pub Rc<Volume>);
 
@@ -181,7 +182,7 @@ impl BlockDevice for VolumeDevice {
     fn flush(&self) -> LocalFuture<IoResult<()>> {
         let (volume, pool) = (Rc::clone(&self.0), &self.0.pool);
         let stopped = pool.shared.check_runs();
-        // Also without a write cache: it may have been switched off a moment ago.
+        // The write cache may have been switched off a moment ago, so this syncs in any case.
         let synced = pool.lane.sync();
         Box::pin(async move {
             stopped.map_err(|error| io_error("flush", &error))?;

@@ -1,28 +1,27 @@
-//! Data and holes of a range, one behind the other, as its blocks are looked up in the map part by part.
+//! Data and holes of a range, in order, built from lookups of part after part of the map.
 
 use crate::format::{BLOCK_BYTES, BlockIndex};
 use world::{ByteCount, ByteOffset, Extent};
 
-/// Blocks looked up at once.
+/// Blocks of one lookup.
 pub(super) const BLOCKS_AT_ONCE: u64 = 16_384;
 /// Blocks that one list covers at most: 16 GiB.
 const BLOCKS_MAX: u64 = 4 << 20;
-/// Extents of one list at most.
 const EXTENTS_MAX: usize = 4096;
 
-/// Extents from the beginning of a range on. They may end before the range does: a list has its limits.
+/// Extents from the start of a range. They may end before the range does, since a list is limited.
 pub(super) struct ExtentList {
-    /// First byte, and the one behind the last.
+    /// First byte, and the byte after the last.
     at: u64,
     end: u64,
-    /// Block that is added next, and the one behind the last.
+    /// The next block to add, and the block after the last.
     next: u64,
     last: u64,
     extents: Vec<Extent>,
 }
 
 impl ExtentList {
-    /// An empty list for `length` bytes from `at` on.
+    /// An empty list for `length` bytes from `at`.
     pub fn new(at: ByteOffset, length: ByteCount) -> Self {
         let (block_bytes, end) = (BLOCK_BYTES as u64, at.0 + length.0);
         let next = at.0 / block_bytes;
@@ -30,7 +29,7 @@ impl ExtentList {
         Self { at: at.0, end, next, last, extents: Vec::new() }
     }
 
-    /// The blocks to look up next: the first and how many. None: the list is long enough.
+    /// The blocks to look up next, as first block and count; `None` once the list is long enough.
     pub fn wanted(&self) -> Option<(BlockIndex, u64)> {
         let is_over = self.next >= self.last || self.extents.len() >= EXTENTS_MAX;
         (!is_over).then(|| (BlockIndex(self.next), BLOCKS_AT_ONCE.min(self.last - self.next)))
@@ -41,7 +40,6 @@ impl ExtentList {
         BlockIndex(self.next)
     }
 
-    /// Adds the next block.
     pub fn push(&mut self, is_hole: bool) {
         let block_bytes = BLOCK_BYTES as u64;
         let from = (self.next * block_bytes).max(self.at);
@@ -53,7 +51,6 @@ impl ExtentList {
         self.next += 1;
     }
 
-    /// The extents.
     pub fn into_extents(self) -> Vec<Extent> {
         self.extents
     }

@@ -1,23 +1,25 @@
-//! Who is next at the log: fair among volumes by bytes, however many commands each of them has waiting.
+//! Fair queue in front of the log: bytes are shared fairly among volumes, however many commands each has
+//! waiting.
 //!
-//! Start-time fair queueing (Goyal, Vin, Cheng 1996) in front of the log's queue. A command gets a start tag, the finish
-//! tag of its volume's command before it or the present virtual time, whichever is later, and its finish tag lies its
-//! bytes behind that. The lowest start tag is let in first. Stamps are taken behind the gate: the order of the log is
-//! made there.
+//! Start-time fair queueing (Goyal, Vin, Cheng 1996). The start tag of a command is the finish tag of its
+//! volume's previous command or the current virtual time, whichever is later; its finish tag is its start tag
+//! plus its bytes. The command with the lowest start tag is admitted first. Stamps are taken by admitted
+//! commands only, so the queue decides the order of the log.
 //!
 //! Invariants:
 //!
-//! 1. Nobody waits while there is room, and what is let in is no more than `room` unless it is one command.
-//! 2. Virtual time never goes back; no one is let in before somebody of a lower tag who waits.
+//! 1. No command waits while there is room. The admitted bytes do not exceed `room`, unless one command alone
+//!    does.
+//! 2. Virtual time never goes back. No command is admitted before a waiting one with a lower tag.
 
 use crate::format::VolumeNumber;
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 use tokio::sync::oneshot;
 
-/// See the module's documentation.
+/// The fair queue of one pool's log.
 #[derive(Debug)]
 pub struct Gate {
-    /// Bytes that may be behind it at once.
+    /// Bytes that may be admitted at once.
     room: u64,
     state: RefCell<State>,
 }
@@ -26,14 +28,14 @@ pub struct Gate {
 struct State {
     inside: u64,
     virtual_time: u64,
-    /// The finish tag of the last command of each volume that is ahead of virtual time.
+    /// The finish tag of each volume's last command, if it is ahead of virtual time.
     finish: BTreeMap<VolumeNumber, u64>,
-    /// By start tag and order of arrival: its bytes, and who waits.
+    /// Bytes and waiter of each command, by start tag and order of arrival.
     waiting: BTreeMap<(u64, u64), (u64, oneshot::Sender<()>)>,
     arrivals: u64,
 }
 
-/// Somebody is behind the gate until this is dropped.
+/// Admission of one command; the next one may enter when this is dropped.
 #[derive(Debug)]
 pub struct Pass {
     gate: Rc<Gate>,
@@ -41,17 +43,17 @@ pub struct Pass {
 }
 
 impl Gate {
-    /// One that lets in so many bytes at once.
+    /// A queue that admits `room` bytes at once.
     pub fn new(room: u64) -> Rc<Self> {
         Rc::new(Self { room, state: RefCell::default() })
     }
 
-    /// Bytes of those who are behind it.
+    /// Admitted bytes.
     pub fn inside(&self) -> u64 {
         self.state.borrow().inside
     }
 
-    /// Waits for the turn of a command of so many bytes.
+    /// Waits for the turn of a command of `bytes` bytes.
     pub async fn enter(self: &Rc<Self>, volume: VolumeNumber, bytes: u64) -> Pass {
         let turn = {
             let mut state = self.state.borrow_mut();
@@ -108,7 +110,7 @@ impl Drop for Pass {
                 return;
             }
             let (_, (bytes, turn)) = state.waiting.pop_first().expect("looked at");
-            // Who no longer waits takes no room.
+            // A waiter that was dropped takes no room.
             if turn.send(()).is_ok() {
                 state.let_in(key.0, bytes);
             }
@@ -125,7 +127,7 @@ mod tests {
         task::{Context, Waker},
     };
 
-    /// Enters if it may at once; else gives what waits.
+    /// Polls once.
     fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Output> {
         match future.poll(&mut Context::from_waker(Waker::noop())) {
             std::task::Poll::Ready(output) => Some(output),

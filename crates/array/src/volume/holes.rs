@@ -1,4 +1,4 @@
-//! Where a volume or a snapshot holds nothing: blocks that have no version, or are zero. Nothing is read but the map.
+//! Holes of a volume or a snapshot: blocks without a version, or all zero. Only the map is read.
 
 use super::{check_range, device::Volume, extent_list::ExtentList, io_error, snapshot::SnapshotDevice};
 use crate::{
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use world::{ByteCount, ByteOffset, Extent, IoResult};
 
 impl Volume {
-    /// What lies from `at` on, as of now: extents one behind the other, which cover at least one byte, and `length` at most.
+    /// Data and holes from `at`, as extents in order. They cover at least one byte and at most `length`.
     ///
     /// # Errors
     ///
@@ -22,11 +22,11 @@ impl Volume {
 }
 
 impl SnapshotDevice {
-    /// As [`Volume::extents`], for ever.
+    /// As [`Volume::extents`]; the answer never changes.
     ///
     /// # Errors
     ///
-    /// As there, or it was deleted.
+    /// As [`Volume::extents`], or the snapshot was deleted.
     pub async fn extents(&self, at: ByteOffset, length: ByteCount) -> IoResult<Vec<Extent>> {
         let (branch, stamp) = self.check_point("look for holes", at, length.0)?;
         extents(&self.pool, (branch, Some(stamp)), at, length).await
@@ -41,7 +41,7 @@ async fn extents(
 ) -> IoResult<Vec<Extent>> {
     let mut list = ExtentList::new(at, length);
     while let Some((first, count)) = list.wanted() {
-        // What is found is not read, so it may be reused; the trees that are asked may not.
+        // The data is not read, so its segments may be reused meanwhile; nodes of the trees may not.
         let _reading = pool.begin_reading();
         let mapped = pool.map_of(branch, first, count, as_of).await;
         let mapped = mapped.map_err(|error| io_error("look for holes", &error))?;

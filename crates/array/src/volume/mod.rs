@@ -1,11 +1,9 @@
 //! Volumes and snapshots as block devices.
 //!
-//! A volume is addressed in sectors of 512 bytes and kept in blocks of 4 KiB: a block that is written in part is read
-//! first, and locked meanwhile. With the write cache off every write is stable when it is answered. With it on, one that
-//! does not ask to be (FUA) is stable after the next flush; a power cut leaves what was written up to some moment, of
-//! all volumes of the pool the same one.
-//!
-//! A command waits for the volume's caps, for room in the pool, for its blocks, and for the volume's turn at the log.
+//! A volume is addressed in sectors of 512 bytes and stored in blocks of 4 KiB: a block that is written in
+//! part is read first, and locked meanwhile. With the write cache off, every write is stable before it is
+//! acknowledged. With it on, a write without FUA is stable after the next flush; after a power cut, all
+//! volumes of the pool have what was written up to one common moment.
 
 mod block_locks;
 mod bounds;
@@ -32,16 +30,15 @@ use crate::{
 };
 use world::{ByteOffset, IoError, IoErrorKind, IoResult};
 
-/// A piece of one command that lies in one block.
+/// The part of a command that lies in one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
-    /// Which block of the volume.
     block: u64,
-    /// Where in it the piece begins, in bytes.
+    /// Offset in the block, in bytes.
     start: usize,
-    /// Bytes of the piece, 512 to 4096.
+    /// 512 to 4096 bytes.
     length: usize,
-    /// Where in the command it begins, in bytes.
+    /// Offset in the command, in bytes.
     at: usize,
 }
 
@@ -51,7 +48,7 @@ impl Piece {
     }
 }
 
-/// The pieces of `length` bytes from `at` on, block by block.
+/// Splits `length` bytes from `at` at block boundaries.
 fn pieces(at: ByteOffset, length: usize) -> impl Iterator<Item = Piece> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -64,7 +61,7 @@ fn pieces(at: ByteOffset, length: usize) -> impl Iterator<Item = Piece> {
     })
 }
 
-/// Refuses what is no whole number of sectors, or goes beyond the end.
+/// Refuses ranges that are not whole sectors or go beyond the end.
 fn check_range(what: &str, at: ByteOffset, length: u64, size: u64) -> IoResult<()> {
     if !at.0.is_multiple_of(SECTOR_BYTES) || !length.is_multiple_of(SECTOR_BYTES) {
         let story = format!("{what} of {length} bytes at {}: not whole sectors of 512 bytes", at.0);
@@ -79,7 +76,7 @@ fn check_range(what: &str, at: ByteOffset, length: u64, size: u64) -> IoResult<(
     }
 }
 
-/// What a host is told.
+/// The error that a host sees.
 fn io_error(what: &str, error: &Error) -> IoError {
     let kind = match error {
         Error::Full | Error::OutOfSpace(_) | Error::LimitReached(_) | Error::Reserved(_) => {

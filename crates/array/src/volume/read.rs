@@ -1,5 +1,5 @@
-//! Reading a volume or a snapshot: which version of each block, and where it lies. Blocks that follow each other in one
-//! segment are read at once.
+//! Reads of a volume or a snapshot: look up the version of each block, then read adjacent blocks of one
+//! segment together.
 
 use super::{check_range, device::Volume, io_error, pieces};
 use crate::{
@@ -19,14 +19,15 @@ impl Volume {
         check_range("read", at, length as u64, self.size_bytes())?;
         self.wait_for_caps(length).await;
         let _timed = self.pool.pace.begin(Command::Read, length);
-        // Whoever waited may find that the volume is gone, or is smaller. From here on nothing that is read comes free.
+        // The volume may have been deleted or shrunk while the command waited. From here on no segment that
+        // is read is reused.
         let branch = self.branch().map_err(|error| io_error("read", &error))?;
         check_range("read", at, length as u64, self.size_bytes())?;
         let reader = Reader { pool: &self.pool, branch, as_of: None };
         reader.read(at, into).await.map_err(|error| io_error("read", &error))
     }
 
-    /// One block as it is now.
+    /// Reads the current version of one block.
     pub(super) async fn read_block(&self, block: BlockIndex) -> Result<Buffer> {
         let reader = Reader { pool: &self.pool, branch: self.branch()?, as_of: None };
         let at = ByteOffset(block.0 * BLOCK_BYTES as u64);
@@ -35,7 +36,7 @@ impl Volume {
     }
 }
 
-/// Reads a branch, as it is now or as of a point.
+/// A reader of one branch, at its head or at a point.
 pub(super) struct Reader<'a> {
     pub pool: &'a Rc<Pool>,
     pub branch: BranchNumber,
@@ -43,7 +44,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Fills `into` from byte `at` on. Blocks that have no version read as zeroes.
+    /// Fills `into` from byte `at`. Blocks without a version read as zeroes.
     pub async fn read(&self, at: ByteOffset, mut into: Vec<Buffer>) -> Result<Vec<Buffer>> {
         let length: usize = into.iter().map(|buffer| buffer.len()).sum();
         if length == 0 {
@@ -61,7 +62,7 @@ impl Reader<'_> {
         {
             return Ok(vec![self.pool.shared.read_run(run).await?]);
         }
-        // All but the last one are read beside it.
+        // The last run is read by this task, the others beside it.
         let reads: Vec<LocalFuture<Result<(usize, Buffer)>>> = runs
             .into_iter()
             .map(|(index, run)| {
@@ -91,13 +92,13 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a run is what the command asks for, no more and no less, in one buffer.
+/// True if the run is exactly the command, in one buffer.
 fn is_all_of(run: &StoredRun, at: ByteOffset, into: &[Buffer]) -> bool {
     let bytes = run.blocks.len() * BLOCK_BYTES;
     at.0.is_multiple_of(BLOCK_BYTES as u64) && into.len() == 1 && into[0].len() == bytes
 }
 
-/// Copies blocks to where the command wants them.
+/// Copies blocks into the buffers of the command.
 pub(super) fn fill(at: ByteOffset, blocks: &[Option<(Rc<Buffer>, usize)>], into: &mut [Buffer]) {
     let first = at.0 / BLOCK_BYTES as u64;
     let mut place = at;
@@ -117,7 +118,7 @@ pub(super) fn fill(at: ByteOffset, blocks: &[Option<(Rc<Buffer>, usize)>], into:
     }
 }
 
-/// What lies together is read together: runs, each with the place of its first block in the command.
+/// Groups adjacent blocks of one segment into runs. Each has the index of its first block in the command.
 pub(super) fn runs(first: BlockIndex, mapped: &[Option<Mapped>]) -> Result<Vec<(usize, StoredRun)>> {
     let mut runs: Vec<(usize, StoredRun)> = Vec::new();
     for (index, mapped) in mapped.iter().enumerate() {
@@ -125,7 +126,7 @@ pub(super) fn runs(first: BlockIndex, mapped: &[Option<Mapped>]) -> Result<Vec<(
         let (segment, at) = match version.location {
             Location::Direct { segment, at, stored } if stored == Stored::PLAIN => (segment, at.block()),
             Location::Zero => continue,
-            // Nothing this program writes; features it does not know keep such a pool closed.
+            // This program writes no such block, and a pool with an unknown feature is not opened.
             _ => return Err(Error::NotYet("a block that is not stored plain")),
         };
         let key = version.key(*branch, BlockIndex(first.0 + index as u64));

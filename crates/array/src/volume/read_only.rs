@@ -1,4 +1,4 @@
-//! A volume or a snapshot of a pool that is open for reading alone: what can be read of it, and what cannot.
+//! A volume or a snapshot of a pool that is open for reading only, including ranges that cannot be read.
 
 use super::{
     check_range,
@@ -19,12 +19,12 @@ use world::{
     LocalFuture, Stability,
 };
 
-/// What a survey rounds the places of data to.
+/// Granularity of the regions in a survey.
 const REGION_BYTES: u64 = 4 << 20;
-/// Runs that are read at once.
+/// Runs read concurrently.
 const RUNS_AT_ONCE: usize = 16;
 
-/// See the module's documentation. Cheap to clone.
+/// Cheap to clone.
 #[derive(Clone)]
 pub struct ReadOnlyVolume {
     pool: Rc<ReadOnlyPool>,
@@ -32,24 +32,23 @@ pub struct ReadOnlyVolume {
     size_bytes: u64,
 }
 
-/// What a volume is by the map alone, without its data: a bad sector or a rotten block is not seen.
+/// Size and readability of a volume by the map alone. Data is not read, so bad sectors and corrupt blocks are
+/// not noticed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// Bytes that something was written to, readable or not.
+    /// Bytes that were written, readable or not.
     pub data_bytes: u64,
-    /// Bytes that cannot be read, in order; no two of them meet.
+    /// Bytes that cannot be read: disjoint ranges in ascending order.
     pub unreadable: Vec<Range<u64>>,
-    /// Where all of these lie, rounded to 4 MiB: outside, the volume holds nothing.
+    /// Regions of 4 MiB that contain data; outside of them the volume is empty.
     pub regions: Vec<Range<u64>>,
 }
 
 impl Survey {
-    /// Bytes that cannot be read.
     pub fn unreadable_bytes(&self) -> u64 {
         self.unreadable.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// Bytes of its regions.
     pub fn region_bytes(&self) -> u64 {
         self.regions.iter().map(|range| range.end - range.start).sum()
     }
@@ -70,25 +69,23 @@ impl Survey {
     }
 }
 
-/// Part of a volume.
+/// A range of a volume, and its content.
 pub struct VolumePart {
-    /// Its bytes.
     pub range: Range<u64>,
-    /// What they are.
     pub content: Content,
 }
 
-/// What a part of a volume is.
+/// Content of a range.
 pub enum Content {
-    /// Nothing was written there, or it was discarded: it reads as zeroes.
+    /// Never written, or discarded: reads as zeroes.
     Hole,
-    /// Data that is right, one byte for each of the range.
+    /// Data with correct checksums, one byte for each byte of the range.
     Data(Buffer),
-    /// No copy can be read and is right.
+    /// No copy can be read with a correct checksum.
     Unreadable(Error),
 }
 
-/// What a block is.
+/// Content of one block.
 #[derive(Clone)]
 enum Block {
     Hole,
@@ -101,12 +98,12 @@ impl ReadOnlyVolume {
         Self { pool, point, size_bytes: sectors * SECTOR_BYTES }
     }
 
-    /// What it holds when it is full.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// Looks at the whole map; `progress` is told up to which byte it has come.
+    /// Looks up the whole volume in the map. Calls `progress` with the offset of the first byte that was not
+    /// looked up yet.
     pub async fn survey(&self, mut progress: impl FnMut(u64)) -> Survey {
         let mut survey = Survey::default();
         let blocks = self.size_bytes.div_ceil(BLOCK_BYTES as u64);
@@ -136,18 +133,18 @@ impl ReadOnlyVolume {
         }
     }
 
-    /// The bytes of some blocks: the last block may be cut short by the volume's end.
+    /// The bytes of some blocks; the end of the volume may cut the last block short.
     fn bytes_of(&self, blocks: Range<u64>) -> Range<u64> {
         let block_bytes = BLOCK_BYTES as u64;
         blocks.start * block_bytes..(blocks.end * block_bytes).min(self.size_bytes)
     }
 
-    /// Reads all that can be read of a range, which begins and ends at blocks, or at the end of the volume. Parts follow each
-    /// other, and cover the range.
+    /// Reads all that can be read of a range that begins and ends at blocks or at the end of the volume. The
+    /// parts are adjacent and cover the range.
     ///
     /// # Errors
     ///
-    /// The range is not one of the volume.
+    /// The range is not within the volume.
     pub async fn parts(&self, range: Range<u64>) -> IoResult<Vec<VolumePart>> {
         let length = range.end.saturating_sub(range.start);
         check_range("read", ByteOffset(range.start), length, self.size_bytes)?;
@@ -173,7 +170,7 @@ impl ReadOnlyVolume {
         Ok(parts)
     }
 
-    /// What some blocks are, one by one.
+    /// Reads each block of a range.
     async fn blocks(&self, range: Range<u64>) -> Vec<Block> {
         let first = BlockIndex(range.start);
         let answer = self.pool.map_of(self.point, first, range.end - range.start).await;
@@ -224,8 +221,8 @@ impl ReadOnlyVolume {
         Ok(into)
     }
 
-    /// What lies from `at` on: extents one behind the other, which cover at least one byte, and `length` at most. What cannot be
-    /// read is no hole.
+    /// Data and holes from `at`, as extents in order. They cover at least one byte and at most `length`. An
+    /// unreadable block counts as data.
     ///
     /// # Errors
     ///
@@ -249,7 +246,7 @@ impl ReadOnlyVolume {
     }
 }
 
-/// Whether two blocks belong to one part.
+/// True if two blocks belong to the same part.
 fn is_alike(one: &Block, other: &Block) -> bool {
     matches!(
         (one, other),
@@ -259,7 +256,7 @@ fn is_alike(one: &Block, other: &Block) -> bool {
     )
 }
 
-/// Blocks that are alike, as `length` bytes.
+/// Joins blocks of one kind into `length` bytes.
 fn content_of(blocks: &[Block], length: u64) -> Content {
     match &blocks[0] {
         Block::Hole => Content::Hole,

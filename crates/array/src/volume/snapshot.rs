@@ -1,4 +1,4 @@
-//! A snapshot as a device: it reads as the volume did, and is never written.
+//! A snapshot as a block device. It is read-only.
 
 use super::{check_range, io_error, read::Reader};
 use crate::{
@@ -12,7 +12,6 @@ use world::{
     Stability,
 };
 
-/// See the module's documentation.
 #[derive(Clone)]
 pub struct SnapshotDevice {
     pub(super) pool: Rc<Pool>,
@@ -25,7 +24,7 @@ impl SnapshotDevice {
         Self { pool, point, sectors }
     }
 
-    /// What it is a point of, if it is still there and a command lies within it.
+    /// The point to read, if it still exists and the command is within it.
     pub(super) fn check_point(
         &self,
         what: &str,

@@ -1,4 +1,5 @@
-//! Writing to a volume: cut into blocks, those in part filled up from what is there, then one command to the log.
+//! Writes to a volume: split into blocks, blocks in part completed from the current version, then appended to
+//! the log as one command.
 
 use super::{Piece, block_locks::Span, check_range, device::Volume, gate::Pass, io_error, pieces};
 use crate::{
@@ -37,7 +38,8 @@ impl Volume {
         };
         let _held = self.locks.lock(span).await;
         self.check_is_there().map_err(|error| io_error("write", &error))?;
-        // Meanwhile it may have become smaller: what came to lie behind its end would be there when it grows again.
+        // The volume may have shrunk while the command waited. Blocks after its end would reappear when it
+        // grows again.
         check_range("write", at, length as u64, self.size_bytes())?;
         self.write_blocks(&cut, from, stability).await.map_err(|error| io_error("write", &error))
     }
@@ -52,7 +54,7 @@ impl Volume {
         let (_promised, _turn) = self.turn_with_room(first, count).await?;
         let branch = self.branch()?;
         let done = {
-            // The stamp and the place in the log's queue are taken at one moment: their orders are one.
+            // The stamp and the place in the log's queue are taken at the same moment, so their orders agree.
             let stamp = too_early.unwrap_or_else(|| self.next_stamp());
             let parts = blocks.into_iter().map(|(block, data)| {
                 let key = BlockKey { branch, block, stamp };
@@ -63,8 +65,8 @@ impl Volume {
         done.await
     }
 
-    /// A turn at the log, and the promise of what is added. Those who were let in before may have taken the room meanwhile:
-    /// there must be some for all who have their turn.
+    /// Reserves the space that the blocks add, and waits for the turn at the log. Commands admitted earlier
+    /// may have used the room meanwhile: there must be room for all that have their turn.
     async fn turn_with_room(&self, first: BlockIndex, count: u64) -> Result<(Promised, Pass)> {
         let bytes = count as usize * BLOCK_BYTES;
         loop {
@@ -84,7 +86,7 @@ impl Volume {
         self.pool.shared.state.borrow_mut().next_stamp()
     }
 
-    /// The block of a piece as it will be.
+    /// The complete block, read and modified if the command writes a part of it.
     async fn whole_block(&self, piece: &Piece, from: &[Arc<Buffer>]) -> Result<Arc<Buffer>> {
         if piece.is_whole()
             && let Some(buffer) = exactly(from, piece.at)
@@ -99,7 +101,8 @@ impl Volume {
         Ok(Arc::new(block))
     }
 
-    /// The block in which a volume of `sectors` would end, with nothing behind the end; none if it ends with a block.
+    /// The block in which a volume of `sectors` would end, zeroed after the end; `None` if the size is a
+    /// multiple of the block size.
     pub(crate) async fn block_cut_at(&self, sectors: u64) -> Result<Option<(BlockIndex, Arc<Buffer>)>> {
         let end = sectors * SECTOR_BYTES;
         let within = (end % BLOCK_BYTES as u64) as usize;
@@ -113,7 +116,7 @@ impl Volume {
     }
 }
 
-/// The buffer that is exactly the block at byte `at` of the command.
+/// The buffer that holds exactly the block at byte `at` of the command.
 fn exactly(from: &[Arc<Buffer>], at: usize) -> Option<Arc<Buffer>> {
     let mut start = 0;
     for buffer in from {
@@ -128,7 +131,7 @@ fn exactly(from: &[Arc<Buffer>], at: usize) -> Option<Arc<Buffer>> {
     None
 }
 
-/// Copies bytes of the command, from its byte `at` on, from the buffers it came in.
+/// Copies bytes of the command from byte `at`.
 fn copy_from(from: &[Arc<Buffer>], at: usize, into: &mut [u8]) {
     let (mut start, mut done) = (0, 0);
     for buffer in from {
