@@ -1,9 +1,10 @@
-//! Cleaning: segments that are partly dead are emptied into fewer that are full, and come free.
+//! Cleaning: the live blocks of several partly dead segments are moved into fewer segments, so that the
+//! victims become free.
 //!
-//! Before that, blocks of raid0 volumes come to rest (`rest`): what gives room for the least.
+//! A round first destages blocks of raid0 volumes (`destage`), which frees the most room for the least work.
 //!
-//! A round reads several victims at once, and meanwhile fills one segment after the other with what is alive in them. What
-//! it moved counts when the next checkpoint is made: until then its segments are taken beside those of its victims.
+//! It reads several victims concurrently and fills one target segment after another with their live blocks.
+//! The next checkpoint makes the moves count; until then targets and victims both occupy segments.
 
 use super::{
     data_segment::DataSegment,
@@ -21,22 +22,22 @@ use futures_util::{TryStreamExt, future::join3, stream};
 use std::cell::Cell;
 use tokio::sync::mpsc;
 
-/// What a round did.
+/// Result of a round of cleaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
-    /// Segments that come free with the next checkpoint.
+    /// Segments that the next checkpoint frees.
     pub segments: u64,
-    /// Blocks that were moved out of them.
+    /// Blocks that were moved.
     pub blocks: u64,
 }
 
-/// Segments that are full and wait to be finished, at most.
+/// Full segments that wait to be sealed, at most.
 const SEGMENTS_WAITING_MAX: usize = 1;
 
-/// A segment to be finished, and the moves into it.
+/// A full segment, and the moves into it.
 type Full = (DataSegment, Vec<Move>);
 
-/// The segment in the making for blocks of each class, and the moves into it.
+/// The segment under construction for blocks of each class, and the moves into it.
 #[derive(Default)]
 struct Targets([Option<Full>; 2]);
 
@@ -47,11 +48,11 @@ impl Targets {
 }
 
 impl Pool {
-    /// Empties some segments into fewer. None: there is nothing to gain.
+    /// Runs one round of cleaning. `None` if no segment can be gained.
     ///
     /// # Errors
     ///
-    /// A block of a victim cannot be read, or no segment can be written; nothing is lost by it.
+    /// A block of a victim cannot be read, or no segment can be written. No data is lost.
     pub async fn clean(&self) -> Result<Option<Cleaned>> {
         let _one_round_at_a_time = self.cleaning.lock().await;
         self.shared.check_runs()?;
@@ -65,13 +66,13 @@ impl Pool {
         self.empty(&victims, Leaving::All).await.map(Some)
     }
 
-    /// Moves what is alive in some segments, or a part of it, to where it is to rest.
+    /// Moves the live blocks of `victims`, or those that `leaving` selects, into new segments.
     pub(super) async fn empty(&self, victims: &[SegmentNumber], leaving: Leaving) -> Result<Cleaned> {
         let under_way = UnderWay::begin(Sometimes::CutWhileCleaning);
         let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
         let emptied = Cell::new(0);
         let reading = async {
-            // When the last one is read, nothing waits for more.
+            // Dropped with this future: the receiver ends after the last piece.
             let pieces = pieces;
             let victims = stream::iter(victims.iter().map(Ok::<_, Error>));
             let read = victims.try_for_each_concurrent(VICTIMS_AT_ONCE, async |&victim| {
@@ -82,7 +83,7 @@ impl Pool {
             read.await
         };
         let (full, finishing) = mpsc::channel(SEGMENTS_WAITING_MAX);
-        // None is dropped half-way: when one fails, the others end for want of something to do, or of somebody to take it.
+        // None of the three is dropped midway: if one fails, its channels close and the others end.
         let (read, filled, finished) =
             join3(reading, self.fill_segments(waiting, full), self.finish_segments(finishing)).await;
         finished?;
@@ -93,7 +94,7 @@ impl Pool {
         Ok(Cleaned { segments: emptied.get(), blocks })
     }
 
-    /// Whether there is something to gain.
+    /// True if a round of cleaning may gain segments.
     pub(crate) fn can_be_cleaned(&self) -> bool {
         !self.victims().is_empty() || self.has_unrested()
     }
@@ -102,7 +103,7 @@ impl Pool {
         !self.not_at_rest(SegmentUse(u64::MAX)).is_empty()
     }
 
-    /// Leave to read or write a piece. How much depends on cleaning may change from one to the next.
+    /// A permit to read or write one piece. The urgency is looked up each time, as it changes during a round.
     pub(super) async fn cleaning_permit(&self) -> Result<Permit> {
         self.pace.permit(self.space().cleaning_urgency()).await
     }
@@ -111,7 +112,7 @@ impl Pool {
         self.shared.state.borrow().catalogue.class_of(branch)
     }
 
-    /// Writes what was read into segments, one behind the other. How many blocks there were.
+    /// Writes the pieces into segments, one after another. Returns the number of blocks.
     async fn fill_segments(&self, pieces: mpsc::Receiver<Piece>, full: mpsc::Sender<Full>) -> Result<u64> {
         let mut targets = Targets::default();
         let filled = self.fill(&mut targets, pieces, full).await;
@@ -157,7 +158,7 @@ impl Pool {
         Ok(blocks)
     }
 
-    /// Gives a segment to whoever finishes it.
+    /// Passes a full segment on to be sealed.
     async fn hand_on(&self, target: Full, full: &mpsc::Sender<Full>) -> Result<()> {
         full.send(target).await.map_err(|refused| {
             self.give_up(&refused.0.0);
@@ -165,7 +166,7 @@ impl Pool {
         })
     }
 
-    /// Finishes segments while others are filled.
+    /// Seals full segments while others are filled.
     async fn finish_segments(&self, mut waiting: mpsc::Receiver<Full>) -> Result<()> {
         let mut done = Ok(());
         while done.is_ok()
@@ -180,7 +181,7 @@ impl Pool {
         done
     }
 
-    /// Makes a segment stable, then says in the log what lies in it now.
+    /// Makes a segment stable, then logs its row and its moves.
     async fn finish_segment(&self, mut full: DataSegment, moves: Vec<Move>) -> Result<()> {
         let number = full.segment.number;
         if let Err(error) = full.seal(self).await {
@@ -195,7 +196,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Nothing refers to it: it comes free with the next checkpoint.
+    /// Gives up a segment that nothing refers to: the next checkpoint frees it.
     fn give_up(&self, target: &DataSegment) {
         sometimes::reached(Sometimes::TargetGivenUp);
         self.shared.state.borrow_mut().segments.seal(target.segment.number);

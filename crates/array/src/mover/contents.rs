@@ -1,4 +1,5 @@
-//! What a segment holds, by its own account: keys and places of all blocks that were written there.
+//! Contents of a segment as recorded in the segment itself: keys and locations of all blocks written to it,
+//! live or dead.
 
 use crate::{
     error::{Error, Result},
@@ -11,15 +12,15 @@ use crate::{
 use std::{ops::Deref, sync::Arc};
 use world::Buffer;
 
-/// Blocks read at once, to find records in.
+/// Blocks of one read in search of records.
 const WINDOW_BLOCKS: u32 = 256;
 
 impl Shared {
-    /// Every block that was stored in a segment of data, whether it is still needed or not: the summary at its end.
+    /// Every block that was stored in a segment of data, live or dead, from the summary at its end.
     ///
     /// # Errors
     ///
-    /// A block of it can be read from no copy.
+    /// No copy of a summary block can be read.
     pub(super) async fn summary_of(
         &self,
         number: SegmentNumber,
@@ -68,7 +69,7 @@ impl Shared {
     }
 }
 
-/// What a record says it stored, and where in its segment.
+/// The blocks that a record stored, with their locations in the segment.
 pub(super) fn written_by(record: &Record) -> impl Iterator<Item = SummaryEntry> + '_ {
     let payload = SegmentBlock(record.block.0 + 1);
     record.entries.iter().filter_map(move |entry| {
@@ -78,19 +79,18 @@ pub(super) fn written_by(record: &Record) -> impl Iterator<Item = SummaryEntry> 
     })
 }
 
-/// The records of a log segment, one behind the other from its front, and as much of their payload as was read with
-/// them.
+/// Reads the records of a log segment in order, and buffers their payload as far as it was read with them.
 pub(super) struct LoggedRecords {
     number: SegmentNumber,
     row: SegmentRow,
-    /// Where the next header lies.
+    /// Location of the next header.
     next: SegmentBlock,
-    /// Blocks of one copy, from this one on.
+    /// First block of the window, in one copy.
     window_first: u32,
     window: Option<Arc<Buffer>>,
 }
 
-/// A block of what was read.
+/// One block of a window, which it keeps in memory.
 pub(super) struct BlockView {
     window: Arc<Buffer>,
     start: usize,
@@ -109,7 +109,7 @@ impl LoggedRecords {
         Self { number, row: row.clone(), next: SegmentBlock(0), window_first: 0, window: None }
     }
 
-    /// The next one; none if nothing was taken behind the last.
+    /// The next record; `None` after the last one.
     pub async fn next(&mut self, shared: &Shared) -> Option<Record> {
         let block = self.next;
         if block.0 >= self.row.shape.data_blocks() {
@@ -128,14 +128,14 @@ impl LoggedRecords {
         }
         let record = record?;
         self.next = SegmentBlock(block.0 + record.blocks());
-        // Its payload is wanted next.
+        // The caller reads the payload next.
         if self.read(SegmentBlock(self.next.0 - 1)).is_none() && self.window_first < block.0 {
             self.read_on(shared, block).await;
         }
         Some(record)
     }
 
-    /// A block, if it was read; it stays in memory as long as the view.
+    /// A block of the window; `None` if it is not in the window.
     pub fn view(&self, block: SegmentBlock) -> Option<BlockView> {
         self.read(block)?;
         let start = (block.0 - self.window_first) as usize * BLOCK_BYTES;

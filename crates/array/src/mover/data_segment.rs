@@ -1,6 +1,6 @@
-//! A segment of data in the making: blocks one behind the other, then the summary of their keys.
+//! A data segment under construction: blocks in order, then the summary of their keys.
 //!
-//! Invariant: nothing refers to it before it is sealed, header and summary being stable on all copies.
+//! Invariant: nothing refers to it before it is sealed, with header and summary stable on all copies.
 
 use crate::{
     drive::{Writes, all_written, first_of},
@@ -16,28 +16,26 @@ use crate::{
 use std::sync::Arc;
 use world::{Buffer, Stability};
 
-/// Blocks written at once.
+/// Blocks of one write.
 const WRITE_BLOCKS: usize = 64;
 
-/// See the module's documentation.
 pub struct DataSegment {
-    /// Where it lies.
     pub segment: MirroredSegment,
     shape: SegmentShape,
     entries: Vec<SummaryEntry>,
-    /// Blocks behind those that were written.
+    /// Blocks that are not written yet.
     waiting: Vec<Arc<Buffer>>,
 }
 
 impl DataSegment {
-    /// An empty one, in a free segment: of one copy for blocks of raid0 volumes, mirrored for all others.
+    /// Takes a free segment: of one copy for blocks of raid0 volumes, mirrored for all others.
     ///
     /// # Errors
     ///
-    /// None is free.
+    /// No segment is free, or too few drives have space.
     pub fn begin(pool: &Pool, class: RedundancyClass) -> Result<Self> {
         let drives = &pool.shared.drives;
-        // What is moved must not come to have fewer copies than it has where it is.
+        // A move must not reduce the number of copies.
         if drives.members_with_space().len() < drives.copies_wanted() {
             return Err(Error::Full);
         }
@@ -47,16 +45,16 @@ impl DataSegment {
         Ok(Self { segment, shape, entries: Vec::new(), waiting: Vec::new() })
     }
 
-    /// Whether another block fits in beside the summary.
+    /// True if another block fits beside the summary.
     pub fn has_room(&self) -> bool {
         (self.entries.len() as u32) < room_blocks(self.shape)
     }
 
-    /// Adds a block; gives where it lies.
+    /// Adds a block and returns its location.
     ///
     /// # Errors
     ///
-    /// A copy cannot be written; the segment is given up.
+    /// A copy cannot be written; the caller gives the segment up.
     pub async fn add(
         &mut self,
         pool: &Pool,
@@ -75,11 +73,12 @@ impl DataSegment {
         Ok(block)
     }
 
-    /// Writes what is left, the header and the summary; then flushes. Done when all is stable.
+    /// Writes the remaining blocks, the header and the summary, then flushes. The segment is stable on
+    /// return.
     ///
     /// # Errors
     ///
-    /// A copy cannot be written; the segment is given up.
+    /// A copy cannot be written; the caller gives the segment up.
     pub async fn seal(&mut self, pool: &Pool) -> Result<()> {
         self.write_waiting(pool).await?;
         let blocks = self.summary(pool);
@@ -140,7 +139,8 @@ impl DataSegment {
         self.finish(pool, pool.shared.drives.write_headers(&header, Stability::Volatile)).await
     }
 
-    /// A drive that fails is left out, unless all that it lacks is space, and this segment given up: what it was to hold is safer where it is.
+    /// A drive that fails for any reason but lack of space is removed. In either case the segment is given
+    /// up: its blocks are safer where they are.
     async fn finish(&self, pool: &Pool, writes: Writes) -> Result<()> {
         if writes.is_empty() {
             return Err(Error::TooFewDrives { present: 0, needed: 1 });

@@ -1,4 +1,4 @@
-//! Drives come and go: one more is taken in, and one that was lost is forgotten when nothing names it any more.
+//! Adding drives, and removing lost ones from the member table.
 
 use crate::{
     error::{Error, Result},
@@ -10,12 +10,13 @@ use std::{collections::BTreeSet, rc::Rc};
 use world::{BlockDevice, IoError, IoErrorKind};
 
 impl Pool {
-    /// Takes one more drive into the pool. What it held is lost; it gets new segments, and copies of those that lack
-    /// one. With it a pool of one drive becomes one of two copies, when those are made. A drive that was a member and was lost comes back in this way, under a new name.
+    /// Adds a drive to the pool. Its content is erased. New segments are placed on it, and it receives copies
+    /// of segments that lack one: a pool of one drive becomes mirrored. A former member returns this way, as
+    /// a new member.
     ///
     /// # Errors
     ///
-    /// It is too small, or is there already, or cannot be written; or the pool has stopped.
+    /// The drive is too small, already a member, or cannot be written; or the pool has stopped.
     pub async fn add_drive(&self, new: &NewDrive) -> Result<()> {
         let _one_at_a_time = self.changing.lock().await;
         self.shared.check_runs()?;
@@ -29,8 +30,8 @@ impl Pool {
         };
         let under_way = UnderWay::begin(Sometimes::CutWhileAdding);
         crate::superblocks::clear_device(index, &new.device).await?;
-        // Nothing else is written to it before every superblock calls it a member: what lay there would be nowhere after a
-        // crash.
+        // Only superblocks are written to it until every superblock lists it as a member: after a crash,
+        // other data on it would be lost.
         self.shared.drives.let_join(index, self.shared.watch.watch(&new.device));
         self.shared.publish_joining(member).await?;
         if self.shared.admit_joined() != [index] {
@@ -43,11 +44,11 @@ impl Pool {
         Ok(())
     }
 
-    /// Goes on without drives that were given up.
+    /// Removes drives that the watchdog has given up.
     ///
     /// # Errors
     ///
-    /// Those that are left are too few; the pool has stopped.
+    /// Too few drives are left; the pool has stopped.
     pub(crate) async fn leave_stuck_drives(&self) -> Result<()> {
         let drives = &self.shared.drives;
         for member in drives.members() {
@@ -59,7 +60,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes drives out of the member table that are not there and that no segment names any more.
+    /// Removes absent drives from the member table once no segment refers to them.
     ///
     /// # Errors
     ///
@@ -70,8 +71,8 @@ impl Pool {
             return Ok(());
         }
         sometimes::reached(Sometimes::DriveForgotten);
-        // Rows that name them must be so on disk, not only here: with this checkpoint none leads to them. A drive that is
-        // lost meanwhile is another one, which rows may name.
+        // After this checkpoint no row on disk refers to them. A drive that is lost meanwhile is not among
+        // them.
         self.checkpoint().await?;
         self.shared
             .publish(|superblock| {

@@ -1,8 +1,8 @@
-//! What is alive in a segment, read to be moved.
+//! Reading the live blocks of a victim.
 //!
-//! A segment of the log is read through, for its records say what was stored behind them, unless that is still known and
-//! little of it is alive; one of data says at its end what lies in it. Of these only what is alive is read. Whether a block
-//! is alive the map knows.
+//! A log segment is read whole, since each record describes its own payload, unless the reverse map still has
+//! the segment and little of it is live. A data segment ends with a summary. In those two cases only the live
+//! blocks are read. The map decides which blocks are live.
 
 use super::{
     contents::{LoggedRecords, written_by},
@@ -23,31 +23,30 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use world::Buffer;
 
-/// Victims read at once.
+/// Victims read concurrently.
 pub(super) const VICTIMS_AT_ONCE: usize = 4;
 
 /// Pieces that were read and wait to be written, at most.
 pub(super) const PIECES_WAITING_MAX: usize = 4;
 
-/// Blocks of a segment of data read, and of any handed on, at once at most.
+/// Blocks of one read of a data segment, and of one piece.
 const RUN_BLOCKS: usize = 64;
 
-/// Of a segment of the log, what is alive is read alone if it is no more than one of so many blocks: else it takes more time
-/// than to read all.
+/// The live blocks of a log segment are read one by one if they are at most one in so many: otherwise reading
+/// the whole segment is faster.
 const READ_ALONE_ONE_IN: u32 = 8;
 
-/// Blocks of a victim that the map is asked for at once.
+/// Blocks of one lookup in the map.
 const SOUGHT_AT_ONCE: usize = 256;
 
-/// What goes from a victim.
+/// The blocks that leave a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leaving {
     All,
-    /// Blocks of raid0 volumes.
     Raid0,
 }
 
-/// A block that is alive in a victim.
+/// A live block of a victim.
 pub(super) struct Alive {
     pub key: BlockKey,
     pub victim: SegmentNumber,
@@ -55,10 +54,10 @@ pub(super) struct Alive {
     pub checksum: BlockChecksum,
 }
 
-/// Some of them, with their data.
+/// Live blocks and their data.
 pub(super) type Piece = Vec<(Alive, Arc<Buffer>)>;
 
-/// A segment that is read to be emptied: what of it is to leave, and who takes that.
+/// A segment that is being emptied.
 struct Victim<'v> {
     pool: &'v Pool,
     number: SegmentNumber,
@@ -68,17 +67,18 @@ struct Victim<'v> {
 }
 
 impl Pool {
-    /// Gives what is alive in a victim to `pieces`. Whether it was read through: else it is left as it is.
+    /// Sends the live blocks of a victim to `pieces`. Returns true if the victim was read through; otherwise
+    /// it is left as it is.
     pub(super) async fn read_victim(
         &self,
         number: SegmentNumber,
         leaving: Leaving,
         pieces: &mpsc::Sender<Piece>,
     ) -> Result<bool> {
-        // What dies meanwhile is not used again before this is done.
+        // A block that dies meanwhile must not be overwritten while it is read.
         let _reading = self.begin_reading();
         let row = self.shared.state.borrow().segments.row(number).cloned();
-        // A checkpoint found nothing alive there any more, and gave it away; another may have filled it with nodes since.
+        // The last checkpoint may have freed the segment, and nodes may have been written to it since.
         let holds_blocks =
             |row: &SegmentRow| row.state == SegmentState::Sealed && row.kind != SegmentKind::Nodes;
         let Some(row) = row.filter(holds_blocks) else { return Ok(false) };
@@ -91,7 +91,7 @@ impl Pool {
                 | Error::TooFewDrives { .. },
             ) => {
                 sometimes::reached(Sometimes::VictimSetAside);
-                // It is not cleaned again before the pool is opened the next time.
+                // It is not cleaned again until the pool is reopened.
                 self.shared.state.borrow_mut().unreadable.insert(number);
                 Ok(false)
             }
@@ -101,7 +101,7 @@ impl Pool {
 }
 
 impl Victim<'_> {
-    /// In the way that takes the least, by what is known of it.
+    /// Reads the victim in the cheapest way that is possible.
     async fn read(&self) -> Result<()> {
         let entries = match self.still_known() {
             Some(known) => known,
@@ -111,7 +111,7 @@ impl Victim<'_> {
         self.read_alive(&entries).await
     }
 
-    /// A segment of the log is read through: its records say what was stored behind them.
+    /// Reads a log segment whole.
     async fn read_logged(&self) -> Result<()> {
         let mut records = LoggedRecords::of(self.number, &self.row);
         let (mut entries, mut read) = (Vec::new(), Vec::new());
@@ -133,7 +133,7 @@ impl Victim<'_> {
                     read.filter(|read| self.pool.shared.seed.checksum(alive.key, read) == alive.checksum);
                 let data = match read {
                     Some(read) => Buffer::copy_of(&read),
-                    // Another copy may have it, and mends this one.
+                    // Another copy may be right; the read then repairs this one.
                     None => self.pool.shared.read_run(&stored(std::slice::from_ref(&alive))).await?,
                 };
                 piece.push((alive, Arc::new(data)));
@@ -143,7 +143,7 @@ impl Victim<'_> {
         Ok(())
     }
 
-    /// What lies in a segment of the log that is mostly dead, if that is known without reading it.
+    /// Contents of a mostly dead log segment, if the reverse map has them.
     fn still_known(&self) -> Option<Vec<SummaryEntry>> {
         let room = self.row.shape.data_blocks() * BLOCK_GRAINS as u32;
         if self.row.live_grains > room / READ_ALONE_ONE_IN {
@@ -154,7 +154,7 @@ impl Victim<'_> {
         Some(known)
     }
 
-    /// What is alive is read, and nothing else, where it is known what lies in a segment.
+    /// Reads only the live ones of `entries`.
     async fn read_alive(&self, entries: &[SummaryEntry]) -> Result<()> {
         let is_alive = self.are_alive(entries).await?;
         let alive = entries.iter().zip(is_alive).filter(|(_, is_alive)| *is_alive);
@@ -167,7 +167,7 @@ impl Victim<'_> {
                 let data = self.pool.shared.read_run(&stored(&run)).await?;
                 Ok::<_, Error>((run, data))
             });
-            // No permit is held while somebody is waited for who wants one to write.
+            // Permits are returned before the send: the receiver needs one to write.
             for (run, data) in try_join_all(reads).await? {
                 let data = data.chunks_exact(BLOCK_BYTES).map(|block| Arc::new(Buffer::copy_of(block)));
                 send(run.into_iter().zip(data).collect(), self.pieces).await?;
@@ -176,7 +176,7 @@ impl Victim<'_> {
         Ok(())
     }
 
-    /// Of each block that a segment says it stores: whether it is to leave, and the map still points to it there.
+    /// For each entry: true if the block is to leave, and the map still points to it here.
     async fn are_alive(&self, entries: &[SummaryEntry]) -> Result<Vec<bool>> {
         if entries.iter().any(|entry| entry.stored != Stored::PLAIN) {
             return Err(Error::NotYet("a block that is not stored plain"));
@@ -194,7 +194,7 @@ impl Victim<'_> {
                 let here = Location::plain(self.number, entries[index].at);
                 is_alive[index] = found.is_some_and(|version| version.location == here);
             }
-            // Hosts on the same thread wait no longer than for this.
+            // Lets hosts on this thread run between lookups.
             world::yield_now().await;
         }
         Ok(is_alive)
@@ -207,7 +207,7 @@ impl Alive {
     }
 }
 
-/// Blocks that lie one behind the other.
+/// Groups adjacent blocks.
 fn runs(alive: Vec<Alive>) -> Vec<Vec<Alive>> {
     let mut runs: Vec<Vec<Alive>> = Vec::new();
     for block in alive {
@@ -226,7 +226,7 @@ fn stored(run: &[Alive]) -> StoredRun {
     StoredRun { segment: run[0].victim, at: run[0].at, blocks }
 }
 
-/// Gives a piece to whoever writes; if that has failed, there is nothing to be read for any more.
+/// Sends a piece to the writer. Fails if the writer has failed, so that reading stops.
 async fn send(piece: Piece, pieces: &mpsc::Sender<Piece>) -> Result<()> {
     if piece.is_empty() {
         return Ok(());

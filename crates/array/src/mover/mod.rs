@@ -1,14 +1,16 @@
-//! The mover: relocates blocks that are alive, so that segments become free as a whole.
+//! The mover: relocates live blocks so that whole segments become free.
 //!
 //! ```text
-//! victim ─▶ contents: keys of all that was written there
-//!            └▶ which of them the map still points to there ─▶ read, each checked
+//! victim ─▶ contents: keys of all blocks written there
+//!            └▶ those that the map still points to there ─▶ read, checksum verified
 //!                 └▶ data segment: blocks, then its summary, stable
-//!                      └▶ log: the segment's row and a move for each block ─▶ tables ─▶ next checkpoint frees the victim
+//!                      └▶ log: the segment's row and a move for each block ─▶ tables
+//!                           └▶ next checkpoint frees the victim
 //! ```
 //!
-//! A move counts only if its key still points to the old place when its record is taken: the host is never waited for,
-//! and never waits; how much of the drives' time the mover takes is for `pace` to say. A crash before the moves are stable leaves a segment that nothing points to.
+//! A move counts only if its key still points to the old location when its record is applied, so host and
+//! mover never wait for each other. `throttle` limits the mover's share of the drives' time. After a crash
+//! before the moves are stable, nothing refers to the new segment.
 
 mod cleaner;
 mod contents;

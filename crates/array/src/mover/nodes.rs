@@ -1,8 +1,8 @@
-//! Cleaning of node segments: those that are mostly dead are emptied by checkpoints, a little in each.
+//! Cleaning of node segments: each checkpoint moves the live nodes out of some mostly dead segments.
 //!
-//! Nodes are written behind each other as checkpoints come, and die one by one. A few that are never changed would keep a
-//! whole segment each. So segments of nodes may be half dead, all in all, and a few more; what is beyond that is
-//! emptied, those with the least alive first.
+//! Checkpoints append nodes, which die one by one; a few long-lived nodes would each keep a whole segment
+//! occupied. Node segments may be half dead overall, plus a small allowance. Beyond that, those with the
+//! least live data are emptied first.
 
 use crate::{
     error::Result,
@@ -16,24 +16,24 @@ use crate::{
 };
 use std::collections::BTreeSet;
 
-/// Segments beside those that are needed, and as many again.
+/// The allowance, in segments, beyond twice what the live nodes need.
 const SPARE_SEGMENTS: u64 = 4;
-/// Segments that must be free: for the nodes that are moved, and for those above them.
+/// Segments that must be free: for the moved nodes and their ancestors.
 const FREE_MIN: u64 = 3;
-/// Segments that one checkpoint empties at most.
+/// Segments emptied by one checkpoint, at most.
 const VICTIMS_MAX: usize = 16;
 
-/// The room that nodes of the trees take.
+/// Space of the trees' nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeRoom {
-    /// Segments nodes lie in.
+    /// Segments that contain nodes.
     pub segments: u64,
-    /// Bytes of nodes that are needed.
+    /// Bytes of live nodes.
     pub live_bytes: u64,
 }
 
 impl Pool {
-    /// The room that the trees take.
+    /// Space of the trees' nodes. Reads the rows of all segments.
     pub fn node_room(&self) -> NodeRoom {
         let state = self.shared.state.borrow();
         let mut room = NodeRoom::default();
@@ -44,7 +44,7 @@ impl Pool {
         room
     }
 
-    /// The trees at `roots`, with segments emptied that are mostly dead.
+    /// Moves nodes out of mostly dead segments. Returns the new roots.
     pub(crate) async fn clean_nodes(&self, checkpoint: CheckpointNumber, roots: Roots) -> Result<Roots> {
         let victims = self.node_victims();
         if victims.is_empty() {
@@ -57,7 +57,7 @@ impl Pool {
         Ok(Roots { head, history, catalogue })
     }
 
-    /// Segments whose nodes together fit into one.
+    /// Segments whose live nodes fit into one.
     fn node_victims(&self) -> BTreeSet<SegmentNumber> {
         let geometry = self.shared.drives.geometry();
         let shape = log_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
@@ -65,10 +65,10 @@ impl Pool {
         let room = self.node_room();
         let space = self.space();
         let needed = room.live_bytes.div_ceil(segment_bytes);
-        // Where room is short no more than what they need, and the two that are written.
+        // If space is short, the allowance is dropped: only what the nodes need, and the two open segments.
         let is_short = space.is_held_up();
         let most = if is_short { needed + 2 } else { 2 * needed + SPARE_SEGMENTS };
-        // What it writes is needed before anything comes free.
+        // Moving writes new nodes before it frees any.
         if room.segments <= most || space.free < FREE_MIN {
             return BTreeSet::new();
         }

@@ -1,14 +1,15 @@
-//! Pace: hosts come first, and the mover still gets done.
+//! Throttle of the mover: hosts have priority, and the mover still makes progress.
 //!
-//! Every command of a host is timed. Those that met nothing of the mover make the *baseline*: what such a command takes
-//! when the drives are the hosts' alone. All of them together make the *slowdown*: how many times its baseline a command
-//! takes lately. Whoever moves asks for a permit for each piece of work and holds it while the piece is done.
+//! Every host command is timed. Commands that overlap no work of the mover form the *baseline*: the latency
+//! when only hosts use the drives. The latency of recent commands divided by their baseline is the
+//! *slowdown*. Work of the mover is done in pieces, each under a permit.
 //!
-//! 1. While no host works, [`LANES_MAX`] permits are out at once.
-//! 2. While hosts work, permits become fewer as the slowdown rises; less than one means rests between pieces.
-//! 3. Under its floor no work is slowed down: a share of the time is always its own, so that it ends under any load.
-//! 4. What hosts wait for is not slowed down at all.
-//! 5. Above the administrator's ceiling nothing is permitted but that.
+//! 1. While hosts are idle, [`LANES_MAX`] permits are given at once.
+//! 2. While hosts work, permits become fewer as the slowdown rises; below one, the mover pauses between
+//!    pieces.
+//! 3. Work is never slowed below its floor, a share of the time, so it ends under any load.
+//! 4. Work that hosts wait for is not slowed down.
+//! 5. Above the administrator's ceiling only such work is permitted.
 
 use crate::error::{Error, Result};
 use std::{cell::RefCell, rc::Rc, time::Duration};
@@ -17,38 +18,37 @@ use world::{Moment, World};
 
 /// Pieces under way at once, at full speed.
 pub const LANES_MAX: usize = 8;
-/// Blocks of a piece at most: while hosts work, and while none does.
+/// Blocks of a piece, at most: while hosts work, and while they are idle.
 const PIECE_BLOCKS: u32 = 64;
 const PIECE_BLOCKS_IDLE: u32 = 256;
-/// No host works if none did for so long.
+/// Hosts count as idle after so long without a command.
 const QUIET: Duration = Duration::from_secs(1);
-/// The slowdown above which the mover gives way, and that below which it goes faster.
+/// Slowdown above which the mover slows down, and below which it speeds up.
 const SLOWER_ABOVE: f64 = 1.5;
 const FASTER_BELOW: f64 = 1.25;
-/// How fast it does either, with so many commands seen since the last time.
+/// Factors of one adjustment, and commands between two adjustments.
 const SLOWER: f64 = 0.7;
 const FASTER: f64 = 1.2;
 const COMMANDS_BETWEEN: u32 = 16;
 /// Weights of the last command in the slowdown, and in a baseline.
 const QUICK: f64 = 1.0 / 32.0;
 const SLOW: f64 = 1.0 / 128.0;
-/// Commands that a baseline is the plain mean of, before it becomes a slow average.
+/// A baseline is the mean of so many commands before it becomes a slow moving average.
 const BASELINE_COMMANDS: u32 = 16;
-/// Commands of about one length are compared: up to so many bytes, and longer ones.
+/// Upper bounds of the length classes, in bytes; longer commands form the last class.
 const LENGTHS: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
-/// Rests are looked at anew after so long: hosts may have stopped.
+/// A pause is cut short after so long to check if hosts have become idle.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// The longest rest, whatever a piece took.
 const REST_MAX: Duration = Duration::from_secs(2);
 
-/// How fast the mover may work.
+/// Limits of the mover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaceSetting {
-    /// Share of the time, in percent, that one piece of work is under way whatever hosts suffer: of what can wait.
+    /// Minimum share of the time, in percent, for deferrable work, whatever the slowdown.
     pub floor_percent: u8,
-    /// The same of urgent work: copies of what has one left.
+    /// The same for urgent work: copies of data that has one copy left.
     pub urgent_floor_percent: u8,
-    /// Bytes a second that are read and written at most, by everything hosts do not wait for; 0: no ceiling.
+    /// Bytes read and written a second, at most, by all work that hosts do not wait for; 0 means unlimited.
     pub ceiling_bytes_per_second: u64,
 }
 
@@ -59,50 +59,49 @@ impl Default for PaceSetting {
     }
 }
 
-/// How much depends on a piece of work.
+/// Urgency of a piece of work, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Urgency {
-    /// It can wait: scrub, cleaning ahead of need.
+    /// Scrub, and cleaning ahead of need.
     CanWait,
     /// Data has one copy left.
     Urgent,
-    /// Hosts wait for it: room is short.
+    /// Hosts wait for space.
     Awaited,
 }
 
-/// What a host asked for, as far as its time goes.
+/// Kinds of host commands, which have baselines of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Read,
     Write,
 }
 
-/// How hosts fare, and what is left to the mover.
+/// Current state of the throttle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PaceFigures {
-    /// How many times its baseline a command of a host takes lately, while the mover works.
+    /// Recent latency of host commands as a multiple of their baseline, measured while the mover works.
     pub slowdown: f64,
-    /// Pieces of work that may be under way at once; below one, the share of the time that one is.
+    /// Pieces that may be under way at once; below one, the share of the time that one piece is.
     pub lanes: f64,
-    /// Whether hosts worked within the last second.
+    /// True if hosts worked within the last second.
     pub hosts_work: bool,
 }
 
-/// See the module's documentation.
 pub(crate) struct Pace {
     world: World,
     state: RefCell<State>,
     freed: Notify,
 }
 
-/// Commands of one kind and about one length.
+/// Latency of commands of one kind and length class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Baseline {
     nanoseconds: f64,
     commands: u32,
 }
 
-/// What an urgency's last piece was.
+/// Timing of the last piece of one urgency.
 #[derive(Clone, Copy, Debug, Default)]
 struct Piece {
     took: Duration,
@@ -112,26 +111,26 @@ struct Piece {
 #[derive(Debug)]
 struct State {
     setting: PaceSetting,
-    /// By kind and length.
+    /// By kind and length class.
     baselines: [[Baseline; LENGTHS.len() + 1]; 2],
     slowdown: f64,
-    /// Commands seen since the lanes were set.
+    /// Commands since the last adjustment.
     seen: u32,
     lanes: f64,
     commands_under_way: u32,
     last_command: Option<Moment>,
     permits_out: usize,
-    /// Counts up whenever a permit is given: a command that saw it change met the mover.
+    /// Incremented with each permit: a command during which it changed has met the mover.
     permits_given: u64,
-    /// Of those, how many the lanes were set by.
+    /// Value of `permits_given` at the last adjustment.
     permits_judged: u64,
     last: [Piece; 2],
-    /// When the ceiling allows the next piece.
+    /// The ceiling forbids pieces before this moment.
     below_ceiling_from: Moment,
     is_closed: bool,
 }
 
-/// A command of a host, from here to its drop.
+/// A host command under way; it ends on drop.
 pub(crate) struct Timed {
     pace: Rc<Pace>,
     command: Command,
@@ -141,21 +140,21 @@ pub(crate) struct Timed {
     met_mover: bool,
 }
 
-/// A piece of work may be done, as long as this is held.
+/// A piece of work under way; it ends on drop.
 pub(crate) struct Permit {
     pace: Rc<Pace>,
     urgency: Urgency,
     begun: Moment,
-    /// What it may be, in blocks.
+    /// Maximum size of the piece, in blocks.
     pub blocks_max: u32,
 }
 
-/// Whether a piece may begin.
+/// Answer to a request for a permit.
 enum Answer {
     Yes,
-    /// When somebody else is done.
+    /// After another piece has ended.
     WhenFreed,
-    /// Not before.
+    /// At this moment.
     At(Moment),
 }
 
@@ -165,7 +164,7 @@ impl Pace {
         Rc::new(Self { world: world.clone(), state, freed: Notify::new() })
     }
 
-    /// A host's command begins now.
+    /// Starts the clock of a host command.
     pub fn begin(self: &Rc<Self>, command: Command, bytes: usize) -> Timed {
         let mut state = self.state.borrow_mut();
         state.commands_under_way += 1;
@@ -174,11 +173,11 @@ impl Pace {
         Timed { pace: Rc::clone(self), command, bytes, begun, permits_given, met_mover }
     }
 
-    /// Waits until a piece of work may be done.
+    /// Waits for a permit.
     ///
     /// # Errors
     ///
-    /// The mover is to stop.
+    /// The throttle was closed.
     pub async fn permit(self: &Rc<Self>, urgency: Urgency) -> Result<Permit> {
         loop {
             let now = self.world.now();
@@ -203,14 +202,14 @@ impl Pace {
         }
     }
 
-    /// Other floors and ceiling, from now on.
+    /// Replaces floors and ceiling.
     pub fn set(&self, setting: PaceSetting) {
         let mut state = self.state.borrow_mut();
         state.setting = setting;
         state.below_ceiling_from = Moment::default();
     }
 
-    /// No more permits are given.
+    /// Refuses permits from now on.
     pub fn close(&self) {
         self.state.borrow_mut().is_closed = true;
         self.freed.notify_waiters();
@@ -320,12 +319,12 @@ impl State {
         }
     }
 
-    /// A command took so many times its baseline.
+    /// Takes in a command whose latency was `times` its baseline.
     fn judge(&mut self, times: f64, now: Moment) {
         self.last_command = Some(now);
         self.slowdown += (times - self.slowdown) * QUICK;
         self.seen += 1;
-        // Only where the mover took part in it, is it the mover's.
+        // A slowdown during which the mover was idle is not its fault.
         if self.seen >= COMMANDS_BETWEEN && self.permits_given != self.permits_judged {
             (self.seen, self.permits_judged) = (0, self.permits_given);
             self.set_lanes();
@@ -342,7 +341,7 @@ impl State {
 }
 
 impl Baseline {
-    /// What a command took that met the mover says no more than that it takes no longer without.
+    /// A command that met the mover can lower a baseline, never raise it.
     fn learn(&mut self, took: f64, met_mover: bool) {
         let is_known = self.commands >= BASELINE_COMMANDS;
         if met_mover && is_known && took > self.nanoseconds {
@@ -355,7 +354,7 @@ impl Baseline {
 }
 
 impl Permit {
-    /// So much is read and written by it: the ceiling counts that.
+    /// Counts bytes read and written against the ceiling.
     pub fn moves(&self, bytes: usize) {
         let now = self.pace.world.now();
         self.pace.state.borrow_mut().moves(bytes as u64, now);
@@ -383,7 +382,7 @@ mod tests {
 
     const ONE_MS: u64 = 1_000_000;
 
-    /// Commands of 8 KiB, one after the other.
+    /// Commands of 8 KiB, one after another.
     fn commands(state: &mut State, now: &mut u64, count: usize, milliseconds: u64, met_mover: bool) {
         for _ in 0..count {
             let baseline = &mut state.baselines[0][0];

@@ -1,38 +1,38 @@
-//! How far a rebuild is, as people want to know it: what there is to do, what is done, how fast, how much longer.
+//! Progress of a rebuild: work in total, done, rate, time left.
 //!
-//! Invariants: what is to be done and what is done never fall while a rebuild goes on. If more copies are lost, or a copy
-//! fails, there is more to be done; what comes free needs no copy, and counts as done.
+//! Invariants: total and done never decrease during a rebuild. If more copies are lost, or a copy fails, the
+//! total rises. A segment that becomes free needs no copy and counts as done.
 
 use crate::pool::Pool;
 use std::time::Duration;
 use world::Moment;
 
-/// The rate is that of so long.
+/// The rate is averaged over so long.
 const RATE_OVER: Duration = Duration::from_secs(5);
 
-/// How far a rebuild is.
+/// Progress of a rebuild.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RebuildProgress {
-    /// Bytes of copies to be made, since segments began to lack some.
+    /// Bytes of copies to make, since segments began to lack copies.
     pub total_bytes: u64,
-    /// Of those, what is done: copied, or needed no more.
+    /// Bytes copied, or no longer needed.
     pub done_bytes: u64,
-    /// Bytes copied in a second, lately; 0: nothing is.
+    /// Recent rate; 0 if nothing is copied.
     pub bytes_per_second: f64,
-    /// How long the rest takes at that rate; none: not known.
+    /// Time for the rest at the current rate; `None` if the rate is 0.
     pub time_left: Option<Duration>,
-    /// Bytes of segments that have one copy left of two or more: what the next loss takes.
+    /// Bytes of segments with one copy left of two or more: another drive failure would lose them.
     pub single_copy_bytes: u64,
-    /// Blocks that no copy could be read of: theirs is no copy, either.
+    /// Blocks that could be read from no copy. The new copy lacks them as well.
     pub unreadable_blocks: u64,
 }
 
-/// What is counted for it.
+/// Counters of a rebuild.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     total_bytes: u64,
     done_bytes: u64,
-    /// Of copies that are under way.
+    /// Bytes of copies that are not complete.
     under_way_bytes: u64,
     unreadable_blocks: u64,
     rate_since: Moment,
@@ -41,7 +41,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// So much was copied just now.
+    /// Counts bytes that were just copied.
     pub fn piece_done(&mut self, bytes: u64, now: Moment) {
         self.under_way_bytes += bytes;
         let span = now.since(self.rate_since);
@@ -52,7 +52,7 @@ impl Progress {
         self.rate_bytes += bytes;
     }
 
-    /// A copy is whole, or given up: so much of it was under way.
+    /// A copy was completed or given up; `bytes` of it were under way.
     pub fn piece_settled(&mut self, bytes: u64) {
         self.under_way_bytes = self.under_way_bytes.checked_sub(bytes).expect("it was counted");
     }
@@ -61,7 +61,7 @@ impl Progress {
         self.unreadable_blocks += 1;
     }
 
-    /// So much has to be copied, what is under way included.
+    /// Updates total and done from the bytes that are lacking now, including those under way.
     fn look(&mut self, lacking_bytes: u64, now: Moment) {
         let left = lacking_bytes.saturating_sub(self.under_way_bytes);
         if self.done_bytes == self.total_bytes && left > 0 {
@@ -82,7 +82,7 @@ impl Progress {
 }
 
 impl Pool {
-    /// How far the rebuild is that goes on, or that was the last.
+    /// Progress of the current rebuild, or of the last one.
     pub fn rebuild_progress(&self) -> RebuildProgress {
         let drives = &self.shared.drives;
         let (wanted, of_pool) = (drives.copies_wanted(), usize::from(drives.geometry().log_copies));
@@ -127,11 +127,11 @@ mod tests {
         progress.piece_done(30, at(101));
         progress.look(100, at(101));
         figures.push((progress.total_bytes, progress.done_bytes));
-        // The copy fails, and another drive goes.
+        // The copy fails, and another drive is lost.
         progress.piece_settled(30);
         progress.look(150, at(102));
         figures.push((progress.total_bytes, progress.done_bytes));
-        // Segments come free.
+        // Segments become free.
         progress.look(0, at(103));
         figures.push((progress.total_bytes, progress.done_bytes));
         assert_eq!(figures, [(100, 0), (100, 30), (180, 30), (180, 180)]);

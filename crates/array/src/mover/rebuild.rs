@@ -1,9 +1,9 @@
-//! Rebuild: segments that lost a copy get another one, on a drive that is there.
+//! Rebuild: segments that lost a copy get a new one on another drive.
 //!
-//! A segment that is written no more is copied slot for slot, several at once, spread over the drives that have it and
-//! those that take it; then its row names the new slot, durably with the next checkpoint. A crash before that leaves the
-//! row as it was, and only this work is done again. What is still written waits until the log and the trees have
-//! moved on, which a rebuild sees to.
+//! Sealed segments are copied slot for slot, several at once, spread over the source and target drives. The
+//! segment's row then refers to the new slot, durably with the next checkpoint. A crash before that leaves
+//! the row unchanged, so only the work is repeated. Open segments wait until the log and the trees have moved
+//! on, which a rebuild triggers.
 
 use super::{Urgency, pace::LANES_MAX};
 use crate::{
@@ -33,23 +33,23 @@ use std::{
 };
 use world::{Buffer, Stability};
 
-/// Segments among which the next one is chosen by how busy its drives are.
+/// Window of segments from which the one with the least busy drives is chosen.
 const CHOICE: usize = 64;
-/// Copies that are written before their drives are flushed: each of them is flushed once for all it has of these.
+/// Copies written before their drives are flushed; one flush of a drive covers all of them.
 const SETTLED_AT_ONCE: usize = 16;
-/// And what a slow rebuild has written is flushed after so long.
+/// A slow rebuild flushes after so long.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
-/// Rounds that copy nothing, before what is left is left for later.
+/// Rounds without a copy, after which the rest is left for later.
 const FRUITLESS_ROUNDS_MAX: u32 = 3;
 
-/// How far a rebuild is.
+/// Segments that lack copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Degraded {
-    /// Mirrored segments with a copy on a drive that is not there.
+    /// Mirrored segments with a copy on an absent drive.
     pub segments: u64,
-    /// Those of them that are still written, and wait for the next checkpoint or two.
+    /// Those of them that are still open and wait for the next checkpoint or two.
     pub still_written: u64,
-    /// Segments of raid0 volumes on drives that are not there: there was no copy, and none can be made.
+    /// Segments of raid0 volumes on absent drives. They had one copy, so they cannot be rebuilt.
     pub lost: u64,
 }
 
@@ -59,33 +59,33 @@ struct Copying {
     number: SegmentNumber,
     segment_use: SegmentUse,
     from: Vec<SlotAddress>,
-    /// Which of the segment's slots it will be.
+    /// Index of the new slot in the segment.
     slot_index: usize,
-    /// What the new one takes the place of; none of a segment that was written when there were too few drives.
+    /// The slot that the new one replaces; `None` if the segment was written with too few drives.
     lost: Option<SlotAddress>,
 }
 
-/// A copy that is written, and not stable yet.
+/// A copy that is written, but not stable yet.
 struct Copied {
     copying: Copying,
     to: SlotAddress,
-    /// Counted as under way until it is settled.
+    /// Counted as under way until it is committed.
     bytes: u64,
 }
 
-/// What became of a part of a round.
+/// Result of one part of a round.
 enum Step {
     Written(Copied),
     GivenUp,
-    /// So many copies count now.
+    /// Copies committed.
     Settled(u64),
 }
 
-/// Copies under way on each drive: read from it, or written to it.
+/// Copies under way from or to each drive.
 type Busy = RefCell<BTreeMap<MemberIndex, u32>>;
 
 impl Pool {
-    /// Segments that have fewer copies than they should.
+    /// Segments that lack copies. Reads the rows of all segments.
     pub fn degraded(&self) -> Degraded {
         let copies = self.shared.drives.copies_wanted();
         let state = self.shared.state.borrow();
@@ -102,25 +102,25 @@ impl Pool {
         degraded
     }
 
-    /// Gives all segments their copies back, as far as there is room for them; done when that is durable. The pool does
-    /// so by itself, too.
+    /// Makes the missing copies, as far as there is room, and returns when they are durable. The pool also
+    /// does this in the background.
     ///
     /// # Errors
     ///
     /// The pool has stopped.
     pub async fn rebuild(self: &Rc<Self>) -> Result<()> {
-        // Whoever does not wait for it does not end it: what is written into a slot must not outlive the copying.
+        // The task continues if the caller is dropped: a write into a slot must not outlive the rebuild.
         let pool = Rc::clone(self);
         self.shared.world.spawn("rebuild", async move { pool.rebuild_all().await }).await
     }
 
-    /// As [`Pool::rebuild`]. It must not be dropped while it runs.
+    /// As [`Pool::rebuild`]. The future must not be dropped before it ends.
     pub(crate) async fn rebuild_all(&self) -> Result<()> {
         let _one_at_a_time = self.rebuilding.lock().await;
         let mut fruitless_rounds = 0;
         loop {
             self.shared.check_runs()?;
-            // What there is to do is counted also when nobody looks.
+            // Updates the counters, which only this does.
             self.rebuild_progress();
             let under_way = UnderWay::begin(Sometimes::CutWhileRebuilding);
             let copied = self.copy_all().await;
@@ -138,20 +138,20 @@ impl Pool {
         }
     }
 
-    /// The log goes on in a segment that has all its copies, also when nobody writes: with a row that is there already.
+    /// Moves the log on to a segment that has all its copies, by logging a row again, in case no host writes.
     async fn move_log_on(&self) -> Result<()> {
         let _nobody_changes_it = self.changing.lock().await;
         let row = {
             let state = self.shared.state.borrow();
-            // That of the highest number stays; another one that is being deleted may be gone when this is logged.
+            // The row with the highest number: another one may be removed before this is logged.
             state.catalogue.volumes().last().map(|(number, row)| (number, row.encode()))
         };
-        // Without any volume there is nothing in it.
+        // Without volumes the log is empty.
         let Some((number, bytes)) = row else { return Ok(()) };
         self.lane.append(vec![Part::Put { row: RowKey::of_volume(number), bytes }]).await
     }
 
-    /// Copies what can be copied now; gives how many segments have another copy.
+    /// Makes the copies that can be made now. Returns how many segments gained a copy.
     async fn copy_all(&self) -> u64 {
         let busy = Busy::default();
         let mut waiting = self.to_copy();
@@ -179,7 +179,7 @@ impl Pool {
                     lanes -= 1;
                     unsettled.push(copied);
                 }
-                // A drive that failed is left out; what was to be copied to it is found by the next round.
+                // The drive was removed; the next round finds a new target.
                 Some(Step::GivenUp) => lanes -= 1,
                 Some(Step::Settled(count)) => copied += count,
                 None => return copied,
@@ -192,7 +192,7 @@ impl Pool {
         let copies = drives.copies_wanted();
         let state = self.shared.state.borrow();
         let copying = |(number, row): (SegmentNumber, &SegmentRow)| {
-            // What nothing points to comes free with the next checkpoint.
+            // The next checkpoint frees a segment without live data.
             if row.state != SegmentState::Sealed || row.live_grains == 0 || !row.shape.is_mirror() {
                 return None;
             }
@@ -209,7 +209,8 @@ impl Pool {
         state.segments.iter().filter_map(copying).collect()
     }
 
-    /// The segment whose drives have the least to do, of the next few, and a slot for it. None: there is none, or no room.
+    /// Of the next few segments the one with the least busy drives, and a slot for it; `None` if none is left
+    /// or there is no room.
     fn choose(&self, waiting: &mut VecDeque<Copying>, busy: &Busy) -> Option<(Copying, SlotAddress)> {
         let space = self.space();
         let has_room = space.free_for(Purpose::Comfort) > 0;
@@ -226,7 +227,7 @@ impl Pool {
         let mut targets: Vec<MemberIndex> =
             members.filter(|&member| copying.from.iter().all(|slot| slot.member != member)).collect();
         targets.sort_by_key(|&member| load(member));
-        // Those that have the least to do; if they have no room, any.
+        // The least busy drives first; if they have no room, any.
         let least = targets.first().map(|&member| load(member));
         let idle = targets.partition_point(|&member| Some(load(member)) == least);
         let segments = &mut self.shared.state.borrow_mut().segments;
@@ -234,7 +235,7 @@ impl Pool {
         Some((copying, to))
     }
 
-    /// Writes a copy, which is not stable yet.
+    /// Writes a copy, not yet stable.
     async fn copy_segment(&self, copying: Copying, to: SlotAddress, busy: &Busy) -> Step {
         let members = [copying.from[0].member, to.member];
         for member in members {
@@ -254,9 +255,9 @@ impl Pool {
         }
     }
 
-    /// Makes copies stable, one flush of a drive for all of them, and has the segments' rows name them. Readers in memory
-    /// use them from then on. On the drives they count with the next checkpoint: its superblock leads to those rows, and
-    /// until then an opening knows the old copies alone. Gives how many rows were changed.
+    /// Commits copies: flushes each target drive once and updates the segments' rows. Readers in memory use
+    /// the new copies from then on. On disk they count with the next checkpoint; until then an opening knows
+    /// the old copies only. Returns how many rows changed.
     async fn settle_copies(&self, written: Vec<Copied>) -> u64 {
         let members: BTreeSet<MemberIndex> = written.iter().map(|copied| copied.to.member).collect();
         let flushes = members.into_iter().map(async |member| {
@@ -268,7 +269,7 @@ impl Pool {
         for Copied { copying, to, bytes } in written {
             let is_stable = stable.contains(&to.member) && self.shared.drives.has(to.member);
             let mut state = self.shared.state.borrow_mut();
-            // It may have come free meanwhile.
+            // The segment may have become free meanwhile.
             let is_it =
                 state.segments.row(copying.number).is_some_and(|row| row.segment_use == copying.segment_use);
             if !is_stable || !is_it {
@@ -320,7 +321,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Waits for what was begun on a drive; one that fails is left out, unless all that it lacks is space.
+    /// Waits for an operation on a target. A drive that fails for any reason but lack of space is removed.
     async fn on_target(
         &self,
         member: MemberIndex,
@@ -335,7 +336,7 @@ impl Pool {
         Err(Error::Drive { member, error })
     }
 
-    /// Blocks of a slot as they are, those that no copy can read counted.
+    /// Reads blocks of a slot from any source, and counts those that no source can read.
     async fn read_slot(&self, from: &[SlotAddress], first: u32, count: u32) -> Buffer {
         let (data, unreadable) = self.shared.drives.read_any(from, first, count).await;
         (0..unreadable).for_each(|_| self.progress.borrow_mut().block_unreadable());
@@ -343,7 +344,7 @@ impl Pool {
     }
 }
 
-/// A header says which of the slots it lies in. One that is none stays as it is.
+/// Sets the slot index in a slot's header. A block that is not a header is left unchanged.
 pub(crate) fn set_slot_index(slot: &mut Buffer, slot_index: usize) {
     if let Ok(header) = SlotHeader::decode(&slot[..BLOCK_BYTES])
         && slot_index < header.slots.len()

@@ -1,38 +1,37 @@
-//! What lies in segments of the log that were filled lately, but for what is known to have died.
+//! Reverse map of the recent log: the live blocks of young log segments, by location.
 //!
-//! Beside snapshots most of such a segment is soon dead: what is left is found and read without reading all of it, and the map
-//! is asked for little more.
+//! Most of such a segment is dead soon, snapshots or not. With this map the cleaner finds and reads the rest
+//! without reading the whole segment, and asks the map of volumes about few blocks.
 //!
 //! Invariants:
 //!
-//! 1. Of a segment it knows, it has every block that records stored there and that somebody may still see.
-//! 2. It has no more blocks than [`BLOCKS_MAX`], but for those of the newest segment; `blocks` is how many.
+//! 1. For a segment in it, it has every block that records stored there and that may still be visible.
+//! 2. It has at most [`BLOCKS_MAX`] blocks, apart from those of the newest segment; `blocks` counts them.
 
 use super::contents::written_by;
 use crate::format::{Location, Record, SegmentBlock, SegmentGrain, SegmentNumber, SegmentUse, SummaryEntry};
 use std::collections::BTreeMap;
 
-/// As many as the tables hold until a checkpoint is made: 2 GiB of what is alive, in 30 MiB of memory.
+/// As many as the tables hold before a checkpoint: 2 GiB of live data, in 30 MiB of memory.
 const BLOCKS_MAX: usize = 512 << 10;
 
-/// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct RecentLog {
     segments: BTreeMap<SegmentNumber, Logged>,
     blocks: usize,
 }
 
-/// What lies in one of them.
+/// Live blocks of one segment.
 #[derive(Debug)]
 struct Logged {
     segment_use: SegmentUse,
-    /// Behind the last record.
+    /// The block after the last record.
     next: SegmentBlock,
     entries: BTreeMap<SegmentGrain, SummaryEntry>,
 }
 
 impl RecentLog {
-    /// A record was taken in. Of a segment whose front, or a record between, was not taken here, nothing is known.
+    /// Adds the blocks of a record. A segment of which an earlier record was not added is forgotten.
     pub fn take(&mut self, record: &Record) {
         let number = record.segment;
         if record.block == SegmentBlock(0) {
@@ -51,7 +50,7 @@ impl RecentLog {
         self.blocks += logged.entries.len() - before;
     }
 
-    /// Nobody sees any more what lies at a place.
+    /// Removes a block that is no longer visible.
     pub fn died(&mut self, location: Location) {
         if let Location::Direct { segment, at, .. } = location
             && let Some(logged) = self.segments.get_mut(&segment)
@@ -61,19 +60,19 @@ impl RecentLog {
         }
     }
 
-    /// What may be alive in a segment, in the order of its places; none: that is not known.
+    /// Blocks of a segment that may be live, by location; `None` if the map does not have the segment.
     pub fn contents(&self, number: SegmentNumber, segment_use: SegmentUse) -> Option<Vec<SummaryEntry>> {
         let logged = self.segments.get(&number).filter(|logged| logged.segment_use == segment_use)?;
         Some(logged.entries.values().copied().collect())
     }
 
-    /// Nothing of these is needed any more.
+    /// Removes segments.
     pub fn forget(&mut self, gone: &[SegmentNumber]) {
         let gone = gone.iter().filter_map(|number| self.segments.remove(number));
         self.blocks -= gone.map(|logged| logged.entries.len()).sum::<usize>();
     }
 
-    /// Forgets the oldest, so that there is room for another.
+    /// Removes the oldest segments until another one fits.
     fn make_room(&mut self) {
         while self.blocks > BLOCKS_MAX {
             let oldest = self.segments.iter().min_by_key(|(_, logged)| logged.segment_use);
@@ -91,7 +90,7 @@ mod tests {
         PoolId, Position, Stamp, Stored, WallNanoseconds, Write,
     };
 
-    /// A record of so many blocks at a place.
+    /// A record of `blocks` blocks.
     fn record(number: u32, segment_use: u64, at: u32, blocks: u16) -> Record {
         let write = |index: u16| {
             let key = BlockKey { branch: BranchNumber(1), block: BlockIndex(index.into()), stamp: Stamp(9) };
@@ -114,7 +113,7 @@ mod tests {
         }
     }
 
-    /// Where blocks lie in a segment, by what is known.
+    /// Blocks of a segment that the map has.
     fn places(recent: &RecentLog, number: u32, segment_use: u64) -> Option<Vec<u32>> {
         let entries = recent.contents(SegmentNumber(number), SegmentUse(segment_use))?;
         Some(entries.iter().map(|entry| entry.at.block().0).collect())
@@ -162,7 +161,7 @@ mod tests {
         let mut recent = RecentLog::default();
         let blocks = 512;
         let kept = BLOCKS_MAX / usize::from(blocks);
-        // Numbers say nothing about age.
+        // Numbers do not tell the age of a segment.
         for turn in 0..=kept as u32 + 1 {
             recent.take(&record(9999 - turn, u64::from(turn), 0, blocks));
         }

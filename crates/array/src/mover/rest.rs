@@ -1,9 +1,9 @@
-//! Rest: blocks of raid0 volumes leave the mirrored segments that they were logged in, for segments of one copy.
+//! Destaging: blocks of raid0 volumes are moved from the mirrored log to segments of one copy.
 //!
-//! Whatever is written is mirrored in the log, so that what is acknowledged survives the loss of a drive. What of it is still
-//! needed a minute later is moved out of segments the log has left, oldest first, as fast as hosts leave the drives
-//! alone; and at once when space is short. Blocks of other volumes stay where they are. So a segment
-//! that held both is partly dead from then on, and is cleaned like any other.
+//! Every write is mirrored in the log, so that acknowledged data survives the loss of a drive. Blocks that
+//! are still live a minute later are moved out of segments that the log has left, oldest first, as fast as
+//! the throttle allows, and immediately when space is short. Blocks of other volumes stay. A segment that
+//! held both is then partly dead, and is cleaned like any other.
 
 use super::{Cleaned, emptying::Leaving};
 use crate::{
@@ -17,11 +17,11 @@ use crate::{
 };
 use std::{collections::BTreeSet, ops::ControlFlow};
 
-/// Victims of one round at most: each has to be read through.
+/// Victims of one round, at most: each is read through.
 const VICTIMS_MAX: usize = 32;
 
-/// Segments in which blocks of raid0 volumes may lie mirrored. Invariant: all of them that were written since the pool was
-/// opened are in it; those before too, once it `is_complete`.
+/// Mirrored segments that may contain blocks of raid0 volumes. Invariant: it has all such segments written
+/// since the pool was opened; those before as well, once `is_complete`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Backlog {
     segments: BTreeSet<SegmentNumber>,
@@ -29,36 +29,37 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// A block of a raid0 volume was logged there.
+    /// Records that a block of a raid0 volume was logged in `segment`.
     pub fn add(&mut self, segment: SegmentNumber) {
         self.segments.insert(segment);
     }
 
-    /// Whether there is nothing that has not come to rest, as far as is known.
+    /// True if no segment is known to have blocks to destage.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
 }
 
 impl Pool {
-    /// Brings blocks of raid0 volumes to rest: from mirrored segments that the log has left into such of one copy. Done
-    /// when none is left of those that were there, or there is no room; and when their old places are free. The pool
-    /// does so by itself, too.
+    /// Destages all blocks of raid0 volumes from segments that the log has left, as far as there is room, and
+    /// returns when their old locations are free. The pool also does this in the background.
     ///
     /// # Errors
     ///
+    /// A segment cannot be written or read. No data is lost.
     /// A segment cannot be written or read; nothing is lost by it.
     pub async fn rest(&self) -> Result<Cleaned> {
         self.checkpoint().await?;
         self.rest_what_is_older(self.use_next(), 1).await
     }
 
-    /// As [`Pool::rest`], of segments that were begun before a use, once what is alive in them fills one.
+    /// As [`Pool::rest`], for segments allocated before `before`, and only once their live blocks fill a
+    /// segment.
     pub(crate) async fn rest_by_and_by(&self, before: SegmentUse) -> Result<Cleaned> {
         self.rest_what_is_older(before, self.room_grains()).await
     }
 
-    /// The next use of a segment.
+    /// The number of the next segment allocation.
     pub(crate) fn use_next(&self) -> SegmentUse {
         self.shared.state.borrow().segments.use_next()
     }
@@ -79,7 +80,7 @@ impl Pool {
         Ok(done)
     }
 
-    /// A round of it; none if there is less to move.
+    /// One round; `None` if fewer than `grains_min` grains are to be moved.
     pub(super) async fn rest_some(&self, before: SegmentUse, grains_min: u64) -> Result<Option<Cleaned>> {
         self.complete_backlog().await?;
         let victims = self.not_at_rest(before);
@@ -90,13 +91,13 @@ impl Pool {
             return Ok(None);
         }
         let done = self.empty(&victims, Leaving::Raid0).await?;
-        // Nothing is written into them any more: nothing that has to leave them comes again.
+        // The log has left them, so no further block of a raid0 volume comes to lie in them.
         let backlog = &mut self.shared.state.borrow_mut().backlog;
         backlog.segments.retain(|segment| !victims.contains(segment));
         Ok(Some(done))
     }
 
-    /// Segments to go through next, oldest first: as many as there is room for what is alive in them.
+    /// The next victims, oldest first: as many as there is room for.
     pub(super) fn not_at_rest(&self, before: SegmentUse) -> Vec<SegmentNumber> {
         let (free, room_grains) = (self.space().free_for(Purpose::Upkeep), self.room_grains());
         let drives = &self.shared.drives;
@@ -131,13 +132,13 @@ impl Pool {
         victims
     }
 
-    /// What one segment of data has room for.
+    /// Grains that fit into one data segment.
     fn room_grains(&self) -> u64 {
         let shape = SegmentShape::raid0(self.shared.drives.geometry().slot_blocks());
         u64::from(room_blocks(shape)) * BLOCK_GRAINS as u64
     }
 
-    /// Looks for what was left mirrored before the pool was opened: in the maps of all raid0 volumes, once.
+    /// Adds segments logged before the pool was opened. Scans the maps of all raid0 volumes, once.
     async fn complete_backlog(&self) -> Result<()> {
         let (branches, roots, _reading) = {
             let state = self.shared.state.borrow();

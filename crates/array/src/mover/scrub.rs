@@ -1,9 +1,8 @@
-//! Scrub: every copy of everything the trees lead to is read and looked at; what is wrong is written again from a copy
-//! that is right.
+//! Scrub: reads every copy of everything that the trees refer to, and repairs wrong copies from right ones.
 //!
-//! What is only in the tables in RAM is looked at where it lies in the log. A pool scrubs by itself, at a pace that hosts do
-//! not notice. Where a round has come to is a row of the catalogue, which checkpoints keep: whoever opens the pool
-//! next goes on there.
+//! Blocks that only the tables in RAM refer to are checked in the log. A pool scrubs in the background at a
+//! rate that hosts do not notice. The position of a round is stored in the catalogue by checkpoints, so a
+//! round continues after the pool is reopened.
 
 use super::{Urgency, pace::Permit};
 use crate::{
@@ -17,31 +16,31 @@ use crate::{
 };
 use std::{ops::ControlFlow, time::Duration};
 
-/// Runs looked at between two reads of the tree.
+/// Runs checked between two reads of the tree.
 const RUNS_AT_ONCE: usize = 256;
 
-/// What a scrub found.
+/// Results of a scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scrubbed {
-    /// Blocks of volumes and snapshots that were read, each copy of them.
+    /// Blocks of volumes and snapshots that were read, counting each copy.
     pub blocks: u64,
     /// Nodes of trees.
     pub nodes: u64,
-    /// Superblocks: two on each drive.
+    /// Superblocks; a drive has two.
     pub superblocks: u64,
-    /// Copies, of whatever, that were wrong and are right now.
+    /// Wrong copies that were repaired.
     pub mended: u64,
-    /// What no copy of is right: how often that was met.
+    /// Locations of which no copy is right.
     pub lost_places: u64,
-    /// The same in words: at most a hundred of them, and none from before the pool was opened.
+    /// Descriptions of those locations, at most 100. Only those found since the pool was opened.
     pub lost: Vec<String>,
 }
 
-/// A scrub on its way.
+/// A round of scrubbing under way.
 pub(super) struct Round {
     row: ScrubRow,
     found: Scrubbed,
-    /// What was mended in the pool when the row was made.
+    /// The pool's count of repairs when the row was made.
     mended_before: u64,
 }
 
@@ -58,42 +57,43 @@ impl From<&Scrubbed> for ScrubCounts {
     }
 }
 
-/// How far a scrub is, and what the last one found.
+/// Progress of the current scrub, and results of the last one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubProgress {
-    /// One goes on now.
+    /// A scrub is under way.
     pub is_running: bool,
-    /// Rounds that were finished since the pool was opened.
+    /// Rounds completed since the pool was opened.
     pub rounds: u64,
-    /// Blocks of volumes and snapshots there were when it began.
+    /// Blocks of volumes and snapshots when the round began.
     pub total_blocks: u64,
-    /// Of those, what was looked at.
+    /// Blocks checked.
     pub done_blocks: u64,
-    /// What the last round that was finished found.
+    /// Results of the last completed round.
     pub last: Scrubbed,
-    /// How long that took.
+    /// Duration of the last completed round.
     pub last_took: Duration,
 }
 
-/// What is lost is counted beyond this, and not told.
+/// Limit of the descriptions.
 const LOST_MAX: usize = 100;
 
 impl Pool {
-    /// Looks at everything once, from the beginning. It goes on when something is lost: the rest is worth knowing, too.
+    /// Checks everything once, from the beginning. Lost locations do not end the scrub.
     ///
     /// # Errors
     ///
-    /// A tree that cannot be read at all, or the pool has stopped.
+    /// A tree cannot be read at all, or the pool has stopped.
     pub async fn scrub(&self) -> Result<Scrubbed> {
         self.scrub_round(false).await
     }
 
-    /// As [`Pool::scrub`], but from where the last one stopped, if it did not come to its end.
+    /// As [`Pool::scrub`], but continues an unfinished round.
     pub(crate) async fn scrub_on(&self) -> Result<Scrubbed> {
         self.scrub_round(true).await
     }
 
-    /// When a pool that was just opened scrubs: at once if a round is to be ended, else so long after the last one.
+    /// Delay of the first scrub after opening: zero if a round is unfinished, otherwise `every` after the
+    /// last one.
     pub(crate) fn next_scrub_in(&self, every: Duration) -> Duration {
         match self.shared.state.borrow().catalogue.scrub() {
             Some(ScrubRow { next: Some(_), .. }) => Duration::ZERO,
@@ -126,7 +126,6 @@ impl Pool {
         scrubbed
     }
 
-    /// How far the scrub is, and what the last one found.
     pub fn scrub_progress(&self) -> ScrubProgress {
         self.scrubs.borrow().clone()
     }
@@ -170,7 +169,7 @@ impl Pool {
         Ok(round.found)
     }
 
-    /// Everything before `next` was looked at.
+    /// Records that everything before `next` was checked.
     pub(super) fn has_come_to(&self, next: Option<ScrubPlace>, round: &mut Round) {
         round.row.next = next;
         round.found.mended = round.row.counts.mended + self.mended() - round.mended_before;
@@ -180,7 +179,8 @@ impl Pool {
         self.has_unsaved_rows.set(true);
     }
 
-    /// A permit to check a piece. A scrub holds the segments it reads: while hosts wait for room it does not rest.
+    /// A permit to check a piece. A scrub keeps the segments that it reads from being reused, so it does not
+    /// pause while hosts wait for room.
     pub(super) async fn scrub_permit(&self) -> Result<Permit> {
         let urgency = if self.room_wanted() > 0 { Urgency::Awaited } else { Urgency::CanWait };
         self.pace.permit(urgency).await
@@ -217,7 +217,7 @@ impl Pool {
         let end = NodeKey { major: u32::MAX, id: u64::MAX, minor: u64::MAX };
         loop {
             self.shared.check_runs()?;
-            // As of now: what a checkpoint changes meanwhile is met further on, or was written just now.
+            // Blocks that a checkpoint moves meanwhile are met later in the tree, or were just written.
             let _reading = self.begin_reading();
             let roots = self.shared.state.borrow().roots;
             let root = if tree == Tree::Head { roots.head } else { roots.history };
@@ -258,7 +258,7 @@ pub(super) fn tell(found: &mut Scrubbed, error: &Error) {
     }
 }
 
-/// What a run of the map has in a segment, if anything.
+/// The blocks that a run of the map has in a segment, if any.
 fn stored(run: &Run<'_>) -> Option<StoredRun> {
     let Location::Direct { segment, at, stored: Stored::PLAIN } = run.location else { return None };
     let blocks = (run.first.0..=run.last().0).map(BlockIndex).map(|block| {

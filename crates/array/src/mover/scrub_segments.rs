@@ -1,7 +1,7 @@
-//! Scrub of what no tree leads to: headers of slots, summaries, records of the log, and superblocks.
+//! Scrub of structures that no tree refers to: slot headers, summaries, records of the log, superblocks.
 //!
-//! Records that a replay would read are looked at with all they carry, up to what was acknowledged. Of others the header
-//! counts: it says what lies in their segment, for cleaning.
+//! Records that a replay would read are checked with their payload, up to the last acknowledged one. Of other
+//! records only the header matters: cleaning needs it.
 
 use super::scrub::{Round, tell};
 use crate::{
@@ -17,26 +17,26 @@ use crate::{
 use std::sync::Arc;
 use world::{Buffer, ByteOffset, Stability};
 
-/// Blocks read at once.
+/// Blocks of one read.
 const READ_BLOCKS: u32 = 64;
 
-/// The same blocks of every copy that is there.
+/// The same range of blocks of every copy on a present drive.
 struct Copies {
-    /// Which slot of the segment, and where it is.
+    /// Index of each slot in the segment, and its address.
     slots: Vec<(usize, SlotAddress)>,
-    /// The first block of the slots that was read.
+    /// First block of the range.
     first: u32,
-    /// What could not be read is zero.
+    /// One buffer a copy; blocks that could not be read are zero.
     bytes: Vec<Vec<u8>>,
 }
 
 impl Copies {
-    /// A block of a slot.
     fn block(&self, copy: usize, block: u32) -> &[u8] {
         &self.bytes[copy][(block - self.first) as usize * BLOCK_BYTES..][..BLOCK_BYTES]
     }
 
-    /// Writes a block again wherever it is not right, as it should be in that slot. Whether any copy is right.
+    /// Repairs a block on each copy that differs from what that slot should have. Returns true if any copy is
+    /// right.
     async fn mend(
         &mut self,
         shared: &Shared,
@@ -66,7 +66,7 @@ impl Copies {
 }
 
 impl Pool {
-    /// Looks at every copy of what says what lies in a segment, from one of them on.
+    /// Checks headers, summaries and records of all segments, starting with `from`.
     pub(super) async fn scrub_segments(&self, from: SegmentNumber, round: &mut Round) -> Result<()> {
         let numbers: Vec<SegmentNumber> = {
             let state = self.shared.state.borrow();
@@ -130,7 +130,8 @@ impl Pool {
         Ok(())
     }
 
-    /// What a record carries. A block that is right on no copy is told of when its tree is gone through.
+    /// Checks the payload of a record. A block that is right on no copy is reported when its tree is
+    /// scrubbed.
     async fn scrub_payload(&self, record: &Record, copies: &mut Copies) {
         for entry in &record.entries {
             let Entry::Write(write) = entry else { continue };
@@ -174,7 +175,7 @@ impl Pool {
             SlotHeader::decode(bytes).is_ok_and(|header| {
                 let is_it =
                     (header.pool, header.number, header.segment_use) == (pool, number, row.segment_use);
-                // A slot that came later than the header may have no place in it.
+                // A slot added after the header was written may be missing from it.
                 is_it && (header.slot_index == index || index >= header.slots.len())
             })
         };
@@ -187,7 +188,7 @@ impl Pool {
         copies.mend(&self.shared, 0, is_right, made_for).await;
     }
 
-    /// Blocks of every slot of a mirrored segment, a piece at a time.
+    /// Reads a range of every slot of a mirrored segment, piece by piece.
     async fn read_copies(&self, row: &SegmentRow, first: u32, count: u32) -> Result<Copies> {
         let drives = &self.shared.drives;
         let there = row.slots.iter().copied().enumerate().filter(|(_, slot)| drives.has(slot.member));
@@ -213,7 +214,7 @@ impl Pool {
         Ok(Copies { slots, first, bytes })
     }
 
-    /// Both places of the superblock on every drive; one that is not as it was written is written again.
+    /// Checks both superblocks on every drive, and rewrites those that differ from what was written.
     pub(super) async fn scrub_superblocks(&self, found: &mut super::Scrubbed) -> Result<()> {
         let shared = &self.shared;
         let _nobody_writes_one = shared.publishing.lock().await;
@@ -229,7 +230,8 @@ impl Pool {
                 if read.is_ok_and(|read| read[0].starts_with(&wanted)) {
                     continue;
                 }
-                // The whole place: a sector behind the image that cannot be read keeps an opening from reading it.
+                // Rewrites the whole area: an unreadable sector after the image would prevent an opening from
+                // reading it.
                 let mut place = Buffer::zeroed(SUPERBLOCK_BYTES_MAX);
                 place[..wanted.len()].copy_from_slice(&wanted);
                 match device.write(at, vec![Arc::new(place)], Stability::Stable).await {

@@ -1,11 +1,12 @@
-//! Which segments are worth emptying: those with the least alive, as many as give the room that is wanted.
+//! Victim selection: the segments with the least live data, as many as are needed for the room that is
+//! wanted.
 //!
-//! What is moved costs a read and its writes; what is left alone a little longer dies for nothing. So a round takes none
-//! that has much more alive than those that had to be taken. And of two that have as little alive it takes the one that
-//! has settled: what a snapshot sees stays, and what hosts overwrite often is gone soon. But where only what is mostly
-//! alive is left, rounds are large: with each comes a checkpoint, and of few large ones there are fewer. In a pool that is full
-//! a usual round may gain nothing. Then one fills all that upkeep may take but what the log needs beside it: the widest round,
-//! which gains one as long as no more is stored than is usable.
+//! A move costs a read and its writes, and blocks in segments left alone die for free. So a round takes no
+//! segment with much more live data than the ones it needs. Of two with as little live data it prefers the
+//! cold one: blocks that a snapshot sees stay, blocks that hosts overwrite often die soon. If only mostly
+//! live segments are left, rounds are large, since each costs a checkpoint. In a full pool a usual round may
+//! gain nothing; then the widest round fills all that upkeep may take except what the log needs. It gains a
+//! segment as long as no more is stored than is usable.
 
 use crate::{
     format::{BLOCK_GRAINS, SegmentKind, SegmentNumber, row::SegmentState},
@@ -14,35 +15,35 @@ use crate::{
     simulation::sometimes::{self, Sometimes},
 };
 
-/// Victims of one round at most: what they hold is free only with the checkpoint after it.
+/// Victims of one round, at most: the checkpoint after the round frees them all at once.
 pub(crate) const VICTIMS_MAX: usize = 512;
 
-/// Others are like a victim if they have more alive by a segment's room by this: so many that a checkpoint, which rewrites
-/// every leaf that random writes touched, is worth its while.
+/// Further victims may have more live data than the needed ones by the room of a segment divided by this:
+/// enough to make the checkpoint, which rewrites every leaf that random writes touched, worth its cost.
 const ALIKE: u32 = 4;
 
-/// A segment is mostly dead if no more than its room by this is alive.
+/// A segment is mostly dead if at most its room divided by this is live.
 const MOSTLY_DEAD: u32 = 3;
 
-/// A round of what has settled will do if it gains what is wanted by this: that is better than to move what has more alive,
-/// or will be gone soon.
+/// A round of cold segments suffices if it gains the wanted segments divided by this. That is better than
+/// moving more live data, or data that dies soon.
 const ENOUGH_ONE_IN: u64 = 4;
 
-/// What a round may take, and what it is for.
+/// Limits and goal of a round.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     /// Grains that fit into one segment.
     room: u32,
     /// Segments that may be filled.
     targets_max: u64,
-    /// Segments that are to be gained.
+    /// Segments to gain.
     wanted: u64,
     /// Grains that may be moved.
     moved_max: u64,
 }
 
 impl Limits {
-    /// Segments that a round of what has settled must gain for all others to be left alone.
+    /// Segments that a round of cold segments must gain to leave all others alone.
     fn enough(&self) -> u64 {
         self.wanted.div_ceil(ENOUGH_ONE_IN)
     }
@@ -52,31 +53,31 @@ impl Limits {
 struct Candidate {
     number: SegmentNumber,
     live_grains: u32,
-    /// It is not dying by itself.
+    /// Few of its blocks die without being moved.
     has_settled: bool,
 }
 
-/// What cleaning has before it, as of a checkpoint.
+/// Forecast of cleaning, as of a checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outlook {
-    /// A round of what has settled and is mostly dead gains several times what it must: it is worth it ahead of need.
+    /// A round of cold, mostly dead segments gains several times the minimum: worth it ahead of need.
     pub is_much_mostly_dead: bool,
-    /// Nothing is mostly dead but what is dying by itself, and that will give as much as a round.
+    /// Only hot segments are mostly dead, and they will free as much as a round.
     pub will_room_come: bool,
 }
 
-/// What a round takes, and how many segments are gained by it.
+/// Victims of a round, and the segments gained.
 struct Round {
     victims: Vec<SegmentNumber>,
     gained: u64,
 }
 
 impl Pool {
-    /// Segments to empty in one round: mirrors, or such of one copy.
+    /// The victims of one round: all mirrored, or all of one copy.
     pub(super) fn victims(&self) -> Vec<SegmentNumber> {
         let candidates = [self.candidates(true), self.candidates(false)];
         let space = self.space();
-        // What nobody needs is left to die.
+        // The widest round moves blocks that might die soon, so it is only for need.
         let may_be_widest = space.is_held_up() || space.free_for(Purpose::Hosts) < self.room_wanted();
         let widest = may_be_widest.then(|| self.limits_of_widest(space));
         let limits = [Some(self.limits(space)), widest].into_iter().flatten();
@@ -85,7 +86,7 @@ impl Pool {
         rounds.find(|victims| !victims.is_empty()).unwrap_or_default()
     }
 
-    /// What cleaning has before it. That changes with a checkpoint, and is asked for more often.
+    /// The forecast, cached until the next checkpoint.
     pub(crate) fn outlook(&self) -> Outlook {
         let as_of = self.shared.state.borrow().checkpoint;
         if let Some((_, known)) = self.outlook.get().filter(|(known, _)| *known == as_of) {
@@ -105,7 +106,7 @@ impl Pool {
     }
 
     fn limits(&self, space: Space) -> Limits {
-        // What a round takes must be there beside what it gives back, which is more.
+        // A round writes its targets before its victims are free.
         let free = space.free_for(Purpose::Upkeep);
         let geometry = self.shared.drives.geometry();
         let shape = log_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
@@ -117,12 +118,12 @@ impl Pool {
         }
     }
 
-    /// Of a round for which nothing is too much that upkeep has room for.
+    /// Limits of the widest round.
     fn limits_of_widest(&self, space: Space) -> Limits {
         Limits { targets_max: space.widest_round(), moved_max: u64::MAX, ..self.limits(space) }
     }
 
-    /// What can be emptied, the least alive first.
+    /// Segments that can be emptied, in ascending order of live data.
     fn candidates(&self, mirrors: bool) -> Vec<Candidate> {
         let state = self.shared.state.borrow();
         let mut candidates: Vec<Candidate> = state
@@ -146,12 +147,12 @@ impl Pool {
     }
 }
 
-/// What dies by itself gives its room for nothing if it is left alone, so what has settled goes first, as long as half of it
-/// is dead: that room stays.
+/// Chooses a round. Hot segments become free without work, so cold ones go first as long as they are at least
+/// half dead.
 fn best_round(candidates: &[Candidate], limits: Limits) -> Vec<SegmentNumber> {
     let is_enough = |round: &Round| round.gained >= limits.enough();
     let mostly_dead = Some(round_of_mostly_dead(candidates, limits)).filter(is_enough);
-    // Of what is not mostly dead, no more than it must: until the next round more of it dies.
+    // Of segments that are not mostly dead only the minimum: more of them dies until the next round.
     let least = Limits { wanted: limits.enough(), ..limits };
     let half_dead = || Some(round_of(settled(candidates, limits.room / 2), least)).filter(is_enough);
     let Some(round) = mostly_dead.or_else(half_dead) else {
@@ -161,17 +162,17 @@ fn best_round(candidates: &[Candidate], limits: Limits) -> Vec<SegmentNumber> {
     round.victims
 }
 
-/// A round of what has settled and is mostly dead.
+/// A round of cold, mostly dead segments.
 fn round_of_mostly_dead(candidates: &[Candidate], limits: Limits) -> Round {
     round_of(settled(candidates, limits.room / MOSTLY_DEAD), limits)
 }
 
-/// What has settled with no more than `live_max` grains.
+/// Cold segments with at most `live_max` grains.
 fn settled(candidates: &[Candidate], live_max: u32) -> impl Iterator<Item = &Candidate> {
     candidates.iter().filter(move |candidate| candidate.has_settled && candidate.live_grains <= live_max)
 }
 
-/// A round of `candidates`, which ascend by what is alive.
+/// A round of `candidates`, in ascending order of live data.
 fn round_of<'c>(candidates: impl Iterator<Item = &'c Candidate>, limits: Limits) -> Round {
     let (live, mut victims): (Vec<u32>, Vec<SegmentNumber>) =
         candidates.take(VICTIMS_MAX).map(|candidate| (candidate.live_grains, candidate.number)).unzip();
@@ -180,16 +181,16 @@ fn round_of<'c>(candidates: impl Iterator<Item = &'c Candidate>, limits: Limits)
     Round { victims, gained }
 }
 
-/// How many of the segments with the least alive are emptied, and how many are gained by that: of `live`, which ascends.
+/// Number of victims among segments with `live` grains, in ascending order, and of segments gained.
 fn victims_of(live: &[u32], limits: Limits) -> (usize, u64) {
     let Limits { room, targets_max, wanted, moved_max } = limits;
     let (mut moved, mut best, mut gained) = (0_u64, 0, 0);
-    // The last one that had to be taken for a segment to be gained.
+    // The live data of the last victim that was needed to gain a segment.
     let mut dearest: Option<u32> = None;
     for (index, &alive) in live.iter().enumerate() {
         let count = index as u64 + 1;
         let targets = (moved + u64::from(alive)).div_ceil(u64::from(room));
-        // What fits into one is the cheapest there is.
+        // Victims that fit into one target are the cheapest.
         let is_worth_it = dearest.is_none_or(|dearest| targets == 1 || alive <= dearest + room / ALIKE);
         let is_too_much = targets > targets_max || moved + u64::from(alive) > moved_max.max(room.into());
         if gained >= wanted || is_too_much || !is_worth_it {
@@ -216,7 +217,7 @@ mod tests {
         victims_of(live, limits).0
     }
 
-    /// Of how much is alive in each, and whether it has settled.
+    /// Victims among candidates given as live grains, and true for cold ones.
     fn numbers_of(candidates: &[(u32, bool)], limits: Limits) -> Vec<u32> {
         let candidates: Vec<_> = (0..)
             .zip(candidates)
