@@ -1,17 +1,19 @@
-//! Admission: which writes of hosts are let in, which wait for room, and which are refused.
+//! Admission of host writes: a write is admitted, waits for space, or is refused.
 //!
-//! A write takes room twice. What it adds must be within what is usable ([`Pool::wait_for_left`]): what only replaces blocks
-//! that no snapshot keeps adds nothing, so that overwrites go on in a full pool. And it needs segments for the log
-//! ([`Pool::admit`]), which cleaning gains. Neither is refused because of what was counted or cleaned before it came: room
-//! that was freed a moment before, by a discard or a deletion, is waited for.
+//! A write needs two kinds of space. The blocks that it adds must fit into the usable space
+//! ([`Pool::wait_for_left`]); a write that only replaces blocks that no snapshot keeps adds nothing, so
+//! overwrites continue in a full pool. And the log needs segments for it ([`Pool::admit`]), which cleaning
+//! supplies. A write is never refused because of a count or a round of cleaning from before it arrived: space
+//! that a discard or a deletion freed a moment earlier is waited for.
 //!
 //! Invariants:
 //!
-//! 1. A write is refused for want of segments only if a round of cleaning that began after it came gained nothing, or
-//!    nothing happened since a round that gained nothing.
-//! 2. What was let in, and is on its way into the tables, is in `Usage` (`pending`). So writes at once add no more than is
-//!    usable, all together.
-//! 3. Whoever waits is let in or refused: each round gains segments, or is the one that refuses.
+//! 1. A write is refused for lack of segments only if a round of cleaning that began after its arrival gained
+//!    nothing, or nothing happened since a round that gained nothing.
+//! 2. Admitted writes on their way into the tables are in `Usage` (`pending`), so that concurrent writes
+//!    together add no more than the usable space.
+//! 3. Every waiting write is admitted or refused in the end: each round gains segments, or is the one that
+//!    refuses.
 
 use super::{Pool, Purpose, shared::State};
 use crate::{
@@ -26,27 +28,27 @@ use std::{
 };
 use tokio::sync::MutexGuard;
 
-/// Tables in RAM hold at most so many times what brings about a checkpoint.
+/// The tables in RAM hold at most so many times the number of entries that triggers a checkpoint.
 const TABLES_MAX: usize = 3;
-/// How long to wait before looking again.
+/// Delay before a condition is checked again.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// Checkpoints that one write waits for, where others that came later may take what they free.
+/// Checkpoints that one write waits for, since later writes may take the space that they free.
 const CHECKPOINTS_AWAITED_MAX: u32 = 3;
 
-/// What those who wait for room and those who gain it tell each other.
+/// State shared by writes that wait for space, and cleaning.
 #[derive(Debug, Default)]
 pub(super) struct Admission {
-    /// Segments that each of those who wait wants.
+    /// Segments wanted, one entry for each waiting write.
     wanted: RefCell<Vec<u64>>,
-    /// Rounds of cleaning that have begun.
+    /// Rounds of cleaning begun.
     rounds: Cell<u64>,
-    /// The last of them that gained nothing.
+    /// The last round that gained nothing.
     round_in_vain: Cell<u64>,
-    /// Writes that were refused for want of room.
+    /// Writes refused for lack of space.
     refused: Cell<u64>,
 }
 
-/// What cleaning depends on: while it stays the same, so does what a round gains.
+/// Inputs of cleaning. While they are unchanged, another round gains as much as the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CleaningBasis {
     pub log_position_next: u64,
@@ -55,34 +57,33 @@ pub(super) struct CleaningBasis {
 }
 
 impl Admission {
-    /// Segments that somebody waits for, at most.
+    /// The largest number of segments that a write waits for.
     pub fn wanted(&self) -> u64 {
         self.wanted.borrow().iter().copied().max().unwrap_or(0)
     }
 
-    /// A round of cleaning begins: its number.
+    /// Returns the number of the new round.
     pub fn begin_round(&self) -> u64 {
         self.rounds.set(self.rounds.get() + 1);
         self.rounds.get()
     }
 
-    /// A round gained nothing, and none would: those who came before it began are refused.
+    /// Records that `round` gained nothing and that none would: writes that waited when it began are refused.
     pub fn end_in_vain(&self, round: u64) {
         assert!(round <= self.rounds.get() && round > self.round_in_vain.get(), "round {round} ends once");
         self.round_in_vain.set(round);
     }
 
-    /// Writes that were refused for want of room.
     pub fn refused(&self) -> u64 {
         self.refused.get()
     }
 }
 
-/// Somebody who waits for segments, until it is dropped.
+/// A write waiting for segments. It stops waiting on drop.
 struct RoomWait<'a> {
     admission: &'a Admission,
     wanted: u64,
-    /// Rounds of cleaning that had begun when it came.
+    /// Rounds of cleaning that had begun when the write arrived.
     came: u64,
     is_listed: Cell<bool>,
 }
@@ -109,35 +110,35 @@ impl Drop for RoomWait<'_> {
     }
 }
 
-/// A write that waits for what was deleted to be counted.
+/// A write that waits until deletions are counted.
 #[derive(Debug, Default)]
 pub(super) struct DeletionWait {
     checkpoints: u32,
 }
 
 impl Pool {
-    /// Whether the drives have room for so many bytes of hosts.
+    /// True if hosts may fill the segments that `bytes` bytes need.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.space().free_for(Purpose::Hosts) >= self.segments_for(bytes)
     }
 
-    /// Segments that so many bytes of hosts begin at most.
+    /// Segments that `bytes` bytes from hosts begin, at most.
     fn segments_for(&self, bytes: u64) -> u64 {
         let blocks = bytes.div_ceil(BLOCK_BYTES as u64);
-        // Each record has a header; the fullest that is.
+        // Each record has a header, and holds this many blocks at most.
         let records = blocks.div_ceil(PAYLOAD_BLOCKS_MAX as u64);
         let geometry = self.shared.drives.geometry();
         let shape = log_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
         (blocks + records).div_ceil(u64::from(shape.data_blocks())).max(1)
     }
 
-    /// Segments that somebody waits for, at most.
+    /// The largest number of segments that a write waits for.
     pub(crate) fn room_wanted(&self) -> u64 {
         self.admission.wanted()
     }
 
-    /// Lets one in at a time who changes the catalogue so that it grows, when there is room for that. Who waits for room
-    /// keeps nobody from deleting.
+    /// Locks the catalogue for a change that makes it grow, once there is room for it. The lock is not held
+    /// while this waits, so deletions proceed.
     ///
     /// # Errors
     ///
@@ -156,7 +157,7 @@ impl Pool {
         }
     }
 
-    /// Lets a host's write in, when there is room for it: in the tables, and on the drives.
+    /// Admits a host write once the tables and the drives have room.
     ///
     /// # Errors
     ///
@@ -186,11 +187,11 @@ impl Pool {
         }
     }
 
-    /// Waits a moment for cleaning to gain segments, unless a round that began after somebody came could not.
+    /// Waits briefly for cleaning to gain segments.
     ///
     /// # Errors
     ///
-    /// [`Error::Full`]: what is alive leaves nothing to clean.
+    /// [`Error::Full`]: a round that began after this write arrived gained nothing.
     async fn wait_for_cleaning(&self, wait: &RoomWait<'_>) -> Result<()> {
         if self.admission.round_in_vain.get() > wait.came {
             return Err(self.full());
@@ -200,27 +201,28 @@ impl Pool {
         Ok(())
     }
 
-    /// Waits a moment for others to leave the log's queue.
+    /// Waits briefly for other commands to leave the log's queue.
     pub(crate) async fn wait_for_others(&self) {
         self.shared.world.sleep(LOOK_AGAIN).await;
     }
 
-    /// Whether data may take so many grains more.
+    /// True if data may grow by `added` grains.
     pub(super) fn has_left(&self, added: u64) -> bool {
         let space = self.space();
         let used = space.used_bytes / GRAIN_BYTES as u64 + self.usage.borrow().pending_of_all();
         used + added <= space.usable_bytes / GRAIN_BYTES as u64
     }
 
-    /// Waits for what was overwritten, discarded or deleted so far to be counted, if that may leave as much as a write adds.
+    /// Makes a checkpoint that counts all overwrites, discards and deletions, if those may leave enough room.
     ///
     /// # Errors
     ///
-    /// [`Error::Full`]: it leaves less.
+    /// [`Error::Full`]: they leave less than the write adds.
     pub(super) async fn wait_for_left(&self, added: u64, wait: &mut DeletionWait) -> Result<()> {
         let is_exact = {
             let state = self.shared.state.borrow();
-            // Nothing that is in the tables makes it less than what the trees have, but for deletions.
+            // Apart from deletions, entries in the tables never make the usage smaller than what the trees
+            // have.
             let usable = self.space().usable_bytes / GRAIN_BYTES as u64;
             let is_over = state.segments.live_grains() + added > usable;
             let is_counted = state.table.is_empty() && state.merging.is_none();
@@ -242,14 +244,13 @@ impl Pool {
         self.admission.refused.set(self.admission.refused.get() + 1);
     }
 
-    /// Why somebody is refused.
+    /// The error of a refusal.
     fn full(&self) -> Error {
         sometimes::reached(Sometimes::HostRefused);
         let out_of_space = self.shared.drives.out_of_space();
         if out_of_space.is_empty() { Error::Full } else { Error::OutOfSpace(out_of_space) }
     }
 
-    /// What a round of cleaning would depend on now.
     pub(super) fn cleaning_basis(&self) -> CleaningBasis {
         CleaningBasis {
             log_position_next: self.lane.tail().position_next().0,
@@ -258,7 +259,7 @@ impl Pool {
         }
     }
 
-    /// Blocks one round of cleaning may move: what leaves room in the tables for hosts.
+    /// Blocks that one round of cleaning may move: it leaves room in the tables for hosts.
     pub(crate) fn moves_max(&self) -> usize {
         self.setting.table_entries / 2
     }
@@ -271,7 +272,7 @@ impl Pool {
 }
 
 impl State {
-    /// Whether checkpoints may find that less is used than the trees have: something was discarded or deleted.
+    /// True if a checkpoint may find less in use than the trees have, because of discards or deletions.
     pub fn may_shrink(&self) -> bool {
         self.deletions_taken > self.deletions_merged || self.has_leftovers()
     }

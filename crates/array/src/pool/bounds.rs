@@ -1,9 +1,10 @@
-//! The most a volume may take, and what is kept for it.
+//! Limits and reserves of volumes.
 //!
-//! A write of a bounded volume is let in if what it adds is within the volume's limit and leaves others what is kept for
-//! them. What was overwritten counts until the next checkpoint; so before anything is refused, the blocks are looked up: a
-//! write that only replaces what no snapshot sees adds nothing. And once a checkpoint is made. If a snapshot is cut while
-//! such a write waits for its turn, it asks again.
+//! A write to a bounded volume is admitted if what it adds is within the volume's limit and leaves the
+//! reserves of other volumes. Overwritten blocks count until the next checkpoint. Before a write is refused,
+//! its blocks are therefore looked up, since one that only replaces blocks that no snapshot sees adds
+//! nothing, and then one checkpoint is made. If a snapshot is taken while such a write waits for its turn,
+//! the check is repeated.
 
 use super::{Pool, admission::DeletionWait, usage::Promised};
 use crate::{
@@ -13,14 +14,14 @@ use crate::{
 };
 use std::time::Duration;
 
-/// How long to wait for writes that are on their way.
+/// Delay before a check is repeated while other writes are pending.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// Of what is usable this part is not promised to anybody, and so many segments at least.
+/// This part of the usable space cannot be reserved, and at least so many segments.
 const HELD_BACK_PART: u64 = 8;
 const HELD_BACK_SEGMENTS_MIN: u64 = 16;
 
-/// A volume that has a reserve, or writes.
+/// A volume that has a reserve, or is written to.
 #[derive(Clone, Copy, Debug)]
 struct Bounded {
     number: VolumeNumber,
@@ -34,20 +35,20 @@ fn grains(blocks: u64) -> u64 {
 }
 
 impl Pool {
-    /// What a volume takes, with its snapshots, in bytes. What was overwritten is counted until the next checkpoint. The
-    /// first time it reads all of the volume's map.
+    /// Space used by a volume and its snapshots, in bytes. Overwritten blocks count until the next
+    /// checkpoint. The first call reads the whole map of the volume.
     ///
     /// # Errors
     ///
-    /// There is no such volume; or a part of its map cannot be read.
+    /// No such volume; or a part of its map cannot be read.
     pub async fn used_by(&self, volume: &str) -> Result<u64> {
         let (_, branch) = self.branch_of(volume)?;
         self.count_usage(branch).await?;
         Ok(self.taken_by(branch) / BLOCK_GRAINS as u64 * BLOCK_BYTES as u64)
     }
 
-    /// Promises a write the room for the blocks that it adds: within the pool, and within the volume's bounds. Near the end of
-    /// either its blocks are looked up.
+    /// Promises a write the space for the blocks that it adds, within the pool and the volume's bounds. Close
+    /// to either limit the blocks are looked up.
     ///
     /// # Errors
     ///
@@ -84,7 +85,7 @@ impl Pool {
                 continue;
             };
             if self.usage.borrow().pending_of_all() > 0 {
-                // Perhaps they only replace something.
+                // The pending writes may turn out to add nothing.
                 self.shared.world.sleep(LOOK_AGAIN).await;
             } else if is_as_of_now {
                 return Err(refused);
@@ -111,19 +112,19 @@ impl Pool {
         Ok((own, others.collect()))
     }
 
-    /// Why a write that adds so much is not let in, if so.
+    /// The reason to refuse a write that adds `added` grains; `None` to admit it.
     fn refusal(&self, own: Bounded, others: &[Bounded], added: u64) -> Option<Error> {
         let taken = self.taken_by(own.branch);
         if own.limit_grains > 0 && taken + added > own.limit_grains {
             return Some(Error::LimitReached(own.number));
         }
-        // What is kept for it is its own, however full the pool is.
+        // Its own reserve is available to it, however full the pool is.
         let beyond = (taken + added).saturating_sub(own.reserve_grains.max(taken));
         let is_kept = beyond > 0 && beyond > self.free_of_reserves(own, others, taken);
         is_kept.then_some(Error::Reserved(own.number))
     }
 
-    /// What is left when everybody has what is kept for him.
+    /// Free space beyond all reserves.
     fn free_of_reserves(&self, own: Bounded, others: &[Bounded], taken: u64) -> u64 {
         let kept =
             others.iter().map(|other| other.reserve_grains.saturating_sub(self.taken_by(other.branch)));
@@ -131,8 +132,8 @@ impl Pool {
         self.free_grains().saturating_sub(self.usage.borrow().pending_of_all() + kept)
     }
 
-    /// What can be kept for volumes or is free. Nodes of trees, headers of records and segments that are half full take
-    /// something, too.
+    /// Space that is free or reserved. Nodes of trees, record headers and half-full segments need some of the
+    /// rest.
     fn free_grains(&self) -> u64 {
         let space = self.space();
         let segment_bytes = space.usable_bytes / (space.segments - space.reserve).max(1);
@@ -140,7 +141,7 @@ impl Pool {
         space.usable_bytes.saturating_sub(held_back + space.used_bytes) / crate::format::GRAIN_BYTES as u64
     }
 
-    /// Blocks of a range that a write would add: those that store nothing yet, or what a snapshot sees.
+    /// Blocks of a range that a write would add: those that store nothing yet, or that a snapshot sees.
     async fn blocks_added(&self, branch: BranchNumber, first: BlockIndex, count: u64) -> Result<u64> {
         let _reading = self.begin_reading();
         let mapped = self.map_of(branch, first, count, None).await?;
@@ -154,7 +155,7 @@ impl Pool {
         Ok(added.count() as u64)
     }
 
-    /// Whether there is room for a reserve; `number` has it, if it is there already.
+    /// Fails unless there is room for the reserve. `number` is the volume, if it exists already.
     pub(super) async fn check_bounds(&self, number: Option<VolumeNumber>, bounds: Bounds) -> Result<()> {
         let Bounds { reserve_bytes, limit_bytes } = bounds;
         let block_bytes = BLOCK_BYTES as u64;

@@ -1,13 +1,13 @@
-//! The catalogue in RAM: every row but those of segments, as the log has them.
+//! The catalogue in RAM: all rows except those of segments, as of the last log record.
 //!
 //! Invariants:
 //!
-//! 1. It is what the checkpoint's tree has, plus every record taken since, and how far a scrub is; `changed` names the
-//!    rows that differ.
-//! 2. A live volume's name is given once.
-//! 3. `reserved` are the live volumes that have a reserve, `raid0` those of that class, in whatever state.
-//! 4. `points` holds the key of every row of the table of points that is not being deleted, `branches` every branch.
-//!    A checkpoint under way keeps those of its beginning.
+//! 1. It equals the tree of the checkpoint, plus every record applied since, plus the position of the scrub.
+//!    `changed` has the keys of the rows that differ.
+//! 2. Names of live volumes are unique.
+//! 3. `reserved` has the live volumes with a reserve, `raid0` those of that class in any state.
+//! 4. `points` has the key of every row of the point table that is not being deleted, `branches` every
+//!    branch. A checkpoint under way keeps those of its beginning.
 
 use crate::{
     format::{
@@ -21,7 +21,6 @@ use std::{
     rc::Rc,
 };
 
-/// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Catalogue {
     volumes: BTreeMap<VolumeNumber, VolumeRow>,
@@ -29,25 +28,25 @@ pub struct Catalogue {
     branches: Rc<Branches>,
     point_rows: BTreeMap<(BranchNumber, Stamp), PointRow>,
     points: Rc<Points>,
-    /// Rows of tables that this version carries along.
+    /// Rows of tables that this version does not interpret.
     others: BTreeMap<RowKey, Vec<u8>>,
     names: BTreeMap<String, VolumeNumber>,
     reserved: BTreeSet<VolumeNumber>,
     raid0: BTreeSet<VolumeNumber>,
     changed: BTreeSet<RowKey>,
-    /// Discards that are not wholly in the map: as of the last merge.
+    /// Discards that are not completely in the map, as of the last merge.
     discards: BTreeMap<RowKey, DiscardRow>,
     discards_changed: BTreeSet<RowKey>,
-    /// How far a scrub is: no record of the log says so, only checkpoints.
+    /// Position of the scrub. Only checkpoints store it, no record.
     scrub: Option<ScrubRow>,
 }
 
 impl Catalogue {
-    /// A row is as given from now on.
+    /// Inserts or replaces a row.
     ///
     /// # Errors
     ///
-    /// Bytes that are no such row.
+    /// The bytes are not a valid row.
     pub fn put(&mut self, key: RowKey, bytes: &[u8]) -> Result<(), Refusal> {
         match key.table {
             Table::Volume => self.put_volume(VolumeNumber(key.id as u32), VolumeRow::decode(bytes)?),
@@ -103,7 +102,7 @@ impl Catalogue {
         self.volumes.insert(number, row);
     }
 
-    /// Whether points of a volume are any: those of one that is being deleted are not.
+    /// True if points of the volume are kept, that is, it is not being deleted.
     fn keeps_points(&self, volume: VolumeNumber) -> bool {
         self.volumes.get(&volume).is_none_or(|row| row.state != VolumeState::Deleting)
     }
@@ -116,7 +115,6 @@ impl Catalogue {
         }
     }
 
-    /// A row is gone.
     pub fn remove(&mut self, key: RowKey) {
         match key.table {
             Table::Volume => {
@@ -145,18 +143,18 @@ impl Catalogue {
         self.changed.insert(key);
     }
 
-    /// What was just read from the checkpoint differs in nothing.
+    /// Declares all rows unchanged, after they were read from the checkpoint.
     pub fn is_as_of_checkpoint(&mut self) {
         self.changed.clear();
     }
 
-    /// Rows that differ from the last checkpoint, none being gone; from now on nothing does.
+    /// Takes the rows changed since the last call; `None` for a removed row.
     pub fn take_changes(&mut self) -> Vec<(RowKey, Option<Vec<u8>>)> {
         let changed = std::mem::take(&mut self.changed);
         changed.into_iter().map(|key| (key, self.encoded(key))).collect()
     }
 
-    /// Discards that are left after a merge.
+    /// Replaces the discards that are not completely in the map.
     pub fn set_discards(&mut self, intervals: &[Interval]) {
         let rows = intervals.iter().map(|interval| {
             let key = RowKey::of_discard(interval.branch, interval.stamp);
@@ -166,18 +164,18 @@ impl Catalogue {
         self.discards_changed.extend(before.into_keys().chain(self.discards.keys().copied()));
     }
 
-    /// Rows of discards that differ from the last checkpoint, none being gone; from now on none does.
+    /// As [`Self::take_changes`], for discards.
     pub fn take_discard_changes(&mut self) -> Vec<(RowKey, Option<Vec<u8>>)> {
         let changed = std::mem::take(&mut self.discards_changed);
         changed.into_iter().map(|key| (key, self.encoded(key))).collect()
     }
 
-    /// Whether there are discards that are not wholly in the map, as of the last checkpoint.
+    /// True if discards are not completely in the map, as of the last checkpoint.
     pub fn has_discards(&self) -> bool {
         !self.discards.is_empty()
     }
 
-    /// Discards that are not wholly in the map.
+    /// Discards that are not completely in the map.
     pub fn discards(&self) -> Vec<Interval> {
         let rows = self.discards.iter().map(|(key, row)| Interval {
             branch: BranchNumber(key.id as u32),
@@ -188,7 +186,7 @@ impl Catalogue {
         rows.filter(|interval| interval.count.0 > 0).collect()
     }
 
-    /// What is being deleted: points by their stamps, and of a branch that goes altogether the highest stamp there is.
+    /// Points under deletion; a branch that is deleted completely has the highest possible stamp.
     pub fn deletions(&self) -> Vec<(BranchNumber, Stamp)> {
         let points = self.point_rows.iter().filter(|(_, row)| row.state == VolumeState::Deleting);
         let branches = self.branch_rows.iter().filter(|(_, row)| row.state == VolumeState::Deleting);
@@ -196,7 +194,7 @@ impl Catalogue {
         points.chain(branches.map(|(&branch, _)| (branch, Reclaim::ALL))).collect()
     }
 
-    /// Nothing is left of a point that was deleted; or of a branch, with its volume.
+    /// Removes a deleted point whose data is reclaimed; or a branch, with its volume.
     pub fn forget(&mut self, branch: BranchNumber, point: Stamp) {
         if point != Reclaim::ALL {
             return self.remove(RowKey::of_point(branch, point));
@@ -206,7 +204,7 @@ impl Catalogue {
             self.remove(RowKey::of_point(branch, stamp));
         }
         let volume = self.branch_rows[&branch].volume;
-        // The highest numbers stay taken: none is given twice.
+        // The highest numbers stay in use, so that no number is given twice.
         let is_highest = self.volume_next().0 == volume.0 + 1 || self.branch_next().0 == branch.0 + 1;
         if !is_highest {
             self.remove(RowKey::of_branch(branch));
@@ -227,33 +225,33 @@ impl Catalogue {
         }
     }
 
-    /// How far a scrub is, or how the last one ended.
+    /// Position of the scrub, or the result of the last one.
     pub fn scrub(&self) -> Option<ScrubRow> {
         self.scrub
     }
 
-    /// A scrub has come so far: durable with the next checkpoint.
+    /// Sets the position of the scrub; durable with the next checkpoint.
     pub fn set_scrub(&mut self, row: ScrubRow) {
         self.scrub = Some(row);
         self.changed.insert(RowKey::SCRUB);
     }
 
-    /// A volume, in whatever state.
+    /// A volume, in any state.
     pub fn volume(&self, number: VolumeNumber) -> Option<&VolumeRow> {
         self.volumes.get(&number)
     }
 
-    /// A live volume by its name.
+    /// The live volume with this name.
     pub fn volume_named(&self, name: &str) -> Option<VolumeNumber> {
         self.names.get(name).copied()
     }
 
-    /// Live volumes that something is kept for.
+    /// Live volumes with a reserve.
     pub fn reserved(&self) -> impl Iterator<Item = (VolumeNumber, &VolumeRow)> {
         self.reserved.iter().map(|number| (*number, &self.volumes[number]))
     }
 
-    /// How what a branch has comes to rest: as its volume's class says, also what only snapshots of it see.
+    /// The redundancy class of a branch's blocks, snapshots included: that of its volume.
     pub fn class_of(&self, branch: BranchNumber) -> RedundancyClass {
         let is_raid0 = |row: &BranchRow| self.raid0.contains(&row.volume);
         match !self.raid0.is_empty() && self.branch_rows.get(&branch).is_some_and(is_raid0) {
@@ -262,43 +260,39 @@ impl Catalogue {
         }
     }
 
-    /// Branches whose blocks rest in one copy.
+    /// Branches of raid0 volumes.
     pub fn raid0_branches(&self) -> impl Iterator<Item = BranchNumber> {
         let branches = self.branch_rows.iter().filter(|(_, row)| self.raid0.contains(&row.volume));
         branches.filter(|(_, row)| row.state != VolumeState::Deleting).map(|(&branch, _)| branch)
     }
 
-    /// How many volumes are live.
     pub fn live_volumes(&self) -> usize {
         self.names.len()
     }
 
-    /// All volumes, in whatever state.
+    /// All volumes, in any state.
     pub fn volumes(&self) -> impl Iterator<Item = (VolumeNumber, &VolumeRow)> {
         self.volumes.iter().map(|(&number, row)| (number, row))
     }
 
-    /// A branch.
     pub fn branch(&self, number: BranchNumber) -> Option<&BranchRow> {
         self.branch_rows.get(&number)
     }
 
-    /// All branches.
     pub fn branch_rows(&self) -> impl Iterator<Item = (BranchNumber, &BranchRow)> {
         self.branch_rows.iter().map(|(&number, row)| (number, row))
     }
 
-    /// How branches hang together.
+    /// The tree of branches.
     pub fn branches(&self) -> &Rc<Branches> {
         &self.branches
     }
 
-    /// Where versions are kept.
+    /// The points at which versions are kept.
     pub fn points(&self) -> &Rc<Points> {
         &self.points
     }
 
-    /// The row of a point.
     pub fn point(&self, branch: BranchNumber, stamp: Stamp) -> Option<&PointRow> {
         self.point_rows.get(&(branch, stamp))
     }
@@ -309,17 +303,17 @@ impl Catalogue {
         self.point_rows.range(range).map(|(&(_, stamp), row)| (stamp, row))
     }
 
-    /// Snapshots of a branch that people see, oldest first.
+    /// User-visible snapshots of a branch, oldest first.
     pub fn snapshots_of(&self, branch: BranchNumber) -> impl Iterator<Item = (Stamp, &PointRow)> {
         self.points_of(branch).filter(|(_, row)| row.state == VolumeState::Live && row.uses.snapshot)
     }
 
-    /// The lowest number no volume has had, as far as rows tell.
+    /// The lowest number above those of all volumes.
     pub fn volume_next(&self) -> VolumeNumber {
         VolumeNumber(self.volumes.keys().next_back().map_or(1, |last| last.0 + 1))
     }
 
-    /// The lowest number no branch has had, as far as rows tell.
+    /// The lowest number above those of all branches.
     pub fn branch_next(&self) -> BranchNumber {
         BranchNumber(self.branch_rows.keys().next_back().map_or(1, |last| last.0 + 1))
     }

@@ -1,13 +1,13 @@
-//! The checkpoint: what is in RAM goes into the trees, and the log begins anew.
+//! The checkpoint: the tables in RAM are merged into the trees, and a replay begins after it.
 //!
-//! 1. Freeze: the active table, the rows that changed, and where the log goes on behind them. Nothing awaits here.
-//! 2. The frozen table is merged into head and history; nodes are written beside the old ones.
-//! 3. What nothing points to any more is condemned, and the rows of all that changed are merged into the catalogue.
-//! 4. Flush. Then a superblock with the new roots: from here on it counts.
-//! 5. What was condemned is free, once those who read meanwhile are done.
+//! 1. Freeze: the active table, the changed rows, and the position in the log. No await in this step.
+//! 2. Merge the frozen table into head and history; nodes are written beside the old ones.
+//! 3. Condemn what is no longer referenced, and merge all changed rows into the catalogue.
+//! 4. Flush, then write a superblock with the new roots. The checkpoint is complete.
+//! 5. Condemned segments become free, once readers that began earlier are done.
 //!
-//! A crash before 4 leaves the checkpoint before, and the log since. An error stops the pool, for the tables in RAM
-//! and the trees may then not agree any more: opening it finds what was acknowledged.
+//! After a crash before step 4, the previous checkpoint and the log since are used. An error stops the pool,
+//! since the tables in RAM and the trees may disagree; reopening restores everything that was acknowledged.
 
 use super::{Pool, events::Task};
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
 };
 use std::rc::Rc;
 
-/// What one checkpoint puts into the trees.
+/// The input of one checkpoint.
 struct Frozen {
     number: CheckpointNumber,
     log: LogStart,
@@ -36,24 +36,24 @@ struct Frozen {
     rows: Vec<(RowKey, Option<Vec<u8>>)>,
     reclaim: ReclaimPlan,
     stamp_next: Stamp,
-    /// Segments of data all of whose moves are in the table.
+    /// Data segments all of whose moves are in the table.
     filled: Vec<SegmentNumber>,
-    /// Discards and deletions in the table, and before.
+    /// Discards and deletions applied so far.
     deletions: u64,
 }
 
 impl Pool {
-    /// Makes a checkpoint of all that was taken so far.
+    /// Makes a checkpoint of everything applied so far.
     ///
     /// # Errors
     ///
-    /// What went wrong; the pool has stopped.
+    /// Any error of a step; the pool has stopped.
     pub async fn checkpoint(&self) -> Result<()> {
         let _one_at_a_time = self.checkpointing.lock().await;
         self.checkpoint_alone().await
     }
 
-    /// As [`Pool::checkpoint`], unless somebody else began one since this was called.
+    /// As [`Pool::checkpoint`], but does nothing if another caller began one after this call.
     pub(super) async fn checkpoint_of_now(&self) -> Result<()> {
         let begun = self.checkpoints_begun.get();
         let _one_at_a_time = self.checkpointing.lock().await;
@@ -89,7 +89,7 @@ impl Pool {
             points: &frozen.points,
             branches: &frozen.branches,
             reclaim: &frozen.reclaim,
-            // What can wait is done in parts.
+            // Reclaiming is deferrable, so it is done in parts.
             budget: Budget { discarded: 4 * at_once, reclaimed: at_once },
             stamp_next: frozen.stamp_next,
         };
@@ -116,13 +116,14 @@ impl Pool {
         Ok(())
     }
 
-    /// Frees what checkpoints up to `complete` do not need, but for what somebody still reads.
+    /// Frees segments that checkpoints up to `complete` do not need, except those that a reader may still
+    /// use.
     fn release(&self, complete: CheckpointNumber) {
         let oldest_reader = self.shared.readers.oldest().filter(|_| !canary::is(Canary::ReadersNotWaitedFor));
         self.shared.state.borrow_mut().segments.release(complete, oldest_reader);
     }
 
-    /// Frees segments whose readers are done. True if other readers still hold some.
+    /// Frees segments whose readers are done. True if readers still hold others.
     pub(super) fn release_held(&self) -> bool {
         let complete = self.shared.state.borrow().checkpoint;
         self.release(complete);
@@ -151,7 +152,7 @@ impl Pool {
         }
     }
 
-    /// From now on reads find in the trees what was in the frozen table.
+    /// Replaces the frozen table by the merged trees.
     fn settle(&self, merged: Merged, deletions: u64) {
         let span = self.space().near();
         let mut state = self.shared.state.borrow_mut();
@@ -171,7 +172,7 @@ impl Pool {
         }
     }
 
-    /// Rows of all that changed, with what nothing needs any more condemned.
+    /// Condemns unreferenced segments. Returns all rows to merge into the catalogue.
     fn rows_for(&self, frozen: &Frozen) -> Vec<(RowKey, Option<Vec<u8>>)> {
         let in_use = self.lane.segments_in_use();
         let mut state = self.shared.state.borrow_mut();

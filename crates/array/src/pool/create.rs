@@ -1,4 +1,4 @@
-//! Making a pool of drives that have none.
+//! Creation of a pool on drives that have none.
 
 use crate::{
     drive::{Drives, all_written, first_of},
@@ -17,47 +17,42 @@ use crate::{
 use std::rc::Rc;
 use world::{BlockDevice, Stability, World};
 
-/// Slots a drive must have room for at least: those of the log and its successors, of the trees, and the reserve.
+/// Minimum size of a drive in slots: for the log and its successors, the trees, and the reserve.
 pub const SLOTS_MIN: u32 = 48;
 
-/// A drive that is to become one of a pool.
+/// A drive to add to a pool.
 #[derive(Clone)]
 pub struct NewDrive {
-    /// Its name in the pool.
     pub drive: DriveId,
-    /// For people; printable ASCII, at most 48 characters.
+    /// Printable ASCII, at most 48 characters.
     pub serial: String,
-    /// The drive.
     pub device: Rc<dyn BlockDevice>,
 }
 
-/// What a pool is to be.
+/// Identity and layout of a new pool.
 #[derive(Clone, Debug)]
 pub struct NewPool {
-    /// A name no other pool has.
     pub pool: PoolId,
-    /// For people.
     pub name: String,
-    /// Bytes of a slot: 1, 2 or 4 MiB.
+    /// 1, 2 or 4 MiB.
     pub slot_bytes: u32,
 }
 
-/// Makes a pool. What the drives held is lost, but a pool is not overwritten.
+/// Creates a pool. The drives' content is erased, but drives of another pool are refused.
 ///
 /// # Errors
 ///
-/// A drive is a pool's already, or too small, or fails. A pool that was not made whole is none: opening does not
-/// find it.
+/// A drive belongs to a pool, is too small, or fails. An opening does not find a pool whose creation failed.
 pub async fn create(world: &World, new: &NewPool, drives: &[NewDrive]) -> Result<()> {
     create_with_copies(world, new, drives, drives.len().min(LOG_COPIES)).await
 }
 
-/// As [`create`], with so many copies of the log, of everything that rests in it, and of the trees: two, or three where
-/// two drives may be lost; one if there is but one drive, until it gets another.
+/// As [`create`], with `copies` copies of the log, of data that stays in it, and of the trees: two, or three
+/// to survive the loss of two drives. A pool of one drive has one copy until another drive is added.
 ///
 /// # Errors
 ///
-/// As for [`create`]; or there are too few drives, or more copies than three.
+/// As [`create`]; or too few drives, or more than three copies.
 pub async fn create_with_copies(
     world: &World,
     new: &NewPool,
@@ -151,7 +146,7 @@ fn first_log_segment(geometry: PoolGeometry, members: &[Member]) -> (MirroredSeg
     (log.expect("new drives have room"), segments.use_next())
 }
 
-/// The log begins in a segment without successors: opening gives it others.
+/// Writes the header of the first log segment. It has no successors; the opening allocates some.
 async fn write_log_header(drives: &Drives, superblock: &Superblock) -> Result<()> {
     let segment = &superblock.checkpoint.log.segment;
     let header = SlotHeader {

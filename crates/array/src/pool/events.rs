@@ -1,11 +1,11 @@
-//! Events of a pool: what an administrator should hear of, in the order in which it happened.
+//! Events of a pool for its administrator, in the order in which they happened.
 //!
-//! The pool appends to a bounded log; readers follow it, each at its own pace. A reader that falls behind gets an
-//! [`EventKind::Overflow`] with the number of events it missed. Nobody has to read: appending costs a few hundred bytes
-//! and never waits.
+//! The pool appends to a bounded log, and each reader follows at its own speed. A reader that falls behind
+//! gets an [`EventKind::Overflow`] with the number of events that it missed. Appending costs a few hundred
+//! bytes and never waits, whether or not anyone reads.
 //!
-//! An accident is reported once: a drive is lost once however many writes it failed, and a task that fails again in the
-//! same way is not reported again before it has succeeded.
+//! Each incident is reported once: a drive is lost once however many writes failed, and a task that fails
+//! again in the same way is not reported again before it has succeeded.
 
 use super::{Alarm, Pool, Shared, SnapshotRoom, Space};
 use crate::{
@@ -23,153 +23,142 @@ use std::{
 use tokio::sync::Notify;
 use world::{IoError, IoErrorKind, WallTime, World};
 
-/// Events that a log keeps for readers that are behind.
+/// Events kept for readers that are behind.
 pub const EVENTS_KEPT: usize = 256;
 
-/// Something that happened to a pool.
+/// An event of a pool.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// Counted from 0 since the pool was opened.
     pub number: u64,
-    /// When it was noticed.
+    /// Time of detection.
     pub time: WallTime,
-    /// What happened.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// Kinds of events.
 #[derive(Clone, Debug)]
 pub enum EventKind {
-    /// A drive failed, or was not there when the pool was opened. The pool goes on without it, for good.
+    /// A drive failed, or was absent when the pool was opened. The pool continues without it permanently.
     DriveLoss {
-        /// Which.
         drive: DriveName,
-        /// Which operation failed, and why.
+        /// The failed operation and its error.
         error: IoError,
     },
-    /// A drive is connected and not used: the pool went on without it, so what it holds is out of date.
+    /// A drive is connected but not used, since its content is out of date: the pool continued without it.
     StaleDrive {
-        /// Which.
         drive: DriveName,
     },
-    /// A drive has no space left for what the pool writes to it. It stays a member, and is read.
+    /// A drive has no space for the pool's writes. It stays a member and is read.
     DriveOutOfSpace {
-        /// Which.
         drive: DriveName,
-        /// Which operation failed, and why.
+        /// The failed operation and its error.
         error: IoError,
     },
-    /// A drive that was out of space takes writes again.
+    /// A drive that was out of space accepts writes again.
     DriveReturn {
-        /// Which.
         drive: DriveName,
     },
-    /// A drive was added, and is a member like the others.
+    /// A drive was added and is in use.
     DriveAddition {
-        /// Which.
         drive: DriveName,
     },
-    /// Data has fewer copies than the pool keeps, since drives were lost.
+    /// Redundancy lost: data has fewer copies than configured, after drives were lost.
     RedundancyLoss(Redundancy),
-    /// Everything has all of its copies again.
+    /// Redundancy restored: all data has all of its copies.
     FullRedundancy(Redundancy),
-    /// How full the pool is passed 80, 90, 95 or 100 %, upwards or downwards.
+    /// Usage crossed 80, 90, 95 or 100 %, in either direction.
     Alarm {
-        /// The alarm there was.
         before: Option<Alarm>,
-        /// The alarm there is.
         now: Option<Alarm>,
-        /// The room at that moment.
+        /// Space at that moment.
         space: Space,
     },
-    /// Hosts' writes are refused for want of room.
+    /// Host writes are refused for lack of space.
     WriteRefusal {
-        /// The room at that moment.
+        /// Space at that moment.
         space: Space,
-        /// What the deletion of snapshots would free, the most first; none if that could not be found out soon.
+        /// Space that deleting snapshots would free, largest first; `None` if it could not be computed in
+        /// time.
         snapshots: Option<Vec<SnapshotRoom>>,
     },
-    /// Hosts' writes are no longer refused.
+    /// Host writes are admitted again.
     WriteAdmission {
-        /// The room at that moment.
+        /// Space at that moment.
         space: Space,
     },
-    /// A scrub found copies that were wrong, or places no copy of which is right.
+    /// A scrub found wrong copies, or locations without a right copy.
     ScrubFindings {
-        /// Copies that were wrong and were written again.
+        /// Wrong copies that were repaired.
         mended: u64,
-        /// Places that no copy is right of.
+        /// Locations of which no copy is right.
         lost_places: u64,
     },
     /// A background task ended on an error.
     TaskFailure {
-        /// Which.
         task: Task,
-        /// Why.
         error: Error,
-        /// It runs again later; otherwise not before the pool is opened again.
+        /// True if the task runs again; false if only reopening the pool restarts it.
         is_retried: bool,
     },
-    /// The pool stopped: nothing is written any more before it is opened again.
+    /// The pool stopped writing until it is reopened.
     Stop {
-        /// Why.
         error: Error,
     },
-    /// A reader missed events: so many were dropped before it read them.
+    /// The reader missed events that were dropped before it read them.
     Overflow {
-        /// How many.
+        /// Number of events missed.
         events: u64,
     },
 }
 
-/// What a pool does in the background.
+/// Background tasks of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Task {
-    /// Merging what was written into the trees.
+    /// Merging the tables into the trees.
     Checkpoint,
-    /// Emptying segments that are mostly dead.
+    /// Emptying mostly dead segments.
     Cleaning,
-    /// Copying what lost a copy.
+    /// Replacing lost copies.
     Rebuild,
     /// Moving blocks of raid0 volumes out of the mirrored log.
     Destage,
-    /// Leaving drives that do not answer.
+    /// Removing drives that do not answer.
     DriveWatch,
     /// Reading every copy of everything.
     Scrub,
 }
 
-/// A drive as its pool knows it.
+/// Identity of a drive in its pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveName {
     /// Its row in the member table.
     pub member: MemberIndex,
-    /// Its UUID.
     pub drive: DriveId,
-    /// Its serial number, as it was recorded when it became a member.
+    /// Serial number, as recorded when the drive became a member.
     pub serial: String,
-    /// Its index among the devices the pool was opened with; none if it was not among them.
+    /// Index among the devices that the pool was opened with; `None` if it was not among them.
     pub given: Option<usize>,
 }
 
-/// How far data lacks copies.
+/// Extent of missing redundancy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Redundancy {
-    /// Copies the pool keeps of everything.
+    /// Configured number of copies.
     pub copies: u8,
-    /// Drives that are in use.
+    /// Drives in use.
     pub drives: usize,
-    /// Segments with fewer copies than that.
+    /// Mirrored segments with fewer copies.
     pub segments: u64,
-    /// What they hold, in bytes of one copy.
+    /// Size of those segments, in bytes of one copy.
     pub bytes: u64,
-    /// Of that, what has one copy left: the next loss may take it.
+    /// The part of it with one copy left: another drive failure may lose it.
     pub single_copy_bytes: u64,
-    /// Segments of raid0 volumes that lie on drives that are not there.
+    /// Segments of raid0 volumes on absent drives.
     pub lost_raid0_segments: u64,
 }
 
-/// The events of an open pool.
+/// The event log of an open pool.
 pub struct EventLog {
     world: World,
     kept: RefCell<VecDeque<Event>>,
@@ -178,18 +167,17 @@ pub struct EventLog {
     arrived: Notify,
     /// Members whose loss was reported.
     lost: RefCell<BTreeSet<MemberIndex>>,
-    /// The kind of error that tasks failed with the last time they ran.
+    /// The kind of error of each task whose last run failed.
     failing: RefCell<BTreeMap<Task, Discriminant<Error>>>,
 }
 
-/// Follows the events of a pool.
+/// A reader that follows the events of a pool.
 pub struct EventReader {
     log: Rc<EventLog>,
     number_next: u64,
 }
 
 impl EventLog {
-    /// An empty log.
     pub(crate) fn new(world: &World) -> Rc<Self> {
         Rc::new(Self {
             world: world.clone(),
@@ -202,7 +190,7 @@ impl EventLog {
         })
     }
 
-    /// Appends an event. The oldest is dropped if there are more than [`EVENTS_KEPT`].
+    /// Appends an event, and drops the oldest if there are more than [`EVENTS_KEPT`].
     pub(crate) fn report(&self, kind: EventKind) {
         let number = self.number_next.replace(self.number_next.get() + 1);
         let mut kept = self.kept.borrow_mut();
@@ -221,32 +209,33 @@ impl EventLog {
         }
     }
 
-    /// Reports why a task failed, unless that is known, or is the loss of a drive that was reported.
+    /// Reports the failure of a task, unless it was reported already, or is due to a drive whose loss was
+    /// reported.
     pub(crate) fn report_failure(&self, task: Task, error: &Error, is_retried: bool) {
         if let Error::Drive { member, .. } = error
             && self.lost.borrow().contains(member)
         {
             return;
         }
-        // Not its text, which may name another place each time.
+        // The text may differ each time, for example in the location.
         let kind = mem::discriminant(error);
         if self.failing.borrow_mut().insert(task, kind) != Some(kind) {
             self.report(EventKind::TaskFailure { task, error: error.clone(), is_retried });
         }
     }
 
-    /// A task did what it should: the next failure is news.
+    /// Records that a task succeeded: its next failure is reported again.
     pub(crate) fn note_success(&self, task: Task) {
         self.failing.borrow_mut().remove(&task);
     }
 
-    /// Nothing happens any more: readers come to their end.
+    /// Ends the log: readers get the remaining events, then `None`.
     pub(crate) fn close(&self) {
         self.is_closed.set(true);
         self.arrived.notify_waiters();
     }
 
-    /// Reports which drives do not take part, of those that are connected and of those that should be.
+    /// Reports the drives that do not take part: stale ones, and absent members.
     pub(crate) fn report_election(&self, election: &Election, seen: &[Seen]) {
         let given = given_drives(seen);
         for &stale in &election.stale {
@@ -265,11 +254,11 @@ impl EventLog {
 }
 
 impl EventReader {
-    /// Waits for the next event; none once the pool is closed and all of its events were read.
+    /// Waits for the next event; `None` once the pool is closed and all of its events were read.
     pub async fn next(&mut self) -> Option<Event> {
         let log = Rc::clone(&self.log);
         loop {
-            // From here on a notification is kept, also while nobody waits.
+            // Created before the check, so that a notification after it is not missed.
             let arrived = log.arrived.notified();
             if let Some(event) = self.try_next() {
                 return Some(event);
@@ -281,7 +270,7 @@ impl EventReader {
         }
     }
 
-    /// The next event, if there is one already.
+    /// The next event, without waiting.
     pub fn try_next(&mut self) -> Option<Event> {
         let kept = self.log.kept.borrow();
         let oldest = kept.front()?;
@@ -299,7 +288,7 @@ impl EventReader {
 }
 
 impl DriveName {
-    /// The name of the drive in row `member`; `given` as [`given_drives`] has it.
+    /// The name of the drive in row `member`; `given` is the result of [`given_drives`].
     pub(crate) fn of(member: MemberIndex, row: &Member, given: &BTreeMap<DriveId, usize>) -> Self {
         Self { member, drive: row.drive, serial: row.serial.clone(), given: given.get(&row.drive).copied() }
     }
@@ -318,20 +307,19 @@ impl fmt::Display for Task {
     }
 }
 
-/// Which of the devices given each drive is.
+/// Index of each drive among the devices that the pool was opened with.
 pub(crate) fn given_drives(seen: &[Seen]) -> BTreeMap<DriveId, usize> {
     seen.iter().map(|seen| (seen.superblock.drive(), seen.given)).collect()
 }
 
 impl Pool {
-    /// Follows the pool's events, from the oldest that is kept.
+    /// A reader that begins at the oldest event kept.
     pub fn events(&self) -> EventReader {
         EventReader { log: Rc::clone(&self.shared.events), number_next: 0 }
     }
 }
 
 impl Shared {
-    /// What a member is called.
     pub(crate) fn drive_name(&self, member: MemberIndex) -> DriveName {
         let superblock = self.superblock.borrow();
         DriveName::of(member, &superblock.members[usize::from(member.0)], &self.given)
@@ -343,7 +331,7 @@ mod tests {
     use super::*;
     use world::sim::{Limits, Simulation};
 
-    /// What a reader of `log` reads without waiting: numbers, and what was missed.
+    /// Reads without waiting: the numbers of the events, and how many were missed.
     fn read(reader: &mut EventReader) -> (Vec<u64>, u64) {
         let (mut numbers, mut missed) = (Vec::new(), 0);
         while let Some(event) = reader.try_next() {

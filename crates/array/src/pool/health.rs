@@ -1,6 +1,6 @@
-//! Health of a pool: how full it is and whether data has all of its copies. Looked at every 50 ms; a change is an event.
+//! Health of a pool: usage and redundancy. Checked periodically; each change is an event.
 //!
-//! Segments are counted only when drives came or went, and every second while copies are missing.
+//! Segments are counted only when members change, and every second while copies are missing.
 
 use super::{
     Alarm, Pool, Space,
@@ -10,28 +10,28 @@ use crate::format::MemberIndex;
 use std::time::Duration;
 use world::Moment;
 
-/// An alarm ends when the pool is less full than its level by this, in percent of what is usable: at the level itself it
-/// would come and go with every write.
+/// An alarm ends when usage is below its level by this, in percent of the usable space: at the level itself
+/// it would begin and end with every write.
 const ALARM_END_MARGIN: u64 = 1;
 
-/// While copies are missing they are counted so often.
+/// Interval of the count while copies are missing.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
-/// What deletions of snapshots would free is looked up for so long, before a refusal is reported without it.
+/// Time limit for computing what snapshots would free, before a refusal is reported without it.
 const ROOM_LOOKED_UP_WITHIN: Duration = Duration::from_secs(5);
 
-/// Writes count as admitted again when none was refused for so long.
+/// Writes count as admitted again after so long without a refusal.
 const REFUSAL_END: Duration = Duration::from_secs(10);
 
-/// What was last reported.
+/// The state last reported.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Health {
     alarm: Option<Alarm>,
-    /// Writes that had been refused for want of room.
+    /// Total of refused writes at the last check.
     refused: u64,
-    /// When a write was refused last; none: writes are admitted.
+    /// Time of the last refusal; `None` while writes are admitted.
     refusing_since: Option<Moment>,
-    /// Members when segments were counted.
+    /// Members at the last count.
     members: Vec<MemberIndex>,
     counted_at: Moment,
     lacks_copies: bool,
@@ -39,7 +39,7 @@ pub(super) struct Health {
 }
 
 impl Pool {
-    /// Data that has fewer copies than the pool keeps. Reads the rows of all segments.
+    /// Data with fewer copies than configured. Reads the rows of all segments.
     pub fn redundancy(&self) -> Redundancy {
         let drives = &self.shared.drives;
         let geometry = drives.geometry();
@@ -58,7 +58,7 @@ impl Pool {
         redundancy
     }
 
-    /// Reports what changed since the last look.
+    /// Reports changes since the last check.
     pub(super) fn look_at_health(&self) {
         let space = self.space();
         self.look_at_alarm(space);
@@ -77,7 +77,7 @@ impl Pool {
 
     fn look_at_refusals(&self) {
         match self.change_of_refusals() {
-            // By itself: it reads, and whoever looks at health leaves drives that do not answer.
+            // In a task of its own: it reads, and this task must keep removing drives that do not answer.
             Some(true) => match self.shared.pool_itself.borrow().upgrade() {
                 Some(pool) if self.shared.check_runs().is_ok() => {
                     drop(
@@ -94,7 +94,7 @@ impl Pool {
         }
     }
 
-    /// Reports that writes are refused, with what the deletion of snapshots would free, if that is found soon.
+    /// Reports that writes are refused, with what deleting snapshots would free, if that is found in time.
     async fn report_refusal(&self) {
         let space = self.space();
         let deadline = self.shared.world.sleep(ROOM_LOOKED_UP_WITHIN);
@@ -102,7 +102,7 @@ impl Pool {
         self.shared.events.report(EventKind::WriteRefusal { space, snapshots });
     }
 
-    /// Whether writes have come to be refused, or have not been for a while.
+    /// True if writes came to be refused, false if they are admitted again, `None` for no change.
     fn change_of_refusals(&self) -> Option<bool> {
         let mut health = self.health.borrow_mut();
         let (refused, now) = (self.admission.refused(), self.shared.world.now());
@@ -143,7 +143,7 @@ impl Pool {
     }
 }
 
-/// The alarm of a pool that is so full, where there was another before.
+/// The alarm after `before` for the current usage.
 fn alarm_after(before: Option<Alarm>, space: Space) -> Option<Alarm> {
     let now = space.alarm();
     let used_bytes = space.used_bytes + space.usable_bytes * ALARM_END_MARGIN / 100;

@@ -1,4 +1,4 @@
-//! Where blocks lie: the tables in RAM and the trees, asked together.
+//! Lookups in the map: tables in RAM first, then trees.
 
 use super::Pool;
 use crate::{
@@ -8,7 +8,8 @@ use crate::{
 };
 
 impl Pool {
-    /// What `count` blocks of a branch are, from `first` on: now, or as of a point. None: they read as zeroes.
+    /// The versions of `count` blocks from `first`, at the head or at a point; `None` for a block that reads
+    /// as zeroes.
     pub(crate) async fn map_of(
         &self,
         branch: BranchNumber,
@@ -20,7 +21,8 @@ impl Pool {
         lookup.finish(&self.trees).await
     }
 
-    /// Where versions lie, asked for in the order of their keys; none: nobody sees it any more.
+    /// The locations of versions, in the order of `keys`; `None` for a version that is no longer visible. The
+    /// keys must be in ascending order.
     pub(crate) async fn whereabouts(
         &self,
         keys: impl Iterator<Item = BlockKey> + Clone,
@@ -38,7 +40,7 @@ impl Pool {
         Ok(found)
     }
 
-    /// Whether somebody may read there.
+    /// True if the point exists and is not being deleted.
     pub(crate) fn is_point(&self, branch: BranchNumber, stamp: Stamp) -> bool {
         self.shared.state.borrow().catalogue.points().contains(branch, stamp)
     }

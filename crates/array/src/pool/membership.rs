@@ -1,9 +1,11 @@
-//! Superblocks of a pool that runs: each generation made from the one before, on every member that is there.
+//! Superblocks of a running pool: each generation is derived from the previous one and written to every
+//! present member.
 //!
-//! A drive that fails is left out by the next generation; nothing that relied on it is acknowledged before that one is
-//! complete. The one after it says that it was complete: then the drive has no vote any more
-//! (`docs/format.md`, "Going on"). If it may have the last copy of anything, no generation leaves it out: the pool stops, and
-//! whoever opens it next finds all that its drives hold. A drive that has no space is left out by none.
+//! The next generation leaves out a failed drive; nothing that relied on that drive is acknowledged before
+//! the generation is complete. The generation after it states that it was complete: from then on the drive
+//! has no vote (`docs/format.md`, "Going on"). If the drive may have the last copy of anything, it is not
+//! left out: the pool stops, and the next opening finds everything on the drives. A drive that only lacks
+//! space is never left out.
 
 use super::{
     Shared,
@@ -25,12 +27,12 @@ use crate::{
 use std::time::Duration;
 use world::{IoError, World};
 
-/// Whoever waits for space looks again after so long.
+/// Interval of checks for space.
 const LOOK_FOR_SPACE: Duration = Duration::from_millis(200);
 
 impl Shared {
-    /// Drives failed to write. Those that only lack space stay members, and nothing new is placed on them; the others are
-    /// given up, as [`Self::lose`] does.
+    /// Handles drives that failed to write. Those that only lack space stay members, but get no new segments;
+    /// the others are removed as by [`Self::lose`].
     ///
     /// # Errors
     ///
@@ -40,11 +42,11 @@ impl Shared {
         if failed.is_empty() { Ok(()) } else { self.lose(failed).await }
     }
 
-    /// Drives failed. Done when every drive that is left says so.
+    /// Removes failed drives. Returns when every remaining drive has the new superblock.
     ///
     /// # Errors
     ///
-    /// Some data has no copy but theirs, or those that are left are too few to go on; the pool has stopped.
+    /// Some data has copies only on those drives, or too few drives remain; the pool has stopped.
     pub async fn lose(&self, failures: WriteFailures) -> Result<()> {
         self.check_copies_elsewhere(&failures)?;
         for (member, error) in &failures {
@@ -57,14 +59,14 @@ impl Shared {
         published
     }
 
-    /// From now on the drive is not there; the next generation says so.
+    /// Treats the drive as absent; the next generation leaves it out.
     fn lose_now(&self, member: MemberIndex, error: IoError) {
         self.drives.lose(member);
         self.events.report_loss(self.drive_name(member), error);
     }
 
-    /// Stops the pool if drives that failed have the only copies of something that is mirrored. What a checkpoint that is under way
-    /// gives up counts: the one before it may be what the next opening finds.
+    /// Stops the pool if the failed drives have the only copies of mirrored data. Segments condemned by a
+    /// checkpoint under way count: the next opening may find the checkpoint before it.
     fn check_copies_elsewhere(&self, failures: &WriteFailures) -> Result<()> {
         let has_failed = |slot: &SlotAddress| failures.iter().any(|(member, _)| *member == slot.member);
         let is_there = |slot: &&SlotAddress| self.drives.has(slot.member);
@@ -85,11 +87,12 @@ impl Shared {
         Err(error)
     }
 
-    /// Waits a while for somebody to make room where drives have no space.
+    /// Waits briefly for space on the drives.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfSpace`]: the pool is being opened or closed, which nobody should have to wait for. Or it has stopped.
+    /// [`Error::OutOfSpace`]: the pool is being opened or closed, which must not take forever. Or it has
+    /// stopped.
     pub async fn wait_for_space(&self) -> Result<()> {
         sometimes::reached(Sometimes::WaitedForSpace);
         self.check_runs()?;
@@ -101,7 +104,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether enough drives have space for what is written.
+    /// Fails if too few drives have space.
     ///
     /// # Errors
     ///
@@ -113,23 +116,23 @@ impl Shared {
         }
     }
 
-    /// The row of a drive that is to become a member.
+    /// The row of a drive that is to be added.
     pub(crate) fn new_member(&self, new: &NewDrive) -> Result<Member> {
         member_of(self.drives.geometry(), self.superblock.borrow().members.len(), new)
     }
 
-    /// Writes the next generation, with `change` made, and without the drives that are not there. Drives that fail
-    /// meanwhile are left out, too.
+    /// Writes the next generation, with `change` applied and without absent drives. Drives that fail
+    /// meanwhile are left out as well.
     ///
     /// # Errors
     ///
-    /// The drives that are left are too few to go on; the pool has stopped.
+    /// Too few drives remain; the pool has stopped.
     pub async fn publish(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
         self.publish_with(None, change).await
     }
 
-    /// As [`Self::publish`]: a drive that was let join has a row, and the last generation written makes it a member; if it
-    /// fails meanwhile it has none.
+    /// As [`Self::publish`], adding a drive: it first gets a row as joining, and the last generation written
+    /// makes it a member. If it fails meanwhile, it is no member.
     pub(crate) async fn publish_joining(&self, member: Member) -> Result<()> {
         self.publish_with(Some(member), |_| ()).await
     }
@@ -144,7 +147,8 @@ impl Shared {
         let mut change = Some(change);
         let mut settled = self.generation();
         loop {
-            // Made once: each generation is made from the one before, also from one that was written in part.
+            // Applied once: each generation is derived from the previous one, even if that was written in
+            // part.
             let next = self.next_generation(settled, joining.take(), change.take());
             let left = self.drives.superblock_members();
             if !can_go_on_with(&self.superblock.borrow(), &left) {
@@ -155,7 +159,7 @@ impl Shared {
             }
             let written = self.write_where_there_is_space(&next).await?;
             let (generation, has_successor) = (next.generation, must_settle(&next));
-            // Also what was written in part is what the next one is made from: those that are left have it.
+            // The remaining drives have this generation, even if it was written in part.
             *self.superblock.borrow_mut() = next;
             match written {
                 Ok(()) if has_successor => settled = generation,
@@ -172,12 +176,12 @@ impl Shared {
         }
     }
 
-    /// Writes a generation; one that a drive lacks for want of space is followed by none before that drive has it: one that is two
-    /// generations behind is stale. Gives the drives that failed otherwise.
+    /// Writes a generation. If a drive lacks the space for it, no later one is written before that drive has
+    /// it: a drive two generations behind is stale. Returns drives that failed for other reasons.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfSpace`]; the pool has stopped. The drives that lack it have the one it was made from.
+    /// [`Error::OutOfSpace`]; the pool has stopped. The drives without it have the previous generation.
     async fn write_where_there_is_space(
         &self,
         next: &Superblock,
@@ -212,7 +216,7 @@ impl Shared {
         next
     }
 
-    /// Drives that joined are members like the others, if they are still there: they get segments from now on.
+    /// Makes joined drives that are still present full members, which get segments from then on.
     pub(crate) fn admit_joined(&self) -> Vec<MemberIndex> {
         let joined = self.drives.join();
         for &member in &joined {
@@ -225,8 +229,8 @@ impl Shared {
     }
 }
 
-/// A mark that no other image of this generation has: also none that was made in another opening of the pool, whose
-/// world may have begun with the same seed.
+/// Draws a mark that no other image of this generation has. The time is mixed in, since another opening of
+/// the pool may have begun with the same random seed.
 pub fn draw_mark(world: &World, generation: Generation) -> GenerationMark {
     let wall = world.wall();
     let name = format!("generation {generation} at {}.{:09}", wall.seconds, wall.nanos);

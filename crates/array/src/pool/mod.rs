@@ -1,15 +1,15 @@
-//! A pool: drives that are one disk group, one log, one map, and the volumes on them.
+//! A pool: one set of drives, one log, one map, and the volumes on them.
 //!
 //! ```text
 //! volume   read · write · discard · flush          snapshots, verbs
 //!             │      │                                   │
-//!             │      └── parts ─▶ log lane ─ stable ─▶ owner: taken into the tables, then answered
+//!             │      └── parts ─▶ log writer ─ stable ─▶ log sink: applied to the tables, then acknowledged
 //!             └── map: active table · merging table · trees ─▶ drives, any good copy
-//!          checkpoint: tables ─▶ trees ─▶ superblock; what died is freed
+//!          checkpoint: tables ─▶ trees ─▶ superblock; dead segments are freed
 //! ```
 //!
-//! Reading order: `shared` (what there is), `owner` (what happens to a record), `checkpoint`, `membership` (drives that
-//! fail), `open`, `create`, `verbs`, `events` (what an administrator hears of).
+//! Reading order: `shared` (state), `log_sink` (durable records), `checkpoint`, `membership` (failed drives),
+//! `open`, `create`, `verbs`, `events`.
 
 mod admission;
 mod bounds;
@@ -77,34 +77,36 @@ use std::{
 };
 use world::{IoError, JoinHandle, Moment};
 
-/// How a pool is opened, and how it works from then on.
+/// Settings of an opening, and of the open pool.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenSetting {
-    /// Take the loss of what drives that are not there may hold alone.
+    /// Open even though absent drives may have the only copy of some data, and accept its loss.
     pub forced: bool,
-    /// RAM for nodes of the trees.
+    /// RAM for nodes of the trees, in bytes.
     pub cache_bytes: usize,
-    /// Versions in the active table that bring about a checkpoint.
+    /// Entries of the active table that trigger a checkpoint.
     pub table_entries: usize,
-    /// Blocks of log that bring about a checkpoint.
+    /// Blocks of log that trigger a checkpoint.
     pub log_blocks: u64,
-    /// A checkpoint is made after so long, if anything was written.
+    /// Longest time between checkpoints while writes arrive.
     pub interval: Duration,
-    /// Versions that one checkpoint looks at, at most, for room that deleted snapshots and volumes give back; of discarded
-    /// blocks it does four times as many. The rest is left for the next: also while nobody writes.
+    /// Limit of the versions that one checkpoint examines to reclaim deleted snapshots and volumes; four
+    /// times as many for discarded blocks. The next checkpoints continue, also while hosts are idle.
     pub reclaimed_at_once: u64,
-    /// How much of the drives' time is the mover's.
+    /// Limits of the mover's share of the drives' time.
     pub pace: PaceSetting,
-    /// Every copy of everything is looked at so often; the first time after a seventh of that. Zero: only when asked to.
+    /// Interval of scrubs; the first one begins after a seventh of it. Zero: only on request.
     pub scrub_every: Duration,
-    /// A drive that does not answer for so long is given up like one that fails, if others answer. Zero: never.
+    /// A drive that does not answer for so long is removed as failed, provided that others answer. Zero:
+    /// never.
     pub answer_within: Duration,
-    /// After so long another copy is read, too.
+    /// After so long without an answer another copy is read as well.
     pub read_within: Duration,
 }
 
 impl Default for OpenSetting {
-    /// 64 MiB of nodes; a checkpoint every 512 Ki versions, 1 GiB of log or 30 s, which reclaims 256 Ki versions.
+    /// 64 MiB of nodes; a checkpoint every 512 Ki entries, 1 GiB of log or 30 s, which reclaims 256 Ki
+    /// versions.
     fn default() -> Self {
         Self {
             forced: false,
@@ -121,58 +123,57 @@ impl Default for OpenSetting {
     }
 }
 
-/// Bytes that hosts have in the queue of the log at once at most: what two flights take.
+/// Limit of the bytes of host writes in the log's queue: two batches.
 const LOGGED_AT_ONCE_MAX: u64 = 2 << 20;
 
-/// An open pool.
 pub struct Pool {
     pub(crate) shared: Rc<Shared>,
     nodes: Rc<Nodes>,
     pub(crate) trees: Rc<Trees>,
     pub(crate) lane: Rc<Lane>,
     setting: OpenSetting,
-    /// Hosts take turns at the log.
+    /// Order of host writes to the log.
     pub(crate) gate: Rc<Gate>,
-    /// Hosts are timed by it, and the mover asks it.
+    /// Times host commands, and limits the mover.
     pub(crate) pace: Rc<Pace>,
-    /// One checkpoint is made at a time.
+    /// Held during a checkpoint.
     checkpointing: tokio::sync::Mutex<()>,
-    /// One round of cleaning runs at a time.
+    /// Held during a round of cleaning.
     pub(crate) cleaning: tokio::sync::Mutex<()>,
-    /// One rebuild runs at a time.
+    /// Held during a rebuild.
     pub(crate) rebuilding: tokio::sync::Mutex<()>,
     pub(crate) progress: RefCell<Progress>,
-    /// Rows say what they do not say on disk and no record does: where copies are, how far a scrub is.
+    /// Rows in RAM differ from disk without a record that says so: locations of copies, position of the
+    /// scrub.
     pub(crate) has_unsaved_rows: Cell<bool>,
-    /// The members when nothing lacked a copy.
+    /// The members when no segment lacked a copy.
     whole_with: RefCell<Vec<MemberIndex>>,
-    /// When what could not be rebuilt is tried again.
+    /// When a failed rebuild is tried again.
     rebuild_again_at: Cell<Moment>,
-    /// Drives that were reported to be out of space, and since when each of them has space again.
+    /// Drives reported as out of space, and the time since when each has space again.
     out_of_space_reported: RefCell<BTreeMap<MemberIndex, Option<Moment>>>,
-    /// One scrub runs at a time.
+    /// Held during a scrub.
     pub(crate) scrubbing: tokio::sync::Mutex<()>,
     pub(crate) scrubs: RefCell<ScrubProgress>,
-    /// What bounded volumes take.
+    /// Space used by bounded volumes.
     usage: Rc<RefCell<usage::Usage>>,
-    /// One volume is counted at a time.
+    /// Held while a volume is counted.
     counting: tokio::sync::Mutex<()>,
-    /// The room there was, as of changes of slots and of drives.
+    /// Result of the last count, with the change counters of slots and drives.
     space_known: Cell<Option<((u64, u64), Space)>>,
-    /// Between hosts that wait for room, and cleaning.
     admission: admission::Admission,
-    /// What there was to clean when a round last gained nothing.
+    /// Inputs of cleaning when a round last gained nothing.
     cleaned_out: Cell<Option<admission::CleaningBasis>>,
-    /// Rounds of cleaning one behind the other that failed, or that left it open whether they gained something.
+    /// Consecutive rounds of cleaning that failed or whose gain is unknown.
     doubtful_rounds: Cell<u32>,
-    /// Checkpoints that have begun since the pool was opened.
+    /// Checkpoints begun since the pool was opened.
     checkpoints_begun: Cell<u64>,
     health: RefCell<health::Health>,
-    /// What cleaning has before it, as of which checkpoint.
+    /// Forecast of cleaning, and the checkpoint that it is based on.
     pub(crate) outlook: Cell<Option<(CheckpointNumber, Outlook)>>,
-    /// One verb changes the catalogue at a time.
+    /// Held while a verb changes the catalogue.
     pub(crate) changing: tokio::sync::Mutex<()>,
-    /// Those somebody has.
+    /// Volumes with open handles.
     volumes: RefCell<BTreeMap<VolumeNumber, Weak<Volume>>>,
     lane_task: RefCell<Option<JoinHandle<Result<()>>>>,
 }
@@ -219,50 +220,50 @@ impl Pool {
         }
     }
 
-    /// Why nothing is written any more, if so.
+    /// The error that stopped the pool, if any.
     pub fn failure(&self) -> Option<String> {
         self.shared.stopped.borrow().as_ref().map(ToString::to_string)
     }
 
-    /// Copies that were wrong or unreadable since the pool was opened, and were written again from a good one.
+    /// Wrong or unreadable copies repaired since the pool was opened.
     pub fn mended(&self) -> u64 {
         self.shared.mended.get()
     }
 
-    /// How hosts fare beside the mover.
+    /// Current latency of host commands, and speed of the mover.
     pub fn pace(&self) -> PaceFigures {
         self.pace.figures()
     }
 
-    /// Gives the mover other floors, and another ceiling, from now on.
+    /// Replaces floors and ceiling of the mover.
     pub fn set_pace(&self, setting: PaceSetting) {
         self.pace.set(setting);
     }
 
-    /// Drives that are there and up to date.
+    /// Number of present, current drives.
     pub fn drives_there(&self) -> usize {
         self.shared.drives.members().len()
     }
 
-    /// Those drives, by their UUIDs. Others that were given when it was opened are blank, or fell behind.
+    /// UUIDs of the present, current drives.
     pub fn drives_in_use(&self) -> Vec<DriveId> {
         let superblock = self.shared.superblock.borrow();
         let members = self.shared.drives.members().into_iter();
         members.map(|member| superblock.members[usize::from(member.0)].drive).collect()
     }
 
-    /// Drives that have no space for what is written to them, and what each of them said. They are members like the others: they
-    /// are read, and tried again from time to time.
+    /// Drives without space for the pool's writes, and the error of each. They stay members, are read, and
+    /// are probed periodically.
     pub fn out_of_space(&self) -> Vec<(MemberIndex, IoError)> {
         self.shared.drives.out_of_space()
     }
 
-    /// The number of the checkpoint that is complete: counted up by one for each.
+    /// Number of the last complete checkpoint.
     pub fn checkpoint_number(&self) -> u64 {
         self.shared.state.borrow().checkpoint.0
     }
 
-    /// Someone begins to read: what may be found from now on stays where it is until this is dropped.
+    /// Registers a reader: segments that it may find are not reused until this is dropped.
     pub(crate) fn begin_reading(&self) -> Reading {
         let checkpoint = self.shared.state.borrow().checkpoint;
         self.shared.readers.begin(checkpoint)

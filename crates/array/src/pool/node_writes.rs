@@ -1,8 +1,8 @@
-//! Nodes written to their copies, wherever there is space for them.
+//! Writes of nodes to their copies, wherever there is space.
 //!
-//! A copy whose drive has no space does not count any more, if another one was written; the rebuild makes it good. If none was,
-//! the segment gets a slot on a drive that has space, with all that the old one holds. The tree names a segment, not its
-//! slots: nodes keep their places.
+//! If a drive has no space, its copy is given up, provided that another was written; the rebuild replaces it.
+//! If none was written, the segment gets a slot on a drive with space, and the old slot's content is copied
+//! there. Trees refer to segments, not slots, so pointers stay valid.
 
 use super::Shared;
 use crate::{
@@ -16,11 +16,11 @@ use crate::{
 use std::{collections::BTreeSet, sync::Arc};
 use world::{Buffer, Stability};
 
-/// Blocks of a slot that are copied at once.
+/// Blocks of one step when a slot is copied.
 const COPIED_AT_ONCE: u32 = 64;
 
 impl Shared {
-    /// Writes nodes to every copy that is there. One is enough: a drive that fails is left out.
+    /// Writes nodes to every present copy. One successful copy suffices; a drive that fails is removed.
     ///
     /// # Errors
     ///
@@ -36,14 +36,14 @@ impl Shared {
             let begin = |slots: &[SlotAddress]| {
                 self.drives.write_all(slots, 1 + block.0, &buffers, Stability::Volatile)
             };
-            // The row of the segment is written behind its nodes.
+            // The row of the segment is written after its nodes.
             if self.write_copies(number, 1, begin).await? {
                 return Ok(());
             }
         }
     }
 
-    /// Waits for the header of a segment that was begun to be written.
+    /// Completes the write of a segment's header.
     ///
     /// # Errors
     ///
@@ -56,15 +56,15 @@ impl Shared {
                 let header = SlotHeader { slots: slots.to_vec(), shape, ..header.clone() };
                 begun.take().unwrap_or_else(|| self.drives.write_headers(&header, Stability::Volatile))
             };
-            // The row of the segment may be written already: the next checkpoint's is the first that differs.
+            // The row of the segment may be written already, so the next checkpoint's is the first to differ.
             if self.write_copies(header.number, 2, begin).await? {
                 return Ok(());
             }
         }
     }
 
-    /// Writes what `begin` begins to write to the copies of a segment. Whether it is done: else it is to be written again. So many
-    /// checkpoints from now the segment's row says which copies it has left.
+    /// Awaits the writes of `begin` to the copies of a segment. False if they must be repeated. The row of
+    /// the segment names the remaining copies `checkpoints` checkpoints from now.
     async fn write_copies(
         &self,
         number: SegmentNumber,
@@ -86,7 +86,7 @@ impl Shared {
         }
         let is_missed = |slot: &SlotAddress| self.drives.has(slot.member) && !begun.contains(&slot.member);
         if is_all {
-            // It may have got another slot since its header was begun.
+            // The segment may have got another slot since its header was begun.
             let is_missed = self.slots_of(number)?.iter().any(is_missed);
             let is_written = !written.is_empty();
             return if is_written {
@@ -106,7 +106,7 @@ impl Shared {
         Ok(false)
     }
 
-    /// Copies that were not written do not count any more, if one was that still counts.
+    /// Gives up the copies that were not written, provided that one of the others is valid.
     fn drop_unwritten(
         &self,
         (number, checkpoints): (SegmentNumber, u64),
@@ -128,8 +128,8 @@ impl Shared {
         true
     }
 
-    /// Gives a segment of nodes a slot on a drive with space, unless it has one by now; the copy it takes the place of has no
-    /// space. Nobody writes to the segment meanwhile.
+    /// Gives a node segment a slot on a drive with space, unless it has one by now. It replaces a copy on a
+    /// drive without space. The caller must not hold `node_slots`.
     async fn move_to_space(&self, (number, checkpoints): (SegmentNumber, u64)) -> Result<()> {
         let _alone = self.node_slots.write().await;
         let slots = self.slots_of(number)?;
@@ -157,13 +157,13 @@ impl Shared {
         }
     }
 
-    /// Copies a slot, as far as any of the copies can be read. False: the drive cannot take it.
+    /// Copies a slot as far as any copy is readable. False if the target drive cannot take it.
     async fn copy_slot(&self, slots: &[SlotAddress], old: usize, new: SlotAddress) -> Result<bool> {
         let blocks = u32::from(self.drives.geometry().slot_blocks());
         let mut first = 0;
         while first < blocks {
             let count = COPIED_AT_ONCE.min(blocks - first);
-            // What no copy reads is no node, and stays none.
+            // A block that no copy can read is not a node, and stays so.
             let (mut data, _) = self.drives.read_any(slots, first, count).await;
             if first == 0 {
                 set_slot_index(&mut data, old);

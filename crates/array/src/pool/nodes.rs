@@ -1,8 +1,8 @@
-//! Where the nodes of the trees lie: segments of their own, those of the catalogue apart from the others.
+//! Storage of the trees' nodes: segments of their own, with those of the catalogue separate.
 //!
-//! A node is placed behind the one before it, in the open segment of its kind. It is written to every copy, and
-//! stable with the flush that comes before the superblock that leads to it. Nodes are read from any copy that is the
-//! node the pointer describes; the others are written again.
+//! Nodes are appended to the open segment of their kind and written to every copy. They become stable with
+//! the flush before the superblock that refers to them. A node is read from any copy that matches its
+//! pointer; wrong copies are repaired.
 
 use super::{Shared, turns::Turns};
 use crate::{
@@ -24,7 +24,7 @@ use std::{
 };
 use world::{Buffer, LocalFuture, Stability};
 
-/// The segment nodes of one kind go to.
+/// The segment that nodes of one kind are appended to.
 #[derive(Debug)]
 struct OpenSegment {
     segment: MirroredSegment,
@@ -32,18 +32,17 @@ struct OpenSegment {
     data_blocks: u32,
 }
 
-/// See the module's documentation.
 pub struct Nodes {
     shared: Rc<Shared>,
     incarnation: Cell<Incarnation>,
-    /// Of the map's trees, and of the catalogue.
+    /// For the trees of the map, and for the catalogue.
     open: [RefCell<Option<OpenSegment>>; 2],
-    /// Blocks of nodes of the catalogue, by segment: those a checkpoint must name. A segment that is open for them
-    /// is listed with none, too.
+    /// Blocks of catalogue nodes in each segment. A checkpoint lists these segments, and the open one even if
+    /// it has no node yet.
     catalogue: RefCell<BTreeMap<SegmentNumber, u32>>,
-    /// Segments that are full, or lack a copy, and of which writes may be under way.
+    /// Segments that are full or lack a copy, whose writes may be under way.
     left: RefCell<Vec<SegmentNumber>>,
-    /// Headers of segments that are being written.
+    /// Headers whose writes are under way.
     headers: RefCell<Vec<(SlotHeader, Writes)>>,
 }
 
@@ -52,7 +51,7 @@ fn grains_of(blocks: u8) -> i64 {
 }
 
 impl Nodes {
-    /// For reading. Nothing is placed before [`Nodes::begin`].
+    /// For reading only, until [`Nodes::begin`].
     pub fn new(shared: Rc<Shared>) -> Self {
         Self {
             shared,
@@ -64,30 +63,30 @@ impl Nodes {
         }
     }
 
-    /// Nodes are written by `incarnation` from now on.
+    /// Allows writes, as `incarnation`.
     pub fn begin(&self, incarnation: Incarnation) {
         self.incarnation.set(incarnation);
     }
 
-    /// Nodes of the catalogue that are there: blocks, by segment.
+    /// Sets the blocks of catalogue nodes in each segment.
     pub fn adopt_catalogue(&self, blocks: &BTreeMap<SegmentNumber, u32>) {
         *self.catalogue.borrow_mut() = blocks.clone();
     }
 
-    /// The segments a checkpoint names: nodes of the catalogue lie in them. In ascending order.
+    /// Segments with nodes of the catalogue, in ascending order.
     pub fn catalogue_segments(&self) -> Vec<MirroredSegment> {
         let state = self.shared.state.borrow();
         let numbers = self.catalogue.borrow();
         numbers.keys().filter_map(|&number| state.segments.mirrored(number)).collect()
     }
 
-    /// Whether nodes of the catalogue lie in a segment, or will. What of it is alive no row says: it changes with the very
-    /// merge that would write that row.
+    /// True for segments of catalogue nodes. Their live data is in no row: the merge that would write the row
+    /// changes it.
     pub fn is_of_catalogue(&self, number: SegmentNumber) -> bool {
         self.catalogue.borrow().contains_key(&number)
     }
 
-    /// Makes all nodes written so far stable, on every drive that is there.
+    /// Makes all nodes written so far stable on every present drive.
     ///
     /// # Errors
     ///
@@ -107,19 +106,20 @@ impl Nodes {
         Ok(())
     }
 
-    /// Leaves open segments that lack a copy, so that they can be rebuilt. To be called while nobody places nodes.
+    /// Closes open segments that lack a copy, so that they can be rebuilt. No node may be placed during the
+    /// call.
     pub fn leave_degraded(&self) {
         let drives = &self.shared.drives;
         let lacks = |open: &mut OpenSegment| !drives.has_copies_enough(&open.segment.slots);
         for open in &self.open {
             let left = open.borrow_mut().take_if(lacks).map(|left| left.segment.number);
             self.left.borrow_mut().extend(left);
-            // None of the catalogue's may be in it.
+            // The left segment has no catalogue node unless it is listed with some.
             self.catalogue.borrow_mut().retain(|&number, blocks| *blocks > 0 || Some(number) != left);
         }
     }
 
-    /// Opens another segment for nodes of a kind. Its header is stable with them.
+    /// Opens another segment for nodes of a kind. Its header becomes stable together with the nodes.
     fn enter_next(&self, open: &mut Option<OpenSegment>, is_catalogue: bool) -> Result<()> {
         let drives = &self.shared.drives;
         let geometry = drives.geometry();
@@ -129,7 +129,7 @@ impl Nodes {
             let copies = usize::from(geometry.log_copies);
             let there = drives.members_with_space();
             let segment = state.segments.allocate(SegmentKind::Nodes, copies, &there);
-            // Without space anywhere the write waits.
+            // If no drive has space, the write will wait.
             let segment =
                 segment.or_else(|| state.segments.allocate(SegmentKind::Nodes, copies, &drives.members()));
             segment.ok_or(Error::Full)?
@@ -199,7 +199,7 @@ impl NodeStore for Nodes {
             let open = self.open[1].borrow();
             let is_open = open.as_ref().is_some_and(|open| open.segment.number == pointer.segment);
             if *blocks == 0 && !is_open {
-                // Its number may soon be that of a segment of something else.
+                // The number may be reused for a segment of another kind.
                 catalogue.remove(&pointer.segment);
             }
         }
@@ -207,12 +207,12 @@ impl NodeStore for Nodes {
 }
 
 impl Shared {
-    /// Looks at every copy of a node, and mends those that are wrong.
+    /// Checks every copy of a node, and repairs wrong ones.
     pub(crate) async fn scrub_node(&self, pointer: NodePointer) -> Result<()> {
         self.read_copies_of_node(pointer, true).await.map(drop)
     }
 
-    /// Reads a node from the first copy that has it, and mends those before it.
+    /// Reads a node from the first right copy, and repairs the ones before it.
     async fn read_node(&self, pointer: NodePointer) -> Result<Rc<[u8]>> {
         self.read_copies_of_node(pointer, false).await
     }
@@ -224,7 +224,7 @@ impl Shared {
         let mut turns = Turns::new(self, copies, usize::from(pointer.blocks), all);
         while let Some((slot, _, read)) = turns.next().await {
             match read {
-                // All else about a node is looked at by the trees.
+                // The trees check everything else about a node.
                 Ok(bytes) if pointer.seals(&bytes) => {
                     good = Some(bytes);
                     if all { continue } else { break }
@@ -248,8 +248,8 @@ impl Shared {
         Err(refused.unwrap_or(Error::TooFewDrives { present: self.drives.members().len(), needed: 1 }))
     }
 
-    /// Writes a node again where it was not as it should be. A drive that cannot be written is found by whoever
-    /// relies on a write.
+    /// Repairs copies of a node. Errors are ignored: a drive that fails is detected by the next write that
+    /// matters.
     async fn mend_node(&self, bad: &[SlotAddress], pointer: NodePointer, bytes: &[u8]) {
         assert_eq!(bytes.len(), usize::from(pointer.blocks) * BLOCK_BYTES, "a node is whole");
         for &slot in bad {

@@ -1,7 +1,7 @@
-//! History that is older than pivots is put into the order of today, once, while a pool is opened.
+//! Conversion of a history tree from before pivots to the current order, once, during an opening.
 //!
-//! The new tree is written beside the old one. The checkpoint that has to follow publishes it, and the feature flag, and the old
-//! one comes free; a crash before leaves the pool as it was.
+//! The new tree is written beside the old one. The checkpoint that follows publishes it together with the
+//! feature flag and frees the old one; after a crash before that, the pool is unchanged.
 
 use super::Pool;
 use crate::{
@@ -13,15 +13,15 @@ use crate::{
     },
 };
 
-/// Versions that are put in order at once: 30 MB of them.
+/// Versions sorted at once: 30 MB.
 const AT_ONCE: usize = 1 << 18;
 
 impl Pool {
-    /// Puts history in order, if it is not.
+    /// Converts the history tree if it has the old order.
     ///
     /// # Errors
     ///
-    /// Nodes that cannot be read or written, or no room for as much history as there is.
+    /// Nodes cannot be read or written, or there is no room for a second history tree.
     pub(super) async fn order_history(&self) -> Result<()> {
         let features = self.shared.superblock.borrow().features;
         let (history, last) = {
@@ -33,7 +33,7 @@ impl Pool {
         let history = self.trees.order_history(CheckpointNumber(last.0 + 1), old, AT_ONCE).await?;
         let mut state = self.shared.state.borrow_mut();
         state.roots.history = history;
-        // A scrub that was on its way through it begins there again.
+        // A scrub within the history tree restarts at its beginning.
         let scrub = state.catalogue.scrub();
         if let Some(row @ ScrubRow { next: Some(ScrubPlace::Blocks(Tree::History, _)), .. }) = scrub {
             let next = Some(ScrubPlace::Blocks(Tree::History, NodeKey::FIRST));

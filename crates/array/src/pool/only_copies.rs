@@ -1,11 +1,11 @@
-//! What lies on none of the drives that a pool uses: drives that are away, or fell behind, have the last copy of it.
+//! Data whose last copies are on drives that the pool does not use: absent or stale ones.
 
 use super::Pool;
 use crate::format::{DriveId, GRAIN_BYTES, MemberIndex};
 use std::collections::BTreeMap;
 
 impl Pool {
-    /// Bytes that are alive in segments of which no drive in use has a copy, by the drives that should have one. As of the
+    /// Live bytes in segments without a copy on a drive in use, by the drives that should have one, as of the
     /// last checkpoint.
     pub fn only_copies_elsewhere(&self) -> BTreeMap<DriveId, u64> {
         let mut bytes = BTreeMap::new();

@@ -1,13 +1,13 @@
-//! Opening a pool: which drives count, what the trees and the log say, and a new beginning of the log.
+//! Opening a pool: electing a superblock, reading trees and log, and starting a new incarnation.
 //!
-//! 1. The drives elect a superblock; those that are up to date and lack it are given it.
-//! 2. The catalogue is read, and the log is replayed on top: from here on the state in RAM is what was acknowledged.
-//! 3. A superblock with the next incarnation, and numbers nobody can have used, is written. Drives that are not there
-//!    are left out by it.
-//! 4. History that is older than pivots is put in order.
-//! 5. A checkpoint: what was replayed goes into the trees, and the log goes on in a new segment.
+//! 1. The drives elect a superblock; it is written to current drives that lack it.
+//! 2. The catalogue is read and the log replayed: the state in RAM is then everything that was acknowledged.
+//! 3. A superblock with the next incarnation, and with numbers that were never used, is written. It leaves
+//!    out absent drives.
+//! 4. A history tree from before pivots is converted.
+//! 5. A checkpoint merges the replayed records, and the log continues in a new segment.
 //!
-//! A crash anywhere leaves a pool that is opened in the same way.
+//! After a crash at any point, the pool opens in the same way.
 
 use super::{
     Nodes, OpenSetting, Pool,
@@ -44,14 +44,13 @@ use std::{
 };
 use world::{BlockDevice, IoError, World};
 
-/// Records in one flight at most.
 const FLIGHT_RECORDS_MAX: usize = 4;
 
-/// Opens the pool that `devices` are drives of.
+/// Opens the pool on `devices`.
 ///
 /// # Errors
 ///
-/// Why it cannot be opened; but for superblocks that were rewritten nothing was changed then.
+/// The pool cannot be opened. Nothing was written except elected superblocks.
 pub async fn open(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenSetting) -> Result<Rc<Pool>> {
     let (read, checkpoint) = read_all(world, devices, setting).await?;
     let under_way = UnderWay::begin(Sometimes::CutWhileBeginning);
@@ -60,22 +59,22 @@ pub async fn open(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenS
     Ok(pool)
 }
 
-/// Whether the pool would open, tried without a write to any drive.
+/// Tries to open the pool without writing to any drive.
 ///
 /// # Errors
 ///
-/// Why it would not.
+/// The error that an opening would return.
 pub async fn check_opens(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenSetting) -> Result<()> {
     let devices = WriteShield::over(devices, OnWrite::Pretend);
     let (read, _) = read_all(world, &devices, setting).await?;
     if !setting.forced {
         check_none_left_behind(&read.shared, &read.replayed)?;
     }
-    // The first generation that is written asks it of those that are left.
+    // The first generation written by an opening requires this of the remaining drives.
     check_enough(&read.shared.drives, &read.shared.superblock.borrow())
 }
 
-/// The pool as its drives have it, and the checkpoint its log was read from.
+/// Reads the state of the pool. Returns it with the checkpoint at which the log begins.
 async fn read_all(
     world: &World,
     devices: &[Rc<dyn BlockDevice>],
@@ -95,7 +94,7 @@ async fn read_all(
     let read = loop {
         match read_in(&around, &drives, &superblock, setting).await? {
             Ok(read) => break read,
-            // A drive that fails meanwhile is left out, like one that was not there.
+            // A drive that fails now is treated as absent.
             Err((member, error)) => {
                 around.lose((member, error), &drives, &superblock);
                 check_enough(&drives, &superblock)?;
@@ -106,7 +105,7 @@ async fn read_all(
     Ok((read, superblock.checkpoint))
 }
 
-/// What an opening has beside the drives.
+/// Context of an opening.
 struct Around<'a> {
     world: &'a World,
     watch: &'a Rc<Watch>,
@@ -115,7 +114,7 @@ struct Around<'a> {
 }
 
 impl Around<'_> {
-    /// Goes on without a drive that failed.
+    /// Continues without a drive that failed.
     fn lose(&self, (member, error): (MemberIndex, IoError), drives: &Drives, superblock: &Superblock) {
         sometimes::reached(Sometimes::DriveGivenUpWhileOpening);
         drives.lose(member);
@@ -124,7 +123,7 @@ impl Around<'_> {
     }
 }
 
-/// Those that are there; what was joining goes on to join.
+/// The present drives. A drive that was joining continues to join.
 fn drives_of(election: &Election, devices: &[Rc<dyn BlockDevice>]) -> Drives {
     let superblock = &election.superblock;
     let present = election.present.iter().map(|(&member, &given)| (member, Rc::clone(&devices[given])));
@@ -138,7 +137,7 @@ fn drives_of(election: &Election, devices: &[Rc<dyn BlockDevice>]) -> Drives {
     drives
 }
 
-/// Gives the elected superblock to every drive that should have it.
+/// Writes the elected superblock to every drive that should have it.
 async fn settle_generation(around: &Around<'_>, drives: &Drives, superblock: &Superblock) -> Result<()> {
     while let Err(failures) = write_generation(drives, superblock).await {
         let count = failures.len();
@@ -160,7 +159,7 @@ fn check_enough(drives: &Drives, superblock: &Superblock) -> Result<()> {
     Err(Error::TooFewDrives { present: left.len(), needed: left.len() + 1 })
 }
 
-/// The pool as its drives have it.
+/// The state of a pool as read from its drives.
 struct ReadIn {
     shared: Rc<Shared>,
     nodes: Rc<Nodes>,
@@ -168,7 +167,7 @@ struct ReadIn {
     replayed: Replayed,
 }
 
-/// Reads catalogue and log; or gives the drive that could not be mended, and why.
+/// Reads catalogue and log. The inner error is a drive that failed during a repair.
 async fn read_in(
     around: &Around<'_>,
     drives: &Drives,
@@ -180,7 +179,7 @@ async fn read_in(
     let nodes = Rc::new(Nodes::new(Rc::clone(&shared)));
     let store = Rc::clone(&nodes) as Rc<dyn NodeStore>;
     let trees = Rc::new(Trees::new(store, superblock.pool, setting.cache_bytes));
-    // How many blocks of nodes of the catalogue lie in which segment.
+    // Blocks of catalogue nodes in each segment.
     let mut catalogue_nodes: BTreeMap<SegmentNumber, u32> = BTreeMap::new();
     let count = |node: &NodePointer| {
         *catalogue_nodes.entry(node.segment).or_default() += u32::from(node.blocks);
@@ -210,7 +209,7 @@ async fn read_in(
     Ok(Ok(ReadIn { shared, nodes, trees, replayed }))
 }
 
-/// From here on the pool is written.
+/// Starts the new incarnation; from here on the pool is written.
 async fn go_on(read: ReadIn, checkpoint: &Checkpoint, setting: OpenSetting) -> Result<Rc<Pool>> {
     let ReadIn { shared, nodes, trees, replayed } = read;
     let incarnation = Incarnation(checkpoint.incarnation.0.max(replayed.incarnation.0) + 1);
@@ -239,7 +238,7 @@ async fn go_on(read: ReadIn, checkpoint: &Checkpoint, setting: OpenSetting) -> R
 
 fn shared_of(around: &Around<'_>, drives: &Drives, superblock: &Superblock) -> Result<Shared> {
     let checkpoint = &superblock.checkpoint;
-    // Enough to read the catalogue by: all else is in it.
+    // The catalogue's own segments suffice to read it, and it has all others.
     let mut segments = empty_segments(superblock, SegmentUse(0));
     for segment in &checkpoint.catalogue_segments {
         adopt(&mut segments, segment.number, row_of(drives, segment, SegmentKind::Nodes))?;
@@ -316,17 +315,17 @@ async fn replay_into(shared: &Shared, checkpoint: &Checkpoint) -> Result<Replaye
     refused.map_or(Ok(replayed), Err)
 }
 
-/// What is known of segments.
+/// Sources of segment rows, apart from the superblock and the log's chain.
 struct Known<'a> {
     /// From the catalogue.
     rows: &'a [(RowKey, Vec<u8>)],
-    /// Of the catalogue itself.
+    /// Segments of the catalogue's own nodes.
     catalogue_nodes: &'a BTreeMap<SegmentNumber, u32>,
-    /// From the log: segments that moves lead to.
+    /// From the log: targets of moves.
     announced: Vec<(SegmentNumber, SegmentRow)>,
 }
 
-/// All segments there are: those of the catalogue, of the catalogue's own nodes, and those that came since.
+/// All segments: those in the catalogue, those of the catalogue's own nodes, and those begun since.
 fn segments_of(
     drives: &Drives,
     superblock: &Superblock,
@@ -350,7 +349,7 @@ fn segments_of(
         if said_elsewhere.contains(&number) {
             continue;
         }
-        // Nothing is written into it any more: who wrote it is gone.
+        // The incarnation that wrote it has ended.
         row.state = SegmentState::Sealed;
         adopt(&mut segments, number, row)?;
     }
@@ -362,7 +361,7 @@ fn segments_of(
         adopt(&mut segments, segment.number, row)?;
     }
     for (number, row) in announced {
-        // What the catalogue has of it, if anything, is older or the same; live is what the trees have.
+        // Live data is what the trees have. The catalogue's row, if any, is older or the same.
         let live_grains = segments.row(number).filter(|known| known.segment_use == row.segment_use);
         let live_grains = live_grains.map_or(0, |known| known.live_grains);
         adopt(&mut segments, number, SegmentRow { state: SegmentState::Sealed, live_grains, ..row })?;
@@ -384,8 +383,8 @@ fn segments_of(
     Ok(segments)
 }
 
-/// Nothing that is mirrored has all its copies on drives that are members until now and would be left out; nor has a segment
-/// that the log may go on in.
+/// Fails if mirrored data, or a segment in which the log may continue, has all its copies on drives that are
+/// members and would be left out.
 fn check_none_left_behind(shared: &Shared, replayed: &Replayed) -> Result<()> {
     let superblock = shared.superblock.borrow();
     let state = shared.state.borrow();
@@ -407,7 +406,7 @@ fn check_none_left_behind(shared: &Shared, replayed: &Replayed) -> Result<()> {
     Err(NotOpened::TooFewDrives(drives.collect()).into())
 }
 
-/// Says to all drives who writes from now on, and from which numbers on.
+/// Publishes the new incarnation and its first numbers to all drives.
 async fn announce(shared: &Shared, incarnation: Incarnation, replayed: &Replayed) -> Result<()> {
     let (stamp_next, segment_use_next) = {
         let state = shared.state.borrow();
@@ -426,7 +425,7 @@ async fn announce(shared: &Shared, incarnation: Incarnation, replayed: &Replayed
         .await
 }
 
-/// The log goes on in a segment of its own, whose copies are all there.
+/// Continues the log in a new segment whose copies are all present.
 async fn new_lane(shared: &Rc<Shared>, incarnation: Incarnation, replayed: &Replayed) -> Result<Rc<Lane>> {
     let owner = Rc::clone(shared) as Rc<dyn LogOwner>;
     let geometry = shared.drives.geometry();

@@ -1,4 +1,5 @@
-//! What the log needs of the pool: room for it, its records taken in, its failed drives left out.
+//! The pool's side of the log: allocates segments for it, applies its durable records, and handles its failed
+//! drives.
 
 use super::{
     Purpose,
@@ -31,7 +32,7 @@ impl LogOwner for Shared {
     fn make_room(self: Rc<Self>) -> LocalFuture<Result<()>> {
         match self.is_being_opened() {
             true => Box::pin(async { Ok(()) }),
-            // The log before this segment is needed no more then.
+            // After a checkpoint the log before this segment is not needed.
             false => self.checkpoint_for_log(),
         }
     }
@@ -52,7 +53,7 @@ impl LogOwner for Shared {
 
     fn begin_anew(self: Rc<Self>, start: LogStart) -> LocalFuture<Result<()>> {
         if self.is_being_opened() {
-            // It is being opened: its first checkpoint will name the place where the log is by then.
+            // During an opening; its first checkpoint names the position of the log.
             return Box::pin(async { Ok(()) });
         }
         {
@@ -93,19 +94,19 @@ impl Shared {
 }
 
 impl State {
-    /// Takes in a record that is stable; in the order of the log. A record may come twice (a flight that was written
-    /// again): the second time changes where its blocks lie, and nothing else.
+    /// Applies a stable record. Records must come in the order of the log. The second time a record comes
+    /// (its batch was written again), only the locations of its blocks change.
     ///
     /// # Errors
     ///
-    /// A row that is none.
+    /// A row is invalid.
     pub fn take(
         &mut self,
         record: &Record,
         rows: Vec<(RowKey, Vec<u8>)>,
     ) -> std::result::Result<(), Refusal> {
         let mut rows = rows.into_iter();
-        // What dies in the table before it came into a tree.
+        // Versions that die in the table before they reach a tree.
         let mut dead = Vec::new();
         let payload = SegmentBlock(record.block.0 + 1);
         for entry in &record.entries {
@@ -150,7 +151,7 @@ impl State {
         match row.table {
             Table::Segment => {
                 let (number, segment) = (SegmentNumber(row.id as u32), SegmentRow::decode(bytes)?);
-                // The mover's: it is known already, but to a replay.
+                // The row of a data segment from the mover. It is unknown only to a replay.
                 let known = self.segments.row(number).map(|known| known.segment_use);
                 if known != Some(segment.segment_use) {
                     self.announced.push((number, segment));
@@ -177,7 +178,7 @@ impl State {
         Ok(())
     }
 
-    /// No stamp up to this one is free.
+    /// Marks stamps up to this one as used.
     fn has_stamp(&mut self, stamp: Stamp) {
         self.stamp_next = self.stamp_next.max(Stamp(stamp.0 + 1));
     }

@@ -1,15 +1,15 @@
-//! Who reads the pool, and since which checkpoint: what a reader may have found is not used again before it is done.
+//! Readers of the pool. A segment is not reused while a reader that may reference it is active.
 
 use crate::format::CheckpointNumber;
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
-/// Readers by the checkpoint that was complete when they began. Cheap to clone; clones are one.
+/// Active readers by the checkpoint that was complete when they began. Clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct Readers {
     since: Rc<RefCell<BTreeMap<CheckpointNumber, u64>>>,
 }
 
-/// One reader; it ends when this is dropped.
+/// An active reader; it ends on drop.
 #[derive(Debug)]
 pub struct Reading {
     readers: Readers,
@@ -17,13 +17,13 @@ pub struct Reading {
 }
 
 impl Readers {
-    /// Someone begins to read when `checkpoint` is complete.
+    /// Registers a reader that begins when `checkpoint` is complete.
     pub fn begin(&self, checkpoint: CheckpointNumber) -> Reading {
         *self.since.borrow_mut().entry(checkpoint).or_default() += 1;
         Reading { readers: self.clone(), since: checkpoint }
     }
 
-    /// The checkpoint that was complete when the oldest one began.
+    /// The checkpoint that was complete when the oldest reader began.
     pub fn oldest(&self) -> Option<CheckpointNumber> {
         self.since.borrow().keys().next().copied()
     }

@@ -1,7 +1,7 @@
-//! Reading what is stored: the first copy of each block that is right.
+//! Reads of stored blocks, from the first right copy.
 //!
-//! Each block has its checksum, which is bound to branch, block and stamp: a copy that is rotten, stale, lost or of
-//! somewhere else is passed over, and written again from a good one.
+//! The checksum of a block is bound to branch, block and stamp. A corrupt, stale, lost or misdirected copy is
+//! skipped, and repaired from a right one.
 
 use super::{Shared, turns::Turns};
 use crate::{
@@ -15,32 +15,31 @@ use crate::{
 use std::sync::Arc;
 use world::{Buffer, Stability};
 
-/// Blocks read at once from one place at most.
+/// Blocks of one read from a drive, at most.
 const RUN_BLOCKS_MAX: usize = 256;
 /// Neighbouring blocks that are read from the same copy.
 const TURN_BLOCKS: u32 = 64;
 
-/// Blocks that lie one behind the other in a segment.
+/// Adjacent blocks of a segment.
 pub(crate) struct StoredRun {
-    /// Which segment.
     pub segment: SegmentNumber,
-    /// Where in its data the first one lies.
+    /// Location of the first block in the segment's data.
     pub at: SegmentBlock,
-    /// What each is, and its checksum.
+    /// Key and checksum of each block.
     pub blocks: Vec<(BlockKey, BlockChecksum)>,
 }
 
-/// A copy that has some blocks wrong.
+/// A copy with wrong blocks.
 struct BadCopy {
     slot: SlotAddress,
-    /// Of the slot, where the run begins.
+    /// First block of the run, in the slot.
     block: u32,
-    /// Which blocks of the run.
+    /// Indices of the wrong blocks in the run.
     wrong: Vec<usize>,
 }
 
 impl StoredRun {
-    /// Whether a block that lies there is the next one of the run.
+    /// True if the block at this location is the next one of the run.
     pub fn is_followed_by(&self, segment: SegmentNumber, at: SegmentBlock) -> bool {
         let count = self.blocks.len();
         self.segment == segment && self.at.0 + count as u32 == at.0 && count < RUN_BLOCKS_MAX
@@ -48,25 +47,25 @@ impl StoredRun {
 }
 
 impl Shared {
-    /// Looks at every copy of a run, and mends those that are wrong.
+    /// Checks every copy of a run, and repairs wrong ones.
     ///
     /// # Errors
     ///
-    /// A block that no copy has right.
+    /// A block is right on no copy.
     pub(crate) async fn scrub_run(&self, run: &StoredRun) -> Result<()> {
         self.read_copies(run, true).await.map(drop)
     }
 
-    /// All blocks of a run, each from a copy that has it right.
+    /// Reads a run; blocks may come from different copies.
     ///
     /// # Errors
     ///
-    /// A block that no copy has right.
+    /// A block is right on no copy.
     pub(crate) async fn read_run(&self, run: &StoredRun) -> Result<Buffer> {
         self.read_copies(run, false).await
     }
 
-    /// From the first copy that is right, or after looking at `all` of them.
+    /// Reads until all blocks are right; with `all`, every copy.
     async fn read_copies(&self, run: &StoredRun, all: bool) -> Result<Buffer> {
         let count = run.blocks.len();
         let copies = self.copies_of(run.segment, run.at)?;
@@ -112,7 +111,7 @@ impl Shared {
         }
     }
 
-    /// Where the copies of a block lie: slot, and block in it.
+    /// Slot and block of each copy of a block.
     fn copies_of(&self, segment: SegmentNumber, at: SegmentBlock) -> Result<Vec<(SlotAddress, u32)>> {
         let state = self.state.borrow();
         let row = state.segments.readable(segment).ok_or(Error::NoSegment(segment))?;
@@ -121,7 +120,7 @@ impl Shared {
         Ok(places.collect())
     }
 
-    /// Which blocks of a run are not what they should be.
+    /// Indices of the blocks whose checksum is wrong.
     fn wrong_blocks(&self, run: &StoredRun, data: &[u8]) -> Vec<usize> {
         if canary::is(Canary::SkipCrc) {
             return Vec::new();
@@ -132,7 +131,8 @@ impl Shared {
         wrong.map(|(index, _)| index).collect()
     }
 
-    /// Writes again what a copy had wrong. A drive that cannot be written is found by whoever relies on a write.
+    /// Repairs wrong copies. Errors are ignored: a drive that fails is detected by the next write that
+    /// matters.
     async fn mend_run(&self, data: &Buffer, bad: Vec<BadCopy>) {
         for BadCopy { slot, block, wrong } in bad {
             for index in wrong {
@@ -155,7 +155,7 @@ fn unreadable(key: BlockKey) -> Error {
     Error::Unreadable { block: key.block, branch: key.branch }
 }
 
-/// Takes over the blocks that `data` has right and `known` has not.
+/// Copies the blocks that are right in `data` and wrong in `known`.
 fn take_over(known: &mut Buffer, known_wrong: &mut Vec<usize>, data: &[u8], wrong: &[usize]) {
     known_wrong.retain(|index| {
         if wrong.contains(index) {

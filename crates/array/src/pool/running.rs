@@ -1,4 +1,4 @@
-//! What a pool does by itself: its log runs, a checkpoint is made when it is time, and the mover moves.
+//! Background work of a pool: the log writer, checkpoints, and the mover.
 
 use super::{
     Pool,
@@ -15,27 +15,26 @@ use std::{
 };
 use world::{Moment, World};
 
-/// How often is looked whether there is something to do.
+/// Interval of the checks for work.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// And where hosts wait for readers to be done.
+/// The same while hosts wait for readers.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// How often blocks of raid0 volumes are brought to rest: what is overwritten before that never has to be moved.
+/// Interval of destaging: blocks overwritten before that are never moved.
 const REST_EVERY: Duration = Duration::from_secs(60);
 
-/// What deleted snapshots, deleted volumes and discards leave to checkpoints is gone on with so often while no host works, and
-/// after a rest of so many times what the last part of it took.
+/// While hosts are idle, checkpoints continue to reclaim deleted snapshots, deleted volumes and discards at
+/// this interval, or after a pause of so many times the duration of the last one.
 const LEFTOVERS_EVERY: Duration = Duration::from_secs(1);
 const LEFTOVERS_REST: u32 = 4;
 
-/// Rounds of cleaning one behind the other of which nobody can say whether they gained something, before hosts that wait are
-/// refused.
+/// Consecutive rounds of cleaning with an unknown gain, before waiting hosts are refused.
 const DOUBTFUL_ROUNDS_MAX: u32 = 3;
 
-/// What could not be rebuilt is tried again after so long.
+/// A failed rebuild is repeated after so long.
 const REBUILD_AGAIN: Duration = Duration::from_secs(5);
 
-/// The last checkpoint that was made because it was due.
+/// The last checkpoint that was due.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     ended: Moment,
@@ -43,7 +42,7 @@ struct Last {
 }
 
 impl Pool {
-    /// Starts the log and all that goes on by itself.
+    /// Starts the log writer and the background tasks.
     pub(super) fn run(self: &Rc<Self>) {
         let world = &self.shared.world;
         self.shared.waits_for_space.set(true);
@@ -61,7 +60,7 @@ impl Pool {
         let (mut next_rest, mut before) = (begun + REST_EVERY, self.use_next());
         let rest = async move |pool: &Pool| {
             if pool.shared.world.now() >= next_rest {
-                // What cannot be moved now is tried again.
+                // A failed destage is repeated.
                 let rested = pool.rest_by_and_by(before).await;
                 pool.report_outcome(Task::Destage, &rested)?;
                 (next_rest, before) = (pool.shared.world.now() + REST_EVERY, pool.use_next());
@@ -82,7 +81,7 @@ impl Pool {
         let mut next = begun + self.next_scrub_in(every);
         let scrub = async move |pool: &Pool| {
             if every > Duration::ZERO && pool.shared.world.now() >= next {
-                // Where it fails, it goes on later.
+                // A failed scrub continues later.
                 let scrubbed = pool.scrub_on().await;
                 pool.report_outcome(Task::Scrub, &scrubbed)?;
                 if let Ok(found) = &scrubbed {
@@ -95,11 +94,11 @@ impl Pool {
         world.spawn("array scrub", repeat(repeated(Task::Scrub), scrub));
     }
 
-    /// Reports whether a task failed that is tried again.
+    /// Reports the result of a task that is repeated after a failure.
     ///
     /// # Errors
     ///
-    /// The pool has stopped, which is reported already.
+    /// The pool has stopped; that is reported already.
     fn report_outcome<T>(&self, task: Task, outcome: &Result<T>) -> Result<()> {
         self.shared.check_runs()?;
         match outcome {
@@ -116,11 +115,12 @@ impl Pool {
         }
     }
 
-    /// Ends everything, with a checkpoint, so that opening has nothing to replay. Whoever still waits is answered.
+    /// Stops all background work and makes a last checkpoint, so that the next opening has nothing to replay.
+    /// Commands that still wait are answered.
     ///
     /// # Errors
     ///
-    /// What was acknowledged is stable all the same.
+    /// The checkpoint failed. Everything acknowledged is stable all the same.
     pub async fn close(&self) -> Result<()> {
         self.shared.waits_for_space.set(false);
         self.stop_moving().await;
@@ -139,7 +139,7 @@ impl Pool {
         done
     }
 
-    /// Nothing is moved any more, and no write of the mover is under way: whoever opens the pool next may use its slots.
+    /// Stops the mover and waits for its writes: the next incarnation may use its slots.
     async fn stop_moving(&self) {
         self.pace.close();
         let _ = (self.cleaning.lock().await, self.rebuilding.lock().await, self.scrubbing.lock().await);
@@ -148,7 +148,7 @@ impl Pool {
     async fn checkpoint_if_due(&self, last: &mut Last) -> Result<()> {
         let begun = self.shared.world.now();
         if self.is_checkpoint_due(begun.since(last.ended), last.took) {
-            // What failed has stopped the pool, and whoever writes next is told.
+            // A failure has stopped the pool; the next write returns it.
             self.checkpoint().await?;
             let ended = self.shared.world.now();
             *last = Last { ended, took: ended.since(begun) };
@@ -168,11 +168,12 @@ impl Pool {
             || (state.has_leftovers() && since_last >= leftovers_every)
     }
 
-    /// Cleans while there is little room: a round, then the checkpoint that frees what it emptied.
+    /// Runs rounds of cleaning, each followed by the checkpoint that frees the victims, while space is short.
     async fn clean_while_short(&self) -> Result<()> {
         loop {
             let space = self.space();
-            // What was overwritten since the last one comes free without being moved; and what is alive is known again.
+            // A checkpoint first: overwritten blocks become free without a move, and live data is counted
+            // again.
             if space.wants_checkpoint() && self.has_logged(space.checkpoint_after()) {
                 self.checkpoint().await?;
                 continue;
@@ -183,7 +184,7 @@ impl Pool {
                 return Ok(());
             }
             let is_awaited = wanted > 0 || space.cleaning_urgency() == Urgency::Awaited;
-            // While no host writes, nothing dies, and there is time to clean.
+            // While hosts are idle nothing dies, and the drives have time for cleaning.
             let may_wait = !is_early && !is_awaited && self.pace.figures().hosts_work;
             if may_wait && self.outlook().will_room_come {
                 return Ok(());
@@ -194,8 +195,8 @@ impl Pool {
         }
     }
 
-    /// A round of cleaning, and its checkpoint. Whether another one may gain something; if not, those who waited for it when it
-    /// began are refused.
+    /// Runs a round of cleaning and its checkpoint. Returns true if another round may gain something;
+    /// otherwise the writes that waited when it began are refused.
     async fn clean_for(&self, is_awaited: bool) -> Result<bool> {
         let round = self.admission.begin_round();
         let may_more_come = || is_awaited && self.shared.state.borrow().has_leftovers();
@@ -204,15 +205,15 @@ impl Pool {
             return Ok(false);
         }
         let cleaned = self.clean().await;
-        // Want of room is an alarm already.
+        // Lack of space is reported as an alarm.
         if !matches!(cleaned, Err(Error::Full)) {
             self.report_outcome(Task::Cleaning, &cleaned)?;
         }
         self.shared.check_runs()?;
-        // Also without any: what was overwritten meanwhile is free after a checkpoint.
+        // Even without a round: the checkpoint frees blocks overwritten meanwhile.
         let (before, basis) = (self.space().free, self.cleaning_basis());
         self.checkpoint().await?;
-        // What was written since the checkpoint before this one can be cleaned only now.
+        // Blocks written since the previous checkpoint can be cleaned only now.
         let is_gained = matches!(cleaned, Ok(Some(_)))
             || self.space().free > before
             || (cleaned.is_ok() && self.can_be_cleaned())
@@ -224,7 +225,7 @@ impl Pool {
         if is_awaited && self.wait_for_readers().await? {
             return Ok(true);
         }
-        // Hosts may have taken what was gained. A round that failed says nothing about what there is to gain.
+        // Hosts may have used what was gained, and a failed round says nothing about what can be gained.
         let is_written = self.cleaning_basis().log_position_next > basis.log_position_next;
         if (is_written || cleaned.is_err()) && self.doubtful_rounds.get() < DOUBTFUL_ROUNDS_MAX {
             self.doubtful_rounds.set(self.doubtful_rounds.get() + 1);
@@ -237,7 +238,8 @@ impl Pool {
         Ok(false)
     }
 
-    /// Waits until no reader holds segments that the last checkpoint freed. True if segments came free meanwhile.
+    /// Waits until no reader holds segments that the last checkpoint freed. True if segments became free
+    /// meanwhile.
     async fn wait_for_readers(&self) -> Result<bool> {
         let before = self.space().free;
         while self.release_held() {
@@ -247,20 +249,20 @@ impl Pool {
         Ok(self.space().free > before)
     }
 
-    /// Whether the log since the last checkpoint takes so many segments.
+    /// True if the log since the last checkpoint fills `segments` segments.
     fn has_logged(&self, segments: u64) -> bool {
         let blocks = segments * u64::from(self.shared.drives.geometry().slot_blocks());
         self.shared.state.borrow().log_blocks >= blocks
     }
 
-    /// Rebuilds what lost a copy, as long as there is room.
+    /// Rebuilds lost copies, as far as there is room.
     async fn rebuild_some(&self) -> Result<()> {
         let drives = &self.shared.drives;
         let (members, now) = (drives.members_with_space(), self.shared.world.now());
-        // Where fewer drives have space than there are to be copies, it waits with everything else.
+        // If fewer drives than copies have space, a rebuild must wait.
         let is_in_vain = members.len() < drives.copies_wanted();
         if *self.whole_with.borrow() != members && now >= self.rebuild_again_at.get() && !is_in_vain {
-            // What failed but did not stop the pool is tried again.
+            // An error that did not stop the pool is retried.
             let rebuilt = self.rebuild_all().await;
             self.report_outcome(Task::Rebuild, &rebuilt)?;
             match self.degraded().segments {
@@ -272,7 +274,7 @@ impl Pool {
     }
 }
 
-/// Does `step` now and then, until it fails or nobody has the pool any more.
+/// Repeats `step` until it fails or the pool is dropped.
 async fn repeat(
     (task, world, pool): (Task, World, Weak<Pool>),
     mut step: impl AsyncFnMut(&Pool) -> Result<()>,

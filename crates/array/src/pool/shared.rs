@@ -1,11 +1,11 @@
-//! What the parts of an open pool share: its drives, its state in RAM, and the superblock written last.
+//! State shared by the parts of an open pool: its drives, the tables in RAM, the current superblock.
 //!
 //! Invariants:
 //!
-//! 1. `state` is whole whenever nothing borrows it: no one awaits while it is half-changed.
-//! 2. `state` is what the trees at `roots`, the merging table and the active table say together; `log_taken` is where
-//!    the log goes on behind it.
-//! 3. `superblock` is complete on every member that is there, unless the pool has stopped.
+//! 1. `state` is consistent whenever it is not borrowed: nothing awaits in the middle of a change.
+//! 2. `state` is what the trees at `roots`, the merging table and the active table say together; the log
+//!    continues at `log_taken`.
+//! 3. `superblock` is complete on every present member, unless the pool has stopped.
 
 use super::{
     Catalogue, Pool,
@@ -32,86 +32,79 @@ use std::{
 };
 use world::World;
 
-/// See the module's documentation.
 pub struct Shared {
-    /// Whose it is, once it is open.
+    /// The pool, once it is open.
     pub pool_itself: RefCell<Weak<Pool>>,
-    /// Clock, tasks, randomness.
     pub world: World,
-    /// Those that are there.
     pub drives: Drives,
-    /// Which pool.
     pub pool: PoolId,
-    /// Of its blocks' checksums.
+    /// Seed of block checksums.
     pub seed: ChecksumSeed,
-    /// What changes while it is open.
+    /// State that changes while the pool is open.
     pub state: RefCell<State>,
-    /// Who reads, and since when.
     pub readers: Readers,
-    /// Written last.
+    /// The superblock written last.
     pub superblock: RefCell<Superblock>,
-    /// One generation is written at a time.
+    /// Held while a generation is written.
     pub publishing: tokio::sync::Mutex<()>,
-    /// What finds no space waits for it: while the pool runs, but not while it is opened or closed.
+    /// True while writes without space wait for it: while the pool runs, but not while it is opened or
+    /// closed.
     pub waits_for_space: Cell<bool>,
-    /// How long it has done so.
     pub space_wait: SpaceWait,
-    /// Nodes are written under a share of it; alone has it who gives a segment of nodes another slot.
+    /// Read-locked to write nodes, write-locked to give a node segment another slot.
     pub node_slots: tokio::sync::RwLock<()>,
-    /// Why nothing is written any more.
+    /// The error that stopped all writing.
     pub stopped: RefCell<Option<Error>>,
-    /// Copies that were wrong or unreadable, and were written again from a good one.
+    /// Number of wrong or unreadable copies that were repaired.
     pub mended: Cell<u64>,
-    /// Over drives that do not answer.
+    /// Watchdog of drives that do not answer.
     pub watch: Rc<Watch>,
-    /// What administrators hear of.
     pub events: Rc<EventLog>,
-    /// Which of the devices that the pool was opened with each drive is.
+    /// Index of each drive among the devices that the pool was opened with.
     pub given: BTreeMap<DriveId, usize>,
 }
 
 /// The state of an open pool.
 #[derive(Debug)]
 pub struct State {
-    /// Volumes, branches, points.
+    /// Rows of volumes, branches, points.
     pub catalogue: Catalogue,
-    /// Where things lie.
+    /// Rows of segments, free slots.
     pub segments: Segments,
-    /// The trees.
     pub roots: Roots,
-    /// What was taken since the last freeze.
+    /// Records applied since the last freeze.
     pub table: Table,
-    /// What a checkpoint that is under way puts into the trees.
+    /// The table that a checkpoint under way merges into the trees.
     pub merging: Option<Rc<Table>>,
-    /// The checkpoint that is complete.
+    /// The last complete checkpoint.
     pub checkpoint: CheckpointNumber,
-    /// The next stamp.
     pub stamp_next: Stamp,
-    /// Behind the last record that is in the table.
+    /// Position after the last record that was applied.
     pub log_taken: LogStart,
     /// Segments of the log that a replay would read, oldest first; the last one is that of `log_taken`.
     pub log_segments: VecDeque<SegmentNumber>,
     /// Blocks of log since the last freeze.
     pub log_blocks: u64,
-    /// Segments of data whose moves were all taken since the last freeze: the checkpoint that merges them seals them.
+    /// Data segments whose moves were all applied since the last freeze. The checkpoint that merges the moves
+    /// seals them.
     pub filled: Vec<SegmentNumber>,
-    /// Segments of data that the log told of, while it was replayed.
+    /// Data segments found in the log by a replay.
     pub announced: Vec<(SegmentNumber, SegmentRow)>,
-    /// Discards and deletions so far, and those that a checkpoint has found the room of, or left to the next.
+    /// Discards and deletions applied, and those that a checkpoint has reclaimed or passed on to the next.
     pub deletions_taken: u64,
     pub deletions_merged: u64,
-    /// What deleted points and branches may have left.
+    /// Data of deleted points and branches that is not reclaimed yet.
     pub reclaim: Reclaim,
-    /// Where blocks of raid0 volumes lie that have not come to rest.
+    /// Segments with blocks of raid0 volumes that are not destaged yet.
     pub backlog: Backlog,
-    /// What lies in the newest segments of the log.
+    /// Blocks of the youngest log segments, by location.
     pub recent: RecentLog,
-    /// Segments that could not be read through: they are not cleaned before somebody looks at them.
+    /// Segments that could not be read. Cleaning skips them until the pool is reopened.
     pub unreadable: BTreeSet<SegmentNumber>,
 }
 
 impl State {
-    /// As a checkpoint has it, before its catalogue and the log are read.
+    /// The state of a checkpoint, before its catalogue and the log are read.
     pub fn of(checkpoint: &Checkpoint, segments: Segments) -> Self {
         Self {
             catalogue: Catalogue::default(),
@@ -135,7 +128,7 @@ impl State {
         }
     }
 
-    /// The map as it is now.
+    /// The current map.
     pub fn sources(&self) -> Sources<'_> {
         Sources {
             active: &self.table,
@@ -146,12 +139,12 @@ impl State {
         }
     }
 
-    /// Whether the last checkpoint left something to the next of what was deleted or discarded.
+    /// True if the last checkpoint left deleted or discarded data to the next.
     pub fn has_leftovers(&self) -> bool {
         self.reclaim.has_begun() || self.catalogue.has_discards()
     }
 
-    /// A stamp nobody had.
+    /// Takes the next stamp.
     pub fn next_stamp(&mut self) -> Stamp {
         let stamp = self.stamp_next;
         self.stamp_next = Stamp(stamp.0 + 1);
@@ -160,18 +153,18 @@ impl State {
 }
 
 impl Shared {
-    /// Where the slots of a segment are.
+    /// Addresses of the slots of a segment.
     pub fn slots_of(&self, number: SegmentNumber) -> Result<Vec<SlotAddress>> {
         let state = self.state.borrow();
         let row = state.segments.readable(number);
         Ok(row.ok_or(Error::NoSegment(number))?.slots.clone())
     }
 
-    /// Whether it still writes.
+    /// Fails if the pool has stopped.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// [`Error::Stopped`], with the reason.
     pub fn check_runs(&self) -> Result<()> {
         match &*self.stopped.borrow() {
             Some(error) => Err(Error::Stopped(error.to_string())),
@@ -179,12 +172,12 @@ impl Shared {
         }
     }
 
-    /// The time of day, for people.
+    /// The time of day, for timestamps that people read.
     pub fn wall_now(&self) -> WallNanoseconds {
         WallNanoseconds::of(self.world.wall())
     }
 
-    /// Nothing is written from now on: something went wrong.
+    /// Stops all writing because of `error`, and reports it.
     pub fn stop(&self, error: &Error) {
         if self.check_runs().is_ok() {
             *self.stopped.borrow_mut() = Some(error.clone());
@@ -192,7 +185,7 @@ impl Shared {
         }
     }
 
-    /// Nothing is written from now on: the pool was closed.
+    /// Stops all writing because the pool is closed.
     pub fn end(&self) {
         self.stopped.borrow_mut().get_or_insert_with(|| Error::Stopped("it was closed".to_owned()));
     }

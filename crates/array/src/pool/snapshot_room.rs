@@ -1,26 +1,24 @@
-//! What the deletion of snapshots would free: said where a full pool refuses writes.
+//! Space that deleting snapshots would free, reported when a full pool refuses writes.
 
 use super::Pool;
 use crate::error::Result;
 
-/// Histories that are walked for single snapshots, at most; all snapshots of a volume together are one walk each.
+/// Limit of the history scans for single snapshots; all snapshots of a volume together need one scan.
 const WALKS_MAX: usize = 16;
 
-/// What deletion of some snapshots of a volume would free.
+/// Space that deleting a snapshot, or all of a volume, would free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotRoom {
-    /// Their volume.
     pub volume: String,
-    /// One of them; none stands for all that the volume has.
+    /// `None` stands for all snapshots of the volume.
     pub snapshot: Option<String>,
-    /// In bytes.
     pub bytes: u64,
 }
 
 impl Pool {
-    /// What the deletion of snapshots would free: of each volume that has some all of them together, and where there are few each
-    /// that frees something. The most comes first. What frees nothing yet still keeps blocks from being overwritten in a full
-    /// pool. Reads what the trees have of history.
+    /// Space that deleting snapshots would free, largest first: for each volume with snapshots all of them
+    /// together, and, if there are few, each one that frees something. A snapshot that frees nothing yet
+    /// still prevents overwrites in a full pool. Scans the history tree.
     ///
     /// # Errors
     ///
@@ -30,7 +28,7 @@ impl Pool {
         let mut walks_left = WALKS_MAX;
         for volume in self.volumes() {
             let volume = volume.name;
-            // It may be deleted meanwhile.
+            // The volume may be deleted meanwhile.
             let Ok(snapshots) = self.snapshots(&volume) else { continue };
             let names: Vec<&str> = snapshots.iter().map(|snapshot| snapshot.name.as_str()).collect();
             if names.is_empty() {

@@ -1,4 +1,4 @@
-//! Snapshots: a point on the branch of each volume of the cut, and a row for it. Nothing is copied.
+//! Snapshots. A snapshot is a point on the branch of each of its volumes, with a row; nothing is copied.
 
 use super::{Pool, verbs::check_name};
 use crate::{
@@ -17,13 +17,12 @@ use std::rc::Rc;
 /// A snapshot of one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// For people; no other snapshot of the volume has it.
+    /// Unique among the snapshots of the volume.
     pub name: String,
-    /// The same for all volumes of one cut.
+    /// The same for all volumes that were snapshotted together.
     pub snapshot: SnapshotId,
-    /// When it was made.
     pub created_at: WallNanoseconds,
-    /// What the volume had then.
+    /// Size of the volume at that time.
     pub size_bytes: u64,
 }
 
@@ -39,12 +38,12 @@ impl Snapshot {
 }
 
 impl Pool {
-    /// Takes a snapshot of several volumes at one moment, between two commands of their hosts. What was acknowledged
-    /// is in it, of what is under way anything may be.
+    /// Takes a snapshot of several volumes at one moment, between two host commands. It contains all
+    /// acknowledged commands; those under way may or may not be in it.
     ///
     /// # Errors
     ///
-    /// There is no such volume; one of them has a snapshot of that name; there are more than 124 volumes.
+    /// No such volume; one of them has a snapshot of that name; more than 124 volumes.
     pub async fn snapshot(&self, volumes: &[&str], name: &str, snapshot: SnapshotId) -> Result<()> {
         check_name(name)?;
         let _one_at_a_time = self.admit_rows().await?;
@@ -79,7 +78,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// There is no such volume.
+    /// No such volume.
     pub fn snapshots(&self, volume: &str) -> Result<Vec<Snapshot>> {
         let (_, branch) = self.branch_of(volume)?;
         let state = self.shared.state.borrow();
@@ -87,22 +86,22 @@ impl Pool {
         Ok(rows.collect())
     }
 
-    /// A snapshot as a device that can be read.
+    /// A snapshot as a read-only device.
     ///
     /// # Errors
     ///
-    /// There is no such volume or snapshot.
+    /// No such volume or snapshot.
     pub fn snapshot_device(self: &Rc<Self>, volume: &str, name: &str) -> Result<SnapshotDevice> {
         let (_, branch) = self.branch_of(volume)?;
         let (stamp, row) = self.find_snapshot(branch, name).ok_or_else(|| no_snapshot(volume, name))?;
         Ok(SnapshotDevice::new(Rc::clone(self), (branch, stamp), row.sectors))
     }
 
-    /// Deletes a snapshot. It is gone at once; the space only it needs comes back by and by.
+    /// Deletes a snapshot. It disappears at once; checkpoints reclaim its space.
     ///
     /// # Errors
     ///
-    /// There is no such volume or snapshot.
+    /// No such volume or snapshot.
     pub async fn delete_snapshot(&self, volume: &str, name: &str) -> Result<()> {
         let _one_at_a_time = self.changing.lock().await;
         let (_, branch) = self.branch_of(volume)?;
@@ -112,12 +111,12 @@ impl Pool {
         self.lane.append(vec![put]).await
     }
 
-    /// What deletion of some snapshots of a volume together would give back, in bytes: exactly, as of now. It walks along
-    /// the history of the volume, and takes the longer the more of it there is.
+    /// Bytes that deleting these snapshots together would free, exactly and as of now. Scans the history of
+    /// the volume, so it may take long.
     ///
     /// # Errors
     ///
-    /// There is no such volume or snapshot; or a part of the map cannot be read.
+    /// No such volume or snapshot; or a part of the map cannot be read.
     pub async fn gives_back(&self, volume: &str, names: &[&str]) -> Result<u64> {
         let (_, branch) = self.branch_of(volume)?;
         let mut stamps = Vec::new();

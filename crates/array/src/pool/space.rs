@@ -1,16 +1,17 @@
-//! Room: how much there is, how much of it data may fill, and what segments may be taken for.
+//! Space accounting: how much there is, how much data may fill, and which purposes may take a segment.
 //!
-//! A pool is full when data fills `usable_bytes`. Beyond that some segments stay unfilled, in whatever parts of segments
-//! they lie: so many that a round of cleaning always gains a segment. So overwrites, which add nothing, go on in a full pool.
+//! A pool is full when data fills `usable_bytes`. Beyond that some segments' worth of space stays unfilled,
+//! spread over any segments: enough for every round of cleaning to gain a segment. Overwrites, which add
+//! nothing, therefore continue in a full pool.
 //!
-//! Hosts leave the reserve alone: it is for checkpoints, cleaning and deletions, so that a pool that is full can still be
-//! opened and emptied. Before they meet it they are slowed down, the more the nearer it is, so that cleaning can keep up.
-//! `admission` says which writes are let in.
+//! Hosts may not use the reserve. It is for checkpoints, cleaning and deletions, so that a full pool can
+//! still be opened and emptied. Near the reserve host writes are delayed, more so the less is left, so that
+//! cleaning keeps up. `admission` decides which writes are admitted.
 //!
-//! Of the reserve each [`Purpose`] leaves a part to those behind it. The last part, a third, is for checkpoints alone, and
-//! for the opening, which is one: that takes a segment of log and, for the trees' nodes that it writes, less than the
-//! trees take at most. It gives back what the incarnation before had under way; so a pool can be opened as often as it
-//! crashes, also without one of three drives, whose slots had a third of what was free.
+//! Each [`Purpose`] leaves a part of the reserve to those after it. The last third is for checkpoints alone,
+//! and for the opening, which makes one: that takes a log segment and fewer segments for nodes than the trees
+//! occupy. It frees what the previous incarnation had under way, so a pool can be reopened after any number
+//! of crashes, even without one of three drives, whose slots were a third of the free ones.
 
 use super::{
     Pool,
@@ -26,75 +27,75 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Share of all segments that hosts leave alone, in percent; and so many at least, if that is no more than a third.
+/// Reserve as percent of all segments, and its minimum, which is capped at a third.
 const RESERVE_PERCENT: u64 = 2;
 const RESERVE_SEGMENTS_MIN: u64 = 32;
-/// Share of all segments that data leaves unfilled at least, in percent.
+/// Minimum share of segments that data leaves unfilled, in percent.
 const UNFILLED_PERCENT: u64 = 2;
-/// Segments that are open at any time, so that data cannot fill them: the log's and its successors, and those of nodes and of
-/// the catalogue.
+/// Segments that are always open, so that data cannot fill them: the log's and its successors, those of nodes
+/// and of the catalogue.
 const OPEN_SEGMENTS: u64 = 1 + SUCCESSORS_MAX as u64 + 2;
-/// Segments that the widest round leaves of what upkeep may take: for the log, which says what was moved. And one for so
-/// many that it fills: their moves take that much log.
+/// Segments of the upkeep's share that the widest round leaves to the log, which records the moves; and the
+/// number of target segments whose moves fill one log segment.
 const WIDEST_ROUND_LEAVES: u64 = 3;
 const TARGETS_A_LOG_SEGMENT: u64 = 64;
-/// Hosts are slowed down when no more than this is free beyond the reserve, in percent of all segments; and so many at
-/// least.
+/// Host writes are delayed when no more than this is free beyond the reserve, in percent of all segments,
+/// with a minimum.
 const NEAR_PERCENT: u64 = 2;
 const NEAR_SEGMENTS_MIN: u64 = 2;
-/// Times that, below which cleaning is urgent, below which there is cleaning, and below which a checkpoint is made early.
+/// Multiples of that: below them cleaning is urgent, cleaning runs, and a checkpoint is made early.
 const URGENT_NEAR: u64 = 2;
 const CLEAN_NEAR: u64 = 3;
 const CHECKPOINT_NEAR: u64 = 4;
-/// Times that, below which what is mostly dead is cleaned, if that is much: each checkpoint for want of room costs more.
+/// Multiple below which mostly dead segments are cleaned, if there are many: with less space each checkpoint
+/// costs more.
 const EARLY_NEAR: u64 = 6;
-/// The longest a write is held up at once. The delay grows with the square of what is missing.
+/// The longest delay of a write. The delay grows with the square of the missing space.
 const DELAY_MAX: Duration = Duration::from_millis(20);
-/// The room of a pool, in segments but for the last two.
+/// Space of a pool: segments, and bytes of host data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// All there are on the drives that are there.
+    /// All segments on present drives.
     pub segments: u64,
-    /// Those nothing lies in.
+    /// Empty segments.
     pub free: u64,
-    /// Those hosts leave alone.
+    /// Segments that hosts may not use.
     pub reserve: u64,
-    /// What hosts can store at most, in bytes: all of it with the copies the pool has, but for what rests in one. Then the pool
-    /// is full.
+    /// The most that hosts can store, in bytes: mirrored data with all copies, raid0 data with one. The pool
+    /// is full then.
     pub usable_bytes: u64,
-    /// What is stored for them and still needed, in bytes: as of the last checkpoint, and all that was written since.
+    /// Live host data, in bytes, as of the last checkpoint, plus everything written since.
     pub used_bytes: u64,
 }
 
-/// How full a pool is, of what hosts can store. The numbers are percent.
+/// Usage alarms, with their levels in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Alarm {
-    /// From 80 % on: time to order drives.
+    /// Time to order drives.
     Full80 = 80,
-    /// From 90 % on: time to add them.
+    /// Time to add them.
     Full90 = 90,
-    /// From 95 % on: hosts will soon be refused.
+    /// Writes will soon be refused.
     Full95 = 95,
     /// Nothing more can be stored.
     Full100 = 100,
 }
 
-/// What segments are wanted for.
+/// Purposes of a segment, in ascending priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// What hosts write.
+    /// Writes of hosts.
     Hosts,
-    /// What a pool can do without for a while: copies that were lost, segments the log may go on in, more volumes and
-    /// snapshots.
+    /// Deferrable: rebuilding copies, successors of the log, new volumes and snapshots.
     Comfort,
-    /// What gives room back: cleaning, and the log, for deletions.
+    /// Work that frees space: cleaning, and the log, for deletions.
     Upkeep,
     /// Checkpoints, and the opening.
     Checkpoint,
 }
 
 impl Space {
-    /// Segments that are left alone.
+    /// Free segments that `purpose` may not use.
     pub(crate) fn left_by(&self, purpose: Purpose) -> u64 {
         match purpose {
             Purpose::Hosts => self.reserve,
@@ -104,7 +105,7 @@ impl Space {
         }
     }
 
-    /// Segments that may be taken.
+    /// Free segments that `purpose` may use.
     pub(crate) fn free_for(&self, purpose: Purpose) -> u64 {
         self.free.saturating_sub(self.left_by(purpose))
     }
@@ -115,9 +116,9 @@ impl Space {
         (left - left.div_ceil(TARGETS_A_LOG_SEGMENT)).min(VICTIMS_MAX as u64 - 1)
     }
 
-    /// Segments that data may fill, where nodes need `node_segments`. Of the others so many are dead or empty when it does that
-    /// the widest round that the reserve has room for gains one: of n segments that have as much alive, t + 1 fit into t if n / t
-    /// are dead.
+    /// Segments that data may fill, if nodes occupy `node_segments`. At that level so many are dead or empty
+    /// that the widest round within the reserve gains one: with n equally live segments, t + 1 fit into t if
+    /// n / t are dead.
     fn fillable(&self, node_segments: u64) -> u64 {
         let at_full = Self { free: self.reserve, ..*self };
         let open = OPEN_SEGMENTS + node_segments;
@@ -126,35 +127,35 @@ impl Space {
         left.saturating_sub((open + dead).max(self.segments * UNFILLED_PERCENT / 100))
     }
 
-    /// Whether nothing more can be stored, however much is cleaned.
+    /// True if cleaning cannot make room for more data.
     pub fn is_full(&self) -> bool {
         self.used_bytes >= self.usable_bytes
     }
 
-    /// Used of what is usable, in percent.
+    /// Percentage of the usable space in use.
     pub fn used_percent(&self) -> f64 {
         self.used_bytes as f64 / self.usable_bytes.max(1) as f64 * 100.0
     }
 
-    /// How near the pool is to being full: for as long as it is, not when it comes to be.
+    /// The current alarm.
     pub fn alarm(&self) -> Option<Alarm> {
         let levels = [Alarm::Full100, Alarm::Full95, Alarm::Full90, Alarm::Full80];
         levels.into_iter().find(|&level| self.used_bytes * 100 >= self.usable_bytes * level as u64)
     }
 
-    /// How long a write is held up for cleaning to keep up.
+    /// Delay of a write that lets cleaning keep up.
     pub(super) fn delay(&self) -> Duration {
         let near = self.near();
         let missing = (near - self.free_for(Purpose::Hosts).min(near)) as f64 / near as f64;
         DELAY_MAX.mul_f64(missing * missing)
     }
 
-    /// Whether writes are held up.
+    /// True if writes are delayed.
     pub(crate) fn is_held_up(&self) -> bool {
         self.free_for(Purpose::Hosts) <= self.near()
     }
 
-    /// How much depends on cleaning: hosts are held up, or will be.
+    /// Urgency of cleaning: awaited if hosts are delayed, or soon will be.
     pub(crate) fn cleaning_urgency(&self) -> Urgency {
         if self.free_for(Purpose::Hosts) <= URGENT_NEAR * self.near() {
             Urgency::Awaited
@@ -163,40 +164,40 @@ impl Space {
         }
     }
 
-    /// Whether segments should be cleaned now; a host waits for so many.
+    /// True if segments should be cleaned now; a write waits for `wanted` segments.
     pub(crate) fn wants_cleaning(&self, wanted: u64) -> bool {
         self.free_for(Purpose::Hosts) <= (CLEAN_NEAR * self.near()).max(wanted)
     }
 
-    /// Whether segments may be cleaned ahead of need, if that is cheap.
+    /// True if segments may be cleaned ahead of need, provided it is cheap.
     pub(crate) fn may_clean_early(&self) -> bool {
         self.free_for(Purpose::Hosts) <= EARLY_NEAR * self.near()
     }
 
-    /// Whether a checkpoint should free what was overwritten, if that is much.
+    /// True if a checkpoint should free overwritten blocks, provided there are many.
     pub(crate) fn wants_checkpoint(&self) -> bool {
         self.free_for(Purpose::Hosts) <= CHECKPOINT_NEAR * self.near()
     }
 
-    /// Segments of log that are worth a checkpoint: a few, or as many as are left.
+    /// Segments of log that justify a checkpoint: a few, or as many as are left.
     pub(crate) fn checkpoint_after(&self) -> u64 {
         let left = self.free_for(Purpose::Hosts).saturating_sub(URGENT_NEAR * self.near());
         left.max(self.near() / 2)
     }
 
-    /// Segments that one round of cleaning is to gain: a checkpoint is made for all of them together, so many at once.
+    /// Segments that one round of cleaning should gain. One checkpoint frees them all.
     pub(crate) fn cleaning_round(&self) -> u64 {
         2 * self.near()
     }
 
-    /// The room below which hosts are held up.
+    /// Free segments below which writes are delayed.
     pub(crate) fn near(&self) -> u64 {
         (self.segments * NEAR_PERCENT / 100).max(NEAR_SEGMENTS_MIN)
     }
 }
 
 impl Pool {
-    /// The room there is. Costs little: what takes slots, or gives them back, is rare beside writes.
+    /// Current space. Cheap: the rows are counted only after slots were taken or freed.
     pub fn space(&self) -> Space {
         let state = self.shared.state.borrow();
         let as_of = (state.segments.slot_changes(), self.shared.drives.changes());
@@ -215,15 +216,16 @@ impl Pool {
             room.fillable(node_segments) * grains(room_blocks(shape)) + self.saved_grains(&state);
         let in_tables = state.table.added() + state.merging.as_ref().map_or(0, |table| table.added());
         let in_trees = state.segments.live_grains();
-        // Overwritten versions are in the trees until the next checkpoint. No more than is usable was let in.
+        // Overwritten versions stay in the trees until the next checkpoint. Admission ensures that no more
+        // than the usable space is in use.
         let used_grains = (in_trees + u64::try_from(in_tables).unwrap_or(0)).min(usable_grains.max(in_trees));
         let [used_bytes, usable_bytes] =
             [used_grains, usable_grains].map(|grains| grains * GRAIN_BYTES as u64);
         Space { used_bytes, usable_bytes, ..room }
     }
 
-    /// What can be stored beside what rests in one copy, and could not if that had as many as all else. What a drive had
-    /// alone that is not there takes no room at all.
+    /// Grains that raid0 data saves compared with mirrored data. Raid0 data on an absent drive takes no space
+    /// at all.
     fn saved_grains(&self, state: &State) -> u64 {
         let drives = &self.shared.drives;
         let copies = drives.copies_wanted().max(1) as u64;
@@ -236,7 +238,7 @@ impl Pool {
 }
 
 impl Shared {
-    /// The room there is, in segments.
+    /// Counts segments.
     fn count_room(&self, state: &State) -> Space {
         let (there, copies) = (self.drives.members(), usize::from(self.drives.geometry().log_copies));
         let segments = state.segments.all_segments(copies, &there);
@@ -245,7 +247,7 @@ impl Shared {
         Space { segments, free, reserve, usable_bytes: 0, used_bytes: 0 }
     }
 
-    /// Takes a segment of log or data, if its purpose may have one: of one copy for blocks of raid0 volumes.
+    /// Allocates a segment of log or data if `purpose` may have one: with one copy for raid0 data.
     pub(crate) fn take_segment(
         &self,
         purpose: Purpose,

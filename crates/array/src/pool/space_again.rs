@@ -1,4 +1,4 @@
-//! Drives that had no space are tried again: whoever makes room need not tell the pool.
+//! Probes of drives that had no space: an administrator can make room without telling the pool.
 
 use super::{Pool, events::EventKind};
 use crate::{
@@ -9,14 +9,14 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 use world::{Buffer, Moment, Stability};
 
-/// Drives without space are tried so often.
+/// Interval of the probes.
 const TRY_AGAIN: Duration = Duration::from_secs(2);
 
-/// A drive that has had space for so long is reported to be back.
+/// A drive that has had space for so long is reported as returned.
 const BACK_AFTER: Duration = Duration::from_secs(5);
 
 impl Pool {
-    /// Tries drives without space, when it is time to.
+    /// Probes drives without space, when a probe is due.
     ///
     /// # Errors
     ///
@@ -41,8 +41,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Reports drives that came to be out of space, and those that have had space again for a while: where little is free a drive
-    /// takes a slot now and then.
+    /// Reports drives that ran out of space, and those that have had space again for a while: with little
+    /// space a drive accepts a slot now and then.
     fn report_space(&self, out_of_space: &WriteFailures, now: Moment) {
         let (shared, mut reported) = (&self.shared, self.out_of_space_reported.borrow_mut());
         for (member, error) in out_of_space {
@@ -63,8 +63,8 @@ impl Pool {
         });
     }
 
-    /// Whether a drive takes all of a free slot. That one is the next to be used there: it has its space from then on, also
-    /// where other slots would find none.
+    /// True if a drive accepts writes to all of a free slot. That slot is the next to be allocated there, so
+    /// its space is certain even if other slots would find none.
     async fn takes_a_slot(&self, member: MemberIndex) -> Result<bool> {
         let shared = &self.shared;
         let slot = shared.state.borrow_mut().segments.allocate_slot(&[member]);

@@ -1,30 +1,28 @@
-//! How long the pool has waited for space on its drives: commands that are under way are not to wait as long as it does.
+//! Time limit for host commands while the pool waits for space on its drives.
 //!
-//! The pool itself waits until there is space: a record that has begun is written, or the pool stops. A host is told after a
-//! while that there is no space. What it asked for may still happen, as with any command that was answered with an error; it goes
-//! on, in its place in the order of commands, and keeps its blocks locked until it is over.
+//! The pool itself waits until there is space: a record once begun is written, or the pool stops. A host gets
+//! an error after a while. As with any failed command, its effect may still happen: it keeps its place in the
+//! order of commands, and its blocks stay locked until it is done.
 
 use std::{cell::Cell, time::Duration};
 use tokio::sync::Notify;
 use world::Moment;
 
-/// Commands that found space are answered with an error when the pool has waited for so long: well within the 30 s that
-/// initiators wait.
+/// Commands are answered with an error after so long: well within the 30 s timeout of initiators.
 const ANSWER_AFTER: Duration = Duration::from_secs(10);
 
-/// Two waits that are no farther apart are one: drives find a little space now and then, and lose it again.
+/// Two waits no farther apart count as one: drives find a little space now and then, and lose it again.
 const GAP_MAX: Duration = Duration::from_secs(5);
 
-/// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct SpaceWait {
-    /// From when to when somebody waited, gaps included.
+    /// First and last moment of the current wait, gaps included.
     span: Cell<Option<(Moment, Moment)>>,
     too_long: Notify,
 }
 
 impl SpaceWait {
-    /// Somebody waits now.
+    /// Records that something waits for space now.
     pub fn note(&self, now: Moment) {
         let goes_on = self.span.get().filter(|(_, last)| now.since(*last) <= GAP_MAX);
         let (since, _) = goes_on.unwrap_or((now, now));
@@ -34,7 +32,7 @@ impl SpaceWait {
         }
     }
 
-    /// Done when somebody waits who has done so for too long.
+    /// Returns when something has waited for too long, and still does.
     pub async fn has_been_too_long(&self) {
         self.too_long.notified().await;
     }

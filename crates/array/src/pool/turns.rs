@@ -1,4 +1,4 @@
-//! Copies take turns: the next one is asked when the one before is wrong, or takes long.
+//! Hedged reads: the next copy is read if the one before is wrong or slow.
 
 use super::Shared;
 use crate::{
@@ -9,20 +9,20 @@ use crate::{
 use std::collections::VecDeque;
 use world::{Buffer, LocalFuture};
 
-/// A copy that may be read: where, and the read, if it was begun.
+/// A copy to read: its slot and block, and the read, if it was begun.
 type Turn = (SlotAddress, u32, Option<LocalFuture<Result<Buffer>>>);
 
-/// Copies of the same blocks, in the order they are asked in.
+/// Copies of the same blocks, in the order in which they are read.
 pub(super) struct Turns<'s> {
     shared: &'s Shared,
     blocks: usize,
     left: VecDeque<Turn>,
-    /// Every copy is wanted, however long it takes.
+    /// Reads every copy to the end, however long it takes.
     is_patient: bool,
 }
 
 impl<'s> Turns<'s> {
-    /// Of `blocks` blocks from a block of each slot on, those whose drives are there.
+    /// A read of `blocks` blocks from the copies on present drives.
     pub fn new(
         shared: &'s Shared,
         copies: impl IntoIterator<Item = (SlotAddress, u32)>,
@@ -34,7 +34,7 @@ impl<'s> Turns<'s> {
         Self { shared, blocks, left, is_patient }
     }
 
-    /// What the next copy holds; none when all were asked.
+    /// Data of the next copy; `None` after the last one.
     pub async fn next(&mut self) -> Option<(SlotAddress, u32, Result<Buffer>)> {
         loop {
             let (slot, block, begun) = self.left.pop_front()?;
@@ -52,7 +52,8 @@ impl<'s> Turns<'s> {
         }
     }
 
-    /// The rest is not needed. What was begun goes on, so that a drive that never answers is seen.
+    /// Ends without reading the rest. Reads under way continue, so that a drive that never answers is
+    /// noticed.
     pub fn end(self) {
         for (_, _, begun) in self.left {
             if let Some(reading) = begun {

@@ -1,10 +1,10 @@
-//! What volumes take, for those that are bounded: counted once in the trees, then kept by what each merge changes.
+//! Usage of bounded volumes: counted once in the trees, then updated by each merge.
 //!
 //! Invariants:
 //!
-//! 1. `known` of a branch is what its versions take in the trees as of the last merge.
-//! 2. While a branch is counted in trees that a merge may replace, `counting` collects what merges change.
-//! 3. `pending` is what was let in and is not in the tables yet; branches of which there is nothing are not in it.
+//! 1. `known` has the grains of a branch's versions in the trees, as of the last merge.
+//! 2. While a branch is counted in trees that a merge may replace, `counting` collects the changes of merges.
+//! 3. `pending` has what was admitted and is not in the tables yet; branches without any are not in it.
 
 use super::Pool;
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 };
 use std::{cell::RefCell, collections::BTreeMap, ops::ControlFlow, rc::Rc};
 
-/// See the module's documentation. In grains.
+/// Usage by branch, in grains.
 #[derive(Debug, Default)]
 pub struct Usage {
     known: BTreeMap<BranchNumber, i64>,
@@ -23,36 +23,36 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// A merge has changed what lies in the trees.
+    /// Adds the changes of a merge.
     pub fn merged(&mut self, live: &LiveGrains) {
         for (branch, sum) in self.known.iter_mut().chain(&mut self.counting) {
             *sum += live.of_branch(*branch);
         }
     }
 
-    /// What a branch takes in the trees; none if nobody has counted yet.
+    /// Grains of a branch in the trees; `None` if it was not counted yet.
     pub fn in_trees(&self, branch: BranchNumber) -> Option<i64> {
         self.known.get(&branch).copied()
     }
 
-    /// What was let in and is not in the tables yet.
+    /// Grains that were admitted and are not in the tables yet.
     pub fn pending(&self, branch: BranchNumber) -> u64 {
         self.pending.get(&branch).copied().unwrap_or(0)
     }
 
-    /// Of all branches.
+    /// Sum over all branches.
     pub fn pending_of_all(&self) -> u64 {
         self.pending.values().sum()
     }
 }
 
-/// Room that a command was promised; given back when this is dropped, for then it is in the tables, or failed.
+/// Space promised to a command. Released on drop, when its blocks are in the tables or it has failed.
 #[derive(Debug)]
 pub struct Promised {
     usage: Rc<RefCell<Usage>>,
     branch: BranchNumber,
     grains: u64,
-    /// If blocks that are replaced are not counted: the branch's newest point as they were looked up.
+    /// The branch's newest point when its blocks were looked up; `None` if replaced blocks count as added.
     newest_point: Option<Option<Stamp>>,
 }
 
@@ -69,7 +69,7 @@ impl Promised {
         Self { usage: Rc::clone(usage), branch, grains, newest_point }
     }
 
-    /// Whether it is still enough: a snapshot that was cut since keeps what the command replaces.
+    /// False if a snapshot taken since keeps the blocks that the command replaces.
     pub fn is_enough(&self, points: &Points) -> bool {
         self.newest_point.is_none_or(|newest| points.of(self.branch).last().copied() == newest)
     }
@@ -90,7 +90,7 @@ impl Drop for Promised {
 }
 
 impl Pool {
-    /// Sees to it that what a branch takes is known. The first time it reads all of its map.
+    /// Counts the usage of a branch, unless it is known. Reads the whole map of the branch.
     pub(super) async fn count_usage(&self, branch: BranchNumber) -> Result<()> {
         let _one_at_a_time = self.counting.lock().await;
         if self.usage.borrow().in_trees(branch).is_some() {
@@ -122,8 +122,8 @@ impl Pool {
         Ok(())
     }
 
-    /// What a branch takes as far as is known: in the trees and tables, and what is on its way. What was overwritten is
-    /// counted until the next checkpoint. In grains.
+    /// Grains used by a branch, in trees and tables and pending, as far as it was counted. Overwritten blocks
+    /// count until the next checkpoint.
     pub(super) fn taken_by(&self, branch: BranchNumber) -> u64 {
         let state = self.shared.state.borrow();
         let usage = self.usage.borrow();

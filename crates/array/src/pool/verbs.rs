@@ -1,5 +1,5 @@
-//! What can be done to volumes: made, found, resized, renamed, deleted. Each is rows put and removed in one record,
-//! stable when it is answered.
+//! Operations on volumes: create, find, resize, rename, delete. Each changes rows in one record, which is
+//! stable before it is acknowledged.
 
 use super::{Pool, VolumeSetting, volume_setting::blocks_of};
 use crate::{
@@ -16,43 +16,39 @@ use crate::{
 };
 use std::rc::Rc;
 
-/// Volumes a pool can have.
+/// Limit of the volumes of a pool.
 pub const VOLUMES_MAX: usize = 4096;
 
-/// What a volume is to be.
+/// Properties of a new volume.
 #[derive(Clone, Debug)]
 pub struct NewVolume {
-    /// For people; no other volume of the pool has it.
+    /// Unique in the pool.
     pub name: String,
-    /// A name no other volume has anywhere.
+    /// Globally unique.
     pub volume: VolumeId,
     /// A multiple of 512.
     pub size_bytes: u64,
-    /// What it promises.
     pub setting: VolumeSetting,
 }
 
-/// What a volume is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeInfo {
-    /// For people.
     pub name: String,
     /// The same on every replica.
     pub volume: VolumeId,
-    /// What it holds when it is full.
     pub size_bytes: u64,
-    /// What it promises.
     pub setting: VolumeSetting,
-    /// Snapshots there are of it.
+    /// Number of snapshots.
     pub snapshots: usize,
 }
 
 impl Pool {
-    /// Makes a volume, which takes no space until it is written.
+    /// Creates a volume. It takes no space until it is written.
     ///
     /// # Errors
     ///
-    /// The name is taken or none, the size is none, no volume can be of that class; or the pool cannot write.
+    /// The name is taken or invalid, the size is invalid, or the class is not implemented; or the pool cannot
+    /// write.
     pub async fn create_volume(&self, new: &NewVolume) -> Result<()> {
         check_name(&new.name)?;
         let sectors = check_size(new.size_bytes)?;
@@ -105,11 +101,11 @@ impl Pool {
         self.lane.append_together(parts).await
     }
 
-    /// The volume of that name. Whoever asks twice gets the same one.
+    /// The volume of that name. All callers share one handle.
     ///
     /// # Errors
     ///
-    /// There is none.
+    /// No such volume.
     pub fn volume(self: &Rc<Self>, name: &str) -> Result<Rc<Volume>> {
         let number = self.number_of(name)?;
         let mut volumes = self.volumes.borrow_mut();
@@ -136,11 +132,11 @@ impl Pool {
         .collect()
     }
 
-    /// Gives a volume another name.
+    /// Renames a volume.
     ///
     /// # Errors
     ///
-    /// There is no such volume, or the new name is taken or none.
+    /// No such volume, or the new name is taken or invalid.
     pub async fn rename_volume(&self, name: &str, new_name: &str) -> Result<()> {
         let _one_at_a_time = self.changing.lock().await;
         check_name(new_name)?;
@@ -152,11 +148,11 @@ impl Pool {
         self.lane.append(vec![Part::Put { row: RowKey::of_volume(number), bytes: row.encode() }]).await
     }
 
-    /// Gives a volume another size. What lies behind a smaller one is gone from its head; snapshots keep it.
+    /// Resizes a volume. Shrinking discards the end of its head; snapshots keep it.
     ///
     /// # Errors
     ///
-    /// There is no such volume, or it cannot have that size.
+    /// No such volume, or the size is invalid.
     pub async fn resize_volume(self: &Rc<Self>, name: &str, size_bytes: u64) -> Result<()> {
         let _one_at_a_time = self.changing.lock().await;
         let sectors = check_size(size_bytes)?;
@@ -167,7 +163,7 @@ impl Pool {
         if sectors >= before.sectors {
             return self.lane.append(vec![put]).await;
         }
-        // Nobody reads behind the new end before it is gone: a volume that grows again reads zeroes there.
+        // The end is discarded before anyone can grow the volume again and read it.
         let volume = self.volume(name)?;
         let _nobody_writes = volume.hold_writes().await;
         let (first, end) = (sectors_to_blocks(sectors), sectors_to_blocks(before.sectors));
@@ -190,11 +186,12 @@ impl Pool {
         self.lane.append_together(parts).await
     }
 
-    /// Deletes a volume; with its snapshots if asked to. It is gone at once, its space comes back by and by.
+    /// Deletes a volume, and its snapshots if `with_snapshots`. It disappears at once; checkpoints reclaim
+    /// its space.
     ///
     /// # Errors
     ///
-    /// There is no such volume, or it has snapshots.
+    /// No such volume, or it has snapshots.
     pub async fn delete_volume(&self, name: &str, with_snapshots: bool) -> Result<()> {
         let _one_at_a_time = self.changing.lock().await;
         let number = self.number_of(name)?;
@@ -210,7 +207,7 @@ impl Pool {
         let (volume_key, branch_key) = (RowKey::of_volume(number), RowKey::of_branch(row.branch));
         let branch_row = BranchRow { state: VolumeState::Deleting, ..branch_row };
         let row = VolumeRow { state: VolumeState::Deleting, ..row };
-        // Points of a volume that is being deleted are none: this alone deletes all of them.
+        // The points of a volume under deletion do not count, so this deletes all of them.
         self.lane
             .append_together(vec![
                 Part::Put { row: volume_key, bytes: row.encode() },

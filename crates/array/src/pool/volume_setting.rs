@@ -1,4 +1,4 @@
-//! What a volume promises and may take, and the verbs that change it: one row, stable when it is answered.
+//! Settings of a volume, and the operations that change them: one row, stable before it is acknowledged.
 
 use super::Pool;
 use crate::{
@@ -11,23 +11,21 @@ use crate::{
     volume::{Bounds, Rates},
 };
 
-/// What a volume promises, and may take.
+/// Settings of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeSetting {
-    /// How its data rests, and that of its snapshots: raid1 with all the copies the pool has, raid0 with one. What was
-    /// just written has all of them in any case. It stays as it is for the volume's life.
+    /// Copies of its data and that of its snapshots: raid1 has as many as the pool, raid0 one. Recently
+    /// written data is mirrored in either case. Fixed for the life of the volume.
     pub class: RedundancyClass,
-    /// Off: every write is stable when it is answered. On: one that does not ask to be is stable with the next flush,
-    /// or with the next command of any volume of the pool that is.
+    /// Off: every write is stable before it is acknowledged. On: a write without FUA becomes stable with the
+    /// next flush, or with the next stable command on any volume of the pool.
     pub write_cache: WriteCache,
-    /// Operations and bytes a second it may have.
     pub rates: Rates,
-    /// How much it may take, and can always.
     pub bounds: Bounds,
 }
 
 impl Default for VolumeSetting {
-    /// All copies, no write cache, and no bounds.
+    /// All copies, no write cache, no limits.
     fn default() -> Self {
         Self {
             class: RedundancyClass::Raid1,
@@ -48,30 +46,30 @@ impl VolumeSetting {
 }
 
 impl Pool {
-    /// Switches the write cache of a volume. What was answered before is stable when this is.
+    /// Switches the write cache of a volume. Writes acknowledged before are stable on return.
     ///
     /// # Errors
     ///
-    /// There is no such volume.
+    /// No such volume.
     pub async fn set_write_cache(&self, name: &str, write_cache: WriteCache) -> Result<()> {
         self.set(name, |row| row.write_cache = write_cache).await
     }
 
-    /// Bounds what a volume may have, from the next command on.
+    /// Limits the rates of a volume from the next command on.
     ///
     /// # Errors
     ///
-    /// There is no such volume.
+    /// No such volume.
     pub async fn set_rates(&self, name: &str, rates: Rates) -> Result<()> {
         let Rates { iops_max, kib_per_second_max } = rates;
         self.set(name, |row| (row.iops_max, row.kib_per_second_max) = (iops_max, kib_per_second_max)).await
     }
 
-    /// Bounds what a volume may take, or keeps room for it. Nobody is made to give back what he has.
+    /// Sets limit and reserve of a volume. A volume that exceeds its new limit keeps its data.
     ///
     /// # Errors
     ///
-    /// There is no such volume; the bounds contradict each other; or there is no room to be kept.
+    /// No such volume; the reserve exceeds the limit; or there is no room for the reserve.
     pub async fn set_bounds(&self, name: &str, bounds: Bounds) -> Result<()> {
         let _one_at_a_time = self.changing.lock().await;
         let number = self.number_of(name)?;

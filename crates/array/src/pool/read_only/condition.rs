@@ -1,4 +1,4 @@
-//! The condition of a pool that is only read: what was found of it, and what is missing.
+//! Condition of a pool that is opened for reading only: what was found, and what is missing.
 
 use crate::{
     election::{NotOpened, Seen, elect},
@@ -11,98 +11,88 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What of a pool was found, and what was not. Ranges of volumes that cannot be read are not in it
+/// Condition of a pool, apart from unreadable ranges of volumes
 /// ([`ReadOnlyVolume::survey`](crate::volume::ReadOnlyVolume::survey)).
 #[derive(Clone, Debug)]
 pub struct Condition {
-    /// Which pool.
     pub pool: PoolId,
-    /// Its name, for people.
     pub name: String,
-    /// Of the superblock that is read.
+    /// Generation of the superblock that is used.
     pub generation: Generation,
-    /// The checkpoint it names.
     pub checkpoint: CheckpointNumber,
-    /// When that was written.
+    /// Time of that checkpoint.
     pub written_at: WallNanoseconds,
-    /// Superblocks that count more, and whose catalogue or trees cannot be read; the one that counts most first.
+    /// Superblocks of higher rank whose catalogue or trees cannot be read, highest first.
     pub passed_over: Vec<PassedOver>,
-    /// The pool's drives.
     pub drives: Vec<DriveCondition>,
-    /// Drives that are not there and may hold newer data than those that are.
+    /// Absent drives that may hold newer data.
     pub may_be_newer_on: Vec<DriveId>,
-    /// Drives given that are none of the pool's, by their place among those given.
+    /// Devices that are not used, by their index.
     pub not_used: Vec<(usize, NotUsed)>,
-    /// What the log has beyond the checkpoint.
+    /// The log after the checkpoint.
     pub log: LogCondition,
-    /// Why parts of the catalogue cannot be read: volumes and snapshots that were in them are not listed.
+    /// Errors in parts of the catalogue; volumes and snapshots in those parts are not listed.
     pub catalogue_gaps: Vec<Error>,
 }
 
-/// A superblock that was not taken, though it counts more than the one that was.
+/// A superblock that was skipped despite its higher rank.
 #[derive(Clone, Debug)]
 pub struct PassedOver {
-    /// Which.
     pub generation: Generation,
-    /// When its checkpoint was written.
+    /// Time of its checkpoint.
     pub written_at: WallNanoseconds,
-    /// Why.
     pub reason: Error,
 }
 
-/// A drive of the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveCondition {
-    /// Which member.
     pub member: MemberIndex,
-    /// Its UUID.
     pub drive: DriveId,
-    /// Its serial number, for people.
     pub serial: String,
-    /// Which of the drives given it is; none if it is not there.
+    /// Its index among the devices; `None` if it is absent.
     pub given: Option<usize>,
-    /// It was away while the pool was written: what it holds is older than what others do, or the only copy of it.
+    /// True if the pool was written without it: its content is older than that of others, or the only copy.
     pub is_behind: bool,
 }
 
-/// Why a drive that was given is not read.
+/// Reasons not to read a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotUsed {
-    /// None of its superblocks can be read.
+    /// No superblock can be read.
     NoSuperblock,
-    /// It belongs to another pool.
     OtherPool(PoolId),
-    /// The same drive was given twice, or copied whole; another one is read.
+    /// A second copy of a drive; the other one is read.
     Copy(DriveId),
-    /// The pool has no such drive any more.
+    /// A former member of the pool.
     NoMember(DriveId),
 }
 
-/// The log of a pool that is only read.
+/// The log of a pool that is opened for reading only.
 #[derive(Clone, Debug)]
 pub struct LogCondition {
-    /// Records beyond the checkpoint that were taken in.
+    /// Records after the checkpoint that were applied.
     pub records: u64,
-    /// Position of the last record there is.
+    /// Position of the last record.
     pub last: Position,
-    /// Everything below was acknowledged.
+    /// All positions below were acknowledged.
     pub acknowledged_below: Position,
-    /// A record that cannot be understood, behind which nothing was taken.
+    /// A record that could not be decoded; no later one was applied.
     pub refused: Option<Error>,
-    /// It may go on in a segment of which no drive that is there has a copy, or whose header cannot be read: nobody knows
-    /// how far.
+    /// The log may continue in a segment that has no present copy, or whose header cannot be read. The number
+    /// of its records is unknown.
     pub may_go_on: bool,
 }
 
 impl LogCondition {
-    /// Whether something that was acknowledged is missing.
+    /// True if acknowledged records are missing.
     pub fn is_cut_short(&self) -> bool {
         let is_short =
             self.refused.is_some() || self.may_go_on || self.acknowledged_below.0 > self.last.0 + 1;
         is_short && !canary::is(Canary::CutLogTakenForWhole)
     }
 
-    /// How many records are missing, if that can be counted: positions of records go on one by one while a pool is open.
+    /// The number of missing records; `None` if it is unknown. Positions are consecutive while a pool is
+    /// open.
     pub fn missing_records(&self) -> Option<u64> {
         let missing = self.acknowledged_below.0.saturating_sub(self.last.0 + 1);
         let is_known = self.refused.is_none() && !self.may_go_on && missing < OPENING_STEP;
@@ -111,19 +101,20 @@ impl LogCondition {
 }
 
 impl Condition {
-    /// Whether what is read may be older than what was acknowledged.
+    /// True if acknowledged data may be missing.
     pub fn may_be_older(&self) -> bool {
         self.log.is_cut_short() || !self.may_be_newer_on.is_empty() || !self.passed_over.is_empty()
     }
 
-    /// Whether nothing is known to be missing: all drives are there, and catalogue and log are whole.
+    /// True if no data is known to be missing: all drives are present and current, catalogue and log are
+    /// complete.
     pub fn is_whole(&self) -> bool {
         let is_current = |drive: &DriveCondition| drive.given.is_some() && !drive.is_behind;
         !self.may_be_older() && self.catalogue_gaps.is_empty() && self.drives.iter().all(is_current)
     }
 }
 
-/// The drives of a pool as its superblock has them.
+/// The members of a pool, according to its superblock.
 pub(super) fn drives_of(superblock: &Superblock, seen: &[Seen]) -> Vec<DriveCondition> {
     let elected = elect(seen, true).ok();
     let current: BTreeSet<usize> =
@@ -149,7 +140,7 @@ pub(super) fn drives_of(superblock: &Superblock, seen: &[Seen]) -> Vec<DriveCond
     drives.flatten().collect()
 }
 
-/// Drives that are not there and may hold newer data.
+/// Absent drives that may hold newer data.
 pub(super) fn may_be_newer_on(seen: &[Seen]) -> Vec<DriveId> {
     match elect(seen, false) {
         Err(NotOpened::MayBeNewerElsewhere(drives) | NotOpened::TooFewDrives(drives)) => drives,

@@ -1,7 +1,7 @@
-//! Copies of what a pool stores, for a reader that takes any that is right and mends none.
+//! Copies of a pool's data for a reader that uses any right one and repairs none.
 //!
-//! A segment's number may have been reused between the checkpoint that was read and the end of the log, and drives that
-//! fell behind are read as well: every place that a block or node may lie in is tried, and its checksum decides.
+//! A segment's number may have been reused between the checkpoint and the end of the log, and stale drives
+//! are read as well. So every possible location of a block or node is tried, and the checksum decides.
 
 use crate::{
     drive::Drives,
@@ -22,44 +22,43 @@ use std::{
 };
 use world::{Buffer, LocalFuture};
 
-/// Nodes that are made while a pool is read lie in a segment that no pool has.
+/// The segment of nodes that are created in memory; no pool has it.
 const IN_MEMORY: SegmentNumber = SegmentNumber(u32::MAX);
 
-/// How a segment lies on drives.
+/// Location of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Layout {
     shape: SegmentShape,
     slots: Vec<SlotAddress>,
-    /// Of its data, as of the checkpoint; 0 of a segment that the catalogue says nothing of.
+    /// Live data as of the checkpoint; 0 if the catalogue has no row.
     live_grains: u32,
 }
 
-/// See the module's documentation.
 pub struct Copies {
     drives: Drives,
     pool: PoolId,
     seed: ChecksumSeed,
-    /// All that a number has stood for.
+    /// All segments that a number has stood for.
     segments: RefCell<BTreeMap<SegmentNumber, Vec<Layout>>>,
-    /// Nodes that no copy could be read of, and why: they are not tried again.
+    /// Nodes without a readable copy, with the error. They are not tried again.
     lost_nodes: RefCell<FxHashMap<NodePointer, Error>>,
     /// Nodes in [`IN_MEMORY`], by their first block.
     made_nodes: RefCell<BTreeMap<u32, Rc<[u8]>>>,
     made_next: Cell<u32>,
 }
 
-/// Blocks of a run as they were read.
+/// Blocks of a run as far as they could be read.
 pub struct RunBlocks {
-    /// One behind the other; those that are lost are zero.
+    /// All blocks in order; lost ones are zero.
     pub data: Buffer,
-    /// Those that no copy has right, as indices of the run.
+    /// Indices of the blocks without a right copy.
     pub lost: Vec<usize>,
-    /// What a drive said, if one failed.
+    /// The error of a drive, if one failed.
     pub error: Option<Error>,
 }
 
 impl Copies {
-    /// Over the drives of a pool that are there, whatever their standing.
+    /// Reads from all present drives, current or not.
     pub fn new(drives: Drives, pool: PoolId) -> Self {
         Self {
             drives,
@@ -72,18 +71,17 @@ impl Copies {
         }
     }
 
-    /// The drives.
     pub fn drives(&self) -> &Drives {
         &self.drives
     }
 
-    /// A segment of the log, or of nodes.
+    /// Adds a segment of the log, or of nodes.
     pub fn add_mirrored(&self, segment: &MirroredSegment) {
         let shape = log_shape(self.drives.geometry().slot_blocks(), segment.slots.len());
         self.add(segment.number, Layout { shape, slots: segment.slots.clone(), live_grains: 0 });
     }
 
-    /// A segment as the catalogue has it.
+    /// Adds a segment with its row in the catalogue.
     pub fn add_row(&self, number: SegmentNumber, row: &SegmentRow) {
         let layout = Layout { shape: row.shape, slots: row.slots.clone(), live_grains: row.live_grains };
         self.add(number, layout);
@@ -98,7 +96,7 @@ impl Copies {
         }
     }
 
-    /// Bytes alive in segments of which no drive that is there has a copy, as of the checkpoint.
+    /// Live bytes in segments without a copy on a present drive, as of the checkpoint.
     pub fn bytes_without_copy(&self) -> u64 {
         let segments = self.segments.borrow();
         let is_away = |layout: &&Layout| self.drives.copies_there(&layout.slots) == 0;
@@ -106,12 +104,12 @@ impl Copies {
         grains.sum::<u64>() * GRAIN_BYTES as u64
     }
 
-    /// Whether a drive that is there should have a copy.
+    /// True if a present drive should have a copy.
     pub fn has_copy(&self, segment: SegmentNumber, at: SegmentBlock) -> bool {
         !self.places(segment, at, 1).is_empty()
     }
 
-    /// Where copies of so many blocks may lie, on drives that are there: slot, and block of it.
+    /// Possible locations of `blocks` blocks on present drives, as slot and block.
     fn places(&self, segment: SegmentNumber, at: SegmentBlock, blocks: usize) -> Vec<(SlotAddress, u32)> {
         let segments = self.segments.borrow();
         let slot_blocks = usize::from(self.drives.geometry().slot_blocks());
@@ -131,7 +129,7 @@ impl Copies {
         places
     }
 
-    /// Every block of a run that a copy has right.
+    /// Reads every block of a run that is right on some copy.
     pub async fn read_run(&self, run: &StoredRun) -> RunBlocks {
         let count = run.blocks.len();
         let mut data = Buffer::zeroed(count * BLOCK_BYTES);
@@ -141,7 +139,7 @@ impl Copies {
             match self.drives.read(slot, block, count).await {
                 Ok(read) => lost.retain(|&index| !self.take(run, index, block_of(&read, index), &mut data)),
                 Err(failed) => {
-                    // One bad sector costs the blocks it lies in, not the whole run.
+                    // A bad sector must lose its own blocks only, not the whole run.
                     let mut still_lost = Vec::new();
                     for &index in &lost {
                         let read = self.drives.read(slot, block + index as u32, 1).await;
@@ -160,7 +158,7 @@ impl Copies {
         RunBlocks { data, lost, error }
     }
 
-    /// Takes over a block of a run, if it is the right one.
+    /// Copies a block of a run if its checksum is right.
     fn take(&self, run: &StoredRun, index: usize, bytes: &[u8], data: &mut Buffer) -> bool {
         let (key, checksum) = run.blocks[index];
         let is_right = self.seed.checksum(key, bytes) == checksum;
@@ -210,7 +208,7 @@ fn block_of(bytes: &[u8], index: usize) -> &[u8] {
     &bytes[index * BLOCK_BYTES..][..BLOCK_BYTES]
 }
 
-/// The nodes of a pool that is only read. What is made of them meanwhile stays in memory.
+/// Nodes of a pool that is opened for reading only. New nodes are kept in memory.
 pub struct ReadOnlyNodes(pub Rc<Copies>);
 
 impl NodeStore for ReadOnlyNodes {

@@ -1,9 +1,9 @@
-//! A pool opened for reading alone, also one that is damaged: nothing is written to any drive.
+//! A pool opened for reading only, even if it is damaged. Nothing is written to any drive.
 //!
-//! [`open`](super::open()) refuses a pool that it could not go on with. Here what is missing is a finding
-//! ([`Condition`]), and what is there is read: from the superblock that counts, or an older one if its trees cannot
-//! be read; the log as far as it goes; copies on drives that fell behind, too, for a checksum says of each block
-//! whether it is the right one.
+//! [`open`](super::open()) refuses a pool that it cannot continue. Here missing data is a finding
+//! ([`Condition`]), and the rest is read: by the superblock with the highest rank, or an older one if its
+//! trees cannot be read; the log as far as it goes; copies on stale drives as well, since each block has a
+//! checksum.
 
 mod condition;
 mod copies;
@@ -39,10 +39,10 @@ use std::{
 };
 use world::BlockDevice;
 
-/// Versions of an old history that are put in order at once.
+/// Versions of an old history tree sorted at once.
 const HISTORY_AT_ONCE: usize = 1 << 18;
 
-/// A pool that is open for reading alone.
+/// A pool that is opened for reading only.
 pub struct ReadOnlyPool {
     pub(crate) copies: Rc<Copies>,
     trees: Trees,
@@ -50,13 +50,12 @@ pub struct ReadOnlyPool {
     condition: Condition,
 }
 
-/// Opens the pool that most of `devices` are drives of, for reading. Nothing is written to them, and none is locked.
-/// `cache_bytes`: RAM for nodes of the trees.
+/// Opens the pool that most of `devices` belong to, for reading. Nothing is written or locked. `cache_bytes`
+/// is the RAM for nodes of the trees.
 ///
 /// # Errors
 ///
-/// No drive has a superblock that can be read; as many drives belong to one pool as to another; or the pool uses features
-/// this program does not know.
+/// No superblock can be read; two pools have the same number of drives; or the pool uses unknown features.
 pub async fn open_read_only(devices: &[Rc<dyn BlockDevice>], cache_bytes: usize) -> Result<Rc<ReadOnlyPool>> {
     let devices = WriteShield::over(devices, OnWrite::Refuse);
     let found = Found::look(&devices).await?;
@@ -84,12 +83,12 @@ pub async fn open_read_only(devices: &[Rc<dyn BlockDevice>], cache_bytes: usize)
     Ok(Rc::new(reading.into_pool(&found, passed_over)))
 }
 
-/// What the drives that were given say.
+/// Superblocks on the devices.
 struct Found {
     pool: PoolId,
     /// The newest superblock of each drive of the pool.
     seen: Vec<Seen>,
-    /// All superblocks of the pool, once for each generation and mark.
+    /// All superblocks of the pool, one for each generation and mark.
     superblocks: Vec<Superblock>,
     not_used: Vec<(usize, NotUsed)>,
 }
@@ -106,7 +105,7 @@ impl Found {
             }
         }
         let pool = most_frequent(places.iter().filter_map(|(_, places)| Some(places.newest.as_ref()?.pool)))?;
-        // Of a drive that is there twice the one that came further is read.
+        // Of two copies of a drive, the newer one is read.
         places.sort_by_key(|(_, places)| std::cmp::Reverse(places.newest.as_ref().map(|own| own.generation)));
         let (mut seen, mut superblocks) = (Vec::<Seen>::new(), BTreeMap::new());
         for (given, Places { newest, others, .. }) in places {
@@ -130,7 +129,7 @@ impl Found {
         Ok(Self { pool, seen, superblocks: superblocks.into_values().collect(), not_used })
     }
 
-    /// Superblocks to read the pool by: the one that counts, then those of older generations.
+    /// Superblocks to try, in descending order of rank.
     fn candidates(&self) -> Vec<&Superblock> {
         let elected = newest(&self.seen);
         let is_older = |superblock: &&Superblock| {
@@ -140,7 +139,7 @@ impl Found {
         elected.into_iter().chain(older).collect()
     }
 
-    /// Everything below was acknowledged, as far as superblocks know.
+    /// The position below which all was acknowledged, according to the superblocks.
     fn acknowledged_below(&self, superblock: &Superblock) -> Position {
         let known = self.superblocks.iter().filter(|own| own.generation <= superblock.generation);
         let elected = newest(&self.seen).into_iter().chain(known).chain([superblock]);
@@ -148,7 +147,7 @@ impl Found {
     }
 }
 
-/// The pool that more drives belong to than to any other.
+/// The pool with the most drives.
 fn most_frequent(pools: impl Iterator<Item = PoolId>) -> std::result::Result<PoolId, NotOpened> {
     let mut counts: BTreeMap<[u8; 16], usize> = BTreeMap::new();
     pools.for_each(|pool| *counts.entry(pool.0).or_default() += 1);
@@ -162,7 +161,7 @@ fn most_frequent(pools: impl Iterator<Item = PoolId>) -> std::result::Result<Poo
     }
 }
 
-/// A pool as one of its superblocks leads to it.
+/// A pool as read by one of its superblocks.
 struct Reading {
     superblock: Superblock,
     copies: Rc<Copies>,
@@ -219,7 +218,7 @@ impl Reading {
         state.table.set_unfinished(&state.catalogue.discards());
     }
 
-    /// Takes in the log as far as it goes.
+    /// Applies the log as far as it goes.
     async fn read_log(&mut self) {
         let Self { superblock: Superblock { checkpoint, pool, .. }, copies, state, log, .. } = self;
         let start = Start {
@@ -249,8 +248,8 @@ impl Reading {
         state.announced.iter().for_each(|(number, row)| copies.add_row(*number, row));
     }
 
-    /// Puts history that is older than pivots in order, in memory. If it cannot be read through, what only snapshots see is
-    /// lost: trees of the old order have no such versions.
+    /// Converts a history tree from before pivots, in memory. If it cannot be read completely, versions that
+    /// only snapshots see are lost, since lookups do not understand the old order.
     async fn order_history(&mut self) {
         let is_old = self.superblock.features.incompatible & INCOMPATIBLE_PIVOTS == 0;
         let Some(old) = self.state.roots.history.filter(|_| is_old) else { return };
@@ -261,7 +260,8 @@ impl Reading {
         }
     }
 
-    /// Why an older superblock may lead to more; none if this one leads to everything.
+    /// The reason why an older superblock may give access to more; `None` if this one gives access to
+    /// everything.
     async fn flaw(&self) -> Option<Error> {
         if let Some(gap) = self.gaps.first() {
             return Some(gap.clone());
@@ -275,7 +275,7 @@ impl Reading {
         None
     }
 
-    /// Volumes and snapshots that can be named.
+    /// Number of volumes and snapshots found.
     fn named(&self) -> usize {
         let catalogue = &self.state.catalogue;
         let live = catalogue.volumes().filter(|(_, row)| row.state == VolumeState::Live);
@@ -301,7 +301,7 @@ impl Reading {
     }
 }
 
-/// Every drive that is there and was a member once, also one that fell behind: checksums say what of it is right.
+/// All present drives that ever were members, current or not: checksums decide what is right.
 fn drives(found: &Found, devices: &[Rc<dyn BlockDevice>], superblock: &Superblock) -> Drives {
     let members = superblock.members.iter().enumerate().filter_map(|(index, member)| {
         let seen = found.seen.iter().find(|seen| seen.superblock.drive() == member.drive)?;
@@ -318,18 +318,16 @@ fn not_used(found: &Found, superblock: &Superblock) -> Vec<(usize, NotUsed)> {
 }
 
 impl ReadOnlyPool {
-    /// What was found of it, and what is missing.
     pub fn condition(&self) -> &Condition {
         &self.condition
     }
 
-    /// Bytes of the pool that lie on drives that are not there, and nowhere else: as of the checkpoint, as far as the
-    /// catalogue can be read.
+    /// Live bytes on absent drives only, as of the checkpoint, as far as the catalogue can be read.
     pub fn bytes_without_copy(&self) -> u64 {
         self.copies.bytes_without_copy()
     }
 
-    /// All volumes that are known, by number.
+    /// All volumes found, by number.
     pub fn volumes(&self) -> Vec<VolumeInfo> {
         let catalogue = &self.state.catalogue;
         let live = catalogue.volumes().filter(|(_, row)| row.state == VolumeState::Live);
@@ -343,22 +341,22 @@ impl ReadOnlyPool {
         live.map(|(_, row)| info(row)).collect()
     }
 
-    /// Snapshots of a volume that are known, oldest first.
+    /// Snapshots of a volume that were found, oldest first.
     ///
     /// # Errors
     ///
-    /// No such volume is known.
+    /// No such volume was found.
     pub fn snapshots(&self, volume: &str) -> Result<Vec<Snapshot>> {
         let branch = self.row_of(volume)?.branch;
         let rows = self.state.catalogue.snapshots_of(branch).map(|(_, row)| Snapshot::of(row));
         Ok(rows.collect())
     }
 
-    /// A volume as it was last, as far as that is known.
+    /// The head of a volume, as of the last record found.
     ///
     /// # Errors
     ///
-    /// No such volume is known.
+    /// No such volume was found.
     pub fn volume(self: &Rc<Self>, name: &str) -> Result<ReadOnlyVolume> {
         let row = self.row_of(name)?;
         Ok(ReadOnlyVolume::new(Rc::clone(self), (row.branch, None), row.sectors))
@@ -368,7 +366,7 @@ impl ReadOnlyPool {
     ///
     /// # Errors
     ///
-    /// No such volume or snapshot is known.
+    /// No such volume or snapshot was found.
     pub fn snapshot(self: &Rc<Self>, volume: &str, name: &str) -> Result<ReadOnlyVolume> {
         let branch = self.row_of(volume)?.branch;
         let mut snapshots = self.state.catalogue.snapshots_of(branch);
@@ -383,7 +381,7 @@ impl ReadOnlyPool {
         row.ok_or_else(|| Error::NoVolume(volume.to_owned()))
     }
 
-    /// What `count` blocks of a branch are, from `first` on: now, or as of a point.
+    /// The versions of `count` blocks from `first`, at the head or at a point.
     pub(crate) async fn map_of(
         &self,
         (branch, as_of): (BranchNumber, Option<Stamp>),

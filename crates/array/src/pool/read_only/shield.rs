@@ -1,4 +1,4 @@
-//! A drive that nothing is written to, whoever asks.
+//! A device that protects the one below from writes.
 
 use std::{rc::Rc, sync::Arc};
 use world::{
@@ -6,23 +6,22 @@ use world::{
     Stability,
 };
 
-/// What becomes of a write.
+/// Answer to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnWrite {
-    /// It fails.
+    /// An error.
     Refuse,
-    /// It is answered as if it had been done: for a trial, which reads nothing that it wrote.
+    /// Success, without writing: for a trial that does not read what it wrote.
     Pretend,
 }
 
-/// See the module's documentation.
 pub struct WriteShield {
     device: Rc<dyn BlockDevice>,
     on_write: OnWrite,
 }
 
 impl WriteShield {
-    /// Over each of `devices`.
+    /// Wraps each of `devices`.
     pub fn over(devices: &[Rc<dyn BlockDevice>], on_write: OnWrite) -> Vec<Rc<dyn BlockDevice>> {
         let shield = |device: &Rc<dyn BlockDevice>| {
             Rc::new(Self { device: Rc::clone(device), on_write }) as Rc<dyn BlockDevice>
