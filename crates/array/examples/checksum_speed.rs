@@ -1,4 +1,4 @@
-//! The checksum of blocks that are in the processor's cache, one after the other: `checksum_speed SECONDS` prints one line
+//! Speed of the block checksum on blocks in the processor's cache: `checksum_speed SECONDS` prints one line
 //! of JSON: bytes, seconds, processor seconds.
 
 use array::format::{BLOCK_BYTES, BlockIndex, BlockKey, BranchNumber, ChecksumSeed, PoolId, Stamp};
@@ -8,9 +8,9 @@ use world::{
     real::{RealOptions, host::process_use, run},
 };
 
-/// Blocks gone through again and again: they stay in a core's own cache.
+/// Few enough to stay in a core's own cache.
 const BLOCKS: usize = 16;
-/// Rounds between two looks at the clock.
+/// Rounds between two reads of the clock.
 const ROUNDS: u64 = 4096;
 
 fn main() -> ExitCode {

@@ -1,9 +1,10 @@
-//! The map alone: a table that is merged into a head tree whenever it is as full as a pool lets it be, with its nodes in
-//! two files. No data is written.
+//! Speed of the map alone: a table that is merged into a head tree whenever it is as full as in a pool, with
+//! nodes in two files. No data is written.
 //!
-//! `map_speed FOLDER make BLOCKS PIECE random|sequential` writes so many blocks, PIECE at a time, each once, and at random as
-//! many again; one line of JSON: blocks a second of time and of processor time, bytes a block on disk;
-//! `map_speed FOLDER read DEPTH SECONDS CACHE_BYTES` looks blocks up at random in the tree that was made last.
+//! `map_speed FOLDER make BLOCKS PIECE random|sequential` writes each of BLOCKS blocks once, PIECE at a time,
+//! then as many again at random. It prints one line of JSON: blocks a second of time and of processor time,
+//! bytes a block on disk; `map_speed FOLDER read DEPTH SECONDS CACHE_BYTES` looks up random blocks in the
+//! tree that was made last.
 
 mod nodes;
 
@@ -27,13 +28,13 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 const POOL: PoolId = PoolId([7; 16]);
 const BRANCH: BranchNumber = BranchNumber(1);
-/// Blocks of a segment of data, about.
+/// Approximate blocks of a data segment.
 const DATA_BLOCKS: u64 = 1000;
-/// Room for nodes, in bytes a block of the map: the old tree and the new one, and segments that are partly free.
+/// Space for nodes, in bytes a block of the map: the old tree, the new tree, and partly free segments.
 const NODE_BYTES: u64 = 56;
 const NODE_BYTES_MIN: u64 = 64 << 20;
 const BUDGET: Budget = Budget { discarded: 1 << 20, reclaimed: 1 << 18 };
-/// Where the tree begins.
+/// File with the pointer to the root.
 const ROOT: &str = "root";
 
 fn main() -> ExitCode {
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A map that is written.
+/// The map under test.
 struct Map {
     nodes: FileNodes,
     trees: Trees,
@@ -69,7 +70,6 @@ struct Map {
     branches: Branches,
     roots: Roots,
     checkpoint: u64,
-    /// Blocks written.
     written: u64,
 }
 
@@ -89,7 +89,7 @@ impl Map {
         }
     }
 
-    /// One host command.
+    /// A host command.
     fn write(&mut self, first: u64, count: u64) {
         let stamp = Stamp(self.written + 1);
         let mut dead = Vec::new();
@@ -98,7 +98,7 @@ impl Map {
             let (segment, at) = (self.written / DATA_BLOCKS, self.written % DATA_BLOCKS);
             let location =
                 Location::plain(SegmentNumber(segment as u32), SegmentBlock(at as u32).first_grain());
-            // Checksums of real data do not compress, and here they must not.
+            // Like checksums of real data, these must not compress.
             let checksum = BlockChecksum((self.written as u32 + 1).wrapping_mul(0x9e37_79b9));
             self.table.write(key, location, Some(checksum), &self.points, &mut dead);
             self.written += 1;
@@ -125,7 +125,7 @@ impl Map {
     }
 }
 
-/// What writing took.
+/// Time and processor time of the writes.
 struct Took {
     seconds: f64,
     cpu_seconds: f64,
@@ -198,7 +198,7 @@ async fn read(world: &World, folder: &Path, depth: u64, span: Duration, cache_by
     let mut map = Map::new(FileNodes::open(folder)?, cache_bytes);
     map.roots.head = Some(root);
     let map = Rc::new(map);
-    // What a pool that runs has in its cache is there before anything is measured.
+    // Fills the cache first, as in a running pool.
     look_up(world, &map, blocks, depth, Duration::from_secs(1)).await?;
     let (start, used) = (world.now(), process_use());
     let lookups = look_up(world, &map, blocks, depth, span).await?;
@@ -210,7 +210,7 @@ async fn read(world: &World, folder: &Path, depth: u64, span: Duration, cache_by
     Ok(())
 }
 
-/// How many lookups there were.
+/// Returns the number of lookups.
 async fn look_up(
     world: &World,
     map: &Rc<Map>,

@@ -1,6 +1,6 @@
-//! Nodes of a map in two files that are copies of each other, as a pool keeps them on two drives.
+//! Nodes of a map in two files that are copies of each other, as in a pool of two drives.
 //!
-//! A segment is used again when none of its nodes is needed any more and the merge that replaced them is done.
+//! A segment is reused when none of its nodes is live and the merge that replaced them is done.
 
 use array::{
     error::{Error, Result},
@@ -13,11 +13,10 @@ use world::{
     real::{Access, FileDevice},
 };
 
-/// Blocks of a segment: 4 MiB.
+/// 4 MiB.
 const SEGMENT_BLOCKS: u32 = 1024;
 const COPIES: [&str; 2] = ["nodes", "nodes-copy"];
 
-/// See the module's documentation.
 pub struct FileNodes(Rc<Inner>);
 
 struct Inner {
@@ -26,11 +25,11 @@ struct Inner {
 }
 
 struct Places {
-    /// Nodes that are needed, by segment.
+    /// Live nodes by segment.
     live: Vec<u32>,
     free: VecDeque<u32>,
     open: Option<(u32, u32)>,
-    /// Segments without nodes; free once the merge is done.
+    /// Segments without live nodes; free once the merge is done.
     emptied: Vec<u32>,
     written: u64,
 }
@@ -42,7 +41,8 @@ impl Clone for FileNodes {
 }
 
 impl FileNodes {
-    /// Files of `bytes`, written through, so that nothing is measured on space that was only promised.
+    /// Creates files of `bytes` and writes all of them, so that no measurement includes allocation by the
+    /// filesystem.
     pub async fn create(folder: &Path, bytes: u64) -> IoResult<Self> {
         let size = bytes.next_multiple_of(u64::from(SEGMENT_BLOCKS) * BLOCK_BYTES as u64);
         let zeroes = Arc::new(Buffer::zeroed(SEGMENT_BLOCKS as usize * BLOCK_BYTES));
@@ -58,7 +58,7 @@ impl FileNodes {
         Ok(Self::over(copies))
     }
 
-    /// Files that are there, for reading.
+    /// Opens existing files for reading.
     pub fn open(folder: &Path) -> IoResult<Self> {
         let open = |name: &&str| FileDevice::open(&folder.join(name), Access::Read);
         let copies =
@@ -78,7 +78,7 @@ impl FileNodes {
         Self(Rc::new(Inner { copies, places: RefCell::new(places) }))
     }
 
-    /// The merge is done and its tree the one in use; it is flushed, and what it emptied may be used again.
+    /// Flushes the new tree after a merge, and frees emptied segments.
     pub async fn settle(&self) -> IoResult<()> {
         for copy in &self.0.copies {
             copy.flush().await?;
@@ -88,7 +88,7 @@ impl FileNodes {
         Ok(())
     }
 
-    /// Bytes of nodes that are needed, in one copy.
+    /// Bytes of live nodes, in one copy.
     pub fn live_bytes(&self) -> u64 {
         let places = self.0.places.borrow();
         places.live.iter().map(|&nodes| u64::from(nodes)).sum::<u64>() * BLOCK_BYTES as u64
@@ -115,7 +115,7 @@ impl NodeStore for FileNodes {
             let into = vec![Buffer::zeroed(pointer.node_bytes())];
             let read = inner.copies[0].read(offset(pointer.segment, pointer.block), into).await;
             let bytes = read.map_err(|error| failed(0, error))?.pop().expect("a buffer for a buffer");
-            // A pool looks at the seal of a copy before it takes it for the node.
+            // A pool verifies the seal of each copy that it reads.
             assert!(pointer.seals(&bytes), "what was written is what is read");
             Ok(Rc::from(&bytes[..]))
         })

@@ -1,4 +1,4 @@
-//! Drives that are files, counted.
+//! Drives on files that count their operations.
 
 use std::{
     cell::Cell,
@@ -11,7 +11,7 @@ use world::{
     real::{Access, FileDevice, host_files},
 };
 
-/// What drives were asked for.
+/// Operations and bytes of a drive.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub reads: u64,
@@ -29,7 +29,7 @@ impl Counts {
     }
 }
 
-/// Counts of all drives of a pool together.
+/// Totals of all drives of a pool.
 pub type Counter = Rc<Cell<Counts>>;
 
 struct Counted {
@@ -79,12 +79,11 @@ impl BlockDevice for Counted {
     }
 }
 
-/// The file of a drive.
 pub fn drive_path(folder: &Path, index: usize) -> PathBuf {
     folder.join(format!("drive{index}"))
 }
 
-/// The drives in a folder but for the first `without`, and their counter.
+/// The drives in a folder except the first `without`, and their counter.
 pub fn drives(folder: &Path, without: usize) -> IoResult<(Vec<Rc<dyn BlockDevice>>, Counter)> {
     let count = host_files::list(folder)?.iter().filter(|name| name.starts_with("drive")).count();
     let counter = Counter::default();

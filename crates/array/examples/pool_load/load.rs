@@ -1,24 +1,24 @@
-//! A load: commands of one size at random, so many under way.
+//! A load: random commands of one size, with a fixed number under way.
 
 use array::volume::VolumeDevice;
 use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 use world::{BlockDevice, Buffer, ByteOffset, IoError, Moment, Random, Stability, World};
 
-/// What is asked of a volume.
+/// A load on a volume.
 #[derive(Clone, Copy)]
 pub struct Load {
     pub read_percent: f64,
     pub bytes: usize,
     pub depth: u64,
-    /// Of its writes.
+    /// Stability of its writes.
     pub stability: Stability,
 }
 
-/// When it is over.
+/// End of a load.
 #[derive(Clone)]
 pub enum Until {
     Then(Moment),
-    /// So many commands were begun.
+    /// After so many commands were begun.
     Commands(Rc<Cell<u64>>),
 }
 
@@ -27,7 +27,7 @@ impl Until {
         Self::Commands(Rc::new(Cell::new(count)))
     }
 
-    /// Whether another command may begin at that moment.
+    /// True if another command may begin.
     fn goes_on(&self, now: Moment) -> bool {
         match self {
             Self::Then(end) => now < *end,
@@ -36,7 +36,7 @@ impl Until {
     }
 }
 
-/// One command.
+/// A command that was completed.
 #[derive(Clone, Copy, Debug)]
 pub struct Command {
     pub is_read: bool,
@@ -45,7 +45,7 @@ pub struct Command {
 }
 
 impl Load {
-    /// Puts it on a volume; what became of each command.
+    /// Runs the load on a volume. Returns its commands.
     pub async fn run(
         self,
         world: &World,
@@ -95,7 +95,7 @@ impl Load {
     }
 }
 
-/// Mean, median, 99th and 99.9th percentile and the longest, in microseconds, as JSON.
+/// Mean, median, 99th and 99.9th percentile, and maximum in microseconds, as JSON.
 pub fn latencies<'a>(commands: impl IntoIterator<Item = &'a Command>) -> String {
     let mut values: Vec<f64> = commands.into_iter().map(|command| command.took.as_secs_f64() * 1e6).collect();
     values.sort_by(f64::total_cmp);

@@ -1,5 +1,6 @@
-//! A pool of drives that are files, a volume on it, and loads of random reads and writes: to set beside
-//! `fio --ioengine=io_uring --direct=1 --rw=randrw --rwmixread=PERCENT --bs=BYTES --iodepth=DEPTH` on one plain file.
+//! A pool of drives on files, a volume on it, and loads of random reads and writes, for comparison with
+//! `fio --ioengine=io_uring --direct=1 --rw=randrw --rwmixread=PERCENT --bs=BYTES --iodepth=DEPTH` on one
+//! plain file.
 //!
 //! ```text
 //! pool_load FOLDER make DRIVES VOLUME_BYTES FULL_PERCENT   makes the pool, and fills the volume once
@@ -36,7 +37,7 @@ use world::{
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// As in the program.
+/// The same as in the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -86,7 +87,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Puts a load on the volume of a pool for a while.
+/// Runs a load on the volume of a pool.
 async fn put(world: &World, folder: &Path, load: Load, span: Duration) -> Outcome {
     let opening = world.now();
     let (devices, counter) = drives(folder, 0)?;

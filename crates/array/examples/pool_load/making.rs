@@ -1,4 +1,4 @@
-//! A pool is made, and its volume filled once.
+//! Creation of a pool whose volume is filled once.
 
 use crate::{
     Outcome, VOLUME,
@@ -13,20 +13,20 @@ use std::{path::Path, rc::Rc, sync::Arc};
 use world::{BlockDevice, Buffer, ByteCount, ByteOffset, Stability, World, real::FileDevice};
 
 const SLOT_BYTES: u32 = 4 << 20;
-/// Smaller ones where a drive would have but a few.
+/// For drives that would have too few of the larger ones.
 const SLOT_BYTES_SMALL: u32 = 1 << 20;
 const SLOTS_FEW: u64 = 200;
 const ZERO_BYTES: usize = 1 << 20;
-/// Written at a time while the volume is filled, and so many at once.
+/// Bytes of one write while the volume is filled, and the number of concurrent writes.
 const FILL_BYTES: usize = 256 << 10;
 const FILL_DEPTH: u64 = 8;
-/// Segments hosts leave alone, and their share of all.
+/// The pool's reserve: minimum, and share of all segments.
 const RESERVE_SEGMENTS: u64 = 32;
 const RESERVE_PERCENT: u64 = 2;
-/// Of a slot, for its header and the summary: one in so many bytes.
+/// Share of a slot for header and summary: one in so many bytes.
 const OVERHEAD: u64 = 200;
 
-/// Makes a pool whose volume fills it to `full_percent` of what hosts can store.
+/// Creates a pool and a volume that fills it to `full_percent` of what hosts can store.
 pub async fn make(
     world: &World,
     folder: &Path,
@@ -41,7 +41,7 @@ pub async fn make(
     let segments = usable.div_ceil(slot - slot / OVERHEAD);
     let reserve = (segments * RESERVE_PERCENT / (100 - RESERVE_PERCENT)).max(RESERVE_SEGMENTS);
     let slots = (2 * (segments + reserve)).div_ceil(drive_count as u64);
-    // The superblocks lie before the slots.
+    // The superblocks are before the slots.
     let drive_bytes = ((slots + 1) * slot).next_multiple_of(ZERO_BYTES as u64);
     let mut new_drives = Vec::new();
     for index in 0..drive_count {
@@ -75,7 +75,7 @@ pub async fn make(
     Ok(())
 }
 
-/// Writes all of a drive, so that nothing is measured on space that was only promised.
+/// Writes all of a drive, so that no measurement includes allocation by the filesystem.
 async fn write_through(device: &FileDevice) -> Outcome {
     let zeroes = Arc::new(Buffer::zeroed(ZERO_BYTES));
     for at in (0..device.geometry().size.0).step_by(ZERO_BYTES) {

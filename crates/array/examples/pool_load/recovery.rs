@@ -1,4 +1,4 @@
-//! After something went wrong: opening after a crash, and the rebuild of a drive.
+//! Recovery: opening after a crash, and the rebuild of a drive.
 
 use crate::{
     Outcome, VOLUME,
@@ -12,14 +12,13 @@ use array::{
 use std::{path::Path, time::Duration};
 use world::{Stability, World};
 
-/// Bytes of a host's command.
+/// Bytes of a host command.
 const COMMAND_BYTES: usize = 8192;
 const DEPTH: u64 = 32;
-/// How often is looked how far a rebuild is.
+/// Interval of progress checks.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Writes so many bytes at random, with no checkpoint since the pool was opened, and ends as a crash does: nothing is
-/// closed.
+/// Writes `host_bytes` at random, without a checkpoint since the opening, and exits like a crash.
 pub async fn crash(world: &World, folder: &Path, host_bytes: u64) -> Outcome {
     let never = OpenSetting {
         table_entries: usize::MAX / 8,
@@ -34,12 +33,12 @@ pub async fn crash(world: &World, folder: &Path, host_bytes: u64) -> Outcome {
     let load = Load { read_percent: 0.0, bytes: COMMAND_BYTES, depth: DEPTH, stability: Stability::Stable };
     load.run(world, &device, Until::commands(host_bytes / COMMAND_BYTES as u64)).await?;
     let written = counter.get().since(before).written_bytes;
-    // Each copy of the log has half of it.
+    // Each of the two copies of the log has half of it.
     println!("{{\"host_bytes\": {host_bytes}, \"log_bytes\": {}}}", written / 2);
     Ok(())
 }
 
-/// Opens it again, and reads the volume's first block.
+/// Opens the pool, and reads the volume's first block.
 pub async fn reopen(world: &World, folder: &Path) -> Outcome {
     let start = world.now();
     let (devices, counter) = drives(folder, 0)?;
@@ -61,7 +60,7 @@ pub async fn reopen(world: &World, folder: &Path) -> Outcome {
 pub async fn rebuild(world: &World, folder: &Path) -> Outcome {
     let (devices, counter) = drives(folder, 1)?;
     let pool = open(world, &devices, OpenSetting::default()).await?;
-    // Segments that are written now are left alone until they are full; there is one or the other.
+    // Open segments are not rebuilt before they are full; this checkpoint leaves few of them.
     pool.checkpoint().await?;
     let (start, before) = (world.now(), counter.get());
     let segments = pool.degraded().segments;
@@ -84,7 +83,7 @@ pub async fn rebuild(world: &World, folder: &Path) -> Outcome {
     Ok(())
 }
 
-/// Overwrites the volume at random until the host has written `times` what the pool can store.
+/// Overwrites the volume at random until the host has written `times` the capacity of the pool.
 pub async fn age(world: &World, folder: &Path, times: f64) -> Outcome {
     let (devices, counter) = drives(folder, 0)?;
     let pool = open(world, &devices, OpenSetting::default()).await?;

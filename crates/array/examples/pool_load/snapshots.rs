@@ -1,4 +1,4 @@
-//! Snapshots beside a load: what it costs to keep some, to make one where there are many, and to delete them.
+//! Cost of snapshots under load: to keep some, to take one among many, to delete them.
 
 use crate::{
     Outcome, VOLUME,
@@ -14,11 +14,10 @@ use std::{collections::VecDeque, error::Error, path::Path, rc::Rc, sync::Arc, ti
 use world::{BlockDevice, Buffer, ByteOffset, Moment, Stability, World, real::host::process_use};
 
 const MIXED: Load = Load { read_percent: 70.0, bytes: 8192, depth: 32, stability: Stability::Stable };
-/// The pools of [`keep`].
 const POOLS: [&str; 2] = ["without", "with"];
 const FILLER: &str = "filler";
 const FILL_BYTES: usize = 256 << 10;
-/// Between two snapshots that are made beside a load, and how long after one it may still be felt.
+/// Interval of snapshots during a load, and the time during which one may affect latency.
 const BETWEEN: Duration = Duration::from_millis(250);
 const FELT: Duration = Duration::from_millis(50);
 
@@ -32,7 +31,7 @@ struct Scene {
     made: u32,
 }
 
-/// One span of it.
+/// Measurement of one interval.
 struct Spell {
     commands: Vec<Command>,
     seconds: f64,
@@ -62,7 +61,7 @@ impl Scene {
         Ok(self.pool.delete_snapshot(VOLUME, &name).await?)
     }
 
-    /// The load for a while; the checkpoint of what it wrote is counted, and takes no time.
+    /// Runs the load for `span`. The checkpoint afterwards counts for bytes, not for time.
     async fn spell(&self, span: Duration) -> Result<Spell, Box<dyn Error>> {
         let (start, used, before) = (self.world.now(), process_use(), self.counter.get());
         let commands = MIXED.run(&self.world, &self.device, Until::Then(start + span)).await?;
@@ -90,8 +89,8 @@ impl Spell {
     }
 }
 
-/// Two pools, equally full, take turns under the mixed load. One keeps snapshots: at the beginning of each of its turns one
-/// is made, and the oldest is deleted. `first`: of turns before there are all of them.
+/// Alternates the mixed load between two equally full pools. One of them takes a snapshot at the beginning of
+/// each turn, and deletes the oldest. `first` is the number of turns before all snapshots exist.
 pub async fn keep(
     world: &World,
     folder: &Path,
@@ -107,7 +106,7 @@ pub async fn keep(
     }
     without.spell(first).await?;
     fill_up(&without.pool, with.pool.space().used_bytes).await?;
-    // One that is not shown: in it both come to their stride.
+    // The first turn of each is a warm-up and is not printed.
     let mut turns = Vec::new();
     for pair in 0..=pairs {
         let mut spells = [None, None];
@@ -128,7 +127,7 @@ pub async fn keep(
     Ok(())
 }
 
-/// Writes another volume until so many bytes are used.
+/// Writes another volume until `used_bytes` are in use.
 async fn fill_up(pool: &Rc<Pool>, used_bytes: u64) -> Outcome {
     let missing = used_bytes.saturating_sub(pool.space().used_bytes);
     if missing == 0 {
@@ -150,12 +149,12 @@ async fn fill_up(pool: &Rc<Pool>, used_bytes: u64) -> Outcome {
     Ok(pool.checkpoint().await?)
 }
 
-/// Snapshots are made where there are `count`, then most of them are deleted, all beside the mixed load.
+/// Takes snapshots while there are `count`, then deletes most of them, all under the mixed load.
 pub async fn many(world: &World, folder: &Path, count: usize, span: Duration) -> Outcome {
     let mut scene = Scene::open(world, folder).await?;
     let one = Load { read_percent: 0.0, depth: 1, ..MIXED };
     for _ in 0..count {
-        // None is like the one before.
+        // Each snapshot differs from the one before.
         one.run(world, &scene.device, Until::commands(1)).await?;
         scene.snapshot().await?;
     }
@@ -184,9 +183,9 @@ pub async fn many(world: &World, folder: &Path, count: usize, span: Duration) ->
     Ok(())
 }
 
-/// Something that was done now and then, and the load beside it.
+/// Latency of a load while something else is done from time to time.
 struct Beside {
-    /// When each was begun, and how long it took.
+    /// Begin and duration of each occurrence.
     done: Vec<(Moment, Duration)>,
     spell: Spell,
 }

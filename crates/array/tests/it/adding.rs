@@ -1,4 +1,5 @@
-//! Drives are added: a pool of one becomes a mirror, and nothing lies on a drive that a superblock does not name.
+//! Adding drives: a pool of one drive becomes a mirror, and nothing is placed on a drive before the
+//! superblocks list it.
 
 use crate::scene::{MIB, Scene, make_volume, read, small, write};
 use array::{
@@ -46,7 +47,7 @@ fn a_pool_of_one_drive_that_gets_a_second_becomes_a_mirror() {
         assert_eq!((pool.degraded().segments, progress.single_copy_bytes), (0, 0), "{progress:?}");
         pool.close().await.expect("it closes");
     });
-    // Either is enough: also the second one alone, if somebody says so.
+    // Each drive suffices, even the second one alone with `forced`.
     let alone = [second as Rc<dyn BlockDevice>];
     let forced = OpenSetting { forced: true, ..small() };
     let opened = scene.simulation.run(Limits::generous(), |world| async move {
@@ -99,7 +100,7 @@ fn a_power_cut_while_a_pool_of_one_drive_gets_a_second_leaves_one_or_two() {
             pool.close().await.expect("it closes");
         });
         in_time += u32::from(is_in_time.get());
-        // The first one dies.
+        // The first drive fails.
         scene.drives[0].set_faults(FaultPlan { failed_write_percent: 100.0, ..FaultPlan::none() });
         let alone = [second as Rc<dyn BlockDevice>];
         let forced = OpenSetting { forced: true, ..small() };
@@ -117,8 +118,8 @@ fn a_power_cut_while_a_pool_of_one_drive_gets_a_second_leaves_one_or_two() {
     assert!((5..=25).contains(&in_time), "{in_time} of 30 were added before the cut");
 }
 
-/// A drive that takes its time for superblocks, and notes whether all drives call it a member whenever something is written into
-/// its slots.
+/// A drive that is slow with superblocks. At each write into a slot it notes whether all drives list it as a
+/// member.
 struct Named {
     world: World,
     inner: Rc<dyn BlockDevice>,
@@ -191,7 +192,7 @@ fn nothing_is_placed_on_a_drive_before_all_superblocks_call_it_a_member_also_wit
         scene.run(move |world, devices| async move {
             let pool = open(&world, &devices, small()).await.expect("it opens");
             let volume = make_volume(&pool, "mail", 64 * MIB).await.expect("it is made");
-            // So busy that segments are needed all the time.
+            // The load needs new segments all the time.
             world.spawn("host", async move {
                 for at in 0..2000 {
                     write(&volume, at % 500 * 65536, (at % 250) as u8 + 1, 65536).await;
@@ -209,11 +210,11 @@ fn nothing_is_placed_on_a_drive_before_all_superblocks_call_it_a_member_also_wit
         assert!(writes.iter().all(|&is_named| is_named), "seed {seed}: {writes:?}");
         named += writes.len();
         unnamed_cuts += u32::from(writes.is_empty());
-        // Whatever came of it, what was answered is there.
+        // Whether or not the drive was added, acknowledged data is intact.
         scene.drives.push(third);
         scene.run(move |world, devices| async move {
             let pool = open(&world, &devices, small()).await.expect("it opens");
-            // One that has no superblock yet is not there, whether the others name it or not.
+            // A drive without a superblock counts as absent, even if other drives list it.
             assert_eq!(pool.drives_there(), look(&devices).await.len(), "seed {seed}");
             let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
             for at in 0..answered.get().min(500) {

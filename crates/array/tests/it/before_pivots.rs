@@ -1,7 +1,7 @@
-//! A pool from before pivots: its history is by block and birth, and is put in order when it is opened.
+//! A pool from before pivots: its history tree is sorted by block and birth, and an opening converts it.
 //!
-//! The golden image `pool-before-pivots` was made by the program as of f902b6d, which had no other order: [`fill`] on one
-//! drive of 101 MiB, cut off behind the last write. No program writes it any more.
+//! The golden image `pool-before-pivots` was made by the program as of f902b6d, which knew only that order:
+//! [`fill`] on one drive of 101 MiB, truncated after the last write. Current programs cannot write it.
 
 use crate::{
     dump::undump,
@@ -30,7 +30,7 @@ use world::{
 const BLOCKS: u64 = 24;
 const ROUNDS: u8 = 6;
 
-/// What was written last of a block, as of a round.
+/// Value of a block after a round.
 fn written(round: u8, block: u64) -> Option<u8> {
     (0..=round).rev().find(|&round| !(block * 7 + u64::from(round) * 5).is_multiple_of(3))
 }
@@ -52,7 +52,8 @@ async fn write_round(volume: &VolumeDevice, round: u8) {
     }
 }
 
-/// A snapshot of each round, of which one is deleted; a checkpoint; and a round behind it, which the log alone has.
+/// Writes rounds with a snapshot each, deletes one snapshot, makes a checkpoint, and leaves a last round in
+/// the log only.
 async fn fill(pool: &Rc<Pool>) {
     let volume = make_volume(pool, "mail", MIB).await.expect("it is made");
     for round in 0..ROUNDS {
@@ -80,7 +81,7 @@ async fn check(pool: &Rc<Pool>, gone: &[u8]) {
     }
 }
 
-/// Whether the newest superblock says that history is in order.
+/// True if the newest superblock has the feature flag of the current order.
 async fn is_in_order(devices: &[Rc<dyn BlockDevice>]) -> bool {
     look(devices).await[0].superblock.features.incompatible & INCOMPATIBLE_PIVOTS != 0
 }
@@ -153,7 +154,7 @@ fn the_same_written_today_reads_the_same() {
     });
 }
 
-/// A tree as history was kept: leaves of a few runs each, below one node.
+/// A tree in the old order: leaves of a few runs each, below one node.
 fn tree_by_block(store: &Rc<MemoryStore>, runs: &[Run<'_>]) -> NodePointer {
     let place = || {
         let (segment, block) =
@@ -179,7 +180,7 @@ fn history_by_block_is_put_in_order_a_part_at_a_time() {
     for at_once in [1, 100, 1 << 18] {
         let store = MemoryStore::new(at_once as u64);
         let trees = trees(&store, 1 << 20);
-        // Runs of four blocks, of each three lives, some of which are long.
+        // Runs of four blocks with three versions each, some of them long-lived.
         let checksums = [7_u32; 4].map(Into::into);
         let mut runs: Vec<Run<'_>> = Vec::new();
         for index in 0..900_u32 {
@@ -202,7 +203,7 @@ fn history_by_block_is_put_in_order_a_part_at_a_time() {
         let by_block = |run: &Run<'_>| (run.branch, run.first, run.birth);
         runs.sort_by_key(by_block);
         runs.retain({
-            // As leaves had them: a run ends where a version of another birth comes in between.
+            // As in old leaves: a version of another birth ends a run.
             let mut last = (BranchNumber(0), BlockIndex(0), Stamp(0));
             move |run| {
                 let is_behind = last < by_block(run);

@@ -1,4 +1,4 @@
-//! How much a volume may take, and what is kept for it.
+//! Limits and reserves of volumes.
 
 use crate::scene::{MIB, Scene, make_volume, small, write};
 use array::{
@@ -15,7 +15,7 @@ async fn try_write(device: &VolumeDevice, at: u64, length: usize) -> Result<(), 
     device.write(ByteOffset(at), data, Stability::Stable).await.map_err(|error| error.kind())
 }
 
-/// Writes until it is refused; how much was taken.
+/// Writes until a write is refused. Returns the bytes written.
 async fn fill(device: &VolumeDevice, from: u64) -> u64 {
     let mut taken = 0;
     loop {
@@ -48,7 +48,7 @@ fn a_volume_takes_no_more_than_its_limit_and_others_do_not_notice() {
             write(&mail, round % 16 * 65536, 9, 65536).await;
         }
         assert_eq!(pool.used_by("mail").await.expect("it is there") % MIB, 0, "overwritten is not more");
-        // Also many at once, which are promised nothing.
+        // The same with concurrent overwrites, which reserve nothing.
         let overwrites: Vec<_> = (0..16)
             .map(|index| {
                 let mail = mail.clone();
@@ -58,10 +58,10 @@ fn a_volume_takes_no_more_than_its_limit_and_others_do_not_notice() {
         for overwrite in overwrites {
             assert_eq!(overwrite.await, Ok(()));
         }
-        // What is given back can be had again, at once.
+        // Discarded space is available again at once.
         mail.discard(ByteOffset(0), ByteCount(MIB / 2)).await.expect("it is discarded");
         assert_eq!(fill(&mail, 4 * MIB).await, MIB / 2);
-        // What a snapshot sees is kept, and counts.
+        // Blocks that a snapshot sees count.
         pool.snapshot(&["mail"], "one", SnapshotId([1; 16])).await.expect("that takes nothing");
         assert_eq!(try_write(&mail, 4 * MIB, 4096).await, Err(IoErrorKind::NoSpace));
         pool.delete_snapshot("mail", "one").await.expect("it is there");
@@ -75,7 +75,7 @@ fn a_volume_takes_no_more_than_its_limit_and_others_do_not_notice() {
         let mail = VolumeDevice(pool.volume("mail").expect("it is there"));
         assert_eq!(pool.used_by("mail").await.expect("it is there"), MIB, "counted in the trees");
         assert_eq!(try_write(&mail, 8 * MIB, 4096).await, Err(IoErrorKind::NoSpace));
-        // Many at once take no more either.
+        // Concurrent writes do not exceed the limit either.
         pool.set_bounds("mail", limit(2 * MIB)).await.expect("it can be");
         let writes: Vec<_> = (0..64)
             .map(|index| {

@@ -1,4 +1,4 @@
-//! What an administrator hears of a pool: each accident once, in the order in which they happened.
+//! Events of a pool: each incident is reported once, in order.
 
 use crate::scene::{MIB, Scene, make_volume, write};
 use array::{
@@ -20,12 +20,12 @@ fn dead() -> FaultPlan {
     FaultPlan { failed_write_percent: 100.0, failed_flush_percent: 100.0, ..FaultPlan::none() }
 }
 
-/// All events so far that were not read yet.
+/// All events that were not read yet.
 fn read_all(reader: &mut EventReader) -> Vec<Event> {
     std::iter::from_fn(|| reader.try_next()).collect()
 }
 
-/// Events in a word or two each.
+/// A label of one or two words for each event.
 fn labels(events: &[Event]) -> Vec<String> {
     let level = |alarm: &Option<Alarm>| alarm.map_or(0, |alarm| alarm as u8);
     let label = |event: &Event| match &event.kind {

@@ -1,4 +1,5 @@
-//! Pools at 100 %: overwrites go on, new data is refused only when no room can be gained, and upkeep keeps its reserve.
+//! Pools at 100 %: overwrites continue, new data is refused only if no room can be gained, and upkeep keeps
+//! its reserve.
 
 use crate::scene::{MIB, Scene, make_volume, make_volume_with, read};
 use array::{
@@ -33,7 +34,7 @@ async fn try_write(device: &VolumeDevice, at: u64, byte: u8, length: u64) -> IoR
     device.write(ByteOffset(at), vec![data], Stability::Stable).await
 }
 
-/// Writes new chunks until one is refused; how many bytes were taken.
+/// Writes new chunks until one is refused. Returns the bytes written.
 async fn fill(volume: &VolumeDevice, byte: u8) -> u64 {
     let mut at = 0;
     loop {
@@ -47,7 +48,8 @@ async fn fill(volume: &VolumeDevice, byte: u8) -> u64 {
     }
 }
 
-/// A pool filled to refusal: the volume that fills it, another that was written before, and how much was taken.
+/// A pool filled until a write is refused: the volume that fills it, a volume written before, and the bytes
+/// written.
 async fn full_pool(pool: &Rc<Pool>) -> Result<(VolumeDevice, VolumeDevice, u64)> {
     let other = make_volume(pool, "keep", 4 * MIB).await?;
     for at in (0..4 * MIB).step_by(CHUNK as usize) {
@@ -58,7 +60,7 @@ async fn full_pool(pool: &Rc<Pool>) -> Result<(VolumeDevice, VolumeDevice, u64)>
     Ok((volume, other, filled))
 }
 
-/// Overwrites chunks of what is there, some in part; how many were refused.
+/// Overwrites random chunks, some in part. Returns how many writes were refused.
 async fn overwrite(volume: &VolumeDevice, filled: u64, count: u64, random: &mut Random) -> u64 {
     let mut refused = 0;
     for _ in 0..count {
@@ -127,7 +129,7 @@ fn room_that_was_discarded_is_waited_for() {
     }
 }
 
-/// What the refusals since the last look said of snapshots.
+/// The snapshot lists of the refusals since the last call.
 fn refusals(reader: &mut EventReader) -> Vec<Option<Vec<SnapshotRoom>>> {
     let said = std::iter::from_fn(|| reader.try_next()).filter_map(|event| match event.kind {
         EventKind::WriteRefusal { snapshots, .. } => Some(snapshots),
@@ -149,7 +151,7 @@ fn what_a_snapshot_keeps_is_room_that_its_deletion_gives_back() {
         // Writes count as admitted again.
         world.sleep(Duration::from_secs(11)).await;
         pool.snapshot(&["mail"], "s", SnapshotId([1; 16])).await.expect("it waits for room");
-        // Each overwrite adds what the snapshot keeps.
+        // Each overwrite adds a block, since the snapshot keeps the old one.
         let mut taken = 0;
         while try_write(&volume, 8 * MIB + taken, 2, CHUNK).await.is_ok() {
             taken += CHUNK;
@@ -159,7 +161,7 @@ fn what_a_snapshot_keeps_is_room_that_its_deletion_gives_back() {
         let (volume_name, snapshot) = ("mail".to_owned(), Some("s".to_owned()));
         let room = SnapshotRoom { volume: volume_name, snapshot, bytes: taken };
         assert_eq!(refusals(&mut events), [Some(vec![room])], "one snapshot keeps what was overwritten");
-        // What the snapshot does not keep is overwritten as before.
+        // Blocks that the snapshot does not keep are overwritten as before.
         let mut random = Random::new(20, "overwrites");
         for _ in 0..100 {
             let at = 8 * MIB + random.below(taken / CHUNK) * CHUNK;
@@ -213,7 +215,7 @@ fn a_full_pool_at_rest_makes_no_checkpoints() {
         let pool = open(&world, &devices, setting()).await.expect("it opens");
         let (volume, _, filled) = full_pool(&pool).await.expect("it is made");
         assert_eq!(overwrite(&volume, filled, 100, &mut Random::new(40, "overwrites")).await, 0);
-        // Cleaning ends, and what was logged is merged after 30 s.
+        // Cleaning ends, and a checkpoint is made after 30 s.
         world.sleep(Duration::from_secs(40)).await;
         let before = pool.checkpoint_number();
         world.sleep(Duration::from_secs(60)).await;
@@ -222,7 +224,7 @@ fn a_full_pool_at_rest_makes_no_checkpoints() {
     });
 }
 
-/// Looks at the reserve as often as the world lets it, until `is_over`: the least that was free.
+/// Samples the reserve as often as possible until `is_over`. Returns the sample with the least free segments.
 async fn watch_reserve(world: World, pool: Rc<Pool>, is_over: Rc<Cell<bool>>) -> Space {
     let mut least = pool.space();
     while !is_over.get() {
@@ -235,7 +237,7 @@ async fn watch_reserve(world: World, pool: Rc<Pool>, is_over: Rc<Cell<bool>>) ->
     least
 }
 
-/// Drives so fast that the log takes many segments before anybody looks whether to make a checkpoint.
+/// Drives so fast that the log takes many segments between two checks for a checkpoint.
 fn fast_scene(seed: u64) -> Scene {
     let at_once = ServiceTime {
         least: Duration::from_micros(1),
@@ -246,7 +248,7 @@ fn fast_scene(seed: u64) -> Scene {
     Scene::of(seed, 4, &drive)
 }
 
-/// Writes, overwrites and discards of a host; what is refused is refused for want of room.
+/// A host that writes, overwrites and discards. The only refusals allowed are for lack of space.
 async fn host_at_work(volumes: [VolumeDevice; 2], filled: u64, seed: u64) {
     let mut random = Random::new(seed, "host");
     for _ in 0..2500 {
@@ -254,7 +256,7 @@ async fn host_at_work(volumes: [VolumeDevice; 2], filled: u64, seed: u64) {
         let at = random.below(filled / CHUNK) * CHUNK;
         let done = match random.below(16) {
             0 => try_write(volume, at, 2, CHUNK).await,
-            // A record each, and next to no room.
+            // Each discard is a record that takes next to no space.
             _ => volume.discard(ByteOffset(at), ByteCount(4096)).await,
         };
         let is_refused = |error: &world::IoError| error.kind() == IoErrorKind::NoSpace;

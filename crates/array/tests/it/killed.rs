@@ -1,15 +1,17 @@
-//! A pool on real files whose process is killed in the middle of work, again and again.
+//! A pool on real files whose process is killed again and again.
 //!
-//! A child process writes, discards and takes snapshots, and tells the parent through a pipe what it begins and what
-//! was answered. The parent kills it without warning, opens the pool, reads every sector of the volume and of each
-//! snapshot, and holds it against a model that it computes itself:
+//! A child process writes, discards and takes snapshots, and reports through a pipe each command that it
+//! begins and each that is acknowledged. The parent kills it without warning, opens the pool, reads every
+//! sector of the volume and of each snapshot, and compares with a model that it computes itself:
 //!
-//! - a sector has what the last answered command left there, or what the one that was under way was to leave;
-//! - a snapshot has for each sector what was answered before it was begun, or what was begun before it was answered;
-//! - what was read of a snapshot once is read of it for ever.
+//! - a sector has the value of the last acknowledged command, or of the one that was under way;
+//! - a snapshot has for each sector a value acknowledged before the snapshot began, or one begun before it
+//!   was acknowledged;
+//! - a snapshot reads the same every time.
 //!
-//! Now and then a drive's file is removed, and children work while the pool is rebuilt; first on the drives that are left,
-//! then also on a new one. The next drive goes only when all that was rebuilt is stable.
+//! Now and then a drive's file is removed, and children work while the pool is rebuilt: first on the
+//! remaining drives, later also on a new one. The next drive is removed only when the rebuilt copies are
+//! stable.
 
 mod child;
 mod model;
@@ -40,12 +42,12 @@ const FOLDER: &str = "SPINDLE_KILL_FOLDER";
 const ROUND: &str = "SPINDLE_KILL_ROUND";
 const VOLUME: &str = "mail";
 const DRIVES: u64 = 4;
-/// The smallest that a pool takes.
+/// The minimum size.
 const DRIVE: ByteCount = ByteCount::mib(49);
-/// Every so many rounds the child is given a pool that has just lost a drive.
+/// After this many rounds a drive is removed.
 const LOSS_EVERY: u64 = 4;
 
-/// Checkpoints every few writes, and a cache that does not hold the trees.
+/// Checkpoints every few writes, and a cache too small for the trees.
 fn setting() -> OpenSetting {
     OpenSetting {
         table_entries: 1500,
@@ -56,7 +58,7 @@ fn setting() -> OpenSetting {
     }
 }
 
-/// The drives that are there, in the order of their names.
+/// The present drives, in the order of their names.
 fn drive_paths(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the folder is there");
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
@@ -71,7 +73,7 @@ async fn open_pool(world: &World, folder: &Path) -> Rc<Pool> {
     open(world, &devices, setting()).await.expect("the pool opens")
 }
 
-/// A drive whose file is new. Its number is its name.
+/// A drive on a new file, named by its number.
 async fn new_drive(folder: &Path, number: u64) -> NewDrive {
     let path = folder.join(format!("drive{number:04}"));
     let device = FileDevice::create(&path, DRIVE).await.expect("a file");
@@ -90,14 +92,14 @@ async fn make_pool(world: &World, folder: &Path) {
     drop(drives);
     let pool = open_pool(world, folder).await;
     let size_bytes = SECTORS as u64 * model::SECTOR as u64;
-    // A kill takes nothing that the kernel has: what was answered is there, whether or not it was flushed.
+    // A kill does not affect the kernel's cache: acknowledged writes survive, flushed or not.
     let setting = VolumeSetting { write_cache: WriteCache::On, ..VolumeSetting::default() };
     let volume = NewVolume { name: VOLUME.to_owned(), volume: VolumeId([1; 16]), size_bytes, setting };
     pool.create_volume(&volume).await.expect("a volume is made");
     pool.close().await.expect("it closes");
 }
 
-/// Starts the child, kills it after `life` of work, and returns what it told.
+/// Starts the child, kills it after `life` of work, and returns the lines that it printed.
 fn run_child(folder: &Path, round: u64, life: Duration) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().expect("this test program"))
         .args(["--exact", "killed::child::works_until_it_is_killed", "--ignored", "--nocapture"])
@@ -113,7 +115,7 @@ fn run_child(folder: &Path, round: u64, life: Duration) -> Vec<String> {
     let reader = thread::spawn(move || {
         let mut lines = Vec::new();
         for line in out.lines() {
-            // A line that the kill cut short has no end, and fewer words than it should have.
+            // A line that the kill truncated has no end mark, and too few words.
             let Ok(line) = line else { break };
             if line.ends_with("killed ready") {
                 let _ = ready.send(());
@@ -141,7 +143,7 @@ async fn read_all(device: &dyn BlockDevice) -> Vec<u8> {
     bytes
 }
 
-/// Opens what the child left, and checks all that was promised. `known` becomes what is there now.
+/// Opens the pool and checks all promises. `known` becomes its current content.
 async fn check_round(world: &World, folder: &Path, round: u64, known: &mut Known) {
     let pool = open_pool(world, folder).await;
     let volume = VolumeDevice(pool.volume(VOLUME).expect("it is there"));
@@ -158,7 +160,8 @@ async fn check_round(world: &World, folder: &Path, round: u64, known: &mut Known
         let drive = new_drive(folder, DRIVES + round).await;
         pool.add_drive(&drive).await.expect("it is taken in");
     }
-    // Until then a kill may throw a rebuild back again and again; two lost drives are more than it promises to survive.
+    // Before that a kill may undo the rebuild repeatedly, and the pool does not promise to survive two lost
+    // drives.
     if loses_a_drive(round + 1) {
         pool.rebuild().await.expect("it ends, and lasts");
         assert_eq!(pool.degraded().segments, 0, "round {round}: {:?}", pool.space());
@@ -172,12 +175,12 @@ async fn check_round(world: &World, folder: &Path, round: u64, known: &mut Known
     }
 }
 
-/// Whether a drive is lost before this round.
+/// True if a drive is removed before this round.
 fn loses_a_drive(round: u64) -> bool {
     round % LOSS_EVERY == LOSS_EVERY - 1
 }
 
-/// A drive's file goes, as if somebody had pulled it.
+/// Removes the file of a drive, like a pulled drive.
 fn lose_a_drive(folder: &Path, random: &mut Random) {
     let paths = drive_paths(folder);
     fs::remove_file(&paths[random.below(paths.len() as u64) as usize]).expect("removed");

@@ -1,4 +1,4 @@
-//! As many volumes and snapshots as a pool may have.
+//! Maximum numbers of volumes and snapshots.
 
 use crate::scene::{MIB, Scene, make_volume, read, write};
 use array::{
@@ -78,7 +78,7 @@ fn a_volume_has_2048_snapshots_each_made_by_one_record_and_deleted_in_any_order(
         let volume = make_volume(&pool, "mail", MIB).await.expect("it is made");
         let name = |number: u64| format!("snapshot {number}");
         for number in 0..SNAPSHOTS {
-            // One block shows how many there were.
+            // The value tells the number of snapshots at the time.
             write(&volume, 4096 * (number % 8), (number % 251) as u8, 4096).await;
             let written = || drives.iter().map(|drive| drive.statistics().writes).sum::<u64>();
             let (before, begun) = (written(), world.now());

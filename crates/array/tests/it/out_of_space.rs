@@ -17,25 +17,25 @@ use world::{
     sim::{FaultPlan, Filesystem},
 };
 
-/// How long hosts write.
+/// Duration of the host load.
 const LOAD: Duration = Duration::from_secs(3);
 const VOLUME_MIB: u64 = 24;
 const BLOCKS: u64 = VOLUME_MIB * MIB / 4096;
 
-/// What a host was told of the blocks it wrote: each write has a number of its own.
+/// Answers to writes; each write has a unique number.
 #[derive(Default)]
 struct Model {
     number_last: Cell<u64>,
-    /// By block: the number that was acknowledged last, and those that were begun since.
+    /// By block: the last acknowledged number, and the numbers begun since.
     acknowledged: RefCell<BTreeMap<u64, u64>>,
     begun: RefCell<BTreeMap<u64, Vec<u64>>>,
     acknowledged_count: Cell<u64>,
-    /// What writers were told instead, by the name of its kind.
+    /// Errors by their kind.
     refusals: RefCell<BTreeMap<String, String>>,
 }
 
 impl Model {
-    /// One writer: whole blocks, each write somewhere, until something else says that it is enough.
+    /// One writer: whole blocks at random until the load ends.
     async fn write_on(
         self: Rc<Self>,
         world: World,
@@ -45,7 +45,7 @@ impl Model {
     ) {
         let mut random = Random::new(seed, &format!("writer {writer}"));
         loop {
-            // Writers keep to blocks of their own: then the last acknowledged one is what must be there.
+            // Each writer has its own blocks, so the last acknowledged number must be in the block.
             let block = random.below(BLOCKS / writers) * writers + writer;
             if !Rc::clone(&self).write_one(&volume, block).await {
                 world.sleep(Duration::from_millis(20)).await;
@@ -53,7 +53,7 @@ impl Model {
         }
     }
 
-    /// Writes a block; whether that was acknowledged.
+    /// Writes a block. Returns true if the write was acknowledged.
     async fn write_one(self: Rc<Self>, volume: &VolumeDevice, block: u64) -> bool {
         self.number_last.set(self.number_last.get() + 1);
         let number = self.number_last.get();
@@ -73,7 +73,7 @@ impl Model {
         }
     }
 
-    /// Every block holds what was acknowledged last, or what was begun since.
+    /// Checks that every block has the last acknowledged number, or one begun since.
     async fn check(&self, volume: &impl BlockDevice, when: &str) {
         for block in 0..BLOCKS {
             let found =
@@ -94,12 +94,12 @@ fn content(number: u64) -> Buffer {
     data
 }
 
-/// Which drives lie on the filesystem that fills up, and how the process that has the pool ends.
+/// A scenario: the drives on the filesystem that fills up, and the end of the process.
 struct Accident {
     seed: u64,
     drives: usize,
     on_filesystem: usize,
-    /// Blocks that are free when the load begins.
+    /// Free blocks when the load begins.
     free_blocks: u64,
     cuts_power: bool,
 }
@@ -193,7 +193,7 @@ fn two_of_four_drives_on_a_full_filesystem_are_neither_lost_nor_stale() {
     }
 }
 
-/// Hosts are told within so long that a command finds no space.
+/// Time limit of an answer when there is no space.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(11);
 
 #[test]
@@ -222,7 +222,7 @@ fn commands_under_way_when_space_runs_out_are_answered_in_time_and_truly() {
                         let block = random.below(BLOCKS / WRITERS) * WRITERS + writer;
                         Rc::clone(&model).write_one(&volume, block).await;
                         if writer == 0 && model.refusals.borrow().is_empty() {
-                            // A flush answers for what was written, or does not.
+                            // The flush succeeds only if all writes are stable.
                             let _ = volume.flush().await;
                         }
                         under_way.borrow_mut().remove(&writer);

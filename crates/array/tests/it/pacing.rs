@@ -1,4 +1,4 @@
-//! Hosts come first: what they notice of a rebuild is bounded, and it ends however hard they work.
+//! Hosts have priority: a rebuild adds little to their latency, and it ends whatever the load.
 
 use crate::scene::{MIB, Scene, make_volume, write};
 use array::{
@@ -14,7 +14,7 @@ use world::{
 
 const VOLUME_BYTES: u64 = 48 * MIB;
 
-/// A disk that serves one operation after the other, at 100 MB/s.
+/// A disk that serves one operation at a time, at 100 MB/s.
 fn disk() -> DriveOptions {
     let time = |least, above| ServiceTime {
         least: Duration::from_micros(least),
@@ -30,7 +30,7 @@ fn disk() -> DriveOptions {
     }
 }
 
-/// Hosts that read and write 8 KiB at random, with pauses: until they are told to stop.
+/// Hosts that read and write 8 KiB at random, with pauses, until they are stopped.
 struct Hosts {
     stop: Rc<Cell<bool>>,
     took: Rc<RefCell<Vec<Duration>>>,
@@ -63,7 +63,7 @@ impl Hosts {
         Self { stop, took, tasks }
     }
 
-    /// Of the commands since this was asked last: how many, and how long 99 of 100 took at most.
+    /// Number and p99 latency of the commands since the last call.
     fn p99(&self) -> (usize, Duration) {
         let mut took = self.took.take();
         took.sort_unstable();
@@ -91,7 +91,7 @@ fn setting(pace: PaceSetting) -> OpenSetting {
     OpenSetting { pace, table_entries: 4000, ..OpenSetting::default() }
 }
 
-/// Waits until every segment has its copies; gives how long that took.
+/// Waits until every segment has its copies. Returns the time.
 async fn rebuilt(world: &World, pool: &Pool) -> Duration {
     let begun = world.now();
     while pool.degraded().segments > pool.degraded().still_written {
@@ -101,7 +101,7 @@ async fn rebuilt(world: &World, pool: &Pool) -> Duration {
     world.now().since(begun)
 }
 
-/// How long a rebuild takes, and p99 of hosts without it and beside it.
+/// Duration of a rebuild, and p99 latency of hosts without it and during it.
 fn rebuild_beside_hosts(seed: u64, hosts: u64, pause: Duration, pace: PaceSetting) -> [Duration; 3] {
     let mut scene = Scene::of(seed, 4, &disk());
     let figures = Rc::new(Cell::new([Duration::ZERO; 3]));

@@ -1,5 +1,4 @@
-//! A pool as its users see it: volumes that keep what was written, snapshots that keep what was, drives that come and
-//! go.
+//! A pool as its users see it: volumes and snapshots keep their content, drives come and go.
 
 use crate::scene::{MIB, Scene, make_volume, read, small, write};
 use array::{
@@ -73,7 +72,8 @@ fn a_snapshot_keeps_what_was_until_it_is_deleted() {
             head[..10 * 4096].iter().all(|&byte| byte == 0)
                 && head[10 * 4096..].iter().all(|&byte| byte == 5)
         );
-        // Each round but the last has 60 blocks to itself; of the last, only what was discarded is in no head.
+        // Each round but the last has 60 blocks of its own; of the last, only discarded blocks are in no
+        // head.
         for (names, blocks) in [(&["round 2"][..], 60), (&["round 4"], 10), (&["round 0", "round 1"], 120)] {
             assert_eq!(
                 pool.gives_back("mail", names).await.expect("it is found"),
@@ -98,7 +98,7 @@ fn a_snapshot_keeps_what_was_until_it_is_deleted() {
 #[test]
 fn a_volume_and_its_snapshots_say_where_they_hold_nothing() {
     const BLOCKS: u64 = 200;
-    /// Of each block whether it is a hole, pieced together from as many answers as it takes.
+    /// For each block true if it is a hole, from as many lists of extents as needed.
     fn blocks_of(extents: &[Extent], at: u64) -> Vec<bool> {
         assert!(extents.windows(2).all(|pair| pair[0].is_hole != pair[1].is_hole), "as few as it takes");
         let mut place = at;
@@ -140,7 +140,7 @@ fn a_volume_and_its_snapshots_say_where_they_hold_nothing() {
             let length = ByteCount(BLOCKS * 4096);
             let told = volume.0.extents(ByteOffset(0), length).await.expect("it is told");
             assert_eq!(blocks_of(&told, 0), before, "round {round}");
-            // From the middle of a block on, and up to the middle of one.
+            // The range begins and ends in the middle of a block.
             let told = volume.0.extents(ByteOffset(512), ByteCount(3 * 4096)).await.expect("it is told");
             assert_eq!(told.iter().map(|extent| extent.length.0).sum::<u64>(), 3 * 4096);
             assert_eq!(told[0].is_hole, before[0]);

@@ -1,4 +1,4 @@
-//! Volumes of class raid0: mirrored in the log, then one copy at rest.
+//! Volumes of class raid0: mirrored in the log, then destaged to one copy.
 
 use crate::scene::{MIB, Scene, make_volume, make_volume_with, read, small, write};
 use array::{
@@ -32,7 +32,7 @@ async fn fill(volume: &VolumeDevice, mib: u64, byte: u8) {
     }
 }
 
-/// Chunks that cannot be read; all others are what they should be.
+/// Counts chunks that cannot be read. All others must be correct.
 async fn unreadable(device: &impl BlockDevice, mib: u64, byte: u8) -> usize {
     let mut unreadable = 0;
     for at in (0..mib * MIB).step_by(CHUNK as usize) {
@@ -45,7 +45,7 @@ async fn unreadable(device: &impl BlockDevice, mib: u64, byte: u8) -> usize {
     unreadable
 }
 
-/// Slots of all drives that something lies in.
+/// Occupied slots of all drives.
 fn slots_taken(pool: &Pool) -> u64 {
     let space = pool.space();
     (space.segments - space.free) * pool.drives_there().min(2) as u64
@@ -106,7 +106,7 @@ fn what_is_written_comes_to_rest_by_itself_unless_it_is_overwritten_soon() {
         assert!(resting <= 28, "{resting} slots of 1 MiB for 20 MiB");
         pool.close().await.expect("it closes");
     });
-    // What was left mirrored is found by who opens the pool next.
+    // The next opening finds blocks that were not destaged.
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, setting()).await.expect("it opens");
         let volume = VolumeDevice(pool.volume("scratch").expect("it is there"));
@@ -130,7 +130,7 @@ fn a_lost_drive_takes_of_raid0_what_lay_there_and_of_raid1_nothing() {
         let pool = open(&world, &devices, setting()).await.expect("it opens");
         let scratch = make_volume_with(&pool, "scratch", 64 * MIB, raid0()).await.expect("it is made");
         let safe = make_volume(&pool, "mail", 64 * MIB).await.expect("it is made");
-        // Side by side in the log.
+        // Chunks of the two volumes alternate in the log.
         for at in (0..24 * MIB).step_by(CHUNK as usize) {
             write(&scratch, at, 1_u8.wrapping_add((at / CHUNK) as u8), CHUNK as usize).await;
             write(&safe, at, 51_u8.wrapping_add((at / CHUNK) as u8), CHUNK as usize).await;
@@ -160,7 +160,7 @@ fn a_lost_drive_takes_of_raid0_what_lay_there_and_of_raid1_nothing() {
         let scratch = VolumeDevice(pool.volume("scratch").expect("it is there"));
         let lost = unreadable(&scratch, 24, 1).await;
         assert!((40..=160).contains(&lost), "{lost} chunks are lost still");
-        // What is written again is there again; in part it cannot be, for the rest of a block is lost.
+        // Rewritten chunks can be read again. A write in part fails, since the rest of the block is lost.
         fill(&scratch, 24, 9).await;
         assert_eq!(unreadable(&scratch, 24, 9).await, 0);
         for _ in 0..3 {
@@ -229,7 +229,7 @@ fn a_pool_of_raid0_holds_nearly_twice_as_much_and_then_refuses() {
     });
 }
 
-/// What hosts were answered: by block, in one volume or the other.
+/// The last acknowledged value of each block of both volumes.
 type Answered = Rc<RefCell<Vec<[u8; 2]>>>;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Drives are lost, swapped and added: what lacks a copy gets one, and people can see how far that is.
+//! Drives are lost, replaced and added: segments that lack a copy get one, and the progress is visible.
 
 use crate::scene::{MIB, Scene, make_volume, read, small, write};
 use array::{
@@ -35,7 +35,7 @@ async fn check(volume: &VolumeDevice) {
     }
 }
 
-/// One more write, which a drive that is dead does not survive.
+/// Writes once more, which makes the pool notice the dead drive.
 async fn lose_one(world: &World, pool: &Pool, volume: &VolumeDevice, sick: &SimDrive) {
     sick.set_faults(dead());
     let mut tries = 0;
@@ -85,7 +85,7 @@ fn what_was_rebuilt_before_a_crash_is_not_rebuilt_again() {
     let mut scene = Scene::new(32, 4);
     let (sick, first) = (Rc::clone(&scene.drives[1]), Rc::new(Cell::new(0)));
     let total = Rc::clone(&first);
-    // So slow that the crash comes in the middle of it.
+    // So slow that the crash comes in the middle of the rebuild.
     let pace = PaceSetting { ceiling_bytes_per_second: 8 * MIB, ..PaceSetting::default() };
     let setting = OpenSetting { pace, interval: Duration::from_millis(500), ..OpenSetting::default() };
     scene.run(move |world, devices| async move {
@@ -146,7 +146,7 @@ fn a_swapped_drive_takes_over() {
         assert_eq!((pool.degraded().segments, done.single_copy_bytes), (0, 0), "{done:?}");
         check(&volume).await;
         assert_eq!(pool.scrub().await.expect("it ends").mended, 0, "the copies are right");
-        // The lost one is forgotten, and the new one is enough by itself.
+        // The lost drive is removed from the member table, and the new one alone suffices.
         world.sleep(Duration::from_secs(1)).await;
         healthy.set_faults(dead());
         write(&volume, 0, 1, MIB as usize).await;

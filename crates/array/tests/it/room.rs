@@ -1,4 +1,4 @@
-//! What the reserve promises: a pool that is full opens, takes deletions, and is never stopped by what hosts do at once.
+//! The reserve: a full pool opens, takes deletions, and no load of hosts can stop it.
 
 use crate::scene::{MIB, Scene, make_volume, make_volume_with, small, write};
 use array::{
@@ -17,12 +17,12 @@ use world::{
     sim::{DriveOptions, Limits, ServiceTime},
 };
 
-/// The smallest drives that a pool takes: 48 slots.
+/// The smallest drives that a pool accepts: 48 slots.
 fn tiny() -> DriveOptions {
     DriveOptions::new(ByteCount(49 * MIB))
 }
 
-/// The same, which writes at once.
+/// The same, with instant writes.
 fn tiny_and_fast() -> DriveOptions {
     let at_once = ServiceTime {
         least: Duration::from_micros(1),
@@ -42,7 +42,7 @@ async fn try_write(device: &VolumeDevice, at: u64, byte: u8, length: u64) -> IoR
     device.write(ByteOffset(at), vec![data], Stability::Stable).await
 }
 
-/// Writes until there is no room, and in it whatever is asked for then.
+/// Fills a pool, then continues with random commands.
 async fn overfill(world: World, devices: Vec<Rc<dyn BlockDevice>>, seed: u64) {
     let pool = open(&world, &devices, small_tables()).await.expect("a full pool opens");
     let volume = match pool.volume("mail") {
@@ -80,7 +80,7 @@ fn a_full_pool_opens_however_often_it_crashes_also_without_a_drive() {
         for round in 0..14 {
             let away = (round >= 7).then_some(seed as usize);
             let devices = devices_of(&scene, away);
-            // The first fills it; the others end wherever they are, also while they open it.
+            // The first round fills the pool; the others end at any point, even during the opening.
             let polls = if round == 0 { 60_000 } else { 1 << random.below(14) };
             let limits = Limits { polls: Some(polls), ..Limits::generous() };
             scene.simulation.run(limits, |world| overfill(world, devices, seed * 100 + round));
@@ -131,7 +131,7 @@ fn writes_that_come_at_once_are_refused_or_written_and_leave_the_reserve_alone()
 
 #[test]
 fn no_number_of_discards_and_snapshots_takes_the_room_that_an_opening_needs() {
-    // So fast that the log has more to go on in than there is before anybody looks whether to make a checkpoint.
+    // So fast that the log can use all segments between two checks for a checkpoint.
     let mut scene = Scene::of(3, 2, &tiny_and_fast());
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");
@@ -169,14 +169,14 @@ async fn snapshots_until_refused(pool: &Rc<Pool>) {
     }
 }
 
-/// Checkpoints are made now and then, not after every few writes.
+/// Checkpoints now and then instead of after every few writes.
 fn small_tables() -> OpenSetting {
     OpenSetting { table_entries: 2000, cache_bytes: 256 << 10, ..OpenSetting::default() }
 }
 
 const TWO_SECONDS: Duration = Duration::from_secs(2);
 
-/// A host that overwrites 6 MiB again and again, for so long.
+/// A host that overwrites 6 MiB again and again, for `how_long`.
 async fn overwrite(world: World, volume: VolumeDevice, seed: u64, how_long: Duration) {
     let mut random = Random::new(seed, "overwrites");
     let begun = world.now();
@@ -194,7 +194,7 @@ async fn overwrite(world: World, volume: VolumeDevice, seed: u64, how_long: Dura
     }
 }
 
-/// Takes a snapshot now and then, and keeps the last three.
+/// Takes snapshots periodically, and keeps the last three.
 async fn take_snapshots(world: World, pool: Rc<Pool>, seed: u64) {
     for index in 0..30_u8 {
         let taken = pool.snapshot(&["mail"], &format!("{seed}-{index}"), SnapshotId([index; 16])).await;
@@ -237,7 +237,7 @@ fn a_snapshot_beside_hosts_and_a_rebuild_waits_for_cleaning_and_is_not_refused()
     }
 }
 
-/// Fills a pool until it refuses: how full it calls itself then, in percent, and what alarms it gave on the way.
+/// Fills a pool until it refuses: the usage in percent that it then reports, and the alarms on the way.
 fn filled_until_refused(slots: u64) -> (f64, Vec<Option<Alarm>>) {
     let mut scene = Scene::of(1, 2, &DriveOptions::new(ByteCount((slots + 1) * MIB)));
     let (percent, alarms) = (Rc::new(Cell::new(0.0)), Rc::new(RefCell::new(vec![None])));

@@ -1,4 +1,5 @@
-//! Pools opened for reading alone, whole and damaged: what is there is read, what is missing is said, nothing is written.
+//! Pools opened for reading only, intact and damaged: all that exists is read, all that is missing is
+//! reported, nothing is written.
 
 use crate::scene::{MIB, Scene, make_volume, make_volume_with, read, small, write};
 use array::{
@@ -18,7 +19,7 @@ use world::{BlockDevice, ByteCount, ByteOffset, IoErrorKind, World, sim::SimDriv
 const CACHE: usize = 1 << 20;
 const DRIVE_BYTES: u64 = 101 * MIB;
 
-/// All bytes of all drives, as a checksum of each.
+/// A checksum over all bytes of each drive.
 fn digests(drives: &[Rc<SimDrive>]) -> Vec<u32> {
     let digest = |drive: &Rc<SimDrive>| {
         let mut bytes = vec![0; DRIVE_BYTES as usize];
@@ -32,7 +33,7 @@ async fn opened(devices: &[Rc<dyn BlockDevice>]) -> Rc<ReadOnlyPool> {
     open_read_only(devices, CACHE).await.expect("a drive has a superblock")
 }
 
-/// Writes nothing more to the drives than a killed process would have.
+/// Ends the pool without further writes, like a killed process.
 async fn kill(world: &World, pool: Rc<array::pool::Pool>) {
     drop(pool);
     world.sleep(std::time::Duration::from_millis(1)).await;
@@ -42,7 +43,7 @@ async fn superblock(device: &Rc<dyn BlockDevice>) -> Superblock {
     read_places(device).await.newest.expect("it has one")
 }
 
-/// Overwrites blocks of a segment's data, in every copy.
+/// Overwrites blocks of a segment's data in every copy.
 fn destroy(drives: &[Rc<SimDrive>], of: (PoolGeometry, &MirroredSegment), blocks: Range<u32>) {
     let (geometry, segment) = of;
     for slot in &segment.slots {
@@ -76,7 +77,7 @@ async fn byte_at(volume: &ReadOnlyVolume, at: u64) -> Option<u8> {
     }
 }
 
-/// A device, its parts and its survey say the same.
+/// Checks that device, parts and survey agree.
 async fn agrees(volume: &ReadOnlyVolume) {
     let survey = volume.survey(|_| ()).await;
     let parts = volume.parts(0..volume.size_bytes()).await.expect("it is the volume");
@@ -146,7 +147,7 @@ fn a_pool_that_was_killed_is_read_as_it_was_acknowledged_and_not_a_byte_of_it_ch
         assert!(matches!(pool.volume("none"), Err(Error::NoVolume(_))));
     });
     assert_eq!(digests(&scene.drives), before, "nothing was written");
-    // What opens it for writing finds the same.
+    // An opening for writing finds the same.
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("it opens");
         let volume = array::volume::VolumeDevice(pool.volume("mail").unwrap());
@@ -168,7 +169,7 @@ fn a_log_with_a_hole_is_read_up_to_it_and_what_is_missing_is_said() {
     });
     let drives = scene.drives.clone();
     scene.run(move |_, devices| async move {
-        // Each record is a header and a block of data: the fifth one is lost in all copies.
+        // Each record is a header and a block of data. The fifth one is destroyed in all copies.
         let superblock = superblock(&devices[0]).await;
         let log = &superblock.checkpoint.log;
         let fifth = log.block.0 + 8;
@@ -189,7 +190,7 @@ fn a_log_with_a_hole_is_read_up_to_it_and_what_is_missing_is_said() {
         let pool = opened(&devices).await;
         let log = &pool.condition().log;
         assert!(log.is_cut_short() && pool.condition().may_be_older());
-        // The last one does not know that it was acknowledged itself.
+        // The last record cannot say that it was acknowledged itself.
         assert_eq!((log.records, log.missing_records()), (4, Some(5)), "{log:?}");
         let volume = pool.volume("mail").unwrap();
         for at in 0..10 {
@@ -207,7 +208,7 @@ fn a_lost_node_costs_the_blocks_below_it_and_no_others() {
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");
         let volume = make_volume(&pool, "mail", 64 * MIB).await.expect("it is made");
-        // Every other block: no run is longer than a block, and leaves are many.
+        // Every other block: all runs have one block, so there are many leaves.
         for round in 0..64u64 {
             for at in 0..64 {
                 write(&volume, (round * 128 + at * 2) * 4096, (round + 1) as u8, 4096).await;
@@ -221,7 +222,7 @@ fn a_lost_node_costs_the_blocks_below_it_and_no_others() {
         let superblock = superblock(&devices[0]).await;
         let root = superblock.checkpoint.roots.head.expect("there are versions");
         assert!(root.level > 0, "there are several leaves");
-        // Nodes of the map lie in one segment by then, and the one before the root in it is a leaf.
+        // Nodes of the map are in one segment, and the one before the root is a leaf.
         let leaf = leaf_before(&drives, &superblock, root);
         for (drive, at) in leaf {
             drives[drive].poke(at, &[0; 4096]);
@@ -251,7 +252,7 @@ fn a_lost_node_costs_the_blocks_below_it_and_no_others() {
     assert_eq!(digests(&scene.drives), before);
 }
 
-/// Where each copy of the node before `node` in its segment lies: drive, and byte.
+/// Location of each copy of the node before `node` in its segment, as drive and byte.
 fn leaf_before(drives: &[Rc<SimDrive>], superblock: &Superblock, node: NodePointer) -> Vec<(usize, u64)> {
     let mut found = Vec::new();
     for (index, drive) in drives.iter().enumerate() {
@@ -357,7 +358,7 @@ fn a_drive_that_fell_behind_is_read_where_it_has_the_only_copy() {
         pool.close().await.expect("it closes");
     });
     scene.run(|world, devices| async move {
-        // The second drive is away, and the pool goes on.
+        // The second drive is absent, and the pool continues.
         let forced = OpenSetting { forced: true, ..small() };
         let pool = open(&world, &devices[..1], forced).await.expect("it opens");
         let volume = array::volume::VolumeDevice(pool.volume("mail").unwrap());
@@ -366,7 +367,7 @@ fn a_drive_that_fell_behind_is_read_where_it_has_the_only_copy() {
     });
     let drives = scene.drives.clone();
     scene.run(move |_, devices| async move {
-        // What was written while both were there rots on the first.
+        // Blocks written while both were present are corrupted on the first.
         let superblock = superblock(&devices[0]).await;
         for slot in 0..100u32 {
             let at = superblock.geometry.slot_start_bytes(array::format::SlotNumber(slot));
@@ -446,7 +447,7 @@ fn what_only_drives_that_fell_behind_have_is_counted_before_anybody_erases_one()
         for at in 0..16 {
             write(&volume, at * MIB, 1, MIB as usize).await;
         }
-        // Blocks come to rest in one copy.
+        // Blocks are destaged to one copy.
         world.sleep(std::time::Duration::from_secs(600)).await;
         assert!(pool.only_copies_elsewhere().is_empty());
         pool.close().await.expect("it closes");

@@ -1,4 +1,4 @@
-//! A pool of drives in a simulated world, and how tests talk to it.
+//! Pools in a simulated world, and helpers to use them.
 
 use array::{
     error::Result,
@@ -22,17 +22,17 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// A pool of so many drives of 100 slots of 1 MiB.
+    /// A pool of `drives` drives with 100 slots of 1 MiB.
     pub fn new(seed: u64, drives: usize) -> Self {
         Self::of(seed, drives, &DriveOptions::new(ByteCount(101 * MIB)))
     }
 
-    /// A pool of so many drives, all alike.
+    /// A pool of equal drives.
     pub fn of(seed: u64, drives: usize, options: &DriveOptions) -> Self {
         Self::with_copies(seed, drives, options, drives.min(2))
     }
 
-    /// As [`Scene::of`], with so many copies.
+    /// As [`Scene::of`], with `copies` copies.
     pub fn with_copies(seed: u64, drives: usize, options: &DriveOptions, copies: usize) -> Self {
         let mut simulation = Simulation::new(seed);
         let drives = (0..drives).map(|_| simulation.add_drive(options.clone())).collect();
@@ -50,7 +50,7 @@ impl Scene {
         scene
     }
 
-    /// Runs `main` with all drives that there are, to its end.
+    /// Runs `main` with all present drives, to its end.
     pub fn run<F: Future<Output = ()> + 'static>(
         &mut self,
         main: impl FnOnce(World, Vec<Rc<dyn BlockDevice>>) -> F,
@@ -65,12 +65,12 @@ pub fn small() -> OpenSetting {
     OpenSetting { table_entries: 40, cache_bytes: 64 << 10, ..OpenSetting::default() }
 }
 
-/// A volume as a device.
+/// Creates a volume and opens it as a device.
 pub async fn make_volume(pool: &Rc<Pool>, name: &str, size_bytes: u64) -> Result<VolumeDevice> {
     make_volume_with(pool, name, size_bytes, VolumeSetting::default()).await
 }
 
-/// A volume that promises something else.
+/// The same with another setting.
 pub async fn make_volume_with(
     pool: &Rc<Pool>,
     name: &str,

@@ -1,4 +1,4 @@
-//! What volumes may have beside each other: caps, and turns at the log. In virtual time.
+//! Shares of volumes, in virtual time: rate limits, and the fair queue of the log.
 
 use crate::scene::{Scene, make_volume, small, write};
 use array::{
@@ -10,7 +10,7 @@ use world::{BlockDevice, Buffer, ByteOffset, Moment, Stability, World};
 
 const MIB: u64 = 1 << 20;
 
-/// So many writes of so many bytes at once, to the front of a volume.
+/// Writes concurrently to the front of a volume.
 async fn write_at_once(world: &World, device: &VolumeDevice, count: u64, length: usize) {
     let writes: Vec<_> = (0..count)
         .map(|index| {
@@ -85,7 +85,7 @@ fn one_write_does_not_wait_behind_hundreds_of_another_volume() {
                 own.now().since(begun)
             })
         };
-        // All of them are waiting before the first of these is asked for.
+        // All of them wait before the first of these begins.
         world.sleep(Duration::from_micros(10)).await;
         let mut longest = Duration::ZERO;
         for index in 0..4 {

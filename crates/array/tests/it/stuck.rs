@@ -1,4 +1,4 @@
-//! Drives that do not answer: a pool goes on without them, and reads do not wait for them.
+//! Drives that do not answer: the pool continues without them, and reads do not wait for them.
 
 use crate::scene::{MIB, Scene, make_volume, read, write};
 use array::{
@@ -33,7 +33,7 @@ fn a_stuck_drive_is_given_up_and_rebuilt() {
         }
         pool.checkpoint().await.expect("it is made");
         drives[1].set_faults(stuck());
-        // Reads turn to the other copy.
+        // Reads use the other copy.
         for at in 0..32 {
             let begun = world.now();
             let found = read(&volume, at * MIB, 65536).await;
@@ -42,7 +42,7 @@ fn a_stuck_drive_is_given_up_and_rebuilt() {
             assert!(took < Duration::from_millis(250), "MiB {at} took {took:?}");
         }
         assert!(pool.failure().is_none());
-        // A write waits for its copies, but no longer than the drive is given.
+        // A write waits for its copies, but no longer than the drive's time limit.
         let begun = world.now();
         for at in 0..8 {
             write(&volume, at * MIB, 100, MIB as usize).await;

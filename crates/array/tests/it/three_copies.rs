@@ -1,4 +1,4 @@
-//! Three copies of everything: two drives may go, one after the other or at once.
+//! Three copies of everything: two drives may fail, in sequence or together.
 
 use crate::scene::{MIB, POOL, Scene, make_volume, read, small, write};
 use array::{
@@ -25,7 +25,7 @@ fn two_of_five_drives_may_go_at_once_and_nothing_is_lost() {
         let volume = make_volume(&pool, "mail", 16 * MIB).await.expect("it is made");
         for index in 0..200 {
             if index == 100 {
-                // Everything that was stable lies on three drives; two of them may be these.
+                // Stable data is on three drives, two of which may be these.
                 dying.iter().for_each(|drive| drive.set_faults(dead()));
             }
             write(&volume, index * 65536, index as u8 + 1, 65536).await;
@@ -34,14 +34,14 @@ fn two_of_five_drives_may_go_at_once_and_nothing_is_lost() {
             let found = read(&volume, index * 65536, 65536).await;
             assert!(found.iter().all(|&byte| byte == index as u8 + 1), "write {index}");
         }
-        // Each of the three that are left has a copy of everything.
+        // The three remaining drives have a copy of everything.
         while pool.degraded().segments > 0 {
             world.sleep(Duration::from_secs(1)).await;
             pool.checkpoint().await.expect("it is made");
         }
     });
     scene.simulation.cut_power();
-    // Without those two, and then each of the others has it all.
+    // Without those two and each of the others in turn, all data is there.
     scene.drives.remove(3);
     scene.drives.remove(1);
     scene.run(|world, devices| async move {

@@ -1,4 +1,4 @@
-//! What a pool does by itself: it cleans, it rebuilds, it mends; and it says when it is full.
+//! Background work of a pool: cleaning, rebuild, scrub; and refusals when it is full.
 
 use crate::scene::{MIB, Scene, make_volume, read, small, write};
 use array::{
@@ -24,7 +24,7 @@ fn a_volume_can_be_overwritten_for_ever() {
         let volume = make_volume(&pool, "mail", 60 * MIB).await.expect("it is made");
         let mut random = Random::new(11, "overwrite");
         let mut last = vec![0_u8; blocks as usize];
-        // Four times what the drives hold.
+        // Four times the capacity of the drives.
         for round in 0..(400 * MIB / (8 * BLOCK)) {
             let block = random.below(blocks - 8);
             let byte = (round % 255) as u8 + 1;
@@ -59,13 +59,13 @@ fn a_pool_three_quarters_full_is_cleaned_though_no_two_segments_fit_into_one() {
         for at in (0..bytes).step_by(256 << 10) {
             write(&volume, at, 1, 256 << 10).await;
         }
-        // All segments lose a little, about the same: none is ever mostly dead.
+        // All segments lose about the same share: none is ever mostly dead.
         let mut random = Random::new(15, "overwrite");
         for _ in 0..bytes / (8 << 10) {
             write(&volume, random.below(bytes / (8 << 10)) * (8 << 10), 2, 8 << 10).await;
         }
         pool.checkpoint().await.expect("it is made");
-        // Whatever the cleaning has moved since.
+        // In addition to what background cleaning has moved.
         let moved = pool.clean().await.expect("nothing fails");
         assert_eq!(pool.space().used_bytes, bytes, "what is moved counts once: {moved:?}");
         pool.close().await.expect("it closes");
@@ -206,7 +206,7 @@ fn a_scrub_mends_every_copy_that_a_drive_forgot() {
             write(&volume, at * 65536, at as u8 + 1, 65536).await;
         }
         pool.checkpoint().await.expect("it is made");
-        // Behind the pool's back: all slots of one drive are overwritten.
+        // All slots of one drive are overwritten without the pool's knowledge.
         for at in 1..101 {
             let noise = Arc::new(Buffer::copy_of(&vec![0xa5; MIB as usize]));
             devices[1]
@@ -234,7 +234,8 @@ fn trees_take_no_more_room_than_twice_what_they_need() {
         let volume = make_volume(&pool, "mail", 140 * MIB).await.expect("it is made");
         let mut random = Random::new(17, "overwrite");
         let mut most = 0;
-        // What is written once stays for ever in its leaf, among leaves that are written again and again.
+        // A block that is written once stays in its leaf for ever, among leaves that are rewritten again and
+        // again.
         for round in 0..600 {
             for index in 0..17 {
                 write(&volume, (round * 17 + index) * 3 * BLOCK, 1, BLOCK as usize).await;
@@ -266,7 +267,7 @@ fn trees_take_no_more_room_than_twice_what_they_need() {
 #[test]
 fn a_scrub_ends_though_the_pool_is_opened_again_and_again() {
     let mut scene = Scene::new(19, 3);
-    // So slow that it takes some 80 s, of which no opening lasts more than 10.
+    // So slow that a scrub takes some 80 s; no opening lasts more than 10 s.
     let pace = PaceSetting { ceiling_bytes_per_second: MIB, ..PaceSetting::default() };
     let setting = OpenSetting { pace, scrub_every: Duration::from_secs(7), ..small_tables() };
     let ended = Rc::new(std::cell::Cell::new(None));
@@ -279,7 +280,7 @@ fn a_scrub_ends_though_the_pool_is_opened_again_and_again() {
                 for at in 0..320 {
                     write(&volume, at * 65536, 1, 65536).await;
                 }
-                // Two wrong copies, one far behind.
+                // Two wrong copies, one near the end.
                 pool.checkpoint().await.expect("it is made");
             }
             world.sleep(Duration::from_secs(10)).await;
@@ -287,7 +288,7 @@ fn a_scrub_ends_though_the_pool_is_opened_again_and_again() {
             if progress.rounds > 0 {
                 told.set(Some((opening, progress.last.blocks)));
             }
-            // Half of the time it is just killed, after a checkpoint that came by itself.
+            // Half of the incarnations are just killed, after a background checkpoint.
             match opening % 2 {
                 0 => pool.close().await.expect("it closes"),
                 _ => pool.checkpoint().await.expect("it is made"),
@@ -303,7 +304,7 @@ fn a_scrub_ends_though_the_pool_is_opened_again_and_again() {
     let (opening, blocks) = ended.get().expect("it ended within 40 openings");
     println!("it ended in opening {opening}, after {blocks} blocks");
     assert!(opening >= 2 && (5120..5120 + 1024).contains(&blocks), "opening {opening}, {blocks} blocks");
-    // The next one is due so long after that one, not after the opening.
+    // The next scrub is due that long after the last one, not after the opening.
     let every = Duration::from_secs(600);
     scene.run(move |world, devices| async move {
         let setting = OpenSetting { scrub_every: every, ..small_tables() };
@@ -326,12 +327,12 @@ fn a_pool_scrubs_by_itself_also_what_no_tree_leads_to() {
         };
         let pool = open(&world, &devices, setting).await.expect("it opens");
         let volume = make_volume(&pool, "mail", 32 * MIB).await.expect("it is made");
-        // No checkpoint: all of this is in the log alone.
+        // Without a checkpoint all of this is in the log only.
         for at in 0..100 {
             write(&volume, at * 65536, at as u8 + 1, 65536).await;
         }
         assert_eq!(pool.scrub_progress().rounds, 0);
-        // Behind the pool's back: all of one drive is overwritten, superblocks included.
+        // All of one drive is overwritten without the pool's knowledge, superblocks included.
         for at in 0..101 {
             let noise = Arc::new(Buffer::copy_of(&vec![0xa5; MIB as usize]));
             devices[1]
@@ -347,7 +348,7 @@ fn a_pool_scrubs_by_itself_also_what_no_tree_leads_to() {
         let second = pool.scrub_progress();
         assert_eq!((second.rounds, second.last.mended), (2, 0), "{second:?}");
     });
-    // Without the first drive the log is read back from copies that were mended.
+    // Without the first drive the log is read from repaired copies.
     scene.drives.remove(0);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small_tables()).await.expect("it opens without a drive");
@@ -360,7 +361,7 @@ fn a_pool_scrubs_by_itself_also_what_no_tree_leads_to() {
     });
 }
 
-/// Checkpoints are made now and then, not after every few writes.
+/// Checkpoints now and then instead of after every few writes.
 fn small_tables() -> array::pool::OpenSetting {
     array::pool::OpenSetting { table_entries: 2000, cache_bytes: 256 << 10, ..Default::default() }
 }

@@ -1,4 +1,4 @@
-//! The child: writers and an administrator at work until they are killed.
+//! The child: writers and an administrator that work until they are killed.
 
 use super::{
     FOLDER, ROUND, VOLUME,
@@ -12,16 +12,16 @@ use world::{
     real::{self, RealOptions},
 };
 
-/// Snapshots that are kept.
+/// Snapshots to keep.
 const KEPT: usize = 2;
 
-/// Not a test of its own.
+/// The main function of the child, which the parent runs as a test.
 #[test]
 #[ignore = "the child of killed_processes_lose_nothing_that_was_answered"]
 fn works_until_it_is_killed() {
     let folder = std::env::var(FOLDER).expect("the parent names the folder");
     let round: u64 = std::env::var(ROUND).expect("and the round").parse().expect("a number");
-    // One writer that is refused would only be missing from the load: its panic ends the child, and the parent says so.
+    // A panic ends the child, so that the parent notices a writer that is refused.
     std::panic::set_hook(Box::new(|panic| {
         eprintln!("{panic}");
         std::process::exit(101);
@@ -29,7 +29,7 @@ fn works_until_it_is_killed() {
     real::run(round, RealOptions::default(), async |world| {
         let pool = open_pool(&world, Path::new(&folder)).await;
         let volume = VolumeDevice(pool.volume(VOLUME).expect("it is there"));
-        // What the test harness said of this test stands in the same line.
+        // The test harness begins the line with its own output.
         tell("ready");
         let mut writers = Vec::new();
         for writer in 0..WRITERS {
@@ -39,7 +39,7 @@ fn works_until_it_is_killed() {
     });
 }
 
-/// One line, written at once: a kill does not cut it. The last word says that it is whole.
+/// Prints one line with a single write, so that a kill does not truncate it. The last word marks the end.
 fn tell(what: &str) {
     let end = if what == "ready" { "" } else { " ." };
     let mut out = std::io::stdout().lock();
@@ -68,7 +68,7 @@ async fn write(volume: VolumeDevice, round: u64, writer: u64) {
     }
 }
 
-/// Takes snapshots, and deletes the oldest or the newest of those that are too many.
+/// Takes snapshots, and deletes the oldest or the newest if there are too many.
 async fn administrate(world: &World, pool: &Rc<Pool>, round: u64) {
     let mut random = world.random("administrator");
     for number in 0_u64.. {

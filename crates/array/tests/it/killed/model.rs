@@ -1,23 +1,22 @@
-//! What must be on the volume and in its snapshots, from what the child told and the script both know.
+//! The expected content of the volume and its snapshots, from the child's output and the common script.
 
 use std::collections::{BTreeMap, BTreeSet};
 use world::Random;
 
 pub const SECTOR: usize = 512;
-/// Those who write at once, each in a region of its own.
+/// Concurrent writers, each in its own region.
 pub const WRITERS: u64 = 6;
 /// Sectors of a region: whole blocks.
 const REGION: u64 = 2728;
-/// Sectors of the volume.
 pub const SECTORS: usize = (WRITERS * REGION) as usize;
 const BLOCK_SECTORS: u64 = 8;
 
-/// One command of a host.
+/// A host command.
 #[derive(Clone, Copy, Debug)]
 pub struct Command {
     pub first: u64,
     pub count: u64,
-    /// What its sectors then hold; 0 of a discard.
+    /// Value of its sectors; 0 for a discard.
     pub value: u64,
 }
 
@@ -26,13 +25,13 @@ impl Command {
         self.value == 0
     }
 
-    /// What it writes.
+    /// The bytes to write.
     pub fn bytes(&self) -> Vec<u8> {
         (self.first..self.first + self.count).flat_map(|sector| sector_bytes(self.value, sector)).collect()
     }
 }
 
-/// What a writer does in a round: child and parent draw the same.
+/// The commands of one writer in a round. Child and parent compute the same ones.
 pub struct Script {
     random: Random,
     round: u64,
@@ -61,7 +60,7 @@ impl Script {
     }
 }
 
-/// A sector that holds `value`; each is different, whatever its value and place.
+/// A sector that holds `value`; the content differs for each value and sector.
 fn sector_bytes(value: u64, sector: u64) -> [u8; SECTOR] {
     let mut bytes = [0; SECTOR];
     if value == 0 {
@@ -79,7 +78,7 @@ fn sector_bytes(value: u64, sector: u64) -> [u8; SECTOR] {
     bytes
 }
 
-/// The values of what was read, sector by sector; every byte is looked at.
+/// The values of the sectors read. Every byte is checked.
 pub fn sectors_of(bytes: &[u8]) -> Vec<u64> {
     let sectors = bytes.chunks_exact(SECTOR).enumerate();
     let values = sectors.map(|(index, sector)| {
@@ -92,7 +91,7 @@ pub fn sectors_of(bytes: &[u8]) -> Vec<u64> {
     values
 }
 
-/// What else a sector may hold.
+/// Other values that a sector may have.
 type Also = BTreeMap<u64, BTreeSet<u64>>;
 
 fn may_be_written(also: &mut Also, command: &Command) {
@@ -111,21 +110,21 @@ fn check(round: u64, what: &str, found: &[u64], sure: &[u64], also: &Also) {
     }
 }
 
-/// What is known of a snapshot.
+/// Knowledge about a snapshot.
 pub enum SnapshotKnown {
-    /// It was taken in the last round and was not read yet.
+    /// Taken in the last round, not read yet.
     Fresh { sure: Vec<u64>, also: Also, is_answered: bool },
-    /// What was read of it.
+    /// The values read.
     Frozen(Vec<u64>),
 }
 
-/// What is known of everything.
+/// Knowledge about volume and snapshots.
 pub struct Known {
     sectors: Vec<u64>,
-    /// Of commands that were under way when the child was killed.
+    /// Values of commands under way when the child was killed.
     also: Also,
     pub snapshots: BTreeMap<String, SnapshotKnown>,
-    /// Whose deletion was begun and not answered.
+    /// Snapshots whose deletion began and was not acknowledged.
     deleting: BTreeSet<String>,
 }
 
@@ -141,7 +140,7 @@ impl Default for Known {
 }
 
 impl Known {
-    /// Takes in what a child told before it was killed. Gives the number of commands that were answered.
+    /// Takes in the output of a child. Returns the number of acknowledged commands.
     pub fn hear(&mut self, round: u64, lines: &[String]) -> u64 {
         let mut scripts: Vec<Script> = (0..WRITERS).map(|writer| Script::new(round, writer)).collect();
         let mut under_way: BTreeMap<u64, Command> = BTreeMap::new();
@@ -193,14 +192,14 @@ impl Known {
         answered
     }
 
-    /// Checks what was read of the volume; from now on it is what is there.
+    /// Checks the content of the volume, and keeps it as the known one.
     pub fn settle_volume(&mut self, round: u64, found: &[u64]) {
         check(round, "the volume", found, &self.sectors, &self.also);
         self.sectors = found.to_vec();
         self.also.clear();
     }
 
-    /// Checks which snapshots there are.
+    /// Checks the list of snapshots.
     pub fn settle_names(&mut self, round: u64, names: &[String]) {
         for name in names {
             assert!(
@@ -218,7 +217,7 @@ impl Known {
         });
     }
 
-    /// Checks what was read of a snapshot; from now on that is what it is.
+    /// Checks the content of a snapshot, and keeps it as the known one.
     pub fn settle_snapshot(&mut self, round: u64, name: &str, found: &[u64]) {
         let what = format!("snapshot {name}");
         match &self.snapshots[name] {
