@@ -21,7 +21,7 @@ mod replay;
 mod tail;
 
 pub use draft::{Draft, Part};
-pub use lane::{Lane, LaneSetting, LogOwner, Need, log_shape};
+pub use lane::{Lane, LaneSetting, LogSink, Need, log_shape};
 pub use replay::{Replayed, Start, TakenRecord, replay, replay_for_reading};
 pub use tail::{Placed, Tail};
 

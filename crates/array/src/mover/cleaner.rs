@@ -8,8 +8,8 @@
 
 use super::{
     data_segment::DataSegment,
-    emptying::{Leaving, PIECES_WAITING_MAX, Piece, VICTIMS_AT_ONCE},
-    pace::Permit,
+    victim::{Selection, PIECES_WAITING_MAX, LiveBlocks, VICTIMS_AT_ONCE},
+    throttle::Permit,
 };
 use crate::{
     error::{Error, Result},
@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 
 /// Result of a round of cleaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cleaned {
+pub struct CleaningResult {
     /// Segments that the next checkpoint frees.
     pub segments: u64,
     /// Blocks that were moved.
@@ -35,14 +35,14 @@ pub struct Cleaned {
 const SEGMENTS_WAITING_MAX: usize = 1;
 
 /// A full segment, and the moves into it.
-type Full = (DataSegment, Vec<Move>);
+type FullSegment = (DataSegment, Vec<Move>);
 
 /// The segment under construction for blocks of each class, and the moves into it.
 #[derive(Default)]
-struct Targets([Option<Full>; 2]);
+struct Targets([Option<FullSegment>; 2]);
 
 impl Targets {
-    fn of(&mut self, class: RedundancyClass) -> &mut Option<Full> {
+    fn of(&mut self, class: RedundancyClass) -> &mut Option<FullSegment> {
         &mut self.0[usize::from(class == RedundancyClass::Raid0)]
     }
 }
@@ -53,21 +53,21 @@ impl Pool {
     /// # Errors
     ///
     /// A block of a victim cannot be read, or no segment can be written. No data is lost.
-    pub async fn clean(&self) -> Result<Option<Cleaned>> {
+    pub async fn clean(&self) -> Result<Option<CleaningResult>> {
         let _one_round_at_a_time = self.cleaning.lock().await;
         self.shared.check_runs()?;
-        if let Some(done) = self.rest_some(SegmentUse(u64::MAX), 1).await? {
+        if let Some(done) = self.destage_round(SegmentUse(u64::MAX), 1).await? {
             return Ok(Some(done));
         }
         let victims = self.victims();
         if victims.len() < 2 {
             return Ok(None);
         }
-        self.empty(&victims, Leaving::All).await.map(Some)
+        self.empty(&victims, Selection::All).await.map(Some)
     }
 
-    /// Moves the live blocks of `victims`, or those that `leaving` selects, into new segments.
-    pub(super) async fn empty(&self, victims: &[SegmentNumber], leaving: Leaving) -> Result<Cleaned> {
+    /// Moves the live blocks of `victims`, or those that `selection` selects, into new segments.
+    pub(super) async fn empty(&self, victims: &[SegmentNumber], selection: Selection) -> Result<CleaningResult> {
         let under_way = UnderWay::begin(Sometimes::CutWhileCleaning);
         let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
         let emptied = Cell::new(0);
@@ -76,7 +76,7 @@ impl Pool {
             let pieces = pieces;
             let victims = stream::iter(victims.iter().map(Ok::<_, Error>));
             let read = victims.try_for_each_concurrent(VICTIMS_AT_ONCE, async |&victim| {
-                let is_emptied = self.read_victim(victim, leaving, &pieces).await?;
+                let is_emptied = self.read_victim(victim, selection, &pieces).await?;
                 emptied.set(emptied.get() + u64::from(is_emptied));
                 Ok(())
             });
@@ -91,21 +91,21 @@ impl Pool {
         read?;
         under_way.end();
         sometimes::reached(Sometimes::SegmentsCleaned);
-        Ok(Cleaned { segments: emptied.get(), blocks })
+        Ok(CleaningResult { segments: emptied.get(), blocks })
     }
 
     /// True if a round of cleaning may gain segments.
     pub(crate) fn can_be_cleaned(&self) -> bool {
-        !self.victims().is_empty() || self.has_unrested()
+        !self.victims().is_empty() || self.has_destage_victims()
     }
 
-    pub(super) fn has_unrested(&self) -> bool {
-        !self.not_at_rest(SegmentUse(u64::MAX)).is_empty()
+    pub(super) fn has_destage_victims(&self) -> bool {
+        !self.destage_victims(SegmentUse(u64::MAX)).is_empty()
     }
 
     /// A permit to read or write one piece. The urgency is looked up each time, as it changes during a round.
     pub(super) async fn cleaning_permit(&self) -> Result<Permit> {
-        self.pace.permit(self.space().cleaning_urgency()).await
+        self.throttle.permit(self.space().cleaning_urgency()).await
     }
 
     pub(super) fn class_of(&self, branch: BranchNumber) -> RedundancyClass {
@@ -113,7 +113,7 @@ impl Pool {
     }
 
     /// Writes the pieces into segments, one after another. Returns the number of blocks.
-    async fn fill_segments(&self, pieces: mpsc::Receiver<Piece>, full: mpsc::Sender<Full>) -> Result<u64> {
+    async fn fill_segments(&self, pieces: mpsc::Receiver<LiveBlocks>, full: mpsc::Sender<FullSegment>) -> Result<u64> {
         let mut targets = Targets::default();
         let filled = self.fill(&mut targets, pieces, full).await;
         for (left, _) in targets.0.into_iter().flatten() {
@@ -125,8 +125,8 @@ impl Pool {
     async fn fill(
         &self,
         targets: &mut Targets,
-        mut pieces: mpsc::Receiver<Piece>,
-        full: mpsc::Sender<Full>,
+        mut pieces: mpsc::Receiver<LiveBlocks>,
+        full: mpsc::Sender<FullSegment>,
     ) -> Result<u64> {
         let mut blocks = 0;
         while let Some(piece) = pieces.recv().await {
@@ -159,7 +159,7 @@ impl Pool {
     }
 
     /// Passes a full segment on to be sealed.
-    async fn hand_on(&self, target: Full, full: &mpsc::Sender<Full>) -> Result<()> {
+    async fn hand_on(&self, target: FullSegment, full: &mpsc::Sender<FullSegment>) -> Result<()> {
         full.send(target).await.map_err(|refused| {
             self.give_up(&refused.0.0);
             Error::Stopped("what was moved cannot be finished".to_owned())
@@ -167,7 +167,7 @@ impl Pool {
     }
 
     /// Seals full segments while others are filled.
-    async fn finish_segments(&self, mut waiting: mpsc::Receiver<Full>) -> Result<()> {
+    async fn finish_segments(&self, mut waiting: mpsc::Receiver<FullSegment>) -> Result<()> {
         let mut done = Ok(());
         while done.is_ok()
             && let Some((full, moves)) = waiting.recv().await

@@ -70,7 +70,7 @@ impl Shared {
 }
 
 /// The blocks that a record stored, with their locations in the segment.
-pub(super) fn written_by(record: &Record) -> impl Iterator<Item = SummaryEntry> + '_ {
+pub(super) fn stored_blocks(record: &Record) -> impl Iterator<Item = SummaryEntry> + '_ {
     let payload = SegmentBlock(record.block.0 + 1);
     record.entries.iter().filter_map(move |entry| {
         let Entry::Write(write) = entry else { return None };
@@ -80,7 +80,7 @@ pub(super) fn written_by(record: &Record) -> impl Iterator<Item = SummaryEntry> 
 }
 
 /// Reads the records of a log segment in order, and buffers their payload as far as it was read with them.
-pub(super) struct LoggedRecords {
+pub(super) struct RecordReader {
     number: SegmentNumber,
     row: SegmentRow,
     /// Location of the next header.
@@ -104,7 +104,7 @@ impl Deref for BlockView {
     }
 }
 
-impl LoggedRecords {
+impl RecordReader {
     pub fn of(number: SegmentNumber, row: &SegmentRow) -> Self {
         Self { number, row: row.clone(), next: SegmentBlock(0), window_first: 0, window: None }
     }

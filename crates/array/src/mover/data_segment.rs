@@ -19,7 +19,7 @@ use world::{Buffer, Stability};
 /// Blocks of one write.
 const WRITE_BLOCKS: usize = 64;
 
-pub struct DataSegment {
+pub(crate) struct DataSegment {
     pub segment: MirroredSegment,
     shape: SegmentShape,
     entries: Vec<SummaryEntry>,

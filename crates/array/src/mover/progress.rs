@@ -53,7 +53,7 @@ impl Progress {
     }
 
     /// A copy was completed or given up; `bytes` of it were under way.
-    pub fn piece_settled(&mut self, bytes: u64) {
+    pub fn copy_ended(&mut self, bytes: u64) {
         self.under_way_bytes = self.under_way_bytes.checked_sub(bytes).expect("it was counted");
     }
 
@@ -128,7 +128,7 @@ mod tests {
         progress.look(100, at(101));
         figures.push((progress.total_bytes, progress.done_bytes));
         // The copy fails, and another drive is lost.
-        progress.piece_settled(30);
+        progress.copy_ended(30);
         progress.look(150, at(102));
         figures.push((progress.total_bytes, progress.done_bytes));
         // Segments become free.

@@ -5,7 +5,7 @@
 //! the row unchanged, so only the work is repeated. Open segments wait until the log and the trees have moved
 //! on, which a rebuild triggers.
 
-use super::{Urgency, pace::LANES_MAX};
+use super::{Urgency, throttle::PARALLELISM_MAX};
 use crate::{
     error::{Error, Result},
     format::{
@@ -34,17 +34,17 @@ use std::{
 use world::{Buffer, Stability};
 
 /// Window of segments from which the one with the least busy drives is chosen.
-const CHOICE: usize = 64;
+const CHOICE_WINDOW: usize = 64;
 /// Copies written before their drives are flushed; one flush of a drive covers all of them.
-const SETTLED_AT_ONCE: usize = 16;
+const COMMIT_COPIES: usize = 16;
 /// A slow rebuild flushes after so long.
-const SETTLED_AFTER: Duration = Duration::from_secs(1);
+const COMMIT_AFTER: Duration = Duration::from_secs(1);
 /// Rounds without a copy, after which the rest is left for later.
 const FRUITLESS_ROUNDS_MAX: u32 = 3;
 
 /// Segments that lack copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Degraded {
+pub struct DegradedSegments {
     /// Mirrored segments with a copy on an absent drive.
     pub segments: u64,
     /// Those of them that are still open and wait for the next checkpoint or two.
@@ -55,7 +55,7 @@ pub struct Degraded {
 
 /// One copy to make.
 #[derive(Clone, Debug)]
-struct Copying {
+struct CopyJob {
     number: SegmentNumber,
     segment_use: SegmentUse,
     from: Vec<SlotAddress>,
@@ -66,8 +66,8 @@ struct Copying {
 }
 
 /// A copy that is written, but not stable yet.
-struct Copied {
-    copying: Copying,
+struct WrittenCopy {
+    job: CopyJob,
     to: SlotAddress,
     /// Counted as under way until it is committed.
     bytes: u64,
@@ -75,21 +75,21 @@ struct Copied {
 
 /// Result of one part of a round.
 enum Step {
-    Written(Copied),
+    Written(WrittenCopy),
     GivenUp,
     /// Copies committed.
-    Settled(u64),
+    Committed(u64),
 }
 
 /// Copies under way from or to each drive.
-type Busy = RefCell<BTreeMap<MemberIndex, u32>>;
+type DriveLoad = RefCell<BTreeMap<MemberIndex, u32>>;
 
 impl Pool {
     /// Segments that lack copies. Reads the rows of all segments.
-    pub fn degraded(&self) -> Degraded {
+    pub fn degraded(&self) -> DegradedSegments {
         let copies = self.shared.drives.copies_wanted();
         let state = self.shared.state.borrow();
-        let mut degraded = Degraded::default();
+        let mut degraded = DegradedSegments::default();
         for (_, row) in state.segments.iter() {
             let there = self.shared.drives.copies_there(&row.slots);
             if !row.shape.is_mirror() {
@@ -128,7 +128,7 @@ impl Pool {
             let degraded = self.degraded();
             fruitless_rounds = if copied > 0 { 0 } else { fruitless_rounds + 1 };
             let is_over = degraded.segments == 0 || fruitless_rounds == FRUITLESS_ROUNDS_MAX;
-            if copied == 0 && (is_over || self.pace.is_closed()) {
+            if copied == 0 && (is_over || self.throttle.is_closed()) {
                 return Ok(());
             }
             if copied == 0 && degraded.still_written > 0 {
@@ -153,52 +153,52 @@ impl Pool {
 
     /// Makes the copies that can be made now. Returns how many segments gained a copy.
     async fn copy_all(&self) -> u64 {
-        let busy = Busy::default();
+        let load = DriveLoad::default();
         let mut waiting = self.to_copy();
         let mut under_way = FuturesUnordered::<LocalBoxFuture<'_, Step>>::new();
-        let (mut lanes, mut unsettled, mut copied) = (0, Vec::new(), 0);
-        let mut settled_last = self.shared.world.now();
+        let (mut copies, mut uncommitted, mut copied) = (0, Vec::new(), 0);
+        let mut committed_last = self.shared.world.now();
         loop {
-            while lanes < LANES_MAX
+            while copies < PARALLELISM_MAX
                 && self.shared.check_runs().is_ok()
-                && let Some((copying, to)) = self.choose(&mut waiting, &busy)
+                && let Some((job, to)) = self.choose(&mut waiting, &load)
             {
-                lanes += 1;
-                let busy = &busy;
-                under_way.push(Box::pin(async move { self.copy_segment(copying, to, busy).await }));
+                copies += 1;
+                let load = &load;
+                under_way.push(Box::pin(async move { self.copy_segment(job, to, load).await }));
             }
-            let is_long_ago = self.shared.world.now().since(settled_last) >= SETTLED_AFTER;
-            let is_time = unsettled.len() >= SETTLED_AT_ONCE || is_long_ago || lanes == 0;
-            if is_time && !unsettled.is_empty() {
-                settled_last = self.shared.world.now();
-                let written = std::mem::take(&mut unsettled);
-                under_way.push(Box::pin(async move { Step::Settled(self.settle_copies(written).await) }));
+            let is_long_ago = self.shared.world.now().since(committed_last) >= COMMIT_AFTER;
+            let is_time = uncommitted.len() >= COMMIT_COPIES || is_long_ago || copies == 0;
+            if is_time && !uncommitted.is_empty() {
+                committed_last = self.shared.world.now();
+                let written = std::mem::take(&mut uncommitted);
+                under_way.push(Box::pin(async move { Step::Committed(self.commit_copies(written).await) }));
             }
             match under_way.next().await {
                 Some(Step::Written(copied)) => {
-                    lanes -= 1;
-                    unsettled.push(copied);
+                    copies -= 1;
+                    uncommitted.push(copied);
                 }
                 // The drive was removed; the next round finds a new target.
-                Some(Step::GivenUp) => lanes -= 1,
-                Some(Step::Settled(count)) => copied += count,
+                Some(Step::GivenUp) => copies -= 1,
+                Some(Step::Committed(count)) => copied += count,
                 None => return copied,
             }
         }
     }
 
-    fn to_copy(&self) -> VecDeque<Copying> {
+    fn to_copy(&self) -> VecDeque<CopyJob> {
         let drives = &self.shared.drives;
         let copies = drives.copies_wanted();
         let state = self.shared.state.borrow();
-        let copying = |(number, row): (SegmentNumber, &SegmentRow)| {
+        let job = |(number, row): (SegmentNumber, &SegmentRow)| {
             // The next checkpoint frees a segment without live data.
             if row.state != SegmentState::Sealed || row.live_grains == 0 || !row.shape.is_mirror() {
                 return None;
             }
             let from: Vec<_> = row.slots.iter().copied().filter(|slot| drives.has(slot.member)).collect();
             let lost = row.slots.iter().position(|slot| !drives.has(slot.member));
-            (!from.is_empty() && from.len() < copies).then(|| Copying {
+            (!from.is_empty() && from.len() < copies).then(|| CopyJob {
                 number,
                 segment_use: row.segment_use,
                 from,
@@ -206,48 +206,48 @@ impl Pool {
                 lost: lost.map(|index| row.slots[index]),
             })
         };
-        state.segments.iter().filter_map(copying).collect()
+        state.segments.iter().filter_map(job).collect()
     }
 
     /// Of the next few segments the one with the least busy drives, and a slot for it; `None` if none is left
     /// or there is no room.
-    fn choose(&self, waiting: &mut VecDeque<Copying>, busy: &Busy) -> Option<(Copying, SlotAddress)> {
+    fn choose(&self, waiting: &mut VecDeque<CopyJob>, load: &DriveLoad) -> Option<(CopyJob, SlotAddress)> {
         let space = self.space();
         let has_room = space.free_for(Purpose::Comfort) > 0;
         if waiting.is_empty() || !has_room {
             sometimes::reached_if(!has_room, Sometimes::RebuildWaitsForRoom);
             return None;
         }
-        let load = |member: MemberIndex| busy.borrow().get(&member).copied().unwrap_or(0);
-        let of_sources = |copying: &Copying| copying.from.iter().map(|slot| load(slot.member)).min();
-        let next = (0..waiting.len().min(CHOICE)).min_by_key(|&index| of_sources(&waiting[index]))?;
-        let mut copying = waiting.remove(next)?;
-        copying.from.sort_by_key(|slot| load(slot.member));
+        let load = |member: MemberIndex| load.borrow().get(&member).copied().unwrap_or(0);
+        let of_sources = |job: &CopyJob| job.from.iter().map(|slot| load(slot.member)).min();
+        let next = (0..waiting.len().min(CHOICE_WINDOW)).min_by_key(|&index| of_sources(&waiting[index]))?;
+        let mut job = waiting.remove(next)?;
+        job.from.sort_by_key(|slot| load(slot.member));
         let members = self.shared.drives.members_with_space().into_iter();
         let mut targets: Vec<MemberIndex> =
-            members.filter(|&member| copying.from.iter().all(|slot| slot.member != member)).collect();
+            members.filter(|&member| job.from.iter().all(|slot| slot.member != member)).collect();
         targets.sort_by_key(|&member| load(member));
         // The least busy drives first; if they have no room, any.
         let least = targets.first().map(|&member| load(member));
         let idle = targets.partition_point(|&member| Some(load(member)) == least);
         let segments = &mut self.shared.state.borrow_mut().segments;
         let to = segments.allocate_slot(&targets[..idle]).or_else(|| segments.allocate_slot(&targets))?;
-        Some((copying, to))
+        Some((job, to))
     }
 
     /// Writes a copy, not yet stable.
-    async fn copy_segment(&self, copying: Copying, to: SlotAddress, busy: &Busy) -> Step {
-        let members = [copying.from[0].member, to.member];
+    async fn copy_segment(&self, job: CopyJob, to: SlotAddress, load: &DriveLoad) -> Step {
+        let members = [job.from[0].member, to.member];
         for member in members {
-            *busy.borrow_mut().entry(member).or_default() += 1;
+            *load.borrow_mut().entry(member).or_default() += 1;
         }
         let mut done_bytes = 0;
-        let copied = self.copy_slot(&copying, to, &mut done_bytes).await;
+        let copied = self.copy_slot(&job, to, &mut done_bytes).await;
         for member in members {
-            *busy.borrow_mut().get_mut(&member).expect("it was counted") -= 1;
+            *load.borrow_mut().get_mut(&member).expect("it was counted") -= 1;
         }
         match copied {
-            Ok(()) => Step::Written(Copied { copying, to, bytes: done_bytes }),
+            Ok(()) => Step::Written(WrittenCopy { job, to, bytes: done_bytes }),
             Err(_) => {
                 self.give_up_copy(to, done_bytes);
                 Step::GivenUp
@@ -258,59 +258,59 @@ impl Pool {
     /// Commits copies: flushes each target drive once and updates the segments' rows. Readers in memory use
     /// the new copies from then on. On disk they count with the next checkpoint; until then an opening knows
     /// the old copies only. Returns how many rows changed.
-    async fn settle_copies(&self, written: Vec<Copied>) -> u64 {
+    async fn commit_copies(&self, written: Vec<WrittenCopy>) -> u64 {
         let members: BTreeSet<MemberIndex> = written.iter().map(|copied| copied.to.member).collect();
         let flushes = members.into_iter().map(async |member| {
             let flush = self.shared.drives.device(member).map(|device| device.flush());
             self.on_target(member, flush).await.is_ok().then_some(member)
         });
         let stable: BTreeSet<MemberIndex> = join_all(flushes).await.into_iter().flatten().collect();
-        let mut settled = 0;
-        for Copied { copying, to, bytes } in written {
+        let mut committed = 0;
+        for WrittenCopy { job, to, bytes } in written {
             let is_stable = stable.contains(&to.member) && self.shared.drives.has(to.member);
             let mut state = self.shared.state.borrow_mut();
             // The segment may have become free meanwhile.
             let is_it =
-                state.segments.row(copying.number).is_some_and(|row| row.segment_use == copying.segment_use);
+                state.segments.row(job.number).is_some_and(|row| row.segment_use == job.segment_use);
             if !is_stable || !is_it {
                 drop(state);
                 self.give_up_copy(to, bytes);
                 continue;
             }
-            match copying.lost {
-                Some(lost) => state.segments.replace_slot(copying.number, lost, to),
-                None => state.segments.add_slot(copying.number, to),
+            match job.lost {
+                Some(lost) => state.segments.replace_slot(job.number, lost, to),
+                None => state.segments.add_slot(job.number, to),
             }
             drop(state);
-            self.progress.borrow_mut().piece_settled(bytes);
+            self.progress.borrow_mut().copy_ended(bytes);
             sometimes::reached(Sometimes::CopyRebuilt);
-            settled += 1;
+            committed += 1;
         }
-        self.has_unsaved_rows.set(self.has_unsaved_rows.get() || settled > 0);
-        settled
+        self.has_unsaved_rows.set(self.has_unsaved_rows.get() || committed > 0);
+        committed
     }
 
     fn give_up_copy(&self, to: SlotAddress, bytes: u64) {
-        self.progress.borrow_mut().piece_settled(bytes);
+        self.progress.borrow_mut().copy_ended(bytes);
         sometimes::reached(Sometimes::RebuildInVain);
         self.shared.state.borrow_mut().segments.give_back_slot(to);
     }
 
-    async fn copy_slot(&self, copying: &Copying, to: SlotAddress, done_bytes: &mut u64) -> Result<()> {
+    async fn copy_slot(&self, job: &CopyJob, to: SlotAddress, done_bytes: &mut u64) -> Result<()> {
         let drives = &self.shared.drives;
         let blocks = u32::from(drives.geometry().slot_blocks());
         let mut first = 0;
         while first < blocks {
-            let permit = self.pace.permit(Urgency::Urgent).await?;
+            let permit = self.throttle.permit(Urgency::Urgent).await?;
             self.shared.check_runs()?;
             let count = permit.blocks_max.min(blocks - first);
             let bytes = count as usize * BLOCK_BYTES;
             permit.moves(2 * bytes);
             let is_stale = canary::is(Canary::RebuildReadsAStaleSlot);
-            let from = if is_stale { std::slice::from_ref(&to) } else { &copying.from[..] };
+            let from = if is_stale { std::slice::from_ref(&to) } else { &job.from[..] };
             let mut data = self.read_slot(from, first, count).await;
             if first == 0 {
-                set_slot_index(&mut data, copying.slot_index);
+                set_slot_index(&mut data, job.slot_index);
             }
             let write = drives.write(to, first, vec![Arc::new(data)], Stability::Volatile);
             self.on_target(to.member, write).await?;

@@ -4,7 +4,7 @@
 //! rate that hosts do not notice. The position of a round is stored in the catalogue by checkpoints, so a
 //! round continues after the pool is reopened.
 
-use super::{Urgency, pace::Permit};
+use super::{Urgency, throttle::Permit};
 use crate::{
     error::{Error, Result},
     format::{
@@ -21,7 +21,7 @@ const RUNS_AT_ONCE: usize = 256;
 
 /// Results of a scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scrubbed {
+pub struct ScrubResult {
     /// Blocks of volumes and snapshots that were read, counting each copy.
     pub blocks: u64,
     /// Nodes of trees.
@@ -29,7 +29,7 @@ pub struct Scrubbed {
     /// Superblocks; a drive has two.
     pub superblocks: u64,
     /// Wrong copies that were repaired.
-    pub mended: u64,
+    pub repaired: u64,
     /// Locations of which no copy is right.
     pub lost_places: u64,
     /// Descriptions of those locations, at most 100. Only those found since the pool was opened.
@@ -37,23 +37,23 @@ pub struct Scrubbed {
 }
 
 /// A round of scrubbing under way.
-pub(super) struct Round {
+pub(super) struct ScrubRound {
     row: ScrubRow,
-    found: Scrubbed,
+    found: ScrubResult,
     /// The pool's count of repairs when the row was made.
-    mended_before: u64,
+    repaired_before: u64,
 }
 
-impl From<ScrubCounts> for Scrubbed {
-    fn from(ScrubCounts { blocks, nodes, mended, lost }: ScrubCounts) -> Self {
-        Self { blocks, nodes, mended, lost_places: lost, ..Self::default() }
+impl From<ScrubCounts> for ScrubResult {
+    fn from(ScrubCounts { blocks, nodes, mended: repaired, lost }: ScrubCounts) -> Self {
+        Self { blocks, nodes, repaired, lost_places: lost, ..Self::default() }
     }
 }
 
-impl From<&Scrubbed> for ScrubCounts {
-    fn from(found: &Scrubbed) -> Self {
-        let Scrubbed { blocks, nodes, mended, lost_places, .. } = *found;
-        Self { blocks, nodes, mended, lost: lost_places }
+impl From<&ScrubResult> for ScrubCounts {
+    fn from(found: &ScrubResult) -> Self {
+        let ScrubResult { blocks, nodes, repaired, lost_places, .. } = *found;
+        Self { blocks, nodes, mended: repaired, lost: lost_places }
     }
 }
 
@@ -69,7 +69,7 @@ pub struct ScrubProgress {
     /// Blocks checked.
     pub done_blocks: u64,
     /// Results of the last completed round.
-    pub last: Scrubbed,
+    pub last: ScrubResult,
     /// Duration of the last completed round.
     pub last_took: Duration,
 }
@@ -83,12 +83,12 @@ impl Pool {
     /// # Errors
     ///
     /// A tree cannot be read at all, or the pool has stopped.
-    pub async fn scrub(&self) -> Result<Scrubbed> {
+    pub async fn scrub(&self) -> Result<ScrubResult> {
         self.scrub_round(false).await
     }
 
     /// As [`Pool::scrub`], but continues an unfinished round.
-    pub(crate) async fn scrub_on(&self) -> Result<Scrubbed> {
+    pub(crate) async fn scrub_on(&self) -> Result<ScrubResult> {
         self.scrub_round(true).await
     }
 
@@ -105,7 +105,7 @@ impl Pool {
         }
     }
 
-    async fn scrub_round(&self, goes_on: bool) -> Result<Scrubbed> {
+    async fn scrub_round(&self, goes_on: bool) -> Result<ScrubResult> {
         let _one_at_a_time = self.scrubbing.lock().await;
         let live_grains = self.shared.state.borrow().segments.live_grains();
         let begun = self.shared.world.now();
@@ -130,7 +130,7 @@ impl Pool {
         self.scrubs.borrow().clone()
     }
 
-    async fn scrub_all(&self, goes_on: bool) -> Result<Scrubbed> {
+    async fn scrub_all(&self, goes_on: bool) -> Result<ScrubResult> {
         let now = self.shared.wall_now();
         let known = self.shared.state.borrow().catalogue.scrub().unwrap_or_default();
         let begun = ScrubRow {
@@ -140,7 +140,7 @@ impl Pool {
             ..known
         };
         let row = if goes_on && known.next.is_some() { known } else { begun };
-        let mut round = Round { row, found: row.counts.into(), mended_before: self.mended() };
+        let mut round = ScrubRound { row, found: row.counts.into(), repaired_before: self.repaired() };
         self.scrub_superblocks(&mut round.found).await?;
         while let Some(place) = round.row.next {
             let next = match place {
@@ -170,11 +170,11 @@ impl Pool {
     }
 
     /// Records that everything before `next` was checked.
-    pub(super) fn has_come_to(&self, next: Option<ScrubPlace>, round: &mut Round) {
+    pub(super) fn has_come_to(&self, next: Option<ScrubPlace>, round: &mut ScrubRound) {
         round.row.next = next;
-        round.found.mended = round.row.counts.mended + self.mended() - round.mended_before;
+        round.found.repaired = round.row.counts.mended + self.repaired() - round.repaired_before;
         round.row.counts = ScrubCounts::from(&round.found);
-        round.mended_before = self.mended();
+        round.repaired_before = self.repaired();
         self.shared.state.borrow_mut().catalogue.set_scrub(round.row);
         self.has_unsaved_rows.set(true);
     }
@@ -183,14 +183,14 @@ impl Pool {
     /// pause while hosts wait for room.
     pub(super) async fn scrub_permit(&self) -> Result<Permit> {
         let urgency = if self.room_wanted() > 0 { Urgency::Awaited } else { Urgency::CanWait };
-        self.pace.permit(urgency).await
+        self.throttle.permit(urgency).await
     }
 
     fn copies(&self) -> usize {
         usize::from(self.shared.drives.geometry().log_copies)
     }
 
-    async fn scrub_nodes(&self, tree: Tree, found: &mut Scrubbed) -> Result<()> {
+    async fn scrub_nodes(&self, tree: Tree, found: &mut ScrubResult) -> Result<()> {
         let _reading = self.begin_reading();
         let roots = self.shared.state.borrow().roots;
         let root = match tree {
@@ -207,13 +207,13 @@ impl Pool {
             let permit = self.scrub_permit().await?;
             permit.moves(bytes);
             if let Err(error) = self.shared.scrub_node(pointer).await {
-                tell(found, &error);
+                note_lost(found, &error);
             }
         }
         Ok(())
     }
 
-    async fn scrub_blocks(&self, tree: Tree, mut from: NodeKey, round: &mut Round) -> Result<()> {
+    async fn scrub_blocks(&self, tree: Tree, mut from: NodeKey, round: &mut ScrubRound) -> Result<()> {
         let end = NodeKey { major: u32::MAX, id: u64::MAX, minor: u64::MAX };
         loop {
             self.shared.check_runs()?;
@@ -240,7 +240,7 @@ impl Pool {
                 let permit = self.scrub_permit().await?;
                 permit.moves(bytes);
                 if let Err(error) = self.shared.scrub_run(&run).await {
-                    tell(&mut round.found, &error);
+                    note_lost(&mut round.found, &error);
                 }
             }
             match next {
@@ -251,7 +251,7 @@ impl Pool {
     }
 }
 
-pub(super) fn tell(found: &mut Scrubbed, error: &Error) {
+pub(super) fn note_lost(found: &mut ScrubResult, error: &Error) {
     found.lost_places += 1;
     if found.lost.len() < LOST_MAX {
         found.lost.push(error.to_string());

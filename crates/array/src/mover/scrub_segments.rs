@@ -3,7 +3,7 @@
 //! Records that a replay would read are checked with their payload, up to the last acknowledged one. Of other
 //! records only the header matters: cleaning needs it.
 
-use super::scrub::{Round, tell};
+use super::scrub::{ScrubRound, tell};
 use crate::{
     error::{Error, Result},
     format::{
@@ -37,7 +37,7 @@ impl Copies {
 
     /// Repairs a block on each copy that differs from what that slot should have. Returns true if any copy is
     /// right.
-    async fn mend(
+    async fn repair(
         &mut self,
         shared: &Shared,
         block: u32,
@@ -56,7 +56,7 @@ impl Copies {
             if let Some(write) = write
                 && write.await.is_ok()
             {
-                shared.mended.set(shared.mended.get() + 1);
+                shared.repaired.set(shared.repaired.get() + 1);
                 let at = (block - self.first) as usize * BLOCK_BYTES;
                 self.bytes[copy][at..at + BLOCK_BYTES].copy_from_slice(&made);
             }
@@ -67,7 +67,7 @@ impl Copies {
 
 impl Pool {
     /// Checks headers, summaries and records of all segments, starting with `from`.
-    pub(super) async fn scrub_segments(&self, from: SegmentNumber, round: &mut Round) -> Result<()> {
+    pub(super) async fn scrub_segments(&self, from: SegmentNumber, round: &mut ScrubRound) -> Result<()> {
         let numbers: Vec<SegmentNumber> = {
             let state = self.shared.state.borrow();
             state
@@ -121,7 +121,7 @@ impl Pool {
             if is_replayed && record.position >= Position(end.0) {
                 break;
             }
-            copies.mend(shared, 1 + block.0, |_, bytes| bytes == header, |_, right| right.to_vec()).await;
+            copies.repair(shared, 1 + block.0, |_, bytes| bytes == header, |_, right| right.to_vec()).await;
             if is_replayed {
                 self.scrub_payload(&record, &mut copies).await;
             }
@@ -143,7 +143,7 @@ impl Pool {
                 + write.at.0 as u32 * crate::format::GRAIN_BYTES as u32 / BLOCK_BYTES as u32;
             let seed = self.shared.seed;
             let is_right = |_, bytes: &[u8]| seed.checksum(write.key, bytes) == write.checksum;
-            copies.mend(&self.shared, block, is_right, |_, right| right.to_vec()).await;
+            copies.repair(&self.shared, block, is_right, |_, right| right.to_vec()).await;
         }
     }
 
@@ -157,14 +157,14 @@ impl Pool {
             (summary.number == number && summary.segment_use == row.segment_use).then_some(summary)
         };
         let mut tail = self.read_copies(row, last, 1).await?;
-        tail.mend(shared, last, |_, bytes| is_it(bytes).is_some(), |_, right| right.to_vec()).await;
+        tail.repair(shared, last, |_, bytes| is_it(bytes).is_some(), |_, right| right.to_vec()).await;
         let Some(summary) = (0..tail.slots.len()).find_map(|copy| is_it(tail.block(copy, last))) else {
             return Ok(());
         };
         let others = u32::from(summary.block_count) - 1;
         let mut copies = self.read_copies(row, last - others, others).await?;
         for block in last - others..last {
-            copies.mend(shared, block, |_, bytes| is_it(bytes).is_some(), |_, right| right.to_vec()).await;
+            copies.repair(shared, block, |_, bytes| is_it(bytes).is_some(), |_, right| right.to_vec()).await;
         }
         Ok(())
     }
@@ -185,7 +185,7 @@ impl Pool {
             }
             _ => right.to_vec(),
         };
-        copies.mend(&self.shared, 0, is_right, made_for).await;
+        copies.repair(&self.shared, 0, is_right, made_for).await;
     }
 
     /// Reads a range of every slot of a mirrored segment, piece by piece.
@@ -215,7 +215,7 @@ impl Pool {
     }
 
     /// Checks both superblocks on every drive, and rewrites those that differ from what was written.
-    pub(super) async fn scrub_superblocks(&self, found: &mut super::Scrubbed) -> Result<()> {
+    pub(super) async fn scrub_superblocks(&self, found: &mut super::ScrubResult) -> Result<()> {
         let shared = &self.shared;
         let _nobody_writes_one = shared.publishing.lock().await;
         shared.check_runs()?;
@@ -235,8 +235,8 @@ impl Pool {
                 let mut place = Buffer::zeroed(SUPERBLOCK_BYTES_MAX);
                 place[..wanted.len()].copy_from_slice(&wanted);
                 match device.write(at, vec![Arc::new(place)], Stability::Stable).await {
-                    Ok(()) => shared.mended.set(shared.mended.get() + 1),
-                    Err(error) => tell(found, &Error::Drive { member, error }),
+                    Ok(()) => shared.repaired.set(shared.repaired.get() + 1),
+                    Err(error) => note_lost(found, &Error::Drive { member, error }),
                 }
             }
         }

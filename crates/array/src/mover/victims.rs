@@ -11,7 +11,7 @@
 use crate::{
     format::{BLOCK_GRAINS, SegmentKind, SegmentNumber, row::SegmentState},
     log::{log_shape, room_blocks},
-    pool::{Pool, Purpose, Space},
+    pool::{Pool, Purpose, PoolSpace},
     simulation::sometimes::{self, Sometimes},
 };
 
@@ -54,7 +54,7 @@ struct Candidate {
     number: SegmentNumber,
     live_grains: u32,
     /// Few of its blocks die without being moved.
-    has_settled: bool,
+    is_cold: bool,
 }
 
 /// Forecast of cleaning, as of a checkpoint.
@@ -94,18 +94,18 @@ impl Pool {
         }
         let (limits, candidates) = (self.limits(self.space()), self.candidates(true));
         let gained = round_of_mostly_dead(&candidates, limits).gained;
-        let dying = candidates.iter().filter(|candidate| !candidate.has_settled);
+        let dying = candidates.iter().filter(|candidate| !candidate.is_cold);
         let dead: u64 = dying.map(|dying| u64::from(limits.room.saturating_sub(dying.live_grains))).sum();
         let will_die = dead >= limits.enough() * u64::from(limits.room);
         let outlook = Outlook {
             is_much_mostly_dead: gained >= 2 * limits.enough(),
-            will_room_come: will_die && gained < limits.enough() && !self.has_unrested(),
+            will_room_come: will_die && gained < limits.enough() && !self.has_destage_victims(),
         };
         self.outlook.set(Some((as_of, outlook)));
         outlook
     }
 
-    fn limits(&self, space: Space) -> Limits {
+    fn limits(&self, space: PoolSpace) -> Limits {
         // A round writes its targets before its victims are free.
         let free = space.free_for(Purpose::Upkeep);
         let geometry = self.shared.drives.geometry();
@@ -119,7 +119,7 @@ impl Pool {
     }
 
     /// Limits of the widest round.
-    fn limits_of_widest(&self, space: Space) -> Limits {
+    fn limits_of_widest(&self, space: PoolSpace) -> Limits {
         Limits { targets_max: space.widest_round(), moved_max: u64::MAX, ..self.limits(space) }
     }
 
@@ -138,8 +138,8 @@ impl Pool {
                     && !state.unreadable.contains(number)
             })
             .map(|(number, row)| {
-                let has_settled = state.segments.has_settled(number);
-                Candidate { number, live_grains: row.live_grains, has_settled }
+                let is_cold = state.segments.has_settled(number);
+                Candidate { number, live_grains: row.live_grains, is_cold }
             })
             .collect();
         candidates.sort_unstable_by_key(|candidate| (candidate.live_grains, candidate.number));
@@ -154,22 +154,22 @@ fn best_round(candidates: &[Candidate], limits: Limits) -> Vec<SegmentNumber> {
     let mostly_dead = Some(round_of_mostly_dead(candidates, limits)).filter(is_enough);
     // Of segments that are not mostly dead only the minimum: more of them dies until the next round.
     let least = Limits { wanted: limits.enough(), ..limits };
-    let half_dead = || Some(round_of(settled(candidates, limits.room / 2), least)).filter(is_enough);
+    let half_dead = || Some(round_of(cold(candidates, limits.room / 2), least)).filter(is_enough);
     let Some(round) = mostly_dead.or_else(half_dead) else {
         return round_of(candidates.iter(), limits).victims;
     };
-    sometimes::reached_if(candidates.iter().any(|candidate| !candidate.has_settled), Sometimes::LeftToDie);
+    sometimes::reached_if(candidates.iter().any(|candidate| !candidate.is_cold), Sometimes::LeftToDie);
     round.victims
 }
 
 /// A round of cold, mostly dead segments.
 fn round_of_mostly_dead(candidates: &[Candidate], limits: Limits) -> Round {
-    round_of(settled(candidates, limits.room / MOSTLY_DEAD), limits)
+    round_of(cold(candidates, limits.room / MOSTLY_DEAD), limits)
 }
 
 /// Cold segments with at most `live_max` grains.
-fn settled(candidates: &[Candidate], live_max: u32) -> impl Iterator<Item = &Candidate> {
-    candidates.iter().filter(move |candidate| candidate.has_settled && candidate.live_grains <= live_max)
+fn cold(candidates: &[Candidate], live_max: u32) -> impl Iterator<Item = &Candidate> {
+    candidates.iter().filter(move |candidate| candidate.is_cold && candidate.live_grains <= live_max)
 }
 
 /// A round of `candidates`, in ascending order of live data.
@@ -221,10 +221,10 @@ mod tests {
     fn numbers_of(candidates: &[(u32, bool)], limits: Limits) -> Vec<u32> {
         let candidates: Vec<_> = (0..)
             .zip(candidates)
-            .map(|(number, &(live_grains, has_settled))| Candidate {
+            .map(|(number, &(live_grains, is_cold))| Candidate {
                 number: SegmentNumber(number),
                 live_grains,
-                has_settled,
+                is_cold,
             })
             .collect();
         best_round(&candidates, limits).iter().map(|number| number.0).collect()
@@ -256,10 +256,10 @@ mod tests {
 
     #[test]
     fn those_that_die_by_themselves_are_left_to_it_unless_the_others_are_mostly_alive() {
-        let (dying, settled) = ((5, false), |live| (live, true));
-        assert_eq!(numbers_of(&[dying, dying, settled(10), settled(30), settled(40)], LIMITS), [2, 3]);
-        assert_eq!(numbers_of(&[dying, dying, settled(40), settled(45)], LIMITS), [2, 3]);
-        assert_eq!(numbers_of(&[dying, dying, settled(51), settled(55)], LIMITS), [0, 1]);
+        let (dying, cold) = ((5, false), |live| (live, true));
+        assert_eq!(numbers_of(&[dying, dying, cold(10), cold(30), cold(40)], LIMITS), [2, 3]);
+        assert_eq!(numbers_of(&[dying, dying, cold(40), cold(45)], LIMITS), [2, 3]);
+        assert_eq!(numbers_of(&[dying, dying, cold(51), cold(55)], LIMITS), [0, 1]);
         assert_eq!(
             numbers_of(&[dying; 12], Limits { wanted: 2, ..LIMITS }),
             [0, 1, 2],

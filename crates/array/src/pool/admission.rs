@@ -10,7 +10,7 @@
 //!
 //! 1. A write is refused for lack of segments only if a round of cleaning that began after its arrival gained
 //!    nothing, or nothing happened since a round that gained nothing.
-//! 2. Admitted writes on their way into the tables are in `Usage` (`pending`), so that concurrent writes
+//! 2. Admitted writes on their way into the tables are in `BranchUsage` (`pending`), so that concurrent writes
 //!    together add no more than the usable space.
 //! 3. Every waiting write is admitted or refused in the end: each round gains segments, or is the one that
 //!    refuses.

@@ -6,7 +6,7 @@
 //! nothing, and then one checkpoint is made. If a snapshot is taken while such a write waits for its turn,
 //! the check is repeated.
 
-use super::{Pool, admission::DeletionWait, usage::Promised};
+use super::{Pool, admission::DeletionWait, usage::SpacePromise};
 use crate::{
     error::{Error, Result},
     format::{BLOCK_BYTES, BLOCK_GRAINS, BlockIndex, BranchNumber, VolumeNumber, row::VolumeState},
@@ -58,7 +58,7 @@ impl Pool {
         number: VolumeNumber,
         first: BlockIndex,
         count: u64,
-    ) -> Result<Promised> {
+    ) -> Result<SpacePromise> {
         let mut is_as_of_now = false;
         let mut deletion_wait = DeletionWait::default();
         loop {
@@ -72,13 +72,13 @@ impl Pool {
             let refusal = |added| if is_bounded { self.refusal(own, &others, added) } else { None };
             let all = grains(count);
             if refusal(all).is_none() && self.has_left(all) {
-                return Ok(Promised::new(&self.usage, own.branch, all, None));
+                return Ok(SpacePromise::new(&self.usage, own.branch, all, None));
             }
             let newest_point = self.shared.state.borrow().catalogue.points().of(own.branch).last().copied();
             let added = grains(self.blocks_added(own.branch, first, count).await?);
             let refused = refusal(added).filter(|_| added > 0);
             if refused.is_none() && (added == 0 || self.has_left(added)) {
-                return Ok(Promised::new(&self.usage, own.branch, added, Some(newest_point)));
+                return Ok(SpacePromise::new(&self.usage, own.branch, added, Some(newest_point)));
             }
             let Some(refused) = refused else {
                 self.wait_for_left(added, &mut deletion_wait).await?;

@@ -22,7 +22,7 @@ use std::{
 };
 
 #[derive(Debug, Default)]
-pub struct Catalogue {
+pub(crate) struct Catalogue {
     volumes: BTreeMap<VolumeNumber, VolumeRow>,
     branch_rows: BTreeMap<BranchNumber, BranchRow>,
     branches: Rc<Branches>,

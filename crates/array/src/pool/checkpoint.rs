@@ -9,7 +9,7 @@
 //! After a crash before step 4, the previous checkpoint and the log since are used. An error stops the pool,
 //! since the tables in RAM and the trees may disagree; reopening restores everything that was acknowledged.
 
-use super::{Pool, events::Task};
+use super::{Pool, events::BackgroundTask};
 use crate::{
     error::Result,
     format::{
@@ -68,7 +68,7 @@ impl Pool {
         let done = self.make_checkpoint().await;
         match &done {
             Err(error) if self.shared.check_runs().is_ok() => {
-                self.shared.events.report_failure(Task::Checkpoint, error, false);
+                self.shared.events.report_failure(BackgroundTask::Checkpoint, error, false);
                 self.shared.stop(error);
             }
             _ => {}
@@ -162,7 +162,7 @@ impl Pool {
         state.catalogue.set_discards(&merged.unfinished);
         state.table.set_unfinished(&merged.unfinished);
         self.usage.borrow_mut().merged(&merged.live);
-        merged.dead.iter().for_each(|&location| state.recent.died(location));
+        merged.dead.iter().for_each(|&location| state.reverse_map.remove(location));
         state.segments.note_ebb(span);
         for (segment, grains) in merged.live.iter() {
             state.segments.add_live(segment, grains);
@@ -194,7 +194,7 @@ impl Pool {
             .filter(|(_, row)| row.state == SegmentState::Sealed && row.live_grains == 0)
             .map(|(number, _)| number)
             .collect();
-        state.recent.forget(&idle);
+        state.reverse_map.forget(&idle);
         idle.into_iter().for_each(|number| state.segments.condemn(number, frozen.number));
         let segments = state.segments.take_changes().into_iter();
         let segments = segments.map(|(number, row)| {

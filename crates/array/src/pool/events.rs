@@ -7,7 +7,7 @@
 //! Each incident is reported once: a drive is lost once however many writes failed, and a task that fails
 //! again in the same way is not reported again before it has succeeded.
 
-use super::{Alarm, Pool, Shared, SnapshotRoom, Space};
+use super::{Alarm, Pool, Shared, SnapshotRoom, PoolSpace};
 use crate::{
     election::{Election, Seen},
     error::Error,
@@ -28,7 +28,7 @@ pub const EVENTS_KEPT: usize = 256;
 
 /// An event of a pool.
 #[derive(Clone, Debug)]
-pub struct Event {
+pub struct PoolEvent {
     /// Counted from 0 since the pool was opened.
     pub number: u64,
     /// Time of detection.
@@ -63,21 +63,21 @@ pub enum EventKind {
     DriveAddition {
         drive: DriveName,
     },
-    /// Redundancy lost: data has fewer copies than configured, after drives were lost.
-    RedundancyLoss(Redundancy),
-    /// Redundancy restored: all data has all of its copies.
-    FullRedundancy(Redundancy),
+    /// RedundancyStatus lost: data has fewer copies than configured, after drives were lost.
+    RedundancyLoss(RedundancyStatus),
+    /// RedundancyStatus restored: all data has all of its copies.
+    FullRedundancy(RedundancyStatus),
     /// Usage crossed 80, 90, 95 or 100 %, in either direction.
     Alarm {
         before: Option<Alarm>,
         now: Option<Alarm>,
         /// Space at that moment.
-        space: Space,
+        space: PoolSpace,
     },
     /// Host writes are refused for lack of space.
     WriteRefusal {
         /// Space at that moment.
-        space: Space,
+        space: PoolSpace,
         /// Space that deleting snapshots would free, largest first; `None` if it could not be computed in
         /// time.
         snapshots: Option<Vec<SnapshotRoom>>,
@@ -85,18 +85,18 @@ pub enum EventKind {
     /// Host writes are admitted again.
     WriteAdmission {
         /// Space at that moment.
-        space: Space,
+        space: PoolSpace,
     },
     /// A scrub found wrong copies, or locations without a right copy.
     ScrubFindings {
         /// Wrong copies that were repaired.
-        mended: u64,
+        repaired: u64,
         /// Locations of which no copy is right.
         lost_places: u64,
     },
     /// A background task ended on an error.
     TaskFailure {
-        task: Task,
+        task: BackgroundTask,
         error: Error,
         /// True if the task runs again; false if only reopening the pool restarts it.
         is_retried: bool,
@@ -114,7 +114,7 @@ pub enum EventKind {
 
 /// Background tasks of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Task {
+pub enum BackgroundTask {
     /// Merging the tables into the trees.
     Checkpoint,
     /// Emptying mostly dead segments.
@@ -143,7 +143,7 @@ pub struct DriveName {
 
 /// Extent of missing redundancy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Redundancy {
+pub struct RedundancyStatus {
     /// Configured number of copies.
     pub copies: u8,
     /// Drives in use.
@@ -161,14 +161,14 @@ pub struct Redundancy {
 /// The event log of an open pool.
 pub struct EventLog {
     world: World,
-    kept: RefCell<VecDeque<Event>>,
+    kept: RefCell<VecDeque<PoolEvent>>,
     number_next: Cell<u64>,
     is_closed: Cell<bool>,
     arrived: Notify,
     /// Members whose loss was reported.
     lost: RefCell<BTreeSet<MemberIndex>>,
     /// The kind of error of each task whose last run failed.
-    failing: RefCell<BTreeMap<Task, Discriminant<Error>>>,
+    failing: RefCell<BTreeMap<BackgroundTask, Discriminant<Error>>>,
 }
 
 /// A reader that follows the events of a pool.
@@ -197,7 +197,7 @@ impl EventLog {
         if kept.len() == EVENTS_KEPT {
             kept.pop_front();
         }
-        kept.push_back(Event { number, time: self.world.wall(), kind });
+        kept.push_back(PoolEvent { number, time: self.world.wall(), kind });
         drop(kept);
         self.arrived.notify_waiters();
     }
@@ -211,7 +211,7 @@ impl EventLog {
 
     /// Reports the failure of a task, unless it was reported already, or is due to a drive whose loss was
     /// reported.
-    pub(crate) fn report_failure(&self, task: Task, error: &Error, is_retried: bool) {
+    pub(crate) fn report_failure(&self, task: BackgroundTask, error: &Error, is_retried: bool) {
         if let Error::Drive { member, .. } = error
             && self.lost.borrow().contains(member)
         {
@@ -225,7 +225,7 @@ impl EventLog {
     }
 
     /// Records that a task succeeded: its next failure is reported again.
-    pub(crate) fn note_success(&self, task: Task) {
+    pub(crate) fn note_success(&self, task: BackgroundTask) {
         self.failing.borrow_mut().remove(&task);
     }
 
@@ -255,7 +255,7 @@ impl EventLog {
 
 impl EventReader {
     /// Waits for the next event; `None` once the pool is closed and all of its events were read.
-    pub async fn next(&mut self) -> Option<Event> {
+    pub async fn next(&mut self) -> Option<PoolEvent> {
         let log = Rc::clone(&self.log);
         loop {
             // Created before the check, so that a notification after it is not missed.
@@ -271,13 +271,13 @@ impl EventReader {
     }
 
     /// The next event, without waiting.
-    pub fn try_next(&mut self) -> Option<Event> {
+    pub fn try_next(&mut self) -> Option<PoolEvent> {
         let kept = self.log.kept.borrow();
         let oldest = kept.front()?;
         if self.number_next < oldest.number {
             let events = oldest.number - self.number_next;
             let overflow =
-                Event { number: oldest.number - 1, time: oldest.time, kind: EventKind::Overflow { events } };
+                PoolEvent { number: oldest.number - 1, time: oldest.time, kind: EventKind::Overflow { events } };
             self.number_next = oldest.number;
             return Some(overflow);
         }
@@ -294,7 +294,7 @@ impl DriveName {
     }
 }
 
-impl fmt::Display for Task {
+impl fmt::Display for BackgroundTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Checkpoint => "checkpoint",
@@ -368,12 +368,12 @@ mod tests {
         in_a_world(|world| async move {
             let log = EventLog::new(&world);
             let mut reader = EventReader { log: Rc::clone(&log), number_next: 0 };
-            log.report_failure(Task::Scrub, &Error::Full, true);
-            log.report_failure(Task::Scrub, &Error::Full, true);
-            log.report_failure(Task::Rebuild, &Error::Full, true);
+            log.report_failure(BackgroundTask::Scrub, &Error::Full, true);
+            log.report_failure(BackgroundTask::Scrub, &Error::Full, true);
+            log.report_failure(BackgroundTask::Rebuild, &Error::Full, true);
             assert_eq!(read(&mut reader).0, [0, 1], "one of each task");
-            log.note_success(Task::Scrub);
-            log.report_failure(Task::Scrub, &Error::Full, true);
+            log.note_success(BackgroundTask::Scrub);
+            log.report_failure(BackgroundTask::Scrub, &Error::Full, true);
             assert_eq!(read(&mut reader).0, [2], "it had succeeded meanwhile");
         });
     }
@@ -385,7 +385,7 @@ mod tests {
             let mut reader = EventReader { log: Rc::clone(&log), number_next: 0 };
             let reading = world.spawn("reader", async move { reader.next().await.map(|event| event.number) });
             world.sleep(std::time::Duration::from_secs(1)).await;
-            log.report_failure(Task::Scrub, &Error::Full, true);
+            log.report_failure(BackgroundTask::Scrub, &Error::Full, true);
             assert_eq!(reading.await, Some(0));
         });
     }

@@ -3,8 +3,8 @@
 //! Segments are counted only when members change, and every second while copies are missing.
 
 use super::{
-    Alarm, Pool, Space,
-    events::{EventKind, Redundancy},
+    Alarm, Pool, PoolSpace,
+    events::{EventKind, RedundancyStatus},
 };
 use crate::format::MemberIndex;
 use std::time::Duration;
@@ -40,11 +40,11 @@ pub(super) struct Health {
 
 impl Pool {
     /// Data with fewer copies than configured. Reads the rows of all segments.
-    pub fn redundancy(&self) -> Redundancy {
+    pub fn redundancy(&self) -> RedundancyStatus {
         let drives = &self.shared.drives;
         let geometry = drives.geometry();
         let mut redundancy =
-            Redundancy { copies: geometry.log_copies, drives: drives.count(), ..Redundancy::default() };
+            RedundancyStatus { copies: geometry.log_copies, drives: drives.count(), ..RedundancyStatus::default() };
         for (_, row) in self.shared.state.borrow().segments.iter() {
             let there = drives.copies_there(&row.slots);
             if !row.shape.is_mirror() {
@@ -66,7 +66,7 @@ impl Pool {
         self.look_at_redundancy();
     }
 
-    fn look_at_alarm(&self, space: Space) {
+    fn look_at_alarm(&self, space: PoolSpace) {
         let mut health = self.health.borrow_mut();
         let (before, now) = (health.alarm, alarm_after(health.alarm, space));
         if before != now {
@@ -144,10 +144,10 @@ impl Pool {
 }
 
 /// The alarm after `before` for the current usage.
-fn alarm_after(before: Option<Alarm>, space: Space) -> Option<Alarm> {
+fn alarm_after(before: Option<Alarm>, space: PoolSpace) -> Option<Alarm> {
     let now = space.alarm();
     let used_bytes = space.used_bytes + space.usable_bytes * ALARM_END_MARGIN / 100;
-    now.max(before.min(Space { used_bytes, ..space }.alarm()))
+    now.max(before.min(PoolSpace { used_bytes, ..space }.alarm()))
 }
 
 #[cfg(test)]
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn an_alarm_ends_one_percent_below_its_level() {
-        let space = |used_bytes| Space { segments: 0, free: 0, reserve: 0, usable_bytes: 1000, used_bytes };
+        let space = |used_bytes| PoolSpace { segments: 0, free: 0, reserve: 0, usable_bytes: 1000, used_bytes };
         let (mut alarm, mut alarms) = (None, Vec::new());
         for used in [799, 800, 799, 791, 790, 789, 905, 895, 889, 1000, 995, 985, 100] {
             alarm = alarm_after(alarm, space(used));

@@ -12,12 +12,15 @@
 //! `open`, `create`, `verbs`, `events`.
 
 mod admission;
+mod block_reads;
 mod bounds;
 mod catalogue;
 mod checkpoint;
 mod create;
 pub mod events;
 mod health;
+mod hedged_read;
+mod log_sink;
 mod mapping;
 mod membership;
 mod node_writes;
@@ -25,49 +28,46 @@ mod nodes;
 mod older_history;
 mod only_copies;
 mod open;
-mod owner;
 mod read_only;
 mod readers;
-mod reading;
 mod running;
 mod shared;
 mod snapshot_room;
 mod snapshots;
 mod space;
-mod space_again;
+mod space_probe;
 mod space_wait;
-mod turns;
 mod usage;
 mod verbs;
 mod volume_setting;
 
-pub use catalogue::Catalogue;
+pub(crate) use catalogue::Catalogue;
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
 pub use open::{check_opens, open};
 pub use read_only::{
-    Condition, DriveCondition, LogCondition, NotUsed, PassedOver, ReadOnlyPool, open_read_only,
+    Condition, DriveCondition, LogCondition, UnusedReason, SkippedSuperblock, ReadOnlyPool, open_read_only,
 };
 pub use snapshot_room::SnapshotRoom;
 pub use snapshots::Snapshot;
-pub use space::{Alarm, Space};
+pub use space::{Alarm, PoolSpace};
 pub use verbs::{NewVolume, VolumeInfo};
 pub use volume_setting::VolumeSetting;
 
 pub(crate) use nodes::Nodes;
 pub(crate) use read_only::RunBlocks;
-pub(crate) use readers::Reading;
-pub(crate) use reading::StoredRun;
+pub(crate) use readers::ReadGuard;
+pub(crate) use block_reads::StoredRun;
 pub(crate) use shared::Shared;
 pub(crate) use space::Purpose;
-pub(crate) use usage::Promised;
+pub(crate) use usage::SpacePromise;
 
 use crate::{
     error::Result,
     format::{CheckpointNumber, DriveId, MemberIndex, VolumeNumber},
     log::Lane,
-    mover::{Outlook, Pace, PaceFigures, PaceSetting, Progress, ScrubProgress},
+    mover::{Outlook, Throttle, ThrottleFigures, ThrottleSetting, Progress, ScrubProgress},
     tree::Trees,
-    volume::{Gate, Volume},
+    volume::{FairQueue, Volume},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -94,7 +94,7 @@ pub struct OpenSetting {
     /// times as many for discarded blocks. The next checkpoints continue, also while hosts are idle.
     pub reclaimed_at_once: u64,
     /// Limits of the mover's share of the drives' time.
-    pub pace: PaceSetting,
+    pub throttle: ThrottleSetting,
     /// Interval of scrubs; the first one begins after a seventh of it. Zero: only on request.
     pub scrub_every: Duration,
     /// A drive that does not answer for so long is removed as failed, provided that others answer. Zero:
@@ -115,7 +115,7 @@ impl Default for OpenSetting {
             log_blocks: 256 << 10,
             interval: Duration::from_secs(30),
             reclaimed_at_once: 256 << 10,
-            pace: PaceSetting::default(),
+            throttle: ThrottleSetting::default(),
             scrub_every: Duration::from_secs(7 * 24 * 3600),
             answer_within: Duration::from_secs(30),
             read_within: Duration::from_millis(250),
@@ -133,9 +133,9 @@ pub struct Pool {
     pub(crate) lane: Rc<Lane>,
     setting: OpenSetting,
     /// Order of host writes to the log.
-    pub(crate) gate: Rc<Gate>,
+    pub(crate) log_queue: Rc<FairQueue>,
     /// Times host commands, and limits the mover.
-    pub(crate) pace: Rc<Pace>,
+    pub(crate) throttle: Rc<Throttle>,
     /// Held during a checkpoint.
     checkpointing: tokio::sync::Mutex<()>,
     /// Held during a round of cleaning.
@@ -156,11 +156,11 @@ pub struct Pool {
     pub(crate) scrubbing: tokio::sync::Mutex<()>,
     pub(crate) scrubs: RefCell<ScrubProgress>,
     /// Space used by bounded volumes.
-    usage: Rc<RefCell<usage::Usage>>,
+    usage: Rc<RefCell<usage::BranchUsage>>,
     /// Held while a volume is counted.
     counting: tokio::sync::Mutex<()>,
     /// Result of the last count, with the change counters of slots and drives.
-    space_known: Cell<Option<((u64, u64), Space)>>,
+    space_known: Cell<Option<((u64, u64), PoolSpace)>>,
     admission: admission::Admission,
     /// Inputs of cleaning when a round last gained nothing.
     cleaned_out: Cell<Option<admission::CleaningBasis>>,
@@ -186,15 +186,15 @@ impl Pool {
         lane: Rc<Lane>,
         setting: OpenSetting,
     ) -> Self {
-        let pace = Pace::new(&shared.world, setting.pace);
+        let throttle = Throttle::new(&shared.world, setting.throttle);
         Self {
             shared,
             nodes,
             trees,
             lane,
             setting,
-            gate: Gate::new(LOGGED_AT_ONCE_MAX),
-            pace,
+            log_queue: FairQueue::new(LOGGED_AT_ONCE_MAX),
+            throttle,
             checkpointing: Default::default(),
             cleaning: Default::default(),
             rebuilding: Default::default(),
@@ -226,22 +226,22 @@ impl Pool {
     }
 
     /// Wrong or unreadable copies repaired since the pool was opened.
-    pub fn mended(&self) -> u64 {
-        self.shared.mended.get()
+    pub fn repaired(&self) -> u64 {
+        self.shared.repaired.get()
     }
 
     /// Current latency of host commands, and speed of the mover.
-    pub fn pace(&self) -> PaceFigures {
-        self.pace.figures()
+    pub fn throttle(&self) -> ThrottleFigures {
+        self.throttle.figures()
     }
 
     /// Replaces floors and ceiling of the mover.
-    pub fn set_pace(&self, setting: PaceSetting) {
-        self.pace.set(setting);
+    pub fn set_throttle(&self, setting: ThrottleSetting) {
+        self.throttle.set(setting);
     }
 
     /// Number of present, current drives.
-    pub fn drives_there(&self) -> usize {
+    pub fn drives_present(&self) -> usize {
         self.shared.drives.members().len()
     }
 
@@ -264,7 +264,7 @@ impl Pool {
     }
 
     /// Registers a reader: segments that it may find are not reused until this is dropped.
-    pub(crate) fn begin_reading(&self) -> Reading {
+    pub(crate) fn begin_reading(&self) -> ReadGuard {
         let checkpoint = self.shared.state.borrow().checkpoint;
         self.shared.readers.begin(checkpoint)
     }

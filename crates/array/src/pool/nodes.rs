@@ -4,7 +4,7 @@
 //! the flush before the superblock that refers to them. A node is read from any copy that matches its
 //! pointer; wrong copies are repaired.
 
-use super::{Shared, turns::Turns};
+use super::{Shared, hedged_read::HedgedRead};
 use crate::{
     drive::{Writes, all_written},
     error::{Error, Result},
@@ -32,7 +32,7 @@ struct OpenSegment {
     data_blocks: u32,
 }
 
-pub struct Nodes {
+pub(crate) struct Nodes {
     shared: Rc<Shared>,
     incarnation: Cell<Incarnation>,
     /// For the trees of the map, and for the catalogue.
@@ -221,8 +221,8 @@ impl Shared {
         let (mut refused, mut good) = (None, None);
         let mut bad: Vec<SlotAddress> = Vec::new();
         let copies = self.slots_of(pointer.segment)?.into_iter().map(|slot| (slot, 1 + pointer.block.0));
-        let mut turns = Turns::new(self, copies, usize::from(pointer.blocks), all);
-        while let Some((slot, _, read)) = turns.next().await {
+        let mut hedged = HedgedRead::new(self, copies, usize::from(pointer.blocks), all);
+        while let Some((slot, _, read)) = hedged.next().await {
             match read {
                 // The trees check everything else about a node.
                 Ok(bytes) if pointer.seals(&bytes) => {
@@ -239,9 +239,9 @@ impl Shared {
             }
             bad.push(slot);
         }
-        turns.end();
+        hedged.end();
         if let Some(bytes) = good {
-            self.mend_node(&bad, pointer, &bytes).await;
+            self.repair_node(&bad, pointer, &bytes).await;
             return Ok(Rc::from(&bytes[..]));
         }
         sometimes::reached(Sometimes::NodeLost);
@@ -250,7 +250,7 @@ impl Shared {
 
     /// Repairs copies of a node. Errors are ignored: a drive that fails is detected by the next write that
     /// matters.
-    async fn mend_node(&self, bad: &[SlotAddress], pointer: NodePointer, bytes: &[u8]) {
+    async fn repair_node(&self, bad: &[SlotAddress], pointer: NodePointer, bytes: &[u8]) {
         assert_eq!(bytes.len(), usize::from(pointer.blocks) * BLOCK_BYTES, "a node is whole");
         for &slot in bad {
             let block = vec![Arc::new(Buffer::copy_of(bytes))];
@@ -259,7 +259,7 @@ impl Shared {
                 && write.await.is_ok()
             {
                 sometimes::reached(Sometimes::NodeMended);
-                self.mended.set(self.mended.get() + 1);
+                self.repaired.set(self.repaired.get() + 1);
             }
         }
     }

@@ -13,7 +13,7 @@ use super::{
     Nodes, OpenSetting, Pool,
     catalogue::Catalogue,
     events::{DriveName, EventLog, given_drives},
-    read_only::{OnWrite, WriteShield},
+    read_only::{WriteAnswer, WriteShield},
     shared::{Shared, State},
 };
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
         checkpoint::OPENING_STEP,
         row::{SegmentRow, SegmentState},
     },
-    log::{Lane, LaneSetting, LogOwner, Replayed, Start, Tail, log_shape, replay},
+    log::{Lane, LaneSetting, LogSink, Replayed, Start, Tail, log_shape, replay},
     segments::Segments,
     simulation::{
         canary::{self, Canary},
@@ -65,7 +65,7 @@ pub async fn open(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenS
 ///
 /// The error that an opening would return.
 pub async fn check_opens(world: &World, devices: &[Rc<dyn BlockDevice>], setting: OpenSetting) -> Result<()> {
-    let devices = WriteShield::over(devices, OnWrite::Pretend);
+    let devices = WriteShield::over(devices, WriteAnswer::Pretend);
     let (read, _) = read_all(world, &devices, setting).await?;
     if !setting.forced {
         check_none_left_behind(&read.shared, &read.replayed)?;
@@ -257,7 +257,7 @@ fn shared_of(around: &Around<'_>, drives: &Drives, superblock: &Superblock) -> R
         space_wait: Default::default(),
         node_slots: Default::default(),
         stopped: RefCell::new(None),
-        mended: Cell::new(0),
+        repaired: Cell::new(0),
         watch: Rc::clone(around.watch),
         events: Rc::clone(around.events),
         given: around.given.clone(),
@@ -427,7 +427,7 @@ async fn announce(shared: &Shared, incarnation: Incarnation, replayed: &Replayed
 
 /// Continues the log in a new segment whose copies are all present.
 async fn new_lane(shared: &Rc<Shared>, incarnation: Incarnation, replayed: &Replayed) -> Result<Rc<Lane>> {
-    let owner = Rc::clone(shared) as Rc<dyn LogOwner>;
+    let owner = Rc::clone(shared) as Rc<dyn LogSink>;
     let geometry = shared.drives.geometry();
     let fence = shared.superblock.borrow().checkpoint.fence;
     let acknowledged = Position(replayed.last.position.0 + 1);

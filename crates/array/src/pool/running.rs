@@ -3,11 +3,11 @@
 use super::{
     Pool,
     admission::CleaningBasis,
-    events::{EventKind, Task},
+    events::{EventKind, BackgroundTask},
 };
 use crate::{
     error::{Error, Result},
-    mover::{Scrubbed, Urgency},
+    mover::{ScrubResult, Urgency},
 };
 use std::{
     rc::{Rc, Weak},
@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Interval of destaging: blocks overwritten before that are never moved.
-const REST_EVERY: Duration = Duration::from_secs(60);
+const DESTAGE_EVERY: Duration = Duration::from_secs(60);
 
 /// While hosts are idle, checkpoints continue to reclaim deleted snapshots, deleted volumes and discards at
 /// this interval, or after a pause of so many times the duration of the last one.
@@ -36,7 +36,7 @@ const REBUILD_AGAIN: Duration = Duration::from_secs(5);
 
 /// The last checkpoint that was due.
 #[derive(Clone, Copy, Debug)]
-struct Last {
+struct LastCheckpoint {
     ended: Moment,
     took: Duration,
 }
@@ -49,41 +49,41 @@ impl Pool {
         let running = world.spawn("array log", Rc::clone(&self.lane).run());
         *self.lane_task.borrow_mut() = Some(running);
         let begun = world.now();
-        let mut last = Last { ended: begun, took: Duration::ZERO };
+        let mut last = LastCheckpoint { ended: begun, took: Duration::ZERO };
         let make_checkpoints = async move |pool: &Pool| pool.checkpoint_if_due(&mut last).await;
-        let repeated = |task: Task| (task, world.clone(), Rc::downgrade(self));
-        world.spawn("array checkpoints", repeat(repeated(Task::Checkpoint), make_checkpoints));
+        let repeated = |task: BackgroundTask| (task, world.clone(), Rc::downgrade(self));
+        world.spawn("array checkpoints", repeat(repeated(BackgroundTask::Checkpoint), make_checkpoints));
         let clean = async |pool: &Pool| pool.clean_while_short().await;
-        world.spawn("array cleaning", repeat(repeated(Task::Cleaning), clean));
+        world.spawn("array cleaning", repeat(repeated(BackgroundTask::Cleaning), clean));
         let rebuild = async |pool: &Pool| pool.rebuild_some().await;
-        world.spawn("array rebuild", repeat(repeated(Task::Rebuild), rebuild));
-        let (mut next_rest, mut before) = (begun + REST_EVERY, self.use_next());
-        let rest = async move |pool: &Pool| {
-            if pool.shared.world.now() >= next_rest {
+        world.spawn("array rebuild", repeat(repeated(BackgroundTask::Rebuild), rebuild));
+        let (mut next_destage, mut before) = (begun + DESTAGE_EVERY, self.use_next());
+        let destage = async move |pool: &Pool| {
+            if pool.shared.world.now() >= next_destage {
                 // A failed destage is repeated.
-                let rested = pool.rest_by_and_by(before).await;
-                pool.report_outcome(Task::Destage, &rested)?;
-                (next_rest, before) = (pool.shared.world.now() + REST_EVERY, pool.use_next());
+                let destaged = pool.destage_older(before).await;
+                pool.report_outcome(BackgroundTask::Destage, &destaged)?;
+                (next_destage, before) = (pool.shared.world.now() + DESTAGE_EVERY, pool.use_next());
             }
             Ok(())
         };
-        world.spawn("array rest", repeat(repeated(Task::Destage), rest));
+        world.spawn("array destage", repeat(repeated(BackgroundTask::Destage), destage));
         let mut next_try = begun;
         let leave = async move |pool: &Pool| {
             let lacks_copies = *pool.whole_with.borrow() != pool.shared.drives.members_with_space();
             pool.shared.watch.hold(lacks_copies);
             pool.look_at_health();
             pool.leave_stuck_drives().await?;
-            pool.look_for_space(&mut next_try).await
+            pool.probe_space(&mut next_try).await
         };
-        world.spawn("array stuck drives", repeat(repeated(Task::DriveWatch), leave));
+        world.spawn("array stuck drives", repeat(repeated(BackgroundTask::DriveWatch), leave));
         let every = self.setting.scrub_every;
         let mut next = begun + self.next_scrub_in(every);
         let scrub = async move |pool: &Pool| {
             if every > Duration::ZERO && pool.shared.world.now() >= next {
                 // A failed scrub continues later.
                 let scrubbed = pool.scrub_on().await;
-                pool.report_outcome(Task::Scrub, &scrubbed)?;
+                pool.report_outcome(BackgroundTask::Scrub, &scrubbed)?;
                 if let Ok(found) = &scrubbed {
                     pool.report_findings(found);
                 }
@@ -91,7 +91,7 @@ impl Pool {
             }
             Ok(())
         };
-        world.spawn("array scrub", repeat(repeated(Task::Scrub), scrub));
+        world.spawn("array scrub", repeat(repeated(BackgroundTask::Scrub), scrub));
     }
 
     /// Reports the result of a task that is repeated after a failure.
@@ -99,7 +99,7 @@ impl Pool {
     /// # Errors
     ///
     /// The pool has stopped; that is reported already.
-    fn report_outcome<T>(&self, task: Task, outcome: &Result<T>) -> Result<()> {
+    fn report_outcome<T>(&self, task: BackgroundTask, outcome: &Result<T>) -> Result<()> {
         self.shared.check_runs()?;
         match outcome {
             Ok(_) => self.shared.events.note_success(task),
@@ -108,10 +108,10 @@ impl Pool {
         Ok(())
     }
 
-    fn report_findings(&self, found: &Scrubbed) {
-        let Scrubbed { mended, lost_places, .. } = *found;
-        if mended > 0 || lost_places > 0 {
-            self.shared.events.report(EventKind::ScrubFindings { mended, lost_places });
+    fn report_findings(&self, found: &ScrubResult) {
+        let ScrubResult { repaired, lost_places, .. } = *found;
+        if repaired > 0 || lost_places > 0 {
+            self.shared.events.report(EventKind::ScrubFindings { repaired, lost_places });
         }
     }
 
@@ -141,24 +141,24 @@ impl Pool {
 
     /// Stops the mover and waits for its writes: the next incarnation may use its slots.
     async fn stop_moving(&self) {
-        self.pace.close();
+        self.throttle.close();
         let _ = (self.cleaning.lock().await, self.rebuilding.lock().await, self.scrubbing.lock().await);
     }
 
-    async fn checkpoint_if_due(&self, last: &mut Last) -> Result<()> {
+    async fn checkpoint_if_due(&self, last: &mut LastCheckpoint) -> Result<()> {
         let begun = self.shared.world.now();
         if self.is_checkpoint_due(begun.since(last.ended), last.took) {
             // A failure has stopped the pool; the next write returns it.
             self.checkpoint().await?;
             let ended = self.shared.world.now();
-            *last = Last { ended, took: ended.since(begun) };
+            *last = LastCheckpoint { ended, took: ended.since(begun) };
         }
         Ok(())
     }
 
     fn is_checkpoint_due(&self, since_last: Duration, last_took: Duration) -> bool {
         let state = self.shared.state.borrow();
-        let leftovers_every = match self.pace.figures().hosts_work {
+        let leftovers_every = match self.throttle.figures().hosts_work {
             true => self.setting.interval,
             false => LEFTOVERS_EVERY.max(LEFTOVERS_REST * last_took),
         };
@@ -185,7 +185,7 @@ impl Pool {
             }
             let is_awaited = wanted > 0 || space.cleaning_urgency() == Urgency::Awaited;
             // While hosts are idle nothing dies, and the drives have time for cleaning.
-            let may_wait = !is_early && !is_awaited && self.pace.figures().hosts_work;
+            let may_wait = !is_early && !is_awaited && self.throttle.figures().hosts_work;
             if may_wait && self.outlook().will_room_come {
                 return Ok(());
             }
@@ -207,7 +207,7 @@ impl Pool {
         let cleaned = self.clean().await;
         // Lack of space is reported as an alarm.
         if !matches!(cleaned, Err(Error::Full)) {
-            self.report_outcome(Task::Cleaning, &cleaned)?;
+            self.report_outcome(BackgroundTask::Cleaning, &cleaned)?;
         }
         self.shared.check_runs()?;
         // Even without a round: the checkpoint frees blocks overwritten meanwhile.
@@ -264,7 +264,7 @@ impl Pool {
         if *self.whole_with.borrow() != members && now >= self.rebuild_again_at.get() && !is_in_vain {
             // An error that did not stop the pool is retried.
             let rebuilt = self.rebuild_all().await;
-            self.report_outcome(Task::Rebuild, &rebuilt)?;
+            self.report_outcome(BackgroundTask::Rebuild, &rebuilt)?;
             match self.degraded().segments {
                 0 => *self.whole_with.borrow_mut() = members,
                 _ => self.rebuild_again_at.set(self.shared.world.now() + REBUILD_AGAIN),
@@ -276,7 +276,7 @@ impl Pool {
 
 /// Repeats `step` until it fails or the pool is dropped.
 async fn repeat(
-    (task, world, pool): (Task, World, Weak<Pool>),
+    (task, world, pool): (BackgroundTask, World, Weak<Pool>),
     mut step: impl AsyncFnMut(&Pool) -> Result<()>,
 ) {
     loop {

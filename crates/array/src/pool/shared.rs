@@ -21,7 +21,7 @@ use crate::{
         SegmentNumber, SlotAddress, Stamp, Superblock, WallNanoseconds, row::SegmentRow,
     },
     map::{Reclaim, Sources, Table},
-    mover::{Backlog, RecentLog},
+    mover::{Backlog, ReverseMap},
     segments::Segments,
     watch::Watch,
 };
@@ -32,7 +32,7 @@ use std::{
 };
 use world::World;
 
-pub struct Shared {
+pub(crate) struct Shared {
     /// The pool, once it is open.
     pub pool_itself: RefCell<Weak<Pool>>,
     pub world: World,
@@ -56,7 +56,7 @@ pub struct Shared {
     /// The error that stopped all writing.
     pub stopped: RefCell<Option<Error>>,
     /// Number of wrong or unreadable copies that were repaired.
-    pub mended: Cell<u64>,
+    pub repaired: Cell<u64>,
     /// Watchdog of drives that do not answer.
     pub watch: Rc<Watch>,
     pub events: Rc<EventLog>,
@@ -66,7 +66,7 @@ pub struct Shared {
 
 /// The state of an open pool.
 #[derive(Debug)]
-pub struct State {
+pub(crate) struct State {
     /// Rows of volumes, branches, points.
     pub catalogue: Catalogue,
     /// Rows of segments, free slots.
@@ -98,7 +98,7 @@ pub struct State {
     /// Segments with blocks of raid0 volumes that are not destaged yet.
     pub backlog: Backlog,
     /// Blocks of the youngest log segments, by location.
-    pub recent: RecentLog,
+    pub reverse_map: ReverseMap,
     /// Segments that could not be read. Cleaning skips them until the pool is reopened.
     pub unreadable: BTreeSet<SegmentNumber>,
 }
@@ -123,7 +123,7 @@ impl State {
             deletions_merged: 0,
             reclaim: Reclaim::new(),
             backlog: Default::default(),
-            recent: Default::default(),
+            reverse_map: Default::default(),
             unreadable: BTreeSet::new(),
         }
     }

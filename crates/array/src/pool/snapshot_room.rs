@@ -34,7 +34,7 @@ impl Pool {
             if names.is_empty() {
                 continue;
             }
-            let together = self.gives_back(&volume, &names).await?;
+            let together = self.reclaimable_bytes(&volume, &names).await?;
             if names.len() == 1 {
                 rooms.push(SnapshotRoom { volume, snapshot: Some(names[0].to_owned()), bytes: together });
                 continue;
@@ -44,7 +44,7 @@ impl Pool {
             {
                 walks_left = left;
                 for name in names {
-                    let bytes = self.gives_back(&volume, &[name]).await?;
+                    let bytes = self.reclaimable_bytes(&volume, &[name]).await?;
                     if bytes > 0 {
                         let (volume, snapshot) = (volume.clone(), Some(name.to_owned()));
                         rooms.push(SnapshotRoom { volume, snapshot, bytes });

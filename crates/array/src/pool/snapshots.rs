@@ -117,7 +117,7 @@ impl Pool {
     /// # Errors
     ///
     /// No such volume or snapshot; or a part of the map cannot be read.
-    pub async fn gives_back(&self, volume: &str, names: &[&str]) -> Result<u64> {
+    pub async fn reclaimable_bytes(&self, volume: &str, names: &[&str]) -> Result<u64> {
         let (_, branch) = self.branch_of(volume)?;
         let mut stamps = Vec::new();
         for name in names {

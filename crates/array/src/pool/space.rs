@@ -54,7 +54,7 @@ const EARLY_NEAR: u64 = 6;
 const DELAY_MAX: Duration = Duration::from_millis(20);
 /// Space of a pool: segments, and bytes of host data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
+pub struct PoolSpace {
     /// All segments on present drives.
     pub segments: u64,
     /// Empty segments.
@@ -94,7 +94,7 @@ pub(crate) enum Purpose {
     Checkpoint,
 }
 
-impl Space {
+impl PoolSpace {
     /// Free segments that `purpose` may not use.
     pub(crate) fn left_by(&self, purpose: Purpose) -> u64 {
         match purpose {
@@ -198,7 +198,7 @@ impl Space {
 
 impl Pool {
     /// Current space. Cheap: the rows are counted only after slots were taken or freed.
-    pub fn space(&self) -> Space {
+    pub fn space(&self) -> PoolSpace {
         let state = self.shared.state.borrow();
         let as_of = (state.segments.slot_changes(), self.shared.drives.changes());
         let known = self.space_known.get().filter(|(known, _)| *known == as_of);
@@ -221,7 +221,7 @@ impl Pool {
         let used_grains = (in_trees + u64::try_from(in_tables).unwrap_or(0)).min(usable_grains.max(in_trees));
         let [used_bytes, usable_bytes] =
             [used_grains, usable_grains].map(|grains| grains * GRAIN_BYTES as u64);
-        Space { used_bytes, usable_bytes, ..room }
+        PoolSpace { used_bytes, usable_bytes, ..room }
     }
 
     /// Grains that raid0 data saves compared with mirrored data. Raid0 data on an absent drive takes no space
@@ -239,12 +239,12 @@ impl Pool {
 
 impl Shared {
     /// Counts segments.
-    fn count_room(&self, state: &State) -> Space {
+    fn count_room(&self, state: &State) -> PoolSpace {
         let (there, copies) = (self.drives.members(), usize::from(self.drives.geometry().log_copies));
         let segments = state.segments.all_segments(copies, &there);
         let reserve = (segments * RESERVE_PERCENT / 100).max(RESERVE_SEGMENTS_MIN).min(segments / 3);
         let free = state.segments.free_segments(copies, &self.drives.members_with_space());
-        Space { segments, free, reserve, usable_bytes: 0, used_bytes: 0 }
+        PoolSpace { segments, free, reserve, usable_bytes: 0, used_bytes: 0 }
     }
 
     /// Allocates a segment of log or data if `purpose` may have one: with one copy for raid0 data.
@@ -277,8 +277,8 @@ impl Shared {
 mod tests {
     use super::*;
 
-    fn space(free: u64, used_bytes: u64) -> Space {
-        Space { segments: 1000, free, reserve: 32, usable_bytes: 1000, used_bytes }
+    fn space(free: u64, used_bytes: u64) -> PoolSpace {
+        PoolSpace { segments: 1000, free, reserve: 32, usable_bytes: 1000, used_bytes }
     }
 
     #[test]

@@ -15,7 +15,7 @@ const ANSWER_AFTER: Duration = Duration::from_secs(10);
 const GAP_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
-pub struct SpaceWait {
+pub(crate) struct SpaceWait {
     /// First and last moment of the current wait, gaps included.
     span: Cell<Option<(Moment, Moment)>>,
     too_long: Notify,

@@ -1,4 +1,4 @@
-//! Usage of bounded volumes: counted once in the trees, then updated by each merge.
+//! BranchUsage of bounded volumes: counted once in the trees, then updated by each merge.
 //!
 //! Invariants:
 //!
@@ -14,15 +14,15 @@ use crate::{
 };
 use std::{cell::RefCell, collections::BTreeMap, ops::ControlFlow, rc::Rc};
 
-/// Usage by branch, in grains.
+/// BranchUsage by branch, in grains.
 #[derive(Debug, Default)]
-pub struct Usage {
+pub(crate) struct BranchUsage {
     known: BTreeMap<BranchNumber, i64>,
     counting: BTreeMap<BranchNumber, i64>,
     pending: BTreeMap<BranchNumber, u64>,
 }
 
-impl Usage {
+impl BranchUsage {
     /// Adds the changes of a merge.
     pub fn merged(&mut self, live: &LiveGrains) {
         for (branch, sum) in self.known.iter_mut().chain(&mut self.counting) {
@@ -48,17 +48,17 @@ impl Usage {
 
 /// Space promised to a command. Released on drop, when its blocks are in the tables or it has failed.
 #[derive(Debug)]
-pub struct Promised {
-    usage: Rc<RefCell<Usage>>,
+pub(crate) struct SpacePromise {
+    usage: Rc<RefCell<BranchUsage>>,
     branch: BranchNumber,
     grains: u64,
     /// The branch's newest point when its blocks were looked up; `None` if replaced blocks count as added.
     newest_point: Option<Option<Stamp>>,
 }
 
-impl Promised {
+impl SpacePromise {
     pub(super) fn new(
-        usage: &Rc<RefCell<Usage>>,
+        usage: &Rc<RefCell<BranchUsage>>,
         branch: BranchNumber,
         grains: u64,
         newest_point: Option<Option<Stamp>>,
@@ -75,7 +75,7 @@ impl Promised {
     }
 }
 
-impl Drop for Promised {
+impl Drop for SpacePromise {
     fn drop(&mut self) {
         if self.grains == 0 {
             return;

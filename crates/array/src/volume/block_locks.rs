@@ -17,13 +17,13 @@ use tokio::sync::Notify;
 
 /// Blocks of one command. The first and the last one may be written in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
+pub(crate) struct BlockSpan {
     pub blocks: RangeInclusive<u64>,
     pub first_in_part: bool,
     pub last_in_part: bool,
 }
 
-impl Span {
+impl BlockSpan {
     /// A span that writes every block whole.
     pub fn whole(blocks: RangeInclusive<u64>) -> Self {
         Self { blocks, first_in_part: false, last_in_part: false }
@@ -45,9 +45,9 @@ impl Span {
 
 /// The locks that commands of one volume hold.
 #[derive(Debug, Default)]
-pub struct BlockLocks {
+pub(crate) struct BlockLocks {
     /// Keyed by the number of the command.
-    held: RefCell<BTreeMap<u64, Span>>,
+    held: RefCell<BTreeMap<u64, BlockSpan>>,
     commands: Cell<u64>,
     /// [`BlockLocks::close`] holds all blocks.
     is_closed: Cell<bool>,
@@ -56,7 +56,7 @@ pub struct BlockLocks {
 
 /// A lock on the blocks of one command, or on all; released on drop.
 #[derive(Debug)]
-pub struct Held {
+pub(crate) struct BlockLock {
     locks: Rc<BlockLocks>,
     /// Number of the command; `None` for a lock on all blocks.
     number: Option<u64>,
@@ -64,7 +64,7 @@ pub struct Held {
 
 impl BlockLocks {
     /// Waits until no command holds a block that conflicts with `span`.
-    pub async fn lock(self: &Rc<Self>, span: Span) -> Held {
+    pub async fn lock(self: &Rc<Self>, span: BlockSpan) -> BlockLock {
         loop {
             let freed = self.freed.notified();
             let conflicts = self.held.borrow().values().any(|held| held.conflicts_with(&span));
@@ -72,7 +72,7 @@ impl BlockLocks {
                 let number = self.commands.get() + 1;
                 self.commands.set(number);
                 self.held.borrow_mut().insert(number, span);
-                return Held { locks: Rc::clone(self), number: Some(number) };
+                return BlockLock { locks: Rc::clone(self), number: Some(number) };
             }
             sometimes::reached_if(conflicts, Sometimes::WriteWaited);
             freed.await;
@@ -80,7 +80,7 @@ impl BlockLocks {
     }
 
     /// Locks all blocks: no new command begins, and this waits for those that hold locks.
-    pub async fn close(self: &Rc<Self>) -> Held {
+    pub async fn close(self: &Rc<Self>) -> BlockLock {
         loop {
             let freed = self.freed.notified();
             if !self.is_closed.replace(true) {
@@ -88,7 +88,7 @@ impl BlockLocks {
             }
             freed.await;
         }
-        let closed = Held { locks: Rc::clone(self), number: None };
+        let closed = BlockLock { locks: Rc::clone(self), number: None };
         loop {
             let freed = self.freed.notified();
             if self.held.borrow().is_empty() {
@@ -99,7 +99,7 @@ impl BlockLocks {
     }
 }
 
-impl Drop for Held {
+impl Drop for BlockLock {
     fn drop(&mut self) {
         match self.number {
             Some(number) => {
@@ -116,8 +116,8 @@ impl Drop for Held {
 mod tests {
     use super::*;
 
-    fn span(blocks: RangeInclusive<u64>, first_in_part: bool, last_in_part: bool) -> Span {
-        Span { blocks, first_in_part, last_in_part }
+    fn span(blocks: RangeInclusive<u64>, first_in_part: bool, last_in_part: bool) -> BlockSpan {
+        BlockSpan { blocks, first_in_part, last_in_part }
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! A volume as a block device: commands on its head.
 
 use super::{
-    block_locks::{BlockLocks, Held, Span},
-    caps::{Caps, Rates},
+    block_locks::{BlockLocks, BlockLock, BlockSpan},
+    rate_limiter::{RateLimiter, Rates},
     check_range,
-    gate::Pass,
+    fair_queue::QueueTicket,
     io_error,
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
         row::{VolumeRow, VolumeState, WriteCache},
     },
     log::Part,
-    pool::{Pool, Promised},
+    pool::{Pool, SpacePromise},
 };
 use futures_util::TryFutureExt;
 use std::{cell::Cell, rc::Rc, sync::Arc};
@@ -27,14 +27,14 @@ pub struct Volume {
     pub(super) pool: Rc<Pool>,
     number: VolumeNumber,
     pub(super) locks: Rc<BlockLocks>,
-    caps: Caps,
+    limiter: RateLimiter,
     /// [`Volume::force_write_cache`] was called.
     is_cache_forced: Cell<bool>,
 }
 
 impl Volume {
     pub(crate) fn new(pool: Rc<Pool>, number: VolumeNumber) -> Self {
-        Self { pool, number, locks: Rc::default(), caps: Caps::default(), is_cache_forced: Cell::default() }
+        Self { pool, number, locks: Rc::default(), limiter: RateLimiter::default(), is_cache_forced: Cell::default() }
     }
 
     /// True if its setting lets writes without FUA wait for the next flush.
@@ -70,24 +70,24 @@ impl Volume {
     }
 
     /// Waits until the rate limits admit another command of `bytes` bytes.
-    pub(super) async fn wait_for_caps(&self, bytes: usize) {
+    pub(super) async fn wait_for_rate(&self, bytes: usize) {
         let rates =
             self.with_row(|row| Rates { iops_max: row.iops_max, kib_per_second_max: row.kib_per_second_max });
-        self.caps.wait(&self.pool.shared.world, rates.unwrap_or_default(), bytes).await;
+        self.limiter.wait(&self.pool.shared.world, rates.unwrap_or_default(), bytes).await;
     }
 
     /// Reserves space for blocks that are to be written, within the pool and the volume's bounds.
-    pub(super) async fn promise(&self, first: BlockIndex, count: u64) -> Result<Promised> {
+    pub(super) async fn promise(&self, first: BlockIndex, count: u64) -> Result<SpacePromise> {
         self.pool.promise(self.number, first, count).await
     }
 
     /// Waits in the fair queue of the log with `bytes` bytes.
-    pub(super) async fn wait_for_turn(&self, bytes: usize) -> Pass {
-        self.pool.gate.enter(self.number, bytes as u64).await
+    pub(super) async fn wait_for_turn(&self, bytes: usize) -> QueueTicket {
+        self.pool.log_queue.enter(self.number, bytes as u64).await
     }
 
     /// Keeps writers out until the lock is dropped. Waits for writes under way.
-    pub(crate) async fn hold_writes(&self) -> Held {
+    pub(crate) async fn hold_writes(&self) -> BlockLock {
         self.locks.close().await
     }
 
@@ -114,8 +114,8 @@ impl Volume {
         if first >= end {
             return Ok(());
         }
-        self.wait_for_caps(0).await;
-        let _held = self.locks.lock(Span::whole(first..=end - 1)).await;
+        self.wait_for_rate(0).await;
+        let _held = self.locks.lock(BlockSpan::whole(first..=end - 1)).await;
         let _turn = self.wait_for_turn(crate::format::BLOCK_BYTES).await;
         let branch = self.branch().map_err(|error| io_error("discard", &error))?;
         let done = {

@@ -7,21 +7,21 @@
 
 mod block_locks;
 mod bounds;
-mod caps;
 mod device;
 mod extent_list;
-mod gate;
+mod fair_queue;
 mod holes;
+mod rate_limiter;
 mod read;
 mod read_only;
 mod snapshot;
 mod write;
 
 pub use bounds::Bounds;
-pub use caps::Rates;
+pub use rate_limiter::Rates;
 pub use device::{Volume, VolumeDevice};
-pub(crate) use gate::Gate;
-pub use read_only::{Content, ReadOnlyVolume, Survey, VolumePart};
+pub(crate) use fair_queue::FairQueue;
+pub use read_only::{PartContent, ReadOnlyVolume, VolumeSurvey, VolumePart};
 pub use snapshot::SnapshotDevice;
 
 use crate::{
@@ -32,7 +32,7 @@ use world::{ByteOffset, IoError, IoErrorKind, IoResult};
 
 /// The part of a command that lies in one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
+struct BlockPart {
     block: u64,
     /// Offset in the block, in bytes.
     start: usize,
@@ -42,20 +42,20 @@ struct Piece {
     at: usize,
 }
 
-impl Piece {
+impl BlockPart {
     fn is_whole(&self) -> bool {
         self.length == BLOCK_BYTES
     }
 }
 
 /// Splits `length` bytes from `at` at block boundaries.
-fn pieces(at: ByteOffset, length: usize) -> impl Iterator<Item = Piece> {
+fn pieces(at: ByteOffset, length: usize) -> impl Iterator<Item = BlockPart> {
     let mut done = 0;
     std::iter::from_fn(move || {
         let place = at.0 + done as u64;
         let start = (place % BLOCK_BYTES as u64) as usize;
         let piece_length = (BLOCK_BYTES - start).min(length - done);
-        let piece = Piece { block: place / BLOCK_BYTES as u64, start, length: piece_length, at: done };
+        let piece = BlockPart { block: place / BLOCK_BYTES as u64, start, length: piece_length, at: done };
         done += piece_length;
         (piece_length > 0).then_some(piece)
     })

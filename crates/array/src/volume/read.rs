@@ -6,7 +6,7 @@ use crate::{
     error::{Error, Result},
     format::{BLOCK_BYTES, BlockIndex, BranchNumber, Location, Stamp, Stored},
     map::Mapped,
-    mover::Command,
+    mover::HostCommand,
     pool::{Pool, StoredRun},
 };
 use std::rc::Rc;
@@ -17,8 +17,8 @@ impl Volume {
         let length: usize = into.iter().map(|buffer| buffer.len()).sum();
         self.check_is_there().map_err(|error| io_error("read", &error))?;
         check_range("read", at, length as u64, self.size_bytes())?;
-        self.wait_for_caps(length).await;
-        let _timed = self.pool.pace.begin(Command::Read, length);
+        self.wait_for_rate(length).await;
+        let _timed = self.pool.throttle.begin(HostCommand::Read, length);
         // The volume may have been deleted or shrunk while the command waited. From here on no segment that
         // is read is reused.
         let branch = self.branch().map_err(|error| io_error("read", &error))?;

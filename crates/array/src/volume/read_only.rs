@@ -35,7 +35,7 @@ pub struct ReadOnlyVolume {
 /// Size and readability of a volume by the map alone. Data is not read, so bad sectors and corrupt blocks are
 /// not noticed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Survey {
+pub struct VolumeSurvey {
     /// Bytes that were written, readable or not.
     pub data_bytes: u64,
     /// Bytes that cannot be read: disjoint ranges in ascending order.
@@ -44,7 +44,7 @@ pub struct Survey {
     pub regions: Vec<Range<u64>>,
 }
 
-impl Survey {
+impl VolumeSurvey {
     pub fn unreadable_bytes(&self) -> u64 {
         self.unreadable.iter().map(|range| range.end - range.start).sum()
     }
@@ -72,11 +72,11 @@ impl Survey {
 /// A range of a volume, and its content.
 pub struct VolumePart {
     pub range: Range<u64>,
-    pub content: Content,
+    pub content: PartContent,
 }
 
-/// Content of a range.
-pub enum Content {
+/// PartContent of a range.
+pub enum PartContent {
     /// Never written, or discarded: reads as zeroes.
     Hole,
     /// Data with correct checksums, one byte for each byte of the range.
@@ -85,7 +85,7 @@ pub enum Content {
     Unreadable(Error),
 }
 
-/// Content of one block.
+/// PartContent of one block.
 #[derive(Clone)]
 enum Block {
     Hole,
@@ -104,8 +104,8 @@ impl ReadOnlyVolume {
 
     /// Looks up the whole volume in the map. Calls `progress` with the offset of the first byte that was not
     /// looked up yet.
-    pub async fn survey(&self, mut progress: impl FnMut(u64)) -> Survey {
-        let mut survey = Survey::default();
+    pub async fn survey(&self, mut progress: impl FnMut(u64)) -> VolumeSurvey {
+        let mut survey = VolumeSurvey::default();
         let blocks = self.size_bytes.div_ceil(BLOCK_BYTES as u64);
         let mut first = 0;
         while first < blocks {
@@ -257,17 +257,17 @@ fn is_alike(one: &Block, other: &Block) -> bool {
 }
 
 /// Joins blocks of one kind into `length` bytes.
-fn content_of(blocks: &[Block], length: u64) -> Content {
+fn content_of(blocks: &[Block], length: u64) -> PartContent {
     match &blocks[0] {
-        Block::Hole => Content::Hole,
-        Block::Unreadable(error) => Content::Unreadable(error.clone()),
+        Block::Hole => PartContent::Hole,
+        Block::Unreadable(error) => PartContent::Unreadable(error.clone()),
         Block::Data(..) => {
             let mut all = Buffer::zeroed(length as usize);
             for (into, block) in all.chunks_mut(BLOCK_BYTES).zip(blocks) {
                 let Block::Data(data, index) = block else { unreachable!("blocks of a part are alike") };
                 into.copy_from_slice(&data[index * BLOCK_BYTES..][..into.len()]);
             }
-            Content::Data(all)
+            PartContent::Data(all)
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::{check_range, io_error, read::Reader};
 use crate::{
     format::{BranchNumber, SECTOR_BYTES, Stamp},
-    mover::Command,
+    mover::HostCommand,
     pool::Pool,
 };
 use std::{rc::Rc, sync::Arc};
@@ -56,7 +56,7 @@ impl BlockDevice for SnapshotDevice {
         Box::pin(world.spawn("snapshot read", async move {
             let length: usize = into.iter().map(|buffer| buffer.len()).sum();
             let (branch, stamp) = this.check_point("read", at, length as u64)?;
-            let _timed = this.pool.pace.begin(Command::Read, length);
+            let _timed = this.pool.throttle.begin(HostCommand::Read, length);
             let reader = Reader { pool: &this.pool, branch, as_of: Some(stamp) };
             reader.read(at, into).await.map_err(|error| io_error("read", &error))
         }))

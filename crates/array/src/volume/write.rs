@@ -1,13 +1,13 @@
 //! Writes to a volume: split into blocks, blocks in part completed from the current version, then appended to
 //! the log as one command.
 
-use super::{Piece, block_locks::Span, check_range, device::Volume, gate::Pass, io_error, pieces};
+use super::{BlockPart, block_locks::BlockSpan, check_range, device::Volume, fair_queue::QueueTicket, io_error, pieces};
 use crate::{
     error::Result,
     format::{BLOCK_BYTES, BlockIndex, BlockKey, SECTOR_BYTES, Stamp},
     log::Part,
-    mover::Command,
-    pool::Promised,
+    mover::HostCommand,
+    pool::SpacePromise,
     simulation::canary::{self, Canary},
 };
 use std::sync::Arc;
@@ -26,12 +26,12 @@ impl Volume {
         if length == 0 {
             return Ok(());
         }
-        self.wait_for_caps(length).await;
+        self.wait_for_rate(length).await;
         self.pool.admit(length).await.map_err(|error| io_error("write", &error))?;
-        let _timed = self.pool.pace.begin(Command::Write, length);
-        let cut: Vec<Piece> = pieces(at, length).collect();
+        let _timed = self.pool.throttle.begin(HostCommand::Write, length);
+        let cut: Vec<BlockPart> = pieces(at, length).collect();
         let (first, last) = (cut[0], cut[cut.len() - 1]);
-        let span = Span {
+        let span = BlockSpan {
             blocks: first.block..=last.block,
             first_in_part: !first.is_whole(),
             last_in_part: !last.is_whole(),
@@ -44,7 +44,7 @@ impl Volume {
         self.write_blocks(&cut, from, stability).await.map_err(|error| io_error("write", &error))
     }
 
-    async fn write_blocks(&self, cut: &[Piece], from: &[Arc<Buffer>], stability: Stability) -> Result<()> {
+    async fn write_blocks(&self, cut: &[BlockPart], from: &[Arc<Buffer>], stability: Stability) -> Result<()> {
         let too_early = canary::is(Canary::StampBeforeItsTurn).then(|| self.next_stamp());
         let mut blocks = Vec::with_capacity(cut.len());
         for piece in cut {
@@ -67,13 +67,13 @@ impl Volume {
 
     /// Reserves the space that the blocks add, and waits for the turn at the log. Commands admitted earlier
     /// may have used the room meanwhile: there must be room for all that have their turn.
-    async fn turn_with_room(&self, first: BlockIndex, count: u64) -> Result<(Promised, Pass)> {
+    async fn turn_with_room(&self, first: BlockIndex, count: u64) -> Result<(SpacePromise, QueueTicket)> {
         let bytes = count as usize * BLOCK_BYTES;
         loop {
             let promised = self.promise(first, count).await?;
             let turn = self.wait_for_turn(bytes).await;
             let is_enough = promised.is_enough(self.pool.shared.state.borrow().catalogue.points());
-            if is_enough && self.pool.has_room(self.pool.gate.inside()) {
+            if is_enough && self.pool.has_room(self.pool.log_queue.inside()) {
                 return Ok((promised, turn));
             }
             drop((promised, turn));
@@ -87,7 +87,7 @@ impl Volume {
     }
 
     /// The complete block, read and modified if the command writes a part of it.
-    async fn whole_block(&self, piece: &Piece, from: &[Arc<Buffer>]) -> Result<Arc<Buffer>> {
+    async fn whole_block(&self, piece: &BlockPart, from: &[Arc<Buffer>]) -> Result<Arc<Buffer>> {
         if piece.is_whole()
             && let Some(buffer) = exactly(from, piece.at)
         {

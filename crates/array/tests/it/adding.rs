@@ -86,13 +86,13 @@ fn a_power_cut_while_a_pool_of_one_drive_gets_a_second_leaves_one_or_two() {
         let told = Rc::clone(&is_in_time);
         scene.run(move |world, devices| async move {
             let pool = open(&world, &devices, small()).await.expect("whether it came in time or not");
-            told.set(pool.drives_there() == 2);
+            told.set(pool.drives_present() == 2);
             let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
             for at in 0..8 {
                 let found = read(&volume, at * MIB, MIB as usize / 4).await;
                 assert!(found.iter().all(|&byte| byte == at as u8 + 1), "seed {seed}: MiB {at}");
             }
-            if pool.drives_there() == 1 {
+            if pool.drives_present() == 1 {
                 pool.add_drive(&added(devices[1].clone())).await.expect("it is taken in");
             }
             pool.rebuild().await.expect("nothing fails");
@@ -215,7 +215,7 @@ fn nothing_is_placed_on_a_drive_before_all_superblocks_call_it_a_member_also_wit
         scene.run(move |world, devices| async move {
             let pool = open(&world, &devices, small()).await.expect("it opens");
             // A drive without a superblock counts as absent, even if other drives list it.
-            assert_eq!(pool.drives_there(), look(&devices).await.len(), "seed {seed}");
+            assert_eq!(pool.drives_present(), look(&devices).await.len(), "seed {seed}");
             let volume = VolumeDevice(pool.volume("mail").expect("it is there"));
             for at in 0..answered.get().min(500) {
                 let found = read(&volume, at * 65536, 65536).await;

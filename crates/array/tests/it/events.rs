@@ -5,7 +5,7 @@ use array::{
     format::DriveId,
     pool::{
         Alarm, NewDrive, OpenSetting, Pool,
-        events::{Event, EventKind, EventReader, Task},
+        events::{PoolEvent, EventKind, EventReader, BackgroundTask},
         open,
     },
     volume::VolumeDevice,
@@ -21,14 +21,14 @@ fn dead() -> FaultPlan {
 }
 
 /// All events that were not read yet.
-fn read_all(reader: &mut EventReader) -> Vec<Event> {
+fn read_all(reader: &mut EventReader) -> Vec<PoolEvent> {
     std::iter::from_fn(|| reader.try_next()).collect()
 }
 
 /// A label of one or two words for each event.
-fn labels(events: &[Event]) -> Vec<String> {
+fn labels(events: &[PoolEvent]) -> Vec<String> {
     let level = |alarm: &Option<Alarm>| alarm.map_or(0, |alarm| alarm as u8);
-    let label = |event: &Event| match &event.kind {
+    let label = |event: &PoolEvent| match &event.kind {
         EventKind::DriveLoss { drive, .. } => format!("{} lost", drive.serial),
         EventKind::StaleDrive { drive } => format!("{} stale", drive.serial),
         EventKind::DriveOutOfSpace { drive, .. } => format!("{} out of space", drive.serial),
@@ -241,6 +241,6 @@ fn a_scrub_that_ends_on_an_error_is_reported_once_however_often_it_is_tried_agai
         let events = read_all(&mut pool.events());
         assert_eq!(labels(&events), ["scrub failed"]);
         let EventKind::TaskFailure { task, is_retried, .. } = &events[0].kind else { unreachable!() };
-        assert_eq!((*task, *is_retried), (Task::Scrub, true));
+        assert_eq!((*task, *is_retried), (BackgroundTask::Scrub, true));
     });
 }

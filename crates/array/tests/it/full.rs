@@ -6,7 +6,7 @@ use array::{
     error::Result,
     format::{SnapshotId, row::WriteCache},
     pool::{
-        OpenSetting, Pool, SnapshotRoom, Space, VolumeSetting,
+        OpenSetting, Pool, SnapshotRoom, PoolSpace, VolumeSetting,
         events::{EventKind, EventReader},
         open,
     },
@@ -225,7 +225,7 @@ fn a_full_pool_at_rest_makes_no_checkpoints() {
 }
 
 /// Samples the reserve as often as possible until `is_over`. Returns the sample with the least free segments.
-async fn watch_reserve(world: World, pool: Rc<Pool>, is_over: Rc<Cell<bool>>) -> Space {
+async fn watch_reserve(world: World, pool: Rc<Pool>, is_over: Rc<Cell<bool>>) -> PoolSpace {
     let mut least = pool.space();
     while !is_over.get() {
         let space = pool.space();

@@ -156,7 +156,7 @@ async fn check_round(world: &World, folder: &Path, round: u64, known: &mut Known
         known.settle_snapshot(round, &name, &sectors_of(&read_all(&device).await));
     }
     assert_eq!(pool.failure(), None, "round {round}");
-    if pool.drives_there() < DRIVES as usize {
+    if pool.drives_present() < DRIVES as usize {
         let drive = new_drive(folder, DRIVES + round).await;
         pool.add_drive(&drive).await.expect("it is taken in");
     }

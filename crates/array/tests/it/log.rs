@@ -9,7 +9,7 @@ use array::{
         SegmentKind, SegmentNumber, SegmentUse, SlotAddress, SlotHeader, SlotNumber, Stamp, Table,
     },
     log::{
-        Draft, Lane, LaneSetting, LogOwner, Need, Part, Placed, Replayed, Start, Tail, TakenRecord,
+        Draft, Lane, LaneSetting, LogSink, Need, Part, Placed, Replayed, Start, Tail, TakenRecord,
         log_shape, replay,
     },
 };
@@ -81,7 +81,7 @@ impl Ledger {
     }
 }
 
-impl LogOwner for Ledger {
+impl LogSink for Ledger {
     /// Pairs of drives in turn, so that four successors never hang on one drive. From four drives on, neighbouring segments
     /// have none in common: what makes one stable does nothing for the other.
     fn allocate(&self, _need: Need) -> Option<MirroredSegment> {
@@ -295,7 +295,7 @@ async fn serve(
         ),
     );
     let setting = LaneSetting { flight_records_max: 3 };
-    let owner = Rc::clone(&ledger) as Rc<dyn LogOwner>;
+    let owner = Rc::clone(&ledger) as Rc<dyn LogSink>;
     let parts_of_lane = (drives, ChecksumSeed::of(POOL), setting);
     let lane = Lane::new(&world, parts_of_lane, owner, (tail, found.successors));
     let running = world.spawn("lane", Rc::clone(&lane).run());

@@ -23,7 +23,7 @@ mod many;
 mod map;
 mod nodes;
 mod out_of_space;
-mod pacing;
+mod throttling;
 mod pool;
 mod raid0;
 mod rebuild;

@@ -173,7 +173,7 @@ fn two_of_four_drives_on_a_full_filesystem_are_neither_lost_nor_stale() {
         let model_full = Rc::clone(&model);
         scene.run(move |world, devices| async move {
             let pool = open(&world, &devices, small()).await.expect("two drives with room are enough");
-            assert_eq!(pool.drives_there(), 4, "a drive that is full is a member like the others");
+            assert_eq!(pool.drives_present(), 4, "a drive that is full is a member like the others");
             model_full
                 .check(&VolumeDevice(pool.volume("mail").expect("it is there")), "while two drives are full")
                 .await;
@@ -182,7 +182,7 @@ fn two_of_four_drives_on_a_full_filesystem_are_neither_lost_nor_stale() {
         filesystem.set_free_blocks(u64::MAX / 2);
         scene.run(move |world, devices| async move {
             let pool = open(&world, &devices, small()).await.expect("it opens when there is room");
-            assert_eq!(pool.drives_there(), 4, "nobody was left out");
+            assert_eq!(pool.drives_present(), 4, "nobody was left out");
             model
                 .check(&VolumeDevice(pool.volume("mail").expect("it is there")), "after room was made")
                 .await;
@@ -293,7 +293,7 @@ fn a_pool_goes_on_by_itself_when_room_is_made_and_until_then_says_what_to_do() {
             count > stalled_at + 1_000,
             "{stalled_at} acknowledged when it was full, {count} after room was made"
         );
-        assert_eq!((pool.out_of_space().len(), pool.drives_there()), (0, 3));
+        assert_eq!((pool.out_of_space().len(), pool.drives_present()), (0, 3));
         pool.rebuild().await.expect("nothing fails");
         assert_eq!(pool.degraded().segments, 0, "everything has its copies again");
     });

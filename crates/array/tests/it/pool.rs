@@ -76,7 +76,7 @@ fn a_snapshot_keeps_what_was_until_it_is_deleted() {
         // head.
         for (names, blocks) in [(&["round 2"][..], 60), (&["round 4"], 10), (&["round 0", "round 1"], 120)] {
             assert_eq!(
-                pool.gives_back("mail", names).await.expect("it is found"),
+                pool.reclaimable_bytes("mail", names).await.expect("it is found"),
                 blocks * 4096,
                 "{names:?}"
             );

@@ -48,7 +48,7 @@ async fn unreadable(device: &impl BlockDevice, mib: u64, byte: u8) -> usize {
 /// Occupied slots of all drives.
 fn slots_taken(pool: &Pool) -> u64 {
     let space = pool.space();
-    (space.segments - space.free) * pool.drives_there().min(2) as u64
+    (space.segments - space.free) * pool.drives_present().min(2) as u64
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_raid0_volume_takes_about_half_the_room_at_rest_and_its_snapshot_too() {
         let mirrored = slots_taken(&pool) - empty;
         assert!(mirrored >= 120, "what was just written is mirrored: {mirrored} slots");
         let before = pool.space();
-        let done = pool.rest().await.expect("it ends");
+        let done = pool.destage().await.expect("it ends");
         let resting = slots_taken(&pool) - empty;
         println!("{mirrored} slots, {resting} at rest; {done:?}");
         assert!(resting <= 72, "60 MiB: {resting} slots");
@@ -76,12 +76,12 @@ fn a_raid0_volume_takes_about_half_the_room_at_rest_and_its_snapshot_too() {
         assert_eq!(unreadable(&volume, 20, 101).await, 0);
         let snapshot = pool.snapshot_device("scratch", "before").expect("it is there");
         assert_eq!(unreadable(&snapshot, 40, 1).await, 0);
-        assert_eq!(pool.rest().await.expect("it ends").blocks, 0, "everything rests");
+        assert_eq!(pool.destage().await.expect("it ends").blocks, 0, "everything rests");
         assert!(pool.scrub().await.expect("it ends").lost.is_empty());
         pool.close().await.expect("it closes");
         let pool = open(&world, &devices, setting()).await.expect("it opens again");
         assert_eq!(pool.volumes()[0].setting, raid0(), "the class is kept");
-        assert_eq!(pool.rest().await.expect("it ends").blocks, 0, "everything rests still");
+        assert_eq!(pool.destage().await.expect("it ends").blocks, 0, "everything rests still");
         pool.delete_snapshot("scratch", "before").await.expect("it is deleted");
         for _ in 0..3 {
             pool.checkpoint().await.expect("it is made");
@@ -114,7 +114,7 @@ fn what_is_written_comes_to_rest_by_itself_unless_it_is_overwritten_soon() {
         pool.close().await.expect("it closes");
         let pool = open(&world, &devices, setting()).await.expect("it opens");
         let before = slots_taken(&pool);
-        pool.rest().await.expect("it ends");
+        pool.destage().await.expect("it ends");
         let freed = before - slots_taken(&pool);
         assert!(freed >= 15, "{freed} slots came free");
         let volume = VolumeDevice(pool.volume("scratch").expect("it is there"));
@@ -135,10 +135,10 @@ fn a_lost_drive_takes_of_raid0_what_lay_there_and_of_raid1_nothing() {
             write(&scratch, at, 1_u8.wrapping_add((at / CHUNK) as u8), CHUNK as usize).await;
             write(&safe, at, 51_u8.wrapping_add((at / CHUNK) as u8), CHUNK as usize).await;
         }
-        pool.rest().await.expect("it ends");
+        pool.destage().await.expect("it ends");
         fill(&scratch, 2, 1).await;
         drives[1].set_faults(dead());
-        while pool.drives_there() == 4 {
+        while pool.drives_present() == 4 {
             write(&safe, 0, 51, CHUNK as usize).await;
             pool.checkpoint().await.expect("three drives are enough");
         }
@@ -185,14 +185,14 @@ fn a_mirror_that_lacked_a_drive_gets_its_copy_and_raid0_gets_none() {
         let empty = slots_taken(&pool);
         fill(&scratch, 8, 1).await;
         fill(&safe, 8, 2).await;
-        assert_eq!(pool.rest().await.expect("it ends").blocks, 0, "one copy is what there is");
+        assert_eq!(pool.destage().await.expect("it ends").blocks, 0, "one copy is what there is");
         let new = NewDrive { drive: DriveId([9; 16]), serial: "SPARE".to_owned(), device: spare as _ };
         pool.add_drive(&new).await.expect("it is taken in");
         pool.rebuild().await.expect("nothing fails");
         assert_eq!(pool.degraded().segments, 0, "raid0 has what it should");
         let mirrored = slots_taken(&pool);
         assert!(mirrored - empty >= 32, "what was logged has two copies: {mirrored} slots");
-        pool.rest().await.expect("it ends");
+        pool.destage().await.expect("it ends");
         pool.rebuild().await.expect("nothing fails");
         let freed = mirrored - slots_taken(&pool);
         assert!((4..=10).contains(&freed), "8 MiB of 16 have one copy: {freed} slots came free");

@@ -3,7 +3,7 @@
 use crate::scene::{MIB, Scene, make_volume, read, small, write};
 use array::{
     format::DriveId,
-    mover::PaceSetting,
+    mover::ThrottleSetting,
     pool::{NewDrive, OpenSetting, Pool, open},
     volume::VolumeDevice,
 };
@@ -86,8 +86,8 @@ fn what_was_rebuilt_before_a_crash_is_not_rebuilt_again() {
     let (sick, first) = (Rc::clone(&scene.drives[1]), Rc::new(Cell::new(0)));
     let total = Rc::clone(&first);
     // So slow that the crash comes in the middle of the rebuild.
-    let pace = PaceSetting { ceiling_bytes_per_second: 8 * MIB, ..PaceSetting::default() };
-    let setting = OpenSetting { pace, interval: Duration::from_millis(500), ..OpenSetting::default() };
+    let throttle = ThrottleSetting { ceiling_bytes_per_second: 8 * MIB, ..ThrottleSetting::default() };
+    let setting = OpenSetting { throttle, interval: Duration::from_millis(500), ..OpenSetting::default() };
     scene.run(move |world, devices| async move {
         let pool = open(&world, &devices, setting).await.expect("it opens");
         let volume = filled(&pool).await;
@@ -113,7 +113,7 @@ fn what_was_rebuilt_before_a_crash_is_not_rebuilt_again() {
         let pool = open(&world, &devices, setting).await.expect("it opens without drive 1");
         let left = pool.rebuild_progress().total_bytes;
         assert!(left < first.get() * 3 / 4, "{left} of {} are left", first.get());
-        pool.set_pace(PaceSetting::default());
+        pool.set_throttle(ThrottleSetting::default());
         pool.rebuild().await.expect("nothing fails");
         assert_eq!(pool.degraded().segments, 0);
         check(&VolumeDevice(pool.volume("mail").expect("it is there"))).await;
@@ -145,7 +145,7 @@ fn a_swapped_drive_takes_over() {
         let done = pool.rebuild_progress();
         assert_eq!((pool.degraded().segments, done.single_copy_bytes), (0, 0), "{done:?}");
         check(&volume).await;
-        assert_eq!(pool.scrub().await.expect("it ends").mended, 0, "the copies are right");
+        assert_eq!(pool.scrub().await.expect("it ends").repaired, 0, "the copies are right");
         // The lost drive is removed from the member table, and the new one alone suffices.
         world.sleep(Duration::from_secs(1)).await;
         healthy.set_faults(dead());

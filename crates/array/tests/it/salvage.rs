@@ -9,9 +9,9 @@ use array::{
         BLOCK_BYTES, DriveId, MirroredSegment, NodePointer, PoolGeometry, RedundancyClass, SegmentBlock,
         SnapshotId, Superblock,
     },
-    pool::{NotUsed, OpenSetting, ReadOnlyPool, VolumeSetting, check_opens, open, open_read_only},
+    pool::{UnusedReason, OpenSetting, ReadOnlyPool, VolumeSetting, check_opens, open, open_read_only},
     superblocks::read_places,
-    volume::{Content, ReadOnlyVolume},
+    volume::{PartContent, ReadOnlyVolume},
 };
 use std::{ops::Range, rc::Rc};
 use world::{BlockDevice, ByteCount, ByteOffset, IoErrorKind, World, sim::SimDrive};
@@ -87,19 +87,19 @@ async fn agrees(volume: &ReadOnlyVolume) {
         at = part.range.end;
         let extents =
             volume.extents(ByteOffset(part.range.start), ByteCount(part.range.end - part.range.start)).await;
-        let is_hole = matches!(part.content, Content::Hole);
+        let is_hole = matches!(part.content, PartContent::Hole);
         assert!(extents.expect("it is in the volume").iter().all(|extent| extent.is_hole == is_hole));
         match &part.content {
-            Content::Data(data) => {
+            PartContent::Data(data) => {
                 assert_eq!(data.len() as u64, part.range.end - part.range.start);
                 assert_eq!(&read(volume, part.range.start, data.len()).await[..], &data[..]);
             }
-            Content::Hole => assert_eq!(byte_at(volume, part.range.start).await, Some(0)),
-            Content::Unreadable(_) => assert_eq!(byte_at(volume, part.range.start).await, None),
+            PartContent::Hole => assert_eq!(byte_at(volume, part.range.start).await, Some(0)),
+            PartContent::Unreadable(_) => assert_eq!(byte_at(volume, part.range.start).await, None),
         }
     }
     assert_eq!(at, volume.size_bytes());
-    let lost = parts.iter().filter(|part| matches!(part.content, Content::Unreadable(_)));
+    let lost = parts.iter().filter(|part| matches!(part.content, PartContent::Unreadable(_)));
     let lost: Vec<_> = lost.map(|part| part.range.clone()).collect();
     assert_eq!(survey.unreadable, lost);
 }
@@ -296,7 +296,7 @@ fn where_the_newest_catalogue_is_lost_the_one_before_leads_to_all_through_a_long
         assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
         let pool = opened(&devices).await;
         let condition = pool.condition();
-        assert_eq!(condition.passed_over.len(), 1, "{condition:?}");
+        assert_eq!(condition.skipped.len(), 1, "{condition:?}");
         assert!(condition.may_be_older() && condition.log.missing_records() == Some(0), "{condition:?}");
         let volume = pool.volume("mail").unwrap();
         assert_eq!(byte_at(&volume, 0).await, Some(2), "the log goes on through the newer checkpoint");
@@ -431,7 +431,7 @@ fn drives_that_are_none_of_the_pools_are_named() {
         ));
         let twice = [&devices[..], &devices[..1]].concat();
         let pool = opened(&twice).await;
-        let not_used = [(3, NotUsed::NoSuperblock), (4, NotUsed::Copy(DriveId([1; 16])))];
+        let not_used = [(3, UnusedReason::NoSuperblock), (4, UnusedReason::Copy(DriveId([1; 16])))];
         assert_eq!(pool.condition().not_used, not_used);
         assert!(pool.volumes().is_empty() && pool.condition().is_whole());
     });

@@ -3,7 +3,7 @@
 use crate::scene::{MIB, Scene, make_volume, read, small, write};
 use array::{
     format::{DriveId, SnapshotId},
-    mover::PaceSetting,
+    mover::ThrottleSetting,
     pool::{NewDrive, OpenSetting, open},
     volume::VolumeDevice,
 };
@@ -216,9 +216,9 @@ fn a_scrub_mends_every_copy_that_a_drive_forgot() {
         }
         let found = pool.scrub().await.expect("it ends");
         assert!(found.lost.is_empty(), "{:?}", found.lost);
-        assert!(found.mended > 500 && found.blocks >= 1600 && found.nodes > 3, "{found:?}");
+        assert!(found.repaired > 500 && found.blocks >= 1600 && found.nodes > 3, "{found:?}");
         let again = pool.scrub().await.expect("it ends");
-        assert_eq!((again.mended, again.blocks, again.nodes), (0, found.blocks, found.nodes));
+        assert_eq!((again.repaired, again.blocks, again.nodes), (0, found.blocks, found.nodes));
         for at in 0..100 {
             let found = read(&volume, at * 65536, 65536).await;
             assert!(found.iter().all(|&byte| byte == at as u8 + 1));
@@ -268,8 +268,8 @@ fn trees_take_no_more_room_than_twice_what_they_need() {
 fn a_scrub_ends_though_the_pool_is_opened_again_and_again() {
     let mut scene = Scene::new(19, 3);
     // So slow that a scrub takes some 80 s; no opening lasts more than 10 s.
-    let pace = PaceSetting { ceiling_bytes_per_second: MIB, ..PaceSetting::default() };
-    let setting = OpenSetting { pace, scrub_every: Duration::from_secs(7), ..small_tables() };
+    let throttle = ThrottleSetting { ceiling_bytes_per_second: MIB, ..ThrottleSetting::default() };
+    let setting = OpenSetting { throttle, scrub_every: Duration::from_secs(7), ..small_tables() };
     let ended = Rc::new(std::cell::Cell::new(None));
     for opening in 0..40 {
         let (told, is_first) = (Rc::clone(&ended), opening == 0);
@@ -343,10 +343,10 @@ fn a_pool_scrubs_by_itself_also_what_no_tree_leads_to() {
         world.sleep(Duration::from_secs(60)).await;
         let first = pool.scrub_progress();
         assert!(first.rounds == 1 && first.last.superblocks == 6 && first.last.lost.is_empty(), "{first:?}");
-        assert!(first.last.mended > 500, "blocks, their records, superblocks: {first:?}");
+        assert!(first.last.repaired > 500, "blocks, their records, superblocks: {first:?}");
         world.sleep(Duration::from_secs(71)).await;
         let second = pool.scrub_progress();
-        assert_eq!((second.rounds, second.last.mended), (2, 0), "{second:?}");
+        assert_eq!((second.rounds, second.last.repaired), (2, 0), "{second:?}");
     });
     // Without the first drive the log is read from repaired copies.
     scene.drives.remove(0);

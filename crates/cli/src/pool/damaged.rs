@@ -8,8 +8,8 @@ use crate::{console::Console, ending::Ending, outputs::shown_time, refusal::Refu
 use array::{
     error::Error,
     format::{DriveId, WallNanoseconds},
-    pool::{Condition, LogCondition, NotUsed},
-    volume::{ReadOnlyVolume, Survey},
+    pool::{Condition, LogCondition, UnusedReason},
+    volume::{ReadOnlyVolume, VolumeSurvey},
 };
 use serde::Serialize;
 use std::path::PathBuf;
@@ -112,7 +112,7 @@ async fn look(open: &OpenReadOnly, error: &Error) -> Shown {
         checkpoint: condition.checkpoint.0,
         written_at: shown_wall(condition.written_at),
         may_be_older: condition.may_be_older(),
-        passed_over: condition.passed_over.iter().map(|passed| passed.reason.to_string()).collect(),
+        passed_over: condition.skipped.iter().map(|passed| passed.reason.to_string()).collect(),
         log: ShownLog {
             records,
             is_cut_short: condition.log.is_cut_short(),
@@ -126,7 +126,7 @@ async fn look(open: &OpenReadOnly, error: &Error) -> Shown {
 async fn shown_volume(name: String, volume: &ReadOnlyVolume) -> ShownVolume {
     let survey = volume.survey(|_| ()).await;
     let unreadable_bytes = survey.unreadable_bytes();
-    let Survey { data_bytes, unreadable, .. } = survey;
+    let VolumeSurvey { data_bytes, unreadable, .. } = survey;
     let range =
         |range: &std::ops::Range<u64>| ShownRange { at: range.start, length: range.end - range.start };
     ShownVolume {
@@ -178,9 +178,9 @@ fn state_of(condition: &Condition, given: usize) -> (Option<DriveId>, &'static s
         return (Some(drive.drive), if drive.is_behind { "fell behind" } else { "up to date" });
     }
     match condition.not_used.iter().find(|(at, _)| *at == given) {
-        Some((_, NotUsed::OtherPool(_))) => (None, "of another pool"),
-        Some((_, NotUsed::Copy(drive))) => (Some(*drive), "a copy of another one"),
-        Some((_, NotUsed::NoMember(drive))) => (Some(*drive), "not of this pool any more"),
+        Some((_, UnusedReason::OtherPool(_))) => (None, "of another pool"),
+        Some((_, UnusedReason::Copy(drive))) => (Some(*drive), "a copy of another one"),
+        Some((_, UnusedReason::NoMember(drive))) => (Some(*drive), "not of this pool any more"),
         _ => (None, "without a superblock"),
     }
 }
@@ -248,7 +248,7 @@ pub fn open_as(condition: &Condition) -> Vec<String> {
         };
         lines.push(format!("{missing}: what was written last may be older here than what was acknowledged"));
     }
-    if let [first, ..] = &condition.passed_over[..] {
+    if let [first, ..] = &condition.skipped[..] {
         lines.push(format!(
             "a newer checkpoint, of {}, cannot be read: {}",
             shown_wall(first.written_at),

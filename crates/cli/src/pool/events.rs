@@ -5,8 +5,8 @@ use crate::outputs::utc_time;
 use array::{
     format::DriveId,
     pool::{
-        Space,
-        events::{DriveName, Event, EventKind, Redundancy},
+        PoolSpace,
+        events::{DriveName, PoolEvent, EventKind, RedundancyStatus},
     },
 };
 use report::Severity;
@@ -80,7 +80,7 @@ fn is_for_verbs(kind: &EventKind) -> bool {
 
 impl EventReport {
     /// An event in words.
-    pub fn new(event: &Event, place: &PoolPlace) -> Self {
+    pub fn new(event: &PoolEvent, place: &PoolPlace) -> Self {
         let Words { event: kind, severity, text, next_step, details } = words(&event.kind, place);
         let is_of_run = place.folder.is_none() && is_for_verbs(&event.kind) && !next_step.is_empty();
         let next_step = if is_of_run { NEXT_STEP_OF_RUN.to_owned() } else { next_step };
@@ -226,19 +226,19 @@ fn words(kind: &EventKind, place: &PoolPlace) -> Words {
             String::new(),
             space_json(space),
         ),
-        EventKind::ScrubFindings { mended, lost_places } => {
+        EventKind::ScrubFindings { repaired, lost_places } => {
             let is_lost = *lost_places > 0;
             say(
                 "scrub_findings",
                 if is_lost { Severity::Error } else { Severity::Warning },
                 format!(
-                    "scrub: {mended} wrong copies were rewritten; {lost_places} places have no right copy"
+                    "scrub: {repaired} wrong copies were rewritten; {lost_places} places have no right copy"
                 ),
                 match is_lost {
                     true => format!("'{}' names them once this process has ended", place.verb("scrub")),
                     false => "look at the drives' own health".to_owned(),
                 },
-                json!({ "mended": mended, "lost_places": lost_places }),
+                json!({ "mended": repaired, "lost_places": lost_places }),
             )
         }
         EventKind::TaskFailure { task, error, is_retried } => say(
@@ -268,7 +268,7 @@ fn words(kind: &EventKind, place: &PoolPlace) -> Words {
     }
 }
 
-fn redundancy_lost(lost: &Redundancy, place: &PoolPlace) -> Words {
+fn redundancy_lost(lost: &RedundancyStatus, place: &PoolPlace) -> Words {
     let mut parts = Vec::new();
     if lost.segments > 0 {
         let (bytes, single) = (ByteCount(lost.bytes), ByteCount(lost.single_copy_bytes));
@@ -301,15 +301,15 @@ fn copies(count: u8) -> String {
     if count == 1 { "1 copy".to_owned() } else { format!("{count} copies") }
 }
 
-fn room(space: &Space) -> String {
+fn room(space: &PoolSpace) -> String {
     format!("{} used of {}", ByteCount(space.used_bytes), ByteCount(space.usable_bytes))
 }
 
-fn space_json(space: &Space) -> Value {
+fn space_json(space: &PoolSpace) -> Value {
     json!({ "used_bytes": space.used_bytes, "usable_bytes": space.usable_bytes })
 }
 
-fn redundancy_json(redundancy: &Redundancy) -> Value {
+fn redundancy_json(redundancy: &RedundancyStatus) -> Value {
     json!({
         "copies": redundancy.copies,
         "drives_in_use": redundancy.drives,
@@ -397,7 +397,7 @@ mod tests {
         let error = IoError::new(IoErrorKind::Medium, "flushing it: Input/output error");
         let kind = EventKind::DriveLoss { drive, error };
         let time = WallTime { seconds: 1_795_298_700, nanos: 0 };
-        EventReport::new(&Event { number: 0, time, kind }, &place())
+        EventReport::new(&PoolEvent { number: 0, time, kind }, &place())
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{
 use crate::console::Console;
 use array::pool::{
     Pool,
-    events::{Event, EventReader},
+    events::{PoolEvent, EventReader},
 };
 use std::{
     collections::VecDeque,
@@ -106,7 +106,7 @@ impl Publisher {
         }
     }
 
-    fn note(&mut self, event: &Event) {
+    fn note(&mut self, event: &PoolEvent) {
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
         }

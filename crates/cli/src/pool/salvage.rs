@@ -11,7 +11,7 @@ use crate::{
     prove::progress::{ProgressView, Standing},
     refusal::Refusal,
 };
-use array::volume::{Content, ReadOnlyVolume, Survey};
+use array::volume::{PartContent, ReadOnlyVolume, VolumeSurvey};
 use serde::Serialize;
 use std::{
     cell::Cell,
@@ -174,7 +174,7 @@ fn check_is_new(path: &Path) -> Result<(), Refusal> {
 }
 
 /// Refuses a filesystem that has no room for what there is to copy.
-fn check_room(out: &Path, survey: &Survey) -> Result<(), Refusal> {
+fn check_room(out: &Path, survey: &VolumeSurvey) -> Result<(), Refusal> {
     let folder = match out.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -200,7 +200,7 @@ struct Copied {
 /// Copies all that can be read to a new file, which gets its name when it is as far as it goes.
 async fn copy(
     volume: &ReadOnlyVolume,
-    survey: &Survey,
+    survey: &VolumeSurvey,
     out: &Path,
     watch: &Watch,
 ) -> Result<Copied, Refusal> {
@@ -229,7 +229,7 @@ async fn copy(
 
 async fn copy_chunks(
     volume: &ReadOnlyVolume,
-    survey: &Survey,
+    survey: &VolumeSurvey,
     file: &FileDevice,
     watch: &Watch,
 ) -> world::IoResult<Copied> {
@@ -252,9 +252,9 @@ async fn copy_chunks(
             // Nothing was ever written in front of it.
             copied.map.add(part.range.start, Status::Finished);
             let status = match part.content {
-                Content::Unreadable(_) => Status::BadSector,
-                Content::Hole => Status::Finished,
-                Content::Data(data) => {
+                PartContent::Unreadable(_) => Status::BadSector,
+                PartContent::Hole => Status::Finished,
+                PartContent::Data(data) => {
                     copied.bytes += data.len() as u64;
                     let at = ByteOffset(part.range.start);
                     file.write(at, vec![Arc::new(padded(data))], Stability::Volatile).await?;

@@ -30,7 +30,7 @@ pub async fn scrub(world: &World, folder: &Path, json: bool) -> Result<Ending, R
         blocks: found.blocks,
         nodes: found.nodes,
         superblocks: found.superblocks,
-        mended: found.mended,
+        mended: found.repaired,
         lost_places: found.lost_places,
         lost: found.lost,
     };

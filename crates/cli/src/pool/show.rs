@@ -41,7 +41,7 @@ struct InUse<'a> {
 /// Opens a pool without the drives that are missing; from then on it opens without them.
 pub async fn force_open(world: &World, folder: &Path, json: bool) -> Result<Ending, Refusal> {
     let open = OpenPool::open_without_missing(world, folder).await?;
-    let there = open.pool.drives_there();
+    let there = open.pool.drives_present();
     open.close().await?;
     let console = Console::new(json, false);
     if json {

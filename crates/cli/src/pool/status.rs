@@ -234,11 +234,11 @@ impl Shown {
             used_bytes: space.used_bytes,
             alarm_percent: space.alarm().map_or(0, |alarm| alarm as u8),
             snapshot_room: None,
-            drives_in_use: pool.drives_there(),
+            drives_in_use: pool.drives_present(),
             copies: redundancy.copies,
             degraded_segments: degraded.segments,
             lost_segments: degraded.lost,
-            mended: pool.mended(),
+            mended: pool.repaired(),
             rebuild: ShownRebuild {
                 total_bytes: rebuild.total_bytes,
                 done_bytes: rebuild.done_bytes,

@@ -28,11 +28,11 @@ impl Ground {
         // A pass that mends something may leave a place that only the next generation of superblocks comes to.
         for is_last in [false, false, true] {
             let scrubbed = pool.scrub().await.map_err(|error| Refusal::in_reserve("scrubbing", &error))?;
-            if !scrubbed.lost.is_empty() || is_last && scrubbed.mended > 0 {
+            if !scrubbed.lost.is_empty() || is_last && scrubbed.repaired > 0 {
                 return Err(Violation::NotConverged(format!("{scrubbed:?}")).into());
             }
-            self.tally.borrow_mut().mended += scrubbed.mended;
-            if scrubbed.mended == 0 {
+            self.tally.borrow_mut().mended += scrubbed.repaired;
+            if scrubbed.repaired == 0 {
                 break;
             }
         }

@@ -257,7 +257,7 @@ impl Ground {
     }
 
     fn check_runs(&self, pool: &Rc<Pool>) -> Result<(), Trouble> {
-        self.tally.borrow_mut().mended += pool.mended();
+        self.tally.borrow_mut().mended += pool.repaired();
         match pool.failure() {
             None => Ok(()),
             Some(failure) => {

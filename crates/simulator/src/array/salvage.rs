@@ -20,7 +20,7 @@ use super::{
 };
 use array::{
     pool::{ReadOnlyPool, open_read_only},
-    volume::{Content as Part, ReadOnlyVolume, VolumePart},
+    volume::{PartContent as Part, ReadOnlyVolume, VolumePart},
 };
 use std::{ops::Range, rc::Rc};
 use world::BlockDevice;

@@ -43,7 +43,7 @@ use tokio::sync::{Notify, oneshot};
 use world::{Buffer, LocalFuture, Stability, World};
 
 /// What the log needs of its pool.
-pub trait LogOwner {
+pub trait LogSink {
     /// A free segment for records, on as many drives as the log has copies; none if there is none to spare.
     fn allocate(&self, need: Need) -> Option<MirroredSegment>;
     /// A segment is needed, and there is none. Done when what can be given back is.
@@ -82,7 +82,7 @@ pub struct Lane {
     drives: Drives,
     seed: ChecksumSeed,
     setting: LaneSetting,
-    owner: Rc<dyn LogOwner>,
+    owner: Rc<dyn LogSink>,
     queue: RefCell<Queue>,
     /// Who waits for what was answered to be stable.
     syncs: RefCell<Vec<Answer>>,
@@ -108,7 +108,7 @@ impl Lane {
     pub fn new(
         world: &World,
         (drives, seed, setting): (Drives, ChecksumSeed, LaneSetting),
-        owner: Rc<dyn LogOwner>,
+        owner: Rc<dyn LogSink>,
         (tail, successors): (Tail, Vec<MirroredSegment>),
     ) -> Rc<Self> {
         assert!(setting.flight_records_max > 0, "a record is written at some time");

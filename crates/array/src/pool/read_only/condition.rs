@@ -23,12 +23,12 @@ pub struct Condition {
     /// Time of that checkpoint.
     pub written_at: WallNanoseconds,
     /// Superblocks of higher rank whose catalogue or trees cannot be read, highest first.
-    pub passed_over: Vec<PassedOver>,
+    pub skipped: Vec<SkippedSuperblock>,
     pub drives: Vec<DriveCondition>,
     /// Absent drives that may hold newer data.
     pub may_be_newer_on: Vec<DriveId>,
     /// Devices that are not used, by their index.
-    pub not_used: Vec<(usize, NotUsed)>,
+    pub not_used: Vec<(usize, UnusedReason)>,
     /// The log after the checkpoint.
     pub log: LogCondition,
     /// Errors in parts of the catalogue; volumes and snapshots in those parts are not listed.
@@ -37,7 +37,7 @@ pub struct Condition {
 
 /// A superblock that was skipped despite its higher rank.
 #[derive(Clone, Debug)]
-pub struct PassedOver {
+pub struct SkippedSuperblock {
     pub generation: Generation,
     /// Time of its checkpoint.
     pub written_at: WallNanoseconds,
@@ -57,7 +57,7 @@ pub struct DriveCondition {
 
 /// Reasons not to read a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotUsed {
+pub enum UnusedReason {
     /// No superblock can be read.
     NoSuperblock,
     OtherPool(PoolId),
@@ -103,7 +103,7 @@ impl LogCondition {
 impl Condition {
     /// True if acknowledged data may be missing.
     pub fn may_be_older(&self) -> bool {
-        self.log.is_cut_short() || !self.may_be_newer_on.is_empty() || !self.passed_over.is_empty()
+        self.log.is_cut_short() || !self.may_be_newer_on.is_empty() || !self.skipped.is_empty()
     }
 
     /// True if no data is known to be missing: all drives are present and current, catalogue and log are

@@ -34,7 +34,7 @@ struct Layout {
     live_grains: u32,
 }
 
-pub struct Copies {
+pub(crate) struct Copies {
     drives: Drives,
     pool: PoolId,
     seed: ChecksumSeed,
@@ -48,7 +48,7 @@ pub struct Copies {
 }
 
 /// Blocks of a run as far as they could be read.
-pub struct RunBlocks {
+pub(crate) struct RunBlocks {
     /// All blocks in order; lost ones are zero.
     pub data: Buffer,
     /// Indices of the blocks without a right copy.
@@ -209,7 +209,7 @@ fn block_of(bytes: &[u8], index: usize) -> &[u8] {
 }
 
 /// Nodes of a pool that is opened for reading only. New nodes are kept in memory.
-pub struct ReadOnlyNodes(pub Rc<Copies>);
+pub(crate) struct ReadOnlyNodes(pub Rc<Copies>);
 
 impl NodeStore for ReadOnlyNodes {
     fn read(&self, pointer: NodePointer) -> LocalFuture<Result<Rc<[u8]>>> {

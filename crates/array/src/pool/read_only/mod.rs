@@ -9,9 +9,9 @@ mod condition;
 mod copies;
 mod shield;
 
-pub use condition::{Condition, DriveCondition, LogCondition, NotUsed, PassedOver};
+pub use condition::{Condition, DriveCondition, LogCondition, UnusedReason, SkippedSuperblock};
 pub(crate) use copies::{Copies, RunBlocks};
-pub(super) use shield::{OnWrite, WriteShield};
+pub(super) use shield::{WriteAnswer, WriteShield};
 
 use super::{Snapshot, VolumeInfo, VolumeSetting, shared::State, snapshots::no_snapshot};
 use crate::{
@@ -57,43 +57,43 @@ pub struct ReadOnlyPool {
 ///
 /// No superblock can be read; two pools have the same number of drives; or the pool uses unknown features.
 pub async fn open_read_only(devices: &[Rc<dyn BlockDevice>], cache_bytes: usize) -> Result<Rc<ReadOnlyPool>> {
-    let devices = WriteShield::over(devices, OnWrite::Refuse);
-    let found = Found::look(&devices).await?;
-    let mut passed_over = Vec::new();
-    let mut best: Option<(usize, Reading)> = None;
+    let devices = WriteShield::over(devices, WriteAnswer::Refuse);
+    let found = DriveScan::look(&devices).await?;
+    let mut skipped = Vec::new();
+    let mut best: Option<(usize, LoadedPool)> = None;
     for superblock in found.candidates() {
         let access = superblock.features.access(KNOWN);
         if let Access::None(_) = access {
             return Err(NotOpened::Features(access).into());
         }
-        let reading = Reading::of(&found, &devices, superblock, cache_bytes).await;
+        let reading = LoadedPool::of(&found, &devices, superblock, cache_bytes).await;
         let Some(reason) = reading.flaw().await else {
-            best = Some((passed_over.len(), reading));
+            best = Some((skipped.len(), reading));
             break;
         };
         let is_better = best.as_ref().is_none_or(|(_, best)| reading.named() > best.named());
         if is_better {
-            best = Some((passed_over.len(), reading));
+            best = Some((skipped.len(), reading));
         }
         let (generation, written_at) = (superblock.generation, superblock.checkpoint.written_at);
-        passed_over.push(PassedOver { generation, written_at, reason });
+        skipped.push(SkippedSuperblock { generation, written_at, reason });
     }
     let (rank, reading) = best.ok_or(NotOpened::NoPool)?;
-    passed_over.truncate(rank);
-    Ok(Rc::new(reading.into_pool(&found, passed_over)))
+    skipped.truncate(rank);
+    Ok(Rc::new(reading.into_pool(&found, skipped)))
 }
 
 /// Superblocks on the devices.
-struct Found {
+struct DriveScan {
     pool: PoolId,
     /// The newest superblock of each drive of the pool.
     seen: Vec<Seen>,
     /// All superblocks of the pool, one for each generation and mark.
     superblocks: Vec<Superblock>,
-    not_used: Vec<(usize, NotUsed)>,
+    not_used: Vec<(usize, UnusedReason)>,
 }
 
-impl Found {
+impl DriveScan {
     async fn look(devices: &[Rc<dyn BlockDevice>]) -> Result<Self> {
         let mut places: Vec<(usize, Places)> = Vec::new();
         let mut not_used = Vec::new();
@@ -101,7 +101,7 @@ impl Found {
             let read = read_places(device).await;
             match read.newest {
                 Some(_) => places.push((given, read)),
-                None => not_used.push((given, NotUsed::NoSuperblock)),
+                None => not_used.push((given, UnusedReason::NoSuperblock)),
             }
         }
         let pool = most_frequent(places.iter().filter_map(|(_, places)| Some(places.newest.as_ref()?.pool)))?;
@@ -112,11 +112,11 @@ impl Found {
             let superblock = newest.expect("those without one were left out");
             let drive = superblock.drive();
             if superblock.pool != pool {
-                not_used.push((given, NotUsed::OtherPool(superblock.pool)));
+                not_used.push((given, UnusedReason::OtherPool(superblock.pool)));
                 continue;
             }
             if seen.iter().any(|seen| seen.superblock.drive() == drive) {
-                not_used.push((given, NotUsed::Copy(drive)));
+                not_used.push((given, UnusedReason::Copy(drive)));
                 continue;
             }
             for own in others.into_iter().chain([superblock.clone()]).filter(|own| own.pool == pool) {
@@ -162,7 +162,7 @@ fn most_frequent(pools: impl Iterator<Item = PoolId>) -> std::result::Result<Poo
 }
 
 /// A pool as read by one of its superblocks.
-struct Reading {
+struct LoadedPool {
     superblock: Superblock,
     copies: Rc<Copies>,
     trees: Trees,
@@ -171,9 +171,9 @@ struct Reading {
     gaps: Vec<Error>,
 }
 
-impl Reading {
+impl LoadedPool {
     async fn of(
-        found: &Found,
+        found: &DriveScan,
         devices: &[Rc<dyn BlockDevice>],
         superblock: &Superblock,
         cache_bytes: usize,
@@ -282,7 +282,7 @@ impl Reading {
         live.map(|(_, row)| 1 + catalogue.snapshots_of(row.branch).count()).sum()
     }
 
-    fn into_pool(self, found: &Found, passed_over: Vec<PassedOver>) -> ReadOnlyPool {
+    fn into_pool(self, found: &DriveScan, skipped: Vec<SkippedSuperblock>) -> ReadOnlyPool {
         let superblock = &self.superblock;
         let condition = Condition {
             pool: superblock.pool,
@@ -290,7 +290,7 @@ impl Reading {
             generation: superblock.generation,
             checkpoint: superblock.checkpoint.number,
             written_at: superblock.checkpoint.written_at,
-            passed_over,
+            skipped,
             drives: drives_of(superblock, &found.seen),
             may_be_newer_on: may_be_newer_on(&found.seen),
             not_used: not_used(found, superblock),
@@ -302,7 +302,7 @@ impl Reading {
 }
 
 /// All present drives that ever were members, current or not: checksums decide what is right.
-fn drives(found: &Found, devices: &[Rc<dyn BlockDevice>], superblock: &Superblock) -> Drives {
+fn drives(found: &DriveScan, devices: &[Rc<dyn BlockDevice>], superblock: &Superblock) -> Drives {
     let members = superblock.members.iter().enumerate().filter_map(|(index, member)| {
         let seen = found.seen.iter().find(|seen| seen.superblock.drive() == member.drive)?;
         Some((MemberIndex(index as u16), Rc::clone(&devices[seen.given])))
@@ -310,10 +310,10 @@ fn drives(found: &Found, devices: &[Rc<dyn BlockDevice>], superblock: &Superbloc
     Drives::new(superblock.geometry, members)
 }
 
-fn not_used(found: &Found, superblock: &Superblock) -> Vec<(usize, NotUsed)> {
+fn not_used(found: &DriveScan, superblock: &Superblock) -> Vec<(usize, UnusedReason)> {
     let members: BTreeSet<DriveId> = superblock.members.iter().map(|member| member.drive).collect();
     let strangers = found.seen.iter().filter(|seen| !members.contains(&seen.superblock.drive()));
-    let strangers = strangers.map(|seen| (seen.given, NotUsed::NoMember(seen.superblock.drive())));
+    let strangers = strangers.map(|seen| (seen.given, UnusedReason::NoMember(seen.superblock.drive())));
     found.not_used.iter().copied().chain(strangers).collect()
 }
 

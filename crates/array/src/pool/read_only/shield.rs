@@ -8,31 +8,31 @@ use world::{
 
 /// Answer to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnWrite {
+pub(crate) enum WriteAnswer {
     /// An error.
     Refuse,
     /// Success, without writing: for a trial that does not read what it wrote.
     Pretend,
 }
 
-pub struct WriteShield {
+pub(crate) struct WriteShield {
     device: Rc<dyn BlockDevice>,
-    on_write: OnWrite,
+    answer: WriteAnswer,
 }
 
 impl WriteShield {
     /// Wraps each of `devices`.
-    pub fn over(devices: &[Rc<dyn BlockDevice>], on_write: OnWrite) -> Vec<Rc<dyn BlockDevice>> {
+    pub fn over(devices: &[Rc<dyn BlockDevice>], answer: WriteAnswer) -> Vec<Rc<dyn BlockDevice>> {
         let shield = |device: &Rc<dyn BlockDevice>| {
-            Rc::new(Self { device: Rc::clone(device), on_write }) as Rc<dyn BlockDevice>
+            Rc::new(Self { device: Rc::clone(device), answer }) as Rc<dyn BlockDevice>
         };
         devices.iter().map(shield).collect()
     }
 
     fn answer(&self, what: &str) -> LocalFuture<IoResult<()>> {
-        let answer = match self.on_write {
-            OnWrite::Pretend => Ok(()),
-            OnWrite::Refuse => {
+        let answer = match self.answer {
+            WriteAnswer::Pretend => Ok(()),
+            WriteAnswer::Refuse => {
                 Err(IoError::new(IoErrorKind::ReadOnly, format!("{what}: the pool is open for reading only")))
             }
         };

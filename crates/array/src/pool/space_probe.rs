@@ -21,7 +21,7 @@ impl Pool {
     /// # Errors
     ///
     /// The pool has stopped.
-    pub(super) async fn look_for_space(&self, next: &mut Moment) -> Result<()> {
+    pub(super) async fn probe_space(&self, next: &mut Moment) -> Result<()> {
         let out_of_space = self.shared.drives.out_of_space();
         let now = self.shared.world.now();
         self.report_space(&out_of_space, now);
@@ -32,7 +32,7 @@ impl Pool {
             return Ok(());
         }
         for (member, _) in out_of_space {
-            if self.takes_a_slot(member).await? {
+            if self.accepts_a_slot(member).await? {
                 self.shared.drives.set_has_space(member);
                 self.lane.look_at_copies();
             }
@@ -65,7 +65,7 @@ impl Pool {
 
     /// True if a drive accepts writes to all of a free slot. That slot is the next to be allocated there, so
     /// its space is certain even if other slots would find none.
-    async fn takes_a_slot(&self, member: MemberIndex) -> Result<bool> {
+    async fn accepts_a_slot(&self, member: MemberIndex) -> Result<bool> {
         let shared = &self.shared;
         let slot = shared.state.borrow_mut().segments.allocate_slot(&[member]);
         // Without a free slot nothing is placed on it.

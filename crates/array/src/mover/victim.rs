@@ -5,8 +5,8 @@
 //! blocks are read. The map decides which blocks are live.
 
 use super::{
-    contents::{LoggedRecords, written_by},
-    pace::LANES_MAX,
+    contents::{RecordReader, stored_blocks},
+    throttle::PARALLELISM_MAX,
 };
 use crate::{
     error::{Error, Result},
@@ -41,13 +41,13 @@ const SOUGHT_AT_ONCE: usize = 256;
 
 /// The blocks that leave a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Leaving {
+pub(super) enum Selection {
     All,
     Raid0,
 }
 
 /// A live block of a victim.
-pub(super) struct Alive {
+pub(super) struct LiveBlock {
     pub key: BlockKey,
     pub victim: SegmentNumber,
     pub at: SegmentBlock,
@@ -55,15 +55,15 @@ pub(super) struct Alive {
 }
 
 /// Live blocks and their data.
-pub(super) type Piece = Vec<(Alive, Arc<Buffer>)>;
+pub(super) type LiveBlocks = Vec<(LiveBlock, Arc<Buffer>)>;
 
 /// A segment that is being emptied.
 struct Victim<'v> {
     pool: &'v Pool,
     number: SegmentNumber,
     row: SegmentRow,
-    leaving: Leaving,
-    pieces: &'v mpsc::Sender<Piece>,
+    selection: Selection,
+    pieces: &'v mpsc::Sender<LiveBlocks>,
 }
 
 impl Pool {
@@ -72,8 +72,8 @@ impl Pool {
     pub(super) async fn read_victim(
         &self,
         number: SegmentNumber,
-        leaving: Leaving,
-        pieces: &mpsc::Sender<Piece>,
+        selection: Selection,
+        pieces: &mpsc::Sender<LiveBlocks>,
     ) -> Result<bool> {
         // A block that dies meanwhile must not be overwritten while it is read.
         let _reading = self.begin_reading();
@@ -82,7 +82,7 @@ impl Pool {
         let holds_blocks =
             |row: &SegmentRow| row.state == SegmentState::Sealed && row.kind != SegmentKind::Nodes;
         let Some(row) = row.filter(holds_blocks) else { return Ok(false) };
-        let victim = Victim { pool: self, number, row, leaving, pieces };
+        let victim = Victim { pool: self, number, row, selection, pieces };
         match victim.read().await {
             Err(
                 Error::Damaged { .. }
@@ -113,22 +113,22 @@ impl Victim<'_> {
 
     /// Reads a log segment whole.
     async fn read_logged(&self) -> Result<()> {
-        let mut records = LoggedRecords::of(self.number, &self.row);
+        let mut records = RecordReader::of(self.number, &self.row);
         let (mut entries, mut read) = (Vec::new(), Vec::new());
         loop {
             let permit = self.pool.cleaning_permit().await?;
             let Some(record) = records.next(&self.pool.shared).await else { break };
             permit.moves(record.blocks() as usize * BLOCK_BYTES);
-            entries.extend(written_by(&record));
+            entries.extend(stored_blocks(&record));
             read.extend(entries[read.len()..].iter().map(|entry| records.view(entry.at.block())));
         }
         let is_alive = self.are_alive(&entries).await?;
         let alive = entries.iter().zip(read).zip(is_alive).filter(|(_, is_alive)| *is_alive);
         let mut alive = alive.map(|(stored, _)| stored).peekable();
         while alive.peek().is_some() {
-            let mut piece = Piece::new();
+            let mut piece = LiveBlocks::new();
             for (entry, read) in alive.by_ref().take(RUN_BLOCKS) {
-                let alive = Alive::of(self.number, entry);
+                let alive = LiveBlock::of(self.number, entry);
                 let read =
                     read.filter(|read| self.pool.shared.seed.checksum(alive.key, read) == alive.checksum);
                 let data = match read {
@@ -158,10 +158,10 @@ impl Victim<'_> {
     async fn read_alive(&self, entries: &[SummaryEntry]) -> Result<()> {
         let is_alive = self.are_alive(entries).await?;
         let alive = entries.iter().zip(is_alive).filter(|(_, is_alive)| *is_alive);
-        let alive = alive.map(|(entry, _)| Alive::of(self.number, entry)).collect();
+        let alive = alive.map(|(entry, _)| LiveBlock::of(self.number, entry)).collect();
         let mut runs = runs(alive).into_iter().peekable();
         while runs.peek().is_some() {
-            let reads = runs.by_ref().take(LANES_MAX).map(async |run| {
+            let reads = runs.by_ref().take(PARALLELISM_MAX).map(async |run| {
                 let permit = self.pool.cleaning_permit().await?;
                 permit.moves(run.len() * BLOCK_BYTES);
                 let data = self.pool.shared.read_run(&stored(&run)).await?;
@@ -182,7 +182,7 @@ impl Victim<'_> {
             return Err(Error::NotYet("a block that is not stored plain"));
         }
         let leaves = |entry: &SummaryEntry| {
-            self.leaving == Leaving::All || self.pool.class_of(entry.key.branch) == RedundancyClass::Raid0
+            self.selection == Selection::All || self.pool.class_of(entry.key.branch) == RedundancyClass::Raid0
         };
         let mut sought: Vec<usize> = (0..entries.len()).filter(|&index| leaves(&entries[index])).collect();
         sought.sort_unstable_by_key(|&index| entries[index].key);
@@ -201,15 +201,15 @@ impl Victim<'_> {
     }
 }
 
-impl Alive {
+impl LiveBlock {
     fn of(victim: SegmentNumber, entry: &SummaryEntry) -> Self {
         Self { key: entry.key, victim, at: entry.at.block(), checksum: entry.checksum }
     }
 }
 
 /// Groups adjacent blocks.
-fn runs(alive: Vec<Alive>) -> Vec<Vec<Alive>> {
-    let mut runs: Vec<Vec<Alive>> = Vec::new();
+fn runs(alive: Vec<LiveBlock>) -> Vec<Vec<LiveBlock>> {
+    let mut runs: Vec<Vec<LiveBlock>> = Vec::new();
     for block in alive {
         match runs.last_mut() {
             Some(run) if run[0].at.0 + run.len() as u32 == block.at.0 && run.len() < RUN_BLOCKS => {
@@ -221,13 +221,13 @@ fn runs(alive: Vec<Alive>) -> Vec<Vec<Alive>> {
     runs
 }
 
-fn stored(run: &[Alive]) -> StoredRun {
+fn stored(run: &[LiveBlock]) -> StoredRun {
     let blocks = run.iter().map(|alive| (alive.key, alive.checksum)).collect();
     StoredRun { segment: run[0].victim, at: run[0].at, blocks }
 }
 
 /// Sends a piece to the writer. Fails if the writer has failed, so that reading stops.
-async fn send(piece: Piece, pieces: &mpsc::Sender<Piece>) -> Result<()> {
+async fn send(piece: LiveBlocks, pieces: &mpsc::Sender<LiveBlocks>) -> Result<()> {
     if piece.is_empty() {
         return Ok(());
     }

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 /// The fair queue of one pool's log.
 #[derive(Debug)]
-pub struct Gate {
+pub(crate) struct FairQueue {
     /// Bytes that may be admitted at once.
     room: u64,
     state: RefCell<State>,
@@ -37,12 +37,12 @@ struct State {
 
 /// Admission of one command; the next one may enter when this is dropped.
 #[derive(Debug)]
-pub struct Pass {
-    gate: Rc<Gate>,
+pub(crate) struct QueueTicket {
+    queue: Rc<FairQueue>,
     bytes: u64,
 }
 
-impl Gate {
+impl FairQueue {
     /// A queue that admits `room` bytes at once.
     pub fn new(room: u64) -> Rc<Self> {
         Rc::new(Self { room, state: RefCell::default() })
@@ -54,7 +54,7 @@ impl Gate {
     }
 
     /// Waits for the turn of a command of `bytes` bytes.
-    pub async fn enter(self: &Rc<Self>, volume: VolumeNumber, bytes: u64) -> Pass {
+    pub async fn enter(self: &Rc<Self>, volume: VolumeNumber, bytes: u64) -> QueueTicket {
         let turn = {
             let mut state = self.state.borrow_mut();
             let start = state.tag(volume, bytes);
@@ -68,11 +68,11 @@ impl Gate {
                 Some(receiver)
             }
         };
-        let pass = |gate: &Rc<Self>| Pass { gate: Rc::clone(gate), bytes };
+        let pass = |queue: &Rc<Self>| QueueTicket { queue: Rc::clone(queue), bytes };
         match turn {
             None => pass(self),
             Some(turn) => {
-                turn.await.expect("the gate is there as long as somebody waits");
+                turn.await.expect("the queue is there as long as somebody waits");
                 pass(self)
             }
         }
@@ -100,13 +100,13 @@ impl State {
     }
 }
 
-impl Drop for Pass {
+impl Drop for QueueTicket {
     fn drop(&mut self) {
-        let mut state = self.gate.state.borrow_mut();
+        let mut state = self.queue.state.borrow_mut();
         state.inside = state.inside.checked_sub(self.bytes).expect("who leaves was let in");
         while let Some(next) = state.waiting.first_entry() {
             let (key, bytes) = (*next.key(), next.get().0);
-            if !state.has_room(bytes, self.gate.room) {
+            if !state.has_room(bytes, self.queue.room) {
                 return;
             }
             let (_, (bytes, turn)) = state.waiting.pop_first().expect("looked at");
@@ -137,13 +137,13 @@ mod tests {
 
     #[test]
     fn a_volume_with_one_command_does_not_wait_behind_all_of_another() {
-        let gate = Gate::new(100);
+        let queue = FairQueue::new(100);
         let (busy, calm) = (VolumeNumber(1), VolumeNumber(2));
-        let mut first = pin!(gate.enter(busy, 100));
+        let mut first = pin!(queue.enter(busy, 100));
         let pass = poll(first.as_mut()).expect("there is room");
-        let mut waiting: Vec<_> = (0..10).map(|_| Box::pin(gate.enter(busy, 100))).collect();
+        let mut waiting: Vec<_> = (0..10).map(|_| Box::pin(queue.enter(busy, 100))).collect();
         assert!(waiting.iter_mut().all(|waiting| poll(waiting.as_mut()).is_none()));
-        let mut calm = pin!(gate.enter(calm, 100));
+        let mut calm = pin!(queue.enter(calm, 100));
         assert!(poll(calm.as_mut()).is_none());
         drop(pass);
         let pass = poll(calm.as_mut()).expect("its turn, for it had none yet");
@@ -154,17 +154,17 @@ mod tests {
 
     #[test]
     fn what_is_larger_than_the_room_comes_in_alone_and_who_left_takes_none() {
-        let gate = Gate::new(100);
-        let mut small = Box::pin(gate.enter(VolumeNumber(1), 10));
+        let queue = FairQueue::new(100);
+        let mut small = Box::pin(queue.enter(VolumeNumber(1), 10));
         let pass = poll(small.as_mut()).expect("there is room");
-        let mut large = Box::pin(gate.enter(VolumeNumber(1), 1000));
+        let mut large = Box::pin(queue.enter(VolumeNumber(1), 1000));
         assert!(poll(large.as_mut()).is_none());
-        let mut gone = Box::pin(gate.enter(VolumeNumber(2), 100));
+        let mut gone = Box::pin(queue.enter(VolumeNumber(2), 100));
         assert!(poll(gone.as_mut()).is_none());
         drop(gone);
         drop(pass);
         let pass = poll(large.as_mut()).expect("nobody else is there");
         drop(pass);
-        assert_eq!(gate.state.borrow().inside, 0);
+        assert_eq!(queue.state.borrow().inside, 0);
     }
 }

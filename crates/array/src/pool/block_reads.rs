@@ -3,7 +3,7 @@
 //! The checksum of a block is bound to branch, block and stamp. A corrupt, stale, lost or misdirected copy is
 //! skipped, and repaired from a right one.
 
-use super::{Shared, turns::Turns};
+use super::{Shared, hedged_read::HedgedRead};
 use crate::{
     error::{Error, Result},
     format::{BLOCK_BYTES, BlockChecksum, BlockKey, SegmentBlock, SegmentNumber, SlotAddress, SlotBlock},
@@ -73,13 +73,13 @@ impl Shared {
         let mut good: Option<(Buffer, Vec<usize>)> = None;
         let (mut bad, mut error) = (Vec::new(), None);
         let in_turn = copies[turn..].iter().chain(&copies[..turn]).copied();
-        let mut turns = Turns::new(self, in_turn, count, all);
-        while let Some((slot, block, read)) = turns.next().await {
+        let mut hedged = HedgedRead::new(self, in_turn, count, all);
+        while let Some((slot, block, read)) = hedged.next().await {
             let wrong = match read {
                 Ok(data) => {
                     let wrong = self.wrong_blocks(run, &data);
                     if wrong.is_empty() && bad.is_empty() && !all {
-                        turns.end();
+                        hedged.end();
                         return Ok(data);
                     }
                     match &mut good {
@@ -100,10 +100,10 @@ impl Shared {
                 break;
             }
         }
-        turns.end();
+        hedged.end();
         match good {
             Some((data, wrong)) if wrong.is_empty() => {
-                self.mend_run(&data, bad).await;
+                self.repair_run(&data, bad).await;
                 Ok(data)
             }
             Some((_, wrong)) => Err(unreadable(run.blocks[wrong[0]].0)),
@@ -133,7 +133,7 @@ impl Shared {
 
     /// Repairs wrong copies. Errors are ignored: a drive that fails is detected by the next write that
     /// matters.
-    async fn mend_run(&self, data: &Buffer, bad: Vec<BadCopy>) {
+    async fn repair_run(&self, data: &Buffer, bad: Vec<BadCopy>) {
         for BadCopy { slot, block, wrong } in bad {
             for index in wrong {
                 let right = Buffer::copy_of(&data[index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES]);
@@ -143,7 +143,7 @@ impl Shared {
                     && write.await.is_ok()
                 {
                     sometimes::reached(Sometimes::BlockMended);
-                    self.mended.set(self.mended.get() + 1);
+                    self.repaired.set(self.repaired.get() + 1);
                 }
             }
         }

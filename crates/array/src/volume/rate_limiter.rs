@@ -19,7 +19,7 @@ pub struct Rates {
 
 /// The token buckets of one volume.
 #[derive(Debug, Default)]
-pub struct Caps {
+pub(crate) struct RateLimiter {
     operations: Bucket,
     bytes: Bucket,
 }
@@ -29,7 +29,7 @@ struct Bucket {
     full_at: Cell<Moment>,
 }
 
-impl Caps {
+impl RateLimiter {
     /// Waits until an operation of `bytes` bytes may begin.
     pub async fn wait(&self, world: &World, rates: Rates, bytes: usize) {
         let until = self.take(world.now(), rates, bytes);
@@ -67,8 +67,8 @@ mod tests {
     use super::*;
 
     fn begun_within(rates: Rates, bytes: usize, seconds: u64) -> usize {
-        let caps = Caps::default();
-        let begun = (0..100_000).map(|_| caps.take(Moment(0), rates, bytes));
+        let limiter = RateLimiter::default();
+        let begun = (0..100_000).map(|_| limiter.take(Moment(0), rates, bytes));
         begun.take_while(|begun| *begun < Moment(seconds * 1_000_000_000)).count()
     }
 
@@ -85,9 +85,9 @@ mod tests {
 
     #[test]
     fn idle_time_is_saved_up_to_a_burst_and_no_more() {
-        let (caps, rates) = (Caps::default(), Rates { iops_max: 100, kib_per_second_max: 0 });
+        let (limiter, rates) = (RateLimiter::default(), Rates { iops_max: 100, kib_per_second_max: 0 });
         let now = Moment(10_000_000_000);
-        let begun: Vec<_> = (0..8).map(|_| caps.take(now, rates, 512).0 - now.0).collect();
+        let begun: Vec<_> = (0..8).map(|_| limiter.take(now, rates, 512).0 - now.0).collect();
         assert_eq!(begun, [0, 0, 0, 0, 0, 0, 10_000_000, 20_000_000]);
     }
 }

@@ -10,28 +10,28 @@ use std::collections::VecDeque;
 use world::{Buffer, LocalFuture};
 
 /// A copy to read: its slot and block, and the read, if it was begun.
-type Turn = (SlotAddress, u32, Option<LocalFuture<Result<Buffer>>>);
+type Attempt = (SlotAddress, u32, Option<LocalFuture<Result<Buffer>>>);
 
 /// Copies of the same blocks, in the order in which they are read.
-pub(super) struct Turns<'s> {
+pub(super) struct HedgedRead<'s> {
     shared: &'s Shared,
     blocks: usize,
-    left: VecDeque<Turn>,
+    left: VecDeque<Attempt>,
     /// Reads every copy to the end, however long it takes.
-    is_patient: bool,
+    reads_all: bool,
 }
 
-impl<'s> Turns<'s> {
+impl<'s> HedgedRead<'s> {
     /// A read of `blocks` blocks from the copies on present drives.
     pub fn new(
         shared: &'s Shared,
         copies: impl IntoIterator<Item = (SlotAddress, u32)>,
         blocks: usize,
-        is_patient: bool,
+        reads_all: bool,
     ) -> Self {
         let there = copies.into_iter().filter(|(slot, _)| shared.drives.has(slot.member));
         let left = there.map(|(slot, block)| (slot, block, None)).collect();
-        Self { shared, blocks, left, is_patient }
+        Self { shared, blocks, left, reads_all }
     }
 
     /// Data of the next copy; `None` after the last one.
@@ -39,7 +39,7 @@ impl<'s> Turns<'s> {
         loop {
             let (slot, block, begun) = self.left.pop_front()?;
             let mut reading = begun.unwrap_or_else(|| self.begin(slot, block));
-            if self.is_patient || self.left.is_empty() {
+            if self.reads_all || self.left.is_empty() {
                 return Some((slot, block, reading.await));
             }
             match self.shared.watch.is_done_soon(&mut reading).await {

@@ -4,7 +4,7 @@
 //! when only hosts use the drives. The latency of recent commands divided by their baseline is the
 //! *slowdown*. Work of the mover is done in pieces, each under a permit.
 //!
-//! 1. While hosts are idle, [`LANES_MAX`] permits are given at once.
+//! 1. While hosts are idle, [`PARALLELISM_MAX`] permits are given at once.
 //! 2. While hosts work, permits become fewer as the slowdown rises; below one, the mover pauses between
 //!    pieces.
 //! 3. Work is never slowed below its floor, a share of the time, so it ends under any load.
@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use world::{Moment, World};
 
 /// Pieces under way at once, at full speed.
-pub const LANES_MAX: usize = 8;
+pub const PARALLELISM_MAX: usize = 8;
 /// Blocks of a piece, at most: while hosts work, and while they are idle.
 const PIECE_BLOCKS: u32 = 64;
 const PIECE_BLOCKS_IDLE: u32 = 256;
@@ -43,7 +43,7 @@ const REST_MAX: Duration = Duration::from_secs(2);
 
 /// Limits of the mover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PaceSetting {
+pub struct ThrottleSetting {
     /// Minimum share of the time, in percent, for deferrable work, whatever the slowdown.
     pub floor_percent: u8,
     /// The same for urgent work: copies of data that has one copy left.
@@ -52,7 +52,7 @@ pub struct PaceSetting {
     pub ceiling_bytes_per_second: u64,
 }
 
-impl Default for PaceSetting {
+impl Default for ThrottleSetting {
     /// 5 % and 25 % of the time; no ceiling.
     fn default() -> Self {
         Self { floor_percent: 5, urgent_floor_percent: 25, ceiling_bytes_per_second: 0 }
@@ -72,23 +72,23 @@ pub(crate) enum Urgency {
 
 /// Kinds of host commands, which have baselines of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Command {
+pub(crate) enum HostCommand {
     Read,
     Write,
 }
 
 /// Current state of the throttle.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PaceFigures {
+pub struct ThrottleFigures {
     /// Recent latency of host commands as a multiple of their baseline, measured while the mover works.
     pub slowdown: f64,
     /// Pieces that may be under way at once; below one, the share of the time that one piece is.
-    pub lanes: f64,
+    pub parallelism: f64,
     /// True if hosts worked within the last second.
     pub hosts_work: bool,
 }
 
-pub(crate) struct Pace {
+pub(crate) struct Throttle {
     world: World,
     state: RefCell<State>,
     freed: Notify,
@@ -103,20 +103,20 @@ struct Baseline {
 
 /// Timing of the last piece of one urgency.
 #[derive(Clone, Copy, Debug, Default)]
-struct Piece {
+struct PieceTiming {
     took: Duration,
     ended: Moment,
 }
 
 #[derive(Debug)]
 struct State {
-    setting: PaceSetting,
+    setting: ThrottleSetting,
     /// By kind and length class.
     baselines: [[Baseline; LENGTHS.len() + 1]; 2],
     slowdown: f64,
     /// Commands since the last adjustment.
     seen: u32,
-    lanes: f64,
+    parallelism: f64,
     commands_under_way: u32,
     last_command: Option<Moment>,
     permits_out: usize,
@@ -124,16 +124,16 @@ struct State {
     permits_given: u64,
     /// Value of `permits_given` at the last adjustment.
     permits_judged: u64,
-    last: [Piece; 2],
+    last: [PieceTiming; 2],
     /// The ceiling forbids pieces before this moment.
     below_ceiling_from: Moment,
     is_closed: bool,
 }
 
 /// A host command under way; it ends on drop.
-pub(crate) struct Timed {
-    pace: Rc<Pace>,
-    command: Command,
+pub(crate) struct TimedCommand {
+    throttle: Rc<Throttle>,
+    command: HostCommand,
     bytes: usize,
     begun: Moment,
     permits_given: u64,
@@ -142,7 +142,7 @@ pub(crate) struct Timed {
 
 /// A piece of work under way; it ends on drop.
 pub(crate) struct Permit {
-    pace: Rc<Pace>,
+    throttle: Rc<Throttle>,
     urgency: Urgency,
     begun: Moment,
     /// Maximum size of the piece, in blocks.
@@ -150,27 +150,27 @@ pub(crate) struct Permit {
 }
 
 /// Answer to a request for a permit.
-enum Answer {
-    Yes,
+enum Decision {
+    Now,
     /// After another piece has ended.
     WhenFreed,
     /// At this moment.
-    At(Moment),
+    NotBefore(Moment),
 }
 
-impl Pace {
-    pub fn new(world: &World, setting: PaceSetting) -> Rc<Self> {
+impl Throttle {
+    pub fn new(world: &World, setting: ThrottleSetting) -> Rc<Self> {
         let state = RefCell::new(State::new(setting));
         Rc::new(Self { world: world.clone(), state, freed: Notify::new() })
     }
 
     /// Starts the clock of a host command.
-    pub fn begin(self: &Rc<Self>, command: Command, bytes: usize) -> Timed {
+    pub fn begin(self: &Rc<Self>, command: HostCommand, bytes: usize) -> TimedCommand {
         let mut state = self.state.borrow_mut();
         state.commands_under_way += 1;
         let (met_mover, permits_given) = (state.permits_out > 0, state.permits_given);
         let begun = self.world.now();
-        Timed { pace: Rc::clone(self), command, bytes, begun, permits_given, met_mover }
+        TimedCommand { throttle: Rc::clone(self), command, bytes, begun, permits_given, met_mover }
     }
 
     /// Waits for a permit.
@@ -181,29 +181,29 @@ impl Pace {
     pub async fn permit(self: &Rc<Self>, urgency: Urgency) -> Result<Permit> {
         loop {
             let now = self.world.now();
-            let answer = {
+            let decision = {
                 let mut state = self.state.borrow_mut();
                 if state.is_closed {
                     return Err(Error::Stopped("it was closed".to_owned()));
                 }
-                let answer = state.ask(urgency, now);
-                if let Answer::Yes = answer {
+                let decision = state.ask(urgency, now);
+                if let Decision::Now = decision {
                     state.give(now);
                     let is_idle = !state.do_hosts_work(now);
                     let blocks_max = if is_idle { PIECE_BLOCKS_IDLE } else { PIECE_BLOCKS };
-                    return Ok(Permit { pace: Rc::clone(self), urgency, begun: now, blocks_max });
+                    return Ok(Permit { throttle: Rc::clone(self), urgency, begun: now, blocks_max });
                 }
-                answer
+                decision
             };
-            match answer {
-                Answer::At(moment) => self.world.sleep_until(moment.min(now + LOOK_AGAIN)).await,
+            match decision {
+                Decision::NotBefore(moment) => self.world.sleep_until(moment.min(now + LOOK_AGAIN)).await,
                 _ => self.freed.notified().await,
             }
         }
     }
 
     /// Replaces floors and ceiling.
-    pub fn set(&self, setting: PaceSetting) {
+    pub fn set(&self, setting: ThrottleSetting) {
         let mut state = self.state.borrow_mut();
         state.setting = setting;
         state.below_ceiling_from = Moment::default();
@@ -219,22 +219,22 @@ impl Pace {
         self.state.borrow().is_closed
     }
 
-    pub fn figures(&self) -> PaceFigures {
+    pub fn figures(&self) -> ThrottleFigures {
         let state = self.state.borrow();
         let hosts_work = state.do_hosts_work(self.world.now());
-        let lanes = if hosts_work { state.lanes } else { LANES_MAX as f64 };
-        PaceFigures { slowdown: state.slowdown, lanes, hosts_work }
+        let parallelism = if hosts_work { state.parallelism } else { PARALLELISM_MAX as f64 };
+        ThrottleFigures { slowdown: state.slowdown, parallelism, hosts_work }
     }
 }
 
 impl State {
-    fn new(setting: PaceSetting) -> Self {
+    fn new(setting: ThrottleSetting) -> Self {
         Self {
             setting,
             baselines: Default::default(),
             slowdown: 1.0,
             seen: 0,
-            lanes: 1.0,
+            parallelism: 1.0,
             commands_under_way: 0,
             last_command: None,
             permits_out: 0,
@@ -258,31 +258,31 @@ impl State {
         f64::from(percent.clamp(1, 100)) / 100.0
     }
 
-    fn ask(&self, urgency: Urgency, now: Moment) -> Answer {
+    fn ask(&self, urgency: Urgency, now: Moment) -> Decision {
         if urgency == Urgency::Awaited {
-            return Answer::Yes;
+            return Decision::Now;
         }
         if now < self.below_ceiling_from {
-            return Answer::At(self.below_ceiling_from);
+            return Decision::NotBefore(self.below_ceiling_from);
         }
-        let lanes = match self.do_hosts_work(now) {
-            true => self.lanes.max(self.floor(urgency)),
-            false => LANES_MAX as f64,
+        let parallelism = match self.do_hosts_work(now) {
+            true => self.parallelism.max(self.floor(urgency)),
+            false => PARALLELISM_MAX as f64,
         };
-        if self.permits_out >= (lanes as usize).max(1) {
-            return Answer::WhenFreed;
+        if self.permits_out >= (parallelism as usize).max(1) {
+            return Decision::WhenFreed;
         }
         let last = self.last[urgency as usize];
         let rest =
-            if lanes < 1.0 { last.took.mul_f64(1.0 / lanes - 1.0).min(REST_MAX) } else { Duration::ZERO };
+            if parallelism < 1.0 { last.took.mul_f64(1.0 / parallelism - 1.0).min(REST_MAX) } else { Duration::ZERO };
         let rested = last.ended + rest;
-        if now < rested { Answer::At(rested) } else { Answer::Yes }
+        if now < rested { Decision::NotBefore(rested) } else { Decision::Now }
     }
 
     fn give(&mut self, now: Moment) {
         let has_rested = self.last.iter().all(|piece| now.since(piece.ended) > QUIET);
         if self.permits_out == 0 && has_rested {
-            self.lanes = self.lanes.min(1.0);
+            self.parallelism = self.parallelism.min(1.0);
         }
         self.permits_out += 1;
         self.permits_given += 1;
@@ -300,11 +300,11 @@ impl State {
         assert!(self.permits_out > 0, "a permit that comes back was given");
         self.permits_out -= 1;
         if urgency < Urgency::Awaited {
-            self.last[urgency as usize] = Piece { took: now.since(begun), ended: now };
+            self.last[urgency as usize] = PieceTiming { took: now.since(begun), ended: now };
         }
     }
 
-    fn command_done(&mut self, done: &Timed, now: Moment) {
+    fn command_done(&mut self, done: &TimedCommand, now: Moment) {
         assert!(self.commands_under_way > 0, "a command that ends has begun");
         self.commands_under_way -= 1;
         self.last_command = Some(now);
@@ -327,15 +327,15 @@ impl State {
         // A slowdown during which the mover was idle is not its fault.
         if self.seen >= COMMANDS_BETWEEN && self.permits_given != self.permits_judged {
             (self.seen, self.permits_judged) = (0, self.permits_given);
-            self.set_lanes();
+            self.adjust();
         }
     }
 
-    fn set_lanes(&mut self) {
+    fn adjust(&mut self) {
         if self.slowdown > SLOWER_ABOVE {
-            self.lanes = (self.lanes * SLOWER).max(0.01);
+            self.parallelism = (self.parallelism * SLOWER).max(0.01);
         } else if self.slowdown < FASTER_BELOW {
-            self.lanes = (self.lanes * FASTER).min(LANES_MAX as f64);
+            self.parallelism = (self.parallelism * FASTER).min(PARALLELISM_MAX as f64);
         }
     }
 }
@@ -356,23 +356,23 @@ impl Baseline {
 impl Permit {
     /// Counts bytes read and written against the ceiling.
     pub fn moves(&self, bytes: usize) {
-        let now = self.pace.world.now();
-        self.pace.state.borrow_mut().moves(bytes as u64, now);
+        let now = self.throttle.world.now();
+        self.throttle.state.borrow_mut().moves(bytes as u64, now);
     }
 }
 
-impl Drop for Timed {
+impl Drop for TimedCommand {
     fn drop(&mut self) {
-        let now = self.pace.world.now();
-        self.pace.state.borrow_mut().command_done(self, now);
+        let now = self.throttle.world.now();
+        self.throttle.state.borrow_mut().command_done(self, now);
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let now = self.pace.world.now();
-        self.pace.state.borrow_mut().piece_done(self.urgency, self.begun, now);
-        self.pace.freed.notify_waiters();
+        let now = self.throttle.world.now();
+        self.throttle.state.borrow_mut().piece_done(self.urgency, self.begun, now);
+        self.throttle.freed.notify_waiters();
     }
 }
 
@@ -397,25 +397,25 @@ mod tests {
 
     #[test]
     fn the_mover_gives_way_to_its_floor_and_comes_back() {
-        let mut state = State::new(PaceSetting::default());
+        let mut state = State::new(ThrottleSetting::default());
         let mut now = 0;
         commands(&mut state, &mut now, 100, 1, false);
-        assert!(matches!(state.ask(Urgency::CanWait, Moment(now)), Answer::Yes));
+        assert!(matches!(state.ask(Urgency::CanWait, Moment(now)), Decision::Now));
         commands(&mut state, &mut now, 400, 4, true);
-        assert!(state.lanes < 0.05, "four times as slow: {} lanes", state.lanes);
+        assert!(state.parallelism < 0.05, "four times as slow: {}", state.parallelism);
         // A piece of 10 ms: the floors are 5 % and 25 % of the time.
         for (urgency, rest) in [(Urgency::CanWait, 190), (Urgency::Urgent, 30)] {
             state.give(Moment(now));
             state.piece_done(urgency, Moment(now - 10 * ONE_MS), Moment(now));
-            let Answer::At(moment) = state.ask(urgency, Moment(now)) else { panic!("it rests") };
+            let Decision::NotBefore(moment) = state.ask(urgency, Moment(now)) else { panic!("it pauses") };
             assert_eq!((moment.0 - now).div_ceil(ONE_MS), rest, "{urgency:?}");
         }
         assert!(
-            matches!(state.ask(Urgency::Awaited, Moment(now)), Answer::Yes),
-            "whoever is waited for goes on"
+            matches!(state.ask(Urgency::Awaited, Moment(now)), Decision::Now),
+            "work that hosts wait for continues"
         );
         commands(&mut state, &mut now, 1000, 1, true);
-        assert!(state.lanes > 7.0, "hosts notice nothing: {} lanes", state.lanes);
+        assert!(state.parallelism > 7.0, "hosts notice nothing: {}", state.parallelism);
     }
 
     #[test]
@@ -431,14 +431,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_more_than_the_ceiling() {
-        let setting = PaceSetting { ceiling_bytes_per_second: 1 << 20, ..PaceSetting::default() };
+    fn the_ceiling_limits_all_deferrable_work() {
+        let setting = ThrottleSetting { ceiling_bytes_per_second: 1 << 20, ..ThrottleSetting::default() };
         let mut state = State::new(setting);
         state.give(Moment(0));
         state.moves(1 << 18, Moment(0));
         state.piece_done(Urgency::CanWait, Moment(0), Moment(1));
-        let Answer::At(moment) = state.ask(Urgency::Urgent, Moment(1)) else { panic!("it waits") };
+        let Decision::NotBefore(moment) = state.ask(Urgency::Urgent, Moment(1)) else { panic!("it waits") };
         assert_eq!(moment, Moment(250 * ONE_MS));
-        assert!(matches!(state.ask(Urgency::Urgent, moment), Answer::Yes));
+        assert!(matches!(state.ask(Urgency::Urgent, moment), Decision::Now));
     }
 }

@@ -5,7 +5,7 @@
 //! the throttle allows, and immediately when space is short. Blocks of other volumes stay. A segment that
 //! held both is then partly dead, and is cleaned like any other.
 
-use super::{Cleaned, emptying::Leaving};
+use super::{CleaningResult, victim::Selection};
 use crate::{
     error::Result,
     format::{
@@ -48,15 +48,15 @@ impl Pool {
     ///
     /// A segment cannot be written or read. No data is lost.
     /// A segment cannot be written or read; nothing is lost by it.
-    pub async fn rest(&self) -> Result<Cleaned> {
+    pub async fn destage(&self) -> Result<CleaningResult> {
         self.checkpoint().await?;
-        self.rest_what_is_older(self.use_next(), 1).await
+        self.destage_before(self.use_next(), 1).await
     }
 
-    /// As [`Pool::rest`], for segments allocated before `before`, and only once their live blocks fill a
+    /// As [`Pool::destage`], for segments allocated before `before`, and only once their live blocks fill a
     /// segment.
-    pub(crate) async fn rest_by_and_by(&self, before: SegmentUse) -> Result<Cleaned> {
-        self.rest_what_is_older(before, self.room_grains()).await
+    pub(crate) async fn destage_older(&self, before: SegmentUse) -> Result<CleaningResult> {
+        self.destage_before(before, self.room_grains()).await
     }
 
     /// The number of the next segment allocation.
@@ -64,13 +64,13 @@ impl Pool {
         self.shared.state.borrow().segments.use_next()
     }
 
-    async fn rest_what_is_older(&self, before: SegmentUse, grains_min: u64) -> Result<Cleaned> {
-        let mut done = Cleaned::default();
+    async fn destage_before(&self, before: SegmentUse, grains_min: u64) -> Result<CleaningResult> {
+        let mut done = CleaningResult::default();
         loop {
             let round = {
                 let _one_round_at_a_time = self.cleaning.lock().await;
                 self.shared.check_runs()?;
-                self.rest_some(before, grains_min).await?
+                self.destage_round(before, grains_min).await?
             };
             let Some(round) = round else { break };
             done.segments += round.segments;
@@ -81,16 +81,16 @@ impl Pool {
     }
 
     /// One round; `None` if fewer than `grains_min` grains are to be moved.
-    pub(super) async fn rest_some(&self, before: SegmentUse, grains_min: u64) -> Result<Option<Cleaned>> {
+    pub(super) async fn destage_round(&self, before: SegmentUse, grains_min: u64) -> Result<Option<CleaningResult>> {
         self.complete_backlog().await?;
-        let victims = self.not_at_rest(before);
+        let victims = self.destage_victims(before);
         let live = |number: &SegmentNumber| {
             self.shared.state.borrow().segments.row(*number).map_or(0, |row| u64::from(row.live_grains))
         };
         if victims.iter().map(live).sum::<u64>() < grains_min {
             return Ok(None);
         }
-        let done = self.empty(&victims, Leaving::Raid0).await?;
+        let done = self.empty(&victims, Selection::Raid0).await?;
         // The log has left them, so no further block of a raid0 volume comes to lie in them.
         let backlog = &mut self.shared.state.borrow_mut().backlog;
         backlog.segments.retain(|segment| !victims.contains(segment));
@@ -98,7 +98,7 @@ impl Pool {
     }
 
     /// The next victims, oldest first: as many as there is room for.
-    pub(super) fn not_at_rest(&self, before: SegmentUse) -> Vec<SegmentNumber> {
+    pub(super) fn destage_victims(&self, before: SegmentUse) -> Vec<SegmentNumber> {
         let (free, room_grains) = (self.space().free_for(Purpose::Upkeep), self.room_grains());
         let drives = &self.shared.drives;
         let copies = drives.copies_wanted();

@@ -2,7 +2,7 @@
 
 use crate::scene::{MIB, Scene, make_volume, write};
 use array::{
-    mover::PaceSetting,
+    mover::ThrottleSetting,
     pool::{OpenSetting, Pool, open},
     volume::VolumeDevice,
 };
@@ -87,8 +87,8 @@ async fn filled(pool: &Rc<Pool>) -> VolumeDevice {
     volume
 }
 
-fn setting(pace: PaceSetting) -> OpenSetting {
-    OpenSetting { pace, table_entries: 4000, ..OpenSetting::default() }
+fn setting(throttle: ThrottleSetting) -> OpenSetting {
+    OpenSetting { throttle, table_entries: 4000, ..OpenSetting::default() }
 }
 
 /// Waits until every segment has its copies. Returns the time.
@@ -102,12 +102,12 @@ async fn rebuilt(world: &World, pool: &Pool) -> Duration {
 }
 
 /// Duration of a rebuild, and p99 latency of hosts without it and during it.
-fn rebuild_beside_hosts(seed: u64, hosts: u64, pause: Duration, pace: PaceSetting) -> [Duration; 3] {
+fn rebuild_beside_hosts(seed: u64, hosts: u64, pause: Duration, throttle: ThrottleSetting) -> [Duration; 3] {
     let mut scene = Scene::of(seed, 4, &disk());
     let figures = Rc::new(Cell::new([Duration::ZERO; 3]));
     let (found, sick) = (Rc::clone(&figures), Rc::clone(&scene.drives[3]));
     scene.run(move |world, devices| async move {
-        let pool = open(&world, &devices, setting(pace)).await.expect("it opens");
+        let pool = open(&world, &devices, setting(throttle)).await.expect("it opens");
         let volume = filled(&pool).await;
         let hosts = Hosts::start(&world, &volume, hosts, pause);
         world.sleep(Duration::from_secs(2)).await;
@@ -131,15 +131,15 @@ fn rebuild_beside_hosts(seed: u64, hosts: u64, pause: Duration, pace: PaceSettin
 #[test]
 fn hosts_notice_little_of_a_rebuild() {
     let [took, without, beside] =
-        rebuild_beside_hosts(21, 4, Duration::from_millis(4), PaceSetting::default());
+        rebuild_beside_hosts(21, 4, Duration::from_millis(4), ThrottleSetting::default());
     println!("rebuilt in {took:?}; p99 {without:?} without, {beside:?} beside it");
     assert!(beside < without * 4, "p99 {without:?} without the rebuild, {beside:?} beside it");
 }
 
 #[test]
 fn a_rebuild_ends_however_hard_hosts_work() {
-    let pace = PaceSetting { urgent_floor_percent: 25, ..PaceSetting::default() };
-    let [took, _, _] = rebuild_beside_hosts(22, 32, Duration::ZERO, pace);
+    let throttle = ThrottleSetting { urgent_floor_percent: 25, ..ThrottleSetting::default() };
+    let [took, _, _] = rebuild_beside_hosts(22, 32, Duration::ZERO, throttle);
     println!("rebuilt in {took:?}");
     assert!(took < Duration::from_secs(60), "{took:?} for some 50 MiB");
 }

@@ -13,13 +13,13 @@ use crate::{
         SegmentBlock, SegmentKind, SegmentNumber, Stamp, Table,
         row::{SegmentRow, VolumeState},
     },
-    log::{Draft, LogOwner, Need, Placed},
+    log::{Draft, LogSink, Need, Placed},
     map::Reclaim,
 };
 use std::rc::{Rc, Weak};
 use world::LocalFuture;
 
-impl LogOwner for Shared {
+impl LogSink for Shared {
     fn allocate(&self, need: Need) -> Option<MirroredSegment> {
         let purpose = match need {
             Need::Later => Purpose::Comfort,
@@ -142,8 +142,8 @@ impl State {
             self.log_segments.push_back(record.segment);
         }
         self.log_blocks += u64::from(record.blocks());
-        self.recent.take(record);
-        dead.into_iter().for_each(|dead| self.recent.died(dead.location));
+        self.reverse_map.add(record);
+        dead.into_iter().for_each(|dead| self.reverse_map.remove(dead.location));
         Ok(())
     }
 

@@ -8,7 +8,7 @@
 //! 1. For a segment in it, it has every block that records stored there and that may still be visible.
 //! 2. It has at most [`BLOCKS_MAX`] blocks, apart from those of the newest segment; `blocks` counts them.
 
-use super::contents::written_by;
+use super::contents::stored_blocks;
 use crate::format::{Location, Record, SegmentBlock, SegmentGrain, SegmentNumber, SegmentUse, SummaryEntry};
 use std::collections::BTreeMap;
 
@@ -16,45 +16,45 @@ use std::collections::BTreeMap;
 const BLOCKS_MAX: usize = 512 << 10;
 
 #[derive(Debug, Default)]
-pub(crate) struct RecentLog {
-    segments: BTreeMap<SegmentNumber, Logged>,
+pub(crate) struct ReverseMap {
+    segments: BTreeMap<SegmentNumber, SegmentBlocks>,
     blocks: usize,
 }
 
 /// Live blocks of one segment.
 #[derive(Debug)]
-struct Logged {
+struct SegmentBlocks {
     segment_use: SegmentUse,
     /// The block after the last record.
     next: SegmentBlock,
     entries: BTreeMap<SegmentGrain, SummaryEntry>,
 }
 
-impl RecentLog {
+impl ReverseMap {
     /// Adds the blocks of a record. A segment of which an earlier record was not added is forgotten.
-    pub fn take(&mut self, record: &Record) {
+    pub fn add(&mut self, record: &Record) {
         let number = record.segment;
         if record.block == SegmentBlock(0) {
             self.forget(&[number]);
             self.make_room();
             let (segment_use, next) = (record.segment_use, record.block);
-            self.segments.insert(number, Logged { segment_use, next, entries: BTreeMap::new() });
+            self.segments.insert(number, SegmentBlocks { segment_use, next, entries: BTreeMap::new() });
         }
-        let Some(logged) = self.segments.get_mut(&number) else { return };
-        if (logged.segment_use, logged.next) != (record.segment_use, record.block) {
+        let Some(known) = self.segments.get_mut(&number) else { return };
+        if (known.segment_use, known.next) != (record.segment_use, record.block) {
             return self.forget(&[number]);
         }
-        logged.next = SegmentBlock(record.block.0 + record.blocks());
-        let before = logged.entries.len();
-        logged.entries.extend(written_by(record).map(|entry| (entry.at, entry)));
-        self.blocks += logged.entries.len() - before;
+        known.next = SegmentBlock(record.block.0 + record.blocks());
+        let before = known.entries.len();
+        known.entries.extend(stored_blocks(record).map(|entry| (entry.at, entry)));
+        self.blocks += known.entries.len() - before;
     }
 
     /// Removes a block that is no longer visible.
-    pub fn died(&mut self, location: Location) {
+    pub fn remove(&mut self, location: Location) {
         if let Location::Direct { segment, at, .. } = location
-            && let Some(logged) = self.segments.get_mut(&segment)
-            && logged.entries.remove(&at).is_some()
+            && let Some(known) = self.segments.get_mut(&segment)
+            && known.entries.remove(&at).is_some()
         {
             self.blocks -= 1;
         }
@@ -62,20 +62,20 @@ impl RecentLog {
 
     /// Blocks of a segment that may be live, by location; `None` if the map does not have the segment.
     pub fn contents(&self, number: SegmentNumber, segment_use: SegmentUse) -> Option<Vec<SummaryEntry>> {
-        let logged = self.segments.get(&number).filter(|logged| logged.segment_use == segment_use)?;
-        Some(logged.entries.values().copied().collect())
+        let known = self.segments.get(&number).filter(|known| known.segment_use == segment_use)?;
+        Some(known.entries.values().copied().collect())
     }
 
     /// Removes segments.
     pub fn forget(&mut self, gone: &[SegmentNumber]) {
         let gone = gone.iter().filter_map(|number| self.segments.remove(number));
-        self.blocks -= gone.map(|logged| logged.entries.len()).sum::<usize>();
+        self.blocks -= gone.map(|known| known.entries.len()).sum::<usize>();
     }
 
     /// Removes the oldest segments until another one fits.
     fn make_room(&mut self) {
         while self.blocks > BLOCKS_MAX {
-            let oldest = self.segments.iter().min_by_key(|(_, logged)| logged.segment_use);
+            let oldest = self.segments.iter().min_by_key(|(_, known)| known.segment_use);
             let oldest = *oldest.expect("something has these blocks").0;
             self.forget(&[oldest]);
         }
@@ -114,58 +114,58 @@ mod tests {
     }
 
     /// Blocks of a segment that the map has.
-    fn places(recent: &RecentLog, number: u32, segment_use: u64) -> Option<Vec<u32>> {
-        let entries = recent.contents(SegmentNumber(number), SegmentUse(segment_use))?;
+    fn places(map: &ReverseMap, number: u32, segment_use: u64) -> Option<Vec<u32>> {
+        let entries = map.contents(SegmentNumber(number), SegmentUse(segment_use))?;
         Some(entries.iter().map(|entry| entry.at.block().0).collect())
     }
 
     #[test]
     fn of_a_segment_taken_from_its_front_on_every_block_is_known() {
-        let mut recent = RecentLog::default();
+        let mut map = ReverseMap::default();
         for record in [record(7, 1, 0, 2), record(7, 1, 3, 1), record(8, 2, 0, 1)] {
-            recent.take(&record);
+            map.add(&record);
         }
-        assert_eq!(places(&recent, 7, 1), Some(vec![1, 2, 4]));
-        assert_eq!(places(&recent, 8, 2), Some(vec![1]));
-        assert_eq!(places(&recent, 7, 2), None, "another segment of that number");
-        recent.forget(&[SegmentNumber(7)]);
-        assert_eq!((places(&recent, 7, 1), recent.blocks), (None, 1));
-        recent.take(&record(8, 3, 0, 2));
-        assert_eq!((places(&recent, 8, 2), places(&recent, 8, 3)), (None, Some(vec![1, 2])));
+        assert_eq!(places(&map, 7, 1), Some(vec![1, 2, 4]));
+        assert_eq!(places(&map, 8, 2), Some(vec![1]));
+        assert_eq!(places(&map, 7, 2), None, "another segment of that number");
+        map.forget(&[SegmentNumber(7)]);
+        assert_eq!((places(&map, 7, 1), map.blocks), (None, 1));
+        map.add(&record(8, 3, 0, 2));
+        assert_eq!((places(&map, 8, 2), places(&map, 8, 3)), (None, Some(vec![1, 2])));
     }
 
     #[test]
     fn what_has_died_is_not_there_any_more() {
-        let mut recent = RecentLog::default();
-        recent.take(&record(7, 1, 0, 3));
+        let mut map = ReverseMap::default();
+        map.add(&record(7, 1, 0, 3));
         for (number, at) in [(7, 2), (7, 2), (7, 9), (8, 1)] {
-            recent.died(Location::plain(SegmentNumber(number), SegmentBlock(at).first_grain()));
+            map.remove(Location::plain(SegmentNumber(number), SegmentBlock(at).first_grain()));
         }
-        recent.died(Location::Zero);
-        assert_eq!((places(&recent, 7, 1), recent.blocks), (Some(vec![1, 3]), 2));
+        map.remove(Location::Zero);
+        assert_eq!((places(&map, 7, 1), map.blocks), (Some(vec![1, 3]), 2));
     }
 
     #[test]
     fn of_a_segment_of_which_a_record_is_missing_nothing_is_known() {
-        let mut recent = RecentLog::default();
-        recent.take(&record(7, 1, 5, 1));
-        assert_eq!(places(&recent, 7, 1), None, "its front was taken by somebody else");
+        let mut map = ReverseMap::default();
+        map.add(&record(7, 1, 5, 1));
+        assert_eq!(places(&map, 7, 1), None, "its front was taken by somebody else");
         for at in [0, 2, 6, 8] {
-            recent.take(&record(8, 2, at, 1));
+            map.add(&record(8, 2, at, 1));
         }
-        assert_eq!((places(&recent, 8, 2), recent.blocks), (None, 0));
+        assert_eq!((places(&map, 8, 2), map.blocks), (None, 0));
     }
 
     #[test]
     fn the_oldest_is_forgotten_when_there_are_too_many() {
-        let mut recent = RecentLog::default();
+        let mut map = ReverseMap::default();
         let blocks = 512;
         let kept = BLOCKS_MAX / usize::from(blocks);
         // Numbers do not tell the age of a segment.
         for turn in 0..=kept as u32 + 1 {
-            recent.take(&record(9999 - turn, u64::from(turn), 0, blocks));
+            map.add(&record(9999 - turn, u64::from(turn), 0, blocks));
         }
-        assert_eq!(recent.blocks, BLOCKS_MAX + usize::from(blocks));
-        assert!(places(&recent, 9999, 0).is_none() && places(&recent, 9998, 1).is_some());
+        assert_eq!(map.blocks, BLOCKS_MAX + usize::from(blocks));
+        assert!(places(&map, 9999, 0).is_none() && places(&map, 9998, 1).is_some());
     }
 }
