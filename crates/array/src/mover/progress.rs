@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_done_and_what_is_to_be_done_never_fall() {
+    fn total_and_done_never_decrease() {
         let mut progress = Progress::default();
         let at = |seconds: u64| Moment(seconds * 1_000_000_000);
         let mut figures = Vec::new();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_that_of_the_last_seconds() {
+    fn the_rate_covers_the_last_seconds() {
         let mut progress = Progress::default();
         let at = |seconds: u64| Moment(seconds * 1_000_000_000);
         progress.look(10_000, at(10));

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_segment_taken_from_its_front_on_every_block_is_known() {
+    fn a_segment_added_from_its_first_record_is_known_completely() {
         let mut map = ReverseMap::default();
         for record in [record(7, 1, 0, 2), record(7, 1, 3, 1), record(8, 2, 0, 1)] {
             map.add(&record);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_died_is_not_there_any_more() {
+    fn removed_blocks_are_gone() {
         let mut map = ReverseMap::default();
         map.add(&record(7, 1, 0, 3));
         for (number, at) in [(7, 2), (7, 2), (7, 9), (8, 1)] {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_segment_of_which_a_record_is_missing_nothing_is_known() {
+    fn a_segment_with_a_missing_record_is_forgotten() {
         let mut map = ReverseMap::default();
         map.add(&record(7, 1, 5, 1));
         assert_eq!(places(&map, 7, 1), None, "its front was taken by somebody else");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_is_forgotten_when_there_are_too_many() {
+    fn the_oldest_segments_are_forgotten_beyond_the_limit() {
         let mut map = ReverseMap::default();
         let blocks = 512;
         let kept = BLOCKS_MAX / usize::from(blocks);

@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mover_gives_way_to_its_floor_and_comes_back() {
+    fn the_mover_slows_down_to_its_floor_and_recovers() {
         let mut state = State::new(ThrottleSetting::default());
         let mut now = 0;
         commands(&mut state, &mut now, 100, 1, false);
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_met_the_mover_does_not_raise_the_baseline() {
+    fn commands_that_met_the_mover_do_not_raise_the_baseline() {
         let mut baseline = Baseline::default();
         (0..50).for_each(|_| baseline.learn(100.0, false));
         (0..5000).for_each(|_| baseline.learn(900.0, true));

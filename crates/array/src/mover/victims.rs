@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_emptied_than_give_what_is_wanted() {
+    fn a_round_takes_no_more_victims_than_it_needs() {
         assert_eq!(count_of(&[10, 20, 30, 90], LIMITS), 2);
         assert_eq!(count_of(&[10, 20, 30, 90], Limits { wanted: 2, ..LIMITS }), 3);
         assert_eq!(count_of(&[60; 3], LIMITS), 3);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn of_those_that_are_half_dead_a_round_takes_less_than_of_all_others() {
+    fn a_round_of_half_dead_segments_gains_less_than_one_of_mostly_dead_ones() {
         let some = Limits { wanted: 20, ..LIMITS };
         assert_eq!(numbers_of(&[(12, true); 200], some).len(), 23, "three segments hold what is alive in 23");
         assert_eq!(numbers_of(&[(25, true); 200], some).len(), 27);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_die_by_themselves_are_left_to_it_unless_the_others_are_mostly_alive() {
+    fn hot_segments_are_left_to_die_unless_the_cold_ones_are_mostly_live() {
         let (dying, cold) = ((5, false), |live| (live, true));
         assert_eq!(numbers_of(&[dying, dying, cold(10), cold(30), cold(40)], LIMITS), [2, 3]);
         assert_eq!(numbers_of(&[dying, dying, cold(40), cold(45)], LIMITS), [2, 3]);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_have_much_more_alive_are_left_to_die() {
+    fn segments_with_much_more_live_data_are_left_to_die() {
         let many = Limits { wanted: 100, ..LIMITS };
         assert_eq!(count_of(&[10, 20, 30, 90], many), 3);
         assert_eq!(count_of(&[40, 60, 61], many), 2);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_gained_from_full_segments_or_without_room_to_write_to() {
+    fn nothing_is_gained_from_full_segments_or_without_room_for_targets() {
         assert_eq!(count_of(&[100; 50], LIMITS), 0);
         assert_eq!(count_of(&[75; 50], Limits { targets_max: 2, ..LIMITS }), 0);
         assert_eq!(count_of(&[75; 50], Limits { targets_max: 3, ..LIMITS }), 4);

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_behind_is_told_how_many_events_it_missed() {
+    fn a_reader_that_is_behind_gets_the_number_of_missed_events() {
         in_a_world(|world| async move {
             let log = EventLog::new(&world);
             let mut reader = EventReader { log: Rc::clone(&log), number_next: 0 };
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_waits_for_what_is_yet_to_happen() {
+    fn a_reader_waits_for_the_next_event() {
         in_a_world(|world| async move {
             let log = EventLog::new(&world);
             let mut reader = EventReader { log: Rc::clone(&log), number_next: 0 };

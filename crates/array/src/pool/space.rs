@@ -282,14 +282,14 @@ mod tests {
     }
 
     #[test]
-    fn alarms_hold_as_long_as_the_pool_is_that_full() {
+    fn an_alarm_lasts_while_usage_is_at_its_level() {
         let alarms = [799, 800, 899, 900, 949, 950, 1000].map(|used| space(0, used).alarm());
         assert_eq!(alarms.map(|alarm| alarm.map_or(0, |alarm| alarm as u8)), [0, 80, 80, 90, 90, 95, 100]);
         assert!(space(0, 1000).is_full() && !space(0, 999).is_full());
     }
 
     #[test]
-    fn writes_are_held_up_the_more_the_less_is_left() {
+    fn writes_are_delayed_more_the_less_space_is_left() {
         let delays = [1000, 52, 42, 32, 0].map(|free| space(free, 0).delay());
         assert_eq!(delays, [Duration::ZERO, Duration::ZERO, DELAY_MAX / 4, DELAY_MAX, DELAY_MAX]);
     }

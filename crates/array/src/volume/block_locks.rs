@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_blocks_written_in_part_keep_others_out() {
+    fn only_blocks_written_in_part_conflict() {
         let whole = span(2..=5, false, false);
         assert!(!whole.conflicts_with(&span(4..=9, false, false)), "whole blocks have an order in the log");
         assert!(whole.conflicts_with(&span(5..=9, true, false)));

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_with_one_command_does_not_wait_behind_all_of_another() {
+    fn a_volume_with_one_command_does_not_wait_for_all_commands_of_another() {
         let queue = FairQueue::new(100);
         let (busy, calm) = (VolumeNumber(1), VolumeNumber(2));
         let mut first = pin!(queue.enter(busy, 100));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_the_room_comes_in_alone_and_who_left_takes_none() {
+    fn a_command_larger_than_the_room_enters_alone_and_a_dropped_one_takes_none() {
         let queue = FairQueue::new(100);
         let mut small = Box::pin(queue.enter(VolumeNumber(1), 10));
         let pass = poll(small.as_mut()).expect("there is room");

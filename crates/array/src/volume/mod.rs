@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_lie_on_sectors_within_the_volume() {
+    fn commands_must_be_whole_sectors_within_the_volume() {
         assert!(check_range("read", ByteOffset(512), 512, 1024).is_ok());
         for (at, length, kind) in [
             (1, 512, IoErrorKind::Unaligned),

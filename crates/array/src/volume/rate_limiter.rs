@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_begin_in_a_second_and_a_few_at_once() {
+    fn the_rate_is_limited_and_a_short_burst_is_allowed() {
         let rates = Rates { iops_max: 100, kib_per_second_max: 0 };
         assert_eq!(begun_within(rates, 8192, 1), 105, "100, and those of a burst of 50 ms");
         let rates = Rates { iops_max: 0, kib_per_second_max: 800 };
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_time_is_saved_up_to_a_burst_and_no_more() {
+    fn idle_time_saves_tokens_for_one_burst() {
         let (limiter, rates) = (RateLimiter::default(), Rates { iops_max: 100, kib_per_second_max: 0 });
         let now = Moment(10_000_000_000);
         let begun: Vec<_> = (0..8).map(|_| limiter.take(now, rates, 512).0 - now.0).collect();

@@ -178,7 +178,7 @@ impl BlockDevice for Named {
 }
 
 #[test]
-fn nothing_is_placed_on_a_drive_before_all_superblocks_call_it_a_member_also_with_a_power_cut_between() {
+fn nothing_is_placed_on_a_drive_before_all_superblocks_list_it_even_across_a_power_cut() {
     let (mut named, mut unnamed_cuts) = (0, 0);
     for seed in 0..40 {
         let mut scene = Scene::new(300 + seed, 2);

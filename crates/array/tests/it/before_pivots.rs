@@ -91,7 +91,7 @@ fn path() -> String {
 }
 
 #[test]
-fn a_pool_from_before_pivots_is_opened_and_all_its_snapshots_read_as_they_did() {
+fn a_pool_from_before_pivots_opens_and_its_snapshots_are_unchanged() {
     let mut simulation = Simulation::new(1);
     let drive = simulation.add_drive(DriveOptions::new(ByteCount(101 * MIB)));
     drive.poke(0, &undump(&expect_file![path()].data()));
@@ -112,7 +112,7 @@ fn a_pool_from_before_pivots_is_opened_and_all_its_snapshots_read_as_they_did() 
 }
 
 #[test]
-fn a_power_cut_while_history_is_put_in_order_leaves_a_pool_that_opens() {
+fn a_power_cut_while_history_is_converted_leaves_a_pool_that_opens() {
     let golden = undump(&expect_file![path()].data());
     let before = Rc::new(Cell::new(0));
     for seed in 0..60 {
@@ -145,7 +145,7 @@ fn a_power_cut_while_history_is_put_in_order_leaves_a_pool_that_opens() {
 }
 
 #[test]
-fn the_same_written_today_reads_the_same() {
+fn the_same_writes_to_a_new_pool_read_the_same() {
     let mut scene = Scene::new(1, 1);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("it opens");
@@ -176,7 +176,7 @@ fn tree_by_block(store: &Rc<MemoryStore>, runs: &[Run<'_>]) -> NodePointer {
 }
 
 #[test]
-fn history_by_block_is_put_in_order_a_part_at_a_time() {
+fn history_by_block_is_converted_in_parts() {
     for at_once in [1, 100, 1 << 18] {
         let store = MemoryStore::new(at_once as u64);
         let trees = trees(&store, 1 << 20);

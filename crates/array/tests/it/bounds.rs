@@ -34,7 +34,7 @@ fn limit(limit_bytes: u64) -> Bounds {
 }
 
 #[test]
-fn a_volume_takes_no_more_than_its_limit_and_others_do_not_notice() {
+fn a_volume_stays_within_its_limit_and_others_are_not_affected() {
     let mut scene = Scene::new(91, 3);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("it opens");
@@ -95,7 +95,7 @@ fn a_volume_takes_no_more_than_its_limit_and_others_do_not_notice() {
 }
 
 #[test]
-fn what_is_kept_for_a_volume_no_other_can_take() {
+fn no_volume_can_use_the_reserve_of_another() {
     let mut scene = Scene::new(92, 2);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("it opens");

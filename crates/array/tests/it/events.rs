@@ -60,7 +60,7 @@ async fn try_write(volume: &VolumeDevice, at: u64) -> world::IoResult<()> {
 }
 
 #[test]
-fn a_drive_that_fails_under_load_is_lost_with_its_reason_and_data_becomes_whole_again() {
+fn a_drive_that_fails_under_load_is_reported_with_its_error_and_redundancy_is_restored() {
     let mut scene = Scene::new(61, 4);
     let drives = scene.drives.clone();
     scene.run(move |world, devices| async move {
@@ -120,7 +120,7 @@ fn a_pool_of_two_drives_that_loses_one_lacks_redundancy_until_another_is_added()
 }
 
 #[test]
-fn a_drive_that_comes_back_out_of_date_is_stale() {
+fn a_drive_that_returns_out_of_date_is_reported_as_stale() {
     let mut scene = Scene::new(63, 3);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");
@@ -141,7 +141,7 @@ fn a_drive_that_comes_back_out_of_date_is_stale() {
 }
 
 #[test]
-fn a_drive_that_does_not_answer_is_lost_for_that_reason() {
+fn a_drive_that_does_not_answer_is_reported_with_that_reason() {
     let mut scene = Scene::new(64, 4);
     let drives = scene.drives.clone();
     scene.run(move |world, devices| async move {
@@ -162,7 +162,7 @@ fn a_drive_that_does_not_answer_is_lost_for_that_reason() {
 }
 
 #[test]
-fn alarms_and_refusals_come_while_a_pool_fills_and_go_when_it_is_emptied() {
+fn alarms_and_refusals_begin_while_a_pool_fills_and_end_when_it_is_emptied() {
     let mut scene = Scene::of(65, 2, &DriveOptions::new(ByteCount(301 * MIB)));
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");
@@ -190,7 +190,7 @@ fn alarms_and_refusals_come_while_a_pool_fills_and_go_when_it_is_emptied() {
 }
 
 #[test]
-fn a_pool_that_stops_says_so_once_and_why() {
+fn a_pool_that_stops_reports_it_once_with_the_reason() {
     let mut scene = Scene::new(66, 2);
     let drives = scene.drives.clone();
     scene.run(move |world, devices| async move {
@@ -218,7 +218,7 @@ fn a_pool_that_stops_says_so_once_and_why() {
 }
 
 #[test]
-fn a_scrub_that_ends_on_an_error_is_reported_once_however_often_it_is_tried_again() {
+fn a_scrub_that_fails_repeatedly_is_reported_once() {
     let mut scene = Scene::new(67, 2);
     let drives = scene.drives.clone();
     scene.run(move |world, devices| async move {

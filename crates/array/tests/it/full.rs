@@ -72,7 +72,7 @@ async fn overwrite(volume: &VolumeDevice, filled: u64, count: u64, random: &mut 
 }
 
 #[test]
-fn overwrites_go_on_in_a_full_pool_and_new_data_is_refused() {
+fn overwrites_continue_in_a_full_pool_and_new_data_is_refused() {
     for seed in 0..3 {
         let mut scene = scene(seed);
         scene.run(move |world, devices| async move {
@@ -105,7 +105,7 @@ fn overwrites_go_on_in_a_full_pool_and_new_data_is_refused() {
 }
 
 #[test]
-fn room_that_was_discarded_is_waited_for() {
+fn a_write_waits_for_discarded_room() {
     for seed in 0..3 {
         let mut scene = scene(10 + seed);
         scene.run(move |world, devices| async move {
@@ -139,7 +139,7 @@ fn refusals(reader: &mut EventReader) -> Vec<Option<Vec<SnapshotRoom>>> {
 }
 
 #[test]
-fn what_a_snapshot_keeps_is_room_that_its_deletion_gives_back() {
+fn deleting_a_snapshot_frees_the_room_that_it_keeps() {
     let mut scene = scene(20);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, setting()).await.expect("it opens");
@@ -178,7 +178,7 @@ fn what_a_snapshot_keeps_is_room_that_its_deletion_gives_back() {
 }
 
 #[test]
-fn writers_at_once_are_refused_promptly_or_served_and_none_waits_for_ever() {
+fn concurrent_writers_are_served_or_refused_promptly() {
     for seed in 0..3 {
         let mut scene = scene(30 + seed);
         scene.run(move |world, devices| async move {
@@ -209,7 +209,7 @@ fn writers_at_once_are_refused_promptly_or_served_and_none_waits_for_ever() {
 }
 
 #[test]
-fn a_full_pool_at_rest_makes_no_checkpoints() {
+fn an_idle_full_pool_makes_no_checkpoints() {
     let mut scene = scene(40);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, setting()).await.expect("it opens");

@@ -213,6 +213,6 @@ fn kill_again_and_again(rounds: u64) {
 
 /// `cargo xtask test --full` kills 200 times.
 #[test]
-fn killed_processes_lose_nothing_that_was_answered() {
+fn killed_processes_lose_nothing_acknowledged() {
     kill_again_and_again(if std::env::var_os("SPINDLE_FULL").is_some() { 200 } else { 20 });
 }

@@ -70,7 +70,7 @@ fn a_pool_has_4096_volumes_of_64_tib() {
 }
 
 #[test]
-fn a_volume_has_2048_snapshots_each_made_by_one_record_and_deleted_in_any_order() {
+fn a_volume_has_2048_snapshots_each_taken_by_one_record_and_deleted_in_any_order() {
     let mut scene = Scene::of(82, 3, &DriveOptions::new(ByteCount(201 * MIB)));
     let drives = scene.drives.clone();
     scene.run(|world, devices| async move {

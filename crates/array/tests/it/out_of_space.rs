@@ -134,7 +134,7 @@ fn play(accident: &Accident) -> (Scene, Rc<Model>, Filesystem) {
 }
 
 #[test]
-fn drives_of_one_full_filesystem_lose_nothing_and_open_when_there_is_room() {
+fn drives_on_one_full_filesystem_lose_nothing_and_open_once_there_is_room() {
     for seed in 0..6 {
         let accident = Accident {
             seed,
@@ -197,7 +197,7 @@ fn two_of_four_drives_on_a_full_filesystem_are_neither_lost_nor_stale() {
 const ANSWERED_WITHIN: Duration = Duration::from_secs(11);
 
 #[test]
-fn commands_under_way_when_space_runs_out_are_answered_in_time_and_truly() {
+fn commands_under_way_when_space_runs_out_are_answered_correctly_and_in_time() {
     for seed in 90..96 {
         let mut scene = Scene::new(seed, 2 + seed as usize % 3);
         let filesystem = Filesystem::new(u64::MAX / 2);
@@ -263,7 +263,7 @@ fn commands_under_way_when_space_runs_out_are_answered_in_time_and_truly() {
 }
 
 #[test]
-fn a_pool_goes_on_by_itself_when_room_is_made_and_until_then_says_what_to_do() {
+fn a_pool_resumes_when_room_is_made_and_until_then_its_errors_say_what_to_do() {
     let mut scene = Scene::new(40, 3);
     let filesystem = Filesystem::new(u64::MAX / 2);
     scene.drives.iter().for_each(|drive| drive.put_on(Some(&filesystem)));
@@ -300,7 +300,7 @@ fn a_pool_goes_on_by_itself_when_room_is_made_and_until_then_says_what_to_do() {
 }
 
 #[test]
-fn where_every_drive_fails_writes_the_pool_stops_and_what_it_holds_stays_readable() {
+fn a_pool_whose_drives_all_fail_writes_stops_and_stays_readable() {
     for seed in 60..68 {
         let mut scene = Scene::new(seed, 2 + seed as usize % 4);
         let model = Rc::new(Model::default());
@@ -333,7 +333,7 @@ fn where_every_drive_fails_writes_the_pool_stops_and_what_it_holds_stays_readabl
 }
 
 #[test]
-fn a_pool_of_two_goes_on_with_one_copy_while_one_drive_is_full() {
+fn a_pool_of_two_continues_with_one_copy_while_one_drive_is_full() {
     let accident = Accident { seed: 80, drives: 2, on_filesystem: 1, free_blocks: 1_500, cuts_power: true };
     let (mut scene, model, filesystem) = play(&accident);
     assert!(

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use world::{BlockDevice, Buffer, ByteCount, ByteOffset, Extent, IoErrorKind, Stability, sim::FaultPlan};
 
 #[test]
-fn what_was_written_is_read_again_also_after_reopening_and_a_kill() {
+fn written_data_survives_a_close_and_a_kill() {
     for kill in [false, true] {
         let mut scene = Scene::new(1, 3);
         scene.run(|world, devices| async move {
@@ -96,7 +96,7 @@ fn a_snapshot_keeps_what_was_until_it_is_deleted() {
 }
 
 #[test]
-fn a_volume_and_its_snapshots_say_where_they_hold_nothing() {
+fn a_volume_and_its_snapshots_report_their_holes() {
     const BLOCKS: u64 = 200;
     /// For each block true if it is a hole, from as many lists of extents as needed.
     fn blocks_of(extents: &[Extent], at: u64) -> Vec<bool> {
@@ -154,7 +154,7 @@ fn a_volume_and_its_snapshots_say_where_they_hold_nothing() {
 }
 
 #[test]
-fn a_pool_goes_on_without_a_drive_and_says_what_it_cannot_do() {
+fn a_pool_continues_without_a_drive_and_refuses_what_it_cannot_do() {
     let mut scene = Scene::new(3, 3);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("it opens");
@@ -186,7 +186,7 @@ fn a_pool_goes_on_without_a_drive_and_says_what_it_cannot_do() {
 }
 
 #[test]
-fn names_and_sizes_are_looked_at() {
+fn invalid_names_and_sizes_are_refused() {
     let mut scene = Scene::new(4, 2);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("it opens");

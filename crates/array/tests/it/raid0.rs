@@ -52,7 +52,7 @@ fn slots_taken(pool: &Pool) -> u64 {
 }
 
 #[test]
-fn a_raid0_volume_takes_about_half_the_room_at_rest_and_its_snapshot_too() {
+fn a_destaged_raid0_volume_takes_about_half_the_room_and_so_does_its_snapshot() {
     let mut scene = Scene::new(41, 4);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, setting()).await.expect("it opens");
@@ -91,7 +91,7 @@ fn a_raid0_volume_takes_about_half_the_room_at_rest_and_its_snapshot_too() {
 }
 
 #[test]
-fn what_is_written_comes_to_rest_by_itself_unless_it_is_overwritten_soon() {
+fn blocks_are_destaged_in_the_background_unless_they_are_overwritten_soon() {
     let mut scene = Scene::new(42, 3);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, setting()).await.expect("it opens");
@@ -123,7 +123,7 @@ fn what_is_written_comes_to_rest_by_itself_unless_it_is_overwritten_soon() {
 }
 
 #[test]
-fn a_lost_drive_takes_of_raid0_what_lay_there_and_of_raid1_nothing() {
+fn losing_a_drive_loses_its_raid0_blocks_and_no_raid1_blocks() {
     let mut scene = Scene::new(43, 4);
     let drives = scene.drives.clone();
     scene.run(move |world, devices| async move {
@@ -174,7 +174,7 @@ fn a_lost_drive_takes_of_raid0_what_lay_there_and_of_raid1_nothing() {
 }
 
 #[test]
-fn a_mirror_that_lacked_a_drive_gets_its_copy_and_raid0_gets_none() {
+fn a_mirrored_segment_that_lacks_a_copy_is_rebuilt_and_raid0_is_not() {
     let mut scene = Scene::new(44, 2);
     scene.drives[1].set_faults(dead());
     let spare = scene.simulation.add_drive(DriveOptions::new(ByteCount(101 * MIB)));
@@ -201,7 +201,7 @@ fn a_mirror_that_lacked_a_drive_gets_its_copy_and_raid0_gets_none() {
 }
 
 #[test]
-fn a_pool_of_raid0_holds_nearly_twice_as_much_and_then_refuses() {
+fn a_pool_of_raid0_volumes_stores_nearly_twice_as_much_before_it_refuses() {
     let mut scene = Scene::new(45, 2);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, setting()).await.expect("it opens");
@@ -233,7 +233,7 @@ fn a_pool_of_raid0_holds_nearly_twice_as_much_and_then_refuses() {
 type Answered = Rc<RefCell<Vec<[u8; 2]>>>;
 
 #[test]
-fn a_power_cut_while_blocks_come_to_rest_loses_nothing() {
+fn a_power_cut_during_destaging_loses_nothing() {
     const BLOCKS: u64 = 1024;
     let mut cuts_amid = 0;
     for seed in 0..12 {

@@ -48,7 +48,7 @@ async fn lose_one(world: &World, pool: &Pool, volume: &VolumeDevice, sick: &SimD
 }
 
 #[test]
-fn a_pool_nobody_writes_to_becomes_whole_by_itself() {
+fn an_idle_pool_rebuilds_in_the_background() {
     let mut scene = Scene::new(31, 6);
     let drives = scene.drives.clone();
     scene.run(|world, devices| async move {
@@ -81,7 +81,7 @@ fn a_pool_nobody_writes_to_becomes_whole_by_itself() {
 }
 
 #[test]
-fn what_was_rebuilt_before_a_crash_is_not_rebuilt_again() {
+fn copies_made_before_a_crash_are_not_made_again() {
     let mut scene = Scene::new(32, 4);
     let (sick, first) = (Rc::clone(&scene.drives[1]), Rc::new(Cell::new(0)));
     let total = Rc::clone(&first);
@@ -123,7 +123,7 @@ fn what_was_rebuilt_before_a_crash_is_not_rebuilt_again() {
 }
 
 #[test]
-fn a_swapped_drive_takes_over() {
+fn a_replacement_drive_takes_over() {
     let mut scene = Scene::new(33, 2);
     let sick = Rc::clone(&scene.drives[0]);
     let spare = scene.simulation.add_drive(DriveOptions::new(ByteCount(101 * MIB)));

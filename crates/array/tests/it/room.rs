@@ -72,7 +72,7 @@ fn is_full(error: array::error::Error) -> array::error::Result<()> {
 }
 
 #[test]
-fn a_full_pool_opens_however_often_it_crashes_also_without_a_drive() {
+fn a_full_pool_opens_after_any_number_of_crashes_even_without_a_drive() {
     let mut refused_hosts = 0;
     for seed in 0..3 {
         let mut scene = Scene::of(seed, 3, &tiny());
@@ -103,7 +103,7 @@ fn a_full_pool_opens_however_often_it_crashes_also_without_a_drive() {
 }
 
 #[test]
-fn writes_that_come_at_once_are_refused_or_written_and_leave_the_reserve_alone() {
+fn concurrent_writes_are_refused_or_written_and_never_use_the_reserve() {
     let mut scene = Scene::of(2, 2, &tiny());
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small_tables()).await.expect("it opens");
@@ -130,7 +130,7 @@ fn writes_that_come_at_once_are_refused_or_written_and_leave_the_reserve_alone()
 }
 
 #[test]
-fn no_number_of_discards_and_snapshots_takes_the_room_that_an_opening_needs() {
+fn no_number_of_discards_and_snapshots_uses_the_room_that_an_opening_needs() {
     // So fast that the log can use all segments between two checks for a checkpoint.
     let mut scene = Scene::of(3, 2, &tiny_and_fast());
     scene.run(|world, devices| async move {
@@ -208,7 +208,7 @@ async fn take_snapshots(world: World, pool: Rc<Pool>, seed: u64) {
 }
 
 #[test]
-fn a_snapshot_beside_hosts_and_a_rebuild_waits_for_cleaning_and_is_not_refused() {
+fn a_snapshot_during_a_load_and_a_rebuild_waits_for_cleaning_and_is_not_refused() {
     for seed in 5..8 {
         let mut scene = Scene::of(seed, 4, &tiny_and_fast());
         let setting = || OpenSetting { table_entries: 1500, log_blocks: 2048, ..OpenSetting::default() };
@@ -259,7 +259,7 @@ fn filled_until_refused(slots: u64) -> (f64, Vec<Option<Alarm>>) {
 }
 
 #[test]
-fn what_a_pool_calls_usable_hosts_can_fill_and_alarms_come_before_it_refuses() {
+fn hosts_can_fill_the_usable_space_and_alarms_precede_refusals() {
     let all = [None, Some(Alarm::Full80), Some(Alarm::Full90), Some(Alarm::Full95)];
     for slots in [48, 96, 300] {
         let (percent, heard) = filled_until_refused(slots);

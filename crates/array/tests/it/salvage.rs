@@ -105,7 +105,7 @@ async fn agrees(volume: &ReadOnlyVolume) {
 }
 
 #[test]
-fn a_pool_that_was_killed_is_read_as_it_was_acknowledged_and_not_a_byte_of_it_changes() {
+fn a_killed_pool_reads_as_acknowledged_and_no_byte_of_it_changes() {
     let mut scene = Scene::new(71, 3);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("it opens");
@@ -156,7 +156,7 @@ fn a_pool_that_was_killed_is_read_as_it_was_acknowledged_and_not_a_byte_of_it_ch
 }
 
 #[test]
-fn a_log_with_a_hole_is_read_up_to_it_and_what_is_missing_is_said() {
+fn a_log_with_a_hole_is_read_up_to_it_and_the_missing_records_are_counted() {
     let mut scene = Scene::new(72, 3);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");
@@ -203,7 +203,7 @@ fn a_log_with_a_hole_is_read_up_to_it_and_what_is_missing_is_said() {
 }
 
 #[test]
-fn a_lost_node_costs_the_blocks_below_it_and_no_others() {
+fn a_lost_node_loses_the_blocks_below_it_and_no_others() {
     let mut scene = Scene::new(73, 3);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");
@@ -272,7 +272,7 @@ fn leaf_before(drives: &[Rc<SimDrive>], superblock: &Superblock, node: NodePoint
 }
 
 #[test]
-fn where_the_newest_catalogue_is_lost_the_one_before_leads_to_all_through_a_longer_log() {
+fn if_the_newest_catalogue_is_lost_the_previous_one_and_a_longer_log_restore_everything() {
     let mut scene = Scene::new(74, 3);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");
@@ -308,7 +308,7 @@ fn where_the_newest_catalogue_is_lost_the_one_before_leads_to_all_through_a_long
 }
 
 #[test]
-fn with_half_of_the_drives_the_other_half_of_the_data_is_read() {
+fn half_of_the_drives_give_half_of_the_data() {
     let mut scene = Scene::new(75, 4);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("it opens");
@@ -349,7 +349,7 @@ fn with_half_of_the_drives_the_other_half_of_the_data_is_read() {
 }
 
 #[test]
-fn a_drive_that_fell_behind_is_read_where_it_has_the_only_copy() {
+fn a_stale_drive_is_read_for_blocks_of_which_it_has_the_only_copy() {
     let mut scene = Scene::new(76, 2);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("it opens");
@@ -397,7 +397,7 @@ fn a_drive_that_fell_behind_is_read_where_it_has_the_only_copy() {
 }
 
 #[test]
-fn a_trial_says_whether_force_helps_and_writes_nothing() {
+fn a_trial_opening_tells_if_force_helps_and_writes_nothing() {
     let mut scene = Scene::new(77, 2);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("it opens");
@@ -420,7 +420,7 @@ fn a_trial_says_whether_force_helps_and_writes_nothing() {
 }
 
 #[test]
-fn drives_that_are_none_of_the_pools_are_named() {
+fn devices_of_no_use_are_listed_with_the_reason() {
     let mut scene = Scene::new(78, 3);
     let blank = scene.simulation.add_drive(world::sim::DriveOptions::new(ByteCount(DRIVE_BYTES)));
     scene.drives.push(blank);
@@ -438,7 +438,7 @@ fn drives_that_are_none_of_the_pools_are_named() {
 }
 
 #[test]
-fn what_only_drives_that_fell_behind_have_is_counted_before_anybody_erases_one() {
+fn data_that_only_stale_drives_have_is_counted() {
     let mut scene = Scene::new(79, 2);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("it opens");

@@ -25,7 +25,7 @@ async fn write_at_once(world: &World, device: &VolumeDevice, count: u64, length:
 }
 
 #[test]
-fn a_volume_has_no_more_operations_and_bytes_a_second_than_it_may() {
+fn a_volume_stays_within_its_rate_limits() {
     let mut scene = Scene::new(61, 3);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");
@@ -133,7 +133,7 @@ fn a_read_that_waits_while_its_volume_is_deleted_is_refused() {
 }
 
 #[test]
-fn a_volume_whose_write_cache_is_forced_answers_before_its_writes_are_stable() {
+fn a_volume_with_a_forced_write_cache_acknowledges_writes_before_they_are_stable() {
     let mut scene = Scene::new(63, 3);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, OpenSetting::default()).await.expect("it opens");

@@ -22,7 +22,7 @@ fn setting() -> OpenSetting {
 }
 
 #[test]
-fn a_stuck_drive_is_given_up_and_rebuilt() {
+fn a_drive_that_hangs_is_removed_and_its_copies_are_rebuilt() {
     let mut scene = Scene::new(41, 4);
     let drives = scene.drives.clone();
     scene.run(move |world, devices| async move {
@@ -63,7 +63,7 @@ fn a_stuck_drive_is_given_up_and_rebuilt() {
 }
 
 #[test]
-fn either_drive_of_two_is_given_up_when_it_hangs() {
+fn either_drive_of_two_is_removed_when_it_hangs() {
     for (seed, sick) in [(45, 0), (46, 1)] {
         let mut scene = Scene::new(seed, 2);
         let drives = scene.drives.clone();
@@ -83,7 +83,7 @@ fn either_drive_of_two_is_given_up_when_it_hangs() {
 }
 
 #[test]
-fn a_drive_that_only_reads_hang_on_is_given_up_too() {
+fn a_drive_on_which_only_reads_hang_is_removed_too() {
     let mut scene = Scene::new(42, 3);
     let drives = scene.drives.clone();
     scene.run(move |world, devices| async move {
@@ -105,7 +105,7 @@ fn a_drive_that_only_reads_hang_on_is_given_up_too() {
 }
 
 #[test]
-fn where_all_drives_hang_none_is_given_up() {
+fn if_all_drives_hang_none_is_removed() {
     let mut scene = Scene::new(43, 2);
     let drives = scene.drives.clone();
     scene.run(move |world, devices| async move {

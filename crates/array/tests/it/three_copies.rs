@@ -17,7 +17,7 @@ fn dead() -> FaultPlan {
 }
 
 #[test]
-fn two_of_five_drives_may_go_at_once_and_nothing_is_lost() {
+fn two_of_five_drives_may_fail_together_and_nothing_is_lost() {
     let mut scene = Scene::with_copies(71, 5, &DriveOptions::new(ByteCount(101 * MIB)), 3);
     let dying = [scene.drives[1].clone(), scene.drives[3].clone()];
     scene.run(|world, devices| async move {

@@ -129,7 +129,7 @@ fn rebuild_beside_hosts(seed: u64, hosts: u64, pause: Duration, throttle: Thrott
 }
 
 #[test]
-fn hosts_notice_little_of_a_rebuild() {
+fn a_rebuild_adds_little_to_the_latency_of_hosts() {
     let [took, without, beside] =
         rebuild_beside_hosts(21, 4, Duration::from_millis(4), ThrottleSetting::default());
     println!("rebuilt in {took:?}; p99 {without:?} without, {beside:?} beside it");
@@ -137,7 +137,7 @@ fn hosts_notice_little_of_a_rebuild() {
 }
 
 #[test]
-fn a_rebuild_ends_however_hard_hosts_work() {
+fn a_rebuild_ends_under_any_load() {
     let throttle = ThrottleSetting { urgent_floor_percent: 25, ..ThrottleSetting::default() };
     let [took, _, _] = rebuild_beside_hosts(22, 32, Duration::ZERO, throttle);
     println!("rebuilt in {took:?}");

@@ -50,7 +50,7 @@ fn a_volume_can_be_overwritten_for_ever() {
 }
 
 #[test]
-fn a_pool_three_quarters_full_is_cleaned_though_no_two_segments_fit_into_one() {
+fn a_pool_three_quarters_full_is_cleaned_even_if_no_two_segments_fit_into_one() {
     let mut scene = Scene::new(15, 3);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small_tables()).await.expect("it opens");
@@ -105,7 +105,7 @@ fn a_full_pool_refuses_writes_and_can_be_emptied() {
 }
 
 #[test]
-fn what_was_deleted_and_discarded_comes_back_also_while_nobody_writes() {
+fn space_of_deletions_and_discards_is_reclaimed_even_while_hosts_are_idle() {
     let mut scene = Scene::new(18, 2);
     scene.run(|world, devices| async move {
         let setting = OpenSetting { reclaimed_at_once: 200, ..small_tables() };
@@ -138,7 +138,7 @@ fn what_was_deleted_and_discarded_comes_back_also_while_nobody_writes() {
 }
 
 #[test]
-fn a_lost_drive_is_rebuilt_and_another_can_go() {
+fn a_lost_drive_is_rebuilt_and_another_may_fail() {
     let mut scene = Scene::new(13, 4);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small_tables()).await.expect("it opens");
@@ -168,7 +168,7 @@ fn a_lost_drive_is_rebuilt_and_another_can_go() {
 }
 
 #[test]
-fn two_drives_lose_one_and_get_another() {
+fn a_pool_of_two_loses_a_drive_and_gets_another() {
     let mut scene = Scene::new(14, 2);
     scene.drives[1].set_faults(FaultPlan { failed_write_percent: 100.0, ..FaultPlan::none() });
     let spare = scene.simulation.add_drive(DriveOptions::new(ByteCount(101 * MIB)));
@@ -197,7 +197,7 @@ fn two_drives_lose_one_and_get_another() {
 }
 
 #[test]
-fn a_scrub_mends_every_copy_that_a_drive_forgot() {
+fn a_scrub_repairs_every_copy_that_a_drive_lost() {
     let mut scene = Scene::new(15, 3);
     scene.run(|world, devices| async move {
         let pool = open(&world, &devices, small()).await.expect("it opens");
@@ -265,7 +265,7 @@ fn trees_take_no_more_room_than_twice_what_they_need() {
 }
 
 #[test]
-fn a_scrub_ends_though_the_pool_is_opened_again_and_again() {
+fn a_scrub_completes_across_reopenings() {
     let mut scene = Scene::new(19, 3);
     // So slow that a scrub takes some 80 s; no opening lasts more than 10 s.
     let throttle = ThrottleSetting { ceiling_bytes_per_second: MIB, ..ThrottleSetting::default() };
@@ -317,7 +317,7 @@ fn a_scrub_ends_though_the_pool_is_opened_again_and_again() {
 }
 
 #[test]
-fn a_pool_scrubs_by_itself_also_what_no_tree_leads_to() {
+fn a_background_scrub_covers_structures_that_no_tree_refers_to() {
     let mut scene = Scene::new(16, 3);
     scene.run(|world, devices| async move {
         let setting = OpenSetting {
