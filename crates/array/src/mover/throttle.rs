@@ -265,10 +265,7 @@ impl State {
         if now < self.below_ceiling_from {
             return Decision::NotBefore(self.below_ceiling_from);
         }
-        let parallelism = match self.do_hosts_work(now) {
-            true => self.parallelism.max(self.floor(urgency)),
-            false => PARALLELISM_MAX as f64,
-        };
+        let parallelism = if self.do_hosts_work(now) { self.parallelism.max(self.floor(urgency)) } else { PARALLELISM_MAX as f64 };
         if self.permits_out >= (parallelism as usize).max(1) {
             return Decision::WhenFreed;
         }

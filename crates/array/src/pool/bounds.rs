@@ -187,12 +187,10 @@ impl Pool {
             None => 0,
         };
         let left = self.free_grains().saturating_sub(kept);
-        match wanted.saturating_sub(taken) <= left {
-            true => Ok(()),
-            false => {
-                let left_bytes = (left + taken) * crate::format::GRAIN_BYTES as u64;
-                Err(Error::NoRoomToReserve { wanted_bytes: reserve_bytes, left_bytes })
-            }
+        if wanted.saturating_sub(taken) > left {
+            let left_bytes = (left + taken) * crate::format::GRAIN_BYTES as u64;
+            return Err(Error::NoRoomToReserve { wanted_bytes: reserve_bytes, left_bytes });
         }
+        Ok(())
     }
 }

@@ -60,10 +60,11 @@ impl Catalogue {
                 let row = PointRow::decode(bytes)?;
                 let is_kept = row.state != VolumeState::Deleting && self.keeps_points(row.volume);
                 let points = Rc::make_mut(&mut self.points);
-                match is_kept {
-                    true => points.insert(branch, stamp),
-                    false => points.remove(branch, stamp),
-                };
+                if is_kept {
+                    points.insert(branch, stamp);
+                } else {
+                    points.remove(branch, stamp);
+                }
                 self.point_rows.insert((branch, stamp), row);
             }
             Table::Discard => {
@@ -91,14 +92,8 @@ impl Catalogue {
                 points.remove(row.branch, stamp);
             }
         }
-        match row.state == VolumeState::Live && row.reserve.0 > 0 {
-            true => self.reserved.insert(number),
-            false => self.reserved.remove(&number),
-        };
-        match row.class == RedundancyClass::Raid0 {
-            true => self.raid0.insert(number),
-            false => self.raid0.remove(&number),
-        };
+        set_member(&mut self.reserved, number, row.state == VolumeState::Live && row.reserve.0 > 0);
+        set_member(&mut self.raid0, number, row.class == RedundancyClass::Raid0);
         self.volumes.insert(number, row);
     }
 
@@ -254,10 +249,7 @@ impl Catalogue {
     /// The redundancy class of a branch's blocks, snapshots included: that of its volume.
     pub fn class_of(&self, branch: BranchNumber) -> RedundancyClass {
         let is_raid0 = |row: &BranchRow| self.raid0.contains(&row.volume);
-        match !self.raid0.is_empty() && self.branch_rows.get(&branch).is_some_and(is_raid0) {
-            true => RedundancyClass::Raid0,
-            false => RedundancyClass::Raid1,
-        }
+        if !self.raid0.is_empty() && self.branch_rows.get(&branch).is_some_and(is_raid0) { RedundancyClass::Raid0 } else { RedundancyClass::Raid1 }
     }
 
     /// Branches of raid0 volumes.
@@ -316,5 +308,13 @@ impl Catalogue {
     /// The lowest number above those of all branches.
     pub fn branch_next(&self) -> BranchNumber {
         BranchNumber(self.branch_rows.keys().next_back().map_or(1, |last| last.0 + 1))
+    }
+}
+
+fn set_member(set: &mut BTreeSet<VolumeNumber>, number: VolumeNumber, is_member: bool) {
+    if is_member {
+        set.insert(number);
+    } else {
+        set.remove(&number);
     }
 }

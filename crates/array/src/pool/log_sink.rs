@@ -30,11 +30,11 @@ impl LogSink for Shared {
     }
 
     fn make_room(self: Rc<Self>) -> LocalFuture<Result<()>> {
-        match self.is_being_opened() {
-            true => Box::pin(async { Ok(()) }),
-            // After a checkpoint the log before this segment is not needed.
-            false => self.checkpoint_for_log(),
+        if self.is_being_opened() {
+            return Box::pin(async { Ok(()) });
         }
+        // After a checkpoint the log before this segment is not needed.
+        self.checkpoint_for_log()
     }
 
     fn take(&self, placed: &Placed, draft: &Draft) {

@@ -110,10 +110,7 @@ impl Shared {
     ///
     /// [`Error::OutOfSpace`].
     pub fn check_has_space(&self) -> Result<()> {
-        match self.drives.has_space_enough() {
-            true => Ok(()),
-            false => Err(Error::OutOfSpace(self.drives.out_of_space())),
-        }
+        if self.drives.has_space_enough() { Ok(()) } else { Err(Error::OutOfSpace(self.drives.out_of_space())) }
     }
 
     /// The row of a drive that is to be added.

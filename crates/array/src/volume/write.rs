@@ -93,10 +93,7 @@ impl Volume {
         {
             return Ok(buffer);
         }
-        let mut block = match piece.is_whole() {
-            true => Buffer::zeroed(BLOCK_BYTES),
-            false => self.read_block(BlockIndex(piece.block)).await?,
-        };
+        let mut block = if piece.is_whole() { Buffer::zeroed(BLOCK_BYTES) } else { self.read_block(BlockIndex(piece.block)).await? };
         copy_from(from, piece.at, &mut block[piece.start..piece.start + piece.length]);
         Ok(Arc::new(block))
     }
