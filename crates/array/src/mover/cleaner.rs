@@ -8,8 +8,8 @@
 
 use super::{
     data_segment::DataSegment,
-    victim::{Selection, PIECES_WAITING_MAX, LiveBlocks, VICTIMS_AT_ONCE},
     throttle::Permit,
+    victim::{LiveBlocks, PIECES_WAITING_MAX, Selection, VICTIMS_AT_ONCE},
 };
 use crate::{
     error::{Error, Result},
@@ -67,7 +67,11 @@ impl Pool {
     }
 
     /// Moves the live blocks of `victims`, or those that `selection` selects, into new segments.
-    pub(super) async fn empty(&self, victims: &[SegmentNumber], selection: Selection) -> Result<CleaningResult> {
+    pub(super) async fn empty(
+        &self,
+        victims: &[SegmentNumber],
+        selection: Selection,
+    ) -> Result<CleaningResult> {
         let under_way = UnderWay::begin(Sometimes::CutWhileCleaning);
         let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
         let emptied = Cell::new(0);
@@ -113,7 +117,11 @@ impl Pool {
     }
 
     /// Writes the pieces into segments, one after another. Returns the number of blocks.
-    async fn fill_segments(&self, pieces: mpsc::Receiver<LiveBlocks>, full: mpsc::Sender<FullSegment>) -> Result<u64> {
+    async fn fill_segments(
+        &self,
+        pieces: mpsc::Receiver<LiveBlocks>,
+        full: mpsc::Sender<FullSegment>,
+    ) -> Result<u64> {
         let mut targets = Targets::default();
         let filled = self.fill(&mut targets, pieces, full).await;
         for (left, _) in targets.0.into_iter().flatten() {

@@ -90,7 +90,11 @@ impl DataSegment {
     }
 
     fn summary(&self, pool: &Pool) -> Vec<Arc<Buffer>> {
-        let parts: Vec<&[SummaryEntry]> = if self.entries.is_empty() { vec![&[]] } else { self.entries.chunks(SUMMARY_ENTRIES_MAX).collect() };
+        let parts: Vec<&[SummaryEntry]> = if self.entries.is_empty() {
+            vec![&[]]
+        } else {
+            self.entries.chunks(SUMMARY_ENTRIES_MAX).collect()
+        };
         let count = parts.len() as u16;
         let blocks = parts.into_iter().enumerate().map(|(index, entries)| SummaryBlock {
             pool: pool.shared.pool,

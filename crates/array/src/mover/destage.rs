@@ -81,7 +81,11 @@ impl Pool {
     }
 
     /// One round; `None` if fewer than `grains_min` grains are to be moved.
-    pub(super) async fn destage_round(&self, before: SegmentUse, grains_min: u64) -> Result<Option<CleaningResult>> {
+    pub(super) async fn destage_round(
+        &self,
+        before: SegmentUse,
+        grains_min: u64,
+    ) -> Result<Option<CleaningResult>> {
         self.complete_backlog().await?;
         let victims = self.destage_victims(before);
         let live = |number: &SegmentNumber| {

@@ -15,28 +15,28 @@
 mod cleaner;
 mod contents;
 mod data_segment;
+mod destage;
 mod drives;
-mod victim;
 mod nodes;
-mod throttle;
 mod progress;
 mod rebuild;
 mod reverse_map;
-mod destage;
 mod scrub;
 mod scrub_segments;
+mod throttle;
+mod victim;
 mod victims;
 
 pub use cleaner::CleaningResult;
 pub use nodes::NodeRoom;
-pub use throttle::{ThrottleFigures, ThrottleSetting};
 pub use progress::RebuildProgress;
 pub use rebuild::DegradedSegments;
 pub use scrub::{ScrubProgress, ScrubResult};
+pub use throttle::{ThrottleFigures, ThrottleSetting};
 
-pub(crate) use throttle::{HostCommand, Throttle, Urgency};
+pub(crate) use destage::Backlog;
 pub(crate) use progress::Progress;
 pub(crate) use rebuild::set_slot_index;
 pub(crate) use reverse_map::ReverseMap;
-pub(crate) use destage::Backlog;
+pub(crate) use throttle::{HostCommand, Throttle, Urgency};
 pub(crate) use victims::{Outlook, VICTIMS_MAX};

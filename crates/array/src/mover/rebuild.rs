@@ -270,8 +270,7 @@ impl Pool {
             let is_stable = stable.contains(&to.member) && self.shared.drives.has(to.member);
             let mut state = self.shared.state.borrow_mut();
             // The segment may have become free meanwhile.
-            let is_it =
-                state.segments.row(job.number).is_some_and(|row| row.segment_use == job.segment_use);
+            let is_it = state.segments.row(job.number).is_some_and(|row| row.segment_use == job.segment_use);
             if !is_stable || !is_it {
                 drop(state);
                 self.give_up_copy(to, bytes);

@@ -3,7 +3,7 @@
 //! Records that a replay would read are checked with their payload, up to the last acknowledged one. Of other
 //! records only the header matters: cleaning needs it.
 
-use super::scrub::{ScrubRound, tell};
+use super::scrub::{ScrubRound, note_lost};
 use crate::{
     error::{Error, Result},
     format::{

@@ -265,13 +265,20 @@ impl State {
         if now < self.below_ceiling_from {
             return Decision::NotBefore(self.below_ceiling_from);
         }
-        let parallelism = if self.do_hosts_work(now) { self.parallelism.max(self.floor(urgency)) } else { PARALLELISM_MAX as f64 };
+        let parallelism = if self.do_hosts_work(now) {
+            self.parallelism.max(self.floor(urgency))
+        } else {
+            PARALLELISM_MAX as f64
+        };
         if self.permits_out >= (parallelism as usize).max(1) {
             return Decision::WhenFreed;
         }
         let last = self.last[urgency as usize];
-        let rest =
-            if parallelism < 1.0 { last.took.mul_f64(1.0 / parallelism - 1.0).min(REST_MAX) } else { Duration::ZERO };
+        let rest = if parallelism < 1.0 {
+            last.took.mul_f64(1.0 / parallelism - 1.0).min(REST_MAX)
+        } else {
+            Duration::ZERO
+        };
         let rested = last.ended + rest;
         if now < rested { Decision::NotBefore(rested) } else { Decision::Now }
     }

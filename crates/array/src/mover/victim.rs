@@ -149,7 +149,8 @@ impl Victim<'_> {
         if self.row.live_grains > room / READ_ALONE_ONE_IN {
             return None;
         }
-        let known = self.pool.shared.state.borrow().recent.contents(self.number, self.row.segment_use)?;
+        let known =
+            self.pool.shared.state.borrow().reverse_map.contents(self.number, self.row.segment_use)?;
         sometimes::reached(Sometimes::VictimKnown);
         Some(known)
     }

@@ -11,7 +11,7 @@
 use crate::{
     format::{BLOCK_GRAINS, SegmentKind, SegmentNumber, row::SegmentState},
     log::{log_shape, room_blocks},
-    pool::{Pool, Purpose, PoolSpace},
+    pool::{Pool, PoolSpace, Purpose},
     simulation::sometimes::{self, Sometimes},
 };
 

@@ -249,7 +249,11 @@ impl Catalogue {
     /// The redundancy class of a branch's blocks, snapshots included: that of its volume.
     pub fn class_of(&self, branch: BranchNumber) -> RedundancyClass {
         let is_raid0 = |row: &BranchRow| self.raid0.contains(&row.volume);
-        if !self.raid0.is_empty() && self.branch_rows.get(&branch).is_some_and(is_raid0) { RedundancyClass::Raid0 } else { RedundancyClass::Raid1 }
+        if !self.raid0.is_empty() && self.branch_rows.get(&branch).is_some_and(is_raid0) {
+            RedundancyClass::Raid0
+        } else {
+            RedundancyClass::Raid1
+        }
     }
 
     /// Branches of raid0 volumes.
@@ -269,10 +273,6 @@ impl Catalogue {
 
     pub fn branch(&self, number: BranchNumber) -> Option<&BranchRow> {
         self.branch_rows.get(&number)
-    }
-
-    pub fn branch_rows(&self) -> impl Iterator<Item = (BranchNumber, &BranchRow)> {
-        self.branch_rows.iter().map(|(&number, row)| (number, row))
     }
 
     /// The tree of branches.

@@ -57,7 +57,11 @@ impl Pool {
     pub(super) async fn checkpoint_of_now(&self) -> Result<()> {
         let begun = self.checkpoints_begun.get();
         let _one_at_a_time = self.checkpointing.lock().await;
-        if self.checkpoints_begun.get() > begun { self.shared.check_runs() } else { self.checkpoint_alone().await }
+        if self.checkpoints_begun.get() > begun {
+            self.shared.check_runs()
+        } else {
+            self.checkpoint_alone().await
+        }
     }
 
     async fn checkpoint_alone(&self) -> Result<()> {
@@ -195,7 +199,9 @@ impl Pool {
         idle.into_iter().for_each(|number| state.segments.condemn(number, frozen.number));
         let segments = state.segments.take_changes().into_iter();
         let segments = segments.map(|(number, row)| {
-            let row = row.map(|row| if self.nodes.is_of_catalogue(number) { SegmentRow { live_grains: 0, ..row } } else { row });
+            let row = row.map(|row| {
+                if self.nodes.is_of_catalogue(number) { SegmentRow { live_grains: 0, ..row } } else { row }
+            });
             (RowKey::of_segment(number), row.map(|row| row.encode()))
         });
         let segments: Vec<_> = segments.collect();

@@ -7,7 +7,7 @@
 //! Each incident is reported once: a drive is lost once however many writes failed, and a task that fails
 //! again in the same way is not reported again before it has succeeded.
 
-use super::{Alarm, Pool, Shared, SnapshotRoom, PoolSpace};
+use super::{Alarm, Pool, PoolSpace, Shared, SnapshotRoom};
 use crate::{
     election::{Election, Seen},
     error::Error,
@@ -46,9 +46,7 @@ pub enum EventKind {
         error: IoError,
     },
     /// A drive is connected but not used, since its content is out of date: the pool continued without it.
-    StaleDrive {
-        drive: DriveName,
-    },
+    StaleDrive { drive: DriveName },
     /// A drive has no space for the pool's writes. It stays a member and is read.
     DriveOutOfSpace {
         drive: DriveName,
@@ -56,13 +54,9 @@ pub enum EventKind {
         error: IoError,
     },
     /// A drive that was out of space accepts writes again.
-    DriveReturn {
-        drive: DriveName,
-    },
+    DriveReturn { drive: DriveName },
     /// A drive was added and is in use.
-    DriveAddition {
-        drive: DriveName,
-    },
+    DriveAddition { drive: DriveName },
     /// RedundancyStatus lost: data has fewer copies than configured, after drives were lost.
     RedundancyLoss(RedundancyStatus),
     /// RedundancyStatus restored: all data has all of its copies.
@@ -102,9 +96,7 @@ pub enum EventKind {
         is_retried: bool,
     },
     /// The pool stopped writing until it is reopened.
-    Stop {
-        error: Error,
-    },
+    Stop { error: Error },
     /// The reader missed events that were dropped before it read them.
     Overflow {
         /// Number of events missed.
@@ -276,8 +268,11 @@ impl EventReader {
         let oldest = kept.front()?;
         if self.number_next < oldest.number {
             let events = oldest.number - self.number_next;
-            let overflow =
-                PoolEvent { number: oldest.number - 1, time: oldest.time, kind: EventKind::Overflow { events } };
+            let overflow = PoolEvent {
+                number: oldest.number - 1,
+                time: oldest.time,
+                kind: EventKind::Overflow { events },
+            };
             self.number_next = oldest.number;
             return Some(overflow);
         }

@@ -43,8 +43,11 @@ impl Pool {
     pub fn redundancy(&self) -> RedundancyStatus {
         let drives = &self.shared.drives;
         let geometry = drives.geometry();
-        let mut redundancy =
-            RedundancyStatus { copies: geometry.log_copies, drives: drives.count(), ..RedundancyStatus::default() };
+        let mut redundancy = RedundancyStatus {
+            copies: geometry.log_copies,
+            drives: drives.count(),
+            ..RedundancyStatus::default()
+        };
         for (_, row) in self.shared.state.borrow().segments.iter() {
             let there = drives.copies_there(&row.slots);
             if !row.shape.is_mirror() {
@@ -156,7 +159,8 @@ mod tests {
 
     #[test]
     fn an_alarm_ends_one_percent_below_its_level() {
-        let space = |used_bytes| PoolSpace { segments: 0, free: 0, reserve: 0, usable_bytes: 1000, used_bytes };
+        let space =
+            |used_bytes| PoolSpace { segments: 0, free: 0, reserve: 0, usable_bytes: 1000, used_bytes };
         let (mut alarm, mut alarms) = (None, Vec::new());
         for used in [799, 800, 799, 791, 790, 789, 905, 895, 889, 1000, 995, 985, 100] {
             alarm = alarm_after(alarm, space(used));

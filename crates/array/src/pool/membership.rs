@@ -110,7 +110,11 @@ impl Shared {
     ///
     /// [`Error::OutOfSpace`].
     pub fn check_has_space(&self) -> Result<()> {
-        if self.drives.has_space_enough() { Ok(()) } else { Err(Error::OutOfSpace(self.drives.out_of_space())) }
+        if self.drives.has_space_enough() {
+            Ok(())
+        } else {
+            Err(Error::OutOfSpace(self.drives.out_of_space()))
+        }
     }
 
     /// The row of a drive that is to be added.

@@ -45,7 +45,7 @@ pub(crate) use catalogue::Catalogue;
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
 pub use open::{check_opens, open};
 pub use read_only::{
-    Condition, DriveCondition, LogCondition, UnusedReason, SkippedSuperblock, ReadOnlyPool, open_read_only,
+    Condition, DriveCondition, LogCondition, ReadOnlyPool, SkippedSuperblock, UnusedReason, open_read_only,
 };
 pub use snapshot_room::SnapshotRoom;
 pub use snapshots::Snapshot;
@@ -53,10 +53,10 @@ pub use space::{Alarm, PoolSpace};
 pub use verbs::{NewVolume, VolumeInfo};
 pub use volume_setting::VolumeSetting;
 
+pub(crate) use block_reads::StoredRun;
 pub(crate) use nodes::Nodes;
 pub(crate) use read_only::RunBlocks;
 pub(crate) use readers::ReadGuard;
-pub(crate) use block_reads::StoredRun;
 pub(crate) use shared::Shared;
 pub(crate) use space::Purpose;
 pub(crate) use usage::SpacePromise;
@@ -65,7 +65,7 @@ use crate::{
     error::Result,
     format::{CheckpointNumber, DriveId, MemberIndex, VolumeNumber},
     log::Lane,
-    mover::{Outlook, Throttle, ThrottleFigures, ThrottleSetting, Progress, ScrubProgress},
+    mover::{Outlook, Progress, ScrubProgress, Throttle, ThrottleFigures, ThrottleSetting},
     tree::Trees,
     volume::{FairQueue, Volume},
 };

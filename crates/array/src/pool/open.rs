@@ -215,7 +215,11 @@ async fn go_on(read: ReadIn, checkpoint: &Checkpoint, setting: OpenSetting) -> R
     let incarnation = Incarnation(checkpoint.incarnation.0.max(replayed.incarnation.0) + 1);
     {
         let mut state = shared.state.borrow_mut();
-        state.stamp_next = if canary::is(Canary::ForgottenBump) { checkpoint.stamp_next } else { Stamp(state.stamp_next.0 + OPENING_STEP) };
+        state.stamp_next = if canary::is(Canary::ForgottenBump) {
+            checkpoint.stamp_next
+        } else {
+            Stamp(state.stamp_next.0 + OPENING_STEP)
+        };
     }
     if !setting.forced {
         check_none_left_behind(&shared, &replayed)?;

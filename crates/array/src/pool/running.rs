@@ -3,7 +3,7 @@
 use super::{
     Pool,
     admission::CleaningBasis,
-    events::{EventKind, BackgroundTask},
+    events::{BackgroundTask, EventKind},
 };
 use crate::{
     error::{Error, Result},
@@ -158,7 +158,11 @@ impl Pool {
 
     fn is_checkpoint_due(&self, since_last: Duration, last_took: Duration) -> bool {
         let state = self.shared.state.borrow();
-        let leftovers_every = if self.throttle.figures().hosts_work { self.setting.interval } else { LEFTOVERS_EVERY.max(LEFTOVERS_REST * last_took) };
+        let leftovers_every = if self.throttle.figures().hosts_work {
+            self.setting.interval
+        } else {
+            LEFTOVERS_EVERY.max(LEFTOVERS_REST * last_took)
+        };
         state.table.len() >= self.setting.table_entries
             || state.log_blocks >= self.setting.log_blocks
             || ((state.log_blocks > 0 || self.has_unsaved_rows.get()) && since_last >= self.setting.interval)

@@ -229,7 +229,9 @@ impl Pool {
     fn saved_grains(&self, state: &State) -> u64 {
         let drives = &self.shared.drives;
         let copies = drives.copies_wanted().max(1) as u64;
-        let saved = |(member, grains): (MemberIndex, u64)| if drives.has(member) { grains * (copies - 1) / copies } else { grains };
+        let saved = |(member, grains): (MemberIndex, u64)| {
+            if drives.has(member) { grains * (copies - 1) / copies } else { grains }
+        };
         state.segments.raid0_grains().map(saved).sum()
     }
 }

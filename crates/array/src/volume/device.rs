@@ -1,11 +1,11 @@
 //! A volume as a block device: commands on its head.
 
 use super::{
-    block_locks::{BlockLocks, BlockLock, BlockSpan},
-    rate_limiter::{RateLimiter, Rates},
+    block_locks::{BlockLock, BlockLocks, BlockSpan},
     check_range,
     fair_queue::QueueTicket,
     io_error,
+    rate_limiter::{RateLimiter, Rates},
 };
 use crate::{
     error::{Error, Result},
@@ -34,7 +34,13 @@ pub struct Volume {
 
 impl Volume {
     pub(crate) fn new(pool: Rc<Pool>, number: VolumeNumber) -> Self {
-        Self { pool, number, locks: Rc::default(), limiter: RateLimiter::default(), is_cache_forced: Cell::default() }
+        Self {
+            pool,
+            number,
+            locks: Rc::default(),
+            limiter: RateLimiter::default(),
+            is_cache_forced: Cell::default(),
+        }
     }
 
     /// True if its setting lets writes without FUA wait for the next flush.

@@ -18,10 +18,10 @@ mod snapshot;
 mod write;
 
 pub use bounds::Bounds;
-pub use rate_limiter::Rates;
 pub use device::{Volume, VolumeDevice};
 pub(crate) use fair_queue::FairQueue;
-pub use read_only::{PartContent, ReadOnlyVolume, VolumeSurvey, VolumePart};
+pub use rate_limiter::Rates;
+pub use read_only::{PartContent, ReadOnlyVolume, VolumePart, VolumeSurvey};
 pub use snapshot::SnapshotDevice;
 
 use crate::{

@@ -1,7 +1,9 @@
 //! Writes to a volume: split into blocks, blocks in part completed from the current version, then appended to
 //! the log as one command.
 
-use super::{BlockPart, block_locks::BlockSpan, check_range, device::Volume, fair_queue::QueueTicket, io_error, pieces};
+use super::{
+    BlockPart, block_locks::BlockSpan, check_range, device::Volume, fair_queue::QueueTicket, io_error, pieces,
+};
 use crate::{
     error::Result,
     format::{BLOCK_BYTES, BlockIndex, BlockKey, SECTOR_BYTES, Stamp},
@@ -44,7 +46,12 @@ impl Volume {
         self.write_blocks(&cut, from, stability).await.map_err(|error| io_error("write", &error))
     }
 
-    async fn write_blocks(&self, cut: &[BlockPart], from: &[Arc<Buffer>], stability: Stability) -> Result<()> {
+    async fn write_blocks(
+        &self,
+        cut: &[BlockPart],
+        from: &[Arc<Buffer>],
+        stability: Stability,
+    ) -> Result<()> {
         let too_early = canary::is(Canary::StampBeforeItsTurn).then(|| self.next_stamp());
         let mut blocks = Vec::with_capacity(cut.len());
         for piece in cut {
@@ -93,7 +100,11 @@ impl Volume {
         {
             return Ok(buffer);
         }
-        let mut block = if piece.is_whole() { Buffer::zeroed(BLOCK_BYTES) } else { self.read_block(BlockIndex(piece.block)).await? };
+        let mut block = if piece.is_whole() {
+            Buffer::zeroed(BLOCK_BYTES)
+        } else {
+            self.read_block(BlockIndex(piece.block)).await?
+        };
         copy_from(from, piece.at, &mut block[piece.start..piece.start + piece.length]);
         Ok(Arc::new(block))
     }

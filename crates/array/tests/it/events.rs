@@ -5,7 +5,7 @@ use array::{
     format::DriveId,
     pool::{
         Alarm, NewDrive, OpenSetting, Pool,
-        events::{PoolEvent, EventKind, EventReader, BackgroundTask},
+        events::{BackgroundTask, EventKind, EventReader, PoolEvent},
         open,
     },
     volume::VolumeDevice,

@@ -6,7 +6,7 @@ use array::{
     error::Result,
     format::{SnapshotId, row::WriteCache},
     pool::{
-        OpenSetting, Pool, SnapshotRoom, PoolSpace, VolumeSetting,
+        OpenSetting, Pool, PoolSpace, SnapshotRoom, VolumeSetting,
         events::{EventKind, EventReader},
         open,
     },

@@ -9,8 +9,8 @@ use array::{
         SegmentKind, SegmentNumber, SegmentUse, SlotAddress, SlotHeader, SlotNumber, Stamp, Table,
     },
     log::{
-        Draft, Lane, LaneSetting, LogSink, Need, Part, Placed, Replayed, Start, Tail, TakenRecord,
-        log_shape, replay,
+        Draft, Lane, LaneSetting, LogSink, Need, Part, Placed, Replayed, Start, Tail, TakenRecord, log_shape,
+        replay,
     },
 };
 use std::{

@@ -66,9 +66,9 @@ fn a_destaged_raid0_volume_takes_about_half_the_room_and_so_does_its_snapshot() 
         assert!(mirrored >= 120, "what was just written is mirrored: {mirrored} slots");
         let before = pool.space();
         let done = pool.destage().await.expect("it ends");
-        let resting = slots_taken(&pool) - empty;
-        println!("{mirrored} slots, {resting} at rest; {done:?}");
-        assert!(resting <= 72, "60 MiB: {resting} slots");
+        let destaging = slots_taken(&pool) - empty;
+        println!("{mirrored} slots, {destaging} at rest; {done:?}");
+        assert!(destaging <= 72, "60 MiB: {destaging} slots");
         let space = pool.space();
         assert_eq!(space.used_bytes, 60 * MIB, "it is the same that is stored");
         let saved = space.usable_bytes - before.usable_bytes;
@@ -102,8 +102,8 @@ fn blocks_are_destaged_in_the_background_unless_they_are_overwritten_soon() {
         world.sleep(Duration::from_secs(50)).await;
         assert!(slots_taken(&pool) - empty >= 40, "not at once");
         world.sleep(Duration::from_secs(90)).await;
-        let resting = slots_taken(&pool) - empty;
-        assert!(resting <= 28, "{resting} slots of 1 MiB for 20 MiB");
+        let destaging = slots_taken(&pool) - empty;
+        assert!(destaging <= 28, "{destaging} slots of 1 MiB for 20 MiB");
         pool.close().await.expect("it closes");
     });
     // The next opening finds blocks that were not destaged.
@@ -266,10 +266,10 @@ fn a_power_cut_during_destaging_loses_nothing() {
                     write(&volumes[which], block * 4096, byte, 4096).await;
                     known.borrow_mut()[block as usize][which] = byte;
                 }
-                let resting = Rc::clone(&pool);
+                let destaging = Rc::clone(&pool);
                 world.spawn("rest", async move {
                     *moving.borrow_mut() = true;
-                    resting.rest().await.expect("nothing fails");
+                    destaging.destage().await.expect("nothing fails");
                     *moving.borrow_mut() = false;
                 });
                 world.sleep(wait).await;

@@ -9,7 +9,7 @@ use array::{
         BLOCK_BYTES, DriveId, MirroredSegment, NodePointer, PoolGeometry, RedundancyClass, SegmentBlock,
         SnapshotId, Superblock,
     },
-    pool::{UnusedReason, OpenSetting, ReadOnlyPool, VolumeSetting, check_opens, open, open_read_only},
+    pool::{OpenSetting, ReadOnlyPool, UnusedReason, VolumeSetting, check_opens, open, open_read_only},
     superblocks::read_places,
     volume::{PartContent, ReadOnlyVolume},
 };

@@ -6,7 +6,7 @@ use array::{
     format::DriveId,
     pool::{
         PoolSpace,
-        events::{DriveName, PoolEvent, EventKind, RedundancyStatus},
+        events::{DriveName, EventKind, PoolEvent, RedundancyStatus},
     },
 };
 use report::Severity;

@@ -9,7 +9,7 @@ use super::{
 use crate::console::Console;
 use array::pool::{
     Pool,
-    events::{PoolEvent, EventReader},
+    events::{EventReader, PoolEvent},
 };
 use std::{
     collections::VecDeque,

@@ -9,7 +9,7 @@ mod condition;
 mod copies;
 mod shield;
 
-pub use condition::{Condition, DriveCondition, LogCondition, UnusedReason, SkippedSuperblock};
+pub use condition::{Condition, DriveCondition, LogCondition, SkippedSuperblock, UnusedReason};
 pub(crate) use copies::{Copies, RunBlocks};
 pub(super) use shield::{WriteAnswer, WriteShield};
 
