@@ -2,20 +2,20 @@
 
 use iscsi::{
     scsi::{
-        facts::Facts,
+        properties::UnitProperties,
         reservations::Nexus,
-        unit::{Asked, Unit},
+        unit::{ScsiRequest, LogicalUnit},
     },
     target::{Target, Targets, serve as serve_iscsi},
     wire::{
-        frame::{Digests, Frame},
-        pdu::{Header, IMMEDIATE, Login},
+        pdu::{Digests, Pdu},
+        header::{PduHeader, IMMEDIATE, Login},
         text,
     },
 };
 use nbd::{
     Export, Exports, ServerOptions, serve as serve_nbd,
-    wire::handshake::{InfoRequest, OptionHead, greeting, option},
+    wire::handshake::{InfoRequest, OptionHead, handshake_flag, option},
 };
 use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -56,7 +56,7 @@ pub fn nbd_session(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else { return };
     let mut bytes = Vec::new();
     if first & 1 == 1 {
-        bytes.extend(u32::from(greeting::FIXED_NEWSTYLE | greeting::NO_ZEROES).to_be_bytes());
+        bytes.extend(u32::from(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES).to_be_bytes());
         if first & 2 != 0 {
             bytes.extend(OptionHead::write(option::STRUCTURED_REPLY, &[]));
         }
@@ -121,14 +121,14 @@ fn login(has_digests: bool) -> Vec<u8> {
     // From the first stage to the last but one, and on to the full feature phase.
     let request = |flags, pairs: &[(&str, &str)]| {
         let login =
-            Login { first: IMMEDIATE, flags, initiator_session: [0x80, 0, 0, 0, 0, 1], ..Login::empty() };
-        Frame::new(login.to_bytes(), text::write(pairs.iter().copied())).encode(Digests::default())
+            Login { first: IMMEDIATE, flags, isid: [0x80, 0, 0, 0, 0, 1], ..Login::empty() };
+        Pdu::new(login.to_bytes(), text::write(pairs.iter().copied())).encode(Digests::default())
     };
     [request(0x81, &pairs[..4]), request(0x87, &pairs[4..])].concat()
 }
 
-fn unit(drive: &Rc<SimDrive>) -> Unit {
-    let facts = Facts {
+fn unit(drive: &Rc<SimDrive>) -> LogicalUnit {
+    let properties = UnitProperties {
         product: "VOLUME".to_owned(),
         revision: "0001".to_owned(),
         serial: "4d61696c".to_owned(),
@@ -141,7 +141,7 @@ fn unit(drive: &Rc<SimDrive>) -> Unit {
         port: 1,
     };
     let sparse: Rc<dyn Sparse> = Rc::new(Zeroing(Rc::clone(drive)));
-    Unit::new(facts, Rc::clone(drive) as Rc<dyn BlockDevice>, Some(sparse), true)
+    LogicalUnit::new(properties, Rc::clone(drive) as Rc<dyn BlockDevice>, Some(sparse), true)
 }
 
 /// A drive that writes the zeroes it is asked for.
@@ -178,7 +178,7 @@ pub fn iscsi_commands(data: &[u8]) {
             let (list, behind) = behind.split_at(behind.len().min(length));
             let buffers = if list.is_empty() { Vec::new() } else { vec![Buffer::copy_of(list)] };
             let nexus = &who[usize::from(rest[0] & 1)];
-            let asked = Asked {
+            let asked = ScsiRequest {
                 nexus,
                 target: TARGET,
                 cdb,

@@ -2,7 +2,7 @@
 //! `cert.pem` and `key.pem`.
 
 use crate::refusal::Refusal;
-use nbd::{ClientTls, Identity, ServerTls, TlsError};
+use nbd::{ClientTls, ServerTls, TlsError, TlsIdentity};
 use rustix::fs::stat;
 use std::path::Path;
 use world::{
@@ -26,7 +26,7 @@ pub fn of_server(folder: &Path) -> Result<ServerTls, Refusal> {
 
 /// Whom a client believes about the server of `uri`, and what it shows if the folder has a client's certificate; none
 /// if it is not to be TLS.
-pub fn of_client(uri: &nbd::Uri) -> Result<Option<ClientTls>, Refusal> {
+pub fn of_client(uri: &nbd::NbdUri) -> Result<Option<ClientTls>, Refusal> {
     let Some(tls) = &uri.tls else { return Ok(None) };
     let Some(folder) = &tls.certificates else {
         let problem = format!("{uri}: whom to believe is not said");
@@ -73,8 +73,8 @@ impl Own {
         }
     }
 
-    fn identity(&self) -> Identity<'_> {
-        Identity { certificate: &self.certificate, key: &self.key }
+    fn identity(&self) -> TlsIdentity<'_> {
+        TlsIdentity { certificate: &self.certificate, key: &self.key }
     }
 }
 

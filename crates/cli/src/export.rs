@@ -10,7 +10,7 @@ mod write_cache;
 
 use crate::{arguments::ExportArguments, console::Console, ending::Ending, refusal::Refusal};
 use identity::{Identified, identify};
-use iscsi::scsi::identity::Identity;
+use iscsi::scsi::identity::UnitIdentity;
 use serde::Serialize;
 use shared::{Opened, Shared};
 use std::{collections::BTreeSet, path::PathBuf, rc::Rc, time::Duration};
@@ -40,7 +40,7 @@ struct Door {
     /// One for each path, in their order, or none.
     offers: Vec<Offer>,
     /// Of each offer, over iSCSI.
-    identities: Option<Vec<Identity>>,
+    identities: Option<Vec<UnitIdentity>>,
     serving: world::LocalFuture<()>,
     /// Not everybody who reaches it may use it.
     is_restricted: bool,
@@ -171,9 +171,9 @@ fn identities(
     shared: &[Shared],
     arguments: &ExportArguments,
     console: &Console,
-) -> Result<Vec<Identity>, Refusal> {
+) -> Result<Vec<UnitIdentity>, Refusal> {
     let state = arguments.state.clone().unwrap_or_else(identity::state_folder);
-    let mut identities: Vec<Identity> = Vec::new();
+    let mut identities: Vec<UnitIdentity> = Vec::new();
     for Shared { path, origin, .. } in shared {
         let Identified { identity, caveat } = identify(world, path, origin, &state)?;
         if let Some(twin) = identities.iter().position(|known| *known == identity) {

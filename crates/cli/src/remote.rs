@@ -5,7 +5,7 @@ use clap::Args;
 use iscsi::{
     initiator::{self, Initiator, InitiatorOptions},
     session::chap::{Credentials, Secret},
-    wire::frame::Digests,
+    wire::pdu::Digests,
 };
 use nbd::{Client, ClientOptions};
 use std::{
@@ -47,9 +47,9 @@ pub struct RemoteArguments {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remote {
     /// A unit of an iSCSI target.
-    Iscsi(initiator::Uri, Box<InitiatorOptions>),
+    Iscsi(initiator::IscsiUri, Box<InitiatorOptions>),
     /// An export of an NBD server.
-    Nbd(nbd::Uri),
+    Nbd(nbd::NbdUri),
 }
 
 /// One that is open, with what it says of itself.
@@ -70,12 +70,12 @@ impl Remote {
         let Some(text) = path.to_str() else { return Ok(None) };
         let refuse = |error: &dyn fmt::Display| Refusal::new(error.to_string(), "");
         if text.starts_with("iscsi://") {
-            let uri = text.parse().map_err(|error: initiator::UriError| refuse(&error))?;
+            let uri = text.parse().map_err(|error: initiator::IscsiUriError| refuse(&error))?;
             return Ok(Some(Self::Iscsi(uri, Box::new(options(arguments)?))));
         }
         if ["nbd://", "nbds://", "nbd+unix://", "nbds+unix://"].iter().any(|scheme| text.starts_with(scheme))
         {
-            let uri = text.parse().map_err(|error: nbd::UriError| refuse(&error))?;
+            let uri = text.parse().map_err(|error: nbd::NbdUriError| refuse(&error))?;
             // What cannot be used is told before anything begins.
             certificates::of_client(&uri)?;
             return Ok(Some(Self::Nbd(uri)));
@@ -89,7 +89,7 @@ impl Remote {
             Self::Iscsi(uri, options) => {
                 let options = (**options).clone();
                 let device = Initiator::connect(world, Rc::new(Sockets), uri.clone(), options).await?;
-                let facts = device.facts().clone();
+                let facts = device.info().clone();
                 Ok(Opened {
                     is_read_only: facts.is_read_only,
                     model: Some(format!("{} {} {}", facts.vendor, facts.product, facts.revision)),

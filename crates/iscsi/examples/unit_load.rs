@@ -1,10 +1,10 @@
-//! A random load on a unit of any iSCSI target, through our initiator: to set targets beside each other.
+//! A random load on a logical unit of any iSCSI target, to compare targets.
 //!
-//! `unit_load URI READ_PERCENT BYTES DEPTH SECONDS [SESSIONS]` prints one line of JSON: reads, writes, seconds, processor
-//! seconds of its own, and the fewest and most commands of one session. Each session has so many commands under way. Writes do
-//! not wait to be stable, and nothing is flushed.
+//! `unit_load URI READ_PERCENT BYTES DEPTH SECONDS [SESSIONS]` prints one line of JSON: reads, writes,
+//! seconds, its own processor seconds, and the fewest and most commands of one session. Each session keeps
+//! DEPTH commands outstanding. Writes are volatile and never flushed.
 
-use iscsi::initiator::{Initiator, InitiatorOptions, Uri};
+use iscsi::initiator::{Initiator, InitiatorOptions, IscsiUri};
 use std::{env, process::ExitCode, rc::Rc, sync::Arc, time::Duration};
 use world::{
     BlockDevice, Buffer, ByteOffset, JoinHandle, Moment, Stability, World,
@@ -20,7 +20,7 @@ struct Load {
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let numbers: Option<Vec<f64>> = arguments.iter().skip(1).map(|word| word.parse().ok()).collect();
-    let uri = arguments.first().and_then(|word| word.parse::<Uri>().ok());
+    let uri = arguments.first().and_then(|word| word.parse::<IscsiUri>().ok());
     let (Some(uri), Some(&[read_percent, bytes, depth, seconds, ref rest @ ..])) = (uri, numbers.as_deref())
     else {
         eprintln!("usage: unit_load URI READ_PERCENT BYTES DEPTH SECONDS [SESSIONS]");
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     run(1, RealOptions::default(), async |world| {
         let mut units = Vec::new();
         for session in 0..sessions {
-            // Targets tell sessions apart by name, too.
+            // A target tells sessions apart by initiator name and ISID.
             let name = format!("iqn.2026-11.org.spindle:load-{session}");
             let options = InitiatorOptions { name, ..InitiatorOptions::default() };
             match Initiator::connect(&world, Rc::new(Sockets), uri.clone(), options).await {
@@ -76,7 +76,7 @@ async fn measure(world: &World, units: &[Initiator], load: &Load, span: Duration
     );
 }
 
-/// One command under way at a time, until `end`; how many were read and written.
+/// Keeps one command outstanding until `end`; returns the numbers of reads and writes.
 fn begin(
     world: &World,
     unit: &Initiator,

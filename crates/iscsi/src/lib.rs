@@ -1,8 +1,8 @@
-//! SCSI over TCP (RFC 7143): a target that serves any [`BlockDevice`](world::BlockDevice) as a disk, and an initiator for which
-//! the disk of any target is one.
+//! iSCSI (RFC 7143): a target that serves any [`BlockDevice`](world::BlockDevice) as a disk, and an initiator
+//! that presents a logical unit of any target as a `BlockDevice`.
 //!
-//! Reading order: [`scsi`] (a disk as initiators know it), [`wire`] (what goes over the wire), [`session`] (who logs in, on
-//! which terms), [`target`], [`initiator`].
+//! Reading order: [`scsi`] (the SCSI commands of a disk), [`wire`] (protocol data units), [`session`] (login
+//! and negotiation), [`target`], [`initiator`].
 
 pub mod wire;
 
@@ -14,5 +14,5 @@ pub mod target;
 
 pub mod initiator;
 
-/// The port iSCSI has (IANA).
+/// The port IANA assigned to iSCSI.
 pub const PORT: u16 = 3260;

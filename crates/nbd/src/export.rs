@@ -1,67 +1,66 @@
-//! What a server offers.
+//! Exports: the block devices a server offers.
 
 use crate::wire::{
     PAYLOAD_BYTES_MAX,
-    handshake::{BlockSizes, can},
+    handshake::{BlockSizes, transmission_flag},
 };
 use std::rc::Rc;
 use world::{BlockDevice, Sparse, Stability};
 
-/// A device under a name.
 #[derive(Clone)]
 pub struct Export {
-    /// What clients ask for; may be empty.
+    /// Export name; may be empty.
     pub name: String,
-    /// For people.
+    /// Human-readable description.
     pub description: String,
-    /// What is served.
     pub device: Rc<dyn BlockDevice>,
-    /// The same, if it knows where it holds nothing.
+    /// The same device, if it can report holes and write zeroes without data.
     pub sparse: Option<Rc<dyn Sparse>>,
-    /// Nothing may be written.
     pub is_read_only: bool,
-    /// Whether writes are answered before they are stable: flush and FUA make them so. Else every write is stable
-    /// when it is answered.
+    /// True if writes are acknowledged before they are durable; flush and FUA make them durable. If false,
+    /// every acknowledged write is durable.
     pub has_write_cache: bool,
 }
 
 impl Export {
-    /// Bytes it has, and what can be done with it ([`can`]).
-    pub fn facts(&self) -> (u64, u16) {
-        let mut flags = can::HAS_FLAGS | can::FLUSH | can::DF | can::MULTI_CONN | can::CACHE;
+    /// Size in bytes and [`transmission_flag`]s.
+    pub fn size_and_flags(&self) -> (u64, u16) {
+        let mut flags = transmission_flag::HAS_FLAGS
+            | transmission_flag::FLUSH
+            | transmission_flag::DF
+            | transmission_flag::MULTI_CONN
+            | transmission_flag::CACHE;
         if self.is_read_only {
-            flags |= can::READ_ONLY;
+            flags |= transmission_flag::READ_ONLY;
         } else {
-            flags |= can::FUA | can::TRIM | can::WRITE_ZEROES;
+            flags |= transmission_flag::FUA | transmission_flag::TRIM | transmission_flag::WRITE_ZEROES;
             if self.sparse.is_some() {
-                flags |= can::FAST_ZERO;
+                flags |= transmission_flag::FAST_ZERO;
             }
         }
         (self.device.geometry().size.0, flags)
     }
 
-    /// Sizes of requests it takes.
     pub fn block_sizes(&self) -> BlockSizes {
         let least = self.device.geometry().sector;
         BlockSizes { least, best: least.max(4096), most: PAYLOAD_BYTES_MAX }
     }
 
-    /// How a write is to be done.
+    /// Durability a write must have before it is acknowledged.
     pub fn stability(&self, is_fua: bool) -> Stability {
         if is_fua || !self.has_write_cache { Stability::Stable } else { Stability::Volatile }
     }
 }
 
-/// What there is, in the order in which it is listed.
+/// The exports of a server, in the order LIST returns them.
 #[derive(Clone, Default)]
 pub struct Exports(Vec<Rc<Export>>);
 
 impl Exports {
-    /// Those of `exports`.
     ///
     /// # Panics
     ///
-    /// If two have one name.
+    /// If two exports have one name.
     pub fn new(exports: Vec<Export>) -> Self {
         let names: std::collections::BTreeSet<&str> =
             exports.iter().map(|export| export.name.as_str()).collect();
@@ -69,12 +68,11 @@ impl Exports {
         Self(exports.into_iter().map(Rc::new).collect())
     }
 
-    /// All of them.
     pub fn all(&self) -> &[Rc<Export>] {
         &self.0
     }
 
-    /// The one of that name. No name means the only one there is.
+    /// The export of that name. The empty name also finds a server's only export.
     pub fn find(&self, name: &str) -> Option<&Rc<Export>> {
         let named = self.0.iter().find(|export| export.name == name);
         named.or_else(|| self.0.first().filter(|_| name.is_empty() && self.0.len() == 1))

@@ -1,10 +1,11 @@
-//! NBD, the network block device: a server for any [`BlockDevice`](world::BlockDevice), and a client that is one.
+//! NBD (network block device): a server for any [`BlockDevice`](world::BlockDevice), and a client that is
+//! one.
 //!
-//! The protocol is that of <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>: fixed newstyle handshake,
-//! structured replies, the metadata context `base:allocation`, flush, FUA, trim, write zeroes, several connections to
-//! one export, STARTTLS.
+//! The protocol is <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>: fixed newstyle
+//! handshake, structured replies, the metadata context `base:allocation`, flush, FUA, trim, write zeroes,
+//! several connections to one export, STARTTLS.
 //!
-//! Reading order: [`wire`] (numbers and layouts), [`export`], [`tls`], [`server`], [`client`].
+//! Reading order: [`wire`], [`export`], [`tls`], [`server`], [`client`].
 
 pub mod wire;
 
@@ -16,10 +17,10 @@ pub mod server;
 
 pub mod client;
 
-pub use client::{Client, ClientOptions, Uri, UriError, UriTls};
+pub use client::{Client, ClientOptions, NbdUri, NbdUriError, UriTls};
 pub use export::{Export, Exports};
 pub use server::{ServerOptions, serve};
-pub use tls::{ClientTls, Identity, ServerTls, TlsError, TlsMode};
+pub use tls::{ClientTls, ServerTls, TlsError, TlsIdentity, TlsMode};
 
-/// The port NBD has (IANA).
+/// The port IANA assigned to NBD.
 pub const PORT: u16 = 10809;

@@ -1,8 +1,7 @@
-//! TLS: who shows which certificate, and whom one believes.
+//! TLS 1.2 and 1.3 for servers and clients, begun by STARTTLS.
 //!
-//! A connection begins in the clear; STARTTLS makes the rest of it TLS, 1.2 or 1.3. Keys and nonces are drawn by the
-//! provider of the cryptography, and not by the world: two runs of one seed differ in these bytes. What time it is
-//! says the world, once for each connection.
+//! The cryptography provider draws keys and nonces, not the world: two runs of one seed differ in these
+//! bytes. Certificates are judged by the world's wall clock at the time of the handshake.
 
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
@@ -18,10 +17,10 @@ use tokio::io::AsyncWriteExt;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use world::{Stream, WallTime, World, with_deadline};
 
-/// A client that was refused may take so long to hear of it.
+/// Time for a rejected client to read the TLS alert.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
 
-/// Certificates or keys that cannot be used.
+/// A certificate or key that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{what}: {problem}")]
 pub struct TlsError {
@@ -35,16 +34,16 @@ impl TlsError {
     }
 }
 
-/// Who one is: both are PEM.
+/// A certificate chain and its private key, both PEM.
 #[derive(Clone, Copy)]
-pub struct Identity<'a> {
-    /// One's own certificate, then those between it and the authority's.
+pub struct TlsIdentity<'a> {
+    /// The end-entity certificate, then the intermediate ones.
     pub certificate: &'a [u8],
-    /// Its private key: PKCS #8, PKCS #1 or SEC 1.
+    /// PKCS #8, PKCS #1 or SEC 1.
     pub key: &'a [u8],
 }
 
-impl Identity<'_> {
+impl TlsIdentity<'_> {
     fn read(self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
         let key = PrivateKeyDer::from_pem_slice(self.key);
         let key = key.map_err(|error| TlsError::of("the private key")(&error))?;
@@ -55,7 +54,7 @@ impl Identity<'_> {
 fn certificates(what: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let found = found.map_err(|error| TlsError::of(what)(&error))?;
-    if found.is_empty() { Err(TlsError::of(what)(&"there is none")) } else { Ok(found) }
+    if found.is_empty() { Err(TlsError::of(what)(&"no certificate found")) } else { Ok(found) }
 }
 
 fn authorities(pem: &[u8]) -> Result<Arc<RootCertStore>, TlsError> {
@@ -67,7 +66,7 @@ fn authorities(pem: &[u8]) -> Result<Arc<RootCertStore>, TlsError> {
     Ok(store.into())
 }
 
-/// What a server shows, and whom it lets in.
+/// TLS settings of a server.
 #[derive(Clone, Debug)]
 pub struct ServerTls {
     config: Arc<ServerConfig>,
@@ -75,13 +74,13 @@ pub struct ServerTls {
 }
 
 impl ServerTls {
-    /// Shows `identity`. With `clients`, PEM certificates of authorities, only clients are let in that show a
-    /// certificate of one of them.
+    /// Presents `identity`. With `clients`, PEM certificates of authorities, clients must present a
+    /// certificate issued by one of them.
     ///
     /// # Errors
     ///
-    /// One of them cannot be used, or the key is not the certificate's.
-    pub fn new(identity: Identity<'_>, clients: Option<&[u8]>) -> Result<Self, TlsError> {
+    /// A certificate or key cannot be used, or they do not match.
+    pub fn new(identity: TlsIdentity<'_>, clients: Option<&[u8]>) -> Result<Self, TlsError> {
         let (chain, key) = identity.read()?;
         let verifier = match clients {
             None => WebPkiClientVerifier::no_client_auth(),
@@ -95,52 +94,51 @@ impl ServerTls {
             .with_client_cert_verifier(verifier)
             .with_single_cert(chain, key)
             .map_err(|error| TlsError::of("the certificate and its key")(&error))?;
-        // Connections last: each one shows its certificates anew.
+        // No resumption: every connection verifies certificates.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Self { config: config.into(), asks_who: clients.is_some() })
     }
 
-    /// Whether clients must show a certificate.
+    /// True if clients must present a certificate.
     pub fn asks_who(&self) -> bool {
         self.asks_who
     }
 
-    /// The server's side of the handshake.
     pub(crate) async fn accept(&self, world: &World, stream: Stream) -> io::Result<Stream> {
         let mut config = (*self.config).clone();
-        config.time_provider = Arc::new(Now(world.wall()));
+        config.time_provider = Arc::new(FixedTime(world.wall()));
         match TlsAcceptor::from(Arc::new(config)).accept(stream).into_fallible().await {
             Ok(stream) => Ok(Box::new(stream)),
             Err((error, stream)) => {
-                with_deadline(world.sleep(FAREWELL_MAX), hear_out(stream)).await;
+                with_deadline(world.sleep(FAREWELL_MAX), drain(stream)).await;
                 Err(error)
             }
         }
     }
 }
 
-/// Lets a client go that was told why. What it sent meanwhile is read: closed over it, the connection would be reset,
-/// and the client might never read the reason.
-async fn hear_out(mut stream: Stream) {
+/// Reads what a rejected client still sends. Closing at once would reset the connection, and the client might
+/// not read the alert.
+async fn drain(mut stream: Stream) {
     if stream.shutdown().await.is_ok() {
         let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
     }
 }
 
-/// Whether a server speaks TLS, under the names the protocol has for it.
+/// A server's TLS policy, by the protocol's names.
 #[derive(Clone, Debug, Default)]
 pub enum TlsMode {
-    /// NOTLS: it does not.
+    /// NOTLS.
     #[default]
     Off,
-    /// SELECTIVETLS, and no export asks for it: with those who want it.
+    /// SELECTIVETLS, with no export that requires TLS.
     Allowed(ServerTls),
-    /// FORCEDTLS: with all, and nothing is said before it.
+    /// FORCEDTLS.
     Required(ServerTls),
 }
 
-/// Whom a client believes, and what it shows.
+/// TLS settings of a client.
 #[derive(Clone, Debug)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
@@ -148,16 +146,16 @@ pub struct ClientTls {
 }
 
 impl ClientTls {
-    /// Believes servers called `server` (a name or a number) that show a certificate of one of `authorities`, PEM;
-    /// shows `identity` to those that ask.
+    /// Trusts a server that presents a certificate for `server` (a host name or IP address) issued by one of
+    /// the PEM `authorities`; presents `identity` if asked.
     ///
     /// # Errors
     ///
-    /// One of them cannot be used.
+    /// A certificate, key or name cannot be used.
     pub fn new(
         server: &str,
         authorities_pem: &[u8],
-        identity: Option<Identity<'_>>,
+        identity: Option<TlsIdentity<'_>>,
     ) -> Result<Self, TlsError> {
         let server = ServerName::try_from(server.to_owned());
         let server = server.map_err(|error| TlsError::of("the server's name")(&error))?;
@@ -181,29 +179,28 @@ impl ClientTls {
         Ok(Self { config: config.into(), server })
     }
 
-    /// The client's side of the handshake.
     pub(crate) async fn connect(&self, world: &World, stream: Stream) -> io::Result<Stream> {
         let mut config = (*self.config).clone();
-        config.time_provider = Arc::new(Now(world.wall()));
+        config.time_provider = Arc::new(FixedTime(world.wall()));
         Ok(Box::new(TlsConnector::from(Arc::new(config)).connect(self.server.clone(), stream).await?))
     }
 }
 
-/// What TLS found wrong, if that is why `error` came.
-pub(crate) fn complaint(error: &io::Error) -> Option<String> {
-    let complaint = error.get_ref()?.downcast_ref::<rustls::Error>()?;
-    Some(complaint.to_string())
+/// The TLS error behind `error`, if there is one.
+pub(crate) fn tls_failure(error: &io::Error) -> Option<String> {
+    let tls_failure = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    Some(tls_failure.to_string())
 }
 
 fn provider() -> Arc<CryptoProvider> {
     ring::default_provider().into()
 }
 
-/// The moment a connection is made, by which certificates are judged.
+/// The time of the handshake.
 #[derive(Debug)]
-struct Now(WallTime);
+struct FixedTime(WallTime);
 
-impl TimeProvider for Now {
+impl TimeProvider for FixedTime {
     fn current_time(&self) -> Option<UnixTime> {
         let seconds = u64::try_from(self.0.seconds).ok()?;
         Some(UnixTime::since_unix_epoch(Duration::new(seconds, self.0.nanos)))

@@ -6,7 +6,7 @@ use super::over_iscsi::name_of;
 use crate::refusal::Refusal;
 use iscsi::{
     session::chap::{Credentials, Secret},
-    target::access::{Access, Admitted, Right},
+    target::access::{AccessList, AccessRight, InitiatorRights},
 };
 use rustix::fs::stat;
 use serde::Deserialize;
@@ -106,7 +106,7 @@ pub struct Plan {
     /// In the order of the file, then those of single exports.
     pub targets: Vec<PlannedTarget>,
     /// Who may use what, by the names of `targets`.
-    pub access: Access,
+    pub access: AccessList,
     /// Not everybody may.
     pub is_restricted: bool,
 }
@@ -114,7 +114,7 @@ pub struct Plan {
 /// Each export a target of its own, for everybody.
 pub fn for_everybody(exports: &[String]) -> Plan {
     let targets = exports.iter().map(|export| single(export)).collect();
-    Plan { targets, access: Access::everybody(), is_restricted: false }
+    Plan { targets, access: AccessList::everybody(), is_restricted: false }
 }
 
 fn single(export: &str) -> PlannedTarget {
@@ -144,21 +144,21 @@ pub fn read(path: &Path, exports: &[String]) -> Result<Plan, Refusal> {
             (None, None) => None,
             _ => return Err(refuse(format!("{}: user and secret-file go together", line.name))),
         };
-        let mut units: BTreeMap<String, BTreeMap<u64, Right>> = BTreeMap::new();
-        for (right, meant) in [(Right::Read, line.reads), (Right::Write, line.uses)] {
+        let mut units: BTreeMap<String, BTreeMap<u64, AccessRight>> = BTreeMap::new();
+        for (right, meant) in [(AccessRight::Read, line.reads), (AccessRight::Write, line.uses)] {
             for meant in meant {
                 let (target, numbers) = units_meant(&meant, &targets).map_err(&refuse)?;
                 let known = units.entry(target.to_owned()).or_default();
                 known.extend(numbers.into_iter().map(|number| (number, right)));
             }
         }
-        if admitted.insert(line.name.clone(), Admitted { credentials: shows, units }).is_some() {
+        if admitted.insert(line.name.clone(), InitiatorRights { credentials: shows, units }).is_some() {
             return Err(refuse(format!("{} is there twice", line.name)));
         }
     }
     let access = match is_restricted {
-        true => Access::only(admitted, own).map_err(|error| refuse(error.to_string()))?,
-        false => Access::everybody(),
+        true => AccessList::only(admitted, own).map_err(|error| refuse(error.to_string()))?,
+        false => AccessList::everybody(),
     };
     Ok(Plan { targets, access, is_restricted })
 }

@@ -7,7 +7,7 @@
 
 use crate::{pool::uuid, refusal::Refusal};
 use array::format::{SnapshotId, VolumeId};
-use iscsi::scsi::identity::Identity;
+use iscsi::scsi::identity::UnitIdentity;
 use ring::digest::{Context, SHA256};
 use std::{
     env,
@@ -43,7 +43,7 @@ pub enum Origin {
 /// An identity, and what an administrator should know about where it is kept.
 pub struct Identified {
     /// The identity.
-    pub identity: Identity,
+    pub identity: UnitIdentity,
     /// Worth a warning.
     pub caveat: Option<String>,
 }
@@ -56,7 +56,7 @@ pub struct Identified {
 pub fn identify(world: &World, path: &Path, origin: &Origin, state: &Path) -> Result<Identified, Refusal> {
     let plain = |identity| Identified { identity, caveat: None };
     match origin {
-        Origin::Volume(volume) => Ok(plain(Identity(volume.0))),
+        Origin::Volume(volume) => Ok(plain(UnitIdentity(volume.0))),
         Origin::Snapshot(volume, snapshot) => Ok(plain(of_snapshot(*volume, *snapshot))),
         Origin::File { is_new } => of_file(world, path, *is_new, state),
         Origin::Device => match DiskCatalogue::default().disk_at(path).ok().and_then(|disk| of_disk(&disk)) {
@@ -67,7 +67,7 @@ pub fn identify(world: &World, path: &Path, origin: &Origin, state: &Path) -> Re
 }
 
 /// A UUID of version 8 (RFC 9562, 5.8) of what is named: always the same for the same parts, and for no others.
-fn derived(kind: &str, parts: &[&[u8]]) -> Identity {
+fn derived(kind: &str, parts: &[&[u8]]) -> UnitIdentity {
     let mut hash = Context::new(&SHA256);
     for part in [kind.as_bytes()].iter().chain(parts) {
         hash.update(&(part.len() as u64).to_be_bytes());
@@ -76,16 +76,16 @@ fn derived(kind: &str, parts: &[&[u8]]) -> Identity {
     let mut bytes: [u8; 16] = hash.finish().as_ref()[..16].try_into().expect("SHA-256 has 32 bytes");
     bytes[6] = bytes[6] & 0x0f | 0x80;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    Identity(bytes)
+    UnitIdentity(bytes)
 }
 
-fn of_snapshot(volume: VolumeId, snapshot: SnapshotId) -> Identity {
+fn of_snapshot(volume: VolumeId, snapshot: SnapshotId) -> UnitIdentity {
     derived("spindle snapshot", &[&volume.0, &snapshot.0])
 }
 
 /// That of a device which says what it is. Names of an authority (NAA, EUI, UUID) are enough; a serial number is its
 /// maker's, and of virtual disks often the same everywhere: the host is part of those.
-fn of_disk(disk: &Disk) -> Option<Identity> {
+fn of_disk(disk: &Disk) -> Option<UnitIdentity> {
     const UNIQUE: [&str; 7] = ["naa.", "eui.", "uuid.", "LVM-", "CRYPT-", "mpath-", "0x"];
     let wwid = disk.wwid.as_deref().filter(|wwid| !wwid.trim().is_empty());
     if let Some(wwid) = wwid.filter(|wwid| UNIQUE.iter().any(|kind| wwid.starts_with(kind))) {
@@ -151,7 +151,7 @@ enum NotKept {
 }
 
 /// The identity in `file`, which is made if there is none, or if it is that of a disk that is no more.
-fn kept_in(world: &World, file: &Path, is_stale: bool) -> Result<Identity, NotKept> {
+fn kept_in(world: &World, file: &Path, is_stale: bool) -> Result<UnitIdentity, NotKept> {
     let unwritable = |error: world::IoError| NotKept::Unwritable(error.to_string());
     match host_files::kind(file).map_err(unwritable)? {
         PathKind::Missing => {}
@@ -169,7 +169,7 @@ fn kept_in(world: &World, file: &Path, is_stale: bool) -> Result<Identity, NotKe
             });
         }
     }
-    let identity = Identity(uuid(world));
+    let identity = UnitIdentity(uuid(world));
     host_files::write_atomically(file, format!("{identity}\n").as_bytes()).map_err(unwritable)?;
     Ok(identity)
 }
@@ -208,7 +208,7 @@ mod tests {
             "58f44d42-856b-8c4f-9b67-4858393a1121",
             "a new Rust, a new Spindle: the same disk"
         );
-        assert_ne!(identity, Identity(volume.0));
+        assert_ne!(identity, UnitIdentity(volume.0));
         assert_ne!(identity, of_snapshot(volume, SnapshotId([8; 16])), "another point is another disk");
         assert_ne!(identity, of_snapshot(VolumeId([6; 16]), point), "so is another volume of the same cut");
     }

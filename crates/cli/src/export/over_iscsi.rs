@@ -8,8 +8,8 @@ use super::{
 use crate::{arguments::ExportArguments, console::Console, refusal::Refusal};
 use array::pool::Alarm;
 use iscsi::{
-    scsi::{facts::Facts, identity::Identity, unit::Unit},
-    target::{Event, Target, Targets, serve},
+    scsi::{identity::UnitIdentity, properties::UnitProperties, unit::LogicalUnit},
+    target::{Target, TargetEvent, Targets, serve},
 };
 use std::rc::Rc;
 use world::{Listener, World};
@@ -44,7 +44,7 @@ impl Doors {
     pub fn open(
         self,
         world: &World,
-        (shared, identities): (&[Shared], &[Identity]),
+        (shared, identities): (&[Shared], &[UnitIdentity]),
         arguments: &ExportArguments,
         console: &Console,
     ) -> (Vec<Door>, Targets) {
@@ -93,7 +93,7 @@ impl Doors {
         };
         let elsewhere: Vec<String> = portals.iter().map(|portal| portal.address().to_string()).collect();
         let group =
-            if elsewhere.is_empty() { targets.clone() } else { targets.clone().sent_on_to(elsewhere) };
+            if elsewhere.is_empty() { targets.clone() } else { targets.clone().redirected_to(elsewhere) };
         let mut doors = vec![serve_at(listener, group, offers)];
         doors.extend(portals.into_iter().map(|portal| serve_at(portal, targets.clone(), Vec::new())));
         (doors, targets)
@@ -108,7 +108,7 @@ pub fn name_of(name: &str) -> String {
 }
 
 /// The name of a target that nobody named: two hosts export a `store`, and names are unique worldwide (RFC 7143, 4.2.7).
-fn unique_name_of(export: &str, identity: Identity) -> String {
+fn unique_name_of(export: &str, identity: UnitIdentity) -> String {
     /// Bytes of an iSCSI name (RFC 7143, 4.2.7.2).
     const NAME_BYTES_MAX: usize = 223;
     let digits = identity.digits();
@@ -124,15 +124,15 @@ fn index_of(export: &str, shared: &[Shared]) -> usize {
 
 fn unit_of(
     planned: &PlannedUnit,
-    (shared, identity): (&Shared, Identity),
+    (shared, identity): (&Shared, UnitIdentity),
     arguments: &ExportArguments,
-) -> Unit {
+) -> LogicalUnit {
     let device = Rc::clone(&shared.device);
     let (logical, physical) = arguments.blocks.bytes();
     // Blocks are whole sectors of the device.
     let block_bytes = logical.max(device.geometry().sector);
     let physical_bytes = physical.max(block_bytes);
-    let facts = Facts {
+    let properties = UnitProperties {
         product: "EXPORT".to_owned(),
         revision: "0001".to_owned(),
         identity,
@@ -145,7 +145,7 @@ fn unit_of(
     };
     let write_cache = ServedCache::of(shared, arguments.write_cache, planned.write_cache);
     write_cache.apply(shared);
-    let unit = Unit::new(facts, device, shared.sparse.clone(), write_cache.is_on);
+    let unit = LogicalUnit::new(properties, device, shared.sparse.clone(), write_cache.is_on);
     match &shared.fill {
         // Initiators hear when the pool's alarms go off.
         Some(fill) => unit.with_thresholds(
@@ -156,16 +156,16 @@ fn unit_of(
     }
 }
 
-fn say(console: &Console, event: &Event) {
+fn say(console: &Console, event: &TargetEvent) {
     match event {
-        Event::LoggedIn { peer, initiator, target: Some(target) } => {
+        TargetEvent::LoggedIn { peer, initiator, target: Some(target) } => {
             console.say_progress(&format!("{peer} {initiator} uses {target}"));
         }
-        Event::LoggedIn { peer, initiator, target: None } => {
+        TargetEvent::LoggedIn { peer, initiator, target: None } => {
             console.say_progress(&format!("{peer} {initiator} asks for targets"));
         }
-        Event::Ended { peer, why: None } => console.say_progress(&format!("{peer} is done")),
-        Event::Ended { peer, why: Some(why) } => console.say_progress(&format!("{peer}: {why}")),
-        Event::NotAccepted(error) => console.warn(&error.to_string()),
+        TargetEvent::Ended { peer, why: None } => console.say_progress(&format!("{peer} is done")),
+        TargetEvent::Ended { peer, why: Some(why) } => console.say_progress(&format!("{peer}: {why}")),
+        TargetEvent::NotAccepted(error) => console.warn(&error.to_string()),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Door, Offer, Shared, write_cache::ServedCache};
 use crate::{arguments::ExportArguments, certificates, console::Console, refusal::Refusal};
-use nbd::{Export, Exports, ServerOptions, TlsMode, Uri, UriTls, serve, server::Event};
+use nbd::{Export, Exports, NbdUri, ServerOptions, TlsMode, UriTls, serve, server::ServerEvent};
 use std::rc::Rc;
 use world::{Listener, World};
 
@@ -31,7 +31,7 @@ pub fn door(
     };
     let is_restricted = matches!(&tls, TlsMode::Required(tls) if tls.asks_who());
     let uri = |shared: &Shared| {
-        Uri { address: address.clone(), export: shared.name.clone(), tls: uri_tls.clone() }.to_string()
+        NbdUri { address: address.clone(), export: shared.name.clone(), tls: uri_tls.clone() }.to_string()
     };
     let offer = |shared: &Shared| {
         let write_cache = ServedCache::of(shared, arguments.write_cache, None);
@@ -59,14 +59,14 @@ fn export_of(shared: &Shared, write_cache: &ServedCache) -> Export {
     }
 }
 
-fn say(console: &Console, event: &Event) {
+fn say(console: &Console, event: &ServerEvent) {
     match event {
-        Event::Connected { peer, export, is_encrypted } => {
+        ServerEvent::Connected { peer, export, is_encrypted } => {
             let how = if *is_encrypted { " over TLS" } else { "" };
             console.say_progress(&format!("{peer} uses {export:?}{how}"));
         }
-        Event::Disconnected { peer, why: None } => console.say_progress(&format!("{peer} is done")),
-        Event::Disconnected { peer, why: Some(why) } => console.say_progress(&format!("{peer}: {why}")),
-        Event::NotAccepted(error) => console.warn(&error.to_string()),
+        ServerEvent::Disconnected { peer, why: None } => console.say_progress(&format!("{peer} is done")),
+        ServerEvent::Disconnected { peer, why: Some(why) } => console.say_progress(&format!("{peer}: {why}")),
+        ServerEvent::NotAccepted(error) => console.warn(&error.to_string()),
     }
 }

@@ -19,7 +19,7 @@ use array::{
     pool::{Snapshot, VolumeInfo},
     volume::{Volume, VolumeDevice},
 };
-use iscsi::scsi::thresholds::Fill;
+use iscsi::scsi::thresholds::SpaceUsage;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -44,7 +44,7 @@ pub struct Shared {
     /// The same, if it knows where it holds nothing.
     pub sparse: Option<Rc<dyn Sparse>>,
     /// How full what it shares with others is.
-    pub fill: Option<Rc<dyn Fn() -> Fill>>,
+    pub fill: Option<Rc<dyn Fn() -> SpaceUsage>>,
     /// What is discarded takes no room.
     pub is_thin: bool,
     /// Nothing may be written.
@@ -141,13 +141,13 @@ impl Opened {
         let pool = Rc::clone(pool);
         let fill = move || {
             let space = pool.space();
-            Fill { used: ByteCount(space.used_bytes), total: ByteCount(space.usable_bytes) }
+            SpaceUsage { used: ByteCount(space.used_bytes), total: ByteCount(space.usable_bytes) }
         };
         Ok(Shared {
             name,
             path: path.to_owned(),
             device,
-            fill: wanted.snapshot.is_none().then(|| Rc::new(fill) as Rc<dyn Fn() -> Fill>),
+            fill: wanted.snapshot.is_none().then(|| Rc::new(fill) as Rc<dyn Fn() -> SpaceUsage>),
             sparse,
             is_thin: wanted.snapshot.is_none(),
             is_read_only: wanted.snapshot.is_some(),

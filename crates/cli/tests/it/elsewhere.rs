@@ -86,13 +86,13 @@ fn what_is_not_there_or_not_right_is_refused_in_a_line() {
     let nobody = format!("nbd+unix:///x?socket={}", left.display());
     let port = served.nbd.split('/').nth(2).unwrap();
     for (uri, story) in [
-        (format!("iscsi://{portal}/iqn.x:none/0"), "there is no such target"),
-        (served.iscsi.replace("/0", "/9"), "the target has no such unit"),
-        (format!("iscsi://{portal}"), "it names no target; say iscsi://HOST:PORT/TARGET/UNIT"),
+        (format!("iscsi://{portal}/iqn.x:none/0"), "no such target"),
+        (served.iscsi.replace("/0", "/9"), "no such unit"),
+        (format!("iscsi://{portal}"), "it names no target; expected iscsi://HOST:PORT/TARGET/UNIT"),
         (format!("iscsi://{portal}/iqn.x/one"), "a unit is a number"),
         (format!("nbd://{port}/none"), "there is no export \"none\""),
         (nobody, "onnection refused"),
-        ("nbd://".to_owned(), "say nbd://HOST:PORT/EXPORT"),
+        ("nbd://".to_owned(), "expected nbd://HOST:PORT/EXPORT"),
     ] {
         let refused = bench.refused(&short(&[&uri]));
         assert!(refused.contains(story), "{uri}: {refused}");
@@ -118,7 +118,7 @@ fn a_secret_is_read_from_a_file_and_is_nowhere_in_what_a_run_leaves() {
         ),
         (&[uri, "--chap-name", "mail", "--chap-secret-file", "none"], "No such file"),
         (&[uri, "--chap-name", "mail", "--chap-secret-file", "short"], "a CHAP secret has 12 to 255 bytes"),
-        (&[&with_secret], "a name and a secret are not part of it"),
+        (&[&with_secret], "it must not contain a name and a secret"),
     ] {
         let refused = bench.refused(&short(arguments));
         assert!(refused.contains(story), "{refused}");

@@ -5,7 +5,7 @@ use crate::{
     spindle::{Bench, Said, json_of, signal},
     storage::{LoopDevice, may_mount},
 };
-use nbd::{Client, ClientOptions, Uri};
+use nbd::{Client, ClientOptions, NbdUri};
 use serde_json::Value;
 use std::{
     fs,
@@ -87,7 +87,7 @@ impl<'a> Exporting<'a> {
 
     /// Writes pieces of 1 MiB, from the beginning, until one is refused or all are written.
     fn fill(&self, pieces: u64) -> IoResult<()> {
-        let uri: Uri = self.uri.parse().unwrap();
+        let uri: NbdUri = self.uri.parse().unwrap();
         real::run(1, RealOptions::default(), async |world: World| {
             let client =
                 Client::connect(&world, Rc::new(Sockets), uri, ClientOptions::default()).await.unwrap();

@@ -4,7 +4,7 @@ use crate::{
     exported::{is_here, judge, noise, text},
     spindle::Bench,
 };
-use nbd::{Client, ClientOptions, Uri};
+use nbd::{Client, ClientOptions, NbdUri};
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -95,7 +95,7 @@ fn what_was_answered_is_there_after_the_server_was_killed_under_load() {
     let bench = Bench::new();
     let arguments = ["disk.img", "--create", "8MiB", "--name", "disk"];
     let serving = RefCell::new(Some(Serving::begin(&bench, &arguments)));
-    let uri: Uri = serving.borrow().as_ref().unwrap().uri.parse().unwrap();
+    let uri: NbdUri = serving.borrow().as_ref().unwrap().uri.parse().unwrap();
     real::run(5, RealOptions::default(), async |world: World| {
         let options = ClientOptions::default();
         let client = Client::connect(&world, Rc::new(Sockets), uri, options).await.unwrap();

@@ -4,8 +4,8 @@ use crate::{exports_iscsi::Serving, spindle::Bench};
 use iscsi::{
     scsi::commands::code,
     wire::{
-        frame::{Digests, Frame, HEADER_BYTES},
-        pdu::{FINAL, Header, IMMEDIATE, Login, ScsiCommand, opcode},
+        header::{FINAL, IMMEDIATE, Login, PduHeader, ScsiCommand, opcode},
+        pdu::{Digests, HEADER_BYTES, Pdu},
         text,
     },
 };
@@ -29,8 +29,8 @@ impl Session {
         let header = Login {
             first: IMMEDIATE,
             flags: 0x87,
-            initiator_session: [0x80, 0, 0, 0, 0, 1],
-            command_number: 1.into(),
+            isid: [0x80, 0, 0, 0, 0, 1],
+            cmd_sn: 1.into(),
             ..Login::empty()
         };
         let pairs = [("InitiatorName", "iqn.x:a"), ("TargetName", target), ("SessionType", "Normal")];
@@ -41,9 +41,9 @@ impl Session {
         session
     }
 
-    fn send<H: Header>(&mut self, header: &H, data: Vec<u8>) {
-        let frame = Frame::new(header.to_bytes(), data);
-        self.stream.write_all(&frame.encode(Digests::default())).unwrap();
+    fn send<H: PduHeader>(&mut self, header: &H, data: Vec<u8>) {
+        let pdu = Pdu::new(header.to_bytes(), data);
+        self.stream.write_all(&pdu.encode(Digests::default())).unwrap();
     }
 
     fn receive(&mut self) -> ([u8; HEADER_BYTES], Vec<u8>) {
@@ -64,9 +64,9 @@ impl Session {
         let (writes, expected) = if data.is_empty() { (0x40, 255) } else { (0x20, data.len() as u32) };
         let header = ScsiCommand {
             flags: FINAL | writes,
-            task: self.next.into(),
-            expected_bytes: expected.into(),
-            command_number: self.next.into(),
+            itt: self.next.into(),
+            expected_transfer_length: expected.into(),
+            cmd_sn: self.next.into(),
             cdb,
             ..ScsiCommand::empty()
         };

@@ -4,7 +4,7 @@ use crate::{
     spindle::{Bench, Watchdog, signal},
     storage::{Mount, may_mount},
 };
-use nbd::{Client, ClientOptions, Uri};
+use nbd::{Client, ClientOptions, NbdUri};
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -77,7 +77,7 @@ impl Model {
 }
 
 /// The program, exporting the volume on a socket of the bench.
-fn export(bench: &Bench) -> (Child, Uri) {
+fn export(bench: &Bench) -> (Child, NbdUri) {
     let socket = bench.path("socket");
     let _ = fs::remove_file(&socket);
     let place = format!("unix:{}", socket.display());
@@ -91,7 +91,7 @@ fn export(bench: &Bench) -> (Child, Uri) {
     (child, format!("nbd+unix:///store?socket={}", socket.display()).parse().expect("an address"))
 }
 
-async fn connect(world: &World, uri: &Uri) -> Client {
+async fn connect(world: &World, uri: &NbdUri) -> Client {
     Client::connect(world, Rc::new(Sockets), uri.clone(), ClientOptions::default())
         .await
         .expect("it is served")

@@ -5,7 +5,7 @@ use crate::{
     spindle::{Bench, Said, json_of},
     storage::{LoopDevice, may_mount},
 };
-use nbd::{Client, ClientOptions, Uri};
+use nbd::{Client, ClientOptions, NbdUri};
 use std::{fs, rc::Rc, sync::Arc};
 use world::{
     BlockDevice, Buffer, ByteOffset, Stability, World,
@@ -49,7 +49,7 @@ fn has_letters(bench: &Bench) {
 fn while_exported(bench: &Bench, work: impl AsyncFnOnce(Client)) {
     let place = format!("unix:{}", text(&bench.path("socket")));
     let exported = Exported::begin(bench, &["mail/store", "--nbd", &place]);
-    let uri: Uri = exported.uris[0].parse().unwrap();
+    let uri: NbdUri = exported.uris[0].parse().unwrap();
     real::run(1, RealOptions::default(), async |world: World| {
         work(Client::connect(&world, Rc::new(Sockets), uri, ClientOptions::default()).await.unwrap()).await;
     });

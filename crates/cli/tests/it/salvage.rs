@@ -7,7 +7,7 @@ use crate::{
     storage::{Mount, may_mount},
 };
 use array::format::{Position, Record};
-use nbd::{Client, ClientOptions, Uri};
+use nbd::{Client, ClientOptions, NbdUri};
 use std::{
     collections::BTreeMap,
     fs,
@@ -64,7 +64,7 @@ fn images(bench: &Bench) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 async fn connect(world: &World, exported: &Exported) -> Client {
-    let uri: Uri = exported.uris[0].parse().unwrap();
+    let uri: NbdUri = exported.uris[0].parse().unwrap();
     Client::connect(world, Rc::new(Sockets), uri, ClientOptions::default()).await.unwrap()
 }
 

@@ -4,7 +4,7 @@ use crate::{
     spindle::{Bench, Said, json_of},
     storage::{LoopDevice, may_mount},
 };
-use nbd::{Client, ClientOptions, Uri};
+use nbd::{Client, ClientOptions, NbdUri};
 use std::{
     fs,
     os::unix::net::UnixStream,
@@ -26,7 +26,7 @@ pub fn done(said: &Said) -> String {
 }
 
 /// Exports `paths` on a socket of the bench, does `work` with it, and ends it as Ctrl-C does.
-pub fn while_exported(bench: &Bench, paths: &[&str], work: impl AsyncFnOnce(World, &dyn Fn(&str) -> Uri)) {
+pub fn while_exported(bench: &Bench, paths: &[&str], work: impl AsyncFnOnce(World, &dyn Fn(&str) -> NbdUri)) {
     let socket = bench.path("socket");
     let place = format!("unix:{}", socket.display());
     let mut command = bench.command(&["export", "--quiet", "--nbd", &place]);
@@ -43,7 +43,7 @@ pub fn while_exported(bench: &Bench, paths: &[&str], work: impl AsyncFnOnce(Worl
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-pub async fn connect(world: &World, uri: Uri) -> Client {
+pub async fn connect(world: &World, uri: NbdUri) -> Client {
     Client::connect(world, Rc::new(Sockets), uri, ClientOptions::default()).await.unwrap()
 }
 

@@ -1,9 +1,9 @@
-//! A unit as a block device.
+//! A logical unit of an iSCSI target as a block device.
 
 use super::{
-    Facts, InitiatorOptions, Uri, commands,
+    DiskInfo, InitiatorOptions, IscsiUri, commands,
     link::Link,
-    tasks::{Command, Done, Kind, NotDone},
+    tasks::{CacheEffect, CommandError, CommandOutput, CommandRequest},
 };
 use std::{rc::Rc, sync::Arc};
 use world::{
@@ -12,47 +12,47 @@ use world::{
     pieces::{Payload, payloads, scatter},
 };
 
-/// See the module's documentation. Cheap to clone; clones share a session.
+/// A connected initiator. Clones share its session.
 #[derive(Clone)]
 pub struct Initiator(Rc<Link>);
 
 impl Initiator {
-    /// Logs in and looks at the unit at `uri`.
+    /// Logs in to the target at `uri` and probes the logical unit.
     ///
     /// # Errors
     ///
-    /// Nobody answers there, or not in time; who we are is not enough; there is no such target or unit, or it is no disk.
+    /// The portal does not answer within `connect_max`; the login is refused; the target or unit does not
+    /// exist; the unit is not a disk.
     pub async fn connect(
         world: &World,
         network: Rc<dyn Network>,
-        uri: Uri,
+        uri: IscsiUri,
         options: InitiatorOptions,
     ) -> IoResult<Self> {
         Ok(Self(Link::connect(world, network, uri, options).await?))
     }
 
-    /// What the unit is.
-    pub fn facts(&self) -> &Facts {
-        self.0.facts()
+    pub fn info(&self) -> &DiskInfo {
+        self.0.info()
     }
 
-    /// Times the connection broke so far.
+    /// Number of times the connection has been lost.
     pub fn breaks(&self) -> u64 {
         self.0.breaks()
     }
 
     fn check(&self, what: &str, at: ByteOffset, length: u64) -> IoResult<()> {
-        let facts = self.facts();
-        let sector = u64::from(facts.sector);
+        let info = self.info();
+        let sector = u64::from(info.sector);
         let refuse =
             |kind, why: &str| Err(IoError::new(kind, format!("{what} of {length} bytes at {}: {why}", at.0)));
         if !at.0.is_multiple_of(sector) || !length.is_multiple_of(sector) {
             return refuse(IoErrorKind::Unaligned, &format!("not whole blocks of {sector} bytes"));
         }
-        if at.0.checked_add(length).is_none_or(|end| end > facts.size) {
-            return refuse(IoErrorKind::OutOfRange, &format!("the unit has {} bytes", facts.size));
+        if at.0.checked_add(length).is_none_or(|end| end > info.size) {
+            return refuse(IoErrorKind::OutOfRange, &format!("the unit has {} bytes", info.size));
         }
-        if what != "read" && facts.is_read_only {
+        if what != "read" && info.is_read_only {
             return refuse(IoErrorKind::ReadOnly, "the unit is read-only");
         }
         Ok(())
@@ -61,41 +61,43 @@ impl Initiator {
     fn ask(
         &self,
         cdb: commands::Cdb,
-        kind: Kind,
+        effect: CacheEffect,
         into: Vec<Buffer>,
         payload: Payload,
-    ) -> impl Future<Output = Result<Done, NotDone>> + 'static {
-        self.0.ask(Command { cdb, kind, into, payload, is_probe: false })
+    ) -> impl Future<Output = Result<CommandOutput, CommandError>> + 'static {
+        self.0.ask(CommandRequest { cdb, effect, into, payload, is_probe: false })
     }
 
-    /// Blocks of one command at most, and bytes of one.
+    /// Most blocks of one command, and bytes of a block.
     fn steps(&self) -> (u64, u64) {
-        let sector = u64::from(self.facts().sector);
-        (self.facts().transfer_bytes_max / sector, sector)
+        let sector = u64::from(self.info().sector);
+        (self.info().transfer_bytes_max / sector, sector)
     }
 
     fn flush_now(&self) -> LocalFuture<IoResult<()>> {
         if let Err(error) = self.0.check_flush() {
             return Box::pin(async { Err(error) });
         }
-        let flushed = self.ask(commands::synchronize_cache(), Kind::Flush, Vec::new(), Payload::new());
-        let has_cache = self.facts().has_write_cache;
+        let flushed = self.ask(commands::synchronize_cache(), CacheEffect::Flush, Vec::new(), Payload::new());
+        let has_cache = self.info().has_write_cache;
         Box::pin(async move {
             match flushed.await {
-                // What has no cache need not know how to empty it.
-                Err(NotDone { error, .. }) if error.kind() == IoErrorKind::Unsupported && !has_cache => {
+                // A unit without a write cache need not support SYNCHRONIZE CACHE.
+                Err(CommandError { error, .. }) if error.kind() == IoErrorKind::Unsupported && !has_cache => {
                     Ok(())
                 }
-                other => other.map(drop).map_err(|not_done| not_done.error),
+                other => other.map(drop).map_err(|failure| failure.error),
             }
         })
     }
 }
 
-fn all_done(asked: Vec<impl Future<Output = Result<Done, NotDone>> + 'static>) -> LocalFuture<IoResult<()>> {
+fn all_done(
+    asked: Vec<impl Future<Output = Result<CommandOutput, CommandError>> + 'static>,
+) -> LocalFuture<IoResult<()>> {
     Box::pin(async move {
         for asked in asked {
-            asked.await.map_err(|not_done| not_done.error)?;
+            asked.await.map_err(|failure| failure.error)?;
         }
         Ok(())
     })
@@ -103,7 +105,7 @@ fn all_done(asked: Vec<impl Future<Output = Result<Done, NotDone>> + 'static>) -
 
 impl BlockDevice for Initiator {
     fn geometry(&self) -> Geometry {
-        Geometry { size: ByteCount(self.facts().size), sector: self.facts().sector }
+        Geometry { size: ByteCount(self.info().size), sector: self.info().sector }
     }
 
     fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
@@ -117,9 +119,10 @@ impl BlockDevice for Initiator {
             return Box::pin(async { Ok(into) });
         }
         if count <= most {
-            let asked = self.ask(commands::read(first, count as u32), Kind::Other, into, Payload::new());
+            let asked =
+                self.ask(commands::read(first, count as u32), CacheEffect::None, into, Payload::new());
             return Box::pin(
-                async move { asked.await.map(|done| done.into).map_err(|not_done| not_done.error) },
+                async move { asked.await.map(|done| done.into).map_err(|failure| failure.error) },
             );
         }
         let asked: Vec<_> = (0..count)
@@ -127,14 +130,19 @@ impl BlockDevice for Initiator {
             .map(|start| {
                 let blocks = (count - start).min(most);
                 let room = vec![Buffer::zeroed((blocks * sector) as usize)];
-                self.ask(commands::read(first + start, blocks as u32), Kind::Other, room, Payload::new())
+                self.ask(
+                    commands::read(first + start, blocks as u32),
+                    CacheEffect::None,
+                    room,
+                    Payload::new(),
+                )
             })
             .collect();
         let mut into = into;
         Box::pin(async move {
             let mut start = 0;
             for asked in asked {
-                for piece in asked.await.map_err(|not_done| not_done.error)?.into {
+                for piece in asked.await.map_err(|failure| failure.error)?.into {
                     scatter(&piece, start, &mut into);
                     start += piece.len();
                 }
@@ -153,11 +161,11 @@ impl BlockDevice for Initiator {
         if let Err(error) = self.check("write", at, length) {
             return Box::pin(async { Err(error) });
         }
-        let facts = self.facts();
+        let info = self.info();
         let is_stable = stability == Stability::Stable;
-        let is_fua = is_stable && facts.can_fua;
-        let kind = if facts.has_write_cache && !is_fua { Kind::Write } else { Kind::Other };
-        let needs_flush = is_stable && kind == Kind::Write;
+        let is_fua = is_stable && info.can_fua;
+        let kind = if info.has_write_cache && !is_fua { CacheEffect::Write } else { CacheEffect::None };
+        let needs_flush = is_stable && kind == CacheEffect::Write;
         let (most, sector) = self.steps();
         let mut block = at.0 / sector;
         let mut asked = Vec::new();
@@ -183,15 +191,15 @@ impl BlockDevice for Initiator {
         self.flush_now()
     }
 
-    /// A hint: a unit that knows no UNMAP keeps the bytes, and that is a success.
+    /// Advisory: on a unit without UNMAP it does nothing and succeeds.
     fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
         if let Err(error) = self.check("discard", at, length.0) {
             return Box::pin(async { Err(error) });
         }
-        let facts = self.facts();
-        let Some(most) = facts.unmap_blocks_max else { return Box::pin(async { Ok(()) }) };
-        let kind = if facts.has_write_cache { Kind::Write } else { Kind::Other };
-        let sector = u64::from(facts.sector);
+        let info = self.info();
+        let Some(most) = info.unmap_blocks_max else { return Box::pin(async { Ok(()) }) };
+        let kind = if info.has_write_cache { CacheEffect::Write } else { CacheEffect::None };
+        let sector = u64::from(info.sector);
         let (first, count) = (at.0 / sector, length.0 / sector);
         let asked = (0..count).step_by(most as usize).map(|start| {
             let blocks = (count - start).min(u64::from(most)) as u32;

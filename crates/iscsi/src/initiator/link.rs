@@ -1,16 +1,16 @@
 //! The connection of an initiator, kept up: made, looked over, used, and made again when it breaks.
 
 use super::{
-    InitiatorOptions, Uri,
-    logging_in::{NotLoggedIn, Purpose, Session, log_in},
-    probe::{Facts, look},
-    receiving::take,
-    tasks::{Broken, Command, Done, NotDone, Outgoing, Tasks},
+    InitiatorOptions, IscsiUri,
+    login::{LoggedInConnection, LoginFailure, SessionType, log_in},
+    probe::{DiskInfo, look},
+    receive,
+    tasks::{Broken, CommandError, CommandOutput, CommandRequest, OutgoingPdu, Tasks},
 };
 use crate::wire::{
-    frame::{Digests, Frame},
-    parcel::{Parcel, write_parcels},
-    pdu::{FINAL, Header, IMMEDIATE, Logout},
+    encoded_pdu::{EncodedPdu, write_pdus},
+    header::{FINAL, IMMEDIATE, Logout, PduHeader},
+    pdu::{Digests, Pdu},
 };
 use std::{
     cell::{Cell, OnceCell, RefCell},
@@ -24,48 +24,49 @@ use tokio::{
 };
 use world::{IoError, IoErrorKind, IoResult, Moment, Network, World, with_deadline};
 
-/// How often it is looked whether a command's time is up, and whether the target is there.
+/// Interval of the checks for expired commands and for a silent target.
 const LOOK: Duration = Duration::from_millis(250);
-/// A target that owes answers and says nothing for so long is asked whether it is there; as long again, and it is not.
+/// A target that owes responses and has been silent this long gets a NOP-Out; after twice this time the
+/// connection is given up.
 const SILENCE: Duration = Duration::from_secs(5);
-/// Before a connection is tried again, at least and at most.
+/// Shortest and longest delay before the next connection attempt.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-/// Units sent in one call at most.
-const UNITS_AT_ONCE: usize = 32;
-/// The tag of our question whether anybody is there. Commands come to it last.
+/// PDUs sent in one system call at most.
+const PDUS_AT_ONCE: usize = 32;
+/// ITT of our NOP-Out. Commands use it last.
 const PING: u32 = 0xffff_fffe;
 
-/// See the module's documentation.
+/// A connection to a target that is made again when it breaks.
 pub struct Link {
     world: World,
     network: Rc<dyn Network>,
-    uri: Uri,
+    uri: IscsiUri,
     options: InitiatorOptions,
-    /// What we call our session: the same for each connection, so that a new one takes the place of the last.
+    /// ISID: the same for each connection, so that a new session reinstates the old one (RFC 7143, 6.3.5).
     session: [u8; 6],
-    /// As they were when it was connected first; another unit is not used.
-    facts: OnceCell<Facts>,
+    /// The unit as first probed; a connection to a different unit is refused.
+    info: OnceCell<DiskInfo>,
     tasks: RefCell<Tasks>,
     wanted: Notify,
     broken: Notify,
-    /// Who waits for the first connection.
+    /// Waits for the first connection.
     tell: Cell<Option<oneshot::Sender<IoResult<()>>>>,
     is_up: Cell<bool>,
-    /// The unit was looked at over this connection, and is the one it was.
+    /// The unit was probed over this connection and is the expected one.
     is_open: Cell<bool>,
     heard: Cell<Moment>,
     has_asked: Cell<bool>,
-    /// Why it is not up.
+    /// The last reason for the connection being down.
     trouble: RefCell<String>,
     breaks: Cell<u64>,
 }
 
 impl Link {
-    /// Connects, logs in and looks at the unit; from then on the connection is kept up until the link is dropped.
+    /// Connects, logs in and probes the unit. The connection is then maintained until the `Link` is dropped.
     pub async fn connect(
         world: &World,
         network: Rc<dyn Network>,
-        uri: Uri,
+        uri: IscsiUri,
         options: InitiatorOptions,
     ) -> IoResult<Rc<Self>> {
         let mut session = [0x80, 0, 0, 0, 0, 0];
@@ -77,7 +78,7 @@ impl Link {
             uri,
             options,
             session,
-            facts: OnceCell::new(),
+            info: OnceCell::new(),
             wanted: Notify::new(),
             broken: Notify::new(),
             tell: Cell::new(None),
@@ -93,33 +94,33 @@ impl Link {
         link.tell.set(Some(tell));
         world.spawn("iscsi link", keep_up(Rc::downgrade(&link), session));
         world.spawn("iscsi deadlines", give_up_late(world.clone(), Rc::downgrade(&link)));
-        told.await.expect("it is told before the link is gone")?;
+        told.await.expect("the first connection's outcome is always sent")?;
         Ok(link)
     }
 
-    /// What the unit is.
-    pub fn facts(&self) -> &Facts {
-        self.facts.get().expect("who connects looks at the unit first")
+    pub fn info(&self) -> &DiskInfo {
+        self.info.get().expect("the unit is probed before connect returns")
     }
 
-    /// Where it is.
-    pub fn uri(&self) -> &Uri {
+    pub fn uri(&self) -> &IscsiUri {
         &self.uri
     }
 
-    /// Times the connection broke so far.
     pub fn breaks(&self) -> u64 {
         self.breaks.get()
     }
 
-    /// What is asked, done by the unit; it goes on when nobody waits for it.
-    pub fn ask(&self, command: Command) -> impl Future<Output = Result<Done, NotDone>> + 'static {
+    /// Sends a command. It runs to its end even if the future is dropped.
+    pub fn ask(
+        &self,
+        command: CommandRequest,
+    ) -> impl Future<Output = Result<CommandOutput, CommandError>> + 'static {
         let patience = if command.is_probe { self.options.connect_max } else { self.options.answer_max };
         let deadline = self.world.now() + patience;
         let told = {
             let mut tasks = self.tasks.borrow_mut();
             if tasks.is_idle() {
-                // Until now it had nothing to say.
+                // Silence is counted from the first outstanding command.
                 self.heard.set(self.world.now());
             }
             tasks.add(command, deadline)
@@ -127,11 +128,10 @@ impl Link {
         self.wanted.notify_one();
         async move {
             let closed = || IoError::new(IoErrorKind::Disconnected, "the initiator was closed");
-            told.await.unwrap_or_else(|_| Err(NotDone { error: closed(), trouble: None }))
+            told.await.unwrap_or_else(|_| Err(CommandError { error: closed(), sense: None }))
         }
     }
 
-    /// See [`Tasks::check_flush`].
     pub fn check_flush(&self) -> IoResult<()> {
         self.tasks.borrow_mut().check_flush()
     }
@@ -141,15 +141,15 @@ impl Link {
     }
 }
 
-/// The first connection that is logged in. A target that hangs up meanwhile is asked again, as one that goes while it is
-/// used would be, for as long as connecting may take.
-async fn begin_first(link: &Link) -> IoResult<Session> {
+/// Establishes the first session. A target that hangs up during login is tried again until `connect_max` has
+/// passed.
+async fn begin_first(link: &Link) -> IoResult<LoggedInConnection> {
     let deadline = link.world.now() + link.options.connect_max;
     let mut pause = PAUSES.0;
     loop {
         match begin(link).await {
             Err(not) if not.was_hung_up && link.world.now() + pause < deadline => {}
-            Err(NotLoggedIn { error, was_hung_up: true }) => {
+            Err(LoginFailure { error, was_hung_up: true }) => {
                 let why = format!("tried for {} s: {error}", link.options.connect_max.as_secs());
                 return Err(link.error(error.kind(), &why));
             }
@@ -160,20 +160,20 @@ async fn begin_first(link: &Link) -> IoResult<Session> {
     }
 }
 
-/// A connection that is logged in.
-async fn begin(link: &Link) -> Result<Session, NotLoggedIn> {
+async fn begin(link: &Link) -> Result<LoggedInConnection, LoginFailure> {
     let Link { world, network, uri, options, session, .. } = link;
-    let logging_in = log_in(world, &**network, &uri.address, Purpose::Use(&uri.target), *session, options);
+    let logging_in =
+        log_in(world, &**network, &uri.address, SessionType::Normal(&uri.target), *session, options);
     let begun = with_deadline(world.sleep(options.connect_max), logging_in).await;
     begun.unwrap_or_else(|| {
         let why = format!("no answer within {} s", options.connect_max.as_secs());
-        Err(NotLoggedIn { error: link.error(IoErrorKind::Disconnected, &why), was_hung_up: false })
+        Err(LoginFailure { error: link.error(IoErrorKind::Disconnected, &why), was_hung_up: false })
     })
 }
 
-/// Uses `session` until it breaks, then another one, and so on, as long as there is a link. If the first is of no use it is the
-/// last.
-async fn keep_up(link: Weak<Link>, mut session: Session) {
+/// Uses `session` until it breaks, then a new one, until the `Link` is dropped. If the unit cannot be probed
+/// over the first session, it ends.
+async fn keep_up(link: Weak<Link>, mut session: LoggedInConnection) {
     let mut pause = PAUSES.0;
     loop {
         let ended = use_session(&link, session).await;
@@ -208,14 +208,13 @@ async fn keep_up(link: Weak<Link>, mut session: Session) {
     }
 }
 
-/// Sends and receives until the connection breaks, or the link is gone.
-async fn use_session(weak: &Weak<Link>, session: Session) -> Result<(), Broken> {
+async fn use_session(weak: &Weak<Link>, session: LoggedInConnection) -> Result<(), Broken> {
     let Some(link) = weak.upgrade() else { return Ok(()) };
-    let Session { stream, agreed, command_next, command_max, status_next } = session;
-    let digests = Digests { header: agreed.header_digest, data: agreed.data_digest };
-    let data_max = agreed.receive_bytes_max as usize;
+    let LoggedInConnection { stream, parameters, cmd_sn, max_cmd_sn, exp_stat_sn } = session;
+    let digests = Digests { header: parameters.header_digest, data: parameters.data_digest };
+    let data_max = parameters.receive_bytes_max as usize;
     let (reader, writer) = split(stream);
-    link.tasks.borrow_mut().begin(agreed, (command_next, command_max), status_next);
+    link.tasks.borrow_mut().begin_connection(parameters, (cmd_sn, max_cmd_sn), exp_stat_sn);
     link.heard.set(link.world.now());
     link.has_asked.set(false);
     link.is_up.set(true);
@@ -225,7 +224,7 @@ async fn use_session(weak: &Weak<Link>, session: Session) -> Result<(), Broken> 
     let sending = world.spawn("iscsi commands", sending);
     world.spawn("iscsi look", look_over(Rc::clone(&link)));
     drop(link);
-    let received = with_deadline(broken(weak), receive(weak, reader, digests, data_max)).await;
+    let received = with_deadline(broken(weak), receive_pdus(weak, reader, digests, data_max)).await;
     is_over.set(true);
     if let Some(link) = weak.upgrade() {
         link.wanted.notify_one();
@@ -234,7 +233,7 @@ async fn use_session(weak: &Weak<Link>, session: Session) -> Result<(), Broken> 
     received.unwrap_or(Ok(())).and(sent)
 }
 
-/// Looks at the unit over a new connection, and lets commands go if it is the one they are meant for.
+/// Probes the unit over a new connection and opens it for commands if the unit is the expected one.
 async fn look_over(link: Rc<Link>) {
     let connection = link.breaks.get();
     let found = look(&link).await;
@@ -242,7 +241,7 @@ async fn look_over(link: Rc<Link>) {
         return;
     }
     let refused = match found {
-        Ok(facts) if link.facts.get_or_init(|| facts.clone()).is_same_unit(&facts) => {
+        Ok(info) if link.info.get_or_init(|| info.clone()).is_same_unit(&info) => {
             link.is_open.set(true);
             link.tasks.borrow_mut().open();
             link.wanted.notify_one();
@@ -251,7 +250,7 @@ async fn look_over(link: Rc<Link>) {
             }
             return;
         }
-        Ok(_) => link.error(IoErrorKind::NotFound, "it is another unit now"),
+        Ok(_) => link.error(IoErrorKind::NotFound, "the unit has changed"),
         Err(error) => error,
     };
     link.trouble.replace(refused.to_string());
@@ -261,7 +260,7 @@ async fn look_over(link: Rc<Link>) {
     link.broken.notify_one();
 }
 
-/// Ends when somebody finds the connection of no use.
+/// Completes when the connection is found unusable.
 async fn broken(link: &Weak<Link>) {
     match link.upgrade() {
         Some(link) => link.broken.notified().await,
@@ -282,29 +281,29 @@ async fn send(
         if is_over.get() {
             return Ok(());
         }
-        let units: Vec<Outgoing> = {
+        let pdus: Vec<OutgoingPdu> = {
             let mut tasks = held.tasks.borrow_mut();
-            std::iter::from_fn(|| tasks.next_to_send()).take(UNITS_AT_ONCE).collect()
+            std::iter::from_fn(|| tasks.next_to_send()).take(PDUS_AT_ONCE).collect()
         };
-        if units.is_empty() {
+        if pdus.is_empty() {
             held.wanted.notified().await;
             continue;
         }
         drop(held);
-        let parcel = |unit: Outgoing| Parcel::new(unit.header, unit.payload, digests);
-        let parcels: Vec<Parcel> = units.into_iter().map(parcel).collect();
-        write_parcels(&mut writer, &parcels).await?;
+        let pdu = |outgoing: OutgoingPdu| EncodedPdu::new(outgoing.header, outgoing.payload, digests);
+        let pdus: Vec<EncodedPdu> = pdus.into_iter().map(pdu).collect();
+        write_pdus(&mut writer, &pdus).await?;
     }
 }
 
-/// Logs out. Nothing is under way any more, so its number is of no concern.
+/// Logs out. No command is outstanding, so CmdSN is irrelevant.
 async fn say_goodbye(writer: &mut (impl AsyncWrite + Unpin), digests: Digests) -> io::Result<()> {
-    let bye = Logout { first: IMMEDIATE, flags: FINAL, task: PING.into(), ..Logout::empty() };
-    writer.write_all(&Frame::new(bye.to_bytes(), Vec::new()).encode(digests)).await?;
+    let bye = Logout { first: IMMEDIATE, flags: FINAL, itt: PING.into(), ..Logout::empty() };
+    writer.write_all(&Pdu::new(bye.to_bytes(), Vec::new()).encode(digests)).await?;
     writer.shutdown().await
 }
 
-async fn receive(
+async fn receive_pdus(
     link: &Weak<Link>,
     reader: impl AsyncRead + Unpin,
     digests: Digests,
@@ -312,21 +311,21 @@ async fn receive(
 ) -> Result<(), Broken> {
     let mut reader = BufReader::with_capacity(64 * 1024, reader);
     loop {
-        let frame = Frame::read(&mut reader, digests, data_max).await.map_err(|error| error.to_string())?;
-        let frame = frame.ok_or_else(|| "the target hung up".to_owned())?;
+        let pdu = Pdu::read(&mut reader, digests, data_max).await.map_err(|error| error.to_string())?;
+        let pdu = pdu.ok_or_else(|| "the target closed the connection".to_owned())?;
         let Some(link) = link.upgrade() else { return Ok(()) };
         let now = link.world.now();
         link.heard.set(now);
         link.has_asked.set(false);
         let mut tasks = link.tasks.borrow_mut();
-        take(&mut tasks, &frame, now)?;
+        receive::receive(&mut tasks, &pdu, now)?;
         if tasks.wants_to_send() {
             link.wanted.notify_one();
         }
     }
 }
 
-/// Commands that take too long are given up, and the connection with them; so is one whose target is gone.
+/// Fails commands that have expired and drops the connection; also drops it if the target is silent.
 async fn give_up_late(world: World, link: Weak<Link>) {
     loop {
         world.sleep(LOOK).await;
@@ -338,7 +337,7 @@ async fn give_up_late(world: World, link: Weak<Link>) {
         };
         let why = format!("no answer within {} s: {trouble}", link.options.answer_max.as_secs());
         let mut tasks = link.tasks.borrow_mut();
-        let has_late = tasks.give_up(now, &why);
+        let has_late = tasks.expire(now, &why);
         let silence = now.since(link.heard.get());
         let is_gone = !tasks.is_idle() && silence >= 2 * SILENCE;
         if link.is_up.get() && (has_late || is_gone) {
@@ -347,14 +346,14 @@ async fn give_up_late(world: World, link: Weak<Link>) {
         } else if !tasks.is_idle() && silence >= SILENCE && !link.has_asked.replace(true) {
             tasks.ping(PING);
         }
-        tasks.wake(now);
+        tasks.release_delayed(now);
         link.wanted.notify_one();
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // Who sends says goodbye.
+        // The sender task logs out.
         self.wanted.notify_one();
     }
 }

@@ -1,45 +1,45 @@
-//! The initiator: a unit of some target as a block device.
+//! The initiator: a logical unit of a target as a block device.
 //!
-//! One connection, kept up: when it breaks another one is made, and what was not answered is asked again. A command that is
-//! not answered in time fails; whether it was done cannot be said. A flush does not claim what another target, or the same
-//! one after a reset, may have lost.
+//! It has one session of one connection. When the connection breaks, it connects again and sends every
+//! unanswered command again. A command that is not answered within `answer_max` fails; the unit may or may
+//! not have executed it. A flush fails if another target, or the same one after a reset, may have lost an
+//! earlier write.
 //!
-//! Reading order: `uri`, `logging_in` (who we are, and the terms), `commands` (what is asked of a unit, and read from its
-//! answers), `tasks` (commands on their way, without any I/O), `probe` (what a unit is), `link` (the connection), `device`,
-//! `finding` (which targets there are).
+//! Reading order: `uri`, `login`, `commands` (CDBs and their answers), `tasks` (outstanding commands; no
+//! I/O), `probe` (properties of the unit), `link` (the connection), `device`, `discovery`.
 
 mod commands;
 mod device;
-mod finding;
+mod discovery;
 mod link;
-mod logging_in;
+mod login;
 mod probe;
-mod receiving;
+mod receive;
 mod tasks;
 mod uri;
 
 pub use device::Initiator;
-pub use finding::{Found, find};
-pub use probe::Facts;
-pub use uri::{Uri, UriError};
+pub use discovery::{DiscoveredTarget, discover};
+pub use probe::DiskInfo;
+pub use uri::{IscsiUri, IscsiUriError};
 
-use crate::{session::chap::Credentials, wire::frame::Digests};
+use crate::{session::chap::Credentials, wire::pdu::Digests};
 use std::time::Duration;
 
-/// Who one is, what one wants, and how patient one is.
+/// Identity, credentials and time limits of an initiator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InitiatorOptions {
-    /// Our name: `iqn.2026-11.org.spindle:host`.
+    /// InitiatorName, for example `iqn.2026-11.org.spindle:host`.
     pub name: String,
-    /// What shows the target who we are, if it wants to know.
+    /// Credentials for a target that demands CHAP.
     pub credentials: Option<Credentials>,
-    /// What must show us who the target is. Only with credentials of our own.
+    /// Credentials by which the target must authenticate itself (mutual CHAP). Requires `credentials`.
     pub target_credentials: Option<Credentials>,
-    /// Which digests are wanted; a target that does not know them goes without, unless it must not.
+    /// Digests to ask for. A target that does not support them goes without.
     pub digests: Digests,
-    /// Connecting, logging in and looking at the unit may take so long.
+    /// Time limit for connecting, logging in and probing the unit.
     pub connect_max: Duration,
-    /// A command may take so long, with all the connections it takes.
+    /// Time limit of a command, reconnections included.
     pub answer_max: Duration,
 }
 

@@ -1,13 +1,14 @@
-//! The commands a unit knows: their lengths, which bits of them mean something, and what reservations have to say.
+//! The supported commands: their lengths, the bits of their CDBs that have a meaning, and their treatment
+//! under reservations.
 //!
-//! One table for all: what is decoded, what REPORT SUPPORTED OPERATION CODES says, and which bits must be zero.
+//! One table serves decoding, REPORT SUPPORTED OPERATION CODES and the check that other bits are zero.
 
 use super::{
-    reservations::Use,
+    reservations::CommandAccess,
     sense::{AdditionalSense, Sense},
 };
 
-/// Operation codes (SPC-4, SBC-3), and service actions where one code has several, under the names they have there.
+/// Operation codes and service actions, by the names SPC-4 and SBC-3 give them.
 #[allow(missing_docs, reason = "the names are those of the standards")]
 pub mod code {
     pub const TEST_UNIT_READY: u8 = 0x00;
@@ -56,55 +57,60 @@ pub mod code {
     pub const VERIFY_12: u8 = 0xaf;
     pub const READ_DEFECT_DATA_12: u8 = 0xb7;
 
-    /// Of SERVICE ACTION IN(16).
+    /// Service action of SERVICE ACTION IN(16).
     pub const READ_CAPACITY_16: u16 = 0x10;
-    /// Of SERVICE ACTION IN(16).
+    /// Service action of SERVICE ACTION IN(16).
     pub const GET_LBA_STATUS: u16 = 0x12;
-    /// Of EXTENDED COPY: with a list identifier of one byte.
+    /// Service action of EXTENDED COPY(LID1).
     pub const COPY_BY_SHORT_LIST: u16 = 0x00;
-    /// Of RECEIVE COPY RESULTS.
+    /// Service action of RECEIVE COPY RESULTS.
     pub const COPY_STATUS: u16 = 0x00;
-    /// Of RECEIVE COPY RESULTS.
+    /// Service action of RECEIVE COPY RESULTS.
     pub const COPY_OPERATING_PARAMETERS: u16 = 0x03;
-    /// Of PERSISTENT RESERVE OUT.
+    /// Service action of PERSISTENT RESERVE OUT.
     pub const PREEMPT_AND_ABORT: u8 = 0x05;
-    /// Of MAINTENANCE IN.
+    /// Service action of MAINTENANCE IN.
     pub const REPORT_TARGET_PORT_GROUPS: u16 = 0x0a;
-    /// Of MAINTENANCE IN.
+    /// Service action of MAINTENANCE IN.
     pub const REPORT_SUPPORTED_OPERATION_CODES: u16 = 0x0c;
-    /// Of MAINTENANCE IN.
+    /// Service action of MAINTENANCE IN.
     pub const REPORT_SUPPORTED_TASK_MANAGEMENT: u16 = 0x0d;
 }
 
-/// A command a unit knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
-    /// First byte.
+pub struct SupportedCommand {
+    /// The operation code.
     pub code: u8,
-    /// In the low five bits of the second byte; none if the code has but one meaning.
+    /// The low five bits of the second byte; `None` if the operation code has no service actions.
     pub service_action: Option<u16>,
-    /// Which bits of its bytes mean something; the first is the code itself. As long as the command.
+    /// CDB usage data (SPC-4, 6.35.3): the operation code, then one byte for each byte of the CDB with ones
+    /// where a bit has a meaning. Its length is the CDB's.
     pub usage: &'static [u8],
-    /// What reservations have to say.
-    pub what: Use,
+    pub what: CommandAccess,
 }
 
-/// Flags of a read or write: protection, DPO, FUA. Protection information is not supported: its bits must be zero.
+/// Byte 1 of a read or write: DPO and FUA. RDPROTECT and WRPROTECT must be zero: protection information is
+/// not supported.
 const RW: u8 = 0x18;
-/// Flags of a verification: DPO, BYTCHK.
+/// Byte 1 of a verification: DPO, BYTCHK.
 const VERIFY: u8 = 0x16;
-/// Flags of a flush: IMMED, which may be ignored, and SYNC_NV, which means nothing any more and is ignored.
+/// Byte 1 of SYNCHRONIZE CACHE: IMMED and the obsolete SYNC_NV; both are ignored.
 const SYNC: u8 = 0x06;
-/// Of the control byte nothing means anything: NACA is not supported.
+/// No bit of the CONTROL byte: NACA is not supported.
 const CONTROL: u8 = 0;
 const GROUP: u8 = 0x1f;
 
-const fn plain(code: u8, what: Use, usage: &'static [u8]) -> Known {
-    Known { code, service_action: None, usage, what }
+const fn plain(code: u8, what: CommandAccess, usage: &'static [u8]) -> SupportedCommand {
+    SupportedCommand { code, service_action: None, usage, what }
 }
 
-const fn action(code: u8, service_action: u16, what: Use, usage: &'static [u8]) -> Known {
-    Known { code, service_action: Some(service_action), usage, what }
+const fn action(
+    code: u8,
+    service_action: u16,
+    what: CommandAccess,
+    usage: &'static [u8],
+) -> SupportedCommand {
+    SupportedCommand { code, service_action: Some(service_action), usage, what }
 }
 
 macro_rules! ten {
@@ -129,40 +135,52 @@ macro_rules! sixteen {
     };
 }
 
-/// All commands, by code and service action.
-pub static KNOWN: &[Known] = &[
-    plain(code::TEST_UNIT_READY, Use::Ask, &[code::TEST_UNIT_READY, 0, 0, 0, 0, CONTROL]),
-    plain(code::REQUEST_SENSE, Use::Always, &[code::REQUEST_SENSE, 1, 0, 0, 255, CONTROL]),
-    plain(code::READ_6, Use::Read, &[code::READ_6, 0x1f, 255, 255, 255, CONTROL]),
-    plain(code::WRITE_6, Use::Write, &[code::WRITE_6, 0x1f, 255, 255, 255, CONTROL]),
-    plain(code::INQUIRY, Use::Always, &[code::INQUIRY, 1, 255, 255, 255, CONTROL]),
-    plain(code::MODE_SELECT_6, Use::Write, &[code::MODE_SELECT_6, 0x11, 0, 0, 255, CONTROL]),
-    plain(code::RESERVE_6, Use::Always, &[code::RESERVE_6, 0, 0, 0, 0, CONTROL]),
-    plain(code::RELEASE_6, Use::Always, &[code::RELEASE_6, 0, 0, 0, 0, CONTROL]),
-    plain(code::MODE_SENSE_6, Use::Read, &[code::MODE_SENSE_6, 0x08, 255, 255, 255, CONTROL]),
-    plain(code::START_STOP_UNIT, Use::Write, &[code::START_STOP_UNIT, 1, 0, 0x0f, 0xf7, CONTROL]),
-    plain(code::PREVENT_ALLOW, Use::Write, &[code::PREVENT_ALLOW, 0, 0, 0, 3, CONTROL]),
+/// Sorted by operation code and service action.
+pub static SUPPORTED_COMMANDS: &[SupportedCommand] = &[
+    plain(code::TEST_UNIT_READY, CommandAccess::Inquire, &[code::TEST_UNIT_READY, 0, 0, 0, 0, CONTROL]),
+    plain(code::REQUEST_SENSE, CommandAccess::Unrestricted, &[code::REQUEST_SENSE, 1, 0, 0, 255, CONTROL]),
+    plain(code::READ_6, CommandAccess::Read, &[code::READ_6, 0x1f, 255, 255, 255, CONTROL]),
+    plain(code::WRITE_6, CommandAccess::Write, &[code::WRITE_6, 0x1f, 255, 255, 255, CONTROL]),
+    plain(code::INQUIRY, CommandAccess::Unrestricted, &[code::INQUIRY, 1, 255, 255, 255, CONTROL]),
+    plain(code::MODE_SELECT_6, CommandAccess::Write, &[code::MODE_SELECT_6, 0x11, 0, 0, 255, CONTROL]),
+    plain(code::RESERVE_6, CommandAccess::Unrestricted, &[code::RESERVE_6, 0, 0, 0, 0, CONTROL]),
+    plain(code::RELEASE_6, CommandAccess::Unrestricted, &[code::RELEASE_6, 0, 0, 0, 0, CONTROL]),
+    plain(code::MODE_SENSE_6, CommandAccess::Read, &[code::MODE_SENSE_6, 0x08, 255, 255, 255, CONTROL]),
+    plain(code::START_STOP_UNIT, CommandAccess::Write, &[code::START_STOP_UNIT, 1, 0, 0x0f, 0xf7, CONTROL]),
+    plain(code::PREVENT_ALLOW, CommandAccess::Write, &[code::PREVENT_ALLOW, 0, 0, 0, 3, CONTROL]),
     plain(
         code::READ_CAPACITY_10,
-        Use::Ask,
+        CommandAccess::Inquire,
         &[code::READ_CAPACITY_10, 0, 255, 255, 255, 255, 0, 0, 1, CONTROL],
     ),
-    ten!(code::READ_10, RW, Use::Read),
-    ten!(code::WRITE_10, RW, Use::Write),
-    ten!(code::WRITE_VERIFY_10, VERIFY, Use::Write),
-    ten!(code::VERIFY_10, VERIFY, Use::Read),
-    ten!(code::PRE_FETCH_10, 2, Use::Read),
-    ten!(code::SYNCHRONIZE_CACHE_10, SYNC, Use::Write),
+    ten!(code::READ_10, RW, CommandAccess::Read),
+    ten!(code::WRITE_10, RW, CommandAccess::Write),
+    ten!(code::WRITE_VERIFY_10, VERIFY, CommandAccess::Write),
+    ten!(code::VERIFY_10, VERIFY, CommandAccess::Read),
+    ten!(code::PRE_FETCH_10, 2, CommandAccess::Read),
+    ten!(code::SYNCHRONIZE_CACHE_10, SYNC, CommandAccess::Write),
     plain(
         code::READ_DEFECT_DATA_10,
-        Use::Ask,
+        CommandAccess::Inquire,
         &[code::READ_DEFECT_DATA_10, 0, 0x1f, 0, 0, 0, 0, 255, 255, CONTROL],
     ),
-    ten!(code::WRITE_SAME_10, 0x18, Use::Write),
-    plain(code::UNMAP, Use::Write, &[code::UNMAP, 1, 0, 0, 0, 0, GROUP, 255, 255, CONTROL]),
-    plain(code::LOG_SENSE, Use::Ask, &[code::LOG_SENSE, 0, 255, 255, 0, 255, 255, 255, 255, CONTROL]),
-    plain(code::MODE_SELECT_10, Use::Write, &[code::MODE_SELECT_10, 0x11, 0, 0, 0, 0, 0, 255, 255, CONTROL]),
-    plain(code::MODE_SENSE_10, Use::Read, &[code::MODE_SENSE_10, 0x18, 255, 255, 0, 0, 0, 255, 255, CONTROL]),
+    ten!(code::WRITE_SAME_10, 0x18, CommandAccess::Write),
+    plain(code::UNMAP, CommandAccess::Write, &[code::UNMAP, 1, 0, 0, 0, 0, GROUP, 255, 255, CONTROL]),
+    plain(
+        code::LOG_SENSE,
+        CommandAccess::Inquire,
+        &[code::LOG_SENSE, 0, 255, 255, 0, 255, 255, 255, 255, CONTROL],
+    ),
+    plain(
+        code::MODE_SELECT_10,
+        CommandAccess::Write,
+        &[code::MODE_SELECT_10, 0x11, 0, 0, 0, 0, 0, 255, 255, CONTROL],
+    ),
+    plain(
+        code::MODE_SENSE_10,
+        CommandAccess::Read,
+        &[code::MODE_SENSE_10, 0x18, 255, 255, 0, 0, 0, 255, 255, CONTROL],
+    ),
     reserve_in(0),
     reserve_in(1),
     reserve_in(2),
@@ -177,23 +195,23 @@ pub static KNOWN: &[Known] = &[
     copying(code::EXTENDED_COPY, code::COPY_BY_SHORT_LIST),
     copying(code::RECEIVE_COPY_RESULTS, code::COPY_STATUS),
     copying(code::RECEIVE_COPY_RESULTS, code::COPY_OPERATING_PARAMETERS),
-    sixteen!(code::READ_16, RW, Use::Read),
+    sixteen!(code::READ_16, RW, CommandAccess::Read),
     plain(
         code::COMPARE_AND_WRITE,
-        Use::Write,
+        CommandAccess::Write,
         &[code::COMPARE_AND_WRITE, RW, 255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 255, GROUP, CONTROL],
     ),
-    sixteen!(code::WRITE_16, RW, Use::Write),
-    sixteen!(code::ORWRITE_16, RW, Use::Write),
-    sixteen!(code::WRITE_VERIFY_16, VERIFY, Use::Write),
-    sixteen!(code::VERIFY_16, VERIFY, Use::Read),
-    sixteen!(code::PRE_FETCH_16, 2, Use::Read),
-    sixteen!(code::SYNCHRONIZE_CACHE_16, SYNC, Use::Write),
-    sixteen!(code::WRITE_SAME_16, 0x19, Use::Write),
+    sixteen!(code::WRITE_16, RW, CommandAccess::Write),
+    sixteen!(code::ORWRITE_16, RW, CommandAccess::Write),
+    sixteen!(code::WRITE_VERIFY_16, VERIFY, CommandAccess::Write),
+    sixteen!(code::VERIFY_16, VERIFY, CommandAccess::Read),
+    sixteen!(code::PRE_FETCH_16, 2, CommandAccess::Read),
+    sixteen!(code::SYNCHRONIZE_CACHE_16, SYNC, CommandAccess::Write),
+    sixteen!(code::WRITE_SAME_16, 0x19, CommandAccess::Write),
     action(
         code::SERVICE_ACTION_IN_16,
         code::READ_CAPACITY_16,
-        Use::Ask,
+        CommandAccess::Inquire,
         &[
             code::SERVICE_ACTION_IN_16,
             0x10,
@@ -216,7 +234,7 @@ pub static KNOWN: &[Known] = &[
     action(
         code::SERVICE_ACTION_IN_16,
         code::GET_LBA_STATUS,
-        Use::Read,
+        CommandAccess::Read,
         &[
             code::SERVICE_ACTION_IN_16,
             0x12,
@@ -238,40 +256,40 @@ pub static KNOWN: &[Known] = &[
     ),
     plain(
         code::REPORT_LUNS,
-        Use::Always,
+        CommandAccess::Unrestricted,
         &[code::REPORT_LUNS, 0, 255, 0, 0, 0, 255, 255, 255, 255, 0, CONTROL],
     ),
     action(
         code::MAINTENANCE_IN,
         code::REPORT_TARGET_PORT_GROUPS,
-        Use::Always,
+        CommandAccess::Unrestricted,
         &[code::MAINTENANCE_IN, 0xea, 0, 0, 0, 0, 255, 255, 255, 255, 0, CONTROL],
     ),
     action(
         code::MAINTENANCE_IN,
         code::REPORT_SUPPORTED_OPERATION_CODES,
-        Use::Always,
+        CommandAccess::Unrestricted,
         &[code::MAINTENANCE_IN, 0x0c, 0x87, 255, 255, 255, 255, 255, 255, 255, 0, CONTROL],
     ),
     action(
         code::MAINTENANCE_IN,
         code::REPORT_SUPPORTED_TASK_MANAGEMENT,
-        Use::Always,
+        CommandAccess::Unrestricted,
         &[code::MAINTENANCE_IN, 0x0d, 0x80, 0, 0, 0, 255, 255, 255, 255, 0, CONTROL],
     ),
-    twelve!(code::READ_12, RW, Use::Read),
-    twelve!(code::WRITE_12, RW, Use::Write),
-    twelve!(code::WRITE_VERIFY_12, VERIFY, Use::Write),
-    twelve!(code::VERIFY_12, VERIFY, Use::Read),
+    twelve!(code::READ_12, RW, CommandAccess::Read),
+    twelve!(code::WRITE_12, RW, CommandAccess::Write),
+    twelve!(code::WRITE_VERIFY_12, VERIFY, CommandAccess::Write),
+    twelve!(code::VERIFY_12, VERIFY, CommandAccess::Read),
     plain(
         code::READ_DEFECT_DATA_12,
-        Use::Ask,
+        CommandAccess::Inquire,
         &[code::READ_DEFECT_DATA_12, 0x1f, 255, 255, 255, 255, 255, 255, 255, 255, 0, CONTROL],
     ),
 ];
 
-/// Commands of the copy manager: a list identifier, and how long the list is or may be.
-const fn copying(code: u8, service_action: u16) -> Known {
+/// EXTENDED COPY and RECEIVE COPY RESULTS: list identifier and allocation or parameter list length.
+const fn copying(code: u8, service_action: u16) -> SupportedCommand {
     const COPY: &[u8] = &[code::EXTENDED_COPY, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 0, CONTROL];
     const RESULTS: [&[u8]; 4] = [
         &[code::RECEIVE_COPY_RESULTS, 0, 255, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 0, CONTROL],
@@ -280,22 +298,27 @@ const fn copying(code: u8, service_action: u16) -> Known {
         &[code::RECEIVE_COPY_RESULTS, 3, 255, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 0, CONTROL],
     ];
     match code {
-        code::EXTENDED_COPY => action(code, service_action, Use::Write, COPY),
-        _ => action(code, service_action, Use::Ask, RESULTS[service_action as usize]),
+        code::EXTENDED_COPY => action(code, service_action, CommandAccess::Write, COPY),
+        _ => action(code, service_action, CommandAccess::Inquire, RESULTS[service_action as usize]),
     }
 }
 
-const fn reserve_in(service_action: u16) -> Known {
+const fn reserve_in(service_action: u16) -> SupportedCommand {
     const USAGE: [&[u8]; 4] = [
         &[code::PERSISTENT_RESERVE_IN, 0, 0, 0, 0, 0, 0, 255, 255, CONTROL],
         &[code::PERSISTENT_RESERVE_IN, 1, 0, 0, 0, 0, 0, 255, 255, CONTROL],
         &[code::PERSISTENT_RESERVE_IN, 2, 0, 0, 0, 0, 0, 255, 255, CONTROL],
         &[code::PERSISTENT_RESERVE_IN, 3, 0, 0, 0, 0, 0, 255, 255, CONTROL],
     ];
-    action(code::PERSISTENT_RESERVE_IN, service_action, Use::Always, USAGE[service_action as usize])
+    action(
+        code::PERSISTENT_RESERVE_IN,
+        service_action,
+        CommandAccess::Unrestricted,
+        USAGE[service_action as usize],
+    )
 }
 
-const fn reserve_out(service_action: u16) -> Known {
+const fn reserve_out(service_action: u16) -> SupportedCommand {
     const USAGE: [&[u8]; 7] = [
         &[code::PERSISTENT_RESERVE_OUT, 0, 255, 0, 0, 255, 255, 255, 255, CONTROL],
         &[code::PERSISTENT_RESERVE_OUT, 1, 255, 0, 0, 255, 255, 255, 255, CONTROL],
@@ -305,21 +328,25 @@ const fn reserve_out(service_action: u16) -> Known {
         &[code::PERSISTENT_RESERVE_OUT, 5, 255, 0, 0, 255, 255, 255, 255, CONTROL],
         &[code::PERSISTENT_RESERVE_OUT, 6, 255, 0, 0, 255, 255, 255, 255, CONTROL],
     ];
-    action(code::PERSISTENT_RESERVE_OUT, service_action, Use::Always, USAGE[service_action as usize])
+    action(
+        code::PERSISTENT_RESERVE_OUT,
+        service_action,
+        CommandAccess::Unrestricted,
+        USAGE[service_action as usize],
+    )
 }
 
-/// What there is of a code: nothing, the one command, or several service actions.
-pub fn of_code(code: u8) -> impl Iterator<Item = &'static Known> {
-    KNOWN.iter().filter(move |known| known.code == code)
+/// Entries with this operation code: none, one, or one for each service action.
+pub fn of_code(code: u8) -> impl Iterator<Item = &'static SupportedCommand> {
+    SUPPORTED_COMMANDS.iter().filter(move |known| known.code == code)
 }
 
-/// The command in `cdb`, all of whose bits mean something. A command that is carried in more bytes than it has is taken
-/// by its own.
+/// Finds the command in `cdb` and checks its reserved bits. A CDB field longer than the command is accepted.
 ///
 /// # Errors
 ///
-/// The unit does not know it, or it has a bit that should be zero.
-pub fn find(cdb: &[u8]) -> Result<&'static Known, Sense> {
+/// The command is not supported, or a reserved bit is set.
+pub fn find(cdb: &[u8]) -> Result<&'static SupportedCommand, Sense> {
     let code = *cdb.first().ok_or(Sense::illegal(AdditionalSense::INVALID_OPERATION_CODE))?;
     if of_code(code).next().is_none() {
         return Err(Sense::illegal(AdditionalSense::INVALID_OPERATION_CODE));
@@ -329,7 +356,7 @@ pub fn find(cdb: &[u8]) -> Result<&'static Known, Sense> {
         of_code(code).find(|known| known.service_action.is_none() || known.service_action == service_action);
     let known = known.ok_or(Sense::invalid_byte(1))?;
     let cdb = cdb.get(..known.usage.len()).ok_or(Sense::invalid_byte(cdb.len()))?;
-    // The first byte and the service action are as they should be: the command was found by them.
+    // Operation code and service action matched the table.
     let means_nothing = |index: usize, byte: u8, usage: u8| {
         let usage = if index == 1 && known.service_action.is_some() { usage | 0x1f } else { usage };
         byte & !usage != 0
@@ -347,12 +374,12 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn the_table_agrees_with_itself() {
+    fn the_table_of_commands_is_consistent() {
         let mut seen = BTreeSet::new();
-        for known in KNOWN {
+        for known in SUPPORTED_COMMANDS {
             assert!(seen.insert((known.code, known.service_action)), "{known:?} is there once");
             assert_eq!(known.usage[0], known.code, "{known:?}");
-            // SAM-5, 5.2.2: the group of the code says how long it is.
+            // SAM-5, 5.2.2: the group code in the top three bits gives the length.
             let length = match known.code >> 5 {
                 0 => 6,
                 1 | 2 => 10,
@@ -370,8 +397,8 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_found_and_strange_bits_refused() {
-        for known in KNOWN {
+    fn commands_are_found_and_reserved_bits_refused() {
+        for known in SUPPORTED_COMMANDS {
             let mut cdb = vec![0; 16];
             cdb[0] = known.code;
             cdb[1] = known.service_action.unwrap_or(0) as u8;
@@ -379,7 +406,7 @@ mod tests {
             assert_eq!(find(&cdb[..known.usage.len()]), Ok(known), "as long as it is");
             let cut = known.usage.len() - 1;
             assert_eq!(find(&cdb[..cut]), Err(Sense::invalid_byte(cut)), "cut");
-            // NACA, and all that is not ours.
+            // NACA and other unsupported bits.
             for (index, usage) in known.usage.iter().enumerate().skip(1) {
                 for bit in (0..8).filter(|bit| usage & (1 << bit) == 0) {
                     if index == 1 && known.service_action.is_some() && bit < 5 {

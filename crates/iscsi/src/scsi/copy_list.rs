@@ -1,73 +1,68 @@
-//! The parameter list of EXTENDED COPY with list identifiers of one byte (SPC-4, 6.4): which units, and what from where to
-//! where.
+//! The parameter list of EXTENDED COPY(LID1) (SPC-4, 6.4).
 //!
-//! Units are named by one of the names they have in VPD page 83; segments go from blocks to blocks.
+//! Identification descriptors (type E4h) name a unit by a designator of its VPD page 83h; segment descriptors
+//! (type 02h) copy from block device to block device.
 
 use super::sense::{AdditionalSense, Sense};
 
-/// Units that a list names at most.
+/// Most target descriptors of a list.
 pub const TARGETS_MAX: usize = 16;
-/// Segments of a list at most.
+/// Most segment descriptors of a list.
 pub const SEGMENTS_MAX: usize = 16;
-/// Bytes of all descriptors of a list at most.
+/// Most bytes of all descriptors of a list.
 pub const DESCRIPTORS_BYTES_MAX: usize = TARGETS_MAX * TARGET_BYTES + SEGMENTS_MAX * SEGMENT_BYTES;
-/// Identification of a unit.
+/// Descriptor type of an identification descriptor.
 pub const TARGET_CODE: u8 = 0xe4;
-/// From blocks to blocks.
+/// Descriptor type of a block to block segment descriptor.
 pub const SEGMENT_CODE: u8 = 0x02;
 
 const HEADER_BYTES: usize = 16;
 const TARGET_BYTES: usize = 32;
 const SEGMENT_BYTES: usize = 28;
 
-/// A name of a unit, as in VPD page 83.
+/// A designation descriptor of VPD page 83h.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Designator {
-    /// Binary, or text.
+    /// 1: binary; 2: ASCII; 3: UTF-8.
     pub code_set: u8,
-    /// Which kind of name.
+    /// DESIGNATOR TYPE.
     pub kind: u8,
-    /// The name.
+    /// DESIGNATOR.
     pub bytes: Vec<u8>,
 }
 
-/// A unit that a list names.
+/// A target descriptor: names a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyTarget {
-    /// Its name.
     pub designator: Designator,
-    /// Bytes of its blocks, as the initiator believes; 0 if it says nothing.
+    /// Block size the initiator assumes; 0 if it does not say.
     pub block_bytes: u32,
 }
 
-/// Blocks to be copied.
+/// A segment descriptor: copies a range of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// Which of the targets they come from.
+pub struct CopySegment {
+    /// Index of the source in the target descriptors.
     pub from: usize,
-    /// Which of the targets they go to.
+    /// Index of the destination in the target descriptors.
     pub to: usize,
-    /// Blocks; of the one they come from, unless [`Segment::counts_destination`].
+    /// Number of blocks; of the source's size unless [`CopySegment::counts_destination`].
     pub blocks: u16,
-    /// They are counted in blocks of the one they go to.
+    /// DC: `blocks` counts blocks of the destination's size.
     pub counts_destination: bool,
-    /// The first block there.
     pub from_block: u64,
-    /// The first block here.
     pub to_block: u64,
 }
 
-/// A parameter list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyList {
-    /// What the initiator calls it.
+    /// LIST IDENTIFIER.
     pub identifier: u8,
-    /// What becomes of it can be asked for later.
+    /// The result can be asked for with RECEIVE COPY RESULTS.
     pub is_kept: bool,
-    /// Units.
     pub targets: Vec<CopyTarget>,
-    /// What is copied, in this order.
-    pub segments: Vec<Segment>,
+    /// Executed in this order.
+    pub segments: Vec<CopySegment>,
 }
 
 fn be(bytes: &[u8]) -> u64 {
@@ -75,11 +70,10 @@ fn be(bytes: &[u8]) -> u64 {
 }
 
 impl CopyList {
-    /// Reads a list.
     ///
     /// # Errors
     ///
-    /// It is cut, too long, or has what is not supported.
+    /// The list is truncated, too long, or contains an unsupported descriptor.
     pub fn read(list: &[u8]) -> Result<Self, Sense> {
         let cut = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
         let head = list.get(..HEADER_BYTES).ok_or(cut)?;
@@ -108,7 +102,7 @@ impl CopyList {
 
 fn target(bytes: &[u8]) -> Result<CopyTarget, Sense> {
     let (code_set, kind, length) = (bytes[4] & 0x0f, bytes[5] & 0x3f, usize::from(bytes[7]));
-    // Another kind of peripheral has no blocks.
+    // Only block devices (peripheral device type 0) are supported.
     let is_disk = bytes[1] & 0x1f == 0;
     if bytes[0] != TARGET_CODE || !is_disk {
         return Err(Sense::illegal(AdditionalSense::UNSUPPORTED_TARGET));
@@ -119,7 +113,7 @@ fn target(bytes: &[u8]) -> Result<CopyTarget, Sense> {
     Ok(CopyTarget { designator, block_bytes: be(&bytes[29..32]) as u32 })
 }
 
-fn read_segments(mut rest: &[u8]) -> Result<Vec<Segment>, Sense> {
+fn read_segments(mut rest: &[u8]) -> Result<Vec<CopySegment>, Sense> {
     let mut segments = Vec::new();
     while !rest.is_empty() {
         let length = rest.get(2..4).map(|length| 4 + be(length) as usize);
@@ -132,7 +126,7 @@ fn read_segments(mut rest: &[u8]) -> Result<Vec<Segment>, Sense> {
         }
         let bytes = rest.get(..SEGMENT_BYTES).filter(|_| length == Some(SEGMENT_BYTES)).ok_or(cut)?;
         rest = &rest[SEGMENT_BYTES..];
-        segments.push(Segment {
+        segments.push(CopySegment {
             from: be(&bytes[4..6]) as usize,
             to: be(&bytes[6..8]) as usize,
             blocks: be(&bytes[10..12]) as u16,
@@ -175,19 +169,19 @@ mod tests {
     }
 
     #[test]
-    fn a_list_says_who_and_what() {
+    fn a_copy_list_is_parsed() {
         let read = CopyList::read(&list(2, 1)).unwrap();
         assert_eq!((read.identifier, read.is_kept, read.targets.len()), (7, true, 2));
         let designator = Designator { code_set: 1, kind: 3, bytes: vec![0x31; 8] };
         assert_eq!(read.targets[0], CopyTarget { designator, block_bytes: 512 });
         let segment =
-            Segment { from: 0, to: 1, blocks: 9, counts_destination: true, from_block: 5, to_block: 6 };
+            CopySegment { from: 0, to: 1, blocks: 9, counts_destination: true, from_block: 5, to_block: 6 };
         assert_eq!(read.segments, [segment]);
         assert!(CopyList::read(&list(TARGETS_MAX, SEGMENTS_MAX)).is_ok());
     }
 
     #[test]
-    fn what_is_cut_or_too_much_or_unknown_is_refused() {
+    fn truncated_oversized_and_unknown_descriptors_are_refused() {
         let whole = list(1, 1);
         for length in 0..whole.len() {
             assert_eq!(refused(&whole[..length]), AdditionalSense::PARAMETER_LIST_LENGTH_ERROR, "{length}");

@@ -1,11 +1,11 @@
-//! The SCSI a disk speaks: SPC-4 and SBC-3.
+//! SCSI commands of a disk (SPC-4 and SBC-3).
 
 pub mod commands;
 
 pub mod copy_list;
 
-pub mod facts;
 pub mod identity;
+pub mod properties;
 
 pub mod inquiry;
 

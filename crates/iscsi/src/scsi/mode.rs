@@ -1,53 +1,49 @@
-//! MODE SENSE and MODE SELECT: what can be set (SPC-4, 6.11 to 6.14; SBC-3, 6.5).
+//! MODE SENSE and MODE SELECT (SPC-4, 6.11 to 6.14; SBC-3, 6.5).
 //!
-//! Two things can be changed: whether the write cache is on (WCE of the caching page), and whether nobody may write (SWP of
-//! the control page). Of units that share their room, also which thresholds of it initiators hear of.
+//! Two bits can be changed: WCE of the caching page and SWP of the control page. Units of a thinly
+//! provisioned pool can change their provisioning thresholds too.
 
 use super::{
     sense::{AdditionalSense, Sense},
     thresholds::Thresholds,
 };
 
-/// Which values are asked for.
+/// The PC field: the values MODE SENSE returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Values {
-    /// As they are.
+pub enum PageControl {
     Current = 0,
-    /// Ones where something can be changed.
+    /// Ones where a bit can be changed.
     Changeable = 1,
-    /// As they are at first.
     Default = 2,
-    /// As they are kept: none are.
+    /// Not supported.
     Saved = 3,
 }
 
-impl Values {
-    /// From the two bits PC.
+impl PageControl {
     pub fn of(bits: u8) -> Self {
         [Self::Current, Self::Changeable, Self::Default, Self::Saved][usize::from(bits & 3)]
     }
 }
 
-/// What a unit is set to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mode {
-    /// Writes are answered before they are stable.
+pub struct ModeSettings {
+    /// WCE: a write is acknowledged before it is durable.
     pub has_write_cache: bool,
-    /// So it was at first.
+    /// Default of `has_write_cache`.
     pub had_write_cache: bool,
-    /// Nothing may be written, for now.
+    /// SWP.
     pub is_write_protected: bool,
-    /// Nothing may be written.
+    /// The export is read-only.
     pub is_read_only: bool,
-    /// Of a unit that shares its room: what initiators hear of.
+    /// Set for a unit of a thinly provisioned pool.
     pub thresholds: Option<Thresholds>,
-    /// So it was at first.
+    /// Default of `thresholds`.
     pub had_thresholds: Option<Thresholds>,
 }
 
-impl Mode {
-    /// As it was at first.
+impl ModeSettings {
+    /// The default values.
     pub fn at_first(self) -> Self {
         Self {
             has_write_cache: self.had_write_cache,
@@ -58,23 +54,19 @@ impl Mode {
     }
 }
 
-/// The form of a mode parameter list.
+/// Layout of a mode parameter list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Form {
-    /// Of the ten-byte commands: a header of 8 bytes, not 4.
+pub struct ModeListFormat {
+    /// The header of the ten-byte commands: 8 bytes, not 4.
     pub is_long: bool,
-    /// With a block descriptor; a long one, if there is one and it is long.
-    pub descriptor: Option<Descriptor>,
+    pub descriptor: Option<BlockDescriptor>,
 }
 
-/// A block descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Descriptor {
-    /// Of 16 bytes, not 8.
+pub struct BlockDescriptor {
+    /// 16 bytes, not 8.
     pub is_long: bool,
-    /// Blocks there are.
     pub blocks: u64,
-    /// Bytes of each.
     pub block_bytes: u32,
 }
 
@@ -82,28 +74,28 @@ const RECOVERY: u8 = 0x01;
 const CACHING: u8 = 0x08;
 const CONTROL: u8 = 0x0a;
 const EXCEPTIONS: u8 = 0x1c;
-/// Subpage of the page before: logical block provisioning.
+/// Subpage of the informational exceptions page: logical block provisioning.
 const PROVISIONING: u8 = 0x02;
-/// All pages, all subpages.
+/// Page code 3Fh and subpage code FFh return all.
 const ALL: u8 = 0x3f;
 const ALL_SUBPAGES: u8 = 0xff;
-/// The page has a subpage.
+/// The subpage format bit.
 const SPF: u8 = 0x40;
 const LBPERE: u8 = 0x80;
 const WCE: u8 = 0x04;
 const SWP: u8 = 0x08;
 
-/// All there may be, with their subpages.
+/// Page and subpage codes of all pages.
 const PAGES: [(u8, u8); 5] =
     [(RECOVERY, 0), (CACHING, 0), (CONTROL, 0), (EXCEPTIONS, 0), (EXCEPTIONS, PROVISIONING)];
 
-fn page_of(mode: &Mode, values: Values, page: (u8, u8)) -> Option<Vec<u8>> {
-    let thresholds = if values == Values::Default { mode.had_thresholds } else { mode.thresholds };
+fn page_of(mode: &ModeSettings, values: PageControl, page: (u8, u8)) -> Option<Vec<u8>> {
+    let thresholds = if values == PageControl::Default { mode.had_thresholds } else { mode.thresholds };
     match (page, values) {
-        ((EXCEPTIONS, PROVISIONING), Values::Changeable) => Some(thresholds?.changeable_page()),
+        ((EXCEPTIONS, PROVISIONING), PageControl::Changeable) => Some(thresholds?.changeable_page()),
         ((EXCEPTIONS, PROVISIONING), _) => Some(thresholds?.page()),
         ((RECOVERY, 0), _) => {
-            let is_on = thresholds?.is_reporting || values == Values::Changeable;
+            let is_on = thresholds?.is_reporting || values == PageControl::Changeable;
             let mut bytes = vec![RECOVERY, 10, 0, 0, 0, 0, 0, if is_on { LBPERE } else { 0 }];
             bytes.resize(12, 0);
             Some(bytes)
@@ -113,7 +105,7 @@ fn page_of(mode: &Mode, values: Values, page: (u8, u8)) -> Option<Vec<u8>> {
     }
 }
 
-fn short_page_of(mode: &Mode, values: Values, page: u8) -> Option<Vec<u8>> {
+fn short_page_of(mode: &ModeSettings, values: PageControl, page: u8) -> Option<Vec<u8>> {
     let wce = |is_on: bool| if is_on { WCE } else { 0 };
     let mut bytes = match page {
         CACHING => vec![0; 20],
@@ -123,14 +115,14 @@ fn short_page_of(mode: &Mode, values: Values, page: u8) -> Option<Vec<u8>> {
     };
     (bytes[0], bytes[1]) = (page, bytes.len() as u8 - 2);
     match (page, values) {
-        (CACHING, Values::Changeable) => bytes[2] = WCE,
-        (CACHING, Values::Current) => bytes[2] = wce(mode.has_write_cache),
+        (CACHING, PageControl::Changeable) => bytes[2] = WCE,
+        (CACHING, PageControl::Current) => bytes[2] = wce(mode.has_write_cache),
         (CACHING, _) => bytes[2] = wce(mode.had_write_cache),
-        (CONTROL, Values::Changeable) => bytes[4] = SWP,
-        // Commands may be done in any order; sense data are of fixed format.
-        (CONTROL, Values::Current | Values::Default) => {
+        (CONTROL, PageControl::Changeable) => bytes[4] = SWP,
+        // Unrestricted reordering; sense data in fixed format.
+        (CONTROL, PageControl::Current | PageControl::Default) => {
             bytes[3] = 0x10;
-            bytes[4] = if mode.is_write_protected && values == Values::Current { SWP } else { 0 };
+            bytes[4] = if mode.is_write_protected && values == PageControl::Current { SWP } else { 0 };
             bytes[8..10].copy_from_slice(&[0xff, 0xff]);
         }
         _ => {}
@@ -138,14 +130,19 @@ fn short_page_of(mode: &Mode, values: Values, page: u8) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The list that is answered: header, descriptor, pages.
+/// The parameter list of MODE SENSE: header, block descriptor, pages.
 ///
 /// # Errors
 ///
-/// There is no such page, or nothing that is saved.
-pub fn sense(mode: &Mode, values: Values, (page, subpage): (u8, u8), form: Form) -> Result<Vec<u8>, Sense> {
+/// The page is not supported, or saved values are asked for.
+pub fn sense(
+    mode: &ModeSettings,
+    values: PageControl,
+    (page, subpage): (u8, u8),
+    form: ModeListFormat,
+) -> Result<Vec<u8>, Sense> {
     let invalid = Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
-    if values == Values::Saved {
+    if values == PageControl::Saved {
         return Err(Sense::illegal(AdditionalSense::SAVING_NOT_SUPPORTED));
     }
     let is_wanted = |(code, sub): &(u8, u8)| {
@@ -160,9 +157,9 @@ pub fn sense(mode: &Mode, values: Values, (page, subpage): (u8, u8), form: Form)
     if pages.is_empty() { Err(invalid) } else { Ok(list(mode, form, &pages)) }
 }
 
-fn list(mode: &Mode, form: Form, pages: &[u8]) -> Vec<u8> {
+fn list(mode: &ModeSettings, form: ModeListFormat, pages: &[u8]) -> Vec<u8> {
     let descriptor = form.descriptor.map(descriptor_bytes).unwrap_or_default();
-    // WP, and DPOFUA: both are understood.
+    // WP and DPOFUA.
     let specific = if mode.is_read_only || mode.is_write_protected { 0x90 } else { 0x10 };
     let is_long_descriptor = form.descriptor.is_some_and(|descriptor| descriptor.is_long);
     let mut list = match form.is_long {
@@ -180,8 +177,8 @@ fn list(mode: &Mode, form: Form, pages: &[u8]) -> Vec<u8> {
     list
 }
 
-fn descriptor_bytes(descriptor: Descriptor) -> Vec<u8> {
-    let Descriptor { is_long, blocks, block_bytes } = descriptor;
+fn descriptor_bytes(descriptor: BlockDescriptor) -> Vec<u8> {
+    let BlockDescriptor { is_long, blocks, block_bytes } = descriptor;
     match is_long {
         true => [&blocks.to_be_bytes()[..], &[0; 4], &block_bytes.to_be_bytes()].concat(),
         false => {
@@ -191,12 +188,12 @@ fn descriptor_bytes(descriptor: Descriptor) -> Vec<u8> {
     }
 }
 
-/// What MODE SELECT asks for: the mode as it is to be.
+/// The settings after a MODE SELECT with this parameter list.
 ///
 /// # Errors
 ///
-/// The list is cut, or asks for a change of something that cannot be changed. Nothing was changed.
-pub fn select(mode: &Mode, is_long: bool, list: &[u8]) -> Result<Mode, Sense> {
+/// The list is truncated or would change a bit that is not changeable.
+pub fn select(mode: &ModeSettings, is_long: bool, list: &[u8]) -> Result<ModeSettings, Sense> {
     let cut = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
     let invalid = Sense::illegal(AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST);
     if list.is_empty() {
@@ -220,9 +217,9 @@ pub fn select(mode: &Mode, is_long: bool, list: &[u8]) -> Result<Mode, Sense> {
         let page = rest.get(..head.len() + length).ok_or(cut)?;
         rest = &rest[page.len()..];
         let name = (page[0] & 0x3f, sub);
-        let now = page_of(mode, Values::Current, name).ok_or(invalid)?;
-        let may = page_of(mode, Values::Changeable, name).expect("it is there");
-        // PS is for who senses.
+        let now = page_of(mode, PageControl::Current, name).ok_or(invalid)?;
+        let may = page_of(mode, PageControl::Changeable, name).expect("the page exists");
+        // PS is reserved in MODE SELECT and ignored.
         let is_form = page[0] == now[0] && page.len() == now.len();
         let differs = |index: usize| (page[index] ^ now[index]) & !may[index] != 0;
         if !is_form || (head.len()..page.len()).any(differs) {
@@ -248,7 +245,7 @@ pub fn select(mode: &Mode, is_long: bool, list: &[u8]) -> Result<Mode, Sense> {
 mod tests {
     use super::*;
 
-    const MODE: Mode = Mode {
+    const MODE: ModeSettings = ModeSettings {
         has_write_cache: false,
         had_write_cache: false,
         is_write_protected: false,
@@ -256,15 +253,16 @@ mod tests {
         thresholds: None,
         had_thresholds: None,
     };
-    const SHORT: Form = Form { is_long: false, descriptor: None };
+    const SHORT: ModeListFormat = ModeListFormat { is_long: false, descriptor: None };
 
     #[test]
-    fn lists_say_how_long_they_are() {
-        let descriptor = |is_long| Some(Descriptor { is_long, blocks: 1 << 33, block_bytes: 512 });
+    fn mode_parameter_lists_state_their_length() {
+        let descriptor = |is_long| Some(BlockDescriptor { is_long, blocks: 1 << 33, block_bytes: 512 });
         for (is_long, descriptor, header) in
             [(false, None, 4), (false, descriptor(false), 12), (true, None, 8), (true, descriptor(true), 24)]
         {
-            let list = sense(&MODE, Values::Current, (ALL, 0), Form { is_long, descriptor }).unwrap();
+            let list =
+                sense(&MODE, PageControl::Current, (ALL, 0), ModeListFormat { is_long, descriptor }).unwrap();
             let length = match is_long {
                 true => usize::from(u16::from_be_bytes([list[0], list[1]])) + 2,
                 false => usize::from(list[0]) + 1,
@@ -272,15 +270,19 @@ mod tests {
             assert_eq!((length, list[header]), (list.len(), CACHING));
             assert_eq!(list.len(), header + 20 + 12 + 12);
         }
-        let huge =
-            sense(&MODE, Values::Current, (CACHING, 0), Form { descriptor: descriptor(false), ..SHORT })
-                .unwrap();
+        let huge = sense(
+            &MODE,
+            PageControl::Current,
+            (CACHING, 0),
+            ModeListFormat { descriptor: descriptor(false), ..SHORT },
+        )
+        .unwrap();
         assert_eq!(huge[4..12], [0xff, 0xff, 0xff, 0xff, 0, 0, 2, 0], "more blocks than it has room for");
     }
 
     #[test]
-    fn the_write_cache_and_write_protection_are_all_that_can_be_changed() {
-        let changeable = sense(&MODE, Values::Changeable, (ALL, 0xff), SHORT).unwrap();
+    fn only_wce_and_swp_are_changeable() {
+        let changeable = sense(&MODE, PageControl::Changeable, (ALL, 0xff), SHORT).unwrap();
         assert_eq!(changeable[4..].iter().map(|byte| byte.count_ones()).sum::<u32>(), {
             let headers: u32 = [(CACHING, 18_u8), (CONTROL, 10), (EXCEPTIONS, 10)]
                 .iter()
@@ -288,31 +290,31 @@ mod tests {
                 .sum();
             headers + 2
         });
-        let mut list = sense(&MODE, Values::Current, (CACHING, 0), SHORT).unwrap();
+        let mut list = sense(&MODE, PageControl::Current, (CACHING, 0), SHORT).unwrap();
         assert_eq!(select(&MODE, false, &list), Ok(MODE));
         list[4 + 2] |= WCE;
         let with_cache = select(&MODE, false, &list).unwrap();
         assert!(with_cache.has_write_cache && !with_cache.had_write_cache);
-        assert_eq!(sense(&with_cache, Values::Default, (CACHING, 0), SHORT).unwrap()[6] & WCE, 0);
-        assert_eq!(sense(&with_cache, Values::Current, (CACHING, 0), SHORT).unwrap()[6] & WCE, WCE);
-        let mut control = sense(&MODE, Values::Current, (CONTROL, 0), SHORT).unwrap();
+        assert_eq!(sense(&with_cache, PageControl::Default, (CACHING, 0), SHORT).unwrap()[6] & WCE, 0);
+        assert_eq!(sense(&with_cache, PageControl::Current, (CACHING, 0), SHORT).unwrap()[6] & WCE, WCE);
+        let mut control = sense(&MODE, PageControl::Current, (CONTROL, 0), SHORT).unwrap();
         control[4 + 4] |= SWP;
         let protected = select(&MODE, false, &control).unwrap();
         assert!(protected.is_write_protected);
-        assert_eq!(sense(&protected, Values::Current, (CONTROL, 0), SHORT).unwrap()[2], 0x90, "WP");
+        assert_eq!(sense(&protected, PageControl::Current, (CONTROL, 0), SHORT).unwrap()[2], 0x90, "WP");
         list[4 + 3] = 1;
         assert!(select(&MODE, false, &list).is_err(), "nothing else");
     }
 
     #[test]
-    fn a_unit_that_shares_its_room_has_pages_for_it() {
+    fn a_thin_unit_has_threshold_pages() {
         let thresholds = Some(Thresholds::at([80, 90, 95], world::ByteCount(10 << 30)));
-        let mode = Mode { thresholds, had_thresholds: thresholds, ..MODE };
+        let mode = ModeSettings { thresholds, had_thresholds: thresholds, ..MODE };
         for (page, sub) in [(RECOVERY, 0), (EXCEPTIONS, PROVISIONING)] {
-            assert!(sense(&MODE, Values::Current, (page, sub), SHORT).is_err(), "others have none");
-            let mut list = sense(&mode, Values::Current, (page, sub), SHORT).unwrap();
+            assert!(sense(&MODE, PageControl::Current, (page, sub), SHORT).is_err(), "others have none");
+            let mut list = sense(&mode, PageControl::Current, (page, sub), SHORT).unwrap();
             assert_eq!(select(&mode, false, &list), Ok(mode));
-            assert_eq!(sense(&mode, Values::Default, (page, sub), SHORT).as_ref(), Ok(&list));
+            assert_eq!(sense(&mode, PageControl::Default, (page, sub), SHORT).as_ref(), Ok(&list));
             if page == RECOVERY {
                 list[4 + 7] = 0;
                 assert!(!select(&mode, false, &list).unwrap().thresholds.unwrap().is_reporting);
@@ -325,19 +327,21 @@ mod tests {
                 assert!(select(&mode, false, &list).is_err(), "of what is available nothing is said");
             }
         }
-        let plain = sense(&mode, Values::Current, (ALL, 0), SHORT).unwrap();
-        let all = sense(&mode, Values::Current, (ALL, 0xff), SHORT).unwrap();
+        let plain = sense(&mode, PageControl::Current, (ALL, 0), SHORT).unwrap();
+        let all = sense(&mode, PageControl::Current, (ALL, 0xff), SHORT).unwrap();
         assert_eq!((plain.len(), all.len()), (4 + 12 + 20 + 12 + 12, plain.len() + 40));
         assert_eq!(select(&mode, false, &all), Ok(mode));
         for length in 1..all.len() {
-            // However it is cut, nothing breaks.
+            // Must not panic at any length.
             let _ = select(&mode, false, &all[..length]);
         }
     }
 
     #[test]
     fn what_is_cut_or_unknown_is_refused() {
-        let list = sense(&MODE, Values::Current, (ALL, 0), Form { is_long: true, descriptor: None }).unwrap();
+        let list =
+            sense(&MODE, PageControl::Current, (ALL, 0), ModeListFormat { is_long: true, descriptor: None })
+                .unwrap();
         assert_eq!(select(&MODE, true, &list), Ok(MODE));
         assert_eq!(select(&MODE, true, &[]), Ok(MODE), "no list asks for nothing");
         for length in 1..list.len() {
@@ -345,8 +349,8 @@ mod tests {
             let whole_pages = [8, 28, 40].contains(&length);
             assert_eq!(cut.is_ok(), whole_pages, "{length} bytes of it");
         }
-        assert!(sense(&MODE, Values::Saved, (ALL, 0), SHORT).is_err());
-        assert!(sense(&MODE, Values::Current, (0x01, 0), SHORT).is_err());
-        assert!(sense(&MODE, Values::Current, (CACHING, 1), SHORT).is_err());
+        assert!(sense(&MODE, PageControl::Saved, (ALL, 0), SHORT).is_err());
+        assert!(sense(&MODE, PageControl::Current, (0x01, 0), SHORT).is_err());
+        assert!(sense(&MODE, PageControl::Current, (CACHING, 1), SHORT).is_err());
     }
 }

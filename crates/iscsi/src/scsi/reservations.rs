@@ -1,45 +1,45 @@
-//! Who may use a logical unit: persistent reservations (SPC-4, 5.13) and those of RESERVE(6) (SPC-2, 5.5).
+//! Reservations of a logical unit: persistent (SPC-4, 5.13) and by RESERVE(6) (SPC-2, 5.5).
 //!
 //! Invariants:
 //!
-//! 1. Who holds a persistent reservation is registered; of the types for all registrants each of them holds it.
-//! 2. A reservation of RESERVE(6) and registrations exclude each other.
-//! 3. The generation counts what changes registrations, and RESERVE and RELEASE do not.
+//! 1. The holder of a persistent reservation is registered; with an all registrants type every registrant
+//!    holds it.
+//! 2. A RESERVE(6) reservation and registrations exclude each other.
+//! 3. PRGENERATION counts changes of registrations; RESERVE and RELEASE do not change it.
 
 use super::sense::{AdditionalSense, Sense};
 use std::collections::BTreeMap;
 
-/// Registrations at most: what a parameter list of READ KEYS has room for in 8 KiB, and more than a cluster has.
+/// Most registrations: their keys fit into an 8 KiB READ KEYS list.
 pub const REGISTRATIONS_MAX: usize = 1023;
 
-/// An initiator and the port of ours it uses: a name no other one has.
+/// An I_T nexus, named by initiator port and session (SAM-5).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Nexus(pub String);
 
-/// What a registrant calls itself.
+/// RESERVATION KEY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key(pub u64);
+pub struct ReservationKey(pub u64);
 
-/// What others may not do.
+/// Persistent reservation type: the access it denies to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ReservationType {
-    /// Others read.
+    /// Others may read.
     WriteExclusive = 1,
-    /// Others do nothing.
+    /// Others have no access.
     ExclusiveAccess = 3,
-    /// Who is not registered reads.
+    /// Unregistered initiators may read.
     WriteExclusiveRegistrantsOnly = 5,
-    /// Who is not registered does nothing.
+    /// Unregistered initiators have no access.
     ExclusiveAccessRegistrantsOnly = 6,
-    /// As registrants only, and each registrant holds it.
+    /// As registrants only; every registrant holds the reservation.
     WriteExclusiveAllRegistrants = 7,
-    /// As registrants only, and each registrant holds it.
+    /// As registrants only; every registrant holds the reservation.
     ExclusiveAccessAllRegistrants = 8,
 }
 
 impl ReservationType {
-    /// All of them.
     pub const ALL: [Self; 6] = [
         Self::WriteExclusive,
         Self::ExclusiveAccess,
@@ -49,23 +49,22 @@ impl ReservationType {
         Self::ExclusiveAccessAllRegistrants,
     ];
 
-    /// The one of that number.
+    /// The type with that code; `None` if it is reserved or obsolete.
     pub fn of(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
 
-    /// Each registrant holds it.
     pub fn is_for_all_registrants(self) -> bool {
         matches!(self, Self::WriteExclusiveAllRegistrants | Self::ExclusiveAccessAllRegistrants)
     }
 
-    /// Registrants may do everything.
-    pub fn spares_registrants(self) -> bool {
+    /// Registrants have full access.
+    pub fn permits_registrants(self) -> bool {
         !matches!(self, Self::WriteExclusive | Self::ExclusiveAccess)
     }
 
-    /// Others may read.
-    pub fn spares_reads(self) -> bool {
+    /// Initiators without access to write may read.
+    pub fn permits_reads(self) -> bool {
         matches!(
             self,
             Self::WriteExclusive | Self::WriteExclusiveRegistrantsOnly | Self::WriteExclusiveAllRegistrants
@@ -73,70 +72,64 @@ impl ReservationType {
     }
 }
 
-/// What a command does, as far as reservations are concerned.
+/// Access class of a command: reservations deny it or not (SPC-4, table 66; SBC-3, table 15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
-    /// It asks about the unit: INQUIRY, REPORT LUNS, REQUEST SENSE, and the commands for reservations themselves.
-    Always,
-    /// It asks about the medium, which a persistent reservation does not hide: TEST UNIT READY, READ CAPACITY.
-    Ask,
-    /// It reads the medium.
+pub enum CommandAccess {
+    /// Never denied: INQUIRY, REPORT LUNS, REQUEST SENSE, and the reservation commands.
+    Unrestricted,
+    /// Denied only by RESERVE(6): TEST UNIT READY, READ CAPACITY.
+    Inquire,
+    /// Reads the medium.
     Read,
-    /// It writes the medium, or changes the unit.
+    /// Writes the medium or changes the unit.
     Write,
 }
 
-/// Why something was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// With the status RESERVATION CONFLICT.
+pub enum ReservationError {
+    /// RESERVATION CONFLICT status.
     Conflict,
-    /// With the status CHECK CONDITION.
+    /// CHECK CONDITION status.
     Check(Sense),
 }
 
-/// A persistent reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// What others may not do.
     pub kind: ReservationType,
-    /// Who made it. Of a type for all registrants: nobody.
+    /// `None` for an all registrants type.
     pub holder: Option<Nexus>,
 }
 
-/// What others are to hear with their next command.
-pub type Attentions = Vec<(Nexus, AdditionalSense)>;
+/// Unit attentions to establish for other nexuses.
+pub type UnitAttentions = Vec<(Nexus, AdditionalSense)>;
 
-/// See the module's documentation.
 #[derive(Clone, Debug, Default)]
 pub struct Reservations {
     generation: u32,
-    registrants: BTreeMap<Nexus, Key>,
+    registrants: BTreeMap<Nexus, ReservationKey>,
     reservation: Option<Reservation>,
-    /// Of RESERVE(6).
+    /// Holder of the RESERVE(6) reservation.
     legacy: Option<Nexus>,
 }
 
 impl Reservations {
-    /// Counts what changed registrations.
+    /// PRGENERATION.
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// All who are registered, with their keys.
-    pub fn registrants(&self) -> impl Iterator<Item = (&Nexus, Key)> {
+    pub fn registrants(&self) -> impl Iterator<Item = (&Nexus, ReservationKey)> {
         self.registrants.iter().map(|(nexus, key)| (nexus, *key))
     }
 
-    /// The reservation there is, and the key under which it is reported: 0 if each registrant holds it.
-    pub fn reservation(&self) -> Option<(Key, ReservationType)> {
+    /// The reservation and the key reported for it: 0 for an all registrants type.
+    pub fn reservation(&self) -> Option<(ReservationKey, ReservationType)> {
         let reservation = self.reservation.as_ref()?;
         let holder = reservation.holder.as_ref();
-        let key = holder.map_or(Key(0), |holder| self.registrants[holder]);
+        let key = holder.map_or(ReservationKey(0), |holder| self.registrants[holder]);
         Some((key, reservation.kind))
     }
 
-    /// Whether `nexus` holds the reservation.
     pub fn holds(&self, nexus: &Nexus) -> bool {
         self.reservation.as_ref().is_some_and(|reservation| match &reservation.holder {
             Some(holder) => holder == nexus,
@@ -144,35 +137,40 @@ impl Reservations {
         })
     }
 
-    /// Whether `nexus` may do that.
+    /// Checks if a reservation denies the access.
     ///
     /// # Errors
     ///
-    /// Another one has reserved the unit.
-    pub fn check(&self, nexus: &Nexus, what: Use) -> Result<(), Refused> {
-        if what == Use::Always {
+    /// RESERVATION CONFLICT.
+    pub fn check(&self, nexus: &Nexus, what: CommandAccess) -> Result<(), ReservationError> {
+        if what == CommandAccess::Unrestricted {
             return Ok(());
         }
         if self.legacy.as_ref().is_some_and(|holder| holder != nexus) {
-            return Err(Refused::Conflict);
+            return Err(ReservationError::Conflict);
         }
         let Some(Reservation { kind, .. }) = self.reservation else { return Ok(()) };
-        let is_spared = self.holds(nexus)
-            || (kind.spares_registrants() && self.registrants.contains_key(nexus))
-            || what == Use::Ask
-            || (what == Use::Read && kind.spares_reads());
-        if is_spared { Ok(()) } else { Err(Refused::Conflict) }
+        let is_permitted = self.holds(nexus)
+            || (kind.permits_registrants() && self.registrants.contains_key(nexus))
+            || what == CommandAccess::Inquire
+            || (what == CommandAccess::Read && kind.permits_reads());
+        if is_permitted { Ok(()) } else { Err(ReservationError::Conflict) }
     }
 
-    /// REGISTER: `nexus`, known by `own` so far (0: not registered), wants to be known by `new` (0: not to be registered).
+    /// REGISTER: changes the key of `nexus` from `own` (0: not registered) to `new` (0: unregister).
     ///
     /// # Errors
     ///
-    /// It is known otherwise, or there is no room for more.
-    pub fn register(&mut self, nexus: &Nexus, own: Key, new: Key) -> Result<Attentions, Refused> {
-        let known = self.registrants.get(nexus).copied().unwrap_or(Key(0));
+    /// `own` is not the registered key, or there are too many registrations.
+    pub fn register(
+        &mut self,
+        nexus: &Nexus,
+        own: ReservationKey,
+        new: ReservationKey,
+    ) -> Result<UnitAttentions, ReservationError> {
+        let known = self.registrants.get(nexus).copied().unwrap_or(ReservationKey(0));
         if known != own {
-            return Err(Refused::Conflict);
+            return Err(ReservationError::Conflict);
         }
         self.register_and_ignore(nexus, new)
     }
@@ -181,17 +179,23 @@ impl Reservations {
     ///
     /// # Errors
     ///
-    /// There is no room for more.
-    pub fn register_and_ignore(&mut self, nexus: &Nexus, new: Key) -> Result<Attentions, Refused> {
+    /// There are too many registrations, or RESERVE(6) holds the unit.
+    pub fn register_and_ignore(
+        &mut self,
+        nexus: &Nexus,
+        new: ReservationKey,
+    ) -> Result<UnitAttentions, ReservationError> {
         if self.legacy.is_some() {
-            return Err(Refused::Conflict);
+            return Err(ReservationError::Conflict);
         }
         let is_registered = self.registrants.contains_key(nexus);
         let attentions = match (is_registered, new) {
-            (false, Key(0)) => return Ok(Vec::new()),
-            (true, Key(0)) => self.unregister(nexus),
+            (false, ReservationKey(0)) => return Ok(Vec::new()),
+            (true, ReservationKey(0)) => self.unregister(nexus),
             (false, _) if self.registrants.len() >= REGISTRATIONS_MAX => {
-                return Err(Refused::Check(Sense::illegal(AdditionalSense::INSUFFICIENT_REGISTRATIONS)));
+                return Err(ReservationError::Check(Sense::illegal(
+                    AdditionalSense::INSUFFICIENT_REGISTRATIONS,
+                )));
             }
             _ => {
                 self.registrants.insert(nexus.clone(), new);
@@ -202,7 +206,7 @@ impl Reservations {
         Ok(attentions)
     }
 
-    fn unregister(&mut self, nexus: &Nexus) -> Attentions {
+    fn unregister(&mut self, nexus: &Nexus) -> UnitAttentions {
         let held = self.holds(nexus);
         self.registrants.remove(nexus);
         let Some(Reservation { kind, holder }) = self.reservation.clone() else { return Vec::new() };
@@ -211,7 +215,7 @@ impl Reservations {
             return Vec::new();
         }
         self.reservation = None;
-        match kind.spares_registrants() {
+        match kind.permits_registrants() {
             true => self.others(nexus, AdditionalSense::RESERVATIONS_RELEASED),
             false => Vec::new(),
         }
@@ -221,12 +225,17 @@ impl Reservations {
     ///
     /// # Errors
     ///
-    /// Not registered by that key, or there is another reservation.
-    pub fn reserve(&mut self, nexus: &Nexus, own: Key, kind: ReservationType) -> Result<(), Refused> {
+    /// `own` is not the registered key, or there is another reservation.
+    pub fn reserve(
+        &mut self,
+        nexus: &Nexus,
+        own: ReservationKey,
+        kind: ReservationType,
+    ) -> Result<(), ReservationError> {
         self.check_key(nexus, own)?;
         if let Some(reservation) = &self.reservation {
             let is_the_same = self.holds(nexus) && reservation.kind == kind;
-            return if is_the_same { Ok(()) } else { Err(Refused::Conflict) };
+            return if is_the_same { Ok(()) } else { Err(ReservationError::Conflict) };
         }
         self.reservation = Some(Self::reservation_of(nexus, kind));
         Ok(())
@@ -237,33 +246,38 @@ impl Reservations {
         Reservation { kind, holder }
     }
 
-    /// RELEASE. Who holds nothing releases nothing.
+    /// RELEASE. Succeeds without effect if `nexus` is not the holder.
     ///
     /// # Errors
     ///
-    /// Not registered by that key, or the reservation is of another type.
-    pub fn release(&mut self, nexus: &Nexus, own: Key, kind: ReservationType) -> Result<Attentions, Refused> {
+    /// `own` is not the registered key, or the reservation has another type.
+    pub fn release(
+        &mut self,
+        nexus: &Nexus,
+        own: ReservationKey,
+        kind: ReservationType,
+    ) -> Result<UnitAttentions, ReservationError> {
         self.check_key(nexus, own)?;
         if !self.holds(nexus) {
             return Ok(Vec::new());
         }
         let held = self.reservation.as_ref().expect("it is held").kind;
         if held != kind {
-            return Err(Refused::Check(Sense::illegal(AdditionalSense::INVALID_RELEASE)));
+            return Err(ReservationError::Check(Sense::illegal(AdditionalSense::INVALID_RELEASE)));
         }
         self.reservation = None;
-        Ok(match kind.spares_registrants() {
+        Ok(match kind.permits_registrants() {
             true => self.others(nexus, AdditionalSense::RESERVATIONS_RELEASED),
             false => Vec::new(),
         })
     }
 
-    /// CLEAR: nobody is registered, and nothing reserved.
+    /// CLEAR: removes all registrations and the reservation.
     ///
     /// # Errors
     ///
-    /// Not registered by that key.
-    pub fn clear(&mut self, nexus: &Nexus, own: Key) -> Result<Attentions, Refused> {
+    /// `own` is not the registered key.
+    pub fn clear(&mut self, nexus: &Nexus, own: ReservationKey) -> Result<UnitAttentions, ReservationError> {
         self.check_key(nexus, own)?;
         let attentions = self.others(nexus, AdditionalSense::RESERVATIONS_PREEMPTED);
         self.registrants.clear();
@@ -272,32 +286,35 @@ impl Reservations {
         Ok(attentions)
     }
 
-    /// PREEMPT: those who are registered by `victim` no longer are; a reservation of theirs passes to `nexus`, as `kind`.
+    /// PREEMPT: removes the registrations with key `victim`; a reservation of theirs passes to `nexus` with
+    /// type `kind`.
     ///
     /// # Errors
     ///
-    /// Not registered by that key; nobody has the other one.
+    /// `own` is not the registered key; no registration has key `victim`.
     pub fn preempt(
         &mut self,
         nexus: &Nexus,
-        own: Key,
-        victim: Key,
+        own: ReservationKey,
+        victim: ReservationKey,
         kind: ReservationType,
-    ) -> Result<Attentions, Refused> {
+    ) -> Result<UnitAttentions, ReservationError> {
         self.check_key(nexus, own)?;
         let takes_over = self.reservation().is_some_and(|(key, held)| match held.is_for_all_registrants() {
-            true => victim == Key(0),
+            true => victim == ReservationKey(0),
             false => key == victim,
         });
-        if victim == Key(0) && !takes_over {
-            return Err(Refused::Check(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST)));
+        if victim == ReservationKey(0) && !takes_over {
+            return Err(ReservationError::Check(Sense::illegal(
+                AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST,
+            )));
         }
-        let is_victim = |key: Key| victim == Key(0) || key == victim;
+        let is_victim = |key: ReservationKey| victim == ReservationKey(0) || key == victim;
         if !takes_over && !self.registrants.values().any(|&key| is_victim(key)) {
-            return Err(Refused::Conflict);
+            return Err(ReservationError::Conflict);
         }
         let before = self.reservation.as_ref().map(|reservation| reservation.kind);
-        let mut attentions = Attentions::new();
+        let mut attentions = UnitAttentions::new();
         self.registrants.retain(|known, key| {
             let goes = known != nexus && is_victim(*key);
             if goes {
@@ -306,7 +323,7 @@ impl Reservations {
             !goes
         });
         if !takes_over && victim == own {
-            // Who names itself, and takes nothing over, is gone as well.
+            // A nexus that names its own key without preempting the reservation removes itself.
             self.unregister(nexus);
         }
         if takes_over {
@@ -323,24 +340,24 @@ impl Reservations {
     ///
     /// # Errors
     ///
-    /// Another one has reserved the unit, or somebody is registered.
-    pub fn reserve_legacy(&mut self, nexus: &Nexus) -> Result<(), Refused> {
+    /// Another nexus has reserved the unit, or there are registrations.
+    pub fn reserve_legacy(&mut self, nexus: &Nexus) -> Result<(), ReservationError> {
         let is_others = self.legacy.as_ref().is_some_and(|holder| holder != nexus);
         if is_others || !self.registrants.is_empty() {
-            return Err(Refused::Conflict);
+            return Err(ReservationError::Conflict);
         }
         self.legacy = Some(nexus.clone());
         Ok(())
     }
 
-    /// RELEASE(6). Who holds nothing releases nothing.
+    /// RELEASE(6). Succeeds without effect if `nexus` is not the holder.
     ///
     /// # Errors
     ///
-    /// Somebody is registered.
-    pub fn release_legacy(&mut self, nexus: &Nexus) -> Result<(), Refused> {
+    /// There are registrations.
+    pub fn release_legacy(&mut self, nexus: &Nexus) -> Result<(), ReservationError> {
         if !self.registrants.is_empty() {
-            return Err(Refused::Conflict);
+            return Err(ReservationError::Conflict);
         }
         if self.legacy.as_ref() == Some(nexus) {
             self.legacy = None;
@@ -348,21 +365,21 @@ impl Reservations {
         Ok(())
     }
 
-    /// A reset of the unit, or the end of a session: what RESERVE(6) holds for `nexus` (or for all) is over. Persistent
-    /// reservations stay.
-    pub fn forget_legacy(&mut self, nexus: Option<&Nexus>) {
+    /// Releases the RESERVE(6) reservation of `nexus`, or any if `None`: at the end of a session and at a
+    /// reset. Persistent reservations remain.
+    pub fn drop_legacy(&mut self, nexus: Option<&Nexus>) {
         if nexus.is_none() || self.legacy.as_ref() == nexus {
             self.legacy = None;
         }
     }
 
-    fn check_key(&self, nexus: &Nexus, own: Key) -> Result<(), Refused> {
+    fn check_key(&self, nexus: &Nexus, own: ReservationKey) -> Result<(), ReservationError> {
         let is_known = self.registrants.get(nexus) == Some(&own);
-        if is_known { Ok(()) } else { Err(Refused::Conflict) }
+        if is_known { Ok(()) } else { Err(ReservationError::Conflict) }
     }
 
-    /// The others who are registered are to hear of it.
-    fn others(&self, nexus: &Nexus, what: AdditionalSense) -> Attentions {
+    /// Establishes `what` for every other registrant.
+    fn others(&self, nexus: &Nexus, what: AdditionalSense) -> UnitAttentions {
         let others = self.registrants.keys().filter(|other| *other != nexus);
         others.map(|other| (other.clone(), what)).collect()
     }
@@ -388,44 +405,66 @@ mod tests {
         Nexus(name.to_owned())
     }
 
-    /// Three initiators, registered by keys 1, 2 and 3.
+    /// Three initiators, registered with keys 1, 2 and 3.
     fn registered() -> (Reservations, [Nexus; 3]) {
         let mut reservations = Reservations::default();
         let all = ["a", "b", "c"].map(nexus);
         for (number, nexus) in all.iter().enumerate() {
-            assert_eq!(reservations.register(nexus, Key(0), Key(number as u64 + 1)), Ok(Vec::new()));
+            assert_eq!(
+                reservations.register(nexus, ReservationKey(0), ReservationKey(number as u64 + 1)),
+                Ok(Vec::new())
+            );
         }
         (reservations, all)
     }
 
     #[test]
-    fn a_key_is_needed_and_must_be_right() {
+    fn a_reservation_needs_the_registered_key() {
         let (mut reservations, [a, ..]) = registered();
         let stranger = nexus("x");
         assert_eq!(reservations.generation(), 3);
-        assert_eq!(reservations.register(&a, Key(9), Key(5)), Err(Refused::Conflict));
-        assert_eq!(reservations.register(&stranger, Key(1), Key(5)), Err(Refused::Conflict));
-        assert_eq!(reservations.reserve(&stranger, Key(0), WriteExclusive), Err(Refused::Conflict));
-        assert_eq!(reservations.reserve(&a, Key(2), WriteExclusive), Err(Refused::Conflict));
-        assert_eq!(reservations.register(&a, Key(1), Key(5)), Ok(Vec::new()));
-        assert_eq!(reservations.register_and_ignore(&stranger, Key(0)), Ok(Vec::new()));
+        assert_eq!(
+            reservations.register(&a, ReservationKey(9), ReservationKey(5)),
+            Err(ReservationError::Conflict)
+        );
+        assert_eq!(
+            reservations.register(&stranger, ReservationKey(1), ReservationKey(5)),
+            Err(ReservationError::Conflict)
+        );
+        assert_eq!(
+            reservations.reserve(&stranger, ReservationKey(0), WriteExclusive),
+            Err(ReservationError::Conflict)
+        );
+        assert_eq!(
+            reservations.reserve(&a, ReservationKey(2), WriteExclusive),
+            Err(ReservationError::Conflict)
+        );
+        assert_eq!(reservations.register(&a, ReservationKey(1), ReservationKey(5)), Ok(Vec::new()));
+        assert_eq!(reservations.register_and_ignore(&stranger, ReservationKey(0)), Ok(Vec::new()));
         assert_eq!(reservations.generation(), 4, "only what changed something counts");
         assert_eq!(reservations.registrants().map(|(_, key)| key.0).collect::<Vec<_>>(), [5, 2, 3]);
     }
 
     #[test]
-    fn each_type_keeps_out_whom_it_should() {
+    fn each_reservation_type_denies_the_right_accesses() {
         for kind in ReservationType::ALL {
             let (mut reservations, [a, b, _]) = registered();
-            reservations.reserve(&a, Key(1), kind).unwrap();
+            reservations.reserve(&a, ReservationKey(1), kind).unwrap();
             let stranger = nexus("x");
             let may = |who: &Nexus, what| reservations.check(who, what).is_ok();
-            assert!(may(&a, Use::Read) && may(&a, Use::Write), "{kind:?}");
-            assert_eq!(may(&b, Use::Write), kind.spares_registrants(), "{kind:?}");
-            assert_eq!(may(&b, Use::Read), kind.spares_registrants() || kind.spares_reads(), "{kind:?}");
-            assert!(!may(&stranger, Use::Write), "{kind:?}");
-            assert_eq!(may(&stranger, Use::Read), kind.spares_reads(), "{kind:?}");
-            assert!(may(&stranger, Use::Ask) && may(&stranger, Use::Always), "{kind:?}");
+            assert!(may(&a, CommandAccess::Read) && may(&a, CommandAccess::Write), "{kind:?}");
+            assert_eq!(may(&b, CommandAccess::Write), kind.permits_registrants(), "{kind:?}");
+            assert_eq!(
+                may(&b, CommandAccess::Read),
+                kind.permits_registrants() || kind.permits_reads(),
+                "{kind:?}"
+            );
+            assert!(!may(&stranger, CommandAccess::Write), "{kind:?}");
+            assert_eq!(may(&stranger, CommandAccess::Read), kind.permits_reads(), "{kind:?}");
+            assert!(
+                may(&stranger, CommandAccess::Inquire) && may(&stranger, CommandAccess::Unrestricted),
+                "{kind:?}"
+            );
             assert_eq!(reservations.holds(&b), kind.is_for_all_registrants());
             assert_eq!(ReservationType::of(kind as u8), Some(kind));
         }
@@ -433,16 +472,26 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_is_made_once_and_released_by_who_holds_it() {
+    fn only_the_holder_releases_a_reservation() {
         let (mut reservations, [a, b, c]) = registered();
-        reservations.reserve(&a, Key(1), WriteExclusiveRegistrantsOnly).unwrap();
-        reservations.reserve(&a, Key(1), WriteExclusiveRegistrantsOnly).expect("the same again");
-        assert_eq!(reservations.reserve(&a, Key(1), ExclusiveAccess), Err(Refused::Conflict));
-        assert_eq!(reservations.reserve(&b, Key(2), WriteExclusiveRegistrantsOnly), Err(Refused::Conflict));
-        assert_eq!(reservations.release(&b, Key(2), WriteExclusive), Ok(Vec::new()), "it holds nothing");
-        let wrong = Refused::Check(Sense::illegal(AdditionalSense::INVALID_RELEASE));
-        assert_eq!(reservations.release(&a, Key(1), ExclusiveAccess), Err(wrong));
-        let told = reservations.release(&a, Key(1), WriteExclusiveRegistrantsOnly).unwrap();
+        reservations.reserve(&a, ReservationKey(1), WriteExclusiveRegistrantsOnly).unwrap();
+        reservations.reserve(&a, ReservationKey(1), WriteExclusiveRegistrantsOnly).expect("the same again");
+        assert_eq!(
+            reservations.reserve(&a, ReservationKey(1), ExclusiveAccess),
+            Err(ReservationError::Conflict)
+        );
+        assert_eq!(
+            reservations.reserve(&b, ReservationKey(2), WriteExclusiveRegistrantsOnly),
+            Err(ReservationError::Conflict)
+        );
+        assert_eq!(
+            reservations.release(&b, ReservationKey(2), WriteExclusive),
+            Ok(Vec::new()),
+            "it holds nothing"
+        );
+        let wrong = ReservationError::Check(Sense::illegal(AdditionalSense::INVALID_RELEASE));
+        assert_eq!(reservations.release(&a, ReservationKey(1), ExclusiveAccess), Err(wrong));
+        let told = reservations.release(&a, ReservationKey(1), WriteExclusiveRegistrantsOnly).unwrap();
         let released = AdditionalSense::RESERVATIONS_RELEASED;
         assert_eq!(told, [(b, released), (c, released)]);
         assert_eq!(reservations.reservation(), None);
@@ -450,77 +499,92 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_goes_with_its_holder_or_with_the_last_registrant() {
+    fn a_reservation_ends_with_its_holders_registration_or_the_last_one() {
         let (mut reservations, [a, b, c]) = registered();
-        reservations.reserve(&a, Key(1), ExclusiveAccess).unwrap();
-        assert_eq!(reservations.register(&a, Key(1), Key(0)), Ok(Vec::new()));
+        reservations.reserve(&a, ReservationKey(1), ExclusiveAccess).unwrap();
+        assert_eq!(reservations.register(&a, ReservationKey(1), ReservationKey(0)), Ok(Vec::new()));
         assert_eq!(reservations.reservation(), None);
-        reservations.reserve(&b, Key(2), ExclusiveAccessAllRegistrants).unwrap();
-        assert_eq!(reservations.reservation(), Some((Key(0), ExclusiveAccessAllRegistrants)));
-        reservations.register(&b, Key(2), Key(0)).unwrap();
+        reservations.reserve(&b, ReservationKey(2), ExclusiveAccessAllRegistrants).unwrap();
+        assert_eq!(reservations.reservation(), Some((ReservationKey(0), ExclusiveAccessAllRegistrants)));
+        reservations.register(&b, ReservationKey(2), ReservationKey(0)).unwrap();
         assert!(reservations.holds(&c), "each registrant holds it");
-        reservations.register(&c, Key(3), Key(0)).unwrap();
+        reservations.register(&c, ReservationKey(3), ReservationKey(0)).unwrap();
         assert_eq!(reservations.reservation(), None);
     }
 
     #[test]
-    fn who_is_preempted_is_no_longer_registered_and_hears_of_it() {
+    fn a_preempted_nexus_is_unregistered_and_gets_a_unit_attention() {
         let (mut reservations, [a, b, c]) = registered();
         let gone = AdditionalSense::REGISTRATIONS_PREEMPTED;
-        assert_eq!(reservations.preempt(&a, Key(1), Key(9), WriteExclusive), Err(Refused::Conflict));
-        assert!(matches!(reservations.preempt(&a, Key(1), Key(0), WriteExclusive), Err(Refused::Check(_))));
-        reservations.reserve(&b, Key(2), ExclusiveAccess).unwrap();
-        assert_eq!(reservations.preempt(&a, Key(1), Key(3), WriteExclusive), Ok(vec![(c.clone(), gone)]));
+        assert_eq!(
+            reservations.preempt(&a, ReservationKey(1), ReservationKey(9), WriteExclusive),
+            Err(ReservationError::Conflict)
+        );
+        assert!(matches!(
+            reservations.preempt(&a, ReservationKey(1), ReservationKey(0), WriteExclusive),
+            Err(ReservationError::Check(_))
+        ));
+        reservations.reserve(&b, ReservationKey(2), ExclusiveAccess).unwrap();
+        assert_eq!(
+            reservations.preempt(&a, ReservationKey(1), ReservationKey(3), WriteExclusive),
+            Ok(vec![(c.clone(), gone)])
+        );
         assert!(reservations.holds(&b), "another one's reservation stays");
-        let told = reservations.preempt(&a, Key(1), Key(2), WriteExclusive).unwrap();
+        let told = reservations.preempt(&a, ReservationKey(1), ReservationKey(2), WriteExclusive).unwrap();
         assert_eq!(told, [(b.clone(), gone)]);
-        assert_eq!(reservations.reservation(), Some((Key(1), WriteExclusive)));
-        assert_eq!(reservations.check(&b, Use::Write), Err(Refused::Conflict));
+        assert_eq!(reservations.reservation(), Some((ReservationKey(1), WriteExclusive)));
+        assert_eq!(reservations.check(&b, CommandAccess::Write), Err(ReservationError::Conflict));
         let (mut reservations, [a, b, c]) = registered();
-        reservations.reserve(&b, Key(2), WriteExclusiveAllRegistrants).unwrap();
-        let told = reservations.preempt(&a, Key(1), Key(0), ExclusiveAccess).unwrap();
+        reservations.reserve(&b, ReservationKey(2), WriteExclusiveAllRegistrants).unwrap();
+        let told = reservations.preempt(&a, ReservationKey(1), ReservationKey(0), ExclusiveAccess).unwrap();
         assert_eq!(told, [(b, gone), (c, gone)]);
-        assert_eq!(reservations.reservation(), Some((Key(1), ExclusiveAccess)));
+        assert_eq!(reservations.reservation(), Some((ReservationKey(1), ExclusiveAccess)));
     }
 
     #[test]
-    fn clearing_leaves_nothing() {
+    fn clear_removes_registrations_and_reservation() {
         let (mut reservations, [a, b, c]) = registered();
-        reservations.reserve(&b, Key(2), ExclusiveAccess).unwrap();
+        reservations.reserve(&b, ReservationKey(2), ExclusiveAccess).unwrap();
         let preempted = AdditionalSense::RESERVATIONS_PREEMPTED;
-        assert_eq!(reservations.clear(&a, Key(1)), Ok(vec![(b.clone(), preempted), (c, preempted)]));
+        assert_eq!(
+            reservations.clear(&a, ReservationKey(1)),
+            Ok(vec![(b.clone(), preempted), (c, preempted)])
+        );
         assert_eq!((reservations.registrants().count(), reservations.reservation()), (0, None));
-        assert_eq!(reservations.check(&b, Use::Write), Ok(()));
+        assert_eq!(reservations.check(&b, CommandAccess::Write), Ok(()));
     }
 
     #[test]
-    fn old_and_persistent_reservations_exclude_each_other() {
+    fn reserve_6_and_persistent_reservations_exclude_each_other() {
         let (a, b) = (nexus("a"), nexus("b"));
         let mut reservations = Reservations::default();
         reservations.reserve_legacy(&a).unwrap();
         reservations.reserve_legacy(&a).expect("the same again");
-        assert_eq!(reservations.reserve_legacy(&b), Err(Refused::Conflict));
-        for what in [Use::Ask, Use::Read, Use::Write] {
-            assert_eq!(reservations.check(&b, what), Err(Refused::Conflict));
+        assert_eq!(reservations.reserve_legacy(&b), Err(ReservationError::Conflict));
+        for what in [CommandAccess::Inquire, CommandAccess::Read, CommandAccess::Write] {
+            assert_eq!(reservations.check(&b, what), Err(ReservationError::Conflict));
             assert_eq!(reservations.check(&a, what), Ok(()));
         }
-        assert_eq!(reservations.check(&b, Use::Always), Ok(()));
-        assert_eq!(reservations.register(&b, Key(0), Key(1)), Err(Refused::Conflict));
+        assert_eq!(reservations.check(&b, CommandAccess::Unrestricted), Ok(()));
+        assert_eq!(
+            reservations.register(&b, ReservationKey(0), ReservationKey(1)),
+            Err(ReservationError::Conflict)
+        );
         reservations.release_legacy(&b).expect("it holds nothing");
-        assert_eq!(reservations.check(&b, Use::Read), Err(Refused::Conflict));
+        assert_eq!(reservations.check(&b, CommandAccess::Read), Err(ReservationError::Conflict));
         reservations.release_legacy(&a).unwrap();
-        reservations.register(&b, Key(0), Key(1)).unwrap();
-        assert_eq!(reservations.reserve_legacy(&a), Err(Refused::Conflict));
+        reservations.register(&b, ReservationKey(0), ReservationKey(1)).unwrap();
+        assert_eq!(reservations.reserve_legacy(&a), Err(ReservationError::Conflict));
         let mut reservations = Reservations::default();
         reservations.reserve_legacy(&a).unwrap();
-        reservations.forget_legacy(Some(&b));
-        assert_eq!(reservations.check(&b, Use::Read), Err(Refused::Conflict));
-        reservations.forget_legacy(None);
-        assert_eq!(reservations.check(&b, Use::Read), Ok(()));
+        reservations.drop_legacy(Some(&b));
+        assert_eq!(reservations.check(&b, CommandAccess::Read), Err(ReservationError::Conflict));
+        reservations.drop_legacy(None);
+        assert_eq!(reservations.check(&b, CommandAccess::Read), Ok(()));
     }
 
     #[test]
-    fn whatever_is_asked_whoever_holds_it_is_registered() {
+    fn random_commands_never_leave_an_unregistered_holder() {
         for seed in 0..200 {
             let mut random = world::Random::new(seed, "reservations");
             let mut reservations = Reservations::default();
@@ -528,8 +592,12 @@ mod tests {
             for _ in 0..100 {
                 let who = &all[random.below(4) as usize];
                 let known = reservations.registrants().find(|(nexus, _)| *nexus == who).map(|(_, key)| key);
-                let own = if random.percent(90.0) { known.unwrap_or(Key(0)) } else { Key(random.below(4)) };
-                let other = Key(random.below(4));
+                let own = if random.percent(90.0) {
+                    known.unwrap_or(ReservationKey(0))
+                } else {
+                    ReservationKey(random.below(4))
+                };
+                let other = ReservationKey(random.below(4));
                 let kind = ReservationType::ALL[random.below(6) as usize];
                 let before = reservations.clone();
                 let done = match random.below(8) {
@@ -551,8 +619,10 @@ mod tests {
                 if reservations.reservation.is_some() {
                     assert!(all.iter().any(|nexus| reservations.holds(nexus)), "seed {seed}");
                 }
-                let writers =
-                    all.iter().filter(|nexus| reservations.check(nexus, Use::Write).is_ok()).count();
+                let writers = all
+                    .iter()
+                    .filter(|nexus| reservations.check(nexus, CommandAccess::Write).is_ok())
+                    .count();
                 assert!(writers > 0, "seed {seed}: somebody may always write");
             }
         }

@@ -1,41 +1,34 @@
-//! Sense data: how a unit says what is wrong (SPC-4, 4.5).
+//! Sense data (SPC-4, 4.5).
 
-/// The kind of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SenseKey {
-    /// Nothing is wrong.
     NoSense = 0x0,
-    /// It cannot be used now.
     NotReady = 0x2,
-    /// What lies on the medium cannot be read or written.
+    /// The medium cannot be read or written.
     MediumError = 0x3,
-    /// The unit itself has failed.
     HardwareError = 0x4,
-    /// The command, or what came with it, is not right.
+    /// The CDB or its parameter data are wrong.
     IllegalRequest = 0x5,
-    /// Something has changed since the initiator asked last.
+    /// The unit's state has changed since the nexus's last command.
     UnitAttention = 0x6,
-    /// It must not be written.
+    /// The unit is write-protected.
     DataProtect = 0x7,
-    /// The command was ended by the unit.
     AbortedCommand = 0xb,
-    /// What was compared differs.
+    /// Compared data differ.
     Miscompare = 0xe,
-    /// A copy between units was not finished.
+    /// EXTENDED COPY did not complete.
     CopyAborted = 0xa,
 }
 
-/// Additional sense code and its qualifier, under the names of SPC-4's annex F.
+/// Additional sense code (ASC) and qualifier (ASCQ), by the names of SPC-4, annex F.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AdditionalSense(pub u8, pub u8);
 
 impl AdditionalSense {
     /// NO ADDITIONAL SENSE INFORMATION.
     pub const NONE: Self = Self(0x00, 0x00);
-    /// OPERATION IN PROGRESS.
     pub const OPERATION_IN_PROGRESS: Self = Self(0x00, 0x16);
-    /// WRITE ERROR.
     pub const WRITE_ERROR: Self = Self(0x0c, 0x00);
     /// COPY TARGET DEVICE NOT REACHABLE.
     pub const COPY_TARGET_NOT_REACHABLE: Self = Self(0x0d, 0x02);
@@ -43,11 +36,8 @@ impl AdditionalSense {
     pub const INCORRECT_COPY_TARGET: Self = Self(0x0d, 0x03);
     /// INVALID FIELD IN COMMAND INFORMATION UNIT.
     pub const INVALID_FIELD_IN_INFORMATION_UNIT: Self = Self(0x0e, 0x03);
-    /// UNRECOVERED READ ERROR.
     pub const UNRECOVERED_READ_ERROR: Self = Self(0x11, 0x00);
-    /// PARAMETER LIST LENGTH ERROR.
     pub const PARAMETER_LIST_LENGTH_ERROR: Self = Self(0x1a, 0x00);
-    /// MISCOMPARE DURING VERIFY OPERATION.
     pub const MISCOMPARE_DURING_VERIFY: Self = Self(0x1d, 0x00);
     /// INVALID COMMAND OPERATION CODE.
     pub const INVALID_OPERATION_CODE: Self = Self(0x20, 0x00);
@@ -69,7 +59,6 @@ impl AdditionalSense {
     pub const TOO_MANY_SEGMENTS: Self = Self(0x26, 0x08);
     /// UNSUPPORTED SEGMENT DESCRIPTOR TYPE CODE.
     pub const UNSUPPORTED_SEGMENT: Self = Self(0x26, 0x09);
-    /// WRITE PROTECTED.
     pub const WRITE_PROTECTED: Self = Self(0x27, 0x00);
     /// LOGICAL UNIT SOFTWARE WRITE PROTECTED.
     pub const SOFTWARE_WRITE_PROTECTED: Self = Self(0x27, 0x02);
@@ -79,13 +68,9 @@ impl AdditionalSense {
     pub const RESET_OCCURRED: Self = Self(0x29, 0x00);
     /// NOT READY TO READY CHANGE, MEDIUM MAY HAVE CHANGED.
     pub const MEDIUM_MAY_HAVE_CHANGED: Self = Self(0x28, 0x00);
-    /// MODE PARAMETERS CHANGED.
     pub const MODE_PARAMETERS_CHANGED: Self = Self(0x2a, 0x01);
-    /// RESERVATIONS PREEMPTED.
     pub const RESERVATIONS_PREEMPTED: Self = Self(0x2a, 0x03);
-    /// RESERVATIONS RELEASED.
     pub const RESERVATIONS_RELEASED: Self = Self(0x2a, 0x04);
-    /// REGISTRATIONS PREEMPTED.
     pub const REGISTRATIONS_PREEMPTED: Self = Self(0x2a, 0x05);
     /// CAPACITY DATA HAS CHANGED.
     pub const CAPACITY_CHANGED: Self = Self(0x2a, 0x09);
@@ -95,9 +80,7 @@ impl AdditionalSense {
     pub const SAVING_NOT_SUPPORTED: Self = Self(0x39, 0x00);
     /// THIN PROVISIONING SOFT THRESHOLD REACHED.
     pub const SOFT_THRESHOLD_REACHED: Self = Self(0x38, 0x07);
-    /// MEDIUM NOT PRESENT.
     pub const MEDIUM_NOT_PRESENT: Self = Self(0x3a, 0x00);
-    /// DATA PHASE ERROR.
     pub const DATA_PHASE_ERROR: Self = Self(0x4b, 0x00);
     /// MEDIUM REMOVAL PREVENTED.
     pub const REMOVAL_PREVENTED: Self = Self(0x53, 0x02);
@@ -105,45 +88,43 @@ impl AdditionalSense {
     pub const INSUFFICIENT_REGISTRATIONS: Self = Self(0x55, 0x04);
 }
 
-/// What a unit says with the status CHECK CONDITION.
+/// Sense of a CHECK CONDITION status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sense {
-    /// The kind of trouble.
     pub key: SenseKey,
-    /// What it is.
     pub additional: AdditionalSense,
-    /// Where, if that can be said: a logical block, or an offset into what was compared.
+    /// INFORMATION: a logical block address, or the offset of the first byte that miscompares.
     pub information: Option<u64>,
-    /// Which byte of the command is not right, if that can be said.
+    /// The byte of the CDB that is in error, for the field pointer.
     pub field: Option<u16>,
 }
 
 impl Sense {
-    /// Bytes of sense data of fixed format.
+    /// Length in fixed format.
     pub const FIXED_BYTES: usize = 18;
 
-    /// Trouble that has no place.
+    /// Without INFORMATION and field pointer.
     pub fn new(key: SenseKey, additional: AdditionalSense) -> Self {
         Self { key, additional, information: None, field: None }
     }
 
-    /// A command that is not right.
+    /// ILLEGAL REQUEST.
     pub fn illegal(additional: AdditionalSense) -> Self {
         Self::new(SenseKey::IllegalRequest, additional)
     }
 
-    /// A byte of the command that is not right.
+    /// INVALID FIELD IN CDB with a field pointer to byte `index`.
     pub fn invalid_byte(index: usize) -> Self {
         Self { field: Some(index as u16), ..Self::illegal(AdditionalSense::INVALID_FIELD_IN_CDB) }
     }
 
-    /// SKSV and C/D: a field of the command; and which (SPC-4, 4.5.2.4.2).
+    /// SKSV, C/D and FIELD POINTER (SPC-4, 4.5.2.4.2).
     fn field_pointer(self) -> Option<[u8; 3]> {
         let [high, low] = self.field?.to_be_bytes();
         Some([0xc0, high, low])
     }
 
-    /// In fixed format. Information that takes more than 32 bits has no room there, and is left out.
+    /// Fixed format. INFORMATION of more than 32 bits is left out.
     pub fn fixed(self) -> [u8; Self::FIXED_BYTES] {
         let mut bytes = [0; Self::FIXED_BYTES];
         bytes[0] = 0x70;
@@ -160,7 +141,7 @@ impl Sense {
         bytes
     }
 
-    /// In descriptor format: with descriptors of the information and the field, if there are any.
+    /// Descriptor format, with information and sense key specific descriptors where they apply.
     pub fn descriptors(self) -> Vec<u8> {
         let mut bytes = vec![0x72, self.key as u8, self.additional.0, self.additional.1, 0, 0, 0, 0];
         if let Some(information) = self.information {
@@ -182,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_formats_say_the_same() {
+    fn fixed_and_descriptor_format_agree() {
         let sense = Sense {
             key: SenseKey::Miscompare,
             additional: AdditionalSense::MISCOMPARE_DURING_VERIFY,

@@ -1,39 +1,41 @@
-//! Thresholds of thin units (SBC-3, 4.7.3.8): initiators hear when the room that units share runs low.
+//! Provisioning thresholds (SBC-3, 4.7.3.8): a unit attention warns initiators when the pool's free space
+//! runs low.
 //!
 //! Invariants:
 //!
-//! 1. A threshold is told of once, when what is used reaches it from below; again only after it was below in between.
-//! 2. One that is off, or all of them while LBPERE is, tells nothing, and what it would have told is not made up for.
+//! 1. A threshold fires once when usage reaches it from below, and again only after usage was below it.
+//! 2. A disabled threshold, or any while LBPERE is off, does not fire, and does not fire later for a crossing
+//!    it missed.
 
 use std::{cell::Cell, rc::Rc};
 use world::ByteCount;
 
-/// Thresholds a unit has.
+/// Thresholds of a unit.
 pub const THRESHOLDS: usize = 3;
-/// Bytes of a threshold set: what thresholds and the log count in.
+/// Bytes of a threshold set, the unit of thresholds and of the provisioning log page.
 pub const SET_BYTES: u64 = 1 << 20;
-/// Bytes of its mode page without descriptors, and of each of these.
+/// Bytes of the mode page before its descriptors, and of one descriptor.
 const HEAD_BYTES: usize = 16;
 const DESCRIPTOR_BYTES: usize = 8;
-/// In the first byte of a descriptor.
+/// First byte of a threshold descriptor.
 const ENABLED: u8 = 0x80;
 
-/// How much of what units share is used.
+/// Used space of the pool a unit allocates from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fill {
-    /// By all of them.
+pub struct SpaceUsage {
+    /// Bytes used by all its volumes.
     pub used: ByteCount,
-    /// All there is.
+    /// Usable bytes of the pool.
     pub total: ByteCount,
 }
 
-impl Fill {
-    /// Threshold sets that are used; a threshold lies in the middle of its set, so to the nearest.
+impl SpaceUsage {
+    /// Used threshold sets, rounded: a threshold lies in the middle of its set.
     pub fn sets_used(&self) -> u32 {
         sets(self.used.0 + SET_BYTES / 2)
     }
 
-    /// Threshold sets that are not.
+    /// Available threshold sets.
     pub fn sets_available(&self) -> u32 {
         sets(self.total.0).saturating_sub(self.sets_used())
     }
@@ -43,28 +45,25 @@ fn sets(bytes: u64) -> u32 {
     u32::try_from(bytes / SET_BYTES).unwrap_or(u32::MAX)
 }
 
-/// One threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threshold {
-    /// Initiators are to hear of it.
     pub is_enabled: bool,
-    /// From how many threshold sets in use on.
+    /// Fires when this many threshold sets are used.
     pub sets: u32,
 }
 
-/// What initiators hear of.
+/// Threshold settings of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
-    /// LBPERE of the read-write error recovery page: they hear of any.
+    /// LBPERE: thresholds fire at all.
     pub is_reporting: bool,
-    /// SITUA: only the one whose command finds that a threshold is reached hears of it.
+    /// SITUA: only the nexus whose command detects the crossing gets the unit attention.
     pub tells_one: bool,
-    /// All of them.
     pub each: [Threshold; THRESHOLDS],
 }
 
 impl Thresholds {
-    /// At so many percent of `total`, all of them on.
+    /// Enabled thresholds at `percents` of `total`.
     pub fn at(percents: [u8; THRESHOLDS], total: ByteCount) -> Self {
         let threshold = |percent| {
             let bytes = total.0 / 100 * u64::from(percent);
@@ -75,7 +74,7 @@ impl Thresholds {
 
     /// The logical block provisioning mode page (SBC-3, 6.5.9).
     pub fn page(&self) -> Vec<u8> {
-        // Of used resources, on the way up.
+        // Threshold type: used resources, rising.
         const INCREASING: u8 = 0x01;
         const USED: u8 = 0x02;
         let mut page = vec![0x5c, 0x02, 0, 0, u8::from(self.tells_one)];
@@ -89,7 +88,7 @@ impl Thresholds {
         page
     }
 
-    /// Ones where its page can be changed.
+    /// The changeable values of the mode page.
     pub fn changeable_page(&self) -> Vec<u8> {
         let mut page = self.page();
         page[4..].fill(0);
@@ -101,7 +100,7 @@ impl Thresholds {
         page
     }
 
-    /// As a page of the same form says.
+    /// The settings in a mode page, whose layout was checked.
     pub fn with_page(&self, page: &[u8]) -> Self {
         assert_eq!(page.len(), self.page().len(), "its form was checked");
         let mut changed = Self { tells_one: page[4] & 1 == 1, ..*self };
@@ -116,30 +115,29 @@ impl Thresholds {
     }
 }
 
-/// Watches a fill, and knows what was told of it.
-pub struct Watch {
-    fill: Rc<dyn Fn() -> Fill>,
-    /// Those that will be told of when they are reached.
+/// Detects crossings of thresholds.
+pub struct ThresholdMonitor {
+    fill: Rc<dyn Fn() -> SpaceUsage>,
+    /// Thresholds that usage is below of.
     armed: Cell<[bool; THRESHOLDS]>,
 }
 
-impl Watch {
-    /// Of what `fill` says whenever it is asked.
-    pub fn new(fill: Rc<dyn Fn() -> Fill>) -> Self {
+impl ThresholdMonitor {
+    /// `fill` returns the current usage.
+    pub fn new(fill: Rc<dyn Fn() -> SpaceUsage>) -> Self {
         Self { fill, armed: Cell::new([true; THRESHOLDS]) }
     }
 
-    /// As of now.
-    pub fn fill(&self) -> Fill {
+    pub fn fill(&self) -> SpaceUsage {
         (self.fill)()
     }
 
-    /// Others were set: each is told of if it is, or comes to be, reached.
+    /// Thresholds were changed: each fires if usage is, or gets, at or above it.
     pub fn rearm(&self) {
         self.armed.set([true; THRESHOLDS]);
     }
 
-    /// Whether one was reached since this was asked last.
+    /// True if usage has reached an enabled threshold since the last call.
     pub fn is_reached(&self, thresholds: &Thresholds) -> bool {
         let used = self.fill().sets_used();
         let mut armed = self.armed.get();
@@ -161,11 +159,11 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn a_threshold_is_told_of_once_on_each_way_up() {
+    fn a_threshold_fires_once_for_each_crossing() {
         let used = Rc::new(Cell::new(0));
         let seen = Rc::clone(&used);
-        let fill = move || Fill { used: ByteCount(seen.get() * MIB), total: ByteCount(1000 * MIB) };
-        let watch = Watch::new(Rc::new(fill));
+        let fill = move || SpaceUsage { used: ByteCount(seen.get() * MIB), total: ByteCount(1000 * MIB) };
+        let watch = ThresholdMonitor::new(Rc::new(fill));
         let thresholds = Thresholds::at([80, 90, 95], ByteCount(1000 * MIB));
         let mut told = Vec::new();
         for at in [0, 799, 800, 850, 800, 900, 910, 799, 800, 949, 950, 1000, 100, 1000] {
@@ -179,11 +177,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_off_tells_nothing_and_does_not_make_up_for_it() {
+    fn a_disabled_threshold_does_not_fire_later() {
         let used = Rc::new(Cell::new(0));
         let seen = Rc::clone(&used);
-        let watch =
-            Watch::new(Rc::new(move || Fill { used: ByteCount(seen.get()), total: ByteCount(1000 * MIB) }));
+        let watch = ThresholdMonitor::new(Rc::new(move || SpaceUsage {
+            used: ByteCount(seen.get()),
+            total: ByteCount(1000 * MIB),
+        }));
         let on = Thresholds::at([80, 90, 95], ByteCount(1000 * MIB));
         let mut without_first = on;
         without_first.each[0].is_enabled = false;
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_say_what_was_set() {
+    fn mode_pages_hold_the_thresholds() {
         let thresholds = Thresholds::at([80, 90, 95], ByteCount(10 << 30));
         let page = thresholds.page();
         assert_eq!((page.len(), &page[..4]), (40, &[0x5c, 0x02, 0, 36][..]));

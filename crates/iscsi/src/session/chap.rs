@@ -1,11 +1,10 @@
-//! CHAP: each end shows that it knows a secret, and sends it to nobody (RFC 7143, 12.1.3; RFC 1994).
-//!
-//! Only arithmetic and texts: both ends of a login use it.
+//! CHAP: each end proves that it knows a secret without sending it (RFC 7143, 12.1.3; RFC 1994). Both ends of
+//! a login use this module; it does no I/O.
 //!
 //! Invariants:
 //!
-//! 1. A [`Secret`] is never shown, nor written anywhere.
-//! 2. A [`Challenge`] is drawn anew for each login.
+//! 1. A [`Secret`] is neither printed nor stored.
+//! 2. Every login draws a new [`Challenge`].
 
 use crate::wire::text::Pair;
 use md5::{Digest, Md5};
@@ -13,18 +12,18 @@ use std::fmt;
 use thiserror::Error;
 use world::World;
 
-/// The one algorithm every end knows: MD5. (CHAP's own; it proves knowledge of a secret, and keeps nothing from being read.)
+/// CHAP_A of MD5, the algorithm every implementation must support. It authenticates; it does not encrypt.
 pub const MD5: &str = "5";
-/// Bytes of a secret at least (RFC 7143, 9.2.1: 96 bits).
+/// Shortest secret (RFC 7143, 9.2.1: 96 bits).
 pub const SECRET_BYTES_MIN: usize = 12;
-/// Bytes of a secret at most that we take.
+/// Longest secret accepted.
 pub const SECRET_BYTES_MAX: usize = 255;
-/// Bytes of a challenge we make.
+/// Length of the challenges we send.
 const CHALLENGE_BYTES: usize = 16;
-/// Bytes of a challenge at most (RFC 7143, 12.1.3).
+/// Longest challenge (RFC 7143, 12.1.3).
 const CHALLENGE_BYTES_MAX: usize = 1024;
 
-/// What both ends know. It shows itself to nobody.
+/// A CHAP secret. Its `Debug` output does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
@@ -34,20 +33,19 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Why a text is no secret.
+/// A secret of a length that is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a CHAP secret has {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes, and this one has {bytes}")]
 pub struct BadSecret {
-    /// Bytes it has.
+    /// Length of the secret.
     pub bytes: usize,
 }
 
 impl Secret {
-    /// A secret of those bytes.
     ///
     /// # Errors
     ///
-    /// It is too short to be one, or too long.
+    /// The length is not within [`SECRET_BYTES_MIN`] and [`SECRET_BYTES_MAX`].
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, BadSecret> {
         let bytes = bytes.into();
         match (SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&bytes.len()) {
@@ -57,16 +55,15 @@ impl Secret {
     }
 }
 
-/// Who one is, and the secret that shows it.
+/// A CHAP name and its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// `CHAP_N`.
+    /// CHAP_N.
     pub name: String,
-    /// Known to both ends.
     pub secret: Secret,
 }
 
-/// What the other end is to answer.
+/// A challenge (CHAP_I and CHAP_C) for the other end to answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
     id: u8,
@@ -74,14 +71,14 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// A new one.
+    /// Draws a random challenge.
     pub fn draw(world: &World) -> Self {
         let mut bytes = [0; 1 + CHALLENGE_BYTES];
         world.fill_secret(&mut bytes);
         Self { id: bytes[0], bytes: bytes[1..].to_vec() }
     }
 
-    /// The one in a text: `CHAP_I` and `CHAP_C`; none if they are missing or make no sense.
+    /// Parses CHAP_I and CHAP_C; `None` if one is missing or malformed.
     pub fn of(pairs: &[Pair]) -> Option<Self> {
         let id = value(pairs, "CHAP_I").and_then(super::negotiation::number)?;
         let bytes = value(pairs, "CHAP_C").and_then(bytes_of)?;
@@ -89,26 +86,27 @@ impl Challenge {
         Some(Self { id: u8::try_from(id).ok()?, bytes }).filter(|_| is_right)
     }
 
-    /// Whether both ask for the same, by whichever number: who sends ours back as its own would have us answer it.
-    pub fn is_like(&self, other: &Self) -> bool {
+    /// True if both carry the same bytes under any identifier. An initiator that reflects our challenge would
+    /// obtain our answer to it.
+    pub fn has_same_bytes(&self, other: &Self) -> bool {
         self.bytes == other.bytes
     }
 
-    /// As a text.
+    /// CHAP_I and CHAP_C as text keys.
     pub fn pairs(&self) -> [Pair; 2] {
         [("CHAP_I".to_owned(), self.id.to_string()), ("CHAP_C".to_owned(), hex(&self.bytes))]
     }
 
-    /// What who knows `secret` answers: `CHAP_N` and `CHAP_R`.
+    /// CHAP_N and CHAP_R that answer this challenge.
     pub fn answer(&self, Credentials { name, secret }: &Credentials) -> [Pair; 2] {
         [("CHAP_N".to_owned(), name.clone()), ("CHAP_R".to_owned(), hex(&self.response(secret)))]
     }
 
-    /// Whether a text answers it as that one does.
+    /// True if `pairs` hold the answer of these credentials.
     pub fn is_answered_by(&self, Credentials { name, secret }: &Credentials, pairs: &[Pair]) -> bool {
         let response = value(pairs, "CHAP_R").and_then(bytes_of).unwrap_or_default();
         let expected = self.response(secret);
-        // However much of it is right, it takes as long.
+        // Constant time: all bytes are compared.
         let differs = expected.iter().zip(&response).fold(0, |all, (one, other)| all | (one ^ other));
         value(pairs, "CHAP_N") == Some(name) && response.len() == expected.len() && differs == 0
     }
@@ -127,7 +125,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold("0x".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// A large binary value (RFC 7143, 6.1): `0x` and hexadecimal digits, or `0b` and Base64.
+/// Parses a large-binary-value (RFC 7143, 6.1): `0x` and hexadecimal digits, or `0b` and Base64.
 fn bytes_of(text: &str) -> Option<Vec<u8>> {
     match text.get(..2)? {
         "0x" | "0X" => {
@@ -178,8 +176,8 @@ mod tests {
     }
 
     #[test]
-    fn a_response_is_that_of_the_standard() {
-        // RFC 1994: MD5 over id, secret and challenge, one behind the other. Calculated with md5sum.
+    fn a_response_is_the_md5_of_rfc_1994() {
+        // RFC 1994: MD5 over identifier, secret and challenge. The value was computed with md5sum.
         let challenge = Challenge { id: 0x2a, bytes: vec![1, 2, 3, 4] };
         let pairs = challenge.answer(&who("mail", "twelve bytes"));
         assert_eq!(pairs[0].1, "mail");
@@ -187,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_knows_the_secret_answers_a_challenge() {
+    fn only_the_right_secret_answers_a_challenge() {
         let drawn = Simulation::new(1).run(Limits::generous(), |world| async move {
             [Challenge::draw(&world), Challenge::draw(&world)]
         });
@@ -206,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_values_are_read_in_both_writings() {
+    fn binary_values_are_parsed_in_hexadecimal_and_base64() {
         for (text, bytes) in [
             ("0x", Some(vec![])),
             ("0x00Ff1a", Some(vec![0, 0xff, 0x1a])),
@@ -226,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_long_enough_and_shown_to_nobody() {
+    fn a_short_secret_is_refused_and_debug_output_hides_secrets() {
         assert_eq!(Secret::new("eleven byte"), Err(BadSecret { bytes: 11 }));
         assert!(Secret::new("x".repeat(256)).is_err());
         let shown = format!("{:?}", who("mail", "twelve bytes"));

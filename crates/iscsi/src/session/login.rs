@@ -1,19 +1,20 @@
-//! The login of an initiator at a target, as a state machine without I/O (RFC 7143, 6.3 and 11.12).
+//! Login of an initiator at a target, as a state machine without I/O (RFC 7143, 6.3 and 11.12).
 //!
 //! Invariants:
 //!
-//! 1. The full feature phase is entered only by who has named itself, and has shown who it is if it has to.
-//! 2. A target that an initiator may not use is not there for it.
-//! 3. Stages are gone through upwards.
+//! 1. The full feature phase is entered only after the initiator has named itself and has authenticated
+//!    itself if it must.
+//! 2. Targets an initiator may not access are hidden from it: a login to one fails as if it did not exist.
+//! 3. Stages only advance.
 
 use super::{
     chap::{self, Challenge},
-    negotiation::{Agreed, RECEIVE_BYTES},
+    negotiation::{RECEIVE_BYTES, SessionParameters},
 };
 use crate::{
     target::{Target, Targets},
     wire::{
-        pdu::Login,
+        header::Login,
         text::{self, Pair},
     },
 };
@@ -22,103 +23,96 @@ use world::World;
 
 const TRANSIT: u8 = 0x80;
 const CONTINUE: u8 = 0x40;
-/// Stages.
+/// Stages (CSG and NSG).
 const SECURITY: u8 = 0;
 const OPERATIONAL: u8 = 1;
 const FULL_FEATURE: u8 = 3;
-/// Bytes of keys of one login at most, however many requests carry them.
+/// Most bytes of text keys in one login, over all its requests.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
-/// Our portal group.
+/// Tag of our only portal group.
 pub const PORTAL_GROUP: u16 = 1;
 
-/// Why a login is refused: status class and detail (RFC 7143, 11.13.5).
+/// Status class and detail of a login that is refused (RFC 7143, 11.13.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal(pub u8, pub u8);
+pub struct LoginRefusal(pub u8, pub u8);
 
-impl Refusal {
-    /// It is served by another portal for now: no error.
+impl LoginRefusal {
+    /// Redirection: another portal serves the target for now. Not an error.
     pub const MOVED: Self = Self(1, 1);
-    /// Something is not right.
     pub const INITIATOR_ERROR: Self = Self(2, 0);
-    /// Who it is was not shown, and must be.
     pub const AUTHENTICATION_FAILURE: Self = Self(2, 1);
-    /// It may not use that target.
+    /// The initiator may not use any target.
     pub const FORBIDDEN: Self = Self(2, 2);
-    /// There is no such target.
+    /// The target does not exist or is hidden from the initiator.
     pub const NOT_FOUND: Self = Self(2, 3);
-    /// A version nobody here speaks.
     pub const UNSUPPORTED_VERSION: Self = Self(2, 5);
-    /// A name is missing.
+    /// A required key is missing.
     pub const MISSING_PARAMETER: Self = Self(2, 7);
-    /// Another kind of session.
+    /// An unknown SessionType.
     pub const SESSION_TYPE: Self = Self(2, 9);
-    /// There is no such session to add to.
+    /// TSIH names a session that does not exist.
     pub const NO_SESSION: Self = Self(2, 0x0a);
-    /// Not what is to come now.
+    /// A request that does not fit the stage.
     pub const INVALID_DURING_LOGIN: Self = Self(2, 0x0b);
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for LoginRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = match *self {
-            Self::AUTHENTICATION_FAILURE => "it does not show who it is",
-            Self::FORBIDDEN => "it is not admitted",
-            Self::NOT_FOUND => "there is no such target for it",
-            Self::UNSUPPORTED_VERSION => "it speaks another version",
-            Self::MISSING_PARAMETER => "it leaves out a name",
-            Self::SESSION_TYPE => "it wants a session of an unknown type",
-            Self::NO_SESSION => "it adds to a session that is not there",
-            _ => "it does not keep to the protocol",
+            Self::AUTHENTICATION_FAILURE => "authentication failed",
+            Self::FORBIDDEN => "initiator not authorized",
+            Self::NOT_FOUND => "target not found",
+            Self::UNSUPPORTED_VERSION => "unsupported version",
+            Self::MISSING_PARAMETER => "missing parameter",
+            Self::SESSION_TYPE => "unsupported session type",
+            Self::NO_SESSION => "session does not exist",
+            _ => "initiator error",
         };
         write!(f, "{why} (status {:#04x}{:02x})", self.0, self.1)
     }
 }
 
-/// How far an initiator has come in showing who it is.
+/// Progress of the initiator's authentication.
 #[derive(Debug)]
-enum Proof {
-    /// It has shown it, or need not.
-    Enough,
-    /// It has to.
-    Wanted,
-    /// CHAP was agreed on.
-    ByChap,
-    /// It was asked this.
-    Asked(Challenge),
+enum Authentication {
+    /// Authenticated, or authentication is not required.
+    Complete,
+    /// CHAP is required and not yet selected.
+    Required,
+    /// CHAP was selected; the initiator's algorithms come next.
+    ChapSelected,
+    /// The challenge was sent.
+    Challenged(Challenge),
 }
 
-/// Who is logged in, to what, on which terms.
+/// A session in the full feature phase.
 #[derive(Clone)]
-pub struct LoggedIn {
-    /// Name of the initiator.
+pub struct NewSession {
     pub initiator: String,
-    /// What it calls its session.
+    /// ISID.
     pub session: [u8; 6],
-    /// What it uses; none in a session that only asks which targets there are.
+    /// `None` in a discovery session.
     pub target: Option<Rc<Target>>,
-    /// The terms.
-    pub agreed: Agreed,
+    pub parameters: SessionParameters,
 }
 
-/// What is answered.
-pub struct Answer {
-    /// Flags of the response.
+/// Answer to a login request.
+pub struct LoginReply {
     pub flags: u8,
-    /// Its text.
     pub pairs: Vec<Pair>,
-    /// The login is over.
-    pub logged_in: Option<LoggedIn>,
+    /// Set by the last answer of a login.
+    pub session: Option<NewSession>,
 }
 
-/// See the module's documentation.
-pub struct LoginMachine<'t> {
+/// The target's side of one login.
+pub struct TargetLogin<'t> {
     world: &'t World,
     targets: &'t Targets,
-    proof: Proof,
+    authentication: Authentication,
     portal: Option<String>,
     stage: u8,
     text: Vec<u8>,
-    agreed: Agreed,
+    parameters: SessionParameters,
     initiator: Option<String>,
     target: Option<Rc<Target>>,
     is_normal: bool,
@@ -126,17 +120,16 @@ pub struct LoginMachine<'t> {
     has_declared: bool,
 }
 
-impl<'t> LoginMachine<'t> {
-    /// Nobody has said anything.
+impl<'t> TargetLogin<'t> {
     pub fn new(world: &'t World, targets: &'t Targets) -> Self {
         Self {
             world,
             targets,
-            proof: Proof::Wanted,
+            authentication: Authentication::Required,
             portal: None,
             stage: SECURITY,
             text: Vec::new(),
-            agreed: Agreed::default(),
+            parameters: SessionParameters::default(),
             initiator: None,
             target: None,
             is_normal: true,
@@ -145,100 +138,100 @@ impl<'t> LoginMachine<'t> {
         }
     }
 
-    /// Where it was sent on to.
+    /// The portal to which the initiator is redirected.
     pub fn portal(&self) -> Option<&str> {
         self.portal.as_deref()
     }
 
-    /// Answers a request with its data.
+    /// Handles a login request and its text keys.
     ///
     /// # Errors
     ///
-    /// Why it is refused: the connection ends.
-    pub fn take(&mut self, request: &Login, data: &[u8]) -> Result<Answer, Refusal> {
+    /// The status to send before the connection ends.
+    pub fn take(&mut self, request: &Login, data: &[u8]) -> Result<LoginReply, LoginRefusal> {
         let (present, next) = (request.flags >> 2 & 3, request.flags & 3);
         let transits = request.flags & TRANSIT != 0;
         let is_stage = matches!(present, SECURITY | OPERATIONAL) && present >= self.stage;
         if request.version_min > 0 {
-            return Err(Refusal::UNSUPPORTED_VERSION);
+            return Err(LoginRefusal::UNSUPPORTED_VERSION);
         }
         if !is_stage || (transits && (next <= present || next == 2)) {
-            return Err(Refusal::INVALID_DURING_LOGIN);
+            return Err(LoginRefusal::INVALID_DURING_LOGIN);
         }
-        if request.target_session.get() != 0 && !self.has_named {
-            // One connection a session.
-            return Err(Refusal::NO_SESSION);
+        if request.tsih.get() != 0 && !self.has_named {
+            // A session has one connection.
+            return Err(LoginRefusal::NO_SESSION);
         }
         self.stage = present;
         self.text.extend(data);
         if self.text.len() > TEXT_BYTES_MAX {
-            return Err(Refusal::INITIATOR_ERROR);
+            return Err(LoginRefusal::INITIATOR_ERROR);
         }
         if request.flags & CONTINUE != 0 {
             let is_wrong = transits;
-            let more = Answer { flags: present << 2, pairs: Vec::new(), logged_in: None };
-            return if is_wrong { Err(Refusal::INITIATOR_ERROR) } else { Ok(more) };
+            let more = LoginReply { flags: present << 2, pairs: Vec::new(), session: None };
+            return if is_wrong { Err(LoginRefusal::INITIATOR_ERROR) } else { Ok(more) };
         }
-        let pairs = text::read(&std::mem::take(&mut self.text)).ok_or(Refusal::INITIATOR_ERROR)?;
+        let pairs = text::read(&std::mem::take(&mut self.text)).ok_or(LoginRefusal::INITIATOR_ERROR)?;
         let mut answers = Vec::new();
         if !self.has_named {
             self.name(&pairs, &mut answers)?;
         }
         if present == SECURITY {
-            self.prove(&pairs, &mut answers)?;
-        } else if !matches!(self.proof, Proof::Enough) {
-            return Err(Refusal::AUTHENTICATION_FAILURE);
+            self.authenticate(&pairs, &mut answers)?;
+        } else if !matches!(self.authentication, Authentication::Complete) {
+            return Err(LoginRefusal::AUTHENTICATION_FAILURE);
         }
         for (key, offer) in pairs.iter().filter(|(key, _)| key != "AuthMethod" && !key.starts_with("CHAP_")) {
             self.answer(key, offer, &mut answers)?;
         }
         if present == OPERATIONAL && !self.has_declared && self.is_normal {
-            // What we take has to be said, whether or not the other end says its own.
+            // MaxRecvDataSegmentLength must be declared even if the initiator does not declare its own.
             self.has_declared = true;
-            self.agreed.receive_bytes_max = RECEIVE_BYTES;
+            self.parameters.receive_bytes_max = RECEIVE_BYTES;
             answers.push(("MaxRecvDataSegmentLength".to_owned(), RECEIVE_BYTES.to_string()));
         }
-        // Who has not yet shown who it is stays where it is.
-        let goes_on = transits && matches!(self.proof, Proof::Enough);
+        // The security stage ends only after authentication.
+        let goes_on = transits && matches!(self.authentication, Authentication::Complete);
         Ok(self.go_on(request, goes_on.then_some(next), answers))
     }
 
-    fn go_on(&mut self, request: &Login, next: Option<u8>, pairs: Vec<Pair>) -> Answer {
+    fn go_on(&mut self, request: &Login, next: Option<u8>, pairs: Vec<Pair>) -> LoginReply {
         let present = self.stage;
-        let Some(next) = next else { return Answer { flags: present << 2, pairs, logged_in: None } };
+        let Some(next) = next else { return LoginReply { flags: present << 2, pairs, session: None } };
         self.stage = next;
-        let logged_in = (next == FULL_FEATURE).then(|| LoggedIn {
-            initiator: self.initiator.clone().expect("it has named itself"),
-            session: request.initiator_session,
+        let session = (next == FULL_FEATURE).then(|| NewSession {
+            initiator: self.initiator.clone().expect("the initiator has named itself"),
+            session: request.isid,
             target: self.target.clone(),
-            agreed: self.agreed.clone(),
+            parameters: self.parameters.clone(),
         });
-        Answer { flags: TRANSIT | present << 2 | next, pairs, logged_in }
+        LoginReply { flags: TRANSIT | present << 2 | next, pairs, session }
     }
 
-    /// Who it is, and what it wants: said in the first request.
-    fn name(&mut self, pairs: &[Pair], answers: &mut Vec<Pair>) -> Result<(), Refusal> {
+    /// Handles the keys of the first request: names and session type.
+    fn name(&mut self, pairs: &[Pair], answers: &mut Vec<Pair>) -> Result<(), LoginRefusal> {
         let said = |key: &str| pairs.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str());
         let initiator = said("InitiatorName").filter(|name| !name.is_empty() && name.len() <= 223);
-        let initiator = initiator.ok_or(Refusal::MISSING_PARAMETER)?;
+        let initiator = initiator.ok_or(LoginRefusal::MISSING_PARAMETER)?;
         self.is_normal = match said("SessionType") {
             None | Some("Normal") => true,
             Some("Discovery") => false,
-            Some(_) => return Err(Refusal::SESSION_TYPE),
+            Some(_) => return Err(LoginRefusal::SESSION_TYPE),
         };
         let access = self.targets.access();
         if !access.admits(initiator) {
-            return Err(Refusal::FORBIDDEN);
+            return Err(LoginRefusal::FORBIDDEN);
         }
         if access.credentials_of(initiator).is_none() {
-            self.proof = Proof::Enough;
+            self.authentication = Authentication::Complete;
         }
         if self.is_normal {
-            let name = said("TargetName").ok_or(Refusal::MISSING_PARAMETER)?;
-            let target = self.targets.find(name, initiator).ok_or(Refusal::NOT_FOUND)?;
+            let name = said("TargetName").ok_or(LoginRefusal::MISSING_PARAMETER)?;
+            let target = self.targets.find(name, initiator).ok_or(LoginRefusal::NOT_FOUND)?;
             if let Some(portal) = self.targets.next_portal() {
                 self.portal = Some(portal.to_owned());
-                return Err(Refusal::MOVED);
+                return Err(LoginRefusal::MOVED);
             }
             self.target = Some(Rc::clone(target));
             answers.push(("TargetPortalGroupTag".to_owned(), PORTAL_GROUP.to_string()));
@@ -248,54 +241,56 @@ impl<'t> LoginMachine<'t> {
         Ok(())
     }
 
-    /// What a request of the security stage brings its initiator nearer to having shown who it is (RFC 7143, 12.1.3).
-    fn prove(&mut self, pairs: &[Pair], answers: &mut Vec<Pair>) -> Result<(), Refusal> {
+    /// Handles the keys of the security stage (RFC 7143, 12.1.3).
+    fn authenticate(&mut self, pairs: &[Pair], answers: &mut Vec<Pair>) -> Result<(), LoginRefusal> {
         let said = |key: &str| pairs.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str());
         let offers = |list: &str, wanted: &str| list.split(',').any(|offered| offered == wanted);
         let mut answer = |key: &str, value: &str| answers.push((key.to_owned(), value.to_owned()));
-        match (&self.proof, said("AuthMethod")) {
-            (Proof::Enough, None) | (Proof::Wanted, None) => {}
-            (Proof::Enough, Some(methods)) if offers(methods, "None") => answer("AuthMethod", "None"),
-            (Proof::Wanted, Some(methods)) if offers(methods, "CHAP") => {
-                answer("AuthMethod", "CHAP");
-                self.proof = Proof::ByChap;
+        match (&self.authentication, said("AuthMethod")) {
+            (Authentication::Complete, None) | (Authentication::Required, None) => {}
+            (Authentication::Complete, Some(methods)) if offers(methods, "None") => {
+                answer("AuthMethod", "None")
             }
-            (_, Some(_)) => return Err(Refusal::AUTHENTICATION_FAILURE),
-            (Proof::ByChap, None) => {
-                let algorithms = said("CHAP_A").ok_or(Refusal::MISSING_PARAMETER)?;
+            (Authentication::Required, Some(methods)) if offers(methods, "CHAP") => {
+                answer("AuthMethod", "CHAP");
+                self.authentication = Authentication::ChapSelected;
+            }
+            (_, Some(_)) => return Err(LoginRefusal::AUTHENTICATION_FAILURE),
+            (Authentication::ChapSelected, None) => {
+                let algorithms = said("CHAP_A").ok_or(LoginRefusal::MISSING_PARAMETER)?;
                 if !offers(algorithms, chap::MD5) {
-                    return Err(Refusal::AUTHENTICATION_FAILURE);
+                    return Err(LoginRefusal::AUTHENTICATION_FAILURE);
                 }
                 let challenge = Challenge::draw(self.world);
                 answer("CHAP_A", chap::MD5);
                 answers.extend(challenge.pairs());
-                self.proof = Proof::Asked(challenge);
+                self.authentication = Authentication::Challenged(challenge);
             }
-            (Proof::Asked(challenge), None) => {
+            (Authentication::Challenged(challenge), None) => {
                 let access = self.targets.access();
-                let initiator = self.initiator.as_deref().expect("it has named itself");
-                let known = access.credentials_of(initiator).expect("it has to show who it is");
+                let initiator = self.initiator.as_deref().expect("the initiator has named itself");
+                let known = access.credentials_of(initiator).expect("authentication is required");
                 if !challenge.is_answered_by(known, pairs) {
-                    return Err(Refusal::AUTHENTICATION_FAILURE);
+                    return Err(LoginRefusal::AUTHENTICATION_FAILURE);
                 }
                 if said("CHAP_C").is_some() || said("CHAP_I").is_some() {
-                    let theirs = Challenge::of(pairs).ok_or(Refusal::AUTHENTICATION_FAILURE)?;
-                    // Who sends ours back would have us answer it for them.
-                    if theirs.is_like(challenge) {
-                        return Err(Refusal::AUTHENTICATION_FAILURE);
+                    let theirs = Challenge::of(pairs).ok_or(LoginRefusal::AUTHENTICATION_FAILURE)?;
+                    // Answering our own challenge would let the initiator impersonate us.
+                    if theirs.has_same_bytes(challenge) {
+                        return Err(LoginRefusal::AUTHENTICATION_FAILURE);
                     }
-                    let own = access.own().ok_or(Refusal::AUTHENTICATION_FAILURE)?;
+                    let own = access.own().ok_or(LoginRefusal::AUTHENTICATION_FAILURE)?;
                     answers.extend(theirs.answer(own));
                 }
-                self.proof = Proof::Enough;
+                self.authentication = Authentication::Complete;
             }
         }
         Ok(())
     }
 
-    fn answer(&mut self, key: &str, offer: &str, answers: &mut Vec<Pair>) -> Result<(), Refusal> {
+    fn answer(&mut self, key: &str, offer: &str, answers: &mut Vec<Pair>) -> Result<(), LoginRefusal> {
         self.has_declared |= key == "MaxRecvDataSegmentLength";
-        let answer = self.agreed.answer(key, offer, self.is_normal);
+        let answer = self.parameters.answer(key, offer, self.is_normal);
         answers.extend(answer.map(|answer| (key.to_owned(), answer)));
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Sessions: how an initiator logs in, and what its two ends agree on.
+//! Login, authentication and negotiation of a session.
 
 pub mod chap;
 

@@ -1,47 +1,43 @@
-//! What both ends of a session agree on: each key by the rule it has (RFC 7143, 6.2 and 13).
+//! Negotiation of session parameters: each key by the rule RFC 7143 gives it (6.2 and 13).
 //!
-//! Invariants of [`Agreed`]:
+//! Invariants of [`SessionParameters`]:
 //!
-//! 1. A first burst is no longer than a burst.
-//! 2. One connection, error recovery level 0, data in order: what this target does.
+//! 1. FirstBurstLength does not exceed MaxBurstLength.
+//! 2. One connection, error recovery level 0, data in order: the target supports nothing else.
 
 use std::ops::RangeInclusive;
 
-/// Values in force. At first those of the standard.
+/// Parameters in force. The default is RFC 7143's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Agreed {
-    /// CRC-32C of headers.
+pub struct SessionParameters {
     pub header_digest: bool,
-    /// CRC-32C of data.
     pub data_digest: bool,
-    /// Data of a command come only when they are asked for.
     pub initial_r2t: bool,
-    /// Data may come with their command.
     pub immediate_data: bool,
-    /// Bytes of data in one unit that the other end takes.
+    /// MaxRecvDataSegmentLength of the other end: the longest data segment we may send.
     pub send_bytes_max: u32,
-    /// Bytes of data in one unit that we take.
+    /// Our MaxRecvDataSegmentLength.
     pub receive_bytes_max: u32,
-    /// Bytes of one burst.
+    /// MaxBurstLength.
     pub burst_bytes_max: u32,
-    /// Bytes that come without being asked for.
+    /// FirstBurstLength: most bytes of unsolicited data of a command.
     pub first_burst_bytes_max: u32,
-    /// Requests for data of one command at once.
-    pub requests_max: u32,
-    /// Seconds before a lost connection is made again, and for which its tasks are kept.
+    /// MaxOutstandingR2T of a command.
+    pub outstanding_r2t_max: u32,
+    /// DefaultTime2Wait: seconds to wait before reinstating a lost connection.
     pub time_to_wait_s: u32,
-    /// See [`Agreed::time_to_wait_s`].
+    /// DefaultTime2Retain: seconds for which tasks of a lost connection are kept.
     pub time_to_retain_s: u32,
 }
 
-/// Bytes of data in one unit that we take.
+/// The MaxRecvDataSegmentLength we declare.
 pub const RECEIVE_BYTES: u32 = 256 * 1024;
-/// The longest burst we take.
+/// Largest MaxBurstLength we accept.
 const BURST_BYTES: u32 = 16 * 1024 * 1024 - 1;
-/// Requests for data of one command at once that we make.
+/// Largest MaxOutstandingR2T we use.
 const REQUESTS: u32 = 8;
 
-impl Default for Agreed {
+impl Default for SessionParameters {
     fn default() -> Self {
         Self {
             header_digest: false,
@@ -52,37 +48,34 @@ impl Default for Agreed {
             receive_bytes_max: 8192,
             burst_bytes_max: 262_144,
             first_burst_bytes_max: 65_536,
-            requests_max: 1,
+            outstanding_r2t_max: 1,
             time_to_wait_s: 2,
             time_to_retain_s: 20,
         }
     }
 }
 
-/// The rule by which two offers make one value.
+/// Result function of a key: it combines both offers into one value.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
-    /// The first of a list that we can.
-    Choice(&'static [&'static str]),
-    /// Yes if both say so.
+    /// The first value of the list that we support.
+    List(&'static [&'static str]),
     And(bool),
-    /// Yes if one says so.
     Or(bool),
-    /// The lesser of two numbers.
-    Least(u32, Bounds),
-    /// The greater.
-    Greatest(u32, Bounds),
-    /// Each says its own.
-    Declared(Bounds),
-    /// Said, and not answered.
-    Told,
-    /// Obsolete, and answered with "No", as RFC 7143, 13.25 allows beside "Reject": older initiators expect a value.
+    Minimum(u32, Bounds),
+    Maximum(u32, Bounds),
+    /// Each end declares its own value.
+    DeclarativeNumber(Bounds),
+    /// Declared by the initiator and not answered.
+    Declarative,
+    /// Obsolete; answered with "No", which RFC 7143, 13.25 allows beside "Reject": older initiators expect a
+    /// value.
     ObsoleteFlag,
-    /// Obsolete, and answered with "Reject", as 13.25 demands.
+    /// Obsolete; answered with "Reject", as 13.25 demands.
     ObsoleteNumber,
 }
 
-/// Bounds of a number.
+/// Smallest and largest valid value.
 #[derive(Clone, Copy, Debug)]
 struct Bounds(u32, u32);
 
@@ -96,57 +89,57 @@ const LENGTHS: Bounds = Bounds(512, (1 << 24) - 1);
 const SHORT: Bounds = Bounds(0, 3600);
 const COUNTS: Bounds = Bounds(1, 65_535);
 
-/// A key of login negotiation.
-struct Key {
+struct TextKey {
     name: &'static str,
     rule: Rule,
-    /// Sections 13.x with "Irrelevant when: SessionType=Discovery". Every other key is negotiated in a discovery session
-    /// as in a normal one: open-iscsi refuses a target that calls ErrorRecoveryLevel irrelevant there.
+    /// Set for keys whose section in RFC 7143 says "Irrelevant when: SessionType=Discovery". All other keys
+    /// are negotiated in a discovery session too: open-iscsi rejects a target that answers ErrorRecoveryLevel
+    /// with "Irrelevant" there.
     is_irrelevant_in_discovery: bool,
 }
 
-const fn always(name: &'static str, rule: Rule) -> Key {
-    Key { name, rule, is_irrelevant_in_discovery: false }
+const fn always(name: &'static str, rule: Rule) -> TextKey {
+    TextKey { name, rule, is_irrelevant_in_discovery: false }
 }
 
-const fn normal_only(name: &'static str, rule: Rule) -> Key {
-    Key { name, rule, is_irrelevant_in_discovery: true }
+const fn normal_only(name: &'static str, rule: Rule) -> TextKey {
+    TextKey { name, rule, is_irrelevant_in_discovery: true }
 }
 
-/// Every key of RFC 7143, 13 that is sent during login, in the order of its sections; then those of 13.25, which are
-/// obsolete. Keys of authentication (section 12) are the login's.
-const KEYS: [Key; 24] = [
-    always("HeaderDigest", Rule::Choice(&["CRC32C", "None"])),
-    always("DataDigest", Rule::Choice(&["CRC32C", "None"])),
-    normal_only("MaxConnections", Rule::Least(1, COUNTS)),
-    always("TargetName", Rule::Told),
-    always("InitiatorName", Rule::Told),
-    always("InitiatorAlias", Rule::Told),
+/// Every key of RFC 7143, 13 that may be sent during login, in the order of its sections, then the obsolete
+/// ones of 13.25. [`login`](super::login) handles the authentication keys of section 12.
+const KEYS: [TextKey; 24] = [
+    always("HeaderDigest", Rule::List(&["CRC32C", "None"])),
+    always("DataDigest", Rule::List(&["CRC32C", "None"])),
+    normal_only("MaxConnections", Rule::Minimum(1, COUNTS)),
+    always("TargetName", Rule::Declarative),
+    always("InitiatorName", Rule::Declarative),
+    always("InitiatorAlias", Rule::Declarative),
     normal_only("InitialR2T", Rule::Or(false)),
     normal_only("ImmediateData", Rule::And(true)),
-    always("MaxRecvDataSegmentLength", Rule::Declared(LENGTHS)),
-    normal_only("MaxBurstLength", Rule::Least(BURST_BYTES, LENGTHS)),
-    normal_only("FirstBurstLength", Rule::Least(RECEIVE_BYTES, LENGTHS)),
-    always("DefaultTime2Wait", Rule::Greatest(2, SHORT)),
-    always("DefaultTime2Retain", Rule::Least(0, SHORT)),
-    normal_only("MaxOutstandingR2T", Rule::Least(REQUESTS, COUNTS)),
+    always("MaxRecvDataSegmentLength", Rule::DeclarativeNumber(LENGTHS)),
+    normal_only("MaxBurstLength", Rule::Minimum(BURST_BYTES, LENGTHS)),
+    normal_only("FirstBurstLength", Rule::Minimum(RECEIVE_BYTES, LENGTHS)),
+    always("DefaultTime2Wait", Rule::Maximum(2, SHORT)),
+    always("DefaultTime2Retain", Rule::Minimum(0, SHORT)),
+    normal_only("MaxOutstandingR2T", Rule::Minimum(REQUESTS, COUNTS)),
     normal_only("DataPDUInOrder", Rule::Or(true)),
     normal_only("DataSequenceInOrder", Rule::Or(true)),
-    always("ErrorRecoveryLevel", Rule::Least(0, Bounds(0, 2))),
-    always("SessionType", Rule::Told),
-    normal_only("TaskReporting", Rule::Choice(&["RFC3720"])),
-    normal_only("iSCSIProtocolLevel", Rule::Least(1, Bounds(0, 31))),
+    always("ErrorRecoveryLevel", Rule::Minimum(0, Bounds(0, 2))),
+    always("SessionType", Rule::Declarative),
+    normal_only("TaskReporting", Rule::List(&["RFC3720"])),
+    normal_only("iSCSIProtocolLevel", Rule::Minimum(1, Bounds(0, 31))),
     always("IFMarker", Rule::ObsoleteFlag),
     always("OFMarker", Rule::ObsoleteFlag),
     always("IFMarkInt", Rule::ObsoleteNumber),
     always("OFMarkInt", Rule::ObsoleteNumber),
 ];
 
-fn key_named(name: &str) -> Option<&'static Key> {
+fn key_named(name: &str) -> Option<&'static TextKey> {
     KEYS.iter().find(|key| key.name == name)
 }
 
-/// A number, in decimal or hexadecimal (RFC 7143, 6.1).
+/// Parses a numerical value, decimal or hexadecimal (RFC 7143, 6.1).
 pub fn number(text: &str) -> Option<u32> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u32::from_str_radix(digits, 16).ok(),
@@ -162,10 +155,10 @@ fn yes(text: &str) -> Option<bool> {
     }
 }
 
-impl Agreed {
-    /// What we answer to `key=offer`, and take for agreed; none if nothing is answered.
+impl SessionParameters {
+    /// Negotiates `key=offer` and returns our answer; `None` if the key is declarative and has none.
     ///
-    /// `is_normal` tells a normal session from a discovery session, in which some keys are irrelevant.
+    /// `is_normal` is false in a discovery session, where some keys are irrelevant.
     pub fn answer(&mut self, key: &str, offer: &str, is_normal: bool) -> Option<String> {
         let Some(known) = key_named(key) else { return Some("NotUnderstood".to_owned()) };
         if !is_normal && known.is_irrelevant_in_discovery {
@@ -174,32 +167,32 @@ impl Agreed {
         let rule = known.rule;
         let rejected = || Some("Reject".to_owned());
         match rule {
-            Rule::Told => None,
+            Rule::Declarative => None,
             Rule::ObsoleteFlag => Some("No".to_owned()),
             Rule::ObsoleteNumber => rejected(),
-            Rule::Choice(ours) => {
+            Rule::List(ours) => {
                 let Some(chosen) = offer.split(',').find(|offered| ours.contains(offered)) else {
                     return rejected();
                 };
-                self.choose(key, chosen);
+                self.set_choice(key, chosen);
                 Some(chosen.to_owned())
             }
             Rule::And(ours) | Rule::Or(ours) => {
                 let Some(theirs) = yes(offer) else { return rejected() };
-                let agreed = if matches!(rule, Rule::And(_)) { ours && theirs } else { ours || theirs };
-                self.settle(key, u32::from(agreed));
-                Some(if agreed { "Yes" } else { "No" }.to_owned())
+                let parameters = if matches!(rule, Rule::And(_)) { ours && theirs } else { ours || theirs };
+                self.set_value(key, u32::from(parameters));
+                Some(if parameters { "Yes" } else { "No" }.to_owned())
             }
-            Rule::Least(ours, bounds) | Rule::Greatest(ours, bounds) => {
+            Rule::Minimum(ours, bounds) | Rule::Maximum(ours, bounds) => {
                 let Some(theirs) = number(offer).filter(|theirs| bounds.range().contains(theirs)) else {
                     return rejected();
                 };
-                let is_least = matches!(rule, Rule::Least(..));
-                let agreed = if is_least { ours.min(theirs) } else { ours.max(theirs) };
-                let agreed = self.settle(key, agreed);
-                Some(agreed.to_string())
+                let is_minimum = matches!(rule, Rule::Minimum(..));
+                let parameters = if is_minimum { ours.min(theirs) } else { ours.max(theirs) };
+                let parameters = self.set_value(key, parameters);
+                Some(parameters.to_string())
             }
-            Rule::Declared(bounds) => {
+            Rule::DeclarativeNumber(bounds) => {
                 let Some(theirs) = number(offer).filter(|theirs| bounds.range().contains(theirs)) else {
                     return rejected();
                 };
@@ -210,54 +203,54 @@ impl Agreed {
         }
     }
 
-    /// What the other end answers to our `offer`, or says of itself unasked, taken for agreed; false if the rule of the key does
-    /// not allow it.
+    /// Applies the other end's answer to our `offer`, or its own declaration if there was none. Returns false
+    /// if the key's rule does not allow the answer.
     pub fn answered(&mut self, key: &str, offer: Option<&str>, answer: &str) -> bool {
-        let Some(Key { rule, .. }) = key_named(key) else { return false };
+        let Some(TextKey { rule, .. }) = key_named(key) else { return false };
         match (*rule, offer) {
-            (Rule::Told, None) => true,
-            (Rule::Declared(bounds), _) => {
+            (Rule::Declarative, None) => true,
+            (Rule::DeclarativeNumber(bounds), _) => {
                 let declared = number(answer).filter(|declared| bounds.range().contains(declared));
                 self.send_bytes_max = declared.unwrap_or(self.send_bytes_max);
                 declared.is_some()
             }
-            (_, None) | (Rule::Told | Rule::ObsoleteFlag | Rule::ObsoleteNumber, Some(_)) => false,
-            // What we said stays what it is by default.
-            (Rule::And(_) | Rule::Or(_) | Rule::Least(..) | Rule::Greatest(..), Some(_))
+            (_, None) | (Rule::Declarative | Rule::ObsoleteFlag | Rule::ObsoleteNumber, Some(_)) => false,
+            // The default stays in force.
+            (Rule::And(_) | Rule::Or(_) | Rule::Minimum(..) | Rule::Maximum(..), Some(_))
                 if matches!(answer, "Irrelevant" | "NotUnderstood") =>
             {
                 true
             }
-            (Rule::Choice(_), Some(offer)) => {
+            (Rule::List(_), Some(offer)) => {
                 let is_offered = offer.split(',').any(|offered| offered == answer);
                 if is_offered {
-                    self.choose(key, answer);
+                    self.set_choice(key, answer);
                 }
                 is_offered
             }
             (Rule::And(_) | Rule::Or(_), Some(offer)) => {
-                let (Some(offer), Some(agreed)) = (yes(offer), yes(answer)) else { return false };
+                let (Some(offer), Some(parameters)) = (yes(offer), yes(answer)) else { return false };
                 let is_allowed =
-                    if matches!(rule, Rule::And(_)) { offer || !agreed } else { !offer || agreed };
+                    if matches!(rule, Rule::And(_)) { offer || !parameters } else { !offer || parameters };
                 if is_allowed {
-                    self.settle(key, u32::from(agreed));
+                    self.set_value(key, u32::from(parameters));
                 }
                 is_allowed
             }
-            (Rule::Least(_, bounds) | Rule::Greatest(_, bounds), Some(offer)) => {
-                let (Some(offer), Some(agreed)) = (number(offer), number(answer)) else { return false };
-                let is_least = matches!(rule, Rule::Least(..));
-                let is_bound = if is_least { agreed <= offer } else { agreed >= offer };
-                let is_allowed = is_bound && bounds.range().contains(&agreed);
+            (Rule::Minimum(_, bounds) | Rule::Maximum(_, bounds), Some(offer)) => {
+                let (Some(offer), Some(parameters)) = (number(offer), number(answer)) else { return false };
+                let is_minimum = matches!(rule, Rule::Minimum(..));
+                let is_bound = if is_minimum { parameters <= offer } else { parameters >= offer };
+                let is_allowed = is_bound && bounds.range().contains(&parameters);
                 if is_allowed {
-                    self.settle(key, agreed);
+                    self.set_value(key, parameters);
                 }
                 is_allowed
             }
         }
     }
 
-    fn choose(&mut self, key: &str, chosen: &str) {
+    fn set_choice(&mut self, key: &str, chosen: &str) {
         let is_crc = chosen == "CRC32C";
         match key {
             "HeaderDigest" => self.header_digest = is_crc,
@@ -266,8 +259,8 @@ impl Agreed {
         }
     }
 
-    /// Takes a value; gives it as it is in force.
-    fn settle(&mut self, key: &str, value: u32) -> u32 {
+    /// Stores a value and returns the one in force.
+    fn set_value(&mut self, key: &str, value: u32) -> u32 {
         match key {
             "InitialR2T" => self.initial_r2t = value == 1,
             "ImmediateData" => self.immediate_data = value == 1,
@@ -279,7 +272,7 @@ impl Agreed {
                 self.first_burst_bytes_max = value.min(self.burst_bytes_max);
                 return self.first_burst_bytes_max;
             }
-            "MaxOutstandingR2T" => self.requests_max = value,
+            "MaxOutstandingR2T" => self.outstanding_r2t_max = value,
             "DefaultTime2Wait" => self.time_to_wait_s = value,
             "DefaultTime2Retain" => self.time_to_retain_s = value,
             _ => {}
@@ -292,14 +285,14 @@ impl Agreed {
 mod tests {
     use super::*;
 
-    fn answers(offers: &[(&str, &str)]) -> (Agreed, Vec<Option<String>>) {
-        let mut agreed = Agreed::default();
-        let answers = offers.iter().map(|(key, offer)| agreed.answer(key, offer, true)).collect();
-        (agreed, answers)
+    fn answers(offers: &[(&str, &str)]) -> (SessionParameters, Vec<Option<String>>) {
+        let mut parameters = SessionParameters::default();
+        let answers = offers.iter().map(|(key, offer)| parameters.answer(key, offer, true)).collect();
+        (parameters, answers)
     }
 
     #[test]
-    fn each_key_is_agreed_on_by_its_rule() {
+    fn each_key_is_negotiated_by_its_result_function() {
         for (key, offer, answer) in [
             ("HeaderDigest", "CRC32C,None", "CRC32C"),
             ("DataDigest", "None,CRC32C", "None"),
@@ -328,8 +321,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_agreed_is_in_force() {
-        let (agreed, _) = answers(&[
+    fn negotiated_values_are_in_force() {
+        let (parameters, _) = answers(&[
             ("HeaderDigest", "CRC32C"),
             ("InitialR2T", "No"),
             ("MaxRecvDataSegmentLength", "4096"),
@@ -337,15 +330,20 @@ mod tests {
             ("MaxBurstLength", "65536"),
             ("MaxOutstandingR2T", "4"),
         ]);
-        assert!(agreed.header_digest && !agreed.data_digest && !agreed.initial_r2t && agreed.immediate_data);
-        assert_eq!((agreed.send_bytes_max, agreed.receive_bytes_max), (4096, RECEIVE_BYTES));
-        assert_eq!((agreed.burst_bytes_max, agreed.first_burst_bytes_max), (65_536, 65_536));
-        assert_eq!(agreed.requests_max, 4);
+        assert!(
+            parameters.header_digest
+                && !parameters.data_digest
+                && !parameters.initial_r2t
+                && parameters.immediate_data
+        );
+        assert_eq!((parameters.send_bytes_max, parameters.receive_bytes_max), (4096, RECEIVE_BYTES));
+        assert_eq!((parameters.burst_bytes_max, parameters.first_burst_bytes_max), (65_536, 65_536));
+        assert_eq!(parameters.outstanding_r2t_max, 4);
     }
 
     #[test]
-    fn what_the_other_end_answers_keeps_to_the_rule_or_is_refused() {
-        let answered = |key, offer, answer| Agreed::default().answered(key, offer, answer);
+    fn answers_against_the_rule_of_their_key_are_refused() {
+        let answered = |key, offer, answer| SessionParameters::default().answered(key, offer, answer);
         for (key, offer, answer, is_right) in [
             ("HeaderDigest", Some("CRC32C,None"), "None", true),
             ("HeaderDigest", Some("None"), "CRC32C", false),
@@ -367,14 +365,14 @@ mod tests {
         ] {
             assert_eq!(answered(key, offer, answer), is_right, "{key}: {offer:?} answered with {answer}");
         }
-        let mut agreed = Agreed::default();
-        assert!(agreed.answered("MaxBurstLength", Some("262144"), "16384"));
-        assert_eq!((agreed.burst_bytes_max, agreed.first_burst_bytes_max), (16_384, 16_384));
+        let mut parameters = SessionParameters::default();
+        assert!(parameters.answered("MaxBurstLength", Some("262144"), "16384"));
+        assert_eq!((parameters.burst_bytes_max, parameters.first_burst_bytes_max), (16_384, 16_384));
     }
 
     #[test]
     fn discovery_negotiates_every_key_that_the_rfc_does_not_call_irrelevant_there() {
-        let mut agreed = Agreed::default();
+        let mut parameters = SessionParameters::default();
         for (key, offer, answer) in [
             ("HeaderDigest", "None,CRC32C", "None"),
             ("DataDigest", "None", "None"),
@@ -399,10 +397,10 @@ mod tests {
             ("OFMarkInt", "1~2048", "Reject"),
             ("X-com.example.key", "1", "NotUnderstood"),
         ] {
-            assert_eq!(agreed.answer(key, offer, false).as_deref(), Some(answer), "{key}={offer}");
+            assert_eq!(parameters.answer(key, offer, false).as_deref(), Some(answer), "{key}={offer}");
         }
         for declared in ["InitiatorName", "InitiatorAlias", "SessionType"] {
-            assert_eq!(agreed.answer(declared, "x", false), None, "{declared}");
+            assert_eq!(parameters.answer(declared, "x", false), None, "{declared}");
         }
     }
 
@@ -410,14 +408,14 @@ mod tests {
     fn a_first_burst_is_never_longer_than_a_burst() {
         for seed in 0..200 {
             let mut random = world::Random::new(seed, "offers");
-            let mut agreed = Agreed::default();
+            let mut parameters = SessionParameters::default();
             for _ in 0..20 {
                 let key =
                     ["MaxBurstLength", "FirstBurstLength", "MaxOutstandingR2T"][random.below(3) as usize];
                 let offer = (1_u64 << random.below(26)) + random.below(100);
-                let answer = agreed.answer(key, &offer.to_string(), true).expect("it is answered");
+                let answer = parameters.answer(key, &offer.to_string(), true).expect("it is answered");
                 assert!(answer == "Reject" || number(&answer).is_some_and(|value| u64::from(value) <= offer));
-                assert!(agreed.first_burst_bytes_max <= agreed.burst_bytes_max, "seed {seed}");
+                assert!(parameters.first_burst_bytes_max <= parameters.burst_bytes_max, "seed {seed}");
             }
         }
     }

@@ -1,110 +1,107 @@
-//! Who may use what: initiators, the secrets that show who they are, the units there are for them.
+//! Access control: initiators, their credentials, and the logical units they may use.
 //!
 //! Invariants:
 //!
-//! 1. Either everybody may use everything, or only who is named may use anything.
-//! 2. What an initiator may not use is not there for it: neither targets nor units are told to it.
-//! 3. No initiator has the secret by which we show who we are: it could answer our challenges with our own answers.
+//! 1. Either every initiator may use every unit, or only listed initiators may use listed units.
+//! 2. Targets and LUNs an initiator may not access are hidden from it: discovery and REPORT LUNS omit them.
+//! 3. No initiator shares the targets' own secret: it could answer our challenges with our own answers.
 
 use crate::session::chap::Credentials;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// What may be done with a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Right {
-    /// It is read.
+pub enum AccessRight {
     Read,
-    /// It is read and written.
+    /// Reading and writing.
     Write,
 }
 
-/// An initiator that is named.
+/// Credentials and rights of one listed initiator.
 #[derive(Clone, Debug, Default)]
-pub struct Admitted {
-    /// How it shows who it is; none: its name is believed.
+pub struct InitiatorRights {
+    /// CHAP credentials it must present. Without them its name is believed.
     pub credentials: Option<Credentials>,
-    /// Units it may use, by the name of their target and their number.
-    pub units: BTreeMap<String, BTreeMap<u64, Right>>,
+    /// Rights by target name and logical unit number.
+    pub units: BTreeMap<String, BTreeMap<u64, AccessRight>>,
 }
 
-/// See the module's documentation.
+/// The initiators that may log in and their rights.
 #[derive(Clone, Debug, Default)]
-pub struct Access {
-    named: Option<BTreeMap<String, Admitted>>,
+pub struct AccessList {
+    named: Option<BTreeMap<String, InitiatorRights>>,
     own: Option<Credentials>,
 }
 
-/// An initiator has the secret by which we show who we are.
+/// An initiator was given the targets' own CHAP secret.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{initiator} has the secret by which the targets show who they are; each must have its own")]
+#[error("{initiator} has the targets' own CHAP secret; each must have a secret of its own")]
 pub struct SharedSecret {
-    /// Which one.
     pub initiator: String,
 }
 
-impl Access {
-    /// Everybody may use everything.
+impl AccessList {
+    /// Every initiator may use every unit.
     pub fn everybody() -> Self {
         Self::default()
     }
 
-    /// Only those that are named; with `own` we show who we are to those that ask, and show themselves.
+    /// Only the listed initiators may log in. `own` are the targets' credentials for mutual CHAP.
     ///
     /// # Errors
     ///
-    /// One of them has our secret.
+    /// An initiator shares the secret of `own`.
     pub fn only(
-        named: impl IntoIterator<Item = (String, Admitted)>,
+        named: impl IntoIterator<Item = (String, InitiatorRights)>,
         own: Option<Credentials>,
     ) -> Result<Self, SharedSecret> {
-        let named: BTreeMap<String, Admitted> =
-            named.into_iter().map(|(name, admitted)| (name.to_ascii_lowercase(), admitted)).collect();
+        let named: BTreeMap<String, InitiatorRights> =
+            named.into_iter().map(|(name, rights)| (name.to_ascii_lowercase(), rights)).collect();
         let secret_of =
             |credentials: &Option<Credentials>| credentials.as_ref().map(|known| known.secret.clone());
         let own_secret = secret_of(&own);
         let has_ours =
-            |admitted: &Admitted| own_secret.is_some() && secret_of(&admitted.credentials) == own_secret;
-        match named.iter().find(|(_, admitted)| has_ours(admitted)) {
+            |rights: &InitiatorRights| own_secret.is_some() && secret_of(&rights.credentials) == own_secret;
+        match named.iter().find(|(_, rights)| has_ours(rights)) {
             Some((initiator, _)) => Err(SharedSecret { initiator: initiator.clone() }),
             None => Ok(Self { named: Some(named), own }),
         }
     }
 
-    /// The same, for targets under the names that `full_name` makes of those said so far.
+    /// Replaces each target name by `full_name` of it.
     pub fn with_target_names(mut self, full_name: impl Fn(&str) -> String) -> Self {
-        for admitted in self.named.iter_mut().flat_map(BTreeMap::values_mut) {
-            let units = std::mem::take(&mut admitted.units);
-            admitted.units = units.into_iter().map(|(name, units)| (full_name(&name), units)).collect();
+        for rights in self.named.iter_mut().flat_map(BTreeMap::values_mut) {
+            let units = std::mem::take(&mut rights.units);
+            rights.units = units.into_iter().map(|(name, units)| (full_name(&name), units)).collect();
         }
         self
     }
 
-    fn admitted(&self, initiator: &str) -> Option<&Admitted> {
+    fn rights(&self, initiator: &str) -> Option<&InitiatorRights> {
         self.named.as_ref()?.get(&initiator.to_ascii_lowercase())
     }
 
-    /// Whether that initiator may log in at all.
+    /// True if the initiator may log in.
     pub fn admits(&self, initiator: &str) -> bool {
-        self.named.is_none() || self.admitted(initiator).is_some()
+        self.named.is_none() || self.rights(initiator).is_some()
     }
 
-    /// How that initiator has to show who it is.
+    /// Credentials the initiator must present; `None` if its name is enough.
     pub fn credentials_of(&self, initiator: &str) -> Option<&Credentials> {
-        self.admitted(initiator)?.credentials.as_ref()
+        self.rights(initiator)?.credentials.as_ref()
     }
 
-    /// How we show who we are.
+    /// Credentials of the targets, for mutual CHAP.
     pub fn own(&self) -> Option<&Credentials> {
         self.own.as_ref()
     }
 
-    /// What that initiator may do with a unit; none: for it the unit is not there.
-    pub fn right(&self, initiator: &str, target: &str, unit: u64) -> Option<Right> {
+    /// The initiator's right on a unit; `None` hides the unit from it.
+    pub fn right(&self, initiator: &str, target: &str, unit: u64) -> Option<AccessRight> {
         if self.named.is_none() {
-            return Some(Right::Write);
+            return Some(AccessRight::Write);
         }
-        self.admitted(initiator)?.units.get(target)?.get(&unit).copied()
+        self.rights(initiator)?.units.get(target)?.get(&unit).copied()
     }
 }
 
@@ -118,26 +115,27 @@ mod tests {
     }
 
     #[test]
-    fn only_who_is_named_may_use_what_is_named() {
-        let everybody = Access::everybody();
+    fn only_listed_initiators_may_use_listed_units() {
+        let everybody = AccessList::everybody();
         assert!(everybody.admits("iqn.x:a") && everybody.credentials_of("iqn.x:a").is_none());
-        assert_eq!(everybody.right("iqn.x:a", "iqn.t", 7), Some(Right::Write));
-        let units = BTreeMap::from([("iqn.t".to_owned(), BTreeMap::from([(0, Right::Read)]))]);
-        let admitted = Admitted { credentials: who("a", "twelve bytes"), units };
-        let access = Access::only([("iqn.x:A".to_owned(), admitted)], None).unwrap();
+        assert_eq!(everybody.right("iqn.x:a", "iqn.t", 7), Some(AccessRight::Write));
+        let units = BTreeMap::from([("iqn.t".to_owned(), BTreeMap::from([(0, AccessRight::Read)]))]);
+        let rights = InitiatorRights { credentials: who("a", "twelve bytes"), units };
+        let access = AccessList::only([("iqn.x:A".to_owned(), rights)], None).unwrap();
         assert!(access.admits("IQN.x:a") && !access.admits("iqn.x:b"), "upper and lower case are one");
-        assert_eq!(access.right("iqn.x:a", "iqn.t", 0), Some(Right::Read));
+        assert_eq!(access.right("iqn.x:a", "iqn.t", 0), Some(AccessRight::Read));
         assert_eq!(access.right("iqn.x:a", "iqn.t", 1), None);
         assert_eq!(access.right("iqn.x:a", "iqn.u", 0), None);
         assert_eq!(access.right("iqn.x:b", "iqn.t", 0), None);
-        assert!(!Access::only([], None).unwrap().admits("iqn.x:a"), "nobody");
+        assert!(!AccessList::only([], None).unwrap().admits("iqn.x:a"), "nobody");
     }
 
     #[test]
-    fn nobody_has_our_secret() {
-        let admitted = Admitted { credentials: who("a", "the same secret"), ..Admitted::default() };
-        let shared = Access::only([("iqn.x:a".to_owned(), admitted.clone())], who("us", "the same secret"));
+    fn an_initiator_with_the_targets_secret_is_refused() {
+        let rights =
+            InitiatorRights { credentials: who("a", "the same secret"), ..InitiatorRights::default() };
+        let shared = AccessList::only([("iqn.x:a".to_owned(), rights.clone())], who("us", "the same secret"));
         assert_eq!(shared.unwrap_err(), SharedSecret { initiator: "iqn.x:a".to_owned() });
-        assert!(Access::only([("iqn.x:a".to_owned(), admitted)], who("us", "another secret")).is_ok());
+        assert!(AccessList::only([("iqn.x:a".to_owned(), rights)], who("us", "another secret")).is_ok());
     }
 }

@@ -1,18 +1,19 @@
-//! A connection: logged in, then commands until it ends.
+//! One connection: login, then commands until it ends.
 //!
 //! Invariants:
 //!
-//! 1. Commands are taken in the order of their numbers, and executed as they come; each is answered once, unless it was
-//!    aborted: then its answer is held back.
-//! 2. What does not keep to the protocol is rejected, or ends the connection, and nothing else.
-//! 3. When the connection ends, what was begun is done, and its session's reservations of RESERVE(6) are over.
+//! 1. Commands are accepted in the order of CmdSN and executed concurrently; each is answered once, unless it
+//!    was aborted: then its answer is suppressed.
+//! 2. A protocol violation is rejected or ends the connection; it affects no other session.
+//! 3. When the connection ends, commands that were started are completed, and RESERVE(6) reservations of its
+//!    session are released.
 
 use super::{
     Targets,
-    logging_in::log_in,
-    sending::{Sending, StatusNumber},
-    tasks::{Coming, Next, WRITES},
-    texts::RestOfText,
+    login::log_in,
+    pending_command::{NextStep, PendingCommand, WRITES},
+    send_queue::{SendQueue, StatSn},
+    text_request::PartialText,
 };
 use crate::{
     scsi::{
@@ -20,20 +21,21 @@ use crate::{
         inquiry,
         reservations::Nexus,
         sense::{AdditionalSense, Sense, SenseKey},
-        unit::{Asked, Data, Ended, Reachable, Takes, pieces_of},
+        unit::{AccessibleUnit, CommandStatus, ResponseData, ScsiRequest, TransferLength, buffers_of},
     },
-    session::{login::LoggedIn, negotiation::Agreed},
+    session::{login::NewSession, negotiation::SessionParameters},
     wire::{
-        frame::{Digests, Frame, HEADER_BYTES, Unreadable},
-        pdu::{
-            AsyncMessage, DataIn, DataOut, FINAL, Header, IMMEDIATE, Logout, LogoutResponse, NO_TAG, NopIn,
-            NopOut, ReadyToTransfer, Reject, ScsiCommand, ScsiResponse, TaskManagement, opcode,
+        header::{
+            AsyncMessage, DataIn, DataOut, FINAL, IMMEDIATE, Logout, LogoutResponse, NO_TAG, NopIn, NopOut,
+            PduHeader, ReadyToTransfer, Reject, ScsiCommand, ScsiResponse, TaskManagement, opcode,
         },
+        pdu::{Digests, HEADER_BYTES, Pdu, PduError},
     },
 };
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, VecDeque},
+    ops::ControlFlow,
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -48,25 +50,25 @@ use world::{
     with_deadline,
 };
 
-/// Bytes of data that a connection asks for at once at most.
+/// Most bytes of solicited data outstanding on a connection.
 const HELD_BYTES_MAX: usize = 64 << 20;
-/// After so long without anything an initiator is asked whether it is there, and has as long to answer.
+/// An initiator silent for this long gets a NOP-In; after as long again the connection is dropped.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
-/// The last answers have so long to be taken.
+/// Time limit for sending the last responses.
 const FAREWELL_MAX: Duration = Duration::from_secs(5);
-/// Seconds in which who is asked to log out should have.
+/// Parameter3 of a logout request: seconds within which the initiator should log out.
 const LOG_OUT_S: u16 = 3;
 const LOGIN_MAX: Duration = Duration::from_secs(15);
-/// Reasons to reject (RFC 7143, 11.17.1).
+/// Reject reasons (RFC 7143, 11.17.1).
 pub(super) const PROTOCOL_ERROR: u8 = 0x04;
 const NOT_SUPPORTED: u8 = 0x05;
 const DATA_DIGEST_ERROR: u8 = 0x02;
 
-/// Why a connection ends that did not log out, in a line.
+/// The reason a connection ended without a logout.
 pub(super) type Broken = String;
 
-pub(super) fn broken(unreadable: Unreadable) -> Broken {
-    unreadable.to_string()
+pub(super) fn broken(error: PduError) -> Broken {
+    error.to_string()
 }
 
 /// Serves one connection to its end.
@@ -81,8 +83,10 @@ pub(super) async fn run(
     let mut reader = BufReader::with_capacity(64 * 1024, reader);
     let logging_in = log_in(world, &mut reader, &mut writer, targets);
     let logged_in = with_deadline(world.sleep(LOGIN_MAX), logging_in).await;
-    let logged_in = logged_in.unwrap_or_else(|| Err("it took too long over its login".to_owned()))?;
-    let Some((LoggedIn { initiator, session, target, agreed }, sending)) = logged_in else { return Ok(()) };
+    let logged_in = logged_in.unwrap_or_else(|| Err("login timed out".to_owned()))?;
+    let Some((NewSession { initiator, session, target, parameters }, send_queue)) = logged_in else {
+        return Ok(());
+    };
     tell(&initiator, target.as_ref().map(|target| target.name.as_str()));
     let hex: String = session.iter().map(|byte| format!("{byte:02x}")).collect();
     let nexus = Nexus(format!("{initiator},i,0x{hex}"));
@@ -95,28 +99,28 @@ pub(super) async fn run(
         target_name: target.as_ref().map_or_else(String::new, |target| target.name.clone()),
         units: target.as_ref().map_or_else(BTreeMap::new, |target| targets.units_of(target, &initiator)),
         initiator: initiator.clone(),
-        reach: targets.reach_of(&initiator),
+        reach: targets.accessible_units(&initiator),
         has_target: target.is_some(),
         nexus,
-        agreed,
-        sending,
-        coming: RefCell::default(),
+        parameters,
+        send_queue,
+        pending: RefCell::default(),
         executing: RefCell::default(),
-        transfer_next: Cell::new(1),
+        ttt_next: Cell::new(1),
         heard_at: Cell::new(world.now()),
         is_silent: Cell::new(false),
         taken_bytes: Cell::new(0),
         waiting: RefCell::default(),
         idle: Notify::new(),
-        rest_of_text: RefCell::default(),
+        partial_text: RefCell::default(),
     });
     targets.sessions.connected(&name, &ends, &connection);
-    connection.units.values().for_each(|reached| reached.unit.begin(&connection.nexus));
+    connection.units.values().for_each(|reached| reached.unit.begin_session(&connection.nexus));
     let cut = Rc::new(Notify::new());
     let writing = {
         let (connection, cut) = (Rc::clone(&connection), Rc::clone(&cut));
         world.spawn("iscsi answers", async move {
-            let writing = connection.sending.write_all(&mut writer);
+            let writing = connection.send_queue.write_all(&mut writer);
             with_deadline(cut.notified(), writing).await.unwrap_or(Ok(()))
         })
     };
@@ -125,8 +129,8 @@ pub(super) async fn run(
     };
     let ended = with_deadline(has_to_end, Rc::clone(&connection).read_all(&mut reader)).await;
     connection.until_idle().await;
-    connection.sending.close();
-    // Who is silent takes nothing any more.
+    connection.send_queue.close();
+    // A silent initiator does not read responses either.
     if connection.is_silent.get() {
         cut.notify_one();
     }
@@ -134,18 +138,17 @@ pub(super) async fn run(
         cut.notify_one();
         Ok(())
     });
-    connection.units.values().for_each(|reached| reached.unit.end(&connection.nexus));
+    connection.units.values().for_each(|reached| reached.unit.end_session(&connection.nexus));
     targets.sessions.end(&name, &ends);
     match ended {
-        None if connection.is_silent.get() => Err("it answers no more".to_owned()),
-        None => Err("its session was begun anew, or reset".to_owned()),
+        None if connection.is_silent.get() => Err("the initiator does not respond".to_owned()),
+        None => Err("the session was reinstated or reset".to_owned()),
         Some(Ok(())) => written.map_err(|error| error.to_string()),
         Some(Err(why)) => Err(why),
     }
 }
 
-/// A command that is executed.
-pub(super) struct Executing {
+pub(super) struct ExecutingCommand {
     pub(super) unit: u64,
     pub(super) is_aborted: Cell<bool>,
 }
@@ -156,35 +159,27 @@ pub(super) struct Connection {
     pub(super) portal: String,
     pub(super) target_name: String,
     pub(super) initiator: String,
-    pub(super) units: BTreeMap<u64, Reachable>,
-    /// All units of all targets that this initiator may use.
-    reach: Vec<Reachable>,
+    pub(super) units: BTreeMap<u64, AccessibleUnit>,
+    /// All units of all targets that this initiator may use, for EXTENDED COPY.
+    reach: Vec<AccessibleUnit>,
     has_target: bool,
     pub(super) nexus: Nexus,
-    pub(super) agreed: Agreed,
-    pub(super) sending: Sending,
-    /// By task.
-    pub(super) coming: RefCell<BTreeMap<u32, Coming>>,
-    /// By task.
-    pub(super) executing: RefCell<BTreeMap<u32, Rc<Executing>>>,
-    transfer_next: Cell<u32>,
-    /// When something came last.
+    pub(super) parameters: SessionParameters,
+    pub(super) send_queue: SendQueue,
+    /// By ITT.
+    pub(super) pending: RefCell<BTreeMap<u32, PendingCommand>>,
+    /// By ITT.
+    pub(super) executing: RefCell<BTreeMap<u32, Rc<ExecutingCommand>>>,
+    ttt_next: Cell<u32>,
     heard_at: Cell<Moment>,
-    /// Nothing came, though it was asked for.
+    /// The initiator did not answer a NOP-In.
     is_silent: Cell<bool>,
-    /// Bytes of commands whose data were asked for.
+    /// Bytes reserved by commands whose data were requested.
     taken_bytes: Cell<usize>,
-    /// Tasks whose data are asked for when there is room.
+    /// ITTs of commands that wait for room before their data are requested.
     waiting: RefCell<VecDeque<u32>>,
     idle: Notify,
-    pub(super) rest_of_text: RefCell<Option<RestOfText>>,
-}
-
-/// Whether to go on with a connection.
-#[derive(PartialEq, Eq)]
-pub(super) enum Going {
-    On,
-    Out,
+    pub(super) partial_text: RefCell<Option<PartialText>>,
 }
 
 impl Connection {
@@ -194,7 +189,7 @@ impl Connection {
         }
     }
 
-    /// Asks who is silent whether it is there; ends when it is not.
+    /// Sends NOP-Ins to a silent initiator; completes when one stays unanswered.
     async fn until_silent(&self) {
         loop {
             self.world.sleep(SILENCE_MAX).await;
@@ -202,9 +197,9 @@ impl Connection {
             if self.world.now().since(heard_at) < SILENCE_MAX {
                 continue;
             }
-            let tag = self.next_transfer();
-            let ping = NopIn { flags: FINAL, task: NO_TAG.into(), transfer: tag.into(), ..NopIn::empty() };
-            self.sending.send(&ping, StatusNumber::Shows, &[]);
+            let tag = self.next_ttt();
+            let ping = NopIn { flags: FINAL, itt: NO_TAG.into(), ttt: tag.into(), ..NopIn::empty() };
+            self.send_queue.send(&ping, StatSn::Peek, &[]);
             self.world.sleep(SILENCE_MAX).await;
             if self.heard_at.get() == heard_at {
                 return self.is_silent.set(true);
@@ -212,243 +207,244 @@ impl Connection {
         }
     }
 
-    /// Asks the initiator to log out (RFC 7143, 11.9.1): nothing is lost if it does not.
+    /// Requests a logout (RFC 7143, 11.9.1).
     pub(super) fn ask_to_log_out(&self) {
         const LOG_OUT: u8 = 1;
         let message = AsyncMessage {
             flags: FINAL,
-            no_task: NO_TAG.into(),
-            event: LOG_OUT,
+            no_itt: NO_TAG.into(),
+            async_event: LOG_OUT,
             parameters: [0.into(), 0.into(), LOG_OUT_S.into()],
             ..AsyncMessage::empty()
         };
-        self.sending.send(&message, StatusNumber::Counts, &[]);
+        self.send_queue.send(&message, StatSn::Advance, &[]);
     }
 
-    pub(super) fn next_transfer(&self) -> u32 {
-        let tag = self.transfer_next.get();
-        self.transfer_next.set(if tag + 1 == NO_TAG { 1 } else { tag + 1 });
+    pub(super) fn next_ttt(&self) -> u32 {
+        let tag = self.ttt_next.get();
+        self.ttt_next.set(if tag + 1 == NO_TAG { 1 } else { tag + 1 });
         tag
     }
 
     async fn read_all(self: Rc<Self>, reader: &mut (impl AsyncRead + Unpin)) -> Result<(), Broken> {
-        let digests = Digests { header: self.agreed.header_digest, data: self.agreed.data_digest };
+        let digests = Digests { header: self.parameters.header_digest, data: self.parameters.data_digest };
         loop {
-            // Who does not take answers is not asked for more work.
-            self.sending.until_room().await;
-            let data_max = self.agreed.receive_bytes_max as usize;
-            let frame = match Frame::read(reader, digests, data_max).await {
-                Ok(Some(frame)) => frame,
+            // Backpressure: no new commands while responses pile up.
+            self.send_queue.until_room().await;
+            let data_max = self.parameters.receive_bytes_max as usize;
+            let pdu = match Pdu::read(reader, digests, data_max).await {
+                Ok(Some(pdu)) => pdu,
                 Ok(None) => return Ok(()),
-                Err(Unreadable::DataDigest(frame)) => {
-                    // Error recovery level 0: who sent it begins anew.
-                    self.reject(&frame.header, DATA_DIGEST_ERROR);
-                    return Err(broken(Unreadable::DataDigest(frame)));
+                Err(PduError::DataDigest(pdu)) => {
+                    // Error recovery level 0: the initiator starts a new session.
+                    self.reject(&pdu.header, DATA_DIGEST_ERROR);
+                    return Err(broken(PduError::DataDigest(pdu)));
                 }
-                Err(unreadable) => return Err(broken(unreadable)),
+                Err(error) => return Err(broken(error)),
             };
             self.heard_at.set(self.world.now());
-            if self.take(frame)? == Going::Out {
+            if self.take(pdu)? == ControlFlow::Break(()) {
                 return Ok(());
             }
         }
     }
 
-    /// Takes a unit in.
-    fn take(self: &Rc<Self>, frame: Frame) -> Result<Going, Broken> {
-        let is_immediate = frame.header[0] & IMMEDIATE != 0;
-        let is_numbered = !matches!(frame.opcode(), opcode::DATA_OUT | opcode::SNACK);
-        let number = u32::from_be_bytes(frame.header[24..28].try_into().expect("four bytes"));
+    /// Handles one PDU.
+    fn take(self: &Rc<Self>, pdu: Pdu) -> Result<ControlFlow<()>, Broken> {
+        let is_immediate = pdu.header[0] & IMMEDIATE != 0;
+        let is_numbered = !matches!(pdu.opcode(), opcode::DATA_OUT | opcode::SNACK);
+        let number = u32::from_be_bytes(pdu.header[24..28].try_into().expect("four bytes"));
         if is_numbered && !is_immediate {
-            if number != self.sending.expected_command() || !self.sending.may_come(number) {
-                // Outside the window, or out of order where nothing can overtake: to be ignored (RFC 7143, 4.2.2.1).
-                return Ok(Going::On);
+            if number != self.send_queue.exp_cmd_sn() || !self.send_queue.is_in_window(number) {
+                // Outside the command window, or out of order on a session's only connection: ignored (RFC
+                // 7143, 4.2.2.1).
+                return Ok(ControlFlow::Continue(()));
             }
-            self.sending.command_came();
+            self.send_queue.command_came();
         }
         let counts = is_numbered && !is_immediate;
-        match frame.opcode() {
+        match pdu.opcode() {
             opcode::SCSI_COMMAND if self.has_target => {
-                self.begin(frame, counts);
-                return Ok(Going::On);
+                self.begin(pdu, counts);
+                return Ok(ControlFlow::Continue(()));
             }
-            opcode::DATA_OUT if self.has_target => self.more_data(&frame),
+            opcode::DATA_OUT if self.has_target => self.more_data(&pdu),
             opcode::TASK_MANAGEMENT if self.has_target => {
-                if self.manage(&TaskManagement::of(&frame.header)) == Going::Out {
-                    return Ok(Going::Out);
+                if self.manage(&TaskManagement::of(&pdu.header)) == ControlFlow::Break(()) {
+                    return Ok(ControlFlow::Break(()));
                 }
             }
-            opcode::NOP_OUT => self.echo(&frame),
-            opcode::TEXT => self.answer_text(&frame),
+            opcode::NOP_OUT => self.echo(&pdu),
+            opcode::TEXT => self.answer_text(&pdu),
             opcode::LOGOUT => {
-                let request = Logout::of(&frame.header);
-                let response = LogoutResponse { flags: FINAL, task: request.task, ..LogoutResponse::empty() };
-                self.sending.send(&response, StatusNumber::Counts, &[]);
-                return Ok(Going::Out);
+                let request = Logout::of(&pdu.header);
+                let response = LogoutResponse { flags: FINAL, itt: request.itt, ..LogoutResponse::empty() };
+                self.send_queue.send(&response, StatSn::Advance, &[]);
+                return Ok(ControlFlow::Break(()));
             }
-            opcode::LOGIN => return Err("it logs in once more".to_owned()),
-            _ => self.reject(&frame.header, NOT_SUPPORTED),
+            opcode::LOGIN => return Err("login request in the full feature phase".to_owned()),
+            _ => self.reject(&pdu.header, NOT_SUPPORTED),
         }
         if counts {
-            self.sending.command_done();
+            self.send_queue.command_done();
         }
-        Ok(Going::On)
+        Ok(ControlFlow::Continue(()))
     }
 
     pub(super) fn reject(&self, header: &[u8; HEADER_BYTES], reason: u8) {
-        let reject = Reject { flags: FINAL, reason, no_task: NO_TAG.into(), ..Reject::empty() };
-        self.sending.send(&reject, StatusNumber::Counts, header);
+        let reject = Reject { flags: FINAL, reason, no_itt: NO_TAG.into(), ..Reject::empty() };
+        self.send_queue.send(&reject, StatSn::Advance, header);
     }
 
-    fn echo(&self, frame: &Frame) {
-        let request = NopOut::of(&frame.header);
-        // An answer to one of ours: that it came is all that was asked.
-        if request.task.get() == NO_TAG {
+    fn echo(&self, pdu: &Pdu) {
+        let request = NopOut::of(&pdu.header);
+        // The answer to a NOP-In of ours.
+        if request.itt.get() == NO_TAG {
             return;
         }
-        let room = self.agreed.send_bytes_max as usize;
-        let data = &frame.data[..frame.data.len().min(room)];
-        let response = NopIn {
-            flags: FINAL,
-            lun: request.lun,
-            task: request.task,
-            transfer: NO_TAG.into(),
-            ..NopIn::empty()
-        };
-        self.sending.send(&response, StatusNumber::Counts, data);
+        let room = self.parameters.send_bytes_max as usize;
+        let data = &pdu.data[..pdu.data.len().min(room)];
+        let response =
+            NopIn { flags: FINAL, lun: request.lun, itt: request.itt, ttt: NO_TAG.into(), ..NopIn::empty() };
+        self.send_queue.send(&response, StatSn::Advance, data);
     }
 
-    fn begin(self: &Rc<Self>, frame: Frame, counts: bool) {
-        let command = ScsiCommand::of(&frame.header);
-        let task = command.task.get();
-        let is_known =
-            self.coming.borrow().contains_key(&task) || self.executing.borrow().contains_key(&task);
+    fn begin(self: &Rc<Self>, pdu: Pdu, counts: bool) {
+        let command = ScsiCommand::of(&pdu.header);
+        let itt = command.itt.get();
+        let is_known = self.pending.borrow().contains_key(&itt) || self.executing.borrow().contains_key(&itt);
         let takes = match self.units.get(&unit_of(&command.lun)) {
-            Some(reached) => reached.unit.takes(&command.cdb),
-            None => Takes::UpTo(0),
+            Some(reached) => reached.unit.transfer_length(&command.cdb),
+            None => TransferLength::UpTo(0),
         };
-        let coming = match is_known {
+        let pending = match is_known {
             true => None,
-            false => Coming::new(command, frame.data, takes, &self.agreed).ok(),
+            false => PendingCommand::new(command, pdu.data, takes, &self.parameters).ok(),
         };
-        let Some(coming) = coming else {
-            self.reject(&frame.header, PROTOCOL_ERROR);
+        let Some(pending) = pending else {
+            self.reject(&pdu.header, PROTOCOL_ERROR);
             if counts {
-                self.sending.command_done();
+                self.send_queue.command_done();
             }
             return;
         };
-        self.go_on(coming, counts);
+        self.go_on(pending, counts);
     }
 
-    /// Executes a command, or asks for its data, or waits for them.
-    fn go_on(self: &Rc<Self>, mut coming: Coming, counts: bool) {
-        let task = coming.command.task.get();
-        match coming.next(&self.agreed) {
-            Next::Execute => return self.execute(coming, counts),
-            Next::Wait => {}
-            Next::Ask { .. } if !self.takes_room(&mut coming) => {
-                self.waiting.borrow_mut().push_back(task);
+    /// Executes a command, requests its data, or waits for them.
+    fn go_on(self: &Rc<Self>, mut pending: PendingCommand, counts: bool) {
+        let itt = pending.command.itt.get();
+        match pending.next(&self.parameters) {
+            NextStep::Execute => return self.execute(pending, counts),
+            NextStep::Wait => {}
+            NextStep::RequestData { .. } if !self.reserve_room(&mut pending) => {
+                self.waiting.borrow_mut().push_back(itt);
             }
-            Next::Ask { offset, bytes } => {
-                let tag = self.next_transfer();
-                coming.asks(tag, bytes);
+            NextStep::RequestData { offset, bytes } => {
+                let tag = self.next_ttt();
+                pending.data_requested(tag, bytes);
                 let asked = ReadyToTransfer {
                     flags: FINAL,
-                    lun: coming.command.lun,
-                    task: task.into(),
-                    transfer: tag.into(),
-                    offset: offset.into(),
-                    desired_bytes: bytes.into(),
+                    lun: pending.command.lun,
+                    itt: itt.into(),
+                    ttt: tag.into(),
+                    buffer_offset: offset.into(),
+                    desired_length: bytes.into(),
                     ..ReadyToTransfer::empty()
                 };
-                self.sending.send(&asked, StatusNumber::Shows, &[]);
+                self.send_queue.send(&asked, StatSn::Peek, &[]);
             }
         }
-        // Until it is executed it does not hold up the window: what it may hold is bounded by what it said.
-        self.coming.borrow_mut().insert(task, coming);
+        // A pending command does not occupy the window: its memory is bounded by its expected length.
+        self.pending.borrow_mut().insert(itt, pending);
         if counts {
-            self.sending.command_done();
+            self.send_queue.command_done();
         }
     }
 
-    /// Takes room for the data of a command that are to be asked for, if there is any. A command whose data are longer than
-    /// all the room there is has it alone.
-    fn takes_room(&self, coming: &mut Coming) -> bool {
-        let (taken, bytes) = (self.taken_bytes.get(), coming.holds_bytes_max());
-        if !coming.has_room && (taken == 0 || taken + bytes <= HELD_BYTES_MAX) {
+    /// Reserves room for the solicited data of a command. A command larger than all the room gets it when no
+    /// other holds any.
+    fn reserve_room(&self, pending: &mut PendingCommand) -> bool {
+        let (taken, bytes) = (self.taken_bytes.get(), pending.bytes_max());
+        if !pending.has_reservation && (taken == 0 || taken + bytes <= HELD_BYTES_MAX) {
             self.taken_bytes.set(taken + bytes);
-            coming.has_room = true;
+            pending.has_reservation = true;
         }
-        coming.has_room
+        pending.has_reservation
     }
 
-    /// A command's data are done with: others may be asked for theirs.
-    pub(super) fn gives_room(self: &Rc<Self>, held: usize) {
+    /// Releases the room of a command and lets waiting commands request their data.
+    pub(super) fn release_room(self: &Rc<Self>, held: usize) {
         self.taken_bytes.set(self.taken_bytes.get().checked_sub(held).expect("it was taken"));
         let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
-        for task in waiting {
-            let coming = self.coming.borrow_mut().remove(&task);
-            if let Some(coming) = coming {
-                self.go_on(coming, false);
+        for itt in waiting {
+            let pending = self.pending.borrow_mut().remove(&itt);
+            if let Some(pending) = pending {
+                self.go_on(pending, false);
             }
         }
     }
 
-    fn more_data(self: &Rc<Self>, frame: &Frame) {
-        let header = DataOut::of(&frame.header);
-        let Some(mut coming) = self.coming.borrow_mut().remove(&header.task.get()) else {
-            // Of a command that was aborted, or refused.
+    fn more_data(self: &Rc<Self>, pdu: &Pdu) {
+        let header = DataOut::of(&pdu.header);
+        let Some(mut pending) = self.pending.borrow_mut().remove(&header.itt.get()) else {
+            // The command was aborted or rejected.
             return;
         };
-        match coming.take(&header, &frame.data) {
-            Ok(()) => self.go_on(coming, false),
+        match pending.receive(&header, &pdu.data) {
+            Ok(()) => self.go_on(pending, false),
             Err(_) => {
-                self.reject(&frame.header, PROTOCOL_ERROR);
+                self.reject(&pdu.header, PROTOCOL_ERROR);
                 let sense = Sense::new(SenseKey::AbortedCommand, AdditionalSense::DATA_PHASE_ERROR);
-                self.answer(&coming.command, coming.takes, Ended::Check(sense));
-                if coming.has_room {
-                    self.gives_room(coming.holds_bytes_max());
+                self.answer(&pending.command, pending.takes, CommandStatus::CheckCondition(sense));
+                if pending.has_reservation {
+                    self.release_room(pending.bytes_max());
                 }
             }
         }
     }
 
-    fn execute(self: &Rc<Self>, coming: Coming, counts: bool) {
-        let task = coming.command.task.get();
-        let unit = unit_of(&coming.command.lun);
-        let held = if coming.has_room { coming.holds_bytes_max() } else { 0 };
-        let executing = Rc::new(Executing { unit, is_aborted: Cell::new(false) });
-        self.executing.borrow_mut().insert(task, Rc::clone(&executing));
+    fn execute(self: &Rc<Self>, pending: PendingCommand, counts: bool) {
+        let itt = pending.command.itt.get();
+        let unit = unit_of(&pending.command.lun);
+        let held = if pending.has_reservation { pending.bytes_max() } else { 0 };
+        let executing = Rc::new(ExecutingCommand { unit, is_aborted: Cell::new(false) });
+        self.executing.borrow_mut().insert(itt, Rc::clone(&executing));
         let connection = Rc::clone(self);
         self.world.spawn("iscsi command", async move {
-            let Coming { command, mut data, takes, is_mismatched, .. } = coming;
+            let PendingCommand { command, mut data, takes, is_mismatched, .. } = pending;
             data.truncate(usize::try_from(takes.bytes()).unwrap_or(usize::MAX));
             let ended = connection.ask(unit, &command, data, is_mismatched).await;
             if counts {
-                connection.sending.command_done();
+                connection.send_queue.command_done();
             }
             if !executing.is_aborted.get() {
                 connection.answer(&command, takes, ended);
             }
             let mut all = connection.executing.borrow_mut();
-            if all.get(&task).is_some_and(|known| Rc::ptr_eq(known, &executing)) {
-                all.remove(&task);
+            if all.get(&itt).is_some_and(|known| Rc::ptr_eq(known, &executing)) {
+                all.remove(&itt);
             }
             drop(all);
             if held > 0 {
-                connection.gives_room(held);
+                connection.release_room(held);
             }
             connection.idle.notify_one();
         });
     }
 
-    async fn ask(&self, number: u64, command: &ScsiCommand, data: Vec<u8>, is_mismatched: bool) -> Ended {
+    async fn ask(
+        &self,
+        number: u64,
+        command: &ScsiCommand,
+        data: Vec<u8>,
+        is_mismatched: bool,
+    ) -> CommandStatus {
         let numbers: Vec<u64> = self.units.keys().copied().collect();
         let cdb = &command.cdb[..];
-        let data = pieces_of(&data);
+        let data = buffers_of(&data);
         let may_write = self.units.get(&number).is_some_and(|reached| reached.may_write);
-        let asked = Asked {
+        let asked = ScsiRequest {
             nexus: &self.nexus,
             target: &self.target_name,
             cdb,
@@ -467,51 +463,53 @@ impl Connection {
                 ended
             }
             (Some(reached), _) => reached.unit.execute(asked).await,
-            // Whoever looks for units asks number 0, whether it is there or not.
+            // Initiators send REPORT LUNS to LUN 0 even if it does not exist.
             (None, code::REPORT_LUNS) => match self.units.values().next() {
                 Some(reached) => reached.unit.execute(asked).await,
-                None => Ended::Good(Data::Parameters(vec![0; 8])),
+                None => CommandStatus::Good(ResponseData::Parameters(vec![0; 8])),
             },
             (None, code::INQUIRY) => {
                 let room = usize::from(u16::from_be_bytes([cdb[3], cdb[4]]));
                 let mut data = inquiry::no_unit();
                 data.truncate(room);
-                Ended::Good(Data::Parameters(data))
+                CommandStatus::Good(ResponseData::Parameters(data))
             }
             (None, code::REQUEST_SENSE) => {
                 let sense = Sense::illegal(AdditionalSense::UNIT_NOT_SUPPORTED).fixed();
-                Ended::Good(Data::Parameters(sense[..sense.len().min(cdb[4].into())].to_vec()))
+                CommandStatus::Good(ResponseData::Parameters(
+                    sense[..sense.len().min(cdb[4].into())].to_vec(),
+                ))
             }
-            _ => Ended::Check(Sense::illegal(AdditionalSense::UNIT_NOT_SUPPORTED)),
+            _ => CommandStatus::CheckCondition(Sense::illegal(AdditionalSense::UNIT_NOT_SUPPORTED)),
         }
     }
 
-    fn answer(&self, command: &ScsiCommand, takes: Takes, ended: Ended) {
+    fn answer(&self, command: &ScsiCommand, takes: TransferLength, ended: CommandStatus) {
         let given = takes.bytes();
         match ended {
-            Ended::Good(data) => self.answer_good(command, given, data),
-            Ended::Check(sense) => {
+            CommandStatus::Good(data) => self.answer_good(command, given, data),
+            CommandStatus::CheckCondition(sense) => {
                 let sense = sense.fixed();
                 let mut data = (sense.len() as u16).to_be_bytes().to_vec();
                 data.extend(sense);
                 self.respond(command, 0x02, given, &data);
             }
-            Ended::Conflict => self.respond(command, 0x18, 0, &[]),
+            CommandStatus::ReservationConflict => self.respond(command, 0x18, 0, &[]),
         }
     }
 
-    /// Data, then the status: with the last of them, if there are any.
-    fn answer_good(&self, command: &ScsiCommand, taken: u64, data: Data) {
+    /// Sends Data-Ins; the last one carries the status.
+    fn answer_good(&self, command: &ScsiCommand, taken: u64, data: ResponseData) {
         let buffers = match data {
-            Data::None => Vec::new(),
-            Data::Parameters(bytes) => pieces_of(&bytes),
-            Data::Blocks(buffers) => buffers,
+            ResponseData::None => Vec::new(),
+            ResponseData::Parameters(bytes) => buffers_of(&bytes),
+            ResponseData::Blocks(buffers) => buffers,
         };
         let whole = buffers.into_iter().map(|buffer| (0..buffer.len(), Arc::new(buffer)));
         let payload: Payload = whole.map(|(range, buffer)| (buffer, range)).collect();
         let bytes = bytes_in(&payload);
         let reads = command.flags & 0x40 != 0;
-        let room = if reads { command.expected_bytes.get() as usize } else { 0 };
+        let room = if reads { command.expected_transfer_length.get() as usize } else { 0 };
         let sent = bytes.min(room);
         if sent == 0 {
             let moved = if command.flags & WRITES == 0 { bytes as u64 } else { taken };
@@ -521,53 +519,53 @@ impl Connection {
         let mut offset = 0;
         let mut number = 0_u32;
         while offset < sent {
-            let burst_end =
-                (offset / self.agreed.burst_bytes_max as usize + 1) * self.agreed.burst_bytes_max as usize;
-            let end = (offset + self.agreed.send_bytes_max as usize).min(sent).min(burst_end);
+            let burst_end = (offset / self.parameters.burst_bytes_max as usize + 1)
+                * self.parameters.burst_bytes_max as usize;
+            let end = (offset + self.parameters.send_bytes_max as usize).min(sent).min(burst_end);
             let is_last = end == sent;
             let mut header = DataIn {
                 lun: command.lun,
-                task: command.task,
-                transfer: NO_TAG.into(),
-                data_number: number.into(),
-                offset: (offset as u32).into(),
+                itt: command.itt,
+                ttt: NO_TAG.into(),
+                data_sn: number.into(),
+                buffer_offset: (offset as u32).into(),
                 ..DataIn::empty()
             };
             if is_last || end == burst_end {
                 header.flags |= FINAL;
             }
-            let mut counted = StatusNumber::Absent;
+            let mut counted = StatSn::None;
             if is_last {
                 header.flags |= flags | 0x01;
                 header.residual = residual.into();
-                counted = StatusNumber::Counts;
+                counted = StatSn::Advance;
             }
-            self.sending.send_payload(&header, counted, part_of(&payload, offset, end));
+            self.send_queue.send_payload(&header, counted, part_of(&payload, offset, end));
             offset = end;
             number += 1;
         }
     }
 
     fn respond(&self, command: &ScsiCommand, status: u8, moved: u64, data: &[u8]) {
-        // What a command that failed would have moved is known if it takes data; what it read is nothing.
+        // For a failed write the residual is known; a failed read has moved nothing.
         let has_residual = status == 0 || moved > 0;
         let (flags, residual) = if has_residual { residual_of(command, moved) } else { (0, 0) };
         let response = ScsiResponse {
             flags: FINAL | flags,
             status,
-            task: command.task,
+            itt: command.itt,
             residual: residual.into(),
             ..ScsiResponse::empty()
         };
-        self.sending.send(&response, StatusNumber::Counts, data);
+        self.send_queue.send(&response, StatSn::Advance, data);
     }
 }
 
-/// Overflow or underflow, and by how many bytes, of a command that takes or gives so many.
+/// Residual flags and count of a command that moved `given` bytes.
 fn residual_of(command: &ScsiCommand, given: u64) -> (u8, u32) {
     const OVERFLOW: u8 = 0x04;
     const UNDERFLOW: u8 = 0x02;
-    let expected = u64::from(command.expected_bytes.get());
+    let expected = u64::from(command.expected_transfer_length.get());
     match given.cmp(&expected) {
         std::cmp::Ordering::Less => (UNDERFLOW, (expected - given) as u32),
         std::cmp::Ordering::Greater => (OVERFLOW, u32::try_from(given - expected).unwrap_or(u32::MAX)),
@@ -575,7 +573,7 @@ fn residual_of(command: &ScsiCommand, given: u64) -> (u8, u32) {
     }
 }
 
-/// The number in a unit's address: peripheral or flat (SAM-5, 4.7).
+/// Logical unit number in peripheral or flat space addressing (SAM-5, 4.7).
 pub(super) fn unit_of(lun: &[u8; 8]) -> u64 {
     match lun[0] >> 6 {
         0 => lun[1].into(),

@@ -1,22 +1,23 @@
-//! The target: connections are logged in, then carry commands to units until they end.
+//! The target: accepts connections, logs initiators in and executes their commands.
 //!
-//! Reading order: [`access`] (who may use what), `tasks` (commands whose data are still coming, without any I/O), `sending` (what is sent, and its
-//! numbers), `logging_in`, `connection` (all of a connection), `managing`, `texts`.
+//! Reading order: [`access`] (access control), `pending_command` (commands whose data are incomplete; no
+//! I/O), `send_queue` (outgoing PDUs and their sequence numbers), `login`, `connection`, `task_management`,
+//! `text_request` (SendTargets).
 
 pub mod access;
 mod connection;
-mod logging_in;
-mod managing;
-mod sending;
+mod login;
+mod pending_command;
+mod send_queue;
 mod sessions;
-mod tasks;
-mod texts;
+mod task_management;
+mod text_request;
 
 use self::{
-    access::{Access, Right},
+    access::{AccessList, AccessRight},
     sessions::Sessions,
 };
-use crate::scsi::unit::{Reachable, Unit};
+use crate::scsi::unit::{AccessibleUnit, LogicalUnit};
 use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet},
@@ -24,132 +25,128 @@ use std::{
 };
 use world::{Accepted, Listener, World, network::accept_next};
 
-/// A target: units under a name.
+/// A named group of logical units.
 pub struct Target {
-    /// Its name: `iqn.2026-11.org.example:mail`.
+    /// iSCSI name: `iqn.2026-11.org.example:mail`.
     pub name: String,
-    /// By number.
-    pub units: BTreeMap<u64, Rc<Unit>>,
+    /// By logical unit number.
+    pub units: BTreeMap<u64, Rc<LogicalUnit>>,
 }
 
-/// All targets, and who may use them.
+/// All targets of a server and the rights on them.
 #[derive(Clone, Default)]
 pub struct Targets {
     all: Vec<Rc<Target>>,
-    access: Rc<Access>,
-    /// Where logins are sent on to, in turn.
-    elsewhere: Rc<[String]>,
+    access: Rc<AccessList>,
+    /// Portals to which logins are redirected, round robin.
+    redirect_portals: Rc<[String]>,
     turn: Rc<Cell<usize>>,
     sessions: Rc<Sessions>,
 }
 
 impl Targets {
-    /// Those of `targets`.
     ///
     /// # Panics
     ///
-    /// If two have one name.
+    /// If two targets have one name.
     pub fn new(targets: Vec<Target>) -> Self {
         let names: BTreeSet<&str> = targets.iter().map(|target| target.name.as_str()).collect();
         assert_eq!(names.len(), targets.len(), "a target is known by its name");
         Self { all: targets.into_iter().map(Rc::new).collect(), ..Self::default() }
     }
 
-    /// The same, for those that `access` names.
-    pub fn with_access(self, access: Access) -> Self {
+    pub fn with_access(self, access: AccessList) -> Self {
         Self { access: Rc::new(access), ..self }
     }
 
-    /// The same, at a group's address: initiators find them there, and are sent on to one of `portals` (`HOST:PORT`) when they
-    /// log in.
-    pub fn sent_on_to(self, portals: impl IntoIterator<Item = String>) -> Self {
-        Self { elsewhere: portals.into_iter().collect(), ..self }
+    /// Makes this a group portal: it answers discovery and redirects logins to `portals` (`HOST:PORT`).
+    pub fn redirected_to(self, portals: impl IntoIterator<Item = String>) -> Self {
+        Self { redirect_portals: portals.into_iter().collect(), ..self }
     }
 
-    /// Asks all initiators to log out, and waits until they have: how long, is for the caller to say.
+    /// Requests all initiators to log out and waits until they have. The caller sets a time limit.
     pub async fn log_out_all(&self) {
         self.sessions.ask_all_to_log_out().await;
     }
 
-    /// Who may use what.
-    pub fn access(&self) -> &Access {
+    pub fn access(&self) -> &AccessList {
         &self.access
     }
 
-    /// Where a login is sent on to; none if it is served here.
+    /// The portal to redirect the next login to; `None` if it is served here.
     pub fn next_portal(&self) -> Option<&str> {
         let turn = self.turn.replace(self.turn.get().wrapping_add(1));
-        self.elsewhere.get(turn.checked_rem(self.elsewhere.len())?).map(String::as_str)
+        self.redirect_portals.get(turn.checked_rem(self.redirect_portals.len())?).map(String::as_str)
     }
 
-    /// Those that are there for an initiator.
-    pub fn seen_by(&self, initiator: &str) -> impl Iterator<Item = &Rc<Target>> {
+    /// Targets with at least one unit the initiator may use.
+    pub fn visible_to(&self, initiator: &str) -> impl Iterator<Item = &Rc<Target>> {
         self.all.iter().filter(move |target| !self.units_of(target, initiator).is_empty())
     }
 
-    /// The units of a target that are there for an initiator, by number.
-    pub fn units_of(&self, target: &Target, initiator: &str) -> BTreeMap<u64, Reachable> {
+    /// Units of a target that the initiator may use, by number.
+    pub fn units_of(&self, target: &Target, initiator: &str) -> BTreeMap<u64, AccessibleUnit> {
         let right = |number: u64| self.access.right(initiator, &target.name, number);
         let seen = target.units.iter().filter_map(|(&number, unit)| Some((number, unit, right(number)?)));
         seen.map(|(number, unit, right)| {
-            (number, Reachable { unit: Rc::clone(unit), may_write: right == Right::Write })
+            (number, AccessibleUnit { unit: Rc::clone(unit), may_write: right == AccessRight::Write })
         })
         .collect()
     }
 
-    /// All units that an initiator may use.
-    pub fn reach_of(&self, initiator: &str) -> Vec<Reachable> {
+    /// All units of all targets that the initiator may use.
+    pub fn accessible_units(&self, initiator: &str) -> Vec<AccessibleUnit> {
         self.all.iter().flat_map(|target| self.units_of(target, initiator).into_values()).collect()
     }
 
-    /// The one of that name, if it is there for that initiator; upper and lower case are one.
+    /// The target of that name, case-insensitively, unless it is hidden from the initiator.
     pub fn find(&self, name: &str, initiator: &str) -> Option<&Rc<Target>> {
-        self.seen_by(initiator).find(|target| target.name.eq_ignore_ascii_case(name))
+        self.visible_to(initiator).find(|target| target.name.eq_ignore_ascii_case(name))
     }
 }
 
-/// Something worth telling an operator.
+/// An event for the operator's log.
 #[derive(Debug)]
-pub enum Event {
-    /// An initiator is logged in.
+pub enum TargetEvent {
+    /// A session was established.
     LoggedIn {
-        /// From where.
         peer: String,
-        /// Who.
         initiator: String,
-        /// To which target; none if it only asks which there are.
+        /// `None` for a discovery session.
         target: Option<String>,
     },
-    /// A connection ended.
     Ended {
-        /// From where.
         peer: String,
-        /// Why, if it did not log out.
+        /// `None` after a logout.
         why: Option<String>,
     },
-    /// A connection could not be accepted.
     NotAccepted(world::IoError),
 }
 
-/// Serves `targets` to all who connect, until it is dropped.
+/// Serves `targets` until the future is dropped.
 ///
-/// Discovery answers with the address the listener was given, or, where that is every address of this host, with the one
-/// that the initiator connected to.
-pub async fn serve(world: World, listener: Rc<dyn Listener>, targets: Targets, tell: Rc<dyn Fn(Event)>) {
+/// SendTargets answers with the listener's address; if that is a wildcard address, with the local address of
+/// the connection.
+pub async fn serve(
+    world: World,
+    listener: Rc<dyn Listener>,
+    targets: Targets,
+    tell: Rc<dyn Fn(TargetEvent)>,
+) {
     let address = listener.address();
     loop {
         let Accepted { stream, peer, local } =
-            accept_next(&world, &*listener, |error| tell(Event::NotAccepted(error))).await;
+            accept_next(&world, &*listener, |error| tell(TargetEvent::NotAccepted(error))).await;
         let portal = if address.is_any() { local.to_string() } else { address.to_string() };
         let (own, targets) = (world.clone(), targets.clone());
         let tell = Rc::clone(&tell);
         world.spawn("iscsi connection", async move {
             let logged_in = |initiator: &str, target: Option<&str>| {
                 let (initiator, target) = (initiator.to_owned(), target.map(str::to_owned));
-                tell(Event::LoggedIn { peer: peer.clone(), initiator, target });
+                tell(TargetEvent::LoggedIn { peer: peer.clone(), initiator, target });
             };
             let why = connection::run(&own, stream, &targets, &portal, logged_in).await.err();
-            tell(Event::Ended { peer, why });
+            tell(TargetEvent::Ended { peer, why });
         });
     }
 }

@@ -1,9 +1,9 @@
-//! Sessions there are, whichever portal they came through.
+//! The sessions of all portals.
 //!
 //! Invariants:
 //!
-//! 1. A new session of the same name takes the place of the one before (RFC 7143, 6.3.5).
-//! 2. Who is told to end is told once, and is gone when its commands are done.
+//! 1. A new session with the name of an existing one replaces it (session reinstatement, RFC 7143, 6.3.5).
+//! 2. A session that must end is notified once; it ends after its commands.
 
 use super::connection::Connection;
 use std::{
@@ -13,7 +13,6 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// See the module's documentation.
 #[derive(Default)]
 pub(super) struct Sessions {
     all: RefCell<BTreeMap<String, Session>>,
@@ -26,7 +25,7 @@ struct Session {
 }
 
 impl Sessions {
-    /// A session begins; what it is told when it has to end.
+    /// Adds a session; the returned `Notify` fires when it must end.
     pub fn begin(&self, name: &str) -> Rc<Notify> {
         let ends = Rc::new(Notify::new());
         let session = Session { ends: Rc::clone(&ends), connection: Weak::new() };
@@ -36,7 +35,7 @@ impl Sessions {
         ends
     }
 
-    /// The connection of a session, unless another one took its place.
+    /// Records the connection of a session, unless it was replaced.
     pub fn connected(&self, name: &str, ends: &Rc<Notify>, connection: &Rc<Connection>) {
         let mut all = self.all.borrow_mut();
         if let Some(session) = all.get_mut(name).filter(|session| Rc::ptr_eq(&session.ends, ends)) {
@@ -44,7 +43,6 @@ impl Sessions {
         }
     }
 
-    /// A session has ended.
     pub fn end(&self, name: &str, ends: &Rc<Notify>) {
         let mut all = self.all.borrow_mut();
         if all.get(name).is_some_and(|session| Rc::ptr_eq(&session.ends, ends)) {
@@ -53,12 +51,11 @@ impl Sessions {
         self.changed.notify_one();
     }
 
-    /// All connections.
     pub fn connections(&self) -> Vec<Rc<Connection>> {
         self.all.borrow().values().filter_map(|session| session.connection.upgrade()).collect()
     }
 
-    /// All that are logged in to a target have to end.
+    /// Ends all sessions of a target.
     pub fn end_all_of(&self, target: &str) {
         for session in self.all.borrow().values() {
             if session.connection.upgrade().is_some_and(|connection| connection.target_name == target) {
@@ -67,7 +64,7 @@ impl Sessions {
         }
     }
 
-    /// Asks all to log out, and waits until they have.
+    /// Requests a logout of every session and waits until all have ended.
     pub async fn ask_all_to_log_out(&self) {
         self.connections().iter().for_each(|connection| connection.ask_to_log_out());
         while !self.all.borrow().is_empty() {

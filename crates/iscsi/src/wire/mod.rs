@@ -1,11 +1,11 @@
-//! What goes over the wire (RFC 7143): frames with their digests, headers, texts.
+//! The wire format of RFC 7143: PDUs and their digests, headers, text keys.
 //!
-//! Reading order: `frame`, [`pdu`], [`text`]; `parcel` (frames on their way out).
-
-pub mod frame;
-
-pub mod parcel;
+//! Reading order: [`pdu`], [`header`], [`text`], [`encoded_pdu`] (outgoing PDUs).
 
 pub mod pdu;
+
+pub mod encoded_pdu;
+
+pub mod header;
 
 pub mod text;

@@ -1,309 +1,150 @@
-//! Headers of the protocol data units (RFC 7143, 11.3 to 11.19): one structure each, as it lies on the wire.
+//! Protocol data units: a basic header segment of 48 bytes, additional header segments, a data segment, and
+//! digests if they were negotiated (RFC 7143, 11.2).
 
-use super::frame::HEADER_BYTES;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian as be};
+use std::{fmt, io};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use world::Crc32c;
 
-/// What a unit is.
-#[allow(missing_docs, reason = "the names are those of the standard")]
-pub mod opcode {
-    pub const NOP_OUT: u8 = 0x00;
-    pub const SCSI_COMMAND: u8 = 0x01;
-    pub const TASK_MANAGEMENT: u8 = 0x02;
-    pub const LOGIN: u8 = 0x03;
-    pub const TEXT: u8 = 0x04;
-    pub const DATA_OUT: u8 = 0x05;
-    pub const LOGOUT: u8 = 0x06;
-    pub const SNACK: u8 = 0x10;
-    pub const NOP_IN: u8 = 0x20;
-    pub const SCSI_RESPONSE: u8 = 0x21;
-    pub const TASK_MANAGEMENT_RESPONSE: u8 = 0x22;
-    pub const LOGIN_RESPONSE: u8 = 0x23;
-    pub const TEXT_RESPONSE: u8 = 0x24;
-    pub const DATA_IN: u8 = 0x25;
-    pub const LOGOUT_RESPONSE: u8 = 0x26;
-    pub const READY_TO_TRANSFER: u8 = 0x31;
-    pub const ASYNC_MESSAGE: u8 = 0x32;
-    pub const REJECT: u8 = 0x3f;
+/// Length of a basic header segment.
+pub const HEADER_BYTES: usize = 48;
+/// Largest data segment a header can describe.
+pub const DATA_BYTES_MAX: usize = (1 << 24) - 1;
+
+/// Digests in force. Both are off until login has negotiated them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digests {
+    pub header: bool,
+    pub data: bool,
 }
 
-/// In the first byte: to be done at once, out of order.
-pub const IMMEDIATE: u8 = 0x40;
-/// In the second byte: the last one of its kind.
-pub const FINAL: u8 = 0x80;
-/// A task or transfer tag that names none.
-pub const NO_TAG: u32 = u32::MAX;
-
-/// What every answer says: its number, the command that is to come next, and the highest that may.
-#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-#[allow(missing_docs, reason = "the names are those of the standard")]
-pub struct AnswerNumbers {
-    pub status: be::U32,
-    pub expected_command: be::U32,
-    pub command_max: be::U32,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pdu {
+    pub header: [u8; HEADER_BYTES],
+    pub additional: Vec<u8>,
+    /// The data segment, without its padding.
+    pub data: Vec<u8>,
 }
 
-/// Where they lie in each answer.
-pub const ANSWER_NUMBERS_AT: usize = 24;
+/// Errors of reading a PDU. After any but [`PduError::DataDigest`] the start of the next PDU is unknown, or
+/// RFC 7143 demands that the connection end.
+#[derive(Debug)]
+pub enum PduError {
+    /// The data segment was damaged on its way. The next PDU can be read.
+    DataDigest(Box<Pdu>),
+    /// The header was damaged on its way.
+    HeaderDigest,
+    /// The data segment is longer than negotiated.
+    TooLong { bytes: usize },
+    /// The connection broke, or was closed within a PDU.
+    Broken(io::Error),
+}
 
-/// A header as it lies on the wire.
-pub trait Header: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Clone {
-    /// What it is.
-    const OPCODE: u8;
+impl fmt::Display for PduError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DataDigest(_) => f.write_str("data digest error"),
+            Self::HeaderDigest => f.write_str("header digest error"),
+            Self::TooLong { bytes } => {
+                write!(f, "data segment of {bytes} bytes exceeds MaxRecvDataSegmentLength")
+            }
+            Self::Broken(error) => error.fmt(f),
+        }
+    }
+}
 
-    /// From a frame that is one.
-    fn of(header: &[u8; HEADER_BYTES]) -> Self {
-        assert_eq!(header[0] & 0x3f, Self::OPCODE, "it is one of these");
-        Self::read_from_bytes(header).expect("each header has as many bytes")
+impl From<io::Error> for PduError {
+    fn from(error: io::Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+/// The CRC-32C of `pieces` in the byte order of the wire (RFC 7143, 13.1 and appendix A of RFC 3720).
+pub fn digest<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> [u8; 4] {
+    let mut crc = Crc32c::default();
+    pieces.into_iter().for_each(|piece| crc.update(piece));
+    crc.value().to_le_bytes()
+}
+
+/// Padding bytes that follow a segment of `length` bytes.
+pub fn padding(length: usize) -> usize {
+    length.next_multiple_of(4) - length
+}
+
+impl Pdu {
+    /// Builds a PDU and writes the DataSegmentLength into its header.
+    ///
+    /// # Panics
+    ///
+    /// If the data segment is longer than the 24 bits of DataSegmentLength can say.
+    pub fn new(mut header: [u8; HEADER_BYTES], data: Vec<u8>) -> Self {
+        assert!(data.len() <= DATA_BYTES_MAX, "a header has 24 bits for it");
+        header[4] = 0;
+        header[5..8].copy_from_slice(&(data.len() as u32).to_be_bytes()[1..]);
+        Self { header, additional: Vec::new(), data }
     }
 
-    /// For a frame.
-    fn to_bytes(&self) -> [u8; HEADER_BYTES] {
-        let mut bytes: [u8; HEADER_BYTES] =
-            self.as_bytes().try_into().expect("each header has as many bytes");
-        bytes[0] = (bytes[0] & IMMEDIATE) | Self::OPCODE;
+    pub fn opcode(&self) -> u8 {
+        self.header[0] & 0x3f
+    }
+
+    pub fn encode(&self, digests: Digests) -> Vec<u8> {
+        assert!(self.additional.len() == 4 * usize::from(self.header[4]), "the header says how long it is");
+        let mut bytes = self.header.to_vec();
+        bytes.extend(&self.additional);
+        if digests.header {
+            let digest = digest([&bytes[..]]);
+            bytes.extend(digest);
+        }
+        if !self.data.is_empty() {
+            let fill = &[0; 3][..padding(self.data.len())];
+            bytes.extend(&self.data);
+            bytes.extend(fill);
+            if digests.data {
+                bytes.extend(digest([&self.data[..], fill]));
+            }
+        }
         bytes
     }
 
-    /// One without anything.
-    fn empty() -> Self {
-        Self::new_zeroed()
-    }
-}
-
-macro_rules! headers {
-    ($($(#[$doc:meta])* $name:ident = $opcode:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* })*) => {
-        $(
-            $(#[$doc])*
-            #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-            #[repr(C)]
-            #[allow(missing_docs, reason = "the names are those of the standard")]
-            pub struct $name {
-                pub first: u8,
-                pub flags: u8,
-                $($(#[$field_doc])* pub $field: $type,)*
+    /// Reads the next PDU; `None` if the connection was closed before its first byte.
+    ///
+    /// # Errors
+    ///
+    /// See [`PduError`]. A data segment of more than `data_max` bytes is not read.
+    pub async fn read(
+        reader: &mut (impl AsyncRead + Unpin),
+        digests: Digests,
+        data_max: usize,
+    ) -> Result<Option<Self>, PduError> {
+        let mut header = [0; HEADER_BYTES];
+        if reader.read(&mut header[..1]).await? == 0 {
+            return Ok(None);
+        }
+        reader.read_exact(&mut header[1..]).await?;
+        let mut additional = vec![0; 4 * usize::from(header[4])];
+        reader.read_exact(&mut additional).await?;
+        if digests.header {
+            let mut sent = [0; 4];
+            reader.read_exact(&mut sent).await?;
+            if sent != digest([&header[..], &additional]) {
+                return Err(PduError::HeaderDigest);
             }
-
-            const _: () = assert!(size_of::<$name>() == HEADER_BYTES);
-
-            impl Header for $name {
-                const OPCODE: u8 = opcode::$opcode;
-            }
-        )*
-
-        #[cfg(test)]
-        const ALL: &[(&str, u8)] = &[$((stringify!($name), opcode::$opcode)),*];
-    };
-}
-
-headers! {
-    /// SCSI Command. Flags: F, R, W, and the attribute of the task.
-    ScsiCommand = SCSI_COMMAND {
-        reserved: [u8; 2],
-        lengths: [u8; 4],
-        lun: [u8; 8],
-        task: be::U32,
-        expected_bytes: be::U32,
-        command_number: be::U32,
-        expected_status: be::U32,
-        cdb: [u8; 16],
-    }
-    /// SCSI Response. Flags: residual overflow and underflow.
-    ScsiResponse = SCSI_RESPONSE {
-        response: u8,
-        status: u8,
-        lengths: [u8; 4],
-        reserved: [u8; 8],
-        task: be::U32,
-        snack: be::U32,
-        numbers: AnswerNumbers,
-        expected_data: be::U32,
-        bidirectional_residual: be::U32,
-        residual: be::U32,
-    }
-    /// Task Management Function Request. Flags: the function.
-    TaskManagement = TASK_MANAGEMENT {
-        reserved: [u8; 2],
-        lengths: [u8; 4],
-        lun: [u8; 8],
-        task: be::U32,
-        referenced_task: be::U32,
-        command_number: be::U32,
-        expected_status: be::U32,
-        referenced_command: be::U32,
-        expected_data: be::U32,
-        also_reserved: [u8; 8],
-    }
-    /// Task Management Function Response.
-    TaskManagementResponse = TASK_MANAGEMENT_RESPONSE {
-        response: u8,
-        reserved: u8,
-        lengths: [u8; 4],
-        also_reserved: [u8; 8],
-        task: be::U32,
-        more_reserved: [u8; 4],
-        numbers: AnswerNumbers,
-        still_reserved: [u8; 12],
-    }
-    /// SCSI Data-Out. Flags: F.
-    DataOut = DATA_OUT {
-        reserved: [u8; 2],
-        lengths: [u8; 4],
-        lun: [u8; 8],
-        task: be::U32,
-        transfer: be::U32,
-        also_reserved: [u8; 4],
-        expected_status: be::U32,
-        more_reserved: [u8; 4],
-        data_number: be::U32,
-        offset: be::U32,
-        still_reserved: [u8; 4],
-    }
-    /// SCSI Data-In. Flags: F, A, overflow, underflow, S.
-    DataIn = DATA_IN {
-        reserved: u8,
-        status: u8,
-        lengths: [u8; 4],
-        lun: [u8; 8],
-        task: be::U32,
-        transfer: be::U32,
-        numbers: AnswerNumbers,
-        data_number: be::U32,
-        offset: be::U32,
-        residual: be::U32,
-    }
-    /// Ready To Transfer.
-    ReadyToTransfer = READY_TO_TRANSFER {
-        reserved: [u8; 2],
-        lengths: [u8; 4],
-        lun: [u8; 8],
-        task: be::U32,
-        transfer: be::U32,
-        numbers: AnswerNumbers,
-        number: be::U32,
-        offset: be::U32,
-        desired_bytes: be::U32,
-    }
-    /// Asynchronous Message.
-    AsyncMessage = ASYNC_MESSAGE {
-        reserved: [u8; 2],
-        lengths: [u8; 4],
-        lun: [u8; 8],
-        no_task: be::U32,
-        also_reserved: [u8; 4],
-        numbers: AnswerNumbers,
-        event: u8,
-        code: u8,
-        parameters: [be::U16; 3],
-        more_reserved: [u8; 4],
-    }
-    /// Text Request. Flags: F, C.
-    Text = TEXT {
-        reserved: [u8; 2],
-        lengths: [u8; 4],
-        lun: [u8; 8],
-        task: be::U32,
-        transfer: be::U32,
-        command_number: be::U32,
-        expected_status: be::U32,
-        also_reserved: [u8; 16],
-    }
-    /// Text Response. Flags: F, C.
-    TextResponse = TEXT_RESPONSE {
-        reserved: [u8; 2],
-        lengths: [u8; 4],
-        lun: [u8; 8],
-        task: be::U32,
-        transfer: be::U32,
-        numbers: AnswerNumbers,
-        also_reserved: [u8; 12],
-    }
-    /// Login Request. Flags: T, C, the present stage and the next one.
-    Login = LOGIN {
-        version_max: u8,
-        version_min: u8,
-        lengths: [u8; 4],
-        initiator_session: [u8; 6],
-        target_session: be::U16,
-        task: be::U32,
-        connection: be::U16,
-        reserved: [u8; 2],
-        command_number: be::U32,
-        expected_status: be::U32,
-        also_reserved: [u8; 16],
-    }
-    /// Login Response. Flags: T, C, the present stage and the next one.
-    LoginResponse = LOGIN_RESPONSE {
-        version_max: u8,
-        version_active: u8,
-        lengths: [u8; 4],
-        initiator_session: [u8; 6],
-        target_session: be::U16,
-        task: be::U32,
-        reserved: [u8; 4],
-        numbers: AnswerNumbers,
-        status_class: u8,
-        status_detail: u8,
-        also_reserved: [u8; 10],
-    }
-    /// Logout Request. Flags: the reason.
-    Logout = LOGOUT {
-        reserved: [u8; 2],
-        lengths: [u8; 4],
-        also_reserved: [u8; 8],
-        task: be::U32,
-        connection: be::U16,
-        more_reserved: [u8; 2],
-        command_number: be::U32,
-        expected_status: be::U32,
-        still_reserved: [u8; 16],
-    }
-    /// Logout Response.
-    LogoutResponse = LOGOUT_RESPONSE {
-        response: u8,
-        reserved: u8,
-        lengths: [u8; 4],
-        also_reserved: [u8; 8],
-        task: be::U32,
-        more_reserved: [u8; 4],
-        numbers: AnswerNumbers,
-        still_reserved: [u8; 4],
-        time_to_wait_s: be::U16,
-        time_to_retain_s: be::U16,
-        last_reserved: [u8; 4],
-    }
-    /// Reject; its data are the header that is rejected.
-    Reject = REJECT {
-        reason: u8,
-        reserved: u8,
-        lengths: [u8; 4],
-        also_reserved: [u8; 8],
-        no_task: be::U32,
-        more_reserved: [u8; 4],
-        numbers: AnswerNumbers,
-        data_number: be::U32,
-        still_reserved: [u8; 8],
-    }
-    /// NOP-Out.
-    NopOut = NOP_OUT {
-        reserved: [u8; 2],
-        lengths: [u8; 4],
-        lun: [u8; 8],
-        task: be::U32,
-        transfer: be::U32,
-        command_number: be::U32,
-        expected_status: be::U32,
-        also_reserved: [u8; 16],
-    }
-    /// NOP-In.
-    NopIn = NOP_IN {
-        reserved: [u8; 2],
-        lengths: [u8; 4],
-        lun: [u8; 8],
-        task: be::U32,
-        transfer: be::U32,
-        numbers: AnswerNumbers,
-        also_reserved: [u8; 12],
+        }
+        let length = u32::from_be_bytes([0, header[5], header[6], header[7]]) as usize;
+        if length > data_max {
+            return Err(PduError::TooLong { bytes: length });
+        }
+        let mut data = vec![0; length.next_multiple_of(4)];
+        reader.read_exact(&mut data).await?;
+        let mut is_right = true;
+        if digests.data && length > 0 {
+            let mut sent = [0; 4];
+            reader.read_exact(&mut sent).await?;
+            is_right = sent == digest([&data[..]]);
+        }
+        data.truncate(length);
+        let pdu = Self { header, additional, data };
+        if is_right { Ok(Some(pdu)) } else { Err(PduError::DataDigest(Box::new(pdu))) }
     }
 }
 
@@ -311,28 +152,75 @@ headers! {
 mod tests {
     use super::*;
 
-    #[test]
-    fn each_kind_has_an_opcode_of_its_own() {
-        let mut opcodes: Vec<u8> = ALL.iter().map(|(_, opcode)| *opcode).collect();
-        opcodes.sort_unstable();
-        opcodes.dedup();
-        assert_eq!(opcodes.len(), ALL.len());
+    /// Polls a future that never waits.
+    fn now<T>(future: impl Future<Output = T>) -> T {
+        let mut future = std::pin::pin!(future);
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match future.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(value) => value,
+            std::task::Poll::Pending => panic!("bytes in memory are there"),
+        }
+    }
+
+    fn read(bytes: &[u8], digests: Digests) -> Result<Option<Pdu>, PduError> {
+        now(Pdu::read(&mut &bytes[..], digests, 8192))
     }
 
     #[test]
-    fn a_command_lies_as_the_standard_shows_it() {
-        // RFC 3720, appendix B.4: an iSCSI SCSI Read (10) Command PDU.
-        let header: [u8; HEADER_BYTES] = [
-            0x01, 0xc0, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
-            0x14, 0x00, 0x00, 0x00, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00, 0x00, 0x14, 0x00, 0x00, 0x00, 0x18,
-            0x28, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
-        ];
-        let command = ScsiCommand::of(&header);
-        assert_eq!((command.task.get(), command.expected_bytes.get()), (0x1400_0000, 0x400));
-        assert_eq!((command.command_number.get(), command.expected_status.get()), (0x14, 0x18));
-        assert_eq!(command.cdb[..10], [0x28, 0, 0, 0, 0, 0, 0, 0, 2, 0]);
-        assert_eq!(command.to_bytes(), header);
-        let urgent = ScsiCommand { first: IMMEDIATE, ..ScsiCommand::empty() };
-        assert_eq!(urgent.to_bytes()[0], 0x41);
+    fn digests_match_rfc_3720_appendix_b() {
+        // RFC 3720, appendix B.4.
+        let ascending: Vec<u8> = (0..32).collect();
+        let descending: Vec<u8> = (0..32).rev().collect();
+        for (bytes, expected) in [
+            (&[0; 32][..], [0xaa, 0x36, 0x91, 0x8a]),
+            (&[0xff; 32], [0x43, 0xab, 0xa8, 0x62]),
+            (&ascending, [0x4e, 0x79, 0xdd, 0x46]),
+            (&descending, [0x5c, 0xdb, 0x3f, 0x11]),
+        ] {
+            assert_eq!(digest([bytes]), expected);
+        }
+    }
+
+    #[test]
+    fn pdus_parse_as_encoded() {
+        for (header, data) in [(false, false), (true, false), (false, true), (true, true)] {
+            let digests = Digests { header, data };
+            let pdus = [0, 1, 4, 4095].map(|length| Pdu::new([7; HEADER_BYTES], vec![9; length]));
+            let bytes: Vec<u8> = pdus.iter().flat_map(|pdu| pdu.encode(digests)).collect();
+            let mut rest = &bytes[..];
+            for pdu in pdus {
+                assert_eq!(now(Pdu::read(&mut rest, digests, 8192)).unwrap(), Some(pdu));
+            }
+            assert!(matches!(now(Pdu::read(&mut rest, digests, 8192)), Ok(None)));
+        }
+    }
+
+    #[test]
+    fn truncated_damaged_and_oversized_pdus_are_told_apart() {
+        let both = Digests { header: true, data: true };
+        let mut additional = Pdu::new([1; HEADER_BYTES], vec![3; 10]);
+        (additional.header[4], additional.additional) = (2, vec![5; 8]);
+        let bytes = additional.encode(both);
+        assert_eq!(read(&bytes, both).unwrap(), Some(additional.clone()));
+        for length in 1..bytes.len() {
+            assert!(matches!(read(&bytes[..length], both), Err(PduError::Broken(_))), "{length} bytes of it");
+        }
+        let behind_header = HEADER_BYTES + 8 + 4;
+        for place in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[place] ^= 0x10;
+            match read(&changed, both) {
+                Err(PduError::DataDigest(pdu)) => {
+                    assert!(place >= behind_header);
+                    assert_eq!(pdu.header, additional.header);
+                }
+                Err(PduError::HeaderDigest | PduError::Broken(_)) => {
+                    assert!(place < behind_header, "{place}")
+                }
+                other => panic!("a change at {place} is noticed: {other:?}"),
+            }
+        }
+        let long = Pdu::new([0; HEADER_BYTES], vec![0; 8193]).encode(both);
+        assert!(matches!(read(&long, both), Err(PduError::TooLong { bytes: 8193 })));
     }
 }

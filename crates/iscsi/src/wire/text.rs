@@ -1,26 +1,25 @@
-//! Keys and values of logins and texts (RFC 7143, 6.1): `key=value`, each with a zero behind it.
+//! Text keys of login and text requests (RFC 7143, 6.1): `key=value`, each followed by a zero byte.
 
-/// Bytes of a key at most.
+/// Longest key name (RFC 7143, 6.1).
 pub const KEY_BYTES_MAX: usize = 63;
-/// Bytes of a value at most that is not said to be longer.
+/// Longest value, unless its key says otherwise (RFC 7143, 6.1).
 pub const VALUE_BYTES_MAX: usize = 8192;
-/// Pairs in one text at most.
+/// Most pairs one text may have.
 pub const PAIRS_MAX: usize = 128;
 
-/// A key and what is said of it.
 pub type Pair = (String, String);
 
-/// The pairs of a text; none if it is no such text, or has more than [`PAIRS_MAX`].
+/// Parses a text; `None` if it is malformed or has more than [`PAIRS_MAX`] pairs.
 pub fn read(text: &[u8]) -> Option<Vec<Pair>> {
     read_up_to(PAIRS_MAX, text)
 }
 
-/// The pairs of a text; none if it is no such text, or has more than `pairs_max`.
+/// Parses a text; `None` if it is malformed or has more than `pairs_max` pairs.
 pub fn read_up_to(pairs_max: usize, text: &[u8]) -> Option<Vec<Pair>> {
     if text.is_empty() {
         return Some(Vec::new());
     }
-    // Some fill up with zeroes behind the last one.
+    // Some initiators pad with zeroes behind the last pair.
     let text = text.strip_suffix(&[0])?;
     let mut pairs = Vec::new();
     for line in text.split(|&byte| byte == 0).filter(|line| !line.is_empty()) {
@@ -38,7 +37,6 @@ pub fn read_up_to(pairs_max: usize, text: &[u8]) -> Option<Vec<Pair>> {
     Some(pairs)
 }
 
-/// A text of pairs.
 pub fn write<K: AsRef<str>, V: AsRef<str>>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<u8> {
     let mut text = Vec::new();
     for (key, value) in pairs {
@@ -53,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_read_back_as_written() {
+    fn pairs_parse_as_written() {
         let pairs =
             [("InitiatorName", "iqn.2026-11.test:a"), ("AuthMethod", "CHAP,None"), ("CHAP_C", "0x=1")];
         let text = write(pairs);
@@ -65,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_refused() {
+    fn malformed_texts_are_refused() {
         let long = format!("{}=1\0", "k".repeat(64));
         let many = "a=1\0".repeat(PAIRS_MAX + 1);
         for text in [&b"a=1"[..], b"a\0", b"=1\0", b"a b=1\0", b"\xff=1\0", long.as_bytes(), many.as_bytes()]

@@ -1,19 +1,20 @@
-//! Integration tests of SCSI and iSCSI: whole commands to a unit over a simulated drive, our two ends, and a target of others.
+//! Integration tests of SCSI and iSCSI: commands to a unit over a simulated drive, our initiator and target,
+//! and tgt.
 
 // Tests play the user: they start programs and look at files.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-mod admitting;
-mod asking;
-mod copying;
+mod access;
 mod discovery;
-mod hostile;
-mod initiating;
-mod loading;
-mod media;
-mod reserving;
+mod extended_copy;
+mod initiator;
+mod malformed_sessions;
+mod medium;
+mod non_medium;
+mod persistent_reserve;
+mod random_commands;
+mod removable_medium;
 mod scene;
 mod sessions;
-mod sharing;
-mod spoiled;
 mod tgt;
+mod thresholds;

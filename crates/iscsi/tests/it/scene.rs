@@ -1,11 +1,11 @@
-//! A unit over a drive, and initiators.
+//! A unit over a simulated drive, and its initiators.
 
 use iscsi::scsi::{
-    facts::Facts,
-    identity::Identity,
+    identity::UnitIdentity,
+    properties::UnitProperties,
     reservations::Nexus,
     sense::{AdditionalSense, SenseKey},
-    unit::{Asked, Data, Ended, Reachable, Unit},
+    unit::{AccessibleUnit, CommandStatus, LogicalUnit, ResponseData, ScsiRequest},
 };
 use std::rc::Rc;
 use world::{
@@ -13,16 +13,15 @@ use world::{
     sim::{DriveOptions, Limits, Simulation},
 };
 
-/// Blocks of 512 bytes the unit has.
+/// 512-byte blocks of the unit.
 pub const BLOCKS: u64 = 2048;
 
-/// An identity of that number.
-pub fn identity(number: u64) -> Identity {
-    Identity(u128::from(number).to_be_bytes())
+pub fn identity(number: u64) -> UnitIdentity {
+    UnitIdentity(u128::from(number).to_be_bytes())
 }
 
-pub fn facts() -> Facts {
-    Facts {
+pub fn properties() -> UnitProperties {
+    UnitProperties {
         product: "VOLUME".to_owned(),
         revision: "0001".to_owned(),
         identity: identity(1),
@@ -35,50 +34,55 @@ pub fn facts() -> Facts {
     }
 }
 
-/// Runs `test` with a unit over a drive of that seed.
+/// Runs `test` with a unit over a drive in a simulation with that seed.
 pub fn with_unit<F: Future<Output = ()> + 'static>(
     seed: u64,
-    facts: Facts,
-    test: impl FnOnce(World, Rc<Unit>) -> F,
+    properties: UnitProperties,
+    test: impl FnOnce(World, Rc<LogicalUnit>) -> F,
 ) {
     let mut simulation = Simulation::new(seed);
     let drive = simulation.add_drive(DriveOptions::new(ByteCount(BLOCKS * 512)));
-    let unit = Rc::new(Unit::new(facts, drive as Rc<dyn BlockDevice>, None, false));
+    let unit = Rc::new(LogicalUnit::new(properties, drive as Rc<dyn BlockDevice>, None, false));
     simulation.run(Limits::generous(), |world| test(world, unit)).completed();
 }
 
-/// An initiator that has heard of its reset.
 pub struct Initiator(pub Nexus);
 
 impl Initiator {
-    pub fn new(unit: &Unit, name: &str) -> Self {
+    pub fn new(unit: &LogicalUnit, name: &str) -> Self {
         let nexus = Nexus(format!("iqn.2026-11.test:{name},i,0x800000000001"));
-        unit.begin(&nexus);
+        unit.begin_session(&nexus);
         Self(nexus)
     }
 
-    /// One whose first command was answered with what it had to hear.
-    pub async fn awake(unit: &Unit, name: &str) -> Self {
+    /// An initiator that has taken RESET OCCURRED.
+    pub async fn awake(unit: &LogicalUnit, name: &str) -> Self {
         let initiator = Self::new(unit, name);
-        let heard = initiator.ask(unit, &[0; 6], &[]).await;
+        let heard = initiator.execute(unit, &[0; 6], &[]).await;
         assert_eq!(sense_of(&heard), (SenseKey::UnitAttention, AdditionalSense::RESET_OCCURRED));
         initiator
     }
 
-    pub async fn ask(&self, unit: &Unit, cdb: &[u8], data: &[u8]) -> Ended {
+    pub async fn execute(&self, unit: &LogicalUnit, cdb: &[u8], data: &[u8]) -> CommandStatus {
         self.ask_within(unit, &[], cdb, data).await
     }
 
-    /// Asks as one who may use the `units`.
-    pub async fn ask_within(&self, unit: &Unit, units: &[Rc<Unit>], cdb: &[u8], data: &[u8]) -> Ended {
-        let reached = |unit: &Rc<Unit>| Reachable { unit: Rc::clone(unit), may_write: true };
-        let reach: &[Reachable] = &units.iter().map(reached).collect::<Vec<_>>();
-        unit.execute(Asked { reach, ..self.asked(cdb, data) }).await
+    /// Executes a command of an initiator that may use `units`.
+    pub async fn ask_within(
+        &self,
+        unit: &LogicalUnit,
+        units: &[Rc<LogicalUnit>],
+        cdb: &[u8],
+        data: &[u8],
+    ) -> CommandStatus {
+        let reached = |unit: &Rc<LogicalUnit>| AccessibleUnit { unit: Rc::clone(unit), may_write: true };
+        let reach: &[AccessibleUnit] = &units.iter().map(reached).collect::<Vec<_>>();
+        unit.execute(ScsiRequest { reach, ..self.request(cdb, data) }).await
     }
 
-    /// What is asked by one who may write, and announces what it sends.
-    pub fn asked<'a>(&'a self, cdb: &'a [u8], data: &[u8]) -> Asked<'a> {
-        Asked {
+    /// A request with the right to write and a matching length.
+    pub fn request<'a>(&'a self, cdb: &'a [u8], data: &[u8]) -> ScsiRequest<'a> {
+        ScsiRequest {
             nexus: &self.0,
             target: "iqn.2026-11.test:t",
             cdb,
@@ -90,28 +94,30 @@ impl Initiator {
         }
     }
 
-    /// What a command gives that must be done.
+    /// The data of a command that must succeed.
     #[track_caller]
-    pub fn done(ended: Ended) -> Vec<u8> {
+    pub fn done(ended: CommandStatus) -> Vec<u8> {
         match ended {
-            Ended::Good(Data::None) => Vec::new(),
-            Ended::Good(Data::Parameters(bytes)) => bytes,
-            Ended::Good(Data::Blocks(buffers)) => buffers.iter().flat_map(|buffer| buffer.to_vec()).collect(),
+            CommandStatus::Good(ResponseData::None) => Vec::new(),
+            CommandStatus::Good(ResponseData::Parameters(bytes)) => bytes,
+            CommandStatus::Good(ResponseData::Blocks(buffers)) => {
+                buffers.iter().flat_map(|buffer| buffer.to_vec()).collect()
+            }
             other => panic!("it was not done: {other:?}"),
         }
     }
 }
 
-/// What a command was refused with.
+/// Sense of a command that must fail.
 #[track_caller]
-pub fn sense_of(ended: &Ended) -> (SenseKey, AdditionalSense) {
+pub fn sense_of(ended: &CommandStatus) -> (SenseKey, AdditionalSense) {
     match ended {
-        Ended::Check(sense) => (sense.key, sense.additional),
+        CommandStatus::CheckCondition(sense) => (sense.key, sense.additional),
         other => panic!("it was not refused: {other:?}"),
     }
 }
 
-/// A command of 10 or 16 bytes with its blocks.
+/// A CDB of 10 or 16 bytes.
 pub fn cdb(code: u8, flags: u8, block: u64, count: u32) -> Vec<u8> {
     let mut cdb = vec![code, flags];
     if code >> 5 == 4 {

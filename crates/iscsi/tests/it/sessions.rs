@@ -1,12 +1,14 @@
-//! Whole sessions: of initiators that fall silent, or manage tasks.
+//! Sessions: silent initiators, task management, logout.
 
-use crate::scene::{BLOCKS, facts};
+use crate::scene::{BLOCKS, properties};
 use iscsi::{
-    scsi::{commands::code, unit::Unit},
-    target::{Event, Target, Targets, serve},
+    scsi::{commands::code, unit::LogicalUnit},
+    target::{Target, TargetEvent, Targets, serve},
     wire::{
-        frame::{Digests, Frame},
-        pdu::{FINAL, Header, IMMEDIATE, Login, NO_TAG, NopIn, NopOut, ScsiCommand, TaskManagement, opcode},
+        header::{
+            FINAL, IMMEDIATE, Login, NO_TAG, NopIn, NopOut, PduHeader, ScsiCommand, TaskManagement, opcode,
+        },
+        pdu::{Digests, Pdu},
         text,
     },
 };
@@ -23,16 +25,16 @@ pub fn address() -> Address {
     Address::parse("server", 3260).unwrap()
 }
 
-/// Serves the drive; what is told of connections.
+/// Serves the drive and records events.
 pub async fn start(
     world: &World,
     network: &SimNetwork,
     drive: &Rc<SimDrive>,
-) -> (Targets, Rc<RefCell<Vec<Event>>>) {
-    let unit = Rc::new(Unit::new(facts(), Rc::clone(drive) as Rc<dyn BlockDevice>, None, false));
+) -> (Targets, Rc<RefCell<Vec<TargetEvent>>>) {
+    let unit = Rc::new(LogicalUnit::new(properties(), Rc::clone(drive) as Rc<dyn BlockDevice>, None, false));
     let target = Target { name: TARGET.to_owned(), units: BTreeMap::from([(0, unit)]) };
     let targets = Targets::new(vec![target]);
-    let events: Rc<RefCell<Vec<Event>>> = Rc::default();
+    let events: Rc<RefCell<Vec<TargetEvent>>> = Rc::default();
     let told = Rc::clone(&events);
     let tell = Rc::new(move |event| told.borrow_mut().push(event));
     let listener = network.host("server").listen(&address()).await.unwrap();
@@ -51,118 +53,113 @@ pub fn with_target<F: Future<Output = ()> + 'static>(
     simulation.run(Limits::generous(), |world| test(world, network, drive)).completed();
 }
 
-pub fn frame<H: Header>(header: &H, data: Vec<u8>) -> Vec<u8> {
-    Frame::new(header.to_bytes(), data).encode(Digests::default())
+pub fn encode<H: PduHeader>(header: &H, data: Vec<u8>) -> Vec<u8> {
+    Pdu::new(header.to_bytes(), data).encode(Digests::default())
 }
 
-/// A login that goes straight to the full feature phase.
+/// A login request for the full feature phase.
 pub fn login(name: &str, pairs: &[(&str, &str)]) -> Vec<u8> {
     let header = Login {
         first: IMMEDIATE,
         flags: 0x87,
-        initiator_session: [0x80, 0, 0, 0, 0, 1],
-        command_number: 1.into(),
+        isid: [0x80, 0, 0, 0, 0, 1],
+        cmd_sn: 1.into(),
         ..Login::empty()
     };
     let own = [("InitiatorName", name), ("TargetName", TARGET), ("SessionType", "Normal")];
-    frame(&header, text::write(own.into_iter().chain(pairs.iter().copied())))
+    encode(&header, text::write(own.into_iter().chain(pairs.iter().copied())))
 }
 
-/// A stream that is logged in.
+/// A connection in the full feature phase.
 async fn logged_in(network: &SimNetwork, name: &str) -> Stream {
     let mut stream = network.host(name).connect(&address()).await.unwrap();
     stream.write_all(&login(&format!("iqn.x:{name}"), &[])).await.unwrap();
-    let answer = Frame::read(&mut stream, Digests::default(), 65_536).await.unwrap().unwrap();
+    let answer = Pdu::read(&mut stream, Digests::default(), 65_536).await.unwrap().unwrap();
     assert_eq!((answer.opcode(), answer.header[36]), (opcode::LOGIN_RESPONSE, 0));
     stream
 }
 
 #[test]
-fn who_is_silent_is_asked_and_let_go_if_it_does_not_answer() {
+fn a_silent_initiator_gets_a_nop_in_and_is_disconnected_without_an_answer() {
     with_target(1, |world, network, drive| async move {
         let (_, events) = start(&world, &network, &drive).await;
         let began = world.now();
         let mut silent = logged_in(&network, "silent").await;
-        let ping = Frame::read(&mut silent, Digests::default(), 65_536).await.unwrap().unwrap();
+        let ping = Pdu::read(&mut silent, Digests::default(), 65_536).await.unwrap().unwrap();
         let ping = NopIn::of(&ping.header);
-        assert!(ping.task.get() == NO_TAG && ping.transfer.get() != NO_TAG, "it wants an answer");
+        assert!(ping.itt.get() == NO_TAG && ping.ttt.get() != NO_TAG, "it wants an answer");
         assert_eq!(world.now().since(began).as_secs(), 15);
-        // Who answers stays.
+        // An initiator that answers stays connected.
         let mut answering = logged_in(&network, "answering").await;
         for _ in 0..4 {
-            let ping = Frame::read(&mut answering, Digests::default(), 65_536).await.unwrap().unwrap();
-            let transfer = NopIn::of(&ping.header).transfer;
+            let ping = Pdu::read(&mut answering, Digests::default(), 65_536).await.unwrap().unwrap();
+            let ttt = NopIn::of(&ping.header).ttt;
             let answer =
-                NopOut { first: IMMEDIATE, flags: FINAL, task: NO_TAG.into(), transfer, ..NopOut::empty() };
-            answering.write_all(&frame(&answer, Vec::new())).await.unwrap();
+                NopOut { first: IMMEDIATE, flags: FINAL, itt: NO_TAG.into(), ttt, ..NopOut::empty() };
+            answering.write_all(&encode(&answer, Vec::new())).await.unwrap();
         }
-        assert!(matches!(Frame::read(&mut silent, Digests::default(), 65_536).await, Ok(None)));
+        assert!(matches!(Pdu::read(&mut silent, Digests::default(), 65_536).await, Ok(None)));
         let told: Vec<String> = events.borrow().iter().filter_map(why).collect();
-        assert_eq!(told, ["it answers no more"]);
+        assert_eq!(told, ["the initiator does not respond"]);
     });
 }
 
-fn why(event: &Event) -> Option<String> {
+fn why(event: &TargetEvent) -> Option<String> {
     match event {
-        Event::Ended { why, .. } => why.clone(),
+        TargetEvent::Ended { why, .. } => why.clone(),
         _ => None,
     }
 }
 
-fn manage(function: u8, task: u32) -> Vec<u8> {
+fn manage(function: u8, itt: u32) -> Vec<u8> {
     let header = TaskManagement {
         first: IMMEDIATE,
         flags: FINAL | function,
-        task: task.into(),
+        itt: itt.into(),
         ..TaskManagement::empty()
     };
-    frame(&header, Vec::new())
+    encode(&header, Vec::new())
 }
 
-/// Asks for a write whose data do not come; what is answered to it is a request for them.
-async fn begin_write(stream: &mut Stream, task: u32, number: u32) {
+/// Sends a write without data and reads the R2T.
+async fn begin_write(stream: &mut Stream, itt: u32, number: u32) {
     let mut cdb = [0; 16];
     (cdb[0], cdb[8]) = (code::WRITE_10, 8);
     let header = ScsiCommand {
         flags: FINAL | 0x20,
-        task: task.into(),
-        expected_bytes: 4096.into(),
-        command_number: number.into(),
+        itt: itt.into(),
+        expected_transfer_length: 4096.into(),
+        cmd_sn: number.into(),
         cdb,
         ..ScsiCommand::empty()
     };
-    stream.write_all(&frame(&header, Vec::new())).await.unwrap();
+    stream.write_all(&encode(&header, Vec::new())).await.unwrap();
     assert_eq!(next(stream).await.0, opcode::READY_TO_TRANSFER);
 }
 
-/// What comes next: what it is, and its third byte, where responses have how it went.
+/// Opcode and third byte of the next PDU; the third byte is the response code.
 async fn next(stream: &mut Stream) -> (u8, u8) {
-    let frame = Frame::read(stream, Digests::default(), 65_536).await.unwrap().unwrap();
-    (frame.opcode(), frame.header[2])
+    let pdu = Pdu::read(stream, Digests::default(), 65_536).await.unwrap().unwrap();
+    (pdu.opcode(), pdu.header[2])
 }
 
-async fn test_unit_ready(stream: &mut Stream, task: u32, number: u32) -> (u8, Vec<u8>) {
-    let header = ScsiCommand {
-        flags: FINAL,
-        task: task.into(),
-        command_number: number.into(),
-        ..ScsiCommand::empty()
-    };
-    stream.write_all(&frame(&header, Vec::new())).await.unwrap();
-    let answer = Frame::read(stream, Digests::default(), 65_536).await.unwrap().unwrap();
+async fn test_unit_ready(stream: &mut Stream, itt: u32, number: u32) -> (u8, Vec<u8>) {
+    let header = ScsiCommand { flags: FINAL, itt: itt.into(), cmd_sn: number.into(), ..ScsiCommand::empty() };
+    stream.write_all(&encode(&header, Vec::new())).await.unwrap();
+    let answer = Pdu::read(stream, Digests::default(), 65_536).await.unwrap().unwrap();
     assert_eq!(answer.opcode(), opcode::SCSI_RESPONSE);
     (answer.header[3], answer.data)
 }
 
 #[test]
-fn tasks_are_aborted_one_by_one_or_all_of_a_unit_and_those_concerned_hear_of_it() {
+fn task_management_aborts_tasks_and_establishes_unit_attentions() {
     with_target(2, |world, network, drive| async move {
         start(&world, &network, &drive).await;
         let (mut a, mut b) = (logged_in(&network, "a").await, logged_in(&network, "b").await);
         for stream in [&mut a, &mut b] {
             assert_eq!(test_unit_ready(stream, 1, 1).await.0, 2, "the reset when it came");
         }
-        // ABORT TASK: it is there once.
+        // ABORT TASK: the task exists once.
         begin_write(&mut a, 7, 2).await;
         for response in [0, 1] {
             let mut abort = manage(1, 99);
@@ -170,7 +167,7 @@ fn tasks_are_aborted_one_by_one_or_all_of_a_unit_and_those_concerned_hear_of_it(
             a.write_all(&abort).await.unwrap();
             assert_eq!(next(&mut a).await, (opcode::TASK_MANAGEMENT_RESPONSE, response));
         }
-        // CLEAR TASK SET takes those of others, too; ABORT TASK SET does not.
+        // CLEAR TASK SET aborts tasks of all initiators, ABORT TASK SET only its own.
         begin_write(&mut b, 8, 2).await;
         for (function, is_cleared) in [(2, false), (4, true)] {
             a.write_all(&manage(function, 100)).await.unwrap();
@@ -184,7 +181,8 @@ fn tasks_are_aborted_one_by_one_or_all_of_a_unit_and_those_concerned_hear_of_it(
         }
         let (status, sense) = test_unit_ready(&mut b, 9, 3).await;
         assert_eq!((status, sense[14], sense[15]), (2, 0x2f, 0), "COMMANDS CLEARED BY ANOTHER INITIATOR");
-        // LOGICAL UNIT RESET and TARGET WARM RESET: all hear of it. A unit that is not there: 2. What is unknown: 5.
+        // LOGICAL UNIT RESET and TARGET WARM RESET establish unit attentions. Response 2: no such LUN. 5: not
+        // supported.
         for function in [5, 6] {
             a.write_all(&manage(function, 101)).await.unwrap();
             assert_eq!(next(&mut a).await, (opcode::TASK_MANAGEMENT_RESPONSE, 0));
@@ -197,35 +195,35 @@ fn tasks_are_aborted_one_by_one_or_all_of_a_unit_and_those_concerned_hear_of_it(
         elsewhere[9] = 5;
         a.write_all(&[elsewhere, manage(9, 103)].concat()).await.unwrap();
         assert_eq!((next(&mut a).await.1, next(&mut a).await.1), (2, 5));
-        // TARGET COLD RESET: all sessions of the target end.
+        // TARGET COLD RESET ends all sessions of the target.
         a.write_all(&manage(7, 104)).await.unwrap();
         assert_eq!(next(&mut a).await, (opcode::TASK_MANAGEMENT_RESPONSE, 0));
         for stream in [&mut a, &mut b] {
-            assert!(matches!(Frame::read(stream, Digests::default(), 65_536).await, Ok(None)));
+            assert!(matches!(Pdu::read(stream, Digests::default(), 65_536).await, Ok(None)));
         }
     });
 }
 
-/// Registers a key, or does something with one.
+/// Executes PERSISTENT RESERVE OUT.
 async fn reserve_out(stream: &mut Stream, number: u32, action: u8, own: u64, other: u64) {
     let mut cdb = [0; 16];
     (cdb[0], cdb[1], cdb[2], cdb[8]) = (code::PERSISTENT_RESERVE_OUT, action, 1, 24);
     let header = ScsiCommand {
         flags: FINAL | 0x20,
-        task: (50 + number).into(),
-        expected_bytes: 24.into(),
-        command_number: number.into(),
+        itt: (50 + number).into(),
+        expected_transfer_length: 24.into(),
+        cmd_sn: number.into(),
         cdb,
         ..ScsiCommand::empty()
     };
     let list = [&own.to_be_bytes()[..], &other.to_be_bytes(), &[0; 8]].concat();
-    stream.write_all(&frame(&header, list)).await.unwrap();
-    let answer = Frame::read(stream, Digests::default(), 65_536).await.unwrap().unwrap();
+    stream.write_all(&encode(&header, list)).await.unwrap();
+    let answer = Pdu::read(stream, Digests::default(), 65_536).await.unwrap().unwrap();
     assert_eq!((answer.opcode(), answer.header[3]), (opcode::SCSI_RESPONSE, 0), "action {action}");
 }
 
 #[test]
-fn who_is_preempted_and_aborted_loses_its_tasks_and_who_is_only_preempted_does_not() {
+fn preempt_and_abort_aborts_tasks_and_preempt_does_not() {
     with_target(4, |world, network, drive| async move {
         start(&world, &network, &drive).await;
         let (mut a, mut b) = (logged_in(&network, "a").await, logged_in(&network, "b").await);
@@ -252,12 +250,12 @@ fn who_is_preempted_and_aborted_loses_its_tasks_and_who_is_only_preempted_does_n
 }
 
 #[test]
-fn all_are_asked_to_log_out_before_the_end() {
+fn initiators_are_requested_to_log_out_before_the_target_stops() {
     with_target(3, |world, network, drive| async move {
         let (targets, _) = start(&world, &network, &drive).await;
         let mut a = logged_in(&network, "a").await;
         let ending = world.spawn("ending", async move { targets.log_out_all().await });
-        let message = Frame::read(&mut a, Digests::default(), 65_536).await.unwrap().unwrap();
+        let message = Pdu::read(&mut a, Digests::default(), 65_536).await.unwrap().unwrap();
         assert_eq!((message.opcode(), message.header[36]), (opcode::ASYNC_MESSAGE, 1), "log out");
         drop(a);
         ending.await;

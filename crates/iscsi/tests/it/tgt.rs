@@ -1,9 +1,9 @@
-//! Our initiator at a target that is not ours: tgt.
+//! Our initiator with tgt as the target.
 
 use iscsi::{
-    initiator::{Initiator, InitiatorOptions, Uri, find},
+    initiator::{Initiator, InitiatorOptions, IscsiUri, discover},
     session::chap::{Credentials, Secret},
-    wire::frame::Digests,
+    wire::pdu::Digests,
 };
 use std::{
     fs,
@@ -23,7 +23,7 @@ use world::{
 const TARGET: &str = "iqn.2026-11.test:t";
 const SIZE: u64 = 16 << 20;
 
-/// tgtd with one target of one unit over a file.
+/// tgtd with one target and one LUN backed by a file.
 struct Tgt {
     folder: tempfile::TempDir,
     port: u16,
@@ -31,7 +31,7 @@ struct Tgt {
 }
 
 impl Tgt {
-    /// None, and a line, if it is not installed.
+    /// `None`, with a line that says so, if tgt is not installed.
     fn begin(accounts: &[[&str; 3]]) -> Option<Self> {
         let is_there = Command::new("tgtadm").arg("--version").output().is_ok();
         let required = std::env::var_os("SPINDLE_JUDGES").is_some_and(|value| value == "require");
@@ -99,7 +99,7 @@ impl Tgt {
         child.wait().unwrap();
     }
 
-    fn uri(&self) -> Uri {
+    fn uri(&self) -> IscsiUri {
         format!("iscsi://127.0.0.1:{}/{TARGET}/1", self.port).parse().unwrap()
     }
 
@@ -121,21 +121,22 @@ fn in_world(test: impl AsyncFnOnce(World)) {
 }
 
 #[test]
-fn what_is_written_to_tgt_is_read_with_and_without_digests() {
+fn tgt_reads_back_what_was_written_with_and_without_digests() {
     let Some(tgt) = Tgt::begin(&[]) else { return };
     in_world(async |world: World| {
-        let found = find(&world, &Sockets, &tgt.uri().address, &InitiatorOptions::default()).await.unwrap();
+        let found =
+            discover(&world, &Sockets, &tgt.uri().address, &InitiatorOptions::default()).await.unwrap();
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].name, TARGET);
         for (header, data) in [(false, false), (true, false), (false, true), (true, true)] {
             let options =
                 InitiatorOptions { digests: Digests { header, data }, ..InitiatorOptions::default() };
             let device = tgt.connect(&world, options).await.unwrap();
-            assert_eq!((device.geometry().size, device.facts().vendor.as_str()), (ByteCount(SIZE), "IET"));
+            assert_eq!((device.geometry().size, device.info().vendor.as_str()), (ByteCount(SIZE), "IET"));
             let mut random = world.random(if header { "with" } else { "without" });
             let mut content = vec![0; SIZE as usize];
             random.fill(&mut content);
-            // From less than a first burst to more than a transfer; several at once.
+            // Concurrent writes, from less than FirstBurstLength to more than one transfer.
             let mut writes = Vec::new();
             let mut at = 0;
             for length in
@@ -168,7 +169,7 @@ fn what_is_written_to_tgt_is_read_with_and_without_digests() {
 }
 
 #[test]
-fn tgt_lets_in_who_knows_the_secret_and_shows_that_it_knows_its_own() {
+fn mutual_chap_with_tgt() {
     let (own, theirs) = ("a secret of mine", "one of the target");
     let accounts = [["mail", own, ""], ["store", theirs, "--outgoing"]];
     let Some(tgt) = Tgt::begin(&accounts) else { return };
@@ -203,7 +204,7 @@ fn tgt_lets_in_who_knows_the_secret_and_shows_that_it_knows_its_own() {
 }
 
 #[test]
-fn writes_go_on_where_tgt_was_killed_and_begun_again() {
+fn writes_continue_after_tgt_is_killed_and_restarted() {
     let Some(mut tgt) = Tgt::begin(&[]) else { return };
     in_world(async |world: World| {
         let device = tgt.connect(&world, InitiatorOptions::default()).await.unwrap();
@@ -221,7 +222,7 @@ fn writes_go_on_where_tgt_was_killed_and_begun_again() {
                 }
                 world.sleep(Duration::from_millis(2)).await;
             }
-            // All of them: so it is connected again before the next kill.
+            // All must complete: the initiator has reconnected before the next kill.
             for write in writes {
                 write.await.unwrap();
             }

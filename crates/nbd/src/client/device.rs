@@ -1,9 +1,9 @@
 //! An export as a block device.
 
-use super::{ClientOptions, Uri, link::Link};
+use super::{ClientOptions, NbdUri, link::Link};
 use crate::wire::{
-    handshake::can,
-    transmission::{Command, extent, flag},
+    handshake::transmission_flag,
+    transmission::{RequestType, allocation_flag, command_flag},
 };
 use std::{rc::Rc, sync::Arc};
 use world::{
@@ -12,45 +12,43 @@ use world::{
     pieces::{Payload, payloads, scatter},
 };
 
-/// See the module's documentation. Cheap to clone; clones share a connection.
+/// A connected client. Clones share its connection.
 #[derive(Clone)]
 pub struct Client(Rc<Link>);
 
 impl Client {
-    /// Connects to the export at `uri`.
     ///
     /// # Errors
     ///
-    /// Nobody answers there, or not in time; there is no such export.
+    /// The server does not answer within `connect_max`, or has no such export.
     pub async fn connect(
         world: &World,
         network: Rc<dyn Network>,
-        uri: Uri,
+        uri: NbdUri,
         options: ClientOptions,
     ) -> IoResult<Self> {
         Ok(Self(Link::connect(world, network, uri, options).await?))
     }
 
-    /// Whether nothing may be written.
     pub fn is_read_only(&self) -> bool {
-        self.0.facts().can(can::READ_ONLY)
+        self.0.info().has_flag(transmission_flag::READ_ONLY)
     }
 
-    /// Times the connection broke so far.
+    /// Number of times the connection has been lost.
     pub fn breaks(&self) -> u64 {
         self.0.breaks()
     }
 
     fn check(&self, what: &str, at: ByteOffset, length: u64) -> IoResult<()> {
-        let facts = self.0.facts();
-        let sector = u64::from(facts.sizes.least);
+        let info = self.0.info();
+        let sector = u64::from(info.sizes.least);
         let refuse =
             |kind, why: &str| Err(IoError::new(kind, format!("{what} of {length} bytes at {}: {why}", at.0)));
         if !at.0.is_multiple_of(sector) || !length.is_multiple_of(sector) {
             return refuse(IoErrorKind::Unaligned, &format!("not whole sectors of {sector} bytes"));
         }
-        if at.0.checked_add(length).is_none_or(|end| end > facts.size) {
-            return refuse(IoErrorKind::OutOfRange, &format!("the export has {} bytes", facts.size));
+        if at.0.checked_add(length).is_none_or(|end| end > info.size) {
+            return refuse(IoErrorKind::OutOfRange, &format!("the export has {} bytes", info.size));
         }
         if what != "read" && self.is_read_only() {
             return refuse(IoErrorKind::ReadOnly, "the export is read-only");
@@ -58,10 +56,15 @@ impl Client {
         Ok(())
     }
 
-    /// Asks for `command` over a range that may be longer than one request takes.
-    fn over_range(&self, command: (u16, Command), at: ByteOffset, length: u64) -> LocalFuture<IoResult<()>> {
+    /// Sends `command` over a range that may exceed the length of one request.
+    fn over_range(
+        &self,
+        command: (u16, RequestType),
+        at: ByteOffset,
+        length: u64,
+    ) -> LocalFuture<IoResult<()>> {
         let (flags, command) = command;
-        // Nothing is transferred: as long as a length can be, in whole sectors.
+        // Requests without payload may be as long as a 32-bit length allows, in whole sectors.
         let most = u64::from(u32::MAX - 4095);
         let starts = (0..length).step_by(most as usize);
         let asked: Vec<_> = starts
@@ -79,21 +82,21 @@ impl Client {
     }
 
     fn flush_now(&self) -> LocalFuture<IoResult<()>> {
-        if !self.0.facts().can(can::FLUSH) {
+        if !self.0.info().has_flag(transmission_flag::FLUSH) {
             return Box::pin(async { Ok(()) });
         }
         if let Err(error) = self.0.check_flush() {
             return Box::pin(async { Err(error) });
         }
-        let flushed = self.0.ask((0, Command::Flush, 0, 0), Payload::new());
+        let flushed = self.0.ask((0, RequestType::Flush, 0, 0), Payload::new());
         Box::pin(async move { flushed.await.map(drop) })
     }
 
-    /// `flags`, with FUA if that is wanted and known; and whether a flush must do what FUA would.
+    /// FUA if it is wanted and supported; true if a flush must replace it.
     fn stable(&self, stability: Stability) -> (u16, bool) {
-        match (stability, self.0.facts().can(can::FUA)) {
+        match (stability, self.0.info().has_flag(transmission_flag::FUA)) {
             (Stability::Volatile, _) => (0, false),
-            (Stability::Stable, true) => (flag::FUA, false),
+            (Stability::Stable, true) => (command_flag::FUA, false),
             (Stability::Stable, false) => (0, true),
         }
     }
@@ -112,8 +115,8 @@ impl Client {
 
 impl BlockDevice for Client {
     fn geometry(&self) -> Geometry {
-        let facts = self.0.facts();
-        Geometry { size: ByteCount(facts.size), sector: facts.sizes.least }
+        let info = self.0.info();
+        Geometry { size: ByteCount(info.size), sector: info.sizes.least }
     }
 
     fn read(&self, at: ByteOffset, mut into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
@@ -121,19 +124,19 @@ impl BlockDevice for Client {
         if let Err(error) = self.check("read", at, length) {
             return Box::pin(async { Err(error) });
         }
-        let most = self.0.facts().sizes.most;
+        let most = self.0.info().sizes.most;
         let asked: Vec<_> = (0..length)
             .step_by(most as usize)
             .map(|start| {
                 let count = (length - start).min(most.into()) as u32;
-                self.0.ask((0, Command::Read, at.0 + start, count), Payload::new())
+                self.0.ask((0, RequestType::Read, at.0 + start, count), Payload::new())
             })
             .collect();
         Box::pin(async move {
             let is_one = into.len() == 1 && asked.len() == 1;
             let mut start = 0;
             for asked in asked {
-                let missing = || IoError::new(IoErrorKind::Medium, "read: the server answers without data");
+                let missing = || IoError::new(IoErrorKind::Medium, "read: reply without data");
                 let data = asked.await?.data.ok_or_else(missing)?;
                 if is_one {
                     return Ok(vec![data]);
@@ -156,12 +159,12 @@ impl BlockDevice for Client {
             return Box::pin(async { Err(error) });
         }
         let (flags, needs_flush) = self.stable(stability);
-        let most = self.0.facts().sizes.most as usize;
+        let most = self.0.info().sizes.most as usize;
         let mut start = 0;
         let mut asked = Vec::new();
         for payload in payloads(&from, most) {
             let count: usize = payload.iter().map(|(_, range)| range.len()).sum();
-            asked.push(self.0.ask((flags, Command::Write, at.0 + start, count as u32), payload));
+            asked.push(self.0.ask((flags, RequestType::Write, at.0 + start, count as u32), payload));
             start += count as u64;
         }
         let done = Box::pin(async move {
@@ -177,15 +180,15 @@ impl BlockDevice for Client {
         self.flush_now()
     }
 
-    /// A hint: a server that cannot trim keeps the bytes, and that is a success.
+    /// Advisory: without TRIM it does nothing and succeeds.
     fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
         if let Err(error) = self.check("discard", at, length.0) {
             return Box::pin(async { Err(error) });
         }
-        if !self.0.facts().can(can::TRIM) {
+        if !self.0.info().has_flag(transmission_flag::TRIM) {
             return Box::pin(async { Ok(()) });
         }
-        self.over_range((0, Command::Trim), at, length.0)
+        self.over_range((0, RequestType::Trim), at, length.0)
     }
 }
 
@@ -200,32 +203,32 @@ impl Sparse for Client {
         if let Err(error) = self.check("write zeroes", at, length.0) {
             return Box::pin(async { Err(error) });
         }
-        let facts = self.0.facts();
-        if !facts.can(can::WRITE_ZEROES) || !facts.can(can::FAST_ZERO) {
-            let error = IoError::new(IoErrorKind::Unsupported, "write zeroes: the server would write them");
+        let info = self.0.info();
+        if !info.has_flag(transmission_flag::WRITE_ZEROES) || !info.has_flag(transmission_flag::FAST_ZERO) {
+            let error = IoError::new(IoErrorKind::Unsupported, "write zeroes: no fast zeroing on the server");
             return Box::pin(async { Err(error) });
         }
         let (fua, needs_flush) = self.stable(stability);
-        let no_hole = if keeps_space { flag::NO_HOLE } else { 0 };
-        let flags = fua | no_hole | flag::FAST_ZERO;
-        self.then_flush(self.over_range((flags, Command::WriteZeroes), at, length.0), needs_flush)
+        let no_hole = if keeps_space { command_flag::NO_HOLE } else { 0 };
+        let flags = fua | no_hole | command_flag::FAST_ZERO;
+        self.then_flush(self.over_range((flags, RequestType::WriteZeroes), at, length.0), needs_flush)
     }
 
     fn extents(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<Vec<Extent>>> {
         if let Err(error) = self.check("read", at, length.0) {
             return Box::pin(async { Err(error) });
         }
-        if !self.0.facts().has_allocation {
+        if !self.0.info().has_allocation {
             let all = Extent { length, is_hole: false, is_zero: false };
             return Box::pin(async move { Ok(vec![all]) });
         }
         let count = length.0.min(u64::from(u32::MAX - 4095)) as u32;
-        let asked = self.0.ask((0, Command::BlockStatus, at.0, count), Payload::new());
+        let asked = self.0.ask((0, RequestType::BlockStatus, at.0, count), Payload::new());
         Box::pin(async move {
             let extents = asked.await?.extents.into_iter().map(|(length, flags)| Extent {
                 length: ByteCount(length.into()),
-                is_hole: flags & extent::HOLE != 0,
-                is_zero: flags & extent::ZERO != 0,
+                is_hole: flags & allocation_flag::HOLE != 0,
+                is_zero: flags & allocation_flag::ZERO != 0,
             });
             Ok(extents.collect())
         })

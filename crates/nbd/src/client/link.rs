@@ -1,13 +1,13 @@
 //! The connection of a client, kept up: made, used, and made again when it breaks.
 
 use super::{
-    ClientOptions, Uri,
-    greeting::{Disagreement, Facts, agree},
-    pending::{Answer, Requests},
+    ClientOptions, NbdUri,
+    handshake::{ExportInfo, HandshakeError, agree},
+    pending::{PendingRequests, ReplyContent},
 };
 use crate::wire::{
-    PAYLOAD_BYTES_MAX, Taking,
-    transmission::{Command, Refusal, ReplyHead, Request, chunk},
+    ByteReader, PAYLOAD_BYTES_MAX,
+    transmission::{ErrorCode, ReplyHead, Request, RequestType, chunk},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -24,47 +24,47 @@ use world::{
     with_deadline,
 };
 
-/// How often it is looked whether a request's time is up.
+/// Interval of the checks for expired requests.
 const LOOK: Duration = Duration::from_millis(500);
-/// Before a connection is tried again, at least and at most.
+/// Shortest and longest delay before the next connection attempt.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-/// Requests sent in one call at most.
+/// Requests sent in one system call at most.
 const REQUESTS_AT_ONCE: usize = 32;
 
-/// See the module's documentation.
+/// A connection to a server that is made again when it breaks.
 pub struct Link {
     world: World,
     network: Rc<dyn Network>,
-    uri: Uri,
+    uri: NbdUri,
     options: ClientOptions,
-    /// As they were when it was connected first; a server that comes back with others is not used.
-    facts: Facts,
-    requests: RefCell<Requests>,
-    /// Somebody asks something. Who waits for it keeps it, never the link: the link ends when its user drops it.
+    /// The export as first negotiated; a connection to a different export is refused.
+    info: ExportInfo,
+    requests: RefCell<PendingRequests>,
+    /// Signals the sender task. Tasks hold this `Notify`, never the `Link`, so that it can be dropped.
     wanted: Rc<Notify>,
-    /// The connection is of no use, or of no use any more; the same holds of it.
+    /// Signals that the connection is unusable; held like `wanted`.
     broken: Rc<Notify>,
     is_up: Cell<bool>,
-    /// Why it is not up.
+    /// The last reason for the connection being down.
     trouble: RefCell<String>,
     breaks: Cell<u64>,
 }
 
 impl Link {
-    /// Connects; from then on the connection is kept up until the link is dropped.
+    /// Connects. The connection is then maintained until the `Link` is dropped.
     pub async fn connect(
         world: &World,
         network: Rc<dyn Network>,
-        uri: Uri,
+        uri: NbdUri,
         options: ClientOptions,
     ) -> IoResult<Rc<Self>> {
-        let (stream, facts) = connect(world, &network, &uri, &options).await?;
+        let (stream, info) = connect(world, &network, &uri, &options).await?;
         let link = Rc::new(Self {
             world: world.clone(),
             network,
             uri,
             options,
-            facts,
+            info,
             requests: RefCell::default(),
             wanted: Rc::default(),
             broken: Rc::default(),
@@ -77,22 +77,20 @@ impl Link {
         Ok(link)
     }
 
-    /// What is served.
-    pub fn facts(&self) -> Facts {
-        self.facts
+    pub fn info(&self) -> ExportInfo {
+        self.info
     }
 
-    /// Times the connection broke so far.
     pub fn breaks(&self) -> u64 {
         self.breaks.get()
     }
 
-    /// What is asked, done by the server; it goes on when nobody waits for it.
+    /// Sends a request. It runs to its end even if the future is dropped.
     pub fn ask(
         &self,
-        (flags, command, offset, length): (u16, Command, u64, u32),
+        (flags, command, offset, length): (u16, RequestType, u64, u32),
         payload: Payload,
-    ) -> impl Future<Output = IoResult<Answer>> + 'static {
+    ) -> impl Future<Output = IoResult<ReplyContent>> + 'static {
         let request = Request { flags, command, cookie: 0, offset, length };
         let deadline = self.world.now() + self.options.answer_max;
         let told = self.requests.borrow_mut().add(request, payload, deadline);
@@ -103,7 +101,6 @@ impl Link {
         }
     }
 
-    /// See [`Requests::check_flush`].
     pub fn check_flush(&self) -> IoResult<()> {
         self.requests.borrow_mut().check_flush()
     }
@@ -112,26 +109,26 @@ impl Link {
 async fn connect(
     world: &World,
     network: &Rc<dyn Network>,
-    uri: &Uri,
+    uri: &NbdUri,
     options: &ClientOptions,
-) -> IoResult<(Stream, Facts)> {
+) -> IoResult<(Stream, ExportInfo)> {
     let tls = options.tls.as_ref().filter(|_| uri.tls.is_some());
     if uri.tls.is_some() && tls.is_none() {
-        let story = format!("{uri}: whom to believe is not said: no authority's certificate");
+        let story = format!("{uri}: no authority's certificate given");
         return Err(IoError::new(IoErrorKind::PermissionDenied, story));
     }
     let connecting = async {
         let stream = network.connect(&uri.address).await?;
-        let (facts, stream) = agree(world, stream, &uri.export, tls).await.map_err(|disagreement| {
-            let kind = match disagreement {
-                Disagreement::Broken(_) => IoErrorKind::Disconnected,
-                Disagreement::Tls(_) => IoErrorKind::PermissionDenied,
-                Disagreement::Protocol(_) => IoErrorKind::WrongType,
-                Disagreement::Refused(_) => IoErrorKind::NotFound,
+        let (info, stream) = agree(world, stream, &uri.export, tls).await.map_err(|error| {
+            let kind = match error {
+                HandshakeError::Broken(_) => IoErrorKind::Disconnected,
+                HandshakeError::Tls(_) => IoErrorKind::PermissionDenied,
+                HandshakeError::Protocol(_) => IoErrorKind::WrongType,
+                HandshakeError::Refused(_) => IoErrorKind::NotFound,
             };
-            IoError::new(kind, format!("{uri}: {disagreement}"))
+            IoError::new(kind, format!("{uri}: {error}"))
         })?;
-        Ok((stream, facts))
+        Ok((stream, info))
     };
     let connected = with_deadline(world.sleep(options.connect_max), connecting).await;
     connected.unwrap_or_else(|| {
@@ -140,7 +137,7 @@ async fn connect(
     })
 }
 
-/// Uses `stream` until it breaks, then another one, and so on, as long as there is a link.
+/// Uses `stream` until it breaks, then a new one, until the `Link` is dropped.
 async fn keep_up(link: Weak<Link>, mut stream: Stream) {
     loop {
         if let Err(error) = use_stream(&link, stream).await
@@ -153,7 +150,7 @@ async fn keep_up(link: Weak<Link>, mut stream: Stream) {
     }
 }
 
-/// The next connection; none when the link is gone.
+/// The next connection; `None` once the `Link` is dropped.
 async fn reconnect(link: &Weak<Link>) -> Option<Stream> {
     let mut pause = PAUSES.0;
     {
@@ -163,16 +160,16 @@ async fn reconnect(link: &Weak<Link>) -> Option<Stream> {
         link.requests.borrow_mut().begin_again();
     }
     loop {
-        let (world, network, uri, options, facts) = {
+        let (world, network, uri, options, info) = {
             let link = link.upgrade()?;
-            (link.world.clone(), Rc::clone(&link.network), link.uri.clone(), link.options.clone(), link.facts)
+            (link.world.clone(), Rc::clone(&link.network), link.uri.clone(), link.options.clone(), link.info)
         };
         let problem = match connect(&world, &network, &uri, &options).await {
-            Ok((stream, same)) if same == facts => {
+            Ok((stream, same)) if same == info => {
                 link.upgrade()?.is_up.set(true);
                 return Some(stream);
             }
-            Ok(_) => format!("{uri}: it is another export now"),
+            Ok(_) => format!("{uri}: the export has changed"),
             Err(error) => error.to_string(),
         };
         *link.upgrade()?.trouble.borrow_mut() = problem;
@@ -181,7 +178,6 @@ async fn reconnect(link: &Weak<Link>) -> Option<Stream> {
     }
 }
 
-/// Sends and receives until the connection breaks, or the link is gone.
 async fn use_stream(link: &Weak<Link>, stream: Stream) -> io::Result<()> {
     let (reader, writer) = split(stream);
     let (world, wanted, broken) = match link.upgrade() {
@@ -204,7 +200,7 @@ async fn send(
 ) -> io::Result<()> {
     loop {
         let Some(held) = link.upgrade() else {
-            let bye = Request { flags: 0, command: Command::Disconnect, cookie: 0, offset: 0, length: 0 };
+            let bye = Request { flags: 0, command: RequestType::Disconnect, cookie: 0, offset: 0, length: 0 };
             writer.write_all(&bye.write()).await?;
             return writer.shutdown().await;
         };
@@ -238,16 +234,15 @@ async fn receive(link: &Weak<Link>, reader: impl AsyncRead + Unpin) -> io::Resul
         let mut bytes = [0; ReplyHead::CHUNK_BYTES];
         reader.read_exact(&mut bytes[..4]).await?;
         let magic = u32::from_be_bytes(bytes[..4].try_into().expect("four bytes"));
-        let length =
-            ReplyHead::bytes_of(magic).ok_or_else(|| nonsense("a reply does not begin as it must"))?;
+        let length = ReplyHead::bytes_of(magic).ok_or_else(|| nonsense("bad reply magic"))?;
         reader.read_exact(&mut bytes[4..length]).await?;
-        let head = ReplyHead::read(&bytes[..length]).expect("it begins as it must, and is as long");
+        let head = ReplyHead::read(&bytes[..length]).expect("magic and length were checked");
         let Some(link) = link.upgrade() else { return Ok(()) };
         match head {
             ReplyHead::Simple { cookie, result } => {
-                let reads = request_of(&link, cookie).filter(|request| request.command == Command::Read);
+                let reads = request_of(&link, cookie).filter(|request| request.command == RequestType::Read);
                 match (result, reads) {
-                    (Err(refusal), _) => link.requests.borrow_mut().refused(cookie, refusal, String::new()),
+                    (Err(code), _) => link.requests.borrow_mut().refused(cookie, code, String::new()),
                     (Ok(()), Some(request)) => {
                         take_data(&link, &mut reader, cookie, (0, request.length)).await?;
                     }
@@ -257,7 +252,7 @@ async fn receive(link: &Weak<Link>, reader: impl AsyncRead + Unpin) -> io::Resul
             }
             ReplyHead::Chunk { cookie, is_done, kind, length } => {
                 if length > PAYLOAD_BYTES_MAX + 4096 {
-                    return Err(nonsense("a chunk is longer than anything that was asked for"));
+                    return Err(nonsense("chunk too long"));
                 }
                 take_chunk(&link, &mut reader, (cookie, kind, length)).await?;
                 if is_done {
@@ -280,7 +275,7 @@ async fn take_chunk(
     let nonsense = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidData, what.to_owned()));
     if kind == chunk::OFFSET_DATA {
         if length < 8 {
-            return nonsense("data lie nowhere");
+            return nonsense("data chunk without an offset");
         }
         let offset = reader.read_u64().await?;
         let start = request_of(link, cookie).map(|request| offset.wrapping_sub(request.offset));
@@ -288,24 +283,24 @@ async fn take_chunk(
     }
     let mut data = vec![0; length as usize];
     reader.read_exact(&mut data).await?;
-    let mut taking = Taking(&data);
+    let mut reader = ByteReader(&data);
     let mut requests = link.requests.borrow_mut();
     match kind {
         kind if kind & chunk::IS_ERROR != 0 => {
-            let refusal = taking.u32().map_or(Refusal::Io, Refusal::of);
-            let length = taking.u16().unwrap_or(0);
-            let story = taking.bytes(length.into()).map(String::from_utf8_lossy).unwrap_or_default();
-            requests.refused(cookie, refusal, story.into_owned());
+            let code = reader.u32().map_or(ErrorCode::Io, ErrorCode::of);
+            let length = reader.u16().unwrap_or(0);
+            let story = reader.bytes(length.into()).map(String::from_utf8_lossy).unwrap_or_default();
+            requests.refused(cookie, code, story.into_owned());
         }
         chunk::BLOCK_STATUS => {
-            let _context = taking.u32();
+            let _context = reader.u32();
             if let Some(pending) = requests.of(cookie) {
-                let next = || Some((taking.u32()?, taking.u32()?));
+                let next = || Some((reader.u32()?, reader.u32()?));
                 pending.answer.extents.extend(std::iter::from_fn(next));
             }
         }
         chunk::OFFSET_HOLE => {
-            // What no chunk has data for is zero already.
+            // Ranges without a data chunk are zero already.
             if let Some(pending) = requests.of(cookie) {
                 let length = pending.request.length as usize;
                 pending.answer.data.get_or_insert_with(|| Buffer::zeroed(length));
@@ -316,7 +311,7 @@ async fn take_chunk(
     Ok(())
 }
 
-/// Data of a read, from byte `start` of what was asked for on.
+/// Receives `length` bytes of a read, from byte `start` of the request.
 async fn take_data(
     link: &Link,
     reader: &mut (impl AsyncRead + Unpin),
@@ -328,13 +323,13 @@ async fn take_data(
         pending.answer.data.take().unwrap_or_else(|| Buffer::zeroed(length))
     });
     let Some(mut data) = taken else {
-        // Its time was up.
+        // The request has expired.
         tokio::io::copy(&mut reader.take(length.into()), &mut tokio::io::sink()).await?;
         return Ok(());
     };
     let end = start.checked_add(length.into()).filter(|&end| end <= data.len() as u64);
     let Some(end) = end else {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "data lie where none were asked for"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "data chunk outside the request"));
     };
     reader.read_exact(&mut data[start as usize..end as usize]).await?;
     if let Some(pending) = link.requests.borrow_mut().of(cookie) {
@@ -343,7 +338,7 @@ async fn take_data(
     Ok(())
 }
 
-/// Requests that take too long are given up, and the connection with them.
+/// Fails requests that have expired and drops the connection.
 async fn give_up_late(world: World, link: Weak<Link>) {
     loop {
         world.sleep(LOOK).await;
@@ -362,7 +357,7 @@ async fn give_up_late(world: World, link: Weak<Link>) {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // Who sends says goodbye, and who receives waits no longer.
+        // The sender task disconnects; the receiver stops waiting.
         self.wanted.notify_one();
         self.broken.notify_one();
     }

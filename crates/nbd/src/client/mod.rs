@@ -1,30 +1,30 @@
-//! The client: an export of some server as a block device.
+//! The client: an export of a server as a block device.
 //!
-//! The connection is kept up: when it breaks another one is made, and what was not answered is asked again. A request
-//! that is not answered in time fails; whether it was done cannot be said.
+//! When the connection breaks, it connects again and sends every unanswered request again. A request that is
+//! not answered within `answer_max` fails; the server may or may not have executed it.
 //!
-//! Reading order: `uri`, `greeting`, `pending` (what is on its way), `link` (the connection), `device`.
+//! Reading order: `uri`, `handshake`, `pending` (outstanding requests), `link` (the connection), `device`.
 
 mod device;
-mod greeting;
+mod handshake;
 mod link;
 mod pending;
 mod uri;
 
 pub use device::Client;
-pub use uri::{Uri, UriError, UriTls};
+pub use uri::{NbdUri, NbdUriError, UriTls};
 
 use crate::tls::ClientTls;
 use std::time::Duration;
 
-/// How patient a client is, and whom it believes.
+/// Time limits and TLS settings of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// Connecting and agreeing may take so long.
+    /// Time limit for connecting and the handshake.
     pub connect_max: Duration,
-    /// A request may take so long, with all the connections it takes.
+    /// Time limit of a request, reconnections included.
     pub answer_max: Duration,
-    /// For TLS, which is used if the URI says so.
+    /// Required if the URI asks for TLS.
     pub tls: Option<ClientTls>,
 }
 

@@ -1,65 +1,62 @@
-//! Requests on their way, and what came back of them.
+//! Outstanding requests and their replies.
 //!
 //! Invariants:
 //!
-//! 1. A request is known by its cookie, which no other one of this client ever has.
-//! 2. It is here until it is answered, or its time is up; what was sent over a connection that broke is sent again.
-//! 3. A flush says no more than [`Unflushed`] allows.
+//! 1. The cookie of a request is never used again by its client.
+//! 2. A request is outstanding until it is answered or expires; it is sent again over each new connection.
+//! 3. A flush claims no more than [`Unflushed`] allows.
 
-use crate::wire::transmission::{Command, Refusal, Request, flag};
+use crate::wire::transmission::{ErrorCode, Request, RequestType, command_flag};
 use std::collections::{BTreeMap, VecDeque};
 use tokio::sync::oneshot;
 use world::{Buffer, IoError, IoErrorKind, IoResult, Moment, pieces::Payload, unflushed::Unflushed};
 
-/// What comes back.
+/// Payload of a reply.
 #[derive(Debug, Default)]
-pub struct Answer {
-    /// What was read.
+pub struct ReplyContent {
+    /// Data of a read.
     pub data: Option<Buffer>,
-    /// Extents, each its length and flags.
+    /// Extents of a block status: length and flags.
     pub extents: Vec<(u32, u32)>,
 }
 
-/// A request that is not answered yet.
-pub struct Pending {
-    /// As it is sent.
+pub struct PendingRequest {
     pub request: Request,
-    /// What it carries.
     pub payload: Payload,
-    /// What has come of its answer.
-    pub answer: Answer,
-    refused: Option<(Refusal, String)>,
+    /// Received so far.
+    pub answer: ReplyContent,
+    refused: Option<(ErrorCode, String)>,
     deadline: Moment,
-    /// Writes that were answered before this was asked.
+    /// Writes answered before this request was added.
     answered_before: u64,
-    tell: oneshot::Sender<IoResult<Answer>>,
+    tell: oneshot::Sender<IoResult<ReplyContent>>,
 }
 
-/// See the module's documentation.
+/// The outstanding requests of a client.
 #[derive(Default)]
-pub struct Requests {
-    pending: BTreeMap<u64, Pending>,
-    /// Cookies of those that are to be sent, in order.
+pub struct PendingRequests {
+    pending: BTreeMap<u64, PendingRequest>,
+    /// Cookies of requests to be sent, in order.
     to_send: VecDeque<u64>,
     cookie_next: u64,
     unflushed: Unflushed,
 }
 
-impl Requests {
-    /// Takes a request in; it is sent as soon as there is a connection.
+impl PendingRequests {
+    /// Adds a request; it is sent once there is a connection.
     pub fn add(
         &mut self,
         mut request: Request,
         payload: Payload,
         deadline: Moment,
-    ) -> oneshot::Receiver<IoResult<Answer>> {
+    ) -> oneshot::Receiver<IoResult<ReplyContent>> {
         request.cookie = self.cookie_next;
         self.cookie_next += 1;
         let (tell, told) = oneshot::channel();
-        let pending = Pending {
+        let pending = PendingRequest {
             request,
             payload,
-            answer: Answer::default(),
+            answer: ReplyContent::default(),
             refused: None,
             deadline,
             answered_before: self.unflushed.answered(),
@@ -70,7 +67,6 @@ impl Requests {
         told
     }
 
-    /// The next one to be sent: its bytes and what it carries.
     pub fn next_to_send(&mut self) -> Option<(Request, Payload)> {
         loop {
             let cookie = self.to_send.pop_front()?;
@@ -80,47 +76,49 @@ impl Requests {
         }
     }
 
-    /// The one that is answered.
-    pub fn of(&mut self, cookie: u64) -> Option<&mut Pending> {
+    pub fn of(&mut self, cookie: u64) -> Option<&mut PendingRequest> {
         self.pending.get_mut(&cookie)
     }
 
-    /// It was refused, or failed; more of its answer may follow.
-    pub fn refused(&mut self, cookie: u64, refusal: Refusal, story: String) {
+    /// Records an error; more chunks of the reply may follow.
+    pub fn refused(&mut self, cookie: u64, code: ErrorCode, story: String) {
         if let Some(pending) = self.of(cookie) {
-            pending.refused.get_or_insert((refusal, story));
+            pending.refused.get_or_insert((code, story));
         }
     }
 
-    /// Its answer is complete.
+    /// Completes a request whose reply has ended.
     pub fn done(&mut self, cookie: u64) {
         let Some(pending) = self.pending.remove(&cookie) else { return };
-        let Pending { request, answer, refused, answered_before, tell, .. } = pending;
+        let PendingRequest { request, answer, refused, answered_before, tell, .. } = pending;
         let answered = match refused {
             None => {
                 self.note_stability(&request, answered_before);
                 Ok(answer)
             }
-            Some((refusal, story)) => Err(error_of(&request, refusal, &story)),
+            Some((code, story)) => Err(error_of(&request, code, &story)),
         };
-        // Nobody may be waiting any more.
+        // The caller may have dropped its future.
         let _ = tell.send(answered);
     }
 
     fn note_stability(&mut self, request: &Request, answered_before: u64) {
         match request.command {
-            Command::Write | Command::WriteZeroes | Command::Trim if request.flags & flag::FUA == 0 => {
+            RequestType::Write | RequestType::WriteZeroes | RequestType::Trim
+                if request.flags & command_flag::FUA == 0 =>
+            {
                 self.unflushed.wrote();
             }
-            // What was answered while it was under way is not in it.
-            Command::Flush => self.unflushed.flushed(answered_before),
+            // Writes answered while the flush was outstanding are not covered by it.
+            RequestType::Flush => self.unflushed.flushed(answered_before),
             _ => {}
         }
     }
 
-    /// The connection broke: everything is to be sent again, but for flushes that could not mean what they say.
+    /// After a lost connection: sends every request again, except flushes that can no longer keep their
+    /// promise; those fail.
     pub fn begin_again(&mut self) {
-        let is_flush = |pending: &Pending| pending.request.command == Command::Flush;
+        let is_flush = |pending: &PendingRequest| pending.request.command == RequestType::Flush;
         let flushes: Vec<u64> =
             self.pending.iter().filter(|(_, pending)| is_flush(pending)).map(|(cookie, _)| *cookie).collect();
         if self.unflushed.broke(!flushes.is_empty()) {
@@ -130,21 +128,21 @@ impl Requests {
             }
         }
         for pending in self.pending.values_mut() {
-            (pending.answer, pending.refused) = (Answer::default(), None);
+            (pending.answer, pending.refused) = (ReplyContent::default(), None);
         }
         self.to_send = self.pending.keys().copied().collect();
     }
 
-    /// Whether a flush that begins now can say that all is stable. Asked once for each.
+    /// Checks that a flush that starts now can promise durability; call it once for each flush.
     ///
     /// # Errors
     ///
-    /// Writes may be lost. What is written from now on is not concerned.
+    /// Acknowledged writes may be lost. Writes from now on are not affected.
     pub fn check_flush(&mut self) -> IoResult<()> {
         if self.unflushed.take_loss() { Err(lost_cache()) } else { Ok(()) }
     }
 
-    /// Gives up those whose time is up; whether there were any.
+    /// Fails requests past their deadline; true if there were any.
     pub fn give_up(&mut self, now: Moment, why: &str) -> bool {
         let late: Vec<u64> = self
             .pending
@@ -162,7 +160,7 @@ impl Requests {
 }
 
 fn lost_cache() -> IoError {
-    let story = "flush: the connection broke, and writes that were answered before may be lost";
+    let story = "flush: the connection broke, and acknowledged writes may be lost";
     IoError::new(IoErrorKind::Medium, story)
 }
 
@@ -170,15 +168,15 @@ fn describe(request: &Request) -> String {
     format!("{:?} of {} bytes at {}", request.command, request.length, request.offset)
 }
 
-fn error_of(request: &Request, refusal: Refusal, story: &str) -> IoError {
-    let kind = match refusal {
-        Refusal::Permission => IoErrorKind::ReadOnly,
-        Refusal::NoSpace => IoErrorKind::NoSpace,
-        Refusal::Invalid | Refusal::Overflow => IoErrorKind::OutOfRange,
-        Refusal::Unsupported => IoErrorKind::Unsupported,
-        Refusal::Shutdown => IoErrorKind::Disconnected,
+fn error_of(request: &Request, code: ErrorCode, story: &str) -> IoError {
+    let kind = match code {
+        ErrorCode::Permission => IoErrorKind::ReadOnly,
+        ErrorCode::NoSpace => IoErrorKind::NoSpace,
+        ErrorCode::Invalid | ErrorCode::Overflow => IoErrorKind::OutOfRange,
+        ErrorCode::Unsupported => IoErrorKind::Unsupported,
+        ErrorCode::Shutdown => IoErrorKind::Disconnected,
         _ => IoErrorKind::Medium,
     };
-    let story = if story.is_empty() { format!("{refusal:?}") } else { story.to_owned() };
+    let story = if story.is_empty() { format!("{code:?}") } else { story.to_owned() };
     IoError::new(kind, format!("{}: the server says: {story}", describe(request)))
 }

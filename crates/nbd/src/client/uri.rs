@@ -1,35 +1,32 @@
-//! Where an export is: `nbd://HOST:PORT/EXPORT`, `nbd+unix:///EXPORT?socket=PATH`; over TLS `nbds://` and `nbds+unix://`,
-//! with `tls-certificates=FOLDER` and, if it is not the host's, the name in the server's certificate, `tls-hostname=NAME`
-//! (<https://github.com/NetworkBlockDevice/nbd/blob/master/doc/uri.md>).
+//! NBD URIs: `nbd://HOST:PORT/EXPORT`, `nbd+unix:///EXPORT?socket=PATH`; with TLS `nbds://` and
+//! `nbds+unix://`, which take `tls-certificates=FOLDER` and `tls-hostname=NAME`, the name in the server's
+//! certificate if it is not the host's (<https://github.com/NetworkBlockDevice/nbd/blob/master/doc/uri.md>).
 
 use crate::PORT;
 use std::{fmt, path::PathBuf, str::FromStr};
 use thiserror::Error;
 use world::Address;
 
-/// See the module's documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Uri {
-    /// Of the server.
+pub struct NbdUri {
     pub address: Address,
-    /// Of the export; empty is the only one there is.
+    /// Export name; empty for a server's only export.
     pub export: String,
-    /// Said if it is to be TLS.
+    /// Set for `nbds` and `nbds+unix`.
     pub tls: Option<UriTls>,
 }
 
-/// What a URI says of TLS.
+/// TLS parameters of a URI.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UriTls {
-    /// The folder of certificates.
+    /// Folder of certificates.
     pub certificates: Option<PathBuf>,
-    /// The name in the server's certificate, if it is not the host's.
+    /// Name in the server's certificate, if it is not the host's.
     pub hostname: Option<String>,
 }
 
-impl Uri {
-    /// The name that the server's certificate must have: without any said, that of the host, which is this one for a
-    /// socket in the filesystem.
+impl NbdUri {
+    /// Name the server's certificate must have: `tls-hostname`, or the host; `localhost` for a Unix socket.
     pub fn server_name(&self) -> &str {
         let said = self.tls.as_ref().and_then(|tls| tls.hostname.as_deref());
         said.unwrap_or(match &self.address {
@@ -39,7 +36,7 @@ impl Uri {
     }
 }
 
-/// What stands behind the question mark.
+/// The parameters after the question mark.
 #[derive(Default)]
 struct Query {
     socket: Option<PathBuf>,
@@ -52,31 +49,32 @@ impl Query {
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = decode(value).filter(|value| !value.is_empty());
-            let value = value.ok_or_else(|| format!("its {key} is empty or badly escaped"))?;
+            let value = value.ok_or_else(|| format!("{key} is empty or badly escaped"))?;
             match key {
                 "socket" => query.socket = Some(value.into()),
                 "tls-certificates" => query.tls.certificates = Some(value.into()),
                 "tls-hostname" => query.tls.hostname = Some(value),
-                _ => return Err(format!("{key} is not known")),
+                _ => return Err(format!("unknown parameter {key}")),
             }
         }
         Ok(query)
     }
 }
 
-/// Why a text is no such URI.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{text:?} is no NBD URI: {problem}; say nbd://HOST:PORT/EXPORT or nbd+unix:///EXPORT?socket=PATH")]
-pub struct UriError {
+#[error(
+    "{text:?} is not an NBD URI: {problem}; expected nbd://HOST:PORT/EXPORT or nbd+unix:///EXPORT?socket=PATH"
+)]
+pub struct NbdUriError {
     text: String,
     problem: String,
 }
 
-impl FromStr for Uri {
-    type Err = UriError;
+impl FromStr for NbdUri {
+    type Err = NbdUriError;
 
-    fn from_str(text: &str) -> Result<Self, UriError> {
-        let refuse = |problem: &str| UriError { text: text.to_owned(), problem: problem.to_owned() };
+    fn from_str(text: &str) -> Result<Self, NbdUriError> {
+        let refuse = |problem: &str| NbdUriError { text: text.to_owned(), problem: problem.to_owned() };
         let (scheme, rest) = text.split_once("://").unwrap_or((text, ""));
         let (is_tls, is_unix) = match scheme {
             "nbd" => (false, false),
@@ -88,13 +86,13 @@ impl FromStr for Uri {
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let Query { socket, tls } = Query::read(query).map_err(|problem| refuse(&problem))?;
         if !is_tls && tls != UriTls::default() {
-            return Err(refuse("without TLS it has no certificates"));
+            return Err(refuse("TLS parameters require nbds:// or nbds+unix://"));
         }
         let (host, export) = place.split_once('/').unwrap_or((place, ""));
         let address = match socket {
-            Some(_) if !is_unix => return Err(refuse("its socket is on another machine")),
+            Some(_) if !is_unix => return Err(refuse("a socket path requires nbd+unix://")),
             Some(socket) if host.is_empty() && place.starts_with('/') => Address::Unix(socket),
-            Some(_) => return Err(refuse("three slashes begin it")),
+            Some(_) => return Err(refuse("nbd+unix:/// takes three slashes")),
             None if is_unix => return Err(refuse("it names no socket")),
             None => Address::parse(host, PORT).map_err(|error| refuse(&error.to_string()))?,
         };
@@ -103,7 +101,7 @@ impl FromStr for Uri {
     }
 }
 
-/// A text with `%20` and the like; none if they are no UTF-8, or cut.
+/// Decodes percent-encoding; `None` if it is malformed or not UTF-8.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -126,7 +124,7 @@ fn encode(text: &str) -> String {
     text.bytes().map(piece).collect()
 }
 
-impl fmt::Display for Uri {
+impl fmt::Display for NbdUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let export = encode(&self.export);
         let (scheme, tls) = match &self.tls {
@@ -165,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uris_read_and_print() {
+    fn uris_parse_and_print() {
         for (text, address, export) in [
             ("nbd://127.0.0.1:10810/mail", "127.0.0.1:10810", "mail"),
             ("nbd://mail", "mail:10809", ""),
@@ -175,7 +173,7 @@ mod tests {
             ("nbds://mail/x?tls-certificates=/etc/pki&tls-hostname=a", "mail:10809", "x"),
             ("nbds+unix:///?socket=/s", "unix:/s", ""),
         ] {
-            let uri: Uri = text.parse().unwrap();
+            let uri: NbdUri = text.parse().unwrap();
             assert_eq!((uri.address.to_string().as_str(), uri.export.as_str()), (address, export));
             assert_eq!(uri.tls.is_some(), text.starts_with("nbds"));
             assert_eq!(uri.to_string().parse(), Ok(uri), "what is printed reads back");
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_uri_is_refused_in_a_line() {
+    fn a_malformed_uri_is_refused() {
         for text in
             ["", "http://x", "nbd://", "nbd://h:99999/x", "nbd://h/%4", "nbd://h/%ff", "nbd+unix:///x"]
                 .into_iter()
@@ -195,8 +193,8 @@ mod tests {
                 ])
                 .chain(["nbds://h/x?tls-psk-file=/a", "nbds://h/x?tls-certificates=", "nbds+unix:///x"])
         {
-            let error = text.parse::<Uri>().expect_err(text).to_string();
-            assert!(error.contains("say nbd://HOST:PORT/EXPORT"), "{error}");
+            let error = text.parse::<NbdUri>().expect_err(text).to_string();
+            assert!(error.contains("expected nbd://HOST:PORT/EXPORT"), "{error}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Slots for clients: the limit of connections, and which idle client is disconnected for a new one.
+//! Client slots: the connection limit, and the choice of the idle client to disconnect for a new one.
 //!
 //! Invariants:
 //!
-//! 1. A client that has sent a request keeps its slot until it ends.
-//! 2. A client that has not, and has had its slot for a while, gives it up to one that comes, and not before.
+//! 1. A client that has sent a request keeps its slot until it disconnects.
+//! 2. A client that has sent none for `idle_max` loses its slot when a new client needs one, and not before.
 
 use std::{
     cell::{Cell, RefCell},
@@ -14,12 +14,12 @@ use std::{
 use tokio::sync::Notify;
 use world::{Moment, World};
 
-/// ClientSlots for clients that have chosen an export.
+/// Slots of the clients in the transmission phase.
 pub struct ClientSlots {
     world: World,
     count_max: usize,
     idle_max: Duration,
-    /// By the order in which they came.
+    /// By order of arrival.
     holders: RefCell<BTreeMap<u64, Holder>>,
     next: Cell<u64>,
 }
@@ -31,7 +31,7 @@ struct Holder {
 }
 
 impl ClientSlots {
-    /// `count_max` of them. A client without a request for `idle_max` gives its slot up when it is wanted.
+    /// `count_max` slots. A client without a request for `idle_max` may lose its slot.
     pub fn new(world: &World, count_max: usize, idle_max: Duration) -> Rc<Self> {
         Rc::new(Self {
             world: world.clone(),
@@ -42,12 +42,11 @@ impl ClientSlots {
         })
     }
 
-    /// How many there are.
     pub fn count_max(&self) -> usize {
         self.count_max
     }
 
-    /// A slot; none if all are taken by clients that need theirs.
+    /// Takes a slot; `None` if no client is idle.
     pub fn take(self: &Rc<Self>) -> Option<ClientSlot> {
         let now = self.world.now();
         let mut holders = self.holders.borrow_mut();
@@ -65,7 +64,7 @@ impl ClientSlots {
     }
 }
 
-/// A client's slot, free again when it is dropped.
+/// A client's slot, freed on drop.
 pub struct ClientSlot {
     slots: Rc<ClientSlots>,
     number: u64,
@@ -73,14 +72,14 @@ pub struct ClientSlot {
 }
 
 impl ClientSlot {
-    /// The client has sent a request: the slot is its own from now on.
+    /// Keeps the slot for good: the client has sent a request.
     pub fn keep(&self) {
         if let Some(holder) = self.slots.holders.borrow_mut().get_mut(&self.number) {
             holder.has_requested = true;
         }
     }
 
-    /// Ends when another client has it.
+    /// Completes when another client has taken the slot.
     pub async fn taken(&self) {
         self.is_wanted.notified().await;
     }

@@ -1,186 +1,182 @@
-//! What a client asks for before it begins, and what it is answered: a state machine without I/O.
+//! Option haggling, as a state machine without I/O.
 //!
 //! Invariants:
 //!
-//! 1. Everything asked for is answered once it ends in an error or in ACK; but for EXPORT_NAME and ABORT.
-//! 2. What was agreed on before TLS is forgotten.
-//! 3. Where TLS is required nothing is said of exports before it.
-//! 4. Contexts that were agreed on belong to the export they were asked for: another one does away with them.
+//! 1. Replies to an option end with one error or ACK, except for EXPORT_NAME and ABORT.
+//! 2. STARTTLS resets all that was negotiated before.
+//! 3. If TLS is required, no export is disclosed before STARTTLS.
+//! 4. A metadata context is selected for one export; going on with another export drops it.
 
 use crate::{
     export::{Export, Exports},
     wire::{
-        TEXT_BYTES_MAX, Taking,
-        handshake::{ContextRequest, Fact, InfoRequest, ReplyHead, info, option, reply},
-        put_text,
+        ByteReader, TEXT_BYTES_MAX,
+        handshake::{ContextRequest, InfoReply, InfoRequest, OptionReplyHead, info, option, reply},
+        write_string,
     },
 };
 use std::rc::Rc;
 
-/// The one metadata context there is.
+/// The only metadata context supported.
 pub const ALLOCATION: &str = "base:allocation";
-/// Its number.
+/// Its context id.
 pub const ALLOCATION_ID: u32 = 1;
 
-/// What a client and the server have agreed on.
+/// Result of the handshake.
 #[derive(Clone)]
-pub struct Agreed {
-    /// What is served.
+pub struct NegotiatedExport {
     pub export: Rc<Export>,
-    /// Replies are structured.
+    /// Structured replies were negotiated.
     pub is_structured: bool,
-    /// Block status may be asked for.
+    /// `base:allocation` was selected.
     pub has_allocation: bool,
-    /// All but the first words went over TLS.
     pub is_encrypted: bool,
 }
 
-/// How it goes on.
-pub enum Next {
-    /// With what is asked for next.
-    Ask,
-    /// With TLS, and what is asked for then.
-    Encrypt,
-    /// With requests.
-    Begin(Agreed),
-    /// Not at all: there are so many clients already, as many as there may be.
+/// The step after an option.
+pub enum HagglingStep {
+    NextOption,
+    /// Begin TLS, then read the next option.
+    StartTls,
+    /// Enter the transmission phase.
+    Transmission(NegotiatedExport),
+    /// Disconnect: all of the server's slots are taken. Holds their number.
     Refuse(usize),
-    /// Not at all.
     End,
 }
 
-/// Whether others can listen.
+/// State of TLS on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Privacy {
-    /// They can, and there is no TLS.
-    Plain,
-    /// They can, unless the client asks for TLS; it may do without.
-    MayEncrypt,
-    /// They can, so that the client must ask for TLS.
-    MustEncrypt,
-    /// They cannot: it is TLS.
-    Encrypted,
+pub enum TlsState {
+    Unavailable,
+    Optional,
+    Required,
+    Established,
 }
 
-/// See the module's documentation.
+/// The server's side of option haggling.
 pub struct Haggling<'e> {
     exports: &'e Exports,
-    privacy: Privacy,
+    tls_state: TlsState,
     has_zeroes: bool,
     is_structured: bool,
-    /// The export whose allocation was asked for.
+    /// The export for which `base:allocation` was selected.
     allocation_of: Option<String>,
 }
 
 impl<'e> Haggling<'e> {
-    /// A client that was greeted; behind the facts of an export it wants 124 zeroes, or not.
-    pub fn new(exports: &'e Exports, has_zeroes: bool, privacy: Privacy) -> Self {
-        Self { exports, privacy, has_zeroes, is_structured: false, allocation_of: None }
+    /// `has_zeroes`: the client did not set NO_ZEROES, so EXPORT_NAME is answered with 124 zero bytes of
+    /// padding.
+    pub fn new(exports: &'e Exports, has_zeroes: bool, tls_state: TlsState) -> Self {
+        Self { exports, tls_state, has_zeroes, is_structured: false, allocation_of: None }
     }
 
-    /// Answers what is asked for. `admit` finds a place for a client that has chosen an export, or says how many there are.
+    /// Handles an option. `admit` takes a slot for a client entering transmission, or returns the number of
+    /// slots.
     pub fn take(
         &mut self,
         asked: u32,
         data: &[u8],
         answer: &mut Vec<u8>,
         admit: impl FnOnce() -> Result<(), usize>,
-    ) -> Next {
-        let mut answers = Answers { asked, into: answer };
+    ) -> HagglingStep {
+        let mut answers = OptionReplies { asked, into: answer };
         match asked {
-            // It has no answer that says no.
-            option::EXPORT_NAME if self.privacy == Privacy::MustEncrypt => return Next::End,
+            // EXPORT_NAME has no error reply.
+            option::EXPORT_NAME if self.tls_state == TlsState::Required => return HagglingStep::End,
             option::EXPORT_NAME => return self.export_name(data, answers.into, admit),
             option::ABORT => {
                 answers.put(reply::ACK, &[]);
-                return Next::End;
+                return HagglingStep::End;
             }
             option::STARTTLS => return self.start_tls(data, &mut answers),
-            _ if self.privacy == Privacy::MustEncrypt => {
-                answers.error(reply::TLS_REQUIRED, "only over TLS: STARTTLS comes first");
+            _ if self.tls_state == TlsState::Required => {
+                answers.error(reply::TLS_REQUIRED, "TLS required: send STARTTLS first");
             }
             option::LIST if data.is_empty() => self.list(&mut answers),
             option::STRUCTURED_REPLY if data.is_empty() => {
                 self.is_structured = true;
                 answers.put(reply::ACK, &[]);
             }
-            option::LIST | option::STRUCTURED_REPLY => answers.error(reply::INVALID, "it has no data"),
+            option::LIST | option::STRUCTURED_REPLY => {
+                answers.error(reply::INVALID, "the option takes no data")
+            }
             option::INFO => _ = self.info(data, &mut answers),
             option::GO => {
                 let mut told = Vec::new();
-                let Some(export) = self.info(data, &mut Answers { asked, into: &mut told }) else {
+                let Some(export) = self.info(data, &mut OptionReplies { asked, into: &mut told }) else {
                     answers.into.extend(told);
-                    return Next::Ask;
+                    return HagglingStep::NextOption;
                 };
                 if let Err(count_max) = admit() {
-                    let why = format!("{count_max} clients are connected, as many as this server takes");
+                    let why = format!("{count_max} clients are connected, the limit of this server");
                     answers.error(reply::POLICY, &why);
-                    return Next::Refuse(count_max);
+                    return HagglingStep::Refuse(count_max);
                 }
                 answers.into.extend(told);
-                return Next::Begin(self.agreed(export));
+                return HagglingStep::Transmission(self.agreed(export));
             }
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.contexts(data, &mut answers),
-            _ => answers.error(reply::UNSUPPORTED, "this server does not know it"),
+            _ => answers.error(reply::UNSUPPORTED, "unsupported option"),
         }
-        Next::Ask
+        HagglingStep::NextOption
     }
 
-    fn start_tls(&mut self, data: &[u8], answers: &mut Answers<'_>) -> Next {
-        match self.privacy {
-            Privacy::Plain => answers.error(reply::POLICY, "this server has no TLS"),
-            Privacy::Encrypted => answers.error(reply::INVALID, "it is TLS already"),
-            _ if !data.is_empty() => answers.error(reply::INVALID, "it has no data"),
-            Privacy::MayEncrypt | Privacy::MustEncrypt => {
+    fn start_tls(&mut self, data: &[u8], answers: &mut OptionReplies<'_>) -> HagglingStep {
+        match self.tls_state {
+            TlsState::Unavailable => answers.error(reply::POLICY, "TLS is not configured on this server"),
+            TlsState::Established => answers.error(reply::INVALID, "TLS is already in use"),
+            _ if !data.is_empty() => answers.error(reply::INVALID, "the option takes no data"),
+            TlsState::Optional | TlsState::Required => {
                 answers.put(reply::ACK, &[]);
-                *self = Self::new(self.exports, self.has_zeroes, Privacy::Encrypted);
-                return Next::Encrypt;
+                *self = Self::new(self.exports, self.has_zeroes, TlsState::Established);
+                return HagglingStep::StartTls;
             }
         }
-        Next::Ask
+        HagglingStep::NextOption
     }
 
-    fn agreed(&self, export: Rc<Export>) -> Agreed {
+    fn agreed(&self, export: Rc<Export>) -> NegotiatedExport {
         let has_allocation = self
             .allocation_of
             .as_ref()
             .is_some_and(|name| self.exports.find(name).is_some_and(|known| Rc::ptr_eq(known, &export)));
-        let is_encrypted = self.privacy == Privacy::Encrypted;
-        Agreed { export, is_structured: self.is_structured, has_allocation, is_encrypted }
+        let is_encrypted = self.tls_state == TlsState::Established;
+        NegotiatedExport { export, is_structured: self.is_structured, has_allocation, is_encrypted }
     }
 
-    /// The old way: there is no answer that says no.
+    /// EXPORT_NAME has no error reply: the connection is closed instead.
     fn export_name(
         &self,
         data: &[u8],
         answer: &mut Vec<u8>,
         admit: impl FnOnce() -> Result<(), usize>,
-    ) -> Next {
-        let name = Taking(data).rest_as_text();
-        let Some(export) = name.and_then(|name| self.exports.find(name)) else { return Next::End };
+    ) -> HagglingStep {
+        let name = ByteReader(data).rest_as_string();
+        let Some(export) = name.and_then(|name| self.exports.find(name)) else { return HagglingStep::End };
         if let Err(count_max) = admit() {
-            return Next::Refuse(count_max);
+            return HagglingStep::Refuse(count_max);
         }
-        let (size, flags) = export.facts();
+        let (size, flags) = export.size_and_flags();
         answer.extend(size.to_be_bytes());
         answer.extend(flags.to_be_bytes());
         if self.has_zeroes {
             answer.extend([0; 124]);
         }
-        Next::Begin(self.agreed(Rc::clone(export)))
+        HagglingStep::Transmission(self.agreed(Rc::clone(export)))
     }
 
-    fn list(&self, answers: &mut Answers<'_>) {
+    fn list(&self, answers: &mut OptionReplies<'_>) {
         for export in self.exports.all() {
             let mut data = Vec::new();
-            put_text(&mut data, &export.name);
+            write_string(&mut data, &export.name);
             data.extend(export.description.as_bytes());
             answers.put(reply::SERVER, &data);
         }
         answers.put(reply::ACK, &[]);
     }
 
-    fn find(&self, name: &str, answers: &mut Answers<'_>) -> Option<&'e Rc<Export>> {
+    fn find(&self, name: &str, answers: &mut OptionReplies<'_>) -> Option<&'e Rc<Export>> {
         let export = self.exports.find(name);
         if export.is_none() {
             answers.error(reply::UNKNOWN, &format!("there is no export {name:?}"));
@@ -188,35 +184,35 @@ impl<'e> Haggling<'e> {
         export
     }
 
-    fn info(&self, data: &[u8], answers: &mut Answers<'_>) -> Option<Rc<Export>> {
+    fn info(&self, data: &[u8], answers: &mut OptionReplies<'_>) -> Option<Rc<Export>> {
         let Some(request) = InfoRequest::read(data) else {
-            answers.error(reply::INVALID, "its data are not well formed");
+            answers.error(reply::INVALID, "malformed option data");
             return None;
         };
         let export = self.find(&request.name, answers)?;
-        let (size, flags) = export.facts();
-        answers.put(reply::INFO, &Fact::Export(size, flags).write());
-        answers.put(reply::INFO, &Fact::BlockSizes(export.block_sizes()).write());
+        let (size, flags) = export.size_and_flags();
+        answers.put(reply::INFO, &InfoReply::Export(size, flags).write());
+        answers.put(reply::INFO, &InfoReply::BlockSizes(export.block_sizes()).write());
         if request.wanted.contains(&info::NAME) {
-            answers.put(reply::INFO, &Fact::Name(export.name.clone()).write());
+            answers.put(reply::INFO, &InfoReply::Name(export.name.clone()).write());
         }
         if request.wanted.contains(&info::DESCRIPTION) && !export.description.is_empty() {
-            answers.put(reply::INFO, &Fact::Description(export.description.clone()).write());
+            answers.put(reply::INFO, &InfoReply::Description(export.description.clone()).write());
         }
         answers.put(reply::ACK, &[]);
         Some(Rc::clone(export))
     }
 
-    fn contexts(&mut self, data: &[u8], answers: &mut Answers<'_>) {
+    fn contexts(&mut self, data: &[u8], answers: &mut OptionReplies<'_>) {
         let sets = answers.asked == option::SET_META_CONTEXT;
         if sets {
             self.allocation_of = None;
         }
         if !self.is_structured {
-            return answers.error(reply::INVALID, "structured replies come first");
+            return answers.error(reply::INVALID, "negotiate structured replies first");
         }
         let Some(request) = ContextRequest::read(data) else {
-            return answers.error(reply::INVALID, "its data are not well formed");
+            return answers.error(reply::INVALID, "malformed option data");
         };
         if self.find(&request.name, answers).is_none() {
             return;
@@ -235,19 +231,19 @@ impl<'e> Haggling<'e> {
     }
 }
 
-/// Answers to one thing.
-struct Answers<'a> {
+/// Appends the replies to one option.
+struct OptionReplies<'a> {
     asked: u32,
     into: &'a mut Vec<u8>,
 }
 
-impl Answers<'_> {
+impl OptionReplies<'_> {
     fn put(&mut self, reply: u32, data: &[u8]) {
-        ReplyHead::write(self.into, self.asked, reply, data);
+        OptionReplyHead::write(self.into, self.asked, reply, data);
     }
 
-    fn error(&mut self, error: u32, story: &str) {
-        let length = story.floor_char_boundary(TEXT_BYTES_MAX);
-        self.put(error, &story.as_bytes()[..length]);
+    fn error(&mut self, error: u32, message: &str) {
+        let length = message.floor_char_boundary(TEXT_BYTES_MAX);
+        self.put(error, &message.as_bytes()[..length]);
     }
 }

@@ -1,11 +1,11 @@
-//! The server: a connection is greeted, haggles over what it gets, then sends requests until it ends.
+//! The server: handshake, option haggling, then transmission.
 //!
-//! Reading order: `haggling` (what is asked for and answered, without any I/O), `greeting` (the same over a stream),
-//! `requests` (one request, done), `session` (all of a connection, many at once), `client_slots` (how many connections).
+//! Reading order: `haggling` (a state machine without I/O), `handshake`, `requests` (execution of one
+//! request), `session` (a connection in the transmission phase), `client_slots` (the connection limit).
 
 mod client_slots;
-mod greeting;
 pub mod haggling;
+mod handshake;
 mod requests;
 mod session;
 
@@ -15,26 +15,26 @@ use std::{cell::Cell, rc::Rc, time::Duration};
 use thiserror::Error;
 use world::{Accepted, Listener, World, network::accept_next};
 
-/// How much a server takes on.
+/// Limits and TLS policy of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Clients at once that have chosen an export; one more is refused in words. As many again may be at their greeting;
-    /// more are hung up on.
+    /// Most clients in the transmission phase; another one gets an error reply. As many again may be in the
+    /// handshake; more are disconnected.
     pub connections_max: usize,
-    /// How long a client may take over its greeting.
+    /// Time limit of the handshake.
     pub greeting_max: Duration,
-    /// A client that sends no request for so long gives its place to one that comes when there is no other.
+    /// A client that has sent no request for this long may be disconnected for a new one.
     pub idle_max: Duration,
-    /// Requests of a connection under way at once.
+    /// Most outstanding requests of a connection.
     pub requests_max: usize,
-    /// Bytes of data of a connection under way at once; at least what one request may have.
+    /// Most bytes of outstanding reads and writes of a connection; at least one request of the largest size.
     pub bytes_max: usize,
-    /// Whether connections are TLS.
     pub tls: TlsMode,
 }
 
 impl Default for ServerOptions {
-    /// 256 connections, 10 s to greet, 60 s without a request, 256 requests and 64 MiB of a connection, no TLS.
+    /// 256 connections, 10 s for the handshake, 60 s idle, 256 requests and 64 MiB for each connection, no
+    /// TLS.
     fn default() -> Self {
         Self {
             connections_max: 256,
@@ -47,69 +47,57 @@ impl Default for ServerOptions {
     }
 }
 
-/// Why a connection ended that did not say so.
+/// The reason a connection ended without a disconnect request.
 #[derive(Debug, Error)]
-pub enum Ended {
-    /// It broke, or was closed in the middle of something.
+pub enum ConnectionEnd {
     #[error("the connection broke: {0}")]
     Broken(#[from] std::io::Error),
-    /// It did not keep to the protocol.
-    #[error("it is no NBD client: {0}")]
+    #[error("protocol error: {0}")]
     Protocol(&'static str),
-    /// TLS came to nothing: no certificate, or one that is not believed.
     #[error("no TLS: {0}")]
     Tls(String),
-    /// It took too long over its greeting.
-    #[error("it took too long over its greeting")]
+    #[error("the handshake timed out")]
     Slow,
-    /// There are as many clients as the server takes.
-    #[error("refused: {0} clients are connected, as many as this server takes")]
+    #[error("refused: {0} clients are connected, the limit of this server")]
     Full(usize),
-    /// It never sent a request, and another client has its place.
-    #[error("it sent no request for {} s, and another client wanted its place", .0.as_secs())]
+    #[error("sent no request for {} s and was disconnected for another client", .0.as_secs())]
     Idle(Duration),
 }
 
-/// Something worth telling an operator.
+/// An event for the operator's log.
 #[derive(Debug)]
-pub enum Event {
-    /// A client has chosen an export.
+pub enum ServerEvent {
+    /// A client entered the transmission phase.
     Connected {
-        /// Who.
         peer: String,
-        /// Which.
         export: String,
-        /// Over TLS.
         is_encrypted: bool,
     },
-    /// A connection ended.
     Disconnected {
-        /// Who.
         peer: String,
-        /// Why, if it did not say so.
-        why: Option<Ended>,
+        /// `None` after a disconnect request.
+        why: Option<ConnectionEnd>,
     },
-    /// A connection could not be accepted.
     NotAccepted(world::IoError),
 }
 
-/// Serves `exports` to all who connect, until it is dropped; connections that are under way end with their world.
+/// Serves `exports` until the future is dropped; open connections end with their world.
 pub async fn serve(
     world: World,
     listener: Rc<dyn Listener>,
     exports: Exports,
     options: ServerOptions,
-    tell: Rc<dyn Fn(Event)>,
+    tell: Rc<dyn Fn(ServerEvent)>,
 ) {
     let slots = ClientSlots::new(&world, options.connections_max, options.idle_max);
-    // Who is at its greeting has no place yet: nobody keeps another one out by saying nothing.
+    // A client in the handshake has no slot yet: idle connections cannot exhaust the slots.
     let greetings = Rc::new(Cell::new(0));
     loop {
         let Accepted { stream, peer, .. } =
-            accept_next(&world, &*listener, |error| tell(Event::NotAccepted(error))).await;
-        let Some(greeting) = Greeting::begin(&greetings, options.connections_max) else {
-            let why = Some(Ended::Full(options.connections_max));
-            tell(Event::Disconnected { peer, why });
+            accept_next(&world, &*listener, |error| tell(ServerEvent::NotAccepted(error))).await;
+        let Some(greeting) = HandshakeSlot::begin(&greetings, options.connections_max) else {
+            let why = Some(ConnectionEnd::Full(options.connections_max));
+            tell(ServerEvent::Disconnected { peer, why });
             continue;
         };
         let (own, exports, tell) = (world.clone(), exports.clone(), Rc::clone(&tell));
@@ -118,18 +106,18 @@ pub async fn serve(
             let connected = |export: &str, is_encrypted| {
                 let (peer, export) = (peer.clone(), export.to_owned());
                 drop(greeting);
-                tell(Event::Connected { peer, export, is_encrypted });
+                tell(ServerEvent::Connected { peer, export, is_encrypted });
             };
             let why = session::run(&own, stream, &exports, (options, &slots), connected).await.err();
-            tell(Event::Disconnected { peer, why });
+            tell(ServerEvent::Disconnected { peer, why });
         });
     }
 }
 
-/// A connection that has not chosen an export yet.
-struct Greeting(Rc<Cell<usize>>);
+/// A connection in the handshake.
+struct HandshakeSlot(Rc<Cell<usize>>);
 
-impl Greeting {
+impl HandshakeSlot {
     fn begin(all: &Rc<Cell<usize>>, count_max: usize) -> Option<Self> {
         if all.get() >= count_max {
             return None;
@@ -139,7 +127,7 @@ impl Greeting {
     }
 }
 
-impl Drop for Greeting {
+impl Drop for HandshakeSlot {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }

@@ -1,144 +1,151 @@
-//! One request, done.
+//! Execution of one request.
 
-use super::haggling::{ALLOCATION_ID, Agreed};
+use super::haggling::{ALLOCATION_ID, NegotiatedExport};
 use crate::{
     export::Export,
     wire::{
         PAYLOAD_BYTES_MAX,
-        transmission::{Command, Refusal, Request, extent, flag},
+        transmission::{ErrorCode, Request, RequestType, allocation_flag, command_flag},
     },
 };
 use std::{rc::Rc, sync::Arc};
 use world::{Buffer, ByteCount, ByteOffset, Extent, IoError, IoErrorKind, Stability};
 
-/// Zeroes written at once, where they must be.
+/// Bytes of one write of a WRITE_ZEROES that the device cannot do without data.
 const ZEROES_BYTES: usize = 1 << 20;
-/// Extents in one answer at most.
+/// Most extents in one reply.
 const EXTENTS_MAX: usize = 8192;
 
-/// What a request gives.
-pub enum Done {
-    /// Nothing.
+/// Payload of a reply.
+pub enum ReplyData {
     Nothing,
-    /// What was read, from where.
+    /// Offset and data of a read.
     Data(u64, Buffer),
-    /// The data of a chunk of block status.
+    /// Payload of a block status chunk.
     Status(Vec<u8>),
 }
 
-/// Why it was not done, for the client and for people.
-pub struct NotDone {
-    /// What the client is told.
-    pub refusal: Refusal,
+/// An error reply.
+pub struct RequestError {
+    pub code: ErrorCode,
     /// For people.
-    pub story: String,
+    pub message: String,
 }
 
-fn refuse<T>(refusal: Refusal, story: &str) -> Result<T, NotDone> {
-    Err(NotDone { refusal, story: story.to_owned() })
+fn refuse<T>(code: ErrorCode, message: &str) -> Result<T, RequestError> {
+    Err(RequestError { code, message: message.to_owned() })
 }
 
-impl From<IoError> for NotDone {
+impl From<IoError> for RequestError {
     fn from(error: IoError) -> Self {
-        let refusal = match error.kind() {
-            IoErrorKind::NoSpace => Refusal::NoSpace,
-            IoErrorKind::ReadOnly | IoErrorKind::PermissionDenied => Refusal::Permission,
-            IoErrorKind::Unaligned | IoErrorKind::OutOfRange => Refusal::Invalid,
-            IoErrorKind::Unsupported => Refusal::Unsupported,
-            _ => Refusal::Io,
+        let code = match error.kind() {
+            IoErrorKind::NoSpace => ErrorCode::NoSpace,
+            IoErrorKind::ReadOnly | IoErrorKind::PermissionDenied => ErrorCode::Permission,
+            IoErrorKind::Unaligned | IoErrorKind::OutOfRange => ErrorCode::Invalid,
+            IoErrorKind::Unsupported => ErrorCode::Unsupported,
+            _ => ErrorCode::Io,
         };
-        Self { refusal, story: error.to_string() }
+        Self { code, message: error.to_string() }
     }
 }
 
-/// Does what `request` asks; `data` is what a write came with.
+/// Executes `request`; `data` is the payload of a write.
 ///
 /// # Errors
 ///
-/// Nothing was done, or one cannot say what was.
-pub async fn perform(agreed: &Agreed, request: Request, data: Option<Buffer>) -> Result<Done, NotDone> {
-    let export = &agreed.export;
-    check(agreed, &request)?;
+/// The device failed, or the request is invalid. A failed write may have been executed in part.
+pub async fn perform(
+    negotiated: &NegotiatedExport,
+    request: Request,
+    data: Option<Buffer>,
+) -> Result<ReplyData, RequestError> {
+    let export = &negotiated.export;
+    check(negotiated, &request)?;
     let (at, length) = (ByteOffset(request.offset), ByteCount(request.length.into()));
-    let stability = export.stability(request.flags & flag::FUA != 0);
+    let stability = export.stability(request.flags & command_flag::FUA != 0);
     match request.command {
-        Command::Read => {
+        RequestType::Read => {
             let into = vec![Buffer::zeroed(request.length as usize)];
             let mut read = export.device.read(at, into).await?;
-            Ok(Done::Data(request.offset, read.pop().expect("the buffer comes back")))
+            Ok(ReplyData::Data(request.offset, read.pop().expect("the buffer comes back")))
         }
-        Command::Write => {
+        RequestType::Write => {
             let data = Arc::new(data.expect("a write comes with its data"));
             export.device.write(at, vec![data], stability).await?;
-            Ok(Done::Nothing)
+            Ok(ReplyData::Nothing)
         }
-        Command::Flush => {
+        RequestType::Flush => {
             export.device.flush().await?;
-            Ok(Done::Nothing)
+            Ok(ReplyData::Nothing)
         }
-        Command::Trim => {
+        RequestType::Trim => {
             export.device.discard(at, length).await?;
             if stability == Stability::Stable {
                 export.device.flush().await?;
             }
-            Ok(Done::Nothing)
+            Ok(ReplyData::Nothing)
         }
-        // A hint: what is read soon is read then.
-        Command::Cache => Ok(Done::Nothing),
-        Command::WriteZeroes => {
+        // Advisory.
+        RequestType::Cache => Ok(ReplyData::Nothing),
+        RequestType::WriteZeroes => {
             write_zeroes(export, &request, stability).await?;
-            Ok(Done::Nothing)
+            Ok(ReplyData::Nothing)
         }
-        Command::BlockStatus => Ok(Done::Status(status(export, &request).await?)),
-        Command::Disconnect | Command::Other(_) => refuse(Refusal::Invalid, "this command is not known"),
+        RequestType::BlockStatus => Ok(ReplyData::Status(status(export, &request).await?)),
+        RequestType::Disconnect | RequestType::Other(_) => refuse(ErrorCode::Invalid, "unknown command"),
     }
 }
 
-/// What can be said against a request before anything is done.
-fn check(agreed: &Agreed, request: &Request) -> Result<(), NotDone> {
-    let geometry = agreed.export.device.geometry();
-    let changes = matches!(request.command, Command::Write | Command::Trim | Command::WriteZeroes);
-    if request.flags & !flag::ALL != 0 {
-        return refuse(Refusal::Invalid, "it has flags that are not known");
+/// Checks a request before its execution.
+fn check(negotiated: &NegotiatedExport, request: &Request) -> Result<(), RequestError> {
+    let geometry = negotiated.export.device.geometry();
+    let changes =
+        matches!(request.command, RequestType::Write | RequestType::Trim | RequestType::WriteZeroes);
+    if request.flags & !command_flag::ALL != 0 {
+        return refuse(ErrorCode::Invalid, "unknown command flags");
     }
-    if changes && agreed.export.is_read_only {
-        return refuse(Refusal::Permission, "the export is read-only");
+    if changes && negotiated.export.is_read_only {
+        return refuse(ErrorCode::Permission, "the export is read-only");
     }
-    if matches!(request.command, Command::Flush | Command::Disconnect | Command::Other(_)) {
+    if matches!(request.command, RequestType::Flush | RequestType::Disconnect | RequestType::Other(_)) {
         return Ok(());
     }
     let sector = u64::from(geometry.sector);
     if request.length == 0 {
-        return refuse(Refusal::Invalid, "it concerns no bytes");
+        return refuse(ErrorCode::Invalid, "length is zero");
     }
     if !request.offset.is_multiple_of(sector) || !u64::from(request.length).is_multiple_of(sector) {
-        return refuse(Refusal::Invalid, "it is not in whole sectors");
+        return refuse(ErrorCode::Invalid, "not aligned to sectors");
     }
     let end = request.offset.checked_add(request.length.into());
     if end.is_none_or(|end| end > geometry.size.0) {
-        let refusal = if changes { Refusal::NoSpace } else { Refusal::Invalid };
-        return refuse(refusal, "it goes beyond the end");
+        let code = if changes { ErrorCode::NoSpace } else { ErrorCode::Invalid };
+        return refuse(code, "beyond the end of the export");
     }
-    if request.command == Command::Read && request.length > PAYLOAD_BYTES_MAX {
-        return refuse(Refusal::Overflow, "it reads more than 32 MiB");
+    if request.command == RequestType::Read && request.length > PAYLOAD_BYTES_MAX {
+        return refuse(ErrorCode::Overflow, "read of more than 32 MiB");
     }
-    if request.command == Command::BlockStatus && !agreed.has_allocation {
-        return refuse(Refusal::Invalid, "no metadata context was agreed on");
+    if request.command == RequestType::BlockStatus && !negotiated.has_allocation {
+        return refuse(ErrorCode::Invalid, "no metadata context was selected");
     }
     Ok(())
 }
 
-async fn write_zeroes(export: &Rc<Export>, request: &Request, stability: Stability) -> Result<(), NotDone> {
+async fn write_zeroes(
+    export: &Rc<Export>,
+    request: &Request,
+    stability: Stability,
+) -> Result<(), RequestError> {
     let (at, length) = (ByteOffset(request.offset), u64::from(request.length));
     if let Some(sparse) = &export.sparse {
-        let keeps_space = request.flags & flag::NO_HOLE != 0;
+        let keeps_space = request.flags & command_flag::NO_HOLE != 0;
         match sparse.write_zeroes(at, ByteCount(length), keeps_space, stability).await {
             Err(error) if error.kind() == IoErrorKind::Unsupported => {}
             done => return Ok(done?),
         }
     }
-    if request.flags & flag::FAST_ZERO != 0 {
-        return refuse(Refusal::Unsupported, "zeroes would have to be written");
+    if request.flags & command_flag::FAST_ZERO != 0 {
+        return refuse(ErrorCode::Unsupported, "not possible without writing data");
     }
     let zeroes = Arc::new(Buffer::zeroed(ZEROES_BYTES.min(length as usize)));
     let mut done = 0;
@@ -154,20 +161,20 @@ async fn write_zeroes(export: &Rc<Export>, request: &Request, stability: Stabili
     Ok(())
 }
 
-/// The extents of `base:allocation`, as the data of a chunk.
-async fn status(export: &Rc<Export>, request: &Request) -> Result<Vec<u8>, NotDone> {
+/// Extents of `base:allocation` as the payload of a block status chunk.
+async fn status(export: &Rc<Export>, request: &Request) -> Result<Vec<u8>, RequestError> {
     let (at, length) = (ByteOffset(request.offset), ByteCount(request.length.into()));
     let extents = match &export.sparse {
         Some(sparse) => sparse.extents(at, length).await?,
         None => vec![Extent { length, is_hole: false, is_zero: false }],
     };
-    let most = if request.flags & flag::REQ_ONE != 0 { 1 } else { EXTENTS_MAX };
+    let most = if request.flags & command_flag::REQ_ONE != 0 { 1 } else { EXTENTS_MAX };
     let mut data = ALLOCATION_ID.to_be_bytes().to_vec();
     let mut left = length.0;
     for piece in extents.iter().take(most) {
         let length = piece.length.0.min(left) as u32;
-        let hole = if piece.is_hole { extent::HOLE } else { 0 };
-        let zero = if piece.is_zero { extent::ZERO } else { 0 };
+        let hole = if piece.is_hole { allocation_flag::HOLE } else { 0 };
+        let zero = if piece.is_zero { allocation_flag::ZERO } else { 0 };
         data.extend(length.to_be_bytes());
         data.extend((hole | zero).to_be_bytes());
         left -= u64::from(length);

@@ -1,23 +1,23 @@
-//! A connection: requests are read one after the other and done at once, many at a time; answers go out as they come.
+//! A connection in the transmission phase: requests are executed concurrently and answered as they complete.
 //!
 //! Invariants:
 //!
-//! 1. Each request is answered once; Disconnect is not. Answers may come in any order.
-//! 2. What is under way of one connection is bounded, in requests and in bytes: who asks for more waits.
-//! 3. When the client disconnects, what was begun is done before the connection is closed.
+//! 1. Each request except DISC is answered once, in any order.
+//! 2. Outstanding requests and their bytes are bounded for each connection; the reader waits for room.
+//! 3. After DISC, outstanding requests complete before the connection is closed.
 
 use super::{
-    Ended, ServerOptions,
+    ConnectionEnd, ServerOptions,
     client_slots::{ClientSlot, ClientSlots},
-    greeting::{agree, skip},
-    haggling::Agreed,
-    requests::{Done, NotDone, perform},
+    haggling::NegotiatedExport,
+    handshake::{agree, skip},
+    requests::{ReplyData, RequestError, perform},
 };
 use crate::{
     export::Exports,
     wire::{
         PAYLOAD_BYTES_MAX,
-        transmission::{Command, ReplyHead, Request, chunk},
+        transmission::{ReplyHead, Request, RequestType, chunk},
     },
 };
 use std::{cell::RefCell, collections::VecDeque, io::IoSlice, rc::Rc};
@@ -27,8 +27,8 @@ use tokio::{
 };
 use world::{Buffer, Stream, World, network::write_slices, with_deadline};
 
-/// Answers that go out in one call at most.
-const ANSWERS_AT_ONCE: usize = 32;
+/// Replies written in one system call at most.
+const REPLIES_AT_ONCE: usize = 32;
 const READ_AHEAD_BYTES: usize = 64 * 1024;
 
 /// Serves one connection to its end.
@@ -38,31 +38,31 @@ pub async fn run(
     exports: &Exports,
     (options, slots): (ServerOptions, &Rc<ClientSlots>),
     connected: impl FnOnce(&str, bool),
-) -> Result<(), Ended> {
-    let agreed = {
+) -> Result<(), ConnectionEnd> {
+    let negotiated = {
         let agreeing = agree(world, stream, exports, &options.tls, slots);
         match with_deadline(world.sleep(options.greeting_max), agreeing).await {
-            Some(agreed) => agreed?,
-            None => return Err(Ended::Slow),
+            Some(negotiated) => negotiated?,
+            None => return Err(ConnectionEnd::Slow),
         }
     };
-    let Some((agreed, stream, slot)) = agreed else { return Ok(()) };
-    connected(&agreed.export.name, agreed.is_encrypted);
+    let Some((negotiated, stream, slot)) = negotiated else { return Ok(()) };
+    connected(&negotiated.export.name, negotiated.is_encrypted);
     let (reader, writer) = split(stream);
     let session = Rc::new(Session {
         world: world.clone(),
-        agreed,
+        negotiated,
         slot,
         requests: Semaphore::new(options.requests_max),
         bytes: Semaphore::new(options.bytes_max),
-        outbox: Outbox::default(),
+        replies: ReplyQueue::default(),
         options,
     });
     let writing = world.spawn("nbd answers", Rc::clone(&session).write_answers(writer));
     let ended = Rc::clone(&session).read_requests(reader).await;
-    // Those under way are answered, if anybody listens still.
+    // Outstanding requests complete and are answered if the client still reads.
     let everyone = session.requests.acquire_many(session.options.requests_max as u32).await;
-    session.outbox.close();
+    session.replies.close();
     drop(everyone);
     let written = writing.await;
     ended.and(written)
@@ -70,21 +70,21 @@ pub async fn run(
 
 struct Session {
     world: World,
-    agreed: Agreed,
+    negotiated: NegotiatedExport,
     slot: ClientSlot,
     options: ServerOptions,
     requests: Semaphore,
     bytes: Semaphore,
-    outbox: Outbox,
+    replies: ReplyQueue,
 }
 
-/// Room for a request that is under way.
-struct Held {
+/// Room for an outstanding request, released on drop.
+struct RequestPermit {
     session: Rc<Session>,
     bytes: u32,
 }
 
-impl Drop for Held {
+impl Drop for RequestPermit {
     fn drop(&mut self) {
         self.session.bytes.add_permits(self.bytes as usize);
         self.session.requests.add_permits(1);
@@ -92,8 +92,8 @@ impl Drop for Held {
 }
 
 impl Session {
-    /// Reads requests until the client ends, and has each of them done.
-    async fn read_requests(self: Rc<Self>, reader: impl AsyncRead + Unpin) -> Result<(), Ended> {
+    /// Reads requests and spawns their execution until the client disconnects.
+    async fn read_requests(self: Rc<Self>, reader: impl AsyncRead + Unpin) -> Result<(), ConnectionEnd> {
         let mut reader = BufReader::with_capacity(READ_AHEAD_BYTES, reader);
         let mut has_requested = false;
         loop {
@@ -103,8 +103,8 @@ impl Session {
                 true => Some(reading.await),
                 false => with_deadline(self.slot.taken(), reading).await,
             };
-            match read.ok_or(Ended::Idle(self.options.idle_max))? {
-                // Closed between requests: not the polite way, but nothing is lost.
+            match read.ok_or(ConnectionEnd::Idle(self.options.idle_max))? {
+                // Closed between requests: no disconnect request, but nothing is lost.
                 Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(()),
                 read => read?,
             };
@@ -112,14 +112,13 @@ impl Session {
                 has_requested = true;
                 self.slot.keep();
             }
-            let request =
-                Request::read(&head).ok_or(Ended::Protocol("a request does not begin as it must"))?;
-            if request.command == Command::Disconnect {
+            let request = Request::read(&head).ok_or(ConnectionEnd::Protocol("bad request magic"))?;
+            if request.command == RequestType::Disconnect {
                 return Ok(());
             }
             let held = Rc::clone(&self).hold(&request).await;
             let data = match request.command {
-                Command::Write => self.read_data(&mut reader, &request).await?,
+                RequestType::Write => self.read_data(&mut reader, &request).await?,
                 _ => None,
             };
             let session = Rc::clone(&self);
@@ -130,23 +129,23 @@ impl Session {
         }
     }
 
-    /// Waits until there is room for a request.
-    async fn hold(self: Rc<Self>, request: &Request) -> Held {
-        let has_data = matches!(request.command, Command::Read | Command::Write);
+    /// Waits for room for a request.
+    async fn hold(self: Rc<Self>, request: &Request) -> RequestPermit {
+        let has_data = matches!(request.command, RequestType::Read | RequestType::Write);
         let bytes = if has_data { request.length.min(PAYLOAD_BYTES_MAX) } else { 0 };
         assert!(bytes as usize <= self.options.bytes_max, "one request of any size has room");
         let never_closed = "it is never closed";
         self.requests.acquire().await.expect(never_closed).forget();
         self.bytes.acquire_many(bytes).await.expect(never_closed).forget();
-        Held { session: self, bytes }
+        RequestPermit { session: self, bytes }
     }
 
-    /// What a write came with; none if that is not to be written.
+    /// The payload of a write; `None` if the request will be rejected.
     async fn read_data(
         &self,
         reader: &mut (impl AsyncRead + Unpin),
         request: &Request,
-    ) -> Result<Option<Buffer>, Ended> {
+    ) -> Result<Option<Buffer>, ConnectionEnd> {
         if request.length == 0 {
             return Ok(None);
         }
@@ -160,35 +159,37 @@ impl Session {
     }
 
     async fn answer(&self, request: Request, data: Option<Buffer>) {
-        let is_too_long = request.command == Command::Write && request.length > PAYLOAD_BYTES_MAX;
+        let is_too_long = request.command == RequestType::Write && request.length > PAYLOAD_BYTES_MAX;
         let done = match is_too_long {
-            true => Err(NotDone {
-                refusal: crate::wire::transmission::Refusal::Overflow,
-                story: "it writes more than 32 MiB".to_owned(),
+            true => Err(RequestError {
+                code: crate::wire::transmission::ErrorCode::Overflow,
+                message: "write of more than 32 MiB".to_owned(),
             }),
-            false => perform(&self.agreed, request, data).await,
+            false => perform(&self.negotiated, request, data).await,
         };
-        self.outbox.put(self.answer_of(request, done));
+        self.replies.put(self.answer_of(request, done));
     }
 
-    fn answer_of(&self, request: Request, done: Result<Done, NotDone>) -> Answer {
+    fn answer_of(&self, request: Request, done: Result<ReplyData, RequestError>) -> Reply {
         let cookie = request.cookie;
-        if !self.agreed.is_structured {
+        if !self.negotiated.is_structured {
             let mut head = Vec::with_capacity(ReplyHead::SIMPLE_BYTES);
-            let result = done.as_ref().map(drop).map_err(|error| error.refusal);
+            let result = done.as_ref().map(drop).map_err(|error| error.code);
             ReplyHead::Simple { cookie, result }.write(&mut head);
-            let data = if let Ok(Done::Data(_, data)) = done { Some(data) } else { None };
-            return Answer { head, data };
+            let data = if let Ok(ReplyData::Data(_, data)) = done { Some(data) } else { None };
+            return Reply { head, data };
         }
         let (kind, own, data) = match done {
-            Ok(Done::Nothing) => (chunk::NONE, Vec::new(), None),
-            Ok(Done::Data(offset, data)) => (chunk::OFFSET_DATA, offset.to_be_bytes().to_vec(), Some(data)),
-            Ok(Done::Status(extents)) => (chunk::BLOCK_STATUS, extents, None),
-            Err(NotDone { refusal, story }) => {
-                let story = &story.as_bytes()[..story.floor_char_boundary(1024)];
-                let mut own = refusal.number().to_be_bytes().to_vec();
-                own.extend((story.len() as u16).to_be_bytes());
-                own.extend(story);
+            Ok(ReplyData::Nothing) => (chunk::NONE, Vec::new(), None),
+            Ok(ReplyData::Data(offset, data)) => {
+                (chunk::OFFSET_DATA, offset.to_be_bytes().to_vec(), Some(data))
+            }
+            Ok(ReplyData::Status(extents)) => (chunk::BLOCK_STATUS, extents, None),
+            Err(RequestError { code, message }) => {
+                let message = &message.as_bytes()[..message.floor_char_boundary(1024)];
+                let mut own = code.number().to_be_bytes().to_vec();
+                own.extend((message.len() as u16).to_be_bytes());
+                own.extend(message);
                 (chunk::ERROR, own, None)
             }
         };
@@ -196,17 +197,16 @@ impl Session {
         let mut head = Vec::with_capacity(ReplyHead::CHUNK_BYTES + own.len());
         ReplyHead::Chunk { cookie, is_done: true, kind, length }.write(&mut head);
         head.extend(own);
-        Answer { head, data }
+        Reply { head, data }
     }
 
-    /// Sends answers as they come, until there will be no more.
-    async fn write_answers(self: Rc<Self>, mut writer: impl AsyncWrite + Unpin) -> Result<(), Ended> {
-        while let Some(answers) = self.outbox.take().await {
+    async fn write_answers(self: Rc<Self>, mut writer: impl AsyncWrite + Unpin) -> Result<(), ConnectionEnd> {
+        while let Some(answers) = self.replies.take().await {
             let pieces = answers.iter().flat_map(|answer| [Some(&answer.head[..]), answer.data.as_deref()]);
             let mut slices: Vec<IoSlice<'_>> = pieces.flatten().map(IoSlice::new).collect();
             if let Err(error) = write_slices(&mut writer, &mut slices).await {
-                // The others are done, and nobody hears of it.
-                while self.outbox.take().await.is_some() {}
+                // Nobody reads the remaining replies; wait for their requests to complete.
+                while self.replies.take().await.is_some() {}
                 return Err(error.into());
             }
         }
@@ -214,40 +214,37 @@ impl Session {
     }
 }
 
-/// An answer on its way.
-struct Answer {
+struct Reply {
     head: Vec<u8>,
     data: Option<Buffer>,
 }
 
-/// Answers that wait to be sent.
 #[derive(Default)]
-struct Outbox {
-    answers: RefCell<VecDeque<Answer>>,
+struct ReplyQueue {
+    answers: RefCell<VecDeque<Reply>>,
     is_closed: std::cell::Cell<bool>,
     changed: Notify,
 }
 
-impl Outbox {
-    fn put(&self, answer: Answer) {
+impl ReplyQueue {
+    fn put(&self, answer: Reply) {
         assert!(!self.is_closed.get(), "all that is under way is answered before");
         self.answers.borrow_mut().push_back(answer);
         self.changed.notify_one();
     }
 
-    /// No more will come.
     fn close(&self) {
         self.is_closed.set(true);
         self.changed.notify_one();
     }
 
-    /// The next answers; none at the end.
-    async fn take(&self) -> Option<Vec<Answer>> {
+    /// The next replies; `None` once closed and empty.
+    async fn take(&self) -> Option<Vec<Reply>> {
         loop {
             {
                 let mut answers = self.answers.borrow_mut();
                 if !answers.is_empty() {
-                    let count = answers.len().min(ANSWERS_AT_ONCE);
+                    let count = answers.len().min(REPLIES_AT_ONCE);
                     return Some(answers.drain(..count).collect());
                 }
             }

@@ -1,81 +1,67 @@
-//! Requests and replies, once an export was chosen.
+//! Messages of the transmission phase.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian as be};
 
-/// Before each request.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
-/// Before each simple reply.
 pub const SIMPLE_MAGIC: u32 = 0x6744_6698;
-/// Before each chunk of a structured reply.
 pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
-/// The last chunk of a reply.
+/// Flag of the last chunk of a reply.
 pub const CHUNK_DONE: u16 = 1;
 
-/// Flags of requests.
-pub mod flag {
-    /// Stable before it is answered.
+/// Command flags.
+pub mod command_flag {
+    /// The write is durable before it is answered.
     pub const FUA: u16 = 1;
-    /// Zeroes that take space.
+    /// WRITE_ZEROES must not make a hole.
     pub const NO_HOLE: u16 = 2;
-    /// One chunk of data, or none.
+    /// Don't fragment: answer with one chunk.
     pub const DF: u16 = 4;
     /// One extent is enough.
     pub const REQ_ONE: u16 = 8;
-    /// Zeroes quickly, or not at all.
+    /// Fail instead of writing zeroes slowly.
     pub const FAST_ZERO: u16 = 16;
-    /// All that are known.
     pub const ALL: u16 = FUA | NO_HOLE | DF | REQ_ONE | FAST_ZERO;
 }
 
-/// Kinds of chunks.
+/// Structured reply chunk types.
 pub mod chunk {
-    /// Nothing: it was done.
     pub const NONE: u16 = 0;
-    /// An offset and what lies there.
+    /// An offset and data.
     pub const OFFSET_DATA: u16 = 1;
-    /// An offset, and how many zeroes lie there.
+    /// An offset and a length of zeroes.
     pub const OFFSET_HOLE: u16 = 2;
-    /// A context and its extents.
+    /// A context id and extents.
     pub const BLOCK_STATUS: u16 = 5;
-    /// All errors have this bit.
+    /// Set in all error types.
     pub const IS_ERROR: u16 = 1 << 15;
-    /// An error and its story.
+    /// An error and its message.
     pub const ERROR: u16 = IS_ERROR + 1;
 }
 
 /// Flags of an extent of `base:allocation`.
-pub mod extent {
-    /// It takes no space.
+pub mod allocation_flag {
+    /// Not allocated.
     pub const HOLE: u32 = 1;
-    /// It reads as zeroes.
+    /// Reads as zeroes.
     pub const ZERO: u32 = 2;
 }
 
-/// What is asked.
+/// Request types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Bytes from there.
+pub enum RequestType {
     Read,
-    /// Bytes, which follow, to there.
     Write,
-    /// To end; no answer.
     Disconnect,
-    /// All that was answered before made stable.
     Flush,
-    /// What lies there is not needed.
     Trim,
-    /// What lies there may be read soon.
     Cache,
-    /// Zeroes there.
     WriteZeroes,
-    /// What lies there, and whether anything does.
     BlockStatus,
-    /// Not known.
+    /// An unknown type.
     Other(u16),
 }
 
-impl Command {
-    /// Its number.
+impl RequestType {
     pub fn number(self) -> u16 {
         match self {
             Self::Read => 0,
@@ -90,7 +76,6 @@ impl Command {
         }
     }
 
-    /// The one of that number.
     pub fn of(number: u16) -> Self {
         let known = [Self::Read, Self::Write, Self::Disconnect, Self::Flush, Self::Trim].into_iter().chain([
             Self::Cache,
@@ -101,30 +86,30 @@ impl Command {
     }
 }
 
-/// Why a request was refused.
+/// Error values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// Not allowed: it is read-only.
+pub enum ErrorCode {
+    /// EPERM: the export is read-only.
     Permission,
-    /// It failed.
+    /// EIO.
     Io,
-    /// Too little memory.
+    /// ENOMEM.
     Memory,
-    /// Not well formed, or out of range.
+    /// EINVAL: malformed or out of range.
     Invalid,
-    /// No space.
+    /// ENOSPC.
     NoSpace,
-    /// More than fits.
+    /// EOVERFLOW.
     Overflow,
-    /// Cannot be done, or not quickly.
+    /// ENOTSUP.
     Unsupported,
-    /// The server is about to end.
+    /// ESHUTDOWN.
     Shutdown,
-    /// Not known.
+    /// An unknown value.
     Other(u32),
 }
 
-impl Refusal {
+impl ErrorCode {
     const ALL: [(Self, u32); 8] = [
         (Self::Permission, 1),
         (Self::Io, 5),
@@ -136,19 +121,18 @@ impl Refusal {
         (Self::Shutdown, 108),
     ];
 
-    /// Its number, that of Linux.
+    /// The error number on the wire, that of Linux.
     pub fn number(self) -> u32 {
         if let Self::Other(number) = self {
             return number;
         }
-        let known = Self::ALL.iter().find(|(refusal, _)| *refusal == self);
+        let known = Self::ALL.iter().find(|(code, _)| *code == self);
         known.expect("all others have a number").1
     }
 
-    /// The one of that number.
     pub fn of(number: u32) -> Self {
         let known = Self::ALL.iter().find(|(_, known)| *known == number);
-        known.map_or(Self::Other(number), |(refusal, _)| *refusal)
+        known.map_or(Self::Other(number), |(code, _)| *code)
     }
 }
 
@@ -163,31 +147,28 @@ struct RawRequest {
     length: be::U32,
 }
 
-/// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Of [`flag`].
+    /// [`command_flag`]s.
     pub flags: u16,
-    /// What is asked.
-    pub command: Command,
-    /// Comes back with the answer.
+    pub command: RequestType,
+    /// Identifies the reply.
     pub cookie: u64,
-    /// Where, in bytes.
+    /// In bytes.
     pub offset: u64,
-    /// How many bytes.
+    /// In bytes.
     pub length: u32,
 }
 
 impl Request {
-    /// Bytes of it.
     pub const BYTES: usize = size_of::<RawRequest>();
 
-    /// From the wire; none if it does not begin as it must.
+    /// `None` if the magic number is wrong.
     pub fn read(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let raw = RawRequest::ref_from_bytes(bytes).ok()?;
         let request = Self {
             flags: raw.flags.get(),
-            command: Command::of(raw.command.get()),
+            command: RequestType::of(raw.command.get()),
             cookie: raw.cookie.get(),
             offset: raw.offset.get(),
             length: raw.length.get(),
@@ -195,7 +176,6 @@ impl Request {
         (raw.magic.get() == REQUEST_MAGIC).then_some(request)
     }
 
-    /// For the wire.
     pub fn write(&self) -> [u8; Self::BYTES] {
         let raw = RawRequest {
             magic: REQUEST_MAGIC.into(),
@@ -227,36 +207,27 @@ struct RawChunk {
     length: be::U32,
 }
 
-/// How a reply begins.
+/// Start of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyHead {
-    /// A simple reply; the data of a read that was done follows.
-    Simple {
-        /// To which request.
-        cookie: u64,
-        /// Whether it was done.
-        result: Result<(), Refusal>,
-    },
-    /// A chunk of a structured one.
+    /// A simple reply; the data of a successful read follow.
+    Simple { cookie: u64, result: Result<(), ErrorCode> },
+    /// A chunk of a structured reply.
     Chunk {
-        /// To which request.
         cookie: u64,
-        /// Whether it is the last.
+        /// The last chunk of the reply.
         is_done: bool,
-        /// One of [`chunk`].
         kind: u16,
-        /// Bytes behind it.
+        /// Bytes of chunk data that follow.
         length: u32,
     },
 }
 
 impl ReplyHead {
-    /// Bytes of a simple reply's head.
     pub const SIMPLE_BYTES: usize = size_of::<RawSimple>();
-    /// Bytes of a chunk's head.
     pub const CHUNK_BYTES: usize = size_of::<RawChunk>();
 
-    /// Bytes of a head that begins with `magic`; none if none does.
+    /// Length of a reply that starts with `magic`; `None` if no reply does.
     pub fn bytes_of(magic: u32) -> Option<usize> {
         match magic {
             SIMPLE_MAGIC => Some(Self::SIMPLE_BYTES),
@@ -265,12 +236,12 @@ impl ReplyHead {
         }
     }
 
-    /// From as many bytes as [`ReplyHead::bytes_of`] says.
+    /// Parses as many bytes as [`ReplyHead::bytes_of`] says.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         if let Ok(raw) = RawSimple::ref_from_bytes(bytes) {
             let result = match raw.error.get() {
                 0 => Ok(()),
-                number => Err(Refusal::of(number)),
+                number => Err(ErrorCode::of(number)),
             };
             return (raw.magic.get() == SIMPLE_MAGIC)
                 .then_some(Self::Simple { cookie: raw.cookie.get(), result });
@@ -285,11 +256,10 @@ impl ReplyHead {
         (raw.magic.get() == CHUNK_MAGIC).then_some(head)
     }
 
-    /// For the wire.
     pub fn write(&self, into: &mut Vec<u8>) {
         match *self {
             Self::Simple { cookie, result } => {
-                let error = result.err().map_or(0, Refusal::number);
+                let error = result.err().map_or(0, ErrorCode::number);
                 let raw =
                     RawSimple { magic: SIMPLE_MAGIC.into(), error: error.into(), cookie: cookie.into() };
                 into.extend(raw.as_bytes());
@@ -314,11 +284,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_and_replies_read_back_as_written() {
+    fn requests_and_replies_parse_as_written() {
         for number in 0..20 {
             let request = Request {
-                flags: flag::FUA,
-                command: Command::of(number),
+                flags: command_flag::FUA,
+                command: RequestType::of(number),
                 cookie: 0x0102_0304_0506_0708,
                 offset: 1 << 41,
                 length: 4096,
@@ -327,7 +297,7 @@ mod tests {
             assert_eq!(bytes[..8], [0x25, 0x60, 0x95, 0x13, 0, 1, 0, number as u8]);
             assert_eq!(Request::read(&bytes), Some(request));
         }
-        let results = (0..120).map(|number| if number == 0 { Ok(()) } else { Err(Refusal::of(number)) });
+        let results = (0..120).map(|number| if number == 0 { Ok(()) } else { Err(ErrorCode::of(number)) });
         let simple = results.map(|result| ReplyHead::Simple { cookie: 9, result });
         let chunks = [true, false].map(|is_done| ReplyHead::Chunk {
             cookie: 9,
@@ -345,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_begin_as_it_must_is_refused() {
+    fn a_wrong_magic_is_refused() {
         assert_eq!(Request::read(&[0; Request::BYTES]), None);
         for length in 0..40 {
             assert_eq!(ReplyHead::read(&vec![0; length]), None);

@@ -1,12 +1,11 @@
-//! Authorities and what they sign, made anew for each test. Ed25519: all its signatures have one length, so that a
-//! seed's run is the same however the keys came out.
+//! Certificate authorities and certificates, generated for each test. Ed25519 signatures have a constant
+//! length, so that a seed's run does not depend on the keys.
 
-use nbd::{ClientTls, Identity, ServerTls};
+use nbd::{ClientTls, ServerTls, TlsIdentity};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_ED25519, date_time_ymd,
 };
 
-/// One who signs.
 pub struct Authority {
     pub pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -19,8 +18,8 @@ pub struct Signed {
 }
 
 impl Signed {
-    pub fn identity(&self) -> Identity<'_> {
-        Identity { certificate: self.certificate.as_bytes(), key: self.key.as_bytes() }
+    pub fn identity(&self) -> TlsIdentity<'_> {
+        TlsIdentity { certificate: self.certificate.as_bytes(), key: self.key.as_bytes() }
     }
 }
 
@@ -38,7 +37,7 @@ impl Authority {
         Self { pem, issuer: Issuer::new(params, key) }
     }
 
-    /// Signs a certificate for `name`, good until the end of that year.
+    /// Signs a certificate for `name`, valid until the end of `year`.
     pub fn sign_until(&self, name: &str, year: i32) -> Signed {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -52,17 +51,17 @@ impl Authority {
         self.sign_until(name, 3000)
     }
 
-    /// A server of that name, for anyone.
+    /// A server with a certificate for `name`, open to all clients.
     pub fn server(&self, name: &str) -> ServerTls {
         ServerTls::new(self.sign(name).identity(), None).unwrap()
     }
 
-    /// A server called `server`, for those whom this authority knows.
+    /// A server called `server` that demands a certificate of this authority.
     pub fn closed_server(&self) -> ServerTls {
         ServerTls::new(self.sign("server").identity(), Some(self.pem.as_bytes())).unwrap()
     }
 
-    /// A client that believes this authority about `server`.
+    /// A client that trusts this authority for `server`.
     pub fn client(&self, identity: Option<&Signed>) -> ClientTls {
         ClientTls::new("server", self.pem.as_bytes(), identity.map(Signed::identity)).unwrap()
     }

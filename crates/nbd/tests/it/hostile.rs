@@ -1,4 +1,4 @@
-//! Peers that do not keep to the protocol: nothing breaks but their own connection.
+//! Malformed sessions: only their own connection ends.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a process of its own is measured")]
 
@@ -9,8 +9,8 @@ use crate::{
 use nbd::{
     TlsMode, UriTls,
     wire::{
-        handshake::{InfoRequest, OptionHead, greeting, option},
-        transmission::{Command, Request},
+        handshake::{InfoRequest, OptionHead, handshake_flag, option},
+        transmission::{Request, RequestType},
     },
 };
 use std::{env, process::Command as Program, time::Duration};
@@ -21,22 +21,23 @@ use world::{
     sim::{Limits, NetworkOptions, SimNetwork},
 };
 
-/// Set for the process that is measured.
+/// Set in the child process whose memory is measured.
 const MEASURED: &str = "SPINDLE_SPOILED_SESSIONS";
-/// By so much the memory of a process may grow over all sessions. The simulated network alone remembers some 400 bytes of
+/// Most growth of the resident set over all sessions. The simulated network alone keeps about 400 bytes for
 /// each connection.
 const GROWTH_MAX: u64 = 10 << 20;
-/// Sessions before which nothing is measured: until then buffers grow to what they will be.
+/// Sessions before the first measurement, in which buffers reach their size.
 const WARMING: u64 = 200;
 
-/// How many are tried: a thousand, ten thousand under `SPINDLE_FULL`.
+/// 1,000, or 10,000 with `SPINDLE_FULL`.
 fn sessions() -> u64 {
     if env::var_os("SPINDLE_FULL").is_some() { 10_000 } else { 1000 }
 }
 
-/// What a client may send: greeting, haggling, requests.
+/// A handshake, options and requests.
 fn whole_session(random: &mut Random) -> Vec<u8> {
-    let mut bytes = u32::from(greeting::FIXED_NEWSTYLE | greeting::NO_ZEROES).to_be_bytes().to_vec();
+    let mut bytes =
+        u32::from(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES).to_be_bytes().to_vec();
     for _ in 0..random.below(4) {
         let asked = 1 + random.below(12) as u32;
         let mut data = vec![0; random.below(40) as usize];
@@ -52,19 +53,19 @@ fn whole_session(random: &mut Random) -> Vec<u8> {
     let wanted = InfoRequest { name: "mail".to_owned(), wanted: vec![1, 2, 3] };
     bytes.extend(OptionHead::write(option::GO, &wanted.write()));
     for cookie in 0..random.below(12) {
-        let command = Command::of(random.below(9) as u16);
+        let command = RequestType::of(random.below(9) as u16);
         let length = [0, 1, 512, 4096, 65_536, u32::MAX][random.below(6) as usize];
         let offset = [0, 512, 1 << 19, (1 << 20) - 512, 1 << 20, u64::MAX][random.below(6) as usize];
         let request = Request { flags: random.below(40) as u16, command, cookie, offset, length };
         bytes.extend(request.write());
-        if command == Command::Write && length <= 65_536 {
+        if command == RequestType::Write && length <= 65_536 {
             bytes.extend(vec![cookie as u8; length as usize]);
         }
     }
     bytes
 }
 
-/// Flips, cuts, repeats: what is sent by one who is broken, or means ill.
+/// Flips, removes or repeats bytes.
 fn spoil(random: &mut Random, bytes: &mut Vec<u8>) {
     for _ in 0..random.below(4) {
         let at = random.below(bytes.len() as u64) as usize;
@@ -94,7 +95,7 @@ async fn send_and_drain(world: &World, network: &SimNetwork, bytes: Vec<u8>) {
 }
 
 #[test]
-fn a_server_outlives_a_thousand_spoiled_sessions() {
+fn a_server_survives_malformed_sessions() {
     let authority = Authority::new();
     for seed in 0..sessions() / 50 {
         let tls = TlsMode::Allowed(authority.server("server"));
@@ -115,12 +116,12 @@ fn a_server_outlives_a_thousand_spoiled_sessions() {
 }
 
 #[test]
-fn spoiled_sessions_leave_nothing_in_memory() {
-    // A process of its own: what other tests take is not its memory.
+fn malformed_sessions_leak_no_memory() {
+    // A child process, so that the memory of other tests does not count.
     let measured = Program::new(env::current_exe().unwrap())
         .args([
             "--exact",
-            "hostile::one_server_serves_them_all",
+            "hostile::one_server_serves_all_malformed_sessions",
             "--ignored",
             "--nocapture",
             "--test-threads=1",
@@ -138,7 +139,7 @@ fn spoiled_sessions_leave_nothing_in_memory() {
 
 #[test]
 #[ignore = "the process that is measured"]
-fn one_server_serves_them_all() {
+fn one_server_serves_all_malformed_sessions() {
     let Some(count) = env::var(MEASURED).ok().and_then(|count| count.parse::<u64>().ok()) else { return };
     let Scene { mut simulation, drive, network } = Scene::new(7, NetworkOptions::rack());
     let run = simulation.run(Limits::generous(), |world| async move {
@@ -159,7 +160,7 @@ fn one_server_serves_them_all() {
 }
 
 #[test]
-fn who_never_greets_is_let_go() {
+fn a_client_without_a_handshake_is_disconnected() {
     let Scene { mut simulation, drive, network } = Scene::new(1, NetworkOptions::rack());
     let run = simulation.run(Limits::generous(), |world| async move {
         start(&world, &network, vec![export("mail", &drive)]).await;
@@ -173,18 +174,19 @@ fn who_never_greets_is_let_go() {
 }
 
 #[test]
-fn a_client_outlives_servers_that_answer_anything() {
-    (0..200).for_each(|seed| read_past_a_spoiler(seed, None));
+fn a_client_survives_flipped_bits() {
+    (0..200).for_each(|seed| read_through_a_bit_flipper(seed, None));
 }
 
 #[test]
-fn over_tls_what_is_changed_on_the_way_is_never_taken_for_what_was_sent() {
+fn tls_detects_flipped_bits() {
     let authority = Authority::new();
-    (0..100).for_each(|seed| read_past_a_spoiler(seed, Some(&authority)));
+    (0..100).for_each(|seed| read_through_a_bit_flipper(seed, Some(&authority)));
 }
 
-/// Between client and server sits one who changes bits; with an authority it is TLS, and what is read is right.
-fn read_past_a_spoiler(seed: u64, authority: Option<&Authority>) {
+/// Reads through a proxy that flips bits. With an authority the connection uses TLS, and what is read is
+/// right.
+fn read_through_a_bit_flipper(seed: u64, authority: Option<&Authority>) {
     let is_tls = authority.is_some();
     let server = authority.map_or(TlsMode::Off, |authority| TlsMode::Required(authority.server("server")));
     let tls = authority.map(|authority| authority.client(None));

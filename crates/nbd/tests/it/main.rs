@@ -1,9 +1,9 @@
-//! Integration tests of NBD: our client and our server over a simulated network, and hostile peers.
+//! Integration tests of NBD: our client and server over a simulated network, and hostile peers.
 
 mod certificates;
-mod crowds;
+mod client_limits;
 mod hostile;
+mod reconnect;
 mod scene;
-mod served;
+mod server;
 mod tls;
-mod trouble;

@@ -1,16 +1,15 @@
-//! A server and its drive, a network, and clients.
+//! A server with a drive, a network, and clients.
 
-use nbd::{Client, ClientOptions, ClientTls, Export, Exports, ServerOptions, TlsMode, Uri, UriTls, serve};
+use nbd::{Client, ClientOptions, ClientTls, Export, Exports, NbdUri, ServerOptions, TlsMode, UriTls, serve};
 use std::rc::Rc;
 use world::{
     Address, BlockDevice, Buffer, ByteCount, ByteOffset, World,
     sim::{DriveOptions, NetworkOptions, SimDrive, SimNetwork, Simulation},
 };
 
-/// Bytes of the drive.
+/// Size of the drive.
 pub const SIZE: u64 = 1 << 20;
 
-/// What a test has before anything runs.
 pub struct Scene {
     pub simulation: Simulation,
     pub drive: Rc<SimDrive>,
@@ -26,7 +25,6 @@ impl Scene {
     }
 }
 
-/// The drive as an export.
 pub fn export(name: &str, drive: &Rc<SimDrive>) -> Export {
     Export {
         name: name.to_owned(),
@@ -38,8 +36,8 @@ pub fn export(name: &str, drive: &Rc<SimDrive>) -> Export {
     }
 }
 
-pub fn uri(name: &str) -> Uri {
-    Uri { address: Address::parse("server:10809", 0).unwrap(), export: name.to_owned(), tls: None }
+pub fn uri(name: &str) -> NbdUri {
+    NbdUri { address: Address::parse("server:10809", 0).unwrap(), export: name.to_owned(), tls: None }
 }
 
 /// Serves `exports` on host `server` until the world ends.
@@ -58,14 +56,14 @@ pub async fn connect(world: &World, network: &SimNetwork, name: &str) -> world::
     Client::connect(world, network.host("client"), uri(name), ClientOptions::default()).await
 }
 
-/// Over TLS.
+/// Connects over TLS.
 pub async fn connect_with(
     world: &World,
     network: &SimNetwork,
     name: &str,
     tls: ClientTls,
 ) -> world::IoResult<Client> {
-    let uri = Uri { tls: Some(UriTls::default()), ..uri(name) };
+    let uri = NbdUri { tls: Some(UriTls::default()), ..uri(name) };
     let options = ClientOptions { tls: Some(tls), ..ClientOptions::default() };
     Client::connect(world, network.host("client"), uri, options).await
 }

@@ -1,12 +1,12 @@
-//! TLS: who gets in, who does not and is told why, what others can do on the way.
+//! TLS: trust, refusals, and attacks on the connection.
 
 use crate::{
     certificates::Authority,
     scene::{SIZE, Scene, connect, connect_with, export, read, start_with, uri},
 };
 use nbd::{
-    ClientTls, Identity, ServerTls, TlsMode,
-    wire::handshake::{GREETING, InfoRequest, OptionHead, ReplyHead, greeting, option, reply},
+    ClientTls, ServerTls, TlsIdentity, TlsMode,
+    wire::handshake::{GREETING, InfoRequest, OptionHead, OptionReplyHead, handshake_flag, option, reply},
 };
 use std::{sync::Arc, time::Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,7 +15,7 @@ use world::{
     sim::{Limits, NetworkOptions, SimNetwork},
 };
 
-/// What came of a client at a server.
+/// The outcome of a client's connection and first read.
 fn tried(server: TlsMode, client: Option<ClientTls>) -> world::IoResult<Vec<u8>> {
     let Scene { mut simulation, drive, network } = Scene::new(1, NetworkOptions::rack());
     let run = simulation.run(Limits::generous(), |world| async move {
@@ -42,7 +42,7 @@ fn is_refused(server: TlsMode, client: Option<ClientTls>, why: &str) {
 }
 
 #[test]
-fn both_ends_agree_where_both_want_it() {
+fn tls_is_used_if_both_ends_want_it() {
     let authority = Authority::new();
     let known = authority.sign("client");
     let data = vec![7; 4096];
@@ -55,12 +55,12 @@ fn both_ends_agree_where_both_want_it() {
 }
 
 #[test]
-fn whoever_is_not_believed_is_told_so() {
+fn an_untrusted_peer_gets_a_tls_alert() {
     let (authority, stranger) = (Authority::new(), Authority::called("stranger"));
     let required = |tls| TlsMode::Required(tls);
     let client = || Some(authority.client(None));
     is_refused(required(authority.server("server")), None, "only over TLS");
-    is_refused(TlsMode::Off, client(), "no TLS: not allowed: this server has no TLS");
+    is_refused(TlsMode::Off, client(), "no TLS: not allowed: TLS is not configured on this server");
     is_refused(required(stranger.server("server")), client(), "UnknownIssuer");
     is_refused(required(authority.server("other")), client(), "not valid for name");
     let old = ServerTls::new(authority.sign_until("server", 2001).identity(), None).unwrap();
@@ -73,12 +73,12 @@ fn whoever_is_not_believed_is_told_so() {
 }
 
 #[test]
-fn certificates_that_cannot_be_used_are_refused_at_once() {
+fn unusable_certificates_are_refused() {
     let authority = Authority::new();
     let (one, other) = (authority.sign("server"), authority.sign("server"));
-    let mixed = Identity { key: other.identity().key, ..one.identity() };
-    let nothing = Identity { certificate: b"", ..one.identity() };
-    let no_key = Identity { key: b"-----BEGIN NONSENSE-----", ..one.identity() };
+    let mixed = TlsIdentity { key: other.identity().key, ..one.identity() };
+    let nothing = TlsIdentity { certificate: b"", ..one.identity() };
+    let no_key = TlsIdentity { key: b"-----BEGIN NONSENSE-----", ..one.identity() };
     for (identity, clients, story) in [
         (mixed, None, "the certificate and its key: "),
         (nothing, None, "the certificate: there is none"),
@@ -93,7 +93,7 @@ fn certificates_that_cannot_be_used_are_refused_at_once() {
 }
 
 #[test]
-fn what_was_not_answered_is_asked_again_over_the_next_connection() {
+fn unanswered_requests_are_sent_again_over_the_next_connection() {
     let mut breaks = 0;
     for seed in 0..10 {
         let options = NetworkOptions { reset_percent: 1.0, ..NetworkOptions::rack() };
@@ -141,28 +141,28 @@ fn what_was_not_answered_is_asked_again_over_the_next_connection() {
     assert!(breaks > 10, "connections did break: {breaks}");
 }
 
-/// A greeted connection of one who speaks for himself.
+/// A connection after the greeting, driven by the test.
 async fn greeted(network: &SimNetwork) -> Stream {
     let mut stream = network.host("client").connect(&uri("").address).await.unwrap();
     assert_eq!(stream.read_u64().await.unwrap(), GREETING);
     stream.read_exact(&mut [0; 10]).await.unwrap();
-    let flags = u32::from(greeting::FIXED_NEWSTYLE | greeting::NO_ZEROES);
+    let flags = u32::from(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
     stream.write_all(&flags.to_be_bytes()).await.unwrap();
     stream
 }
 
 async fn answer(stream: &mut Stream, asked: u32, data: &[u8]) -> u32 {
     stream.write_all(&OptionHead::write(asked, data)).await.unwrap();
-    let mut head = [0; ReplyHead::BYTES];
+    let mut head = [0; OptionReplyHead::BYTES];
     stream.read_exact(&mut head).await.unwrap();
-    let head = ReplyHead::read(&head).unwrap();
+    let head = OptionReplyHead::read(&head).unwrap();
     stream.read_exact(&mut vec![0; head.length as usize]).await.unwrap();
     assert_eq!(head.option, asked);
     head.reply
 }
 
 #[test]
-fn nothing_is_told_before_tls_where_it_is_required() {
+fn nothing_is_disclosed_before_required_tls() {
     let Scene { mut simulation, drive, network } = Scene::new(1, NetworkOptions::rack());
     let run = simulation.run(Limits::generous(), |world| async move {
         let tls = TlsMode::Required(Authority::new().server("server"));
@@ -188,7 +188,7 @@ fn nothing_is_told_before_tls_where_it_is_required() {
 }
 
 #[test]
-fn words_slipped_in_before_tls_begins_are_no_part_of_it() {
+fn bytes_injected_before_tls_are_not_part_of_it() {
     let Scene { mut simulation, drive, network } = Scene::new(1, NetworkOptions::rack());
     let run = simulation.run(Limits::generous(), |world| async move {
         let tls = TlsMode::Required(Authority::new().server("server"));
@@ -199,8 +199,8 @@ fn words_slipped_in_before_tls_begins_are_no_part_of_it() {
         stream.write_all(&slipped).await.unwrap();
         let mut heard = Vec::new();
         stream.read_to_end(&mut heard).await.unwrap();
-        let behind = &heard[ReplyHead::BYTES..];
-        // An alert of TLS (RFC 8446, 5.1), and no answer to LIST.
+        let behind = &heard[OptionReplyHead::BYTES..];
+        // A TLS alert (RFC 8446, 5.1), and no reply to LIST.
         assert!(behind.first().is_none_or(|&kind| kind == 21) && behind.len() < 16, "{behind:?}");
     });
     run.completed();

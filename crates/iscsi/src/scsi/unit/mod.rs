@@ -1,30 +1,30 @@
-//! A logical unit: commands in, what comes of them out.
+//! A logical unit: executes commands.
 //!
 //! Invariants:
 //!
-//! 1. A command is answered once. What it finds wrong before it begins leaves everything as it was.
-//! 2. What an initiator is to hear of (a reset, a reservation that is gone) it hears once, with the next command that does
-//!    not just ask who is there.
-//! 3. COMPARE AND WRITE and ORWRITE happen at once: nothing is written between what they read and what they write.
+//! 1. A command is answered once. A command rejected before its execution has no effect.
+//! 2. Each unit attention is reported once to each nexus, with its next command other than INQUIRY, REPORT
+//!    LUNS and REQUEST SENSE.
+//! 3. COMPARE AND WRITE and ORWRITE are atomic: no other write comes between their read and their write.
 
-mod announcing;
-mod asking;
-mod copying;
-mod loading;
-mod media;
+mod extended_copy;
+mod medium;
+mod non_medium;
+mod persistent_reserve;
 mod range;
-mod reserving;
+mod removable_medium;
+mod transfer_length;
 
-pub use self::announcing::Takes;
+pub use self::transfer_length::TransferLength;
 
-use self::{copying::Copied, loading::Loading};
+use self::{extended_copy::CopyProgress, removable_medium::RemovableMedium};
 use super::{
-    commands::{self, Known, code},
-    facts::Facts,
-    mode::Mode,
-    reservations::{Nexus, Refused, Reservations},
+    commands::{self, SupportedCommand, code},
+    mode::ModeSettings,
+    properties::UnitProperties,
+    reservations::{Nexus, ReservationError, Reservations},
     sense::{AdditionalSense, Sense, SenseKey},
-    thresholds::{Fill, THRESHOLDS, Thresholds, Watch},
+    thresholds::{SpaceUsage, THRESHOLDS, ThresholdMonitor, Thresholds},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -34,97 +34,87 @@ use std::{
 use tokio::sync::RwLock;
 use world::{BlockDevice, Buffer, IoError, IoErrorKind, Sparse, Stability};
 
-/// Things an initiator may have to hear of at most; older ones are forgotten for a reset, which covers them.
+/// Most pending unit attentions of a nexus; if more arise, RESET OCCURRED replaces them all.
 const ATTENTIONS_MAX: usize = 16;
 
-/// What is served, as a disk.
-pub struct Unit {
-    facts: Facts,
+/// A block device served as a disk.
+pub struct LogicalUnit {
+    properties: UnitProperties,
     device: Rc<dyn BlockDevice>,
     sparse: Option<Rc<dyn Sparse>>,
     reservations: RefCell<Reservations>,
     attentions: RefCell<BTreeMap<Nexus, VecDeque<AdditionalSense>>>,
-    mode: Cell<Mode>,
-    /// Of what it shares.
-    watch: Option<Watch>,
-    /// What became of copies that may be asked about, by who began them under which identifier.
-    copies: RefCell<BTreeMap<(Nexus, u8), Copied>>,
-    loading: RefCell<Loading>,
-    /// Held by all who write, and alone by those who read and write at once.
+    mode: Cell<ModeSettings>,
+    watch: Option<ThresholdMonitor>,
+    /// Results for RECEIVE COPY RESULTS, by nexus and list identifier.
+    copies: RefCell<BTreeMap<(Nexus, u8), CopyProgress>>,
+    removable_medium: RefCell<RemovableMedium>,
+    /// Shared by writes; exclusive for commands that read and write atomically.
     writing: RwLock<()>,
 }
 
-/// A command, with what it came with.
-pub struct Asked<'a> {
-    /// Who asks.
+/// A command with its data-out.
+pub struct ScsiRequest<'a> {
     pub nexus: &'a Nexus,
-    /// Name of the target, as it is known to who asks.
+    /// Name of the target the command came through, for VPD page 83h.
     pub target: &'a str,
-    /// The command descriptor block.
     pub cdb: &'a [u8],
-    /// What is to be written, or parameters.
+    /// Data-out: blocks or a parameter list.
     pub data: Vec<Buffer>,
-    /// All units there are, by number.
+    /// LUNs of the target, for REPORT LUNS.
     pub units: &'a [u64],
-    /// All units that who asks may use, by whichever target: EXTENDED COPY goes between them.
-    pub reach: &'a [Reachable],
-    /// Who asks may write.
+    /// All units the initiator may use through any target, for EXTENDED COPY.
+    pub reach: &'a [AccessibleUnit],
+    /// The initiator has the right to write.
     pub may_write: bool,
-    /// It came with another number of bytes than it takes, and must not ([`Takes::Exactly`]).
+    /// The initiator announced another length than the CDB demands ([`TransferLength::Exactly`]).
     pub is_mismatched: bool,
 }
 
-/// A unit, as it is there for an initiator.
+/// A unit an initiator may use, with its right.
 #[derive(Clone)]
-pub struct Reachable {
-    /// The unit.
-    pub unit: Rc<Unit>,
-    /// The initiator may write it.
+pub struct AccessibleUnit {
+    pub unit: Rc<LogicalUnit>,
     pub may_write: bool,
 }
 
-/// What a command gives.
+/// Data-in of a command.
 #[derive(Debug)]
-pub enum Data {
-    /// Nothing.
+pub enum ResponseData {
     None,
-    /// Parameters; as many as were asked for.
+    /// Parameter data, cut to the allocation length.
     Parameters(Vec<u8>),
-    /// What was read.
     Blocks(Vec<Buffer>),
 }
 
-/// How a command ended.
+/// Status of a command (SAM-5, 5.3).
 #[derive(Debug)]
-pub enum Ended {
-    /// GOOD.
-    Good(Data),
-    /// CHECK CONDITION.
-    Check(Sense),
-    /// RESERVATION CONFLICT.
-    Conflict,
+pub enum CommandStatus {
+    Good(ResponseData),
+    CheckCondition(Sense),
+    ReservationConflict,
 }
 
-impl From<Sense> for Ended {
+impl From<Sense> for CommandStatus {
     fn from(sense: Sense) -> Self {
-        Self::Check(sense)
+        Self::CheckCondition(sense)
     }
 }
 
-impl From<Refused> for Ended {
-    fn from(refused: Refused) -> Self {
+impl From<ReservationError> for CommandStatus {
+    fn from(refused: ReservationError) -> Self {
         match refused {
-            Refused::Conflict => Self::Conflict,
-            Refused::Check(sense) => Self::Check(sense),
+            ReservationError::Conflict => Self::ReservationConflict,
+            ReservationError::Check(sense) => Self::CheckCondition(sense),
         }
     }
 }
 
-/// How a command goes on inside: an end that is not good, as an error.
-type Going<T> = Result<T, Ended>;
+/// `Err` is a status other than GOOD.
+type UnitResult<T> = Result<T, CommandStatus>;
 
-/// What a host is told of a device that failed.
-fn failed(error: &IoError, is_write: bool) -> Ended {
+/// The sense of a failed device operation.
+fn failed(error: &IoError, is_write: bool) -> CommandStatus {
     let (key, additional) = match error.kind() {
         IoErrorKind::NoSpace => (SenseKey::DataProtect, AdditionalSense::SPACE_ALLOCATION_FAILED),
         IoErrorKind::ReadOnly => (SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED),
@@ -134,23 +124,23 @@ fn failed(error: &IoError, is_write: bool) -> Ended {
     Sense::new(key, additional).into()
 }
 
-impl Unit {
-    /// A unit over `device`; with `sparse`, the same device, it can be thin.
+impl LogicalUnit {
+    /// A unit backed by `device`. `sparse` is the same device; thin provisioning needs it.
     ///
     /// # Panics
     ///
-    /// If `facts` do not fit where they are shown, or blocks are smaller than the device's sectors.
+    /// If `properties` do not fit their fields, or blocks are smaller than the device's sectors.
     pub fn new(
-        facts: Facts,
+        properties: UnitProperties,
         device: Rc<dyn BlockDevice>,
         sparse: Option<Rc<dyn Sparse>>,
         has_write_cache: bool,
     ) -> Self {
-        facts.check();
-        assert!(facts.block_bytes.is_multiple_of(device.geometry().sector), "blocks are whole sectors");
-        assert!(sparse.is_some() || !facts.is_thin, "who is thin knows where it holds nothing");
-        let is_read_only = facts.is_read_only;
-        let mode = Mode {
+        properties.check();
+        assert!(properties.block_bytes.is_multiple_of(device.geometry().sector), "blocks are whole sectors");
+        assert!(sparse.is_some() || !properties.is_thin, "who is thin knows where it holds nothing");
+        let is_read_only = properties.is_read_only;
+        let mode = ModeSettings {
             has_write_cache,
             had_write_cache: has_write_cache,
             is_write_protected: false,
@@ -159,7 +149,7 @@ impl Unit {
             had_thresholds: None,
         };
         Self {
-            facts,
+            properties,
             device,
             sparse,
             reservations: RefCell::default(),
@@ -167,88 +157,87 @@ impl Unit {
             mode: Cell::new(mode),
             watch: None,
             copies: RefCell::default(),
-            loading: RefCell::default(),
+            removable_medium: RefCell::default(),
             writing: RwLock::new(()),
         }
     }
 
-    /// The same, whose initiators hear when what it shares with others is used to so many percent.
+    /// Enables provisioning thresholds at `percents` of the pool.
     ///
     /// # Panics
     ///
-    /// If it is not thin.
-    pub fn with_thresholds(self, fill: Rc<dyn Fn() -> Fill>, percents: [u8; THRESHOLDS]) -> Self {
-        assert!(self.facts.is_thin, "who is not thin has its room for itself");
+    /// If the unit is not thin.
+    pub fn with_thresholds(self, fill: Rc<dyn Fn() -> SpaceUsage>, percents: [u8; THRESHOLDS]) -> Self {
+        assert!(self.properties.is_thin, "who is not thin has its room for itself");
         let thresholds = Some(Thresholds::at(percents, fill().total));
-        let mode = Mode { thresholds, had_thresholds: thresholds, ..self.mode.get() };
-        Self { mode: Cell::new(mode), watch: Some(Watch::new(fill)), ..self }
+        let mode = ModeSettings { thresholds, had_thresholds: thresholds, ..self.mode.get() };
+        Self { mode: Cell::new(mode), watch: Some(ThresholdMonitor::new(fill)), ..self }
     }
 
-    /// Tells initiators if what the unit shares has come to run low.
-    fn look_at_room(&self, nexus: &Nexus) {
+    /// Establishes unit attentions for thresholds that usage has reached.
+    fn check_thresholds(&self, nexus: &Nexus) {
         let Some((watch, thresholds)) = self.watch.as_ref().zip(self.mode.get().thresholds) else { return };
         if watch.is_reached(&thresholds) {
             match thresholds.tells_one {
-                true => self.tell(nexus, AdditionalSense::SOFT_THRESHOLD_REACHED),
-                false => self.tell_others(None, AdditionalSense::SOFT_THRESHOLD_REACHED),
+                true => self.raise_attention(nexus, AdditionalSense::SOFT_THRESHOLD_REACHED),
+                false => self.raise_attention_for_others(None, AdditionalSense::SOFT_THRESHOLD_REACHED),
             }
         }
     }
 
-    /// Blocks there are.
     fn blocks(&self) -> u64 {
-        self.device.geometry().size.0 / u64::from(self.facts.block_bytes)
+        self.device.geometry().size.0 / u64::from(self.properties.block_bytes)
     }
 
-    /// How a write is to be done, with FUA or without.
+    /// Durability a write must have before it is acknowledged.
     fn stability(&self, is_fua: bool) -> Stability {
         if is_fua || !self.mode.get().has_write_cache { Stability::Stable } else { Stability::Volatile }
     }
 
-    /// A session begins: its initiator hears that there was a reset, as after every power on.
-    pub fn begin(&self, nexus: &Nexus) {
-        self.loading.borrow_mut().allow(Some(nexus));
+    /// A nexus begins: RESET OCCURRED is pending for it, as after power on.
+    pub fn begin_session(&self, nexus: &Nexus) {
+        self.removable_medium.borrow_mut().allow(Some(nexus));
         self.attentions.borrow_mut().insert(nexus.clone(), [AdditionalSense::RESET_OCCURRED].into());
     }
 
-    /// A session ended: what RESERVE(6) held for it is over, and its medium may be taken out.
-    pub fn end(&self, nexus: &Nexus) {
+    /// A nexus ends: its RESERVE(6) reservation, its PREVENT and its copy results go with it.
+    pub fn end_session(&self, nexus: &Nexus) {
         self.attentions.borrow_mut().remove(nexus);
-        self.loading.borrow_mut().allow(Some(nexus));
+        self.removable_medium.borrow_mut().allow(Some(nexus));
         self.copies.borrow_mut().retain(|(asker, _), _| asker != nexus);
-        self.reservations.borrow_mut().forget_legacy(Some(nexus));
+        self.reservations.borrow_mut().drop_legacy(Some(nexus));
     }
 
-    /// The unit was reset, by `nexus` or by the target; all others hear of it.
+    /// Resets the unit; all nexuses but `nexus` get RESET OCCURRED.
     pub fn reset(&self, nexus: Option<&Nexus>) {
-        self.reservations.borrow_mut().forget_legacy(None);
-        self.loading.borrow_mut().allow(None);
+        self.reservations.borrow_mut().drop_legacy(None);
+        self.removable_medium.borrow_mut().allow(None);
         self.set_mode(self.mode.get().at_first());
-        self.tell_others(nexus, AdditionalSense::RESET_OCCURRED);
+        self.raise_attention_for_others(nexus, AdditionalSense::RESET_OCCURRED);
     }
 
-    fn set_mode(&self, mode: Mode) {
+    fn set_mode(&self, mode: ModeSettings) {
         let before = self.mode.replace(mode);
         if let Some(watch) = self.watch.as_ref().filter(|_| before.thresholds != mode.thresholds) {
             watch.rearm();
         }
     }
 
-    /// The size of what is served has changed.
-    pub fn resized(&self) {
-        self.tell_others(None, AdditionalSense::CAPACITY_CHANGED);
+    /// The device was resized: establishes CAPACITY DATA HAS CHANGED.
+    pub fn capacity_changed(&self) {
+        self.raise_attention_for_others(None, AdditionalSense::CAPACITY_CHANGED);
     }
 
-    fn tell_others(&self, nexus: Option<&Nexus>, what: AdditionalSense) {
+    fn raise_attention_for_others(&self, nexus: Option<&Nexus>, what: AdditionalSense) {
         let others: Vec<Nexus> =
             self.attentions.borrow().keys().filter(|other| Some(*other) != nexus).cloned().collect();
-        others.iter().for_each(|other| self.tell(other, what));
+        others.iter().for_each(|other| self.raise_attention(other, what));
     }
 
-    /// An initiator is to hear of that with its next command.
-    pub fn tell(&self, nexus: &Nexus, what: AdditionalSense) {
+    /// Establishes a unit attention for `nexus`.
+    pub fn raise_attention(&self, nexus: &Nexus, what: AdditionalSense) {
         let mut attentions = self.attentions.borrow_mut();
-        // Who is not there is told of a reset when it comes.
+        // A nexus that begins later gets RESET OCCURRED anyway.
         let Some(queue) = attentions.get_mut(nexus) else { return };
         if queue.contains(&what) {
             return;
@@ -259,52 +248,55 @@ impl Unit {
         queue.push_back(what);
     }
 
-    fn attention_of(&self, nexus: &Nexus) -> Option<Sense> {
+    fn take_attention(&self, nexus: &Nexus) -> Option<Sense> {
         let what = self.attentions.borrow_mut().get_mut(nexus)?.pop_front()?;
         Some(Sense::new(SenseKey::UnitAttention, what))
     }
 
-    /// Does what is asked.
-    pub async fn execute(&self, asked: Asked<'_>) -> Ended {
-        match self.go(asked).await {
-            Ok(data) => Ended::Good(data),
+    pub async fn execute(&self, request: ScsiRequest<'_>) -> CommandStatus {
+        match self.dispatch(request).await {
+            Ok(data) => CommandStatus::Good(data),
             Err(ended) => ended,
         }
     }
 
-    async fn go(&self, asked: Asked<'_>) -> Going<Data> {
-        let known = commands::find(asked.cdb)?;
-        self.look_at_room(asked.nexus);
+    async fn dispatch(&self, request: ScsiRequest<'_>) -> UnitResult<ResponseData> {
+        let known = commands::find(request.cdb)?;
+        self.check_thresholds(request.nexus);
         let asks_who_is_there = matches!(known.code, code::INQUIRY | code::REPORT_LUNS | code::REQUEST_SENSE);
-        if !asks_who_is_there && let Some(attention) = self.attention_of(asked.nexus) {
+        if !asks_who_is_there && let Some(attention) = self.take_attention(request.nexus) {
             return Err(attention.into());
         }
-        self.reservations.borrow().check(asked.nexus, known.what)?;
-        if writes_medium(known) {
-            // Whatever else is wrong with it: who may not write hears that.
-            self.check_may_write(&asked)?;
+        self.reservations.borrow().check(request.nexus, known.what)?;
+        if is_medium_write(known) {
+            // The write right is checked before the command's other errors.
+            self.check_may_write(&request)?;
         }
         self.check_loaded(known)?;
-        if asked.is_mismatched {
+        if request.is_mismatched {
             return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB).into());
         }
         match known.code {
-            code::PERSISTENT_RESERVE_IN => self.reserve_in(&asked),
-            code::PERSISTENT_RESERVE_OUT => self.reserve_out(&asked),
-            code::RESERVE_6 => {
-                Ok(self.reservations.borrow_mut().reserve_legacy(asked.nexus).map(|()| Data::None)?)
-            }
-            code::RELEASE_6 => {
-                Ok(self.reservations.borrow_mut().release_legacy(asked.nexus).map(|()| Data::None)?)
-            }
-            _ if is_of_media(known) => self.use_medium(known, asked).await,
-            _ => self.answer(known, asked),
+            code::PERSISTENT_RESERVE_IN => self.reserve_in(&request),
+            code::PERSISTENT_RESERVE_OUT => self.reserve_out(&request),
+            code::RESERVE_6 => Ok(self
+                .reservations
+                .borrow_mut()
+                .reserve_legacy(request.nexus)
+                .map(|()| ResponseData::None)?),
+            code::RELEASE_6 => Ok(self
+                .reservations
+                .borrow_mut()
+                .release_legacy(request.nexus)
+                .map(|()| ResponseData::None)?),
+            _ if is_medium_command(known) => self.execute_medium(known, request).await,
+            _ => self.execute_non_medium(known, request),
         }
     }
 }
 
-/// Whether a command reads or writes blocks, or concerns them.
-fn is_of_media(known: &Known) -> bool {
+/// True for commands that access blocks or the medium as a whole.
+fn is_medium_command(known: &SupportedCommand) -> bool {
     !matches!(
         known.code,
         code::TEST_UNIT_READY
@@ -325,8 +317,7 @@ fn is_of_media(known: &Known) -> bool {
     ) && (known.code, known.service_action) != (code::SERVICE_ACTION_IN_16, Some(code::READ_CAPACITY_16))
 }
 
-/// Whether a command changes what is stored.
-fn writes_medium(known: &Known) -> bool {
+fn is_medium_write(known: &SupportedCommand) -> bool {
     matches!(
         known.code,
         code::WRITE_6
@@ -344,24 +335,24 @@ fn writes_medium(known: &Known) -> bool {
     )
 }
 
-/// What is asked, as parameters: no more than there is room for.
-fn parameters(mut bytes: Vec<u8>, room: usize) -> Data {
+/// Parameter data, cut to the allocation length.
+fn parameters(mut bytes: Vec<u8>, room: usize) -> ResponseData {
     bytes.truncate(room);
-    Data::Parameters(bytes)
+    ResponseData::Parameters(bytes)
 }
 
-/// Bytes in buffers, none of which is empty.
-pub(crate) fn pieces_of(bytes: &[u8]) -> Vec<Buffer> {
+/// One buffer, or none if there are no bytes.
+pub(crate) fn buffers_of(bytes: &[u8]) -> Vec<Buffer> {
     if bytes.is_empty() { Vec::new() } else { vec![Buffer::copy_of(bytes)] }
 }
 
-/// What is in buffers, in one piece.
+/// The concatenated bytes of `buffers`.
 fn bytes_of(buffers: &[Buffer]) -> Vec<u8> {
     let pieces: Vec<&[u8]> = buffers.iter().map(|buffer| &buffer[..]).collect();
     pieces.concat()
 }
 
-/// A parameter list, of as many bytes as its command says.
+/// The parameter list: the first `length` bytes of the data-out.
 fn list_of(data: &[Buffer], length: usize) -> Vec<u8> {
     let mut list = bytes_of(data);
     list.truncate(length);

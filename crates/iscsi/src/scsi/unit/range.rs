@@ -1,20 +1,17 @@
-//! Which blocks a command concerns.
+//! The block range in a CDB.
 
 use super::{be16, be32, be64};
 use crate::scsi::sense::{AdditionalSense, Sense};
 use world::{ByteCount, ByteOffset};
 
-/// Blocks one behind the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// The first.
+pub struct BlockRange {
     pub block: u64,
-    /// How many.
     pub count: u64,
 }
 
-impl Range {
-    /// As a command of 6, 10, 12 or 16 bytes has it.
+impl BlockRange {
+    /// Parses the LBA and length of a CDB of 6, 10, 12 or 16 bytes.
     pub fn of(cdb: &[u8]) -> Self {
         match cdb[0] >> 5 {
             0 => {
@@ -28,11 +25,11 @@ impl Range {
         }
     }
 
-    /// Within a unit of so many blocks.
+    /// Checks the range against a unit of `blocks` blocks.
     ///
     /// # Errors
     ///
-    /// It goes beyond the end.
+    /// LOGICAL BLOCK ADDRESS OUT OF RANGE.
     pub fn within(self, blocks: u64) -> Result<Self, Sense> {
         match self.block.checked_add(self.count) {
             Some(end) if end <= blocks => Ok(self),
@@ -40,7 +37,6 @@ impl Range {
         }
     }
 
-    /// In bytes, of blocks of so many.
     pub fn bytes(self, block_bytes: u32) -> (ByteOffset, ByteCount) {
         let block_bytes = u64::from(block_bytes);
         (ByteOffset(self.block * block_bytes), ByteCount(self.count * block_bytes))
@@ -53,19 +49,25 @@ mod tests {
     use crate::scsi::commands::code;
 
     #[test]
-    fn commands_of_each_length_have_their_blocks_where_they_should() {
-        let range = |block, count| Range { block, count };
-        assert_eq!(Range::of(&[code::READ_6, 0x1f, 0xff, 0xff, 7, 0]), range(0x1f_ffff, 7));
-        assert_eq!(Range::of(&[code::READ_6, 0, 0, 1, 0, 0]), range(1, 256));
-        assert_eq!(Range::of(&[code::READ_10, 0x18, 1, 2, 3, 4, 0, 5, 6, 0]), range(0x0102_0304, 0x0506));
-        assert_eq!(Range::of(&[code::READ_12, 0, 1, 2, 3, 4, 0, 1, 0, 0, 0, 0]), range(0x0102_0304, 1 << 16));
+    fn lba_and_length_are_parsed_from_cdbs_of_each_length() {
+        let range = |block, count| BlockRange { block, count };
+        assert_eq!(BlockRange::of(&[code::READ_6, 0x1f, 0xff, 0xff, 7, 0]), range(0x1f_ffff, 7));
+        assert_eq!(BlockRange::of(&[code::READ_6, 0, 0, 1, 0, 0]), range(1, 256));
+        assert_eq!(
+            BlockRange::of(&[code::READ_10, 0x18, 1, 2, 3, 4, 0, 5, 6, 0]),
+            range(0x0102_0304, 0x0506)
+        );
+        assert_eq!(
+            BlockRange::of(&[code::READ_12, 0, 1, 2, 3, 4, 0, 1, 0, 0, 0, 0]),
+            range(0x0102_0304, 1 << 16)
+        );
         let long = [code::READ_16, 0, 1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 1, 0, 0, 0];
-        assert_eq!(Range::of(&long), range((1 << 56) + 2, 256));
+        assert_eq!(BlockRange::of(&long), range((1 << 56) + 2, 256));
     }
 
     #[test]
-    fn nothing_lies_beyond_the_end() {
-        let fits = |block, count| Range { block, count }.within(100).is_ok();
+    fn a_range_beyond_the_end_is_refused() {
+        let fits = |block, count| BlockRange { block, count }.within(100).is_ok();
         assert!(fits(0, 100) && fits(99, 1) && fits(100, 0));
         assert!(!fits(0, 101) && !fits(100, 1) && !fits(101, 0) && !fits(u64::MAX, 1) && !fits(1, u64::MAX));
     }
