@@ -6,6 +6,7 @@
 
 pub mod drive;
 pub mod election;
+mod engine;
 pub mod error;
 pub mod format;
 

@@ -7,15 +7,15 @@
 //! The next checkpoint makes the moves count; until then targets and victims both occupy segments.
 
 use super::{
+    Mover,
     data_segment::DataSegment,
-    throttle::Permit,
     victim::{LiveBlocks, PIECES_WAITING_MAX, Selection, VICTIMS_AT_ONCE},
 };
 use crate::{
+    engine::Permit,
     error::{Error, Result},
     format::{BranchNumber, Location, Move, RedundancyClass, RowKey, SegmentNumber, SegmentUse},
     log::Part,
-    pool::Pool,
     simulation::sometimes::{self, Sometimes, UnderWay},
 };
 use futures_util::{TryStreamExt, future::join3, stream};
@@ -47,7 +47,7 @@ impl Targets {
     }
 }
 
-impl Pool {
+impl Mover {
     /// Runs one round of cleaning. `None` if no segment can be gained.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl Pool {
 
     /// A permit to read or write one piece. The urgency is looked up each time, as it changes during a round.
     pub(super) async fn cleaning_permit(&self) -> Result<Permit> {
-        self.throttle.permit(self.space().cleaning_urgency()).await
+        self.throttle.permit(self.shared.space().cleaning_urgency()).await
     }
 
     pub(super) fn class_of(&self, branch: BranchNumber) -> RedundancyClass {
@@ -199,7 +199,7 @@ impl Pool {
         let row = self.shared.state.borrow().segments.row(number).expect("it was allocated").encode();
         let announced = Part::Put { row: RowKey::of_segment(number), bytes: row };
         let parts = std::iter::once(announced).chain(moves.into_iter().map(Part::Move)).collect();
-        self.lane.append(parts).await?;
+        self.log.append(parts).await?;
         self.shared.state.borrow_mut().filled.push(number);
         Ok(())
     }

@@ -2,12 +2,12 @@
 //! live or dead.
 
 use crate::{
+    engine::Shared,
     error::{Error, Result},
     format::{
-        BLOCK_BYTES, Entry, Record, SegmentBlock, SegmentGrain, SegmentKind, SegmentNumber, SummaryBlock,
-        SummaryEntry, row::SegmentRow,
+        BLOCK_BYTES, Record, SegmentBlock, SegmentKind, SegmentNumber, SummaryBlock, SummaryEntry,
+        row::SegmentRow,
     },
-    pool::Shared,
 };
 use std::{ops::Deref, sync::Arc};
 use world::Buffer;
@@ -67,16 +67,6 @@ impl Shared {
         }
         Err(refused.unwrap_or(Error::NoSegment(number)))
     }
-}
-
-/// The blocks that a record stored, with their locations in the segment.
-pub(super) fn stored_blocks(record: &Record) -> impl Iterator<Item = SummaryEntry> + '_ {
-    let payload = SegmentBlock(record.block.0 + 1);
-    record.entries.iter().filter_map(move |entry| {
-        let Entry::Write(write) = entry else { return None };
-        let at = SegmentGrain(payload.first_grain().0 + u32::from(write.at.0));
-        Some(SummaryEntry { key: write.key, at, stored: write.stored, checksum: write.checksum })
-    })
 }
 
 /// Reads the records of a log segment in order, and buffers their payload as far as it was read with them.

@@ -2,8 +2,10 @@
 //!
 //! Invariant: nothing refers to it before it is sealed, with header and summary stable on all copies.
 
+use super::Mover;
 use crate::{
     drive::{Writes, all_written, first_of},
+    engine::Purpose,
     error::{Error, Result},
     format::{
         BLOCK_BYTES, BlockChecksum, BlockKey, MirroredSegment, Position, RedundancyClass, SegmentBlock,
@@ -11,7 +13,6 @@ use crate::{
         summary::SUMMARY_ENTRIES_MAX,
     },
     log::room_blocks,
-    pool::{Pool, Purpose},
 };
 use std::sync::Arc;
 use world::{Buffer, Stability};
@@ -33,15 +34,15 @@ impl DataSegment {
     /// # Errors
     ///
     /// No segment is free, or too few drives have space.
-    pub fn begin(pool: &Pool, class: RedundancyClass) -> Result<Self> {
-        let drives = &pool.shared.drives;
+    pub fn begin(mover: &Mover, class: RedundancyClass) -> Result<Self> {
+        let drives = &mover.shared.drives;
         // A move must not reduce the number of copies.
         if drives.members_with_space().len() < drives.copies_wanted() {
             return Err(Error::Full);
         }
-        let segment = pool.shared.take_segment(Purpose::Upkeep, SegmentKind::Data, class);
+        let segment = mover.shared.take_segment(Purpose::Upkeep, SegmentKind::Data, class);
         let segment = segment.ok_or(Error::Full)?;
-        let shape = pool.shared.state.borrow().segments.row(segment.number).expect("just allocated").shape;
+        let shape = mover.shared.state.borrow().segments.row(segment.number).expect("just allocated").shape;
         Ok(Self { segment, shape, entries: Vec::new(), waiting: Vec::new() })
     }
 
@@ -57,7 +58,7 @@ impl DataSegment {
     /// A copy cannot be written; the caller gives the segment up.
     pub async fn add(
         &mut self,
-        pool: &Pool,
+        mover: &Mover,
         key: BlockKey,
         data: Arc<Buffer>,
         checksum: BlockChecksum,
@@ -68,7 +69,7 @@ impl DataSegment {
         self.entries.push(SummaryEntry { key, at: block.first_grain(), stored: Stored::PLAIN, checksum });
         self.waiting.push(data);
         if self.waiting.len() == WRITE_BLOCKS {
-            self.write_waiting(pool).await?;
+            self.write_waiting(mover).await?;
         }
         Ok(block)
     }
@@ -79,17 +80,17 @@ impl DataSegment {
     /// # Errors
     ///
     /// A copy cannot be written; the caller gives the segment up.
-    pub async fn seal(&mut self, pool: &Pool) -> Result<()> {
-        self.write_waiting(pool).await?;
-        let blocks = self.summary(pool);
+    pub async fn seal(&mut self, mover: &Mover) -> Result<()> {
+        self.write_waiting(mover).await?;
+        let blocks = self.summary(mover);
         let first = self.shape.data_blocks() - blocks.len() as u32;
-        self.write(pool, SegmentBlock(first), blocks).await?;
-        self.write_header(pool).await?;
+        self.write(mover, SegmentBlock(first), blocks).await?;
+        self.write_header(mover).await?;
         let members = self.segment.slots.iter().map(|slot| slot.member);
-        self.finish(pool, pool.shared.drives.flush_all(members)).await
+        self.finish(mover, mover.shared.drives.flush_all(members)).await
     }
 
-    fn summary(&self, pool: &Pool) -> Vec<Arc<Buffer>> {
+    fn summary(&self, mover: &Mover) -> Vec<Arc<Buffer>> {
         let parts: Vec<&[SummaryEntry]> = if self.entries.is_empty() {
             vec![&[]]
         } else {
@@ -97,7 +98,7 @@ impl DataSegment {
         };
         let count = parts.len() as u16;
         let blocks = parts.into_iter().enumerate().map(|(index, entries)| SummaryBlock {
-            pool: pool.shared.pool,
+            pool: mover.shared.pool,
             number: self.segment.number,
             segment_use: self.segment.segment_use,
             block_index: index as u16,
@@ -107,29 +108,29 @@ impl DataSegment {
         blocks.map(|block| Arc::new(Buffer::copy_of(&block.encode()))).collect()
     }
 
-    async fn write_waiting(&mut self, pool: &Pool) -> Result<()> {
+    async fn write_waiting(&mut self, mover: &Mover) -> Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
         if waiting.is_empty() {
             return Ok(());
         }
         let first = SegmentBlock((self.entries.len() - waiting.len()) as u32);
-        self.write(pool, first, waiting).await
+        self.write(mover, first, waiting).await
     }
 
-    async fn write(&self, pool: &Pool, at: SegmentBlock, blocks: Vec<Arc<Buffer>>) -> Result<()> {
+    async fn write(&self, mover: &Mover, at: SegmentBlock, blocks: Vec<Arc<Buffer>>) -> Result<()> {
         let bytes: usize = blocks.iter().map(|block| block.len()).sum();
         let slots = &self.segment.slots;
-        let permit = pool.cleaning_permit().await?;
+        let permit = mover.cleaning_permit().await?;
         permit.moves(bytes * slots.len());
-        self.finish(pool, pool.shared.drives.write_all(slots, 1 + at.0, &blocks, Stability::Volatile)).await
+        self.finish(mover, mover.shared.drives.write_all(slots, 1 + at.0, &blocks, Stability::Volatile)).await
     }
 
-    async fn write_header(&self, pool: &Pool) -> Result<()> {
+    async fn write_header(&self, mover: &Mover) -> Result<()> {
         let header = SlotHeader {
-            pool: pool.shared.pool,
+            pool: mover.shared.pool,
             number: self.segment.number,
             segment_use: self.segment.segment_use,
-            incarnation: pool.lane.tail().incarnation,
+            incarnation: mover.log.tail().incarnation,
             kind: SegmentKind::Data,
             shape: self.shape,
             slots: self.segment.slots.clone(),
@@ -137,17 +138,17 @@ impl DataSegment {
             first_position: Position(0),
             successors: Vec::new(),
         };
-        self.finish(pool, pool.shared.drives.write_headers(&header, Stability::Volatile)).await
+        self.finish(mover, mover.shared.drives.write_headers(&header, Stability::Volatile)).await
     }
 
     /// A drive that fails for any reason but lack of space is removed. In either case the segment is given
     /// up: its blocks are safer where they are.
-    async fn finish(&self, pool: &Pool, writes: Writes) -> Result<()> {
+    async fn finish(&self, mover: &Mover, writes: Writes) -> Result<()> {
         if writes.is_empty() {
             return Err(Error::TooFewDrives { present: 0, needed: 1 });
         }
         let Err(failures) = all_written(writes).await else { return Ok(()) };
-        pool.shared.failed_to_write(failures.clone()).await?;
+        mover.shared.failed_to_write(failures.clone()).await?;
         Err(first_of(failures))
     }
 }

@@ -5,42 +5,22 @@
 //! the throttle allows, and immediately when space is short. Blocks of other volumes stay. A segment that
 //! held both is then partly dead, and is cleaned like any other.
 
-use super::{CleaningResult, victim::Selection};
+use super::{CleaningResult, Mover, victim::Selection};
 use crate::{
+    engine::Purpose,
     error::Result,
     format::{
         BLOCK_GRAINS, Location, NodeKey, Run, SegmentKind, SegmentNumber, SegmentShape, SegmentUse, Tree,
         row::SegmentState,
     },
     log::room_blocks,
-    pool::{Pool, Purpose},
 };
 use std::{collections::BTreeSet, ops::ControlFlow};
 
 /// Victims of one round, at most: each is read through.
 const VICTIMS_MAX: usize = 32;
 
-/// Mirrored segments that may contain blocks of raid0 volumes. Invariant: it has all such segments written
-/// since the pool was opened; those before as well, once `is_complete`.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Backlog {
-    segments: BTreeSet<SegmentNumber>,
-    is_complete: bool,
-}
-
-impl Backlog {
-    /// Records that a block of a raid0 volume was logged in `segment`.
-    pub fn add(&mut self, segment: SegmentNumber) {
-        self.segments.insert(segment);
-    }
-
-    /// True if no segment is known to have blocks to destage.
-    pub fn is_empty(&self) -> bool {
-        self.segments.is_empty()
-    }
-}
-
-impl Pool {
+impl Mover {
     /// Destages all blocks of raid0 volumes from segments that the log has left, as far as there is room, and
     /// returns when their old locations are free. The pool also does this in the background.
     ///
@@ -49,11 +29,11 @@ impl Pool {
     /// A segment cannot be written or read. No data is lost.
     /// A segment cannot be written or read; nothing is lost by it.
     pub async fn destage(&self) -> Result<CleaningResult> {
-        self.checkpoint().await?;
+        self.checkpoints.make().await?;
         self.destage_before(self.use_next(), 1).await
     }
 
-    /// As [`Pool::destage`], for segments allocated before `before`, and only once their live blocks fill a
+    /// As [`Self::destage`], for segments allocated before `before`, and only once their live blocks fill a
     /// segment.
     pub(crate) async fn destage_older(&self, before: SegmentUse) -> Result<CleaningResult> {
         self.destage_before(before, self.room_grains()).await
@@ -75,7 +55,7 @@ impl Pool {
             let Some(round) = round else { break };
             done.segments += round.segments;
             done.blocks += round.blocks;
-            self.checkpoint().await?;
+            self.checkpoints.make().await?;
         }
         Ok(done)
     }
@@ -103,7 +83,7 @@ impl Pool {
 
     /// The next victims, oldest first: as many as there is room for.
     pub(super) fn destage_victims(&self, before: SegmentUse) -> Vec<SegmentNumber> {
-        let (free, room_grains) = (self.space().free_for(Purpose::Upkeep), self.room_grains());
+        let (free, room_grains) = (self.shared.space().free_for(Purpose::Upkeep), self.room_grains());
         let drives = &self.shared.drives;
         let copies = drives.copies_wanted();
         let mut state = self.shared.state.borrow_mut();
@@ -149,7 +129,7 @@ impl Pool {
             if state.backlog.is_complete {
                 return Ok(());
             }
-            let reading = self.begin_reading();
+            let reading = self.shared.begin_reading();
             (state.catalogue.raid0_branches().collect::<Vec<_>>(), state.roots, reading)
         };
         let mut found = BTreeSet::new();
@@ -162,7 +142,7 @@ impl Pool {
                     }
                     ControlFlow::Continue(())
                 };
-                self.trees.scan(tree, root, from, to, visit).await?;
+                self.map.trees.scan(tree, root, from, to, visit).await?;
             }
         }
         let backlog = &mut self.shared.state.borrow_mut().backlog;

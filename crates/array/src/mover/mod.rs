@@ -9,34 +9,95 @@
 //! ```
 //!
 //! A move counts only if its key still points to the old location when its record is applied, so host and
-//! mover never wait for each other. `throttle` limits the mover's share of the drives' time. After a crash
+//! mover never wait for each other. The engine's `throttle` limits the mover's share of the drives' time. After a crash
 //! before the moves are stable, nothing refers to the new segment.
+//!
+//! The mover uses the [`engine`](crate::engine) alone, and knows neither pool nor volumes.
 
 mod cleaner;
+mod cleaning_rounds;
 mod contents;
 mod data_segment;
 mod destage;
-mod drives;
-mod nodes;
 mod progress;
 mod rebuild;
-mod reverse_map;
 mod scrub;
 mod scrub_segments;
-mod throttle;
+mod upkeep;
 mod victim;
 mod victims;
 
+pub use crate::engine::{NodeRoom, ThrottleFigures, ThrottleSetting};
 pub use cleaner::CleaningResult;
-pub use nodes::NodeRoom;
 pub use progress::RebuildProgress;
 pub use rebuild::DegradedSegments;
 pub use scrub::{ScrubProgress, ScrubResult};
-pub use throttle::{ThrottleFigures, ThrottleSetting};
 
-pub(crate) use destage::Backlog;
-pub(crate) use progress::Progress;
-pub(crate) use rebuild::set_slot_index;
-pub(crate) use reverse_map::ReverseMap;
-pub(crate) use throttle::{HostCommand, Throttle, Urgency};
-pub(crate) use victims::{Outlook, VICTIMS_MAX};
+use crate::{
+    engine::{Checkpoints, MapReader, Shared, Throttle},
+    format::{CheckpointNumber, MemberIndex},
+    log::Lane,
+};
+use cleaning_rounds::CleaningBasis;
+use progress::Progress;
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+use tokio::sync::Mutex;
+use victims::Outlook;
+use world::Moment;
+
+/// Cleaning, destaging, rebuild and scrub of a pool, and their progress.
+pub(crate) struct Mover {
+    shared: Rc<Shared>,
+    map: MapReader,
+    log: Rc<Lane>,
+    checkpoints: Rc<Checkpoints>,
+    throttle: Rc<Throttle>,
+    /// Held during a round of cleaning.
+    cleaning: Mutex<()>,
+    /// Inputs of cleaning when a round last gained nothing.
+    cleaned_out: Cell<Option<CleaningBasis>>,
+    /// Consecutive rounds of cleaning that failed or whose gain is unknown.
+    doubtful_rounds: Cell<u32>,
+    /// Forecast of cleaning, and the checkpoint that it is based on.
+    outlook: Cell<Option<(CheckpointNumber, Outlook)>>,
+    /// Held during a rebuild.
+    rebuilding: Mutex<()>,
+    progress: RefCell<Progress>,
+    /// The members when no segment lacked a copy.
+    whole_with: RefCell<Vec<MemberIndex>>,
+    /// When a failed rebuild is tried again.
+    rebuild_again_at: Cell<Moment>,
+    /// Held during a scrub.
+    scrubbing: Mutex<()>,
+    scrubs: RefCell<ScrubProgress>,
+}
+
+impl Mover {
+    pub fn new(
+        map: MapReader,
+        log: &Rc<Lane>,
+        checkpoints: &Rc<Checkpoints>,
+        throttle: &Rc<Throttle>,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            shared: Rc::clone(&map.shared),
+            map,
+            log: Rc::clone(log),
+            checkpoints: Rc::clone(checkpoints),
+            throttle: Rc::clone(throttle),
+            cleaning: Mutex::default(),
+            cleaned_out: Cell::new(None),
+            doubtful_rounds: Cell::new(0),
+            outlook: Cell::new(None),
+            rebuilding: Mutex::default(),
+            progress: RefCell::default(),
+            whole_with: RefCell::default(),
+            rebuild_again_at: Cell::default(),
+            scrubbing: Mutex::default(),
+            scrubs: RefCell::default(),
+        })
+    }
+}

@@ -3,7 +3,7 @@
 //! Invariants: total and done never decrease during a rebuild. If more copies are lost, or a copy fails, the
 //! total rises. A segment that becomes free needs no copy and counts as done.
 
-use crate::pool::Pool;
+use super::Mover;
 use std::time::Duration;
 use world::Moment;
 
@@ -81,7 +81,7 @@ impl Progress {
     }
 }
 
-impl Pool {
+impl Mover {
     /// Progress of the current rebuild, or of the last one.
     pub fn rebuild_progress(&self) -> RebuildProgress {
         let drives = &self.shared.drives;

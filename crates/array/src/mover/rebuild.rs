@@ -5,15 +5,15 @@
 //! the row unchanged, so only the work is repeated. Open segments wait until the log and the trees have moved
 //! on, which a rebuild triggers.
 
-use super::{Urgency, throttle::PARALLELISM_MAX};
+use super::Mover;
 use crate::{
+    engine::{PARALLELISM_MAX, Purpose, Urgency, set_slot_index},
     error::{Error, Result},
     format::{
-        BLOCK_BYTES, MemberIndex, RowKey, SegmentNumber, SegmentUse, SlotAddress, SlotHeader,
+        BLOCK_BYTES, MemberIndex, RowKey, SegmentNumber, SegmentUse, SlotAddress,
         row::{SegmentRow, SegmentState},
     },
     log::Part,
-    pool::{Pool, Purpose},
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes, UnderWay},
@@ -84,7 +84,7 @@ enum Step {
 /// Copies under way from or to each drive.
 type DriveLoad = RefCell<BTreeMap<MemberIndex, u32>>;
 
-impl Pool {
+impl Mover {
     /// Segments that lack copies. Reads the rows of all segments.
     pub fn degraded(&self) -> DegradedSegments {
         let copies = self.shared.drives.copies_wanted();
@@ -110,11 +110,11 @@ impl Pool {
     /// The pool has stopped.
     pub async fn rebuild(self: &Rc<Self>) -> Result<()> {
         // The task continues if the caller is dropped: a write into a slot must not outlive the rebuild.
-        let pool = Rc::clone(self);
-        self.shared.world.spawn("rebuild", async move { pool.rebuild_all().await }).await
+        let mover = Rc::clone(self);
+        self.shared.world.spawn("rebuild", async move { mover.rebuild_all().await }).await
     }
 
-    /// As [`Pool::rebuild`]. The future must not be dropped before it ends.
+    /// As [`Self::rebuild`]. The future must not be dropped before it ends.
     pub(crate) async fn rebuild_all(&self) -> Result<()> {
         let _one_at_a_time = self.rebuilding.lock().await;
         let mut fruitless_rounds = 0;
@@ -134,13 +134,13 @@ impl Pool {
             if copied == 0 && degraded.still_written > 0 {
                 self.move_log_on().await?;
             }
-            self.checkpoint().await?;
+            self.checkpoints.make().await?;
         }
     }
 
     /// Moves the log on to a segment that has all its copies, by logging a row again, in case no host writes.
     async fn move_log_on(&self) -> Result<()> {
-        let _nobody_changes_it = self.changing.lock().await;
+        let _nobody_changes_it = self.shared.changing.lock().await;
         let row = {
             let state = self.shared.state.borrow();
             // The row with the highest number: another one may be removed before this is logged.
@@ -148,7 +148,7 @@ impl Pool {
         };
         // Without volumes the log is empty.
         let Some((number, bytes)) = row else { return Ok(()) };
-        self.lane.append(vec![Part::Put { row: RowKey::of_volume(number), bytes }]).await
+        self.log.append(vec![Part::Put { row: RowKey::of_volume(number), bytes }]).await
     }
 
     /// Makes the copies that can be made now. Returns how many segments gained a copy.
@@ -212,7 +212,7 @@ impl Pool {
     /// Of the next few segments the one with the least busy drives, and a slot for it; `None` if none is left
     /// or there is no room.
     fn choose(&self, waiting: &mut VecDeque<CopyJob>, load: &DriveLoad) -> Option<(CopyJob, SlotAddress)> {
-        let space = self.space();
+        let space = self.shared.space();
         let has_room = space.free_for(Purpose::Comfort) > 0;
         if waiting.is_empty() || !has_room {
             sometimes::reached_if(!has_room, Sometimes::RebuildWaitsForRoom);
@@ -285,7 +285,7 @@ impl Pool {
             sometimes::reached(Sometimes::CopyRebuilt);
             committed += 1;
         }
-        self.has_unsaved_rows.set(self.has_unsaved_rows.get() || committed > 0);
+        self.shared.has_unsaved_rows.set(self.shared.has_unsaved_rows.get() || committed > 0);
         committed
     }
 
@@ -340,15 +340,5 @@ impl Pool {
         let (data, unreadable) = self.shared.drives.read_any(from, first, count).await;
         (0..unreadable).for_each(|_| self.progress.borrow_mut().block_unreadable());
         data
-    }
-}
-
-/// Sets the slot index in a slot's header. A block that is not a header is left unchanged.
-pub(crate) fn set_slot_index(slot: &mut Buffer, slot_index: usize) {
-    if let Ok(header) = SlotHeader::decode(&slot[..BLOCK_BYTES])
-        && slot_index < header.slots.len()
-    {
-        let header = SlotHeader { slot_index, ..header };
-        slot[..BLOCK_BYTES].copy_from_slice(&header.encode());
     }
 }

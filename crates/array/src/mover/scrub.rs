@@ -4,15 +4,15 @@
 //! rate that hosts do not notice. The position of a round is stored in the catalogue by checkpoints, so a
 //! round continues after the pool is reopened.
 
-use super::{Urgency, throttle::Permit};
+use super::Mover;
 use crate::{
+    engine::{Permit, StoredRun, Urgency},
     error::{Error, Result},
     format::{
         BLOCK_BYTES, BLOCK_GRAINS, BlockIndex, Location, NodeKey, NodePointer, Run, SegmentNumber, Stored,
         Tree,
         row::{ScrubCounts, ScrubPlace, ScrubRow},
     },
-    pool::{Pool, StoredRun},
 };
 use std::{ops::ControlFlow, time::Duration};
 
@@ -77,7 +77,7 @@ pub struct ScrubProgress {
 /// Limit of the descriptions.
 const LOST_MAX: usize = 100;
 
-impl Pool {
+impl Mover {
     /// Checks everything once, from the beginning. Lost locations do not end the scrub.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Pool {
         self.scrub_round(false).await
     }
 
-    /// As [`Pool::scrub`], but continues an unfinished round.
+    /// As [`Self::scrub`], but continues an unfinished round.
     pub(crate) async fn scrub_on(&self) -> Result<ScrubResult> {
         self.scrub_round(true).await
     }
@@ -140,7 +140,8 @@ impl Pool {
             ..known
         };
         let row = if goes_on && known.next.is_some() { known } else { begun };
-        let mut round = ScrubRound { row, found: row.counts.into(), repaired_before: self.repaired() };
+        let mut round =
+            ScrubRound { row, found: row.counts.into(), repaired_before: self.shared.repaired.get() };
         self.scrub_superblocks(&mut round.found).await?;
         while let Some(place) = round.row.next {
             let next = match place {
@@ -172,17 +173,17 @@ impl Pool {
     /// Records that everything before `next` was checked.
     pub(super) fn has_come_to(&self, next: Option<ScrubPlace>, round: &mut ScrubRound) {
         round.row.next = next;
-        round.found.repaired = round.row.counts.mended + self.repaired() - round.repaired_before;
+        round.found.repaired = round.row.counts.mended + self.shared.repaired.get() - round.repaired_before;
         round.row.counts = ScrubCounts::from(&round.found);
-        round.repaired_before = self.repaired();
+        round.repaired_before = self.shared.repaired.get();
         self.shared.state.borrow_mut().catalogue.set_scrub(round.row);
-        self.has_unsaved_rows.set(true);
+        self.shared.has_unsaved_rows.set(true);
     }
 
     /// A permit to check a piece. A scrub keeps the segments that it reads from being reused, so it does not
     /// pause while hosts wait for room.
     pub(super) async fn scrub_permit(&self) -> Result<Permit> {
-        let urgency = if self.room_wanted() > 0 { Urgency::Awaited } else { Urgency::CanWait };
+        let urgency = if self.shared.demand.wanted() > 0 { Urgency::Awaited } else { Urgency::CanWait };
         self.throttle.permit(urgency).await
     }
 
@@ -191,7 +192,7 @@ impl Pool {
     }
 
     async fn scrub_nodes(&self, tree: Tree, found: &mut ScrubResult) -> Result<()> {
-        let _reading = self.begin_reading();
+        let _reading = self.shared.begin_reading();
         let roots = self.shared.state.borrow().roots;
         let root = match tree {
             Tree::Head => roots.head,
@@ -199,7 +200,7 @@ impl Pool {
             Tree::Catalogue => roots.catalogue,
         };
         let mut pointers: Vec<NodePointer> = Vec::new();
-        self.trees.check(tree, root, |pointer| pointers.push(*pointer)).await?;
+        self.map.trees.check(tree, root, |pointer| pointers.push(*pointer)).await?;
         for pointer in pointers {
             self.shared.check_runs()?;
             found.nodes += 1;
@@ -218,7 +219,7 @@ impl Pool {
         loop {
             self.shared.check_runs()?;
             // Blocks that a checkpoint moves meanwhile are met later in the tree, or were just written.
-            let _reading = self.begin_reading();
+            let _reading = self.shared.begin_reading();
             let roots = self.shared.state.borrow().roots;
             let root = if tree == Tree::Head { roots.head } else { roots.history };
             let (mut runs, mut next) = (Vec::new(), None);
@@ -231,7 +232,7 @@ impl Pool {
                 runs.extend(stored(run).map(|run| (key, run)));
                 ControlFlow::Continue(())
             };
-            self.trees.scan(tree, root, from, end, visit).await?;
+            self.map.trees.scan(tree, root, from, end, visit).await?;
             for (key, run) in runs {
                 self.has_come_to(Some(ScrubPlace::Blocks(tree, key)), round);
                 round.found.blocks += run.blocks.len() as u64;

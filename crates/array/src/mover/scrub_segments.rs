@@ -3,8 +3,12 @@
 //! Records that a replay would read are checked with their payload, up to the last acknowledged one. Of other
 //! records only the header matters: cleaning needs it.
 
-use super::scrub::{ScrubRound, note_lost};
+use super::{
+    Mover,
+    scrub::{ScrubRound, note_lost},
+};
 use crate::{
+    engine::Shared,
     error::{Error, Result},
     format::{
         BLOCK_BYTES, Entry, Position, Record, SegmentBlock, SegmentKind, SegmentNumber, SlotAddress,
@@ -12,7 +16,6 @@ use crate::{
         row::{ScrubPlace, SegmentRow, SegmentState},
         superblock::{SUPERBLOCK_BYTES_MAX, superblock_places, superblock_start_bytes},
     },
-    pool::{Pool, Shared},
 };
 use std::sync::Arc;
 use world::{Buffer, ByteOffset, Stability};
@@ -65,7 +68,7 @@ impl Copies {
     }
 }
 
-impl Pool {
+impl Mover {
     /// Checks headers, summaries and records of all segments, starting with `from`.
     pub(super) async fn scrub_segments(&self, from: SegmentNumber, round: &mut ScrubRound) -> Result<()> {
         let numbers: Vec<SegmentNumber> = {
@@ -79,7 +82,7 @@ impl Pool {
         };
         for number in numbers {
             self.shared.check_runs()?;
-            let _reading = self.begin_reading();
+            let _reading = self.shared.begin_reading();
             let (row, is_replayed) = {
                 let state = self.shared.state.borrow();
                 let Some(row) = state.segments.row(number) else { continue };
@@ -108,7 +111,7 @@ impl Pool {
         let shared = &self.shared;
         let mut copies = self.read_copies(row, 0, u32::from(row.shape.slot_blocks())).await?;
         self.scrub_header(number, row, &mut copies).await;
-        let end = self.lane.tail().acknowledged_below();
+        let end = self.log.tail().acknowledged_below();
         let mut block = SegmentBlock(0);
         while block.0 < row.shape.data_blocks() {
             let found = (0..copies.slots.len()).find_map(|copy| {

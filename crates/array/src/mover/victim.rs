@@ -4,18 +4,15 @@
 //! the segment and little of it is live. A data segment ends with a summary. In those two cases only the live
 //! blocks are read. The map decides which blocks are live.
 
-use super::{
-    contents::{RecordReader, stored_blocks},
-    throttle::PARALLELISM_MAX,
-};
+use super::{Mover, contents::RecordReader};
 use crate::{
+    engine::{PARALLELISM_MAX, StoredRun, stored_blocks},
     error::{Error, Result},
     format::{
         BLOCK_BYTES, BLOCK_GRAINS, BlockChecksum, BlockKey, Location, RedundancyClass, SegmentBlock,
         SegmentKind, SegmentNumber, Stored, SummaryEntry,
         row::{SegmentRow, SegmentState},
     },
-    pool::{Pool, StoredRun},
     simulation::sometimes::{self, Sometimes},
 };
 use futures_util::future::try_join_all;
@@ -59,14 +56,14 @@ pub(super) type LiveBlocks = Vec<(LiveBlock, Arc<Buffer>)>;
 
 /// A segment that is being emptied.
 struct Victim<'v> {
-    pool: &'v Pool,
+    mover: &'v Mover,
     number: SegmentNumber,
     row: SegmentRow,
     selection: Selection,
     pieces: &'v mpsc::Sender<LiveBlocks>,
 }
 
-impl Pool {
+impl Mover {
     /// Sends the live blocks of a victim to `pieces`. Returns true if the victim was read through; otherwise
     /// it is left as it is.
     pub(super) async fn read_victim(
@@ -76,13 +73,13 @@ impl Pool {
         pieces: &mpsc::Sender<LiveBlocks>,
     ) -> Result<bool> {
         // A block that dies meanwhile must not be overwritten while it is read.
-        let _reading = self.begin_reading();
+        let _reading = self.shared.begin_reading();
         let row = self.shared.state.borrow().segments.row(number).cloned();
         // The last checkpoint may have freed the segment, and nodes may have been written to it since.
         let holds_blocks =
             |row: &SegmentRow| row.state == SegmentState::Sealed && row.kind != SegmentKind::Nodes;
         let Some(row) = row.filter(holds_blocks) else { return Ok(false) };
-        let victim = Victim { pool: self, number, row, selection, pieces };
+        let victim = Victim { mover: self, number, row, selection, pieces };
         match victim.read().await {
             Err(
                 Error::Damaged { .. }
@@ -106,7 +103,7 @@ impl Victim<'_> {
         let entries = match self.still_known() {
             Some(known) => known,
             None if self.row.kind == SegmentKind::Log => return self.read_logged().await,
-            None => self.pool.shared.summary_of(self.number, &self.row).await?,
+            None => self.mover.shared.summary_of(self.number, &self.row).await?,
         };
         self.read_alive(&entries).await
     }
@@ -116,8 +113,8 @@ impl Victim<'_> {
         let mut records = RecordReader::of(self.number, &self.row);
         let (mut entries, mut read) = (Vec::new(), Vec::new());
         loop {
-            let permit = self.pool.cleaning_permit().await?;
-            let Some(record) = records.next(&self.pool.shared).await else { break };
+            let permit = self.mover.cleaning_permit().await?;
+            let Some(record) = records.next(&self.mover.shared).await else { break };
             permit.moves(record.blocks() as usize * BLOCK_BYTES);
             entries.extend(stored_blocks(&record));
             read.extend(entries[read.len()..].iter().map(|entry| records.view(entry.at.block())));
@@ -130,11 +127,11 @@ impl Victim<'_> {
             for (entry, read) in alive.by_ref().take(RUN_BLOCKS) {
                 let alive = LiveBlock::of(self.number, entry);
                 let read =
-                    read.filter(|read| self.pool.shared.seed.checksum(alive.key, read) == alive.checksum);
+                    read.filter(|read| self.mover.shared.seed.checksum(alive.key, read) == alive.checksum);
                 let data = match read {
                     Some(read) => Buffer::copy_of(&read),
                     // Another copy may be right; the read then repairs this one.
-                    None => self.pool.shared.read_run(&stored(std::slice::from_ref(&alive))).await?,
+                    None => self.mover.shared.read_run(&stored(std::slice::from_ref(&alive))).await?,
                 };
                 piece.push((alive, Arc::new(data)));
             }
@@ -150,7 +147,7 @@ impl Victim<'_> {
             return None;
         }
         let known =
-            self.pool.shared.state.borrow().reverse_map.contents(self.number, self.row.segment_use)?;
+            self.mover.shared.state.borrow().reverse_map.contents(self.number, self.row.segment_use)?;
         sometimes::reached(Sometimes::VictimKnown);
         Some(known)
     }
@@ -163,9 +160,9 @@ impl Victim<'_> {
         let mut runs = runs(alive).into_iter().peekable();
         while runs.peek().is_some() {
             let reads = runs.by_ref().take(PARALLELISM_MAX).map(async |run| {
-                let permit = self.pool.cleaning_permit().await?;
+                let permit = self.mover.cleaning_permit().await?;
                 permit.moves(run.len() * BLOCK_BYTES);
-                let data = self.pool.shared.read_run(&stored(&run)).await?;
+                let data = self.mover.shared.read_run(&stored(&run)).await?;
                 Ok::<_, Error>((run, data))
             });
             // Permits are returned before the send: the receiver needs one to write.
@@ -183,14 +180,15 @@ impl Victim<'_> {
             return Err(Error::NotYet("a block that is not stored plain"));
         }
         let leaves = |entry: &SummaryEntry| {
-            self.selection == Selection::All || self.pool.class_of(entry.key.branch) == RedundancyClass::Raid0
+            self.selection == Selection::All
+                || self.mover.class_of(entry.key.branch) == RedundancyClass::Raid0
         };
         let mut sought: Vec<usize> = (0..entries.len()).filter(|&index| leaves(&entries[index])).collect();
         sought.sort_unstable_by_key(|&index| entries[index].key);
         let mut is_alive = vec![false; entries.len()];
         for part in sought.chunks(SOUGHT_AT_ONCE) {
             let keys = part.iter().map(|&index| entries[index].key);
-            let found = self.pool.whereabouts(keys).await?;
+            let found = self.mover.map.whereabouts(keys).await?;
             for (&index, found) in part.iter().zip(found) {
                 let here = Location::plain(self.number, entries[index].at);
                 is_alive[index] = found.is_some_and(|version| version.location == here);

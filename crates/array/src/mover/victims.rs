@@ -8,15 +8,13 @@
 //! gain nothing; then the widest round fills all that upkeep may take except what the log needs. It gains a
 //! segment as long as no more is stored than is usable.
 
+use super::Mover;
 use crate::{
+    engine::{PoolSpace, Purpose, VICTIMS_MAX},
     format::{BLOCK_GRAINS, SegmentKind, SegmentNumber, row::SegmentState},
     log::{log_shape, room_blocks},
-    pool::{Pool, PoolSpace, Purpose},
     simulation::sometimes::{self, Sometimes},
 };
-
-/// Victims of one round, at most: the checkpoint after the round frees them all at once.
-pub(crate) const VICTIMS_MAX: usize = 512;
 
 /// Further victims may have more live data than the needed ones by the room of a segment divided by this:
 /// enough to make the checkpoint, which rewrites every leaf that random writes touched, worth its cost.
@@ -72,13 +70,14 @@ struct Round {
     gained: u64,
 }
 
-impl Pool {
+impl Mover {
     /// The victims of one round: all mirrored, or all of one copy.
     pub(super) fn victims(&self) -> Vec<SegmentNumber> {
         let candidates = [self.candidates(true), self.candidates(false)];
-        let space = self.space();
+        let space = self.shared.space();
         // The widest round moves blocks that might die soon, so it is only for need.
-        let may_be_widest = space.is_held_up() || space.free_for(Purpose::Hosts) < self.room_wanted();
+        let may_be_widest =
+            space.is_held_up() || space.free_for(Purpose::Hosts) < self.shared.demand.wanted();
         let widest = may_be_widest.then(|| self.limits_of_widest(space));
         let limits = [Some(self.limits(space)), widest].into_iter().flatten();
         let mut rounds =
@@ -92,7 +91,7 @@ impl Pool {
         if let Some((_, known)) = self.outlook.get().filter(|(known, _)| *known == as_of) {
             return known;
         }
-        let (limits, candidates) = (self.limits(self.space()), self.candidates(true));
+        let (limits, candidates) = (self.limits(self.shared.space()), self.candidates(true));
         let gained = round_of_mostly_dead(&candidates, limits).gained;
         let dying = candidates.iter().filter(|candidate| !candidate.is_cold);
         let dead: u64 = dying.map(|dying| u64::from(limits.room.saturating_sub(dying.live_grains))).sum();
@@ -114,7 +113,7 @@ impl Pool {
             room: room_blocks(shape) * BLOCK_GRAINS as u32,
             targets_max: free.div_ceil(2),
             wanted: space.cleaning_round(),
-            moved_max: (self.moves_max() * BLOCK_GRAINS) as u64,
+            moved_max: (self.checkpoints.moves_max() * BLOCK_GRAINS) as u64,
         }
     }
 

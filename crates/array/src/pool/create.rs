@@ -95,7 +95,7 @@ fn first_superblock(world: &World, new: &NewPool, drives: &[NewDrive], copies: u
         name: new.name.clone(),
         generation,
         settled: Generation(0),
-        mark: super::membership::draw_mark(world, generation),
+        mark: crate::engine::draw_mark(world, generation),
         previous_mark: Default::default(),
         features: Features::default(),
         created_at: WallNanoseconds::of(world.wall()),

@@ -2,12 +2,16 @@
 //!
 //! Segments are counted only when members change, and every second while copies are missing.
 
-use super::{
-    Alarm, Pool, PoolSpace,
-    events::{EventKind, RedundancyStatus},
+use super::snapshot_room::snapshot_room;
+use crate::{
+    engine::{
+        Alarm, MapReader, PoolSpace, Purpose, Shared,
+        events::{EventKind, RedundancyStatus},
+    },
+    error::Result,
+    format::MemberIndex,
 };
-use crate::format::MemberIndex;
-use std::time::Duration;
+use std::{cell::RefCell, rc::Rc, time::Duration};
 use world::Moment;
 
 /// An alarm ends when usage is below its level by this, in percent of the usable space: at the level itself
@@ -25,7 +29,7 @@ const REFUSAL_END: Duration = Duration::from_secs(10);
 
 /// The state last reported.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Health {
+struct Reported {
     alarm: Option<Alarm>,
     /// Total of refused writes at the last check.
     refused: u64,
@@ -38,17 +42,24 @@ pub(super) struct Health {
     lost_raid0_segments: u64,
 }
 
-impl Pool {
+/// Detects changes of usage and redundancy.
+pub(super) struct Health {
+    shared: Rc<Shared>,
+    map: MapReader,
+    reported: RefCell<Reported>,
+}
+
+impl Shared {
     /// Data with fewer copies than configured. Reads the rows of all segments.
     pub fn redundancy(&self) -> RedundancyStatus {
-        let drives = &self.shared.drives;
+        let drives = &self.drives;
         let geometry = drives.geometry();
         let mut redundancy = RedundancyStatus {
             copies: geometry.log_copies,
             drives: drives.count(),
             ..RedundancyStatus::default()
         };
-        for (_, row) in self.shared.state.borrow().segments.iter() {
+        for (_, row) in self.state.borrow().segments.iter() {
             let there = drives.copies_there(&row.slots);
             if !row.shape.is_mirror() {
                 redundancy.lost_raid0_segments += u64::from(there < row.slots.len());
@@ -60,17 +71,23 @@ impl Pool {
         }
         redundancy
     }
+}
+
+impl Health {
+    pub fn new(map: &MapReader) -> Self {
+        Self { shared: Rc::clone(&map.shared), map: map.clone(), reported: RefCell::default() }
+    }
 
     /// Reports changes since the last check.
-    pub(super) fn look_at_health(&self) {
-        let space = self.space();
+    pub fn check(&self) {
+        let space = self.shared.space();
         self.look_at_alarm(space);
         self.look_at_refusals();
         self.look_at_redundancy();
     }
 
     fn look_at_alarm(&self, space: PoolSpace) {
-        let mut health = self.health.borrow_mut();
+        let mut health = self.reported.borrow_mut();
         let (before, now) = (health.alarm, alarm_after(health.alarm, space));
         if before != now {
             health.alarm = now;
@@ -81,41 +98,32 @@ impl Pool {
     fn look_at_refusals(&self) {
         match self.change_of_refusals() {
             // In a task of its own: it reads, and this task must keep removing drives that do not answer.
-            Some(true) => match self.shared.pool_itself.borrow().upgrade() {
-                Some(pool) if self.shared.check_runs().is_ok() => {
-                    drop(
-                        self.shared.world.spawn("array refusal", async move { pool.report_refusal().await }),
-                    );
-                }
-                _ => self
-                    .shared
-                    .events
-                    .report(EventKind::WriteRefusal { space: self.space(), snapshots: None }),
-            },
-            Some(false) => self.shared.events.report(EventKind::WriteAdmission { space: self.space() }),
+            Some(true) if self.shared.check_runs().is_ok() => {
+                let map = self.map.clone();
+                drop(self.shared.world.spawn("array refusal", async move { report_refusal(&map).await }));
+            }
+            Some(true) => {
+                let space = self.shared.space();
+                self.shared.events.report(EventKind::WriteRefusal { space, snapshots: None });
+            }
+            Some(false) => {
+                self.shared.events.report(EventKind::WriteAdmission { space: self.shared.space() })
+            }
             None => {}
         }
     }
 
-    /// Reports that writes are refused, with what deleting snapshots would free, if that is found in time.
-    async fn report_refusal(&self) {
-        let space = self.space();
-        let deadline = self.shared.world.sleep(ROOM_LOOKED_UP_WITHIN);
-        let snapshots = world::with_deadline(deadline, self.snapshot_room()).await.and_then(Result::ok);
-        self.shared.events.report(EventKind::WriteRefusal { space, snapshots });
-    }
-
     /// True if writes came to be refused, false if they are admitted again, `None` for no change.
     fn change_of_refusals(&self) -> Option<bool> {
-        let mut health = self.health.borrow_mut();
-        let (refused, now) = (self.admission.refused(), self.shared.world.now());
+        let mut health = self.reported.borrow_mut();
+        let (refused, now) = (self.shared.demand.refused(), self.shared.world.now());
         if refused > health.refused {
             health.refused = refused;
             return health.refusing_since.replace(now).is_none().then_some(true);
         }
         let have_ended = health.refusing_since.is_some_and(|since| now.since(since) > REFUSAL_END)
-            && self.has_room(1)
-            && !self.space().is_full();
+            && self.shared.space().free_for(Purpose::Hosts) > 0
+            && !self.shared.space().is_full();
         have_ended.then(|| {
             health.refusing_since = None;
             false
@@ -123,7 +131,7 @@ impl Pool {
     }
 
     fn look_at_redundancy(&self) {
-        let mut health = self.health.borrow_mut();
+        let mut health = self.reported.borrow_mut();
         let (members, now) = (self.shared.drives.members(), self.shared.world.now());
         let have_changed = health.members != members;
         let is_due = health.lacks_copies && now.since(health.counted_at) >= COUNT_EVERY;
@@ -131,7 +139,7 @@ impl Pool {
             return;
         }
         let are_fewer = health.members.is_empty() || health.members.iter().any(|one| !members.contains(one));
-        let redundancy = self.redundancy();
+        let redundancy = self.shared.redundancy();
         let lacks_copies = redundancy.segments > 0;
         let loses_raid0 = redundancy.lost_raid0_segments > health.lost_raid0_segments;
         if (lacks_copies && are_fewer) || loses_raid0 {
@@ -144,6 +152,15 @@ impl Pool {
         health.lacks_copies = lacks_copies;
         health.lost_raid0_segments = redundancy.lost_raid0_segments;
     }
+}
+
+/// Reports that writes are refused, with what deleting snapshots would free, if that is found in time.
+async fn report_refusal(map: &MapReader) {
+    let shared = &map.shared;
+    let space = shared.space();
+    let deadline = shared.world.sleep(ROOM_LOOKED_UP_WITHIN);
+    let snapshots = world::with_deadline(deadline, snapshot_room(map)).await.and_then(Result::ok);
+    shared.events.report(EventKind::WriteRefusal { space, snapshots });
 }
 
 /// The alarm after `before` for the current usage.

@@ -8,215 +8,121 @@
 //!          checkpoint: tables ─▶ trees ─▶ superblock; dead segments are freed
 //! ```
 //!
-//! Reading order: `shared` (state), `log_sink` (durable records), `checkpoint`, `membership` (failed drives),
-//! `open`, `create`, `verbs`, `events`.
+//! `Pool` is the facade: it knows the [`mover`](crate::mover), the volumes and the [`engine`](crate::engine), none of
+//! which knows it. Reading order: `open`, `create`, `volumes`, `snapshots`, `background`.
 
-mod admission;
-mod block_reads;
-mod bounds;
-mod catalogue;
-mod checkpoint;
+mod background;
 mod create;
-pub mod events;
+mod drive_watch;
+mod drives;
 mod health;
-mod hedged_read;
-mod log_sink;
-mod mapping;
-mod membership;
-mod node_writes;
-mod nodes;
 mod older_history;
 mod only_copies;
 mod open;
 mod read_only;
-mod readers;
-mod running;
-mod shared;
 mod snapshot_room;
 mod snapshots;
-mod space;
 mod space_probe;
-mod space_wait;
-mod usage;
-mod verbs;
 mod volume_setting;
+mod volumes;
 
-pub(crate) use catalogue::Catalogue;
+pub use crate::engine::{Alarm, OpenSetting, PoolSpace, events, events::SnapshotRoom};
 pub use create::{NewDrive, NewPool, SLOTS_MIN, create, create_with_copies};
 pub use open::{check_opens, open};
 pub use read_only::{
-    Condition, DriveCondition, LogCondition, ReadOnlyPool, SkippedSuperblock, UnusedReason, open_read_only,
+    Condition, DriveCondition, LogCondition, PartContent, ReadOnlyPool, ReadOnlyVolume, SkippedSuperblock,
+    UnusedReason, VolumePart, VolumeSurvey, open_read_only,
 };
-pub use snapshot_room::SnapshotRoom;
 pub use snapshots::Snapshot;
-pub use space::{Alarm, PoolSpace};
-pub use verbs::{NewVolume, VolumeInfo};
 pub use volume_setting::VolumeSetting;
-
-pub(crate) use block_reads::StoredRun;
-pub(crate) use nodes::Nodes;
-pub(crate) use read_only::RunBlocks;
-pub(crate) use readers::ReadGuard;
-pub(crate) use shared::Shared;
-pub(crate) use space::Purpose;
-pub(crate) use usage::SpacePromise;
+pub use volumes::{NewVolume, VolumeInfo};
 
 use crate::{
+    engine::{
+        Checkpoints, MapReader, NodeRoom, Nodes, PoolLog, Shared, Throttle, ThrottleFigures, ThrottleSetting,
+        UsageCounter,
+        events::{EventLog, EventReader, RedundancyStatus},
+    },
     error::Result,
-    format::{CheckpointNumber, DriveId, MemberIndex, VolumeNumber},
+    format::{DriveId, MemberIndex, VolumeNumber},
     log::Lane,
-    mover::{Outlook, Progress, ScrubProgress, Throttle, ThrottleFigures, ThrottleSetting},
+    mover::{CleaningResult, DegradedSegments, Mover, RebuildProgress, ScrubProgress, ScrubResult},
     tree::Trees,
-    volume::{FairQueue, Volume},
+    volume::{Admission, HostPath, Volume},
 };
+use drive_watch::DriveWatch;
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     collections::BTreeMap,
     rc::{Rc, Weak},
     time::Duration,
 };
-use world::{IoError, JoinHandle, Moment};
+use world::{IoError, JoinHandle};
 
-/// Settings of an opening, and of the open pool.
-#[derive(Clone, Copy, Debug)]
-pub struct OpenSetting {
-    /// Open even though absent drives may have the only copy of some data, and accept its loss.
-    pub forced: bool,
-    /// RAM for nodes of the trees, in bytes.
-    pub cache_bytes: usize,
-    /// Entries of the active table that trigger a checkpoint.
-    pub table_entries: usize,
-    /// Blocks of log that trigger a checkpoint.
-    pub log_blocks: u64,
-    /// Longest time between checkpoints while writes arrive.
-    pub interval: Duration,
-    /// Limit of the versions that one checkpoint examines to reclaim deleted snapshots and volumes; four
-    /// times as many for discarded blocks. The next checkpoints continue, also while hosts are idle.
-    pub reclaimed_at_once: u64,
-    /// Limits of the mover's share of the drives' time.
-    pub throttle: ThrottleSetting,
-    /// Interval of scrubs; the first one begins after a seventh of it. Zero: only on request.
-    pub scrub_every: Duration,
-    /// A drive that does not answer for so long is removed as failed, provided that others answer. Zero:
-    /// never.
-    pub answer_within: Duration,
-    /// After so long without an answer another copy is read as well.
-    pub read_within: Duration,
+/// A pool as an opening has read it, with its log writer.
+struct Parts {
+    shared: Rc<Shared>,
+    nodes: Rc<Nodes>,
+    trees: Rc<Trees>,
+    sink: Rc<PoolLog>,
+    log: Rc<Lane>,
 }
 
-impl Default for OpenSetting {
-    /// 64 MiB of nodes; a checkpoint every 512 Ki entries, 1 GiB of log or 30 s, which reclaims 256 Ki
-    /// versions.
-    fn default() -> Self {
-        Self {
-            forced: false,
-            cache_bytes: 64 << 20,
-            table_entries: 512 << 10,
-            log_blocks: 256 << 10,
-            interval: Duration::from_secs(30),
-            reclaimed_at_once: 256 << 10,
-            throttle: ThrottleSetting::default(),
-            scrub_every: Duration::from_secs(7 * 24 * 3600),
-            answer_within: Duration::from_secs(30),
-            read_within: Duration::from_millis(250),
-        }
+/// An open pool.
+pub struct Pool {
+    shared: Rc<Shared>,
+    map: MapReader,
+    log: Rc<Lane>,
+    usage: Rc<UsageCounter>,
+    checkpoints: Rc<Checkpoints>,
+    throttle: Rc<Throttle>,
+    mover: Rc<Mover>,
+    drive_watch: Rc<DriveWatch>,
+    /// For all volumes and snapshots.
+    host: Rc<HostPath>,
+    scrub_every: Duration,
+    /// Volumes with open handles.
+    volumes: RefCell<BTreeMap<VolumeNumber, Weak<Volume>>>,
+    log_task: RefCell<Option<JoinHandle<Result<()>>>>,
+}
+
+/// Ends the events of a pool when nobody has the pool or a volume any more.
+struct EventsEnd(Rc<EventLog>);
+
+impl Drop for EventsEnd {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
-/// Limit of the bytes of host writes in the log's queue: two batches.
-const LOGGED_AT_ONCE_MAX: u64 = 2 << 20;
-
-pub struct Pool {
-    pub(crate) shared: Rc<Shared>,
-    nodes: Rc<Nodes>,
-    pub(crate) trees: Rc<Trees>,
-    pub(crate) lane: Rc<Lane>,
-    setting: OpenSetting,
-    /// Order of host writes to the log.
-    pub(crate) log_queue: Rc<FairQueue>,
-    /// Times host commands, and limits the mover.
-    pub(crate) throttle: Rc<Throttle>,
-    /// Held during a checkpoint.
-    checkpointing: tokio::sync::Mutex<()>,
-    /// Held during a round of cleaning.
-    pub(crate) cleaning: tokio::sync::Mutex<()>,
-    /// Held during a rebuild.
-    pub(crate) rebuilding: tokio::sync::Mutex<()>,
-    pub(crate) progress: RefCell<Progress>,
-    /// Rows in RAM differ from disk without a record that says so: locations of copies, position of the
-    /// scrub.
-    pub(crate) has_unsaved_rows: Cell<bool>,
-    /// The members when no segment lacked a copy.
-    whole_with: RefCell<Vec<MemberIndex>>,
-    /// When a failed rebuild is tried again.
-    rebuild_again_at: Cell<Moment>,
-    /// Drives reported as out of space, and the time since when each has space again.
-    out_of_space_reported: RefCell<BTreeMap<MemberIndex, Option<Moment>>>,
-    /// Held during a scrub.
-    pub(crate) scrubbing: tokio::sync::Mutex<()>,
-    pub(crate) scrubs: RefCell<ScrubProgress>,
-    /// Space used by bounded volumes.
-    usage: Rc<RefCell<usage::BranchUsage>>,
-    /// Held while a volume is counted.
-    counting: tokio::sync::Mutex<()>,
-    /// Result of the last count, with the change counters of slots and drives.
-    space_known: Cell<Option<((u64, u64), PoolSpace)>>,
-    admission: admission::Admission,
-    /// Inputs of cleaning when a round last gained nothing.
-    cleaned_out: Cell<Option<admission::CleaningBasis>>,
-    /// Consecutive rounds of cleaning that failed or whose gain is unknown.
-    doubtful_rounds: Cell<u32>,
-    /// Checkpoints begun since the pool was opened.
-    checkpoints_begun: Cell<u64>,
-    health: RefCell<health::Health>,
-    /// Forecast of cleaning, and the checkpoint that it is based on.
-    pub(crate) outlook: Cell<Option<(CheckpointNumber, Outlook)>>,
-    /// Held while a verb changes the catalogue.
-    pub(crate) changing: tokio::sync::Mutex<()>,
-    /// Volumes with open handles.
-    volumes: RefCell<BTreeMap<VolumeNumber, Weak<Volume>>>,
-    lane_task: RefCell<Option<JoinHandle<Result<()>>>>,
-}
-
 impl Pool {
-    fn new(
-        shared: Rc<Shared>,
-        nodes: Rc<Nodes>,
-        trees: Rc<Trees>,
-        lane: Rc<Lane>,
-        setting: OpenSetting,
-    ) -> Self {
+    fn new(parts: Parts, setting: OpenSetting) -> Self {
+        let Parts { shared, nodes, trees, sink, log } = parts;
         let throttle = Throttle::new(&shared.world, setting.throttle);
+        let map = MapReader { shared: Rc::clone(&shared), trees };
+        let usage = UsageCounter::new(map.clone());
+        let checkpoints = Checkpoints::new((nodes, Rc::clone(&log)), &usage, &throttle, setting);
+        sink.attach(&checkpoints);
+        let mover = Mover::new(map.clone(), &log, &checkpoints, &throttle);
+        let drive_watch = DriveWatch::new(&map, &log, &mover);
+        let admission = Admission::new(&usage, &checkpoints, setting.table_entries);
+        let events_end = Rc::new(EventsEnd(Rc::clone(&shared.events)));
+        let path = (map.clone(), Rc::clone(&log));
+        let background: Vec<Rc<dyn std::any::Any>> = vec![drive_watch.clone(), events_end];
+        let host = HostPath::new(path, Rc::clone(&throttle), admission, background);
         Self {
             shared,
-            nodes,
-            trees,
-            lane,
-            setting,
-            log_queue: FairQueue::new(LOGGED_AT_ONCE_MAX),
+            map,
+            log,
+            usage,
+            checkpoints,
             throttle,
-            checkpointing: Default::default(),
-            cleaning: Default::default(),
-            rebuilding: Default::default(),
-            progress: Default::default(),
-            has_unsaved_rows: Cell::new(false),
-            whole_with: RefCell::default(),
-            rebuild_again_at: Cell::default(),
-            out_of_space_reported: RefCell::default(),
-            scrubbing: Default::default(),
-            scrubs: RefCell::default(),
-            usage: Rc::default(),
-            counting: Default::default(),
-            space_known: Cell::new(None),
-            admission: Default::default(),
-            cleaned_out: Cell::new(None),
-            doubtful_rounds: Cell::new(0),
-            checkpoints_begun: Cell::new(0),
-            health: RefCell::default(),
-            outlook: Cell::new(None),
-            changing: Default::default(),
+            mover,
+            drive_watch,
+            host,
+            scrub_every: setting.scrub_every,
             volumes: RefCell::default(),
-            lane_task: RefCell::new(None),
+            log_task: RefCell::new(None),
         }
     }
 
@@ -263,15 +169,102 @@ impl Pool {
         self.shared.state.borrow().checkpoint.0
     }
 
-    /// Registers a reader: segments that it may find are not reused until this is dropped.
-    pub(crate) fn begin_reading(&self) -> ReadGuard {
-        let checkpoint = self.shared.state.borrow().checkpoint;
-        self.shared.readers.begin(checkpoint)
+    /// A reader of the events, which begins at the oldest one kept.
+    pub fn events(&self) -> EventReader {
+        EventReader::new(&self.shared.events)
     }
-}
 
-impl Drop for Pool {
-    fn drop(&mut self) {
-        self.shared.events.close();
+    /// Current space. Cheap: the rows are counted only after slots were taken or freed.
+    pub fn space(&self) -> PoolSpace {
+        self.shared.space()
+    }
+
+    /// Space of the trees' nodes. Reads the rows of all segments.
+    pub fn node_room(&self) -> NodeRoom {
+        self.shared.node_room()
+    }
+
+    /// Data with fewer copies than configured. Reads the rows of all segments.
+    pub fn redundancy(&self) -> RedundancyStatus {
+        self.shared.redundancy()
+    }
+
+    /// Live bytes in segments without a copy on a drive in use, by the drives that should have one, as of the last
+    /// checkpoint.
+    pub fn only_copies_elsewhere(&self) -> BTreeMap<DriveId, u64> {
+        self.shared.only_copies_elsewhere()
+    }
+
+    /// Makes a checkpoint of everything applied so far.
+    ///
+    /// # Errors
+    ///
+    /// Any error of a step; the pool has stopped.
+    pub async fn checkpoint(&self) -> Result<()> {
+        self.checkpoints.make().await
+    }
+
+    /// Runs one round of cleaning. `None` if no segment can be gained.
+    ///
+    /// # Errors
+    ///
+    /// A block of a victim cannot be read, or no segment can be written. No data is lost.
+    pub async fn clean(&self) -> Result<Option<CleaningResult>> {
+        self.mover.clean().await
+    }
+
+    /// Destages all blocks of raid0 volumes from segments that the log has left, as far as there is room, and
+    /// returns when their old locations are free. The pool also does this in the background.
+    ///
+    /// # Errors
+    ///
+    /// A segment cannot be written or read. No data is lost.
+    pub async fn destage(&self) -> Result<CleaningResult> {
+        self.mover.destage().await
+    }
+
+    /// Segments that lack copies. Reads the rows of all segments.
+    pub fn degraded(&self) -> DegradedSegments {
+        self.mover.degraded()
+    }
+
+    /// Makes the missing copies, as far as there is room, and returns when they are durable. The pool also does
+    /// this in the background.
+    ///
+    /// # Errors
+    ///
+    /// The pool has stopped.
+    pub async fn rebuild(&self) -> Result<()> {
+        self.mover.rebuild().await
+    }
+
+    /// Progress of the current rebuild, or of the last one.
+    pub fn rebuild_progress(&self) -> RebuildProgress {
+        self.mover.rebuild_progress()
+    }
+
+    /// Checks everything once, from the beginning. Lost locations do not end the scrub.
+    ///
+    /// # Errors
+    ///
+    /// A tree cannot be read at all, or the pool has stopped.
+    pub async fn scrub(&self) -> Result<ScrubResult> {
+        self.mover.scrub().await
+    }
+
+    /// Progress of the current scrub, and the result of the last one.
+    pub fn scrub_progress(&self) -> ScrubProgress {
+        self.mover.scrub_progress()
+    }
+
+    /// Space that deleting snapshots would free, largest first: for each volume with snapshots all of them
+    /// together, and, if there are few, each one that frees something. A snapshot that frees nothing yet still
+    /// prevents overwrites in a full pool. Scans the history tree.
+    ///
+    /// # Errors
+    ///
+    /// A part of the map cannot be read.
+    pub async fn snapshot_room(&self) -> Result<Vec<SnapshotRoom>> {
+        snapshot_room::snapshot_room(&self.map).await
     }
 }

@@ -10,15 +10,17 @@
 //! After a crash at any point, the pool opens in the same way.
 
 use super::{
-    Nodes, OpenSetting, Pool,
-    catalogue::Catalogue,
-    events::{DriveName, EventLog, given_drives},
+    OpenSetting, Parts, Pool,
+    older_history::order_history,
     read_only::{WriteAnswer, WriteShield},
-    shared::{Shared, State},
 };
 use crate::{
     drive::Drives,
     election::{Election, NotOpened, can_go_on_with, elect},
+    engine::{
+        Catalogue, Nodes, Phase, PoolLog, Shared, State,
+        events::{DriveName, EventLog, given_drives},
+    },
     error::{Error, Result},
     format::{
         BLOCK_GRAINS, Checkpoint, CheckpointNumber, ChecksumSeed, DriveId, Incarnation, LogStart,
@@ -227,12 +229,12 @@ async fn go_on(read: ReadIn, checkpoint: &Checkpoint, setting: OpenSetting) -> R
     announce(&shared, incarnation, &replayed).await?;
     shared.admit_joined();
     nodes.begin(incarnation);
-    let lane = new_lane(&shared, incarnation, &replayed).await?;
-    let pool = Rc::new(Pool::new(shared, nodes, trees, lane, setting));
-    *pool.shared.pool_itself.borrow_mut() = Rc::downgrade(&pool);
-    pool.order_history().await?;
+    let sink = PoolLog::new(&shared);
+    let log = new_log(&shared, &sink, incarnation, &replayed).await?;
+    let pool = Rc::new(Pool::new(Parts { shared, nodes, trees, sink, log }, setting));
+    order_history(&pool.map).await?;
     pool.checkpoint().await?;
-    pool.look_at_health();
+    pool.drive_watch.health.check();
     pool.run();
     Ok(pool)
 }
@@ -245,7 +247,7 @@ fn shared_of(around: &Around<'_>, drives: &Drives, superblock: &Superblock) -> R
         adopt(&mut segments, segment.number, row_of(drives, segment, SegmentKind::Nodes))?;
     }
     Ok(Shared {
-        pool_itself: Default::default(),
+        phase: Cell::new(Phase::Opening),
         world: around.world.clone(),
         drives: drives.clone(),
         pool: superblock.pool,
@@ -254,7 +256,6 @@ fn shared_of(around: &Around<'_>, drives: &Drives, superblock: &Superblock) -> R
         readers: Default::default(),
         superblock: RefCell::new(superblock.clone()),
         publishing: Default::default(),
-        waits_for_space: Cell::new(false),
         space_wait: Default::default(),
         node_slots: Default::default(),
         stopped: RefCell::new(None),
@@ -262,6 +263,10 @@ fn shared_of(around: &Around<'_>, drives: &Drives, superblock: &Superblock) -> R
         watch: Rc::clone(around.watch),
         events: Rc::clone(around.events),
         given: around.given.clone(),
+        has_unsaved_rows: Cell::new(false),
+        space_counted: Cell::new(None),
+        demand: Default::default(),
+        changing: Default::default(),
     })
 }
 
@@ -427,8 +432,13 @@ async fn announce(shared: &Shared, incarnation: Incarnation, replayed: &Replayed
 }
 
 /// Continues the log in a new segment whose copies are all present.
-async fn new_lane(shared: &Rc<Shared>, incarnation: Incarnation, replayed: &Replayed) -> Result<Rc<Lane>> {
-    let owner = Rc::clone(shared) as Rc<dyn LogSink>;
+async fn new_log(
+    shared: &Rc<Shared>,
+    sink: &Rc<PoolLog>,
+    incarnation: Incarnation,
+    replayed: &Replayed,
+) -> Result<Rc<Lane>> {
+    let owner = Rc::clone(sink) as Rc<dyn LogSink>;
     let geometry = shared.drives.geometry();
     let fence = shared.superblock.borrow().checkpoint.fence;
     let acknowledged = Position(replayed.last.position.0 + 1);

@@ -1,7 +1,8 @@
 //! Snapshots. A snapshot is a point on the branch of each of its volumes, with a row; nothing is copied.
 
-use super::{Pool, verbs::check_name};
+use super::{Pool, volumes::check_name};
 use crate::{
+    engine::MapReader,
     error::{Error, Result},
     format::{
         BranchNumber, GRAIN_BYTES, RowKey, SECTOR_BYTES, SnapshotId, Stamp, WallNanoseconds,
@@ -46,7 +47,7 @@ impl Pool {
     /// No such volume; one of them has a snapshot of that name; more than 124 volumes.
     pub async fn snapshot(&self, volumes: &[&str], name: &str, snapshot: SnapshotId) -> Result<()> {
         check_name(name)?;
-        let _one_at_a_time = self.admit_rows().await?;
+        let _one_at_a_time = self.host.admission.admit_rows().await?;
         let mut parts = Vec::new();
         let stamp = self.shared.state.borrow_mut().next_stamp();
         for volume in volumes {
@@ -71,7 +72,7 @@ impl Pool {
         if parts.len() > ENTRIES_MAX {
             return Err(Error::TooManyAtOnce { volumes: parts.len(), at_most: ENTRIES_MAX });
         }
-        self.lane.append_together(parts).await
+        self.log.append_together(parts).await
     }
 
     /// Snapshots of a volume, oldest first.
@@ -91,10 +92,10 @@ impl Pool {
     /// # Errors
     ///
     /// No such volume or snapshot.
-    pub fn snapshot_device(self: &Rc<Self>, volume: &str, name: &str) -> Result<SnapshotDevice> {
+    pub fn snapshot_device(&self, volume: &str, name: &str) -> Result<SnapshotDevice> {
         let (_, branch) = self.branch_of(volume)?;
         let (stamp, row) = self.find_snapshot(branch, name).ok_or_else(|| no_snapshot(volume, name))?;
-        Ok(SnapshotDevice::new(Rc::clone(self), (branch, stamp), row.sectors))
+        Ok(SnapshotDevice::new(Rc::clone(&self.host), (branch, stamp), row.sectors))
     }
 
     /// Deletes a snapshot. It disappears at once; checkpoints reclaim its space.
@@ -103,12 +104,12 @@ impl Pool {
     ///
     /// No such volume or snapshot.
     pub async fn delete_snapshot(&self, volume: &str, name: &str) -> Result<()> {
-        let _one_at_a_time = self.changing.lock().await;
+        let _one_at_a_time = self.shared.changing.lock().await;
         let (_, branch) = self.branch_of(volume)?;
         let (stamp, row) = self.find_snapshot(branch, name).ok_or_else(|| no_snapshot(volume, name))?;
         let row = PointRow { state: VolumeState::Deleting, ..row };
         let put = Part::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() };
-        self.lane.append(vec![put]).await
+        self.log.append(vec![put]).await
     }
 
     /// Bytes that deleting these snapshots together would free, exactly and as of now. Scans the history of
@@ -124,13 +125,7 @@ impl Pool {
             let (stamp, _) = self.find_snapshot(branch, name).ok_or_else(|| no_snapshot(volume, name))?;
             stamps.push(stamp);
         }
-        let _reading = self.begin_reading();
-        let figure = {
-            let state = self.shared.state.borrow();
-            Figure::new(&state.sources(), state.catalogue.points(), branch, &stamps)
-        };
-        let grains = figure.finish(&self.trees).await?.total();
-        Ok(u64::try_from(grains).expect("nothing is given back more than once") * GRAIN_BYTES as u64)
+        reclaimable_bytes(&self.map, branch, &stamps).await
     }
 
     fn find_snapshot(&self, branch: BranchNumber, name: &str) -> Option<(Stamp, PointRow)> {
@@ -142,4 +137,24 @@ impl Pool {
 
 pub(super) fn no_snapshot(volume: &str, name: &str) -> Error {
     Error::NoSnapshot { volume: volume.to_owned(), snapshot: name.to_owned() }
+}
+
+/// Bytes that deleting these snapshots of a branch together would free, as of now. Snapshots deleted meanwhile do
+/// not count.
+///
+/// # Errors
+///
+/// A part of the map cannot be read.
+pub(super) async fn reclaimable_bytes(
+    map: &MapReader,
+    branch: BranchNumber,
+    stamps: &[Stamp],
+) -> Result<u64> {
+    let _reading = map.shared.begin_reading();
+    let figure = {
+        let state = map.shared.state.borrow();
+        Figure::new(&state.sources(), state.catalogue.points(), branch, stamps)
+    };
+    let grains = figure.finish(&map.trees).await?.total();
+    Ok(u64::try_from(grains).expect("nothing is freed more than once") * GRAIN_BYTES as u64)
 }

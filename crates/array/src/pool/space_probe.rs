@@ -1,8 +1,9 @@
 //! Probes of drives that had no space: an administrator can make room without telling the pool.
 
-use super::{Pool, events::EventKind};
+use super::drive_watch::DriveWatch;
 use crate::{
     drive::{WriteFailures, all_written},
+    engine::events::EventKind,
     error::Result,
     format::{BLOCK_BYTES, MemberIndex},
 };
@@ -15,29 +16,29 @@ const TRY_AGAIN: Duration = Duration::from_secs(2);
 /// A drive that has had space for so long is reported as returned.
 const BACK_AFTER: Duration = Duration::from_secs(5);
 
-impl Pool {
+impl DriveWatch {
     /// Probes drives without space, when a probe is due.
     ///
     /// # Errors
     ///
     /// The pool has stopped.
-    pub(super) async fn probe_space(&self, next: &mut Moment) -> Result<()> {
+    pub(super) async fn probe_space(&self) -> Result<()> {
         let out_of_space = self.shared.drives.out_of_space();
         let now = self.shared.world.now();
         self.report_space(&out_of_space, now);
         if out_of_space.is_empty() {
-            *next = now + TRY_AGAIN;
+            self.next_probe.set(now + TRY_AGAIN);
         }
-        if now < *next {
+        if now < self.next_probe.get() {
             return Ok(());
         }
         for (member, _) in out_of_space {
             if self.accepts_a_slot(member).await? {
                 self.shared.drives.set_has_space(member);
-                self.lane.look_at_copies();
+                self.log.look_at_copies();
             }
         }
-        *next = self.shared.world.now() + TRY_AGAIN;
+        self.next_probe.set(self.shared.world.now() + TRY_AGAIN);
         Ok(())
     }
 

@@ -71,21 +71,21 @@ impl Pool {
     ///
     /// No such volume; the reserve exceeds the limit; or there is no room for the reserve.
     pub async fn set_bounds(&self, name: &str, bounds: Bounds) -> Result<()> {
-        let _one_at_a_time = self.changing.lock().await;
+        let _one_at_a_time = self.shared.changing.lock().await;
         let number = self.number_of(name)?;
-        self.check_bounds(Some(number), bounds).await?;
+        self.host.admission.check_bounds(Some(number), bounds).await?;
         self.set_row(number, |row| (row.reserve, row.limit) = blocks_of(bounds)).await
     }
 
     async fn set(&self, name: &str, change: impl FnOnce(&mut VolumeRow)) -> Result<()> {
-        let _one_at_a_time = self.changing.lock().await;
+        let _one_at_a_time = self.shared.changing.lock().await;
         self.set_row(self.number_of(name)?, change).await
     }
 
     async fn set_row(&self, number: VolumeNumber, change: impl FnOnce(&mut VolumeRow)) -> Result<()> {
         let mut row = self.volume_row(number);
         change(&mut row);
-        self.lane.append(vec![Part::Put { row: RowKey::of_volume(number), bytes: row.encode() }]).await
+        self.log.append(vec![Part::Put { row: RowKey::of_volume(number), bytes: row.encode() }]).await
     }
 }
 

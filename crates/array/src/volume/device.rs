@@ -1,6 +1,7 @@
 //! A volume as a block device: commands on its head.
 
 use super::{
+    HostPath,
     block_locks::{BlockLock, BlockLocks, BlockSpan},
     check_range,
     fair_queue::QueueTicket,
@@ -8,13 +9,13 @@ use super::{
     rate_limiter::{RateLimiter, Rates},
 };
 use crate::{
+    engine::SpacePromise,
     error::{Error, Result},
     format::{
         BlockCount, BlockIndex, BranchNumber, Interval, SECTOR_BYTES, VolumeNumber,
         row::{VolumeRow, VolumeState, WriteCache},
     },
     log::Part,
-    pool::{Pool, SpacePromise},
 };
 use futures_util::TryFutureExt;
 use std::{cell::Cell, rc::Rc, sync::Arc};
@@ -24,7 +25,7 @@ use world::{
 
 /// A volume of an open pool.
 pub struct Volume {
-    pub(super) pool: Rc<Pool>,
+    pub(super) host: Rc<HostPath>,
     number: VolumeNumber,
     pub(super) locks: Rc<BlockLocks>,
     limiter: RateLimiter,
@@ -33,9 +34,9 @@ pub struct Volume {
 }
 
 impl Volume {
-    pub(crate) fn new(pool: Rc<Pool>, number: VolumeNumber) -> Self {
+    pub(crate) fn new(host: Rc<HostPath>, number: VolumeNumber) -> Self {
         Self {
-            pool,
+            host,
             number,
             locks: Rc::default(),
             limiter: RateLimiter::default(),
@@ -71,7 +72,7 @@ impl Volume {
 
     /// `None` once the volume was deleted, even if its space was not reclaimed yet.
     fn with_row<T>(&self, look: impl FnOnce(&VolumeRow) -> T) -> Option<T> {
-        let state = self.pool.shared.state.borrow();
+        let state = self.host.shared.state.borrow();
         state.catalogue.volume(self.number).filter(|row| row.state == VolumeState::Live).map(look)
     }
 
@@ -79,17 +80,17 @@ impl Volume {
     pub(super) async fn wait_for_rate(&self, bytes: usize) {
         let rates =
             self.with_row(|row| Rates { iops_max: row.iops_max, kib_per_second_max: row.kib_per_second_max });
-        self.limiter.wait(&self.pool.shared.world, rates.unwrap_or_default(), bytes).await;
+        self.limiter.wait(&self.host.shared.world, rates.unwrap_or_default(), bytes).await;
     }
 
     /// Reserves space for blocks that are to be written, within the pool and the volume's bounds.
     pub(super) async fn promise(&self, first: BlockIndex, count: u64) -> Result<SpacePromise> {
-        self.pool.promise(self.number, first, count).await
+        self.host.admission.promise(self.number, first, count).await
     }
 
     /// Waits in the fair queue of the log with `bytes` bytes.
     pub(super) async fn wait_for_turn(&self, bytes: usize) -> QueueTicket {
-        self.pool.log_queue.enter(self.number, bytes as u64).await
+        self.host.admission.queue.enter(self.number, bytes as u64).await
     }
 
     /// Keeps writers out until the lock is dropped. Waits for writes under way.
@@ -106,8 +107,8 @@ impl Volume {
     pub(super) fn log(&self, parts: Vec<Part>, stability: Stability) -> LocalFuture<Result<()>> {
         let is_cached = self.has_write_cache() || self.is_cache_forced.get();
         match stability {
-            Stability::Volatile if is_cached => self.pool.lane.append_volatile(parts),
-            _ => self.pool.lane.append(parts),
+            Stability::Volatile if is_cached => self.host.log.append_volatile(parts),
+            _ => self.host.log.append(parts),
         }
     }
 
@@ -125,7 +126,7 @@ impl Volume {
         let _turn = self.wait_for_turn(crate::format::BLOCK_BYTES).await;
         let branch = self.branch().map_err(|error| io_error("discard", &error))?;
         let done = {
-            let stamp = self.pool.shared.state.borrow_mut().next_stamp();
+            let stamp = self.host.shared.state.borrow_mut().next_stamp();
             let interval =
                 Interval { branch, first: BlockIndex(first), count: BlockCount(end - first), stamp };
             self.log(vec![Part::Discard(interval)], Stability::Volatile)
@@ -142,7 +143,7 @@ impl Volume {
         what: &str,
         mut command: impl Future<Output = IoResult<()>> + Unpin,
     ) -> IoResult<()> {
-        let shared = &self.pool.shared;
+        let shared = &self.host.shared;
         loop {
             if let Some(answer) = with_deadline(shared.space_wait.has_been_too_long(), &mut command).await {
                 return answer;
@@ -167,7 +168,7 @@ impl BlockDevice for VolumeDevice {
 
     fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
         let volume = Rc::clone(&self.0);
-        let world = volume.pool.shared.world.clone();
+        let world = volume.host.shared.world.clone();
         Box::pin(world.spawn("volume read", async move { volume.read_range(at, into).await }))
     }
 
@@ -178,7 +179,7 @@ impl BlockDevice for VolumeDevice {
         stability: Stability,
     ) -> LocalFuture<IoResult<()>> {
         let volume = Rc::clone(&self.0);
-        let world = volume.pool.shared.world.clone();
+        let world = volume.host.shared.world.clone();
         let own = Rc::clone(&volume);
         let command =
             world.spawn("volume write", async move { volume.write_range(at, &from, stability).await });
@@ -186,10 +187,10 @@ impl BlockDevice for VolumeDevice {
     }
 
     fn flush(&self) -> LocalFuture<IoResult<()>> {
-        let (volume, pool) = (Rc::clone(&self.0), &self.0.pool);
-        let stopped = pool.shared.check_runs();
+        let (volume, host) = (Rc::clone(&self.0), &self.0.host);
+        let stopped = host.shared.check_runs();
         // The write cache may have been switched off a moment ago, so this syncs in any case.
-        let synced = pool.lane.sync();
+        let synced = host.log.sync();
         Box::pin(async move {
             stopped.map_err(|error| io_error("flush", &error))?;
             let synced = synced.map_err(|error| io_error("flush", &error));
@@ -199,7 +200,7 @@ impl BlockDevice for VolumeDevice {
 
     fn discard(&self, at: ByteOffset, length: ByteCount) -> LocalFuture<IoResult<()>> {
         let volume = Rc::clone(&self.0);
-        let world = volume.pool.shared.world.clone();
+        let world = volume.host.shared.world.clone();
         let own = Rc::clone(&volume);
         let command = world.spawn("volume discard", async move { volume.discard_range(at, length.0).await });
         Box::pin(async move { own.answer_in_time("discard", command).await })

@@ -4,13 +4,13 @@ use crate::format::{BLOCK_BYTES, BlockIndex};
 use world::{ByteCount, ByteOffset, Extent};
 
 /// Blocks of one lookup.
-pub(super) const BLOCKS_AT_ONCE: u64 = 16_384;
+pub(crate) const BLOCKS_AT_ONCE: u64 = 16_384;
 /// Blocks that one list covers at most: 16 GiB.
 const BLOCKS_MAX: u64 = 4 << 20;
 const EXTENTS_MAX: usize = 4096;
 
 /// Extents from the start of a range. They may end before the range does, since a list is limited.
-pub(super) struct ExtentList {
+pub(crate) struct ExtentList {
     /// First byte, and the byte after the last.
     at: u64,
     end: u64,

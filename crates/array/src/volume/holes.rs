@@ -1,10 +1,9 @@
 //! Holes of a volume or a snapshot: blocks without a version, or all zero. Only the map is read.
 
-use super::{check_range, device::Volume, extent_list::ExtentList, io_error, snapshot::SnapshotDevice};
-use crate::{
-    format::{BranchNumber, Stamp},
-    pool::Pool,
+use super::{
+    HostPath, check_range, device::Volume, extent_list::ExtentList, io_error, snapshot::SnapshotDevice,
 };
+use crate::format::{BranchNumber, Stamp};
 use std::rc::Rc;
 use world::{ByteCount, ByteOffset, Extent, IoResult};
 
@@ -17,7 +16,7 @@ impl Volume {
     pub async fn extents(&self, at: ByteOffset, length: ByteCount) -> IoResult<Vec<Extent>> {
         let branch = self.branch().map_err(|error| io_error("look for holes", &error))?;
         check_range("look for holes", at, length.0, self.size_bytes())?;
-        extents(&self.pool, (branch, None), at, length).await
+        extents(&self.host, (branch, None), at, length).await
     }
 }
 
@@ -29,12 +28,12 @@ impl SnapshotDevice {
     /// As [`Volume::extents`], or the snapshot was deleted.
     pub async fn extents(&self, at: ByteOffset, length: ByteCount) -> IoResult<Vec<Extent>> {
         let (branch, stamp) = self.check_point("look for holes", at, length.0)?;
-        extents(&self.pool, (branch, Some(stamp)), at, length).await
+        extents(&self.host, (branch, Some(stamp)), at, length).await
     }
 }
 
 async fn extents(
-    pool: &Rc<Pool>,
+    host: &Rc<HostPath>,
     (branch, as_of): (BranchNumber, Option<Stamp>),
     at: ByteOffset,
     length: ByteCount,
@@ -42,8 +41,8 @@ async fn extents(
     let mut list = ExtentList::new(at, length);
     while let Some((first, count)) = list.wanted() {
         // The data is not read, so its segments may be reused meanwhile; nodes of the trees may not.
-        let _reading = pool.begin_reading();
-        let mapped = pool.map_of(branch, first, count, as_of).await;
+        let _reading = host.shared.begin_reading();
+        let mapped = host.map.map_of(branch, first, count, as_of).await;
         let mapped = mapped.map_err(|error| io_error("look for holes", &error))?;
         mapped.iter().for_each(|mapped| list.push(mapped.is_none()));
     }

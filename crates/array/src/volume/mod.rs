@@ -4,24 +4,31 @@
 //! part is read first, and locked meanwhile. With the write cache off, every write is stable before it is
 //! acknowledged. With it on, a write without FUA is stable after the next flush; after a power cut, all
 //! volumes of the pool have what was written up to one common moment.
+//!
+//! Volumes use the [`engine`](crate::engine) alone, and know neither pool nor mover.
 
+mod admission;
 mod block_locks;
 mod bounds;
 mod device;
 mod extent_list;
 mod fair_queue;
 mod holes;
+mod host_path;
 mod rate_limiter;
 mod read;
-mod read_only;
 mod snapshot;
+mod space_promise;
 mod write;
 
+pub(crate) use admission::Admission;
 pub use bounds::Bounds;
 pub use device::{Volume, VolumeDevice};
-pub(crate) use fair_queue::FairQueue;
+pub(crate) use extent_list::{BLOCKS_AT_ONCE, ExtentList};
+use fair_queue::FairQueue;
+pub(crate) use host_path::HostPath;
 pub use rate_limiter::Rates;
-pub use read_only::{PartContent, ReadOnlyVolume, VolumePart, VolumeSurvey};
+pub(crate) use read::{fill, runs};
 pub use snapshot::SnapshotDevice;
 
 use crate::{
@@ -62,7 +69,7 @@ fn pieces(at: ByteOffset, length: usize) -> impl Iterator<Item = BlockPart> {
 }
 
 /// Refuses ranges that are not whole sectors or go beyond the end.
-fn check_range(what: &str, at: ByteOffset, length: u64, size: u64) -> IoResult<()> {
+pub(crate) fn check_range(what: &str, at: ByteOffset, length: u64, size: u64) -> IoResult<()> {
     if !at.0.is_multiple_of(SECTOR_BYTES) || !length.is_multiple_of(SECTOR_BYTES) {
         let story = format!("{what} of {length} bytes at {}: not whole sectors of 512 bytes", at.0);
         return Err(IoError::new(IoErrorKind::Unaligned, story));
@@ -77,7 +84,7 @@ fn check_range(what: &str, at: ByteOffset, length: u64, size: u64) -> IoResult<(
 }
 
 /// The error that a host sees.
-fn io_error(what: &str, error: &Error) -> IoError {
+pub(crate) fn io_error(what: &str, error: &Error) -> IoError {
     let kind = match error {
         Error::Full | Error::OutOfSpace(_) | Error::LimitReached(_) | Error::Reserved(_) => {
             IoErrorKind::NoSpace

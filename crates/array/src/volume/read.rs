@@ -1,13 +1,12 @@
 //! Reads of a volume or a snapshot: look up the version of each block, then read adjacent blocks of one
 //! segment together.
 
-use super::{check_range, device::Volume, io_error, pieces};
+use super::{HostPath, check_range, device::Volume, io_error, pieces};
 use crate::{
+    engine::{HostCommand, StoredRun},
     error::{Error, Result},
     format::{BLOCK_BYTES, BlockIndex, BranchNumber, Location, Stamp, Stored},
     map::Mapped,
-    mover::HostCommand,
-    pool::{Pool, StoredRun},
 };
 use std::rc::Rc;
 use world::{Buffer, ByteOffset, IoResult, LocalFuture};
@@ -18,18 +17,18 @@ impl Volume {
         self.check_is_there().map_err(|error| io_error("read", &error))?;
         check_range("read", at, length as u64, self.size_bytes())?;
         self.wait_for_rate(length).await;
-        let _timed = self.pool.throttle.begin(HostCommand::Read, length);
+        let _timed = self.host.throttle.begin(HostCommand::Read, length);
         // The volume may have been deleted or shrunk while the command waited. From here on no segment that
         // is read is reused.
         let branch = self.branch().map_err(|error| io_error("read", &error))?;
         check_range("read", at, length as u64, self.size_bytes())?;
-        let reader = Reader { pool: &self.pool, branch, as_of: None };
+        let reader = Reader { host: &self.host, branch, as_of: None };
         reader.read(at, into).await.map_err(|error| io_error("read", &error))
     }
 
     /// Reads the current version of one block.
     pub(super) async fn read_block(&self, block: BlockIndex) -> Result<Buffer> {
-        let reader = Reader { pool: &self.pool, branch: self.branch()?, as_of: None };
+        let reader = Reader { host: &self.host, branch: self.branch()?, as_of: None };
         let at = ByteOffset(block.0 * BLOCK_BYTES as u64);
         let read = reader.read(at, vec![Buffer::zeroed(BLOCK_BYTES)]).await?;
         Ok(read.into_iter().next().expect("a buffer for a buffer"))
@@ -38,7 +37,7 @@ impl Volume {
 
 /// A reader of one branch, at its head or at a point.
 pub(super) struct Reader<'a> {
-    pub pool: &'a Rc<Pool>,
+    pub host: &'a Rc<HostPath>,
     pub branch: BranchNumber,
     pub as_of: Option<Stamp>,
 }
@@ -50,30 +49,30 @@ impl Reader<'_> {
         if length == 0 {
             return Ok(into);
         }
-        let _reading = self.pool.begin_reading();
+        let _reading = self.host.shared.begin_reading();
         let block_bytes = BLOCK_BYTES as u64;
         let first = BlockIndex(at.0 / block_bytes);
         let count = (at.0 + length as u64).div_ceil(block_bytes) - first.0;
-        let mapped = self.pool.map_of(self.branch, first, count, self.as_of).await?;
+        let mapped = self.host.map.map_of(self.branch, first, count, self.as_of).await?;
         let mut runs = runs(first, &mapped)?;
         let last = runs.pop();
         if let Some((0, run)) = &last
             && is_all_of(run, at, &into)
         {
-            return Ok(vec![self.pool.shared.read_run(run).await?]);
+            return Ok(vec![self.host.shared.read_run(run).await?]);
         }
         // The last run is read by this task, the others beside it.
         let reads: Vec<LocalFuture<Result<(usize, Buffer)>>> = runs
             .into_iter()
             .map(|(index, run)| {
-                let shared = Rc::clone(&self.pool.shared);
+                let shared = Rc::clone(&self.host.shared);
                 let world = shared.world.clone();
                 let reading = async move { shared.read_run(&run).await.map(|data| (index, data)) };
                 Box::pin(world.spawn("run read", reading)) as LocalFuture<_>
             })
             .collect();
         let last = match last {
-            Some((index, run)) => Some((index, self.pool.shared.read_run(&run).await?)),
+            Some((index, run)) => Some((index, self.host.shared.read_run(&run).await?)),
             None => None,
         };
         let mut blocks: Vec<Option<(Rc<Buffer>, usize)>> = vec![None; count as usize];
@@ -99,7 +98,7 @@ fn is_all_of(run: &StoredRun, at: ByteOffset, into: &[Buffer]) -> bool {
 }
 
 /// Copies blocks into the buffers of the command.
-pub(super) fn fill(at: ByteOffset, blocks: &[Option<(Rc<Buffer>, usize)>], into: &mut [Buffer]) {
+pub(crate) fn fill(at: ByteOffset, blocks: &[Option<(Rc<Buffer>, usize)>], into: &mut [Buffer]) {
     let first = at.0 / BLOCK_BYTES as u64;
     let mut place = at;
     for buffer in into {
@@ -119,7 +118,7 @@ pub(super) fn fill(at: ByteOffset, blocks: &[Option<(Rc<Buffer>, usize)>], into:
 }
 
 /// Groups adjacent blocks of one segment into runs. Each has the index of its first block in the command.
-pub(super) fn runs(first: BlockIndex, mapped: &[Option<Mapped>]) -> Result<Vec<(usize, StoredRun)>> {
+pub(crate) fn runs(first: BlockIndex, mapped: &[Option<Mapped>]) -> Result<Vec<(usize, StoredRun)>> {
     let mut runs: Vec<(usize, StoredRun)> = Vec::new();
     for (index, mapped) in mapped.iter().enumerate() {
         let Some(Mapped { branch, version }) = mapped else { continue };

@@ -1,10 +1,9 @@
 //! A snapshot as a block device. It is read-only.
 
-use super::{check_range, io_error, read::Reader};
+use super::{HostPath, check_range, io_error, read::Reader};
 use crate::{
+    engine::HostCommand,
     format::{BranchNumber, SECTOR_BYTES, Stamp},
-    mover::HostCommand,
-    pool::Pool,
 };
 use std::{rc::Rc, sync::Arc};
 use world::{
@@ -14,14 +13,14 @@ use world::{
 
 #[derive(Clone)]
 pub struct SnapshotDevice {
-    pub(super) pool: Rc<Pool>,
+    pub(super) host: Rc<HostPath>,
     point: (BranchNumber, Stamp),
     sectors: u64,
 }
 
 impl SnapshotDevice {
-    pub(crate) fn new(pool: Rc<Pool>, point: (BranchNumber, Stamp), sectors: u64) -> Self {
-        Self { pool, point, sectors }
+    pub(crate) fn new(host: Rc<HostPath>, point: (BranchNumber, Stamp), sectors: u64) -> Self {
+        Self { host, point, sectors }
     }
 
     /// The point to read, if it still exists and the command is within it.
@@ -33,7 +32,7 @@ impl SnapshotDevice {
     ) -> IoResult<(BranchNumber, Stamp)> {
         check_range(what, at, length, self.sectors * SECTOR_BYTES)?;
         let (branch, stamp) = self.point;
-        if !self.pool.is_point(branch, stamp) {
+        if !self.host.map.is_point(branch, stamp) {
             return Err(IoError::new(IoErrorKind::NotFound, format!("{what}: the snapshot was deleted")));
         }
         Ok((branch, stamp))
@@ -52,12 +51,12 @@ impl BlockDevice for SnapshotDevice {
 
     fn read(&self, at: ByteOffset, into: Vec<Buffer>) -> LocalFuture<IoResult<Vec<Buffer>>> {
         let this = self.clone();
-        let world = self.pool.shared.world.clone();
+        let world = self.host.shared.world.clone();
         Box::pin(world.spawn("snapshot read", async move {
             let length: usize = into.iter().map(|buffer| buffer.len()).sum();
             let (branch, stamp) = this.check_point("read", at, length as u64)?;
-            let _timed = this.pool.throttle.begin(HostCommand::Read, length);
-            let reader = Reader { pool: &this.pool, branch, as_of: Some(stamp) };
+            let _timed = this.host.throttle.begin(HostCommand::Read, length);
+            let reader = Reader { host: &this.host, branch, as_of: Some(stamp) };
             reader.read(at, into).await.map_err(|error| io_error("read", &error))
         }))
     }

@@ -5,11 +5,10 @@ use super::{
     BlockPart, block_locks::BlockSpan, check_range, device::Volume, fair_queue::QueueTicket, io_error, pieces,
 };
 use crate::{
+    engine::{HostCommand, SpacePromise},
     error::Result,
     format::{BLOCK_BYTES, BlockIndex, BlockKey, SECTOR_BYTES, Stamp},
     log::Part,
-    mover::HostCommand,
-    pool::SpacePromise,
     simulation::canary::{self, Canary},
 };
 use std::sync::Arc;
@@ -29,8 +28,8 @@ impl Volume {
             return Ok(());
         }
         self.wait_for_rate(length).await;
-        self.pool.admit(length).await.map_err(|error| io_error("write", &error))?;
-        let _timed = self.pool.throttle.begin(HostCommand::Write, length);
+        self.host.admission.admit(length).await.map_err(|error| io_error("write", &error))?;
+        let _timed = self.host.throttle.begin(HostCommand::Write, length);
         let cut: Vec<BlockPart> = pieces(at, length).collect();
         let (first, last) = (cut[0], cut[cut.len() - 1]);
         let span = BlockSpan {
@@ -79,18 +78,18 @@ impl Volume {
         loop {
             let promised = self.promise(first, count).await?;
             let turn = self.wait_for_turn(bytes).await;
-            let is_enough = promised.is_enough(self.pool.shared.state.borrow().catalogue.points());
-            if is_enough && self.pool.has_room(self.pool.log_queue.inside()) {
+            let is_enough = promised.is_enough(self.host.shared.state.borrow().catalogue.points());
+            if is_enough && self.host.admission.has_room(self.host.admission.queue.inside()) {
                 return Ok((promised, turn));
             }
             drop((promised, turn));
-            self.pool.wait_for_others().await;
-            self.pool.admit(bytes).await?;
+            self.host.admission.wait_for_others().await;
+            self.host.admission.admit(bytes).await?;
         }
     }
 
     fn next_stamp(&self) -> Stamp {
-        self.pool.shared.state.borrow_mut().next_stamp()
+        self.host.shared.state.borrow_mut().next_stamp()
     }
 
     /// The complete block, read and modified if the command writes a part of it.

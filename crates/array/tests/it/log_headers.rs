@@ -9,9 +9,9 @@ use array::{
     election::NotOpened,
     error::Error,
     format::{BLOCK_BYTES, MirroredSegment, PoolGeometry, SlotAddress, SlotHeader},
-    pool::{OpenSetting, check_opens, open, open_read_only},
+    pool::{OpenSetting, ReadOnlyVolume, check_opens, open, open_read_only},
     superblocks::read_places,
-    volume::{ReadOnlyVolume, VolumeDevice},
+    volume::VolumeDevice,
 };
 use std::{cell::RefCell, ops::Range, rc::Rc, time::Duration};
 use world::{BlockDevice, Buffer, ByteOffset, sim::SimDrive};

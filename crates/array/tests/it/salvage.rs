@@ -9,9 +9,11 @@ use array::{
         BLOCK_BYTES, DriveId, MirroredSegment, NodePointer, PoolGeometry, RedundancyClass, SegmentBlock,
         SnapshotId, Superblock,
     },
-    pool::{OpenSetting, ReadOnlyPool, UnusedReason, VolumeSetting, check_opens, open, open_read_only},
+    pool::{
+        OpenSetting, PartContent, ReadOnlyPool, ReadOnlyVolume, UnusedReason, VolumeSetting, check_opens,
+        open, open_read_only,
+    },
     superblocks::read_places,
-    volume::{PartContent, ReadOnlyVolume},
 };
 use std::{ops::Range, rc::Rc};
 use world::{BlockDevice, ByteCount, ByteOffset, IoErrorKind, World, sim::SimDrive};

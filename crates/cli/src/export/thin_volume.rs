@@ -2,7 +2,8 @@
 
 use array::{
     format::BLOCK_BYTES,
-    volume::{ReadOnlyVolume, SnapshotDevice, VolumeDevice},
+    pool::ReadOnlyVolume,
+    volume::{SnapshotDevice, VolumeDevice},
 };
 use std::sync::Arc;
 use world::{

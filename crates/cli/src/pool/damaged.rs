@@ -8,8 +8,7 @@ use crate::{console::Console, ending::Ending, outputs::shown_time, refusal::Refu
 use array::{
     error::Error,
     format::{DriveId, WallNanoseconds},
-    pool::{Condition, LogCondition, UnusedReason},
-    volume::{ReadOnlyVolume, VolumeSurvey},
+    pool::{Condition, LogCondition, ReadOnlyVolume, UnusedReason, VolumeSurvey},
 };
 use serde::Serialize;
 use std::path::PathBuf;

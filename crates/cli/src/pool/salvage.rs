@@ -11,7 +11,7 @@ use crate::{
     prove::progress::{ProgressView, Standing},
     refusal::Refusal,
 };
-use array::volume::{PartContent, ReadOnlyVolume, VolumeSurvey};
+use array::pool::{PartContent, ReadOnlyVolume, VolumeSurvey};
 use serde::Serialize;
 use std::{
     cell::Cell,

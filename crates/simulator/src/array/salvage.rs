@@ -18,10 +18,7 @@ use super::{
     platter_device::PlatterDevice,
     trouble::{Refusal, Trouble, Violation},
 };
-use array::{
-    pool::{ReadOnlyPool, open_read_only},
-    volume::{PartContent as Part, ReadOnlyVolume, VolumePart},
-};
+use array::pool::{PartContent as Part, ReadOnlyPool, ReadOnlyVolume, VolumePart, open_read_only};
 use std::{ops::Range, rc::Rc};
 use world::BlockDevice;
 

@@ -12,7 +12,7 @@ use crate::{
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Condition of a pool, apart from unreadable ranges of volumes
-/// ([`ReadOnlyVolume::survey`](crate::volume::ReadOnlyVolume::survey)).
+/// ([`ReadOnlyVolume::survey`](super::ReadOnlyVolume::survey)).
 #[derive(Clone, Debug)]
 pub struct Condition {
     pub pool: PoolId,

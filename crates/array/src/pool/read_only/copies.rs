@@ -5,13 +5,13 @@
 
 use crate::{
     drive::Drives,
+    engine::StoredRun,
     error::{Error, Result},
     format::{
         BLOCK_BYTES, ChecksumSeed, GRAIN_BYTES, MirroredSegment, Node, NodePointer, PoolId, SegmentBlock,
         SegmentNumber, SegmentShape, SlotAddress, SlotBlock, Tree, row::SegmentRow,
     },
     log::log_shape,
-    pool::StoredRun,
     tree::NodeStore,
 };
 use rustc_hash::FxHashMap;

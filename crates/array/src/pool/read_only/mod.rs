@@ -8,15 +8,18 @@
 mod condition;
 mod copies;
 mod shield;
+mod volume;
 
 pub use condition::{Condition, DriveCondition, LogCondition, SkippedSuperblock, UnusedReason};
-pub(crate) use copies::{Copies, RunBlocks};
+use copies::{Copies, RunBlocks};
 pub(super) use shield::{WriteAnswer, WriteShield};
+pub use volume::{PartContent, ReadOnlyVolume, VolumePart, VolumeSurvey};
 
-use super::{Snapshot, VolumeInfo, VolumeSetting, shared::State, snapshots::no_snapshot};
+use super::{Snapshot, VolumeInfo, VolumeSetting, snapshots::no_snapshot};
 use crate::{
     drive::Drives,
     election::{KNOWN, NotOpened, Seen, newest},
+    engine::State,
     error::{Error, Result},
     format::{
         Access, BlockIndex, BranchNumber, CheckpointNumber, DriveId, MemberIndex, MirroredSegment, PoolId,
@@ -29,7 +32,6 @@ use crate::{
     segments::Segments,
     superblocks::{Places, read_places},
     tree::Trees,
-    volume::ReadOnlyVolume,
 };
 use condition::{drives_of, may_be_newer_on};
 use copies::ReadOnlyNodes;
@@ -44,7 +46,7 @@ const HISTORY_AT_ONCE: usize = 1 << 18;
 
 /// A pool that is opened for reading only.
 pub struct ReadOnlyPool {
-    pub(crate) copies: Rc<Copies>,
+    copies: Rc<Copies>,
     trees: Trees,
     state: State,
     condition: Condition,

@@ -8,9 +8,10 @@
 //! 3. `superblock` is complete on every present member, unless the pool has stopped.
 
 use super::{
-    Catalogue, Pool,
+    Catalogue, PoolSpace, ReadGuard, SpaceDemand,
     events::{EventKind, EventLog},
     readers::Readers,
+    reverse_map::ReverseMap,
     space_wait::SpaceWait,
 };
 use crate::{
@@ -21,20 +22,18 @@ use crate::{
         SegmentNumber, SlotAddress, Stamp, Superblock, WallNanoseconds, row::SegmentRow,
     },
     map::{Reclaim, Sources, Table},
-    mover::{Backlog, ReverseMap},
     segments::Segments,
     watch::Watch,
 };
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet, VecDeque},
-    rc::{Rc, Weak},
+    rc::Rc,
 };
 use world::World;
 
 pub(crate) struct Shared {
-    /// The pool, once it is open.
-    pub pool_itself: RefCell<Weak<Pool>>,
+    pub phase: Cell<Phase>,
     pub world: World,
     pub drives: Drives,
     pub pool: PoolId,
@@ -47,9 +46,6 @@ pub(crate) struct Shared {
     pub superblock: RefCell<Superblock>,
     /// Held while a generation is written.
     pub publishing: tokio::sync::Mutex<()>,
-    /// True while writes without space wait for it: while the pool runs, but not while it is opened or
-    /// closed.
-    pub waits_for_space: Cell<bool>,
     pub space_wait: SpaceWait,
     /// Read-locked to write nodes, write-locked to give a node segment another slot.
     pub node_slots: tokio::sync::RwLock<()>,
@@ -62,6 +58,44 @@ pub(crate) struct Shared {
     pub events: Rc<EventLog>,
     /// Index of each drive among the devices that the pool was opened with.
     pub given: BTreeMap<DriveId, usize>,
+    /// Rows in RAM differ from disk without a record that says so: locations of copies, position of the scrub.
+    pub has_unsaved_rows: Cell<bool>,
+    /// Result of the last count, with the change counters of slots and drives.
+    pub space_counted: Cell<Option<((u64, u64), PoolSpace)>>,
+    pub demand: SpaceDemand,
+    /// Held while a verb changes the catalogue.
+    pub changing: tokio::sync::Mutex<()>,
+}
+
+/// Phases of a pool that is open, or being opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The log writer does not run yet. Nothing waits for space on the drives.
+    Opening,
+    /// Writes without space on the drives wait for it.
+    Running,
+    /// As while opening, nothing waits for space.
+    Closing,
+}
+
+/// Mirrored segments that may contain blocks of raid0 volumes. Invariant: it has all such segments written
+/// since the pool was opened; those before as well, once `is_complete`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Backlog {
+    pub segments: BTreeSet<SegmentNumber>,
+    pub is_complete: bool,
+}
+
+impl Backlog {
+    /// Records that a block of a raid0 volume was logged in `segment`.
+    pub fn add(&mut self, segment: SegmentNumber) {
+        self.segments.insert(segment);
+    }
+
+    /// True if no segment is known to have blocks to destage.
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
 }
 
 /// The state of an open pool.
@@ -144,6 +178,11 @@ impl State {
         self.reclaim.has_begun() || self.catalogue.has_discards()
     }
 
+    /// True if a checkpoint may find less in use than the trees have, because of discards or deletions.
+    pub fn may_shrink(&self) -> bool {
+        self.deletions_taken > self.deletions_merged || self.has_leftovers()
+    }
+
     /// Takes the next stamp.
     pub fn next_stamp(&mut self) -> Stamp {
         let stamp = self.stamp_next;
@@ -158,6 +197,12 @@ impl Shared {
         let state = self.state.borrow();
         let row = state.segments.readable(number);
         Ok(row.ok_or(Error::NoSegment(number))?.slots.clone())
+    }
+
+    /// Registers a reader: segments that it may find are not reused until this is dropped.
+    pub fn begin_reading(&self) -> ReadGuard {
+        let checkpoint = self.state.borrow().checkpoint;
+        self.readers.begin(checkpoint)
     }
 
     /// Fails if the pool has stopped.

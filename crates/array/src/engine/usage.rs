@@ -6,7 +6,7 @@
 //! 2. While a branch is counted in trees that a merge may replace, `counting` collects the changes of merges.
 //! 3. `pending` has what was admitted and is not in the tables yet; branches without any are not in it.
 
-use super::Pool;
+use super::MapReader;
 use crate::{
     error::Result,
     format::{BLOCK_GRAINS, BranchNumber, Location, NodeKey, Run, Stamp, Tree},
@@ -57,7 +57,7 @@ pub(crate) struct SpacePromise {
 }
 
 impl SpacePromise {
-    pub(super) fn new(
+    fn new(
         usage: &Rc<RefCell<BranchUsage>>,
         branch: BranchNumber,
         grains: u64,
@@ -89,16 +89,48 @@ impl Drop for SpacePromise {
     }
 }
 
-impl Pool {
+/// Counts what bounded volumes use.
+pub(crate) struct UsageCounter {
+    pub map: MapReader,
+    usage: Rc<RefCell<BranchUsage>>,
+    /// Held while a branch is counted.
+    counting: tokio::sync::Mutex<()>,
+}
+
+impl UsageCounter {
+    pub fn new(map: MapReader) -> Rc<Self> {
+        Rc::new(Self { map, usage: Rc::default(), counting: Default::default() })
+    }
+
+    /// Adds the changes of a merge.
+    pub fn merged(&self, live: &LiveGrains) {
+        self.usage.borrow_mut().merged(live);
+    }
+
+    /// Grains that were admitted on any branch and are not in the tables yet.
+    pub fn pending_of_all(&self) -> u64 {
+        self.usage.borrow().pending_of_all()
+    }
+
+    /// Promises `grains` to a command on `branch`. `newest_point` is that of [`SpacePromise`].
+    pub fn promise(
+        &self,
+        branch: BranchNumber,
+        grains: u64,
+        newest_point: Option<Option<Stamp>>,
+    ) -> SpacePromise {
+        SpacePromise::new(&self.usage, branch, grains, newest_point)
+    }
+
     /// Counts the usage of a branch, unless it is known. Reads the whole map of the branch.
-    pub(super) async fn count_usage(&self, branch: BranchNumber) -> Result<()> {
+    pub async fn count(&self, branch: BranchNumber) -> Result<()> {
         let _one_at_a_time = self.counting.lock().await;
         if self.usage.borrow().in_trees(branch).is_some() {
             return Ok(());
         }
-        let _reading = self.begin_reading();
+        let _reading = self.map.shared.begin_reading();
         let roots = {
-            let state = self.shared.state.borrow();
+            let state = self.map.shared.state.borrow();
             self.usage.borrow_mut().counting.insert(branch, 0);
             state.roots
         };
@@ -109,7 +141,7 @@ impl Pool {
                 grains += grains_of(run);
                 ControlFlow::Continue(())
             };
-            let scanned = self.trees.scan(tree, root, from, to, visit).await;
+            let scanned = self.map.trees.scan(tree, root, from, to, visit).await;
             if scanned.is_err() {
                 self.usage.borrow_mut().counting.remove(&branch);
                 return scanned;
@@ -124,8 +156,8 @@ impl Pool {
 
     /// Grains used by a branch, in trees and tables and pending, as far as it was counted. Overwritten blocks
     /// count until the next checkpoint.
-    pub(super) fn taken_by(&self, branch: BranchNumber) -> u64 {
-        let state = self.shared.state.borrow();
+    pub fn taken_by(&self, branch: BranchNumber) -> u64 {
+        let state = self.map.shared.state.borrow();
         let usage = self.usage.borrow();
         let merging = state.merging.as_ref().map_or(0, |table| table.added_to(branch));
         let known = usage.in_trees(branch).unwrap_or(0) + state.table.added_to(branch) + merging;

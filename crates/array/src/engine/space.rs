@@ -14,7 +14,7 @@
 //! of crashes, even without one of three drives, whose slots were a third of the free ones.
 
 use super::{
-    Pool,
+    Urgency,
     shared::{Shared, State},
 };
 use crate::{
@@ -23,13 +23,14 @@ use crate::{
         segment::SUCCESSORS_MAX,
     },
     log::{log_shape, room_blocks},
-    mover::{Urgency, VICTIMS_MAX},
 };
 use std::time::Duration;
 
 /// Reserve as percent of all segments, and its minimum, which is capped at a third.
 const RESERVE_PERCENT: u64 = 2;
 const RESERVE_SEGMENTS_MIN: u64 = 32;
+/// Victims of one round of cleaning, at most: the checkpoint after the round frees them all at once.
+pub(crate) const VICTIMS_MAX: usize = 512;
 /// Minimum share of segments that data leaves unfilled, in percent.
 const UNFILLED_PERCENT: u64 = 2;
 /// Segments that are always open, so that data cannot fill them: the log's and its successors, those of nodes
@@ -144,7 +145,7 @@ impl PoolSpace {
     }
 
     /// Delay of a write that lets cleaning keep up.
-    pub(super) fn delay(&self) -> Duration {
+    pub(crate) fn delay(&self) -> Duration {
         let near = self.near();
         let missing = (near - self.free_for(Purpose::Hosts).min(near)) as f64 / near as f64;
         DELAY_MAX.mul_f64(missing * missing)
@@ -196,19 +197,19 @@ impl PoolSpace {
     }
 }
 
-impl Pool {
+impl Shared {
     /// Current space. Cheap: the rows are counted only after slots were taken or freed.
     pub fn space(&self) -> PoolSpace {
-        let state = self.shared.state.borrow();
-        let as_of = (state.segments.slot_changes(), self.shared.drives.changes());
-        let known = self.space_known.get().filter(|(known, _)| *known == as_of);
+        let state = self.state.borrow();
+        let as_of = (state.segments.slot_changes(), self.drives.changes());
+        let known = self.space_counted.get().filter(|(known, _)| *known == as_of);
         let (_, room) = known.unwrap_or_else(|| {
-            let counted = (as_of, self.shared.count_room(&state));
-            self.space_known.set(Some(counted));
+            let counted = (as_of, self.count_room(&state));
+            self.space_counted.set(Some(counted));
             counted
         });
-        debug_assert_eq!(room, self.shared.count_room(&state), "what is known as of {as_of:?}");
-        let geometry = self.shared.drives.geometry();
+        debug_assert_eq!(room, self.count_room(&state), "what is known as of {as_of:?}");
+        let geometry = self.drives.geometry();
         let shape = log_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
         let grains = |blocks: u32| u64::from(blocks) * BLOCK_GRAINS as u64;
         let node_segments = state.segments.node_grains().div_ceil(grains(shape.data_blocks()));
@@ -227,16 +228,14 @@ impl Pool {
     /// Grains that raid0 data saves compared with mirrored data. Raid0 data on an absent drive takes no space
     /// at all.
     fn saved_grains(&self, state: &State) -> u64 {
-        let drives = &self.shared.drives;
+        let drives = &self.drives;
         let copies = drives.copies_wanted().max(1) as u64;
         let saved = |(member, grains): (MemberIndex, u64)| {
             if drives.has(member) { grains * (copies - 1) / copies } else { grains }
         };
         state.segments.raid0_grains().map(saved).sum()
     }
-}
 
-impl Shared {
     /// Counts segments.
     fn count_room(&self, state: &State) -> PoolSpace {
         let (there, copies) = (self.drives.members(), usize::from(self.drives.geometry().log_copies));

@@ -4,6 +4,7 @@
 //! occupied. Node segments may be half dead overall, plus a small allowance. Beyond that, those with the
 //! least live data are emptied first.
 
+use super::{Checkpoints, Shared};
 use crate::{
     error::Result,
     format::{
@@ -11,7 +12,6 @@ use crate::{
         row::SegmentState,
     },
     log::log_shape,
-    pool::Pool,
     simulation::sometimes::{self, Sometimes},
 };
 use std::collections::BTreeSet;
@@ -32,10 +32,10 @@ pub struct NodeRoom {
     pub live_bytes: u64,
 }
 
-impl Pool {
+impl Shared {
     /// Space of the trees' nodes. Reads the rows of all segments.
     pub fn node_room(&self) -> NodeRoom {
-        let state = self.shared.state.borrow();
+        let state = self.state.borrow();
         let mut room = NodeRoom::default();
         for (_, row) in state.segments.iter().filter(|(_, row)| row.kind == SegmentKind::Nodes) {
             room.segments += 1;
@@ -43,7 +43,9 @@ impl Pool {
         }
         room
     }
+}
 
+impl Checkpoints {
     /// Moves nodes out of mostly dead segments. Returns the new roots.
     pub(crate) async fn clean_nodes(&self, checkpoint: CheckpointNumber, roots: Roots) -> Result<Roots> {
         let victims = self.node_victims();
@@ -62,8 +64,8 @@ impl Pool {
         let geometry = self.shared.drives.geometry();
         let shape = log_shape(geometry.slot_blocks(), usize::from(geometry.log_copies));
         let segment_bytes = u64::from(shape.data_blocks()) * BLOCK_BYTES as u64;
-        let room = self.node_room();
-        let space = self.space();
+        let room = self.shared.node_room();
+        let space = self.shared.space();
         let needed = room.live_bytes.div_ceil(segment_bytes);
         // If space is short, the allowance is dropped: only what the nodes need, and the two open segments.
         let is_short = space.is_held_up();

@@ -1,16 +1,25 @@
 //! Lookups in the map: tables in RAM first, then trees.
 
-use super::Pool;
+use super::Shared;
 use crate::{
     error::Result,
     format::{BlockIndex, BlockKey, BranchNumber, Stamp},
     map::{Mapped, Version},
+    tree::Trees,
 };
+use std::rc::Rc;
 
-impl Pool {
+/// A reader of the current map. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct MapReader {
+    pub shared: Rc<Shared>,
+    pub trees: Rc<Trees>,
+}
+
+impl MapReader {
     /// The versions of `count` blocks from `first`, at the head or at a point; `None` for a block that reads
     /// as zeroes.
-    pub(crate) async fn map_of(
+    pub async fn map_of(
         &self,
         branch: BranchNumber,
         first: BlockIndex,
@@ -23,7 +32,7 @@ impl Pool {
 
     /// The locations of versions, in the order of `keys`; `None` for a version that is no longer visible. The
     /// keys must be in ascending order.
-    pub(crate) async fn whereabouts(
+    pub async fn whereabouts(
         &self,
         keys: impl Iterator<Item = BlockKey> + Clone,
     ) -> Result<Vec<Option<Version>>> {
@@ -41,7 +50,7 @@ impl Pool {
     }
 
     /// True if the point exists and is not being deleted.
-    pub(crate) fn is_point(&self, branch: BranchNumber, stamp: Stamp) -> bool {
+    pub fn is_point(&self, branch: BranchNumber, stamp: Stamp) -> bool {
         self.shared.state.borrow().catalogue.points().contains(branch, stamp)
     }
 }

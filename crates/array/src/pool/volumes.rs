@@ -5,8 +5,8 @@ use super::{Pool, VolumeSetting, volume_setting::blocks_of};
 use crate::{
     error::{Error, Result},
     format::{
-        BlockCount, BlockIndex, BlockKey, BranchNumber, Compression, Interval, RedundancyClass, RowKey,
-        SECTOR_BYTES, VolumeId, VolumeNumber,
+        BLOCK_BYTES, BLOCK_GRAINS, BlockCount, BlockIndex, BlockKey, BranchNumber, Compression, Interval,
+        RedundancyClass, RowKey, SECTOR_BYTES, VolumeId, VolumeNumber,
         row::{BranchRow, NAME_BYTES_MAX, VOLUME_SECTORS_MAX, VolumeRow, VolumeState},
         sectors_to_blocks,
     },
@@ -55,7 +55,7 @@ impl Pool {
         if !matches!(new.setting.class, RedundancyClass::Raid0 | RedundancyClass::Raid1) {
             return Err(Error::NotYet("a volume of a class other than raid0 and raid1"));
         }
-        let _one_at_a_time = self.admit_rows().await?;
+        let _one_at_a_time = self.host.admission.admit_rows().await?;
         let (number, branch) = {
             let state = self.shared.state.borrow();
             if state.catalogue.volume_named(&new.name).is_some() {
@@ -66,7 +66,7 @@ impl Pool {
             }
             (state.catalogue.volume_next(), state.catalogue.branch_next())
         };
-        self.check_bounds(None, new.setting.bounds).await?;
+        self.host.admission.check_bounds(None, new.setting.bounds).await?;
         let (reserve, limit) = blocks_of(new.setting.bounds);
         let row = VolumeRow {
             volume: new.volume,
@@ -98,7 +98,7 @@ impl Pool {
             Part::Put { row: RowKey::of_branch(branch), bytes: branch_row.encode() },
             Part::Put { row: RowKey::of_volume(number), bytes: row.encode() },
         ];
-        self.lane.append_together(parts).await
+        self.log.append_together(parts).await
     }
 
     /// The volume of that name. All callers share one handle.
@@ -106,14 +106,14 @@ impl Pool {
     /// # Errors
     ///
     /// No such volume.
-    pub fn volume(self: &Rc<Self>, name: &str) -> Result<Rc<Volume>> {
+    pub fn volume(&self, name: &str) -> Result<Rc<Volume>> {
         let number = self.number_of(name)?;
         let mut volumes = self.volumes.borrow_mut();
         volumes.retain(|_, volume| volume.strong_count() > 0);
         if let Some(volume) = volumes.get(&number).and_then(std::rc::Weak::upgrade) {
             return Ok(volume);
         }
-        let volume = Rc::new(Volume::new(Rc::clone(self), number));
+        let volume = Rc::new(Volume::new(Rc::clone(&self.host), number));
         volumes.insert(number, Rc::downgrade(&volume));
         Ok(volume)
     }
@@ -138,14 +138,14 @@ impl Pool {
     ///
     /// No such volume, or the new name is taken or invalid.
     pub async fn rename_volume(&self, name: &str, new_name: &str) -> Result<()> {
-        let _one_at_a_time = self.changing.lock().await;
+        let _one_at_a_time = self.shared.changing.lock().await;
         check_name(new_name)?;
         let number = self.number_of(name)?;
         if self.shared.state.borrow().catalogue.volume_named(new_name).is_some() {
             return Err(Error::NameTaken(new_name.to_owned()));
         }
         let row = VolumeRow { name: new_name.to_owned(), ..self.volume_row(number) };
-        self.lane.append(vec![Part::Put { row: RowKey::of_volume(number), bytes: row.encode() }]).await
+        self.log.append(vec![Part::Put { row: RowKey::of_volume(number), bytes: row.encode() }]).await
     }
 
     /// Resizes a volume. Shrinking discards the end of its head; snapshots keep it.
@@ -153,15 +153,15 @@ impl Pool {
     /// # Errors
     ///
     /// No such volume, or the size is invalid.
-    pub async fn resize_volume(self: &Rc<Self>, name: &str, size_bytes: u64) -> Result<()> {
-        let _one_at_a_time = self.changing.lock().await;
+    pub async fn resize_volume(&self, name: &str, size_bytes: u64) -> Result<()> {
+        let _one_at_a_time = self.shared.changing.lock().await;
         let sectors = check_size(size_bytes)?;
         let number = self.number_of(name)?;
         let before = self.volume_row(number);
         let row = VolumeRow { sectors, ..before.clone() };
         let put = Part::Put { row: RowKey::of_volume(number), bytes: row.encode() };
         if sectors >= before.sectors {
-            return self.lane.append(vec![put]).await;
+            return self.log.append(vec![put]).await;
         }
         // The end is discarded before anyone can grow the volume again and read it.
         let volume = self.volume(name)?;
@@ -183,7 +183,7 @@ impl Pool {
             }));
         }
         parts.push(put);
-        self.lane.append_together(parts).await
+        self.log.append_together(parts).await
     }
 
     /// Deletes a volume, and its snapshots if `with_snapshots`. It disappears at once; checkpoints reclaim
@@ -193,7 +193,7 @@ impl Pool {
     ///
     /// No such volume, or it has snapshots.
     pub async fn delete_volume(&self, name: &str, with_snapshots: bool) -> Result<()> {
-        let _one_at_a_time = self.changing.lock().await;
+        let _one_at_a_time = self.shared.changing.lock().await;
         let number = self.number_of(name)?;
         let row = self.volume_row(number);
         let (branch_row, snapshots) = {
@@ -208,7 +208,7 @@ impl Pool {
         let branch_row = BranchRow { state: VolumeState::Deleting, ..branch_row };
         let row = VolumeRow { state: VolumeState::Deleting, ..row };
         // The points of a volume under deletion do not count, so this deletes all of them.
-        self.lane
+        self.log
             .append_together(vec![
                 Part::Put { row: volume_key, bytes: row.encode() },
                 Part::Put { row: branch_key, bytes: branch_row.encode() },
@@ -216,12 +216,24 @@ impl Pool {
             .await
     }
 
+    /// Space used by a volume and its snapshots, in bytes. Overwritten blocks count until the next
+    /// checkpoint. The first call reads the whole map of the volume.
+    ///
+    /// # Errors
+    ///
+    /// No such volume; or a part of its map cannot be read.
+    pub async fn used_by(&self, volume: &str) -> Result<u64> {
+        let (_, branch) = self.branch_of(volume)?;
+        self.usage.count(branch).await?;
+        Ok(self.usage.taken_by(branch) / BLOCK_GRAINS as u64 * BLOCK_BYTES as u64)
+    }
+
     pub(super) fn number_of(&self, name: &str) -> Result<VolumeNumber> {
         let state = self.shared.state.borrow();
         state.catalogue.volume_named(name).ok_or_else(|| Error::NoVolume(name.to_owned()))
     }
 
-    pub(crate) fn volume_row(&self, number: VolumeNumber) -> VolumeRow {
+    pub(super) fn volume_row(&self, number: VolumeNumber) -> VolumeRow {
         let state = self.shared.state.borrow();
         state.catalogue.volume(number).expect("numbers of volumes stay").clone()
     }

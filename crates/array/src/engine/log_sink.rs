@@ -2,7 +2,7 @@
 //! drives.
 
 use super::{
-    Purpose,
+    Checkpoints, Phase, Purpose,
     shared::{Shared, State},
 };
 use crate::{
@@ -16,31 +16,66 @@ use crate::{
     log::{Draft, LogSink, Need, Placed},
     map::Reclaim,
 };
-use std::rc::{Rc, Weak};
+use std::{
+    cell::RefCell,
+    rc::{Rc, Weak},
+};
 use world::LocalFuture;
 
-impl LogSink for Shared {
+/// The log sink of a pool.
+pub(crate) struct PoolLog {
+    shared: Rc<Shared>,
+    /// Empty until the pool is open. Weak, since checkpoints use the log.
+    checkpoints: RefCell<Weak<Checkpoints>>,
+}
+
+impl PoolLog {
+    pub fn new(shared: &Rc<Shared>) -> Rc<Self> {
+        Rc::new(Self { shared: Rc::clone(shared), checkpoints: RefCell::default() })
+    }
+
+    /// Lets the log request checkpoints. Called once, before the log writer runs.
+    pub fn attach(&self, checkpoints: &Rc<Checkpoints>) {
+        *self.checkpoints.borrow_mut() = Rc::downgrade(checkpoints);
+    }
+
+    fn is_opening(&self) -> bool {
+        self.shared.phase.get() == Phase::Opening
+    }
+
+    fn checkpoint(&self) -> LocalFuture<Result<()>> {
+        let checkpoints = self.checkpoints.borrow().upgrade();
+        Box::pin(async move {
+            match checkpoints {
+                Some(checkpoints) => checkpoints.make().await,
+                None => Err(Error::Stopped("it was closed".to_owned())),
+            }
+        })
+    }
+}
+
+impl LogSink for PoolLog {
     fn allocate(&self, need: Need) -> Option<MirroredSegment> {
         let purpose = match need {
             Need::Later => Purpose::Comfort,
-            Need::Now if self.is_being_opened() => Purpose::Checkpoint,
+            Need::Now if self.is_opening() => Purpose::Checkpoint,
             Need::Now => Purpose::Upkeep,
         };
-        self.take_segment(purpose, SegmentKind::Log, RedundancyClass::Raid1)
+        self.shared.take_segment(purpose, SegmentKind::Log, RedundancyClass::Raid1)
     }
 
     fn make_room(self: Rc<Self>) -> LocalFuture<Result<()>> {
-        if self.is_being_opened() {
+        if self.is_opening() {
             return Box::pin(async { Ok(()) });
         }
         // After a checkpoint the log before this segment is not needed.
-        self.checkpoint_for_log()
+        self.checkpoint()
     }
 
     fn take(&self, placed: &Placed, draft: &Draft) {
         let record = &placed.record;
         let rows = draft.rows().map(|(row, bytes)| (row, bytes.to_vec())).collect();
-        let mut state = self.state.borrow_mut();
+        let mut state = self.shared.state.borrow_mut();
         state.take(record, rows).expect("rows that were encoded here decode");
         let segment = state.segments.mirrored(record.segment).expect("the log is in a segment");
         assert_eq!(segment.segment_use, record.segment_use, "nobody else has a segment the log is in");
@@ -52,44 +87,28 @@ impl LogSink for Shared {
     }
 
     fn begin_anew(self: Rc<Self>, start: LogStart) -> LocalFuture<Result<()>> {
-        if self.is_being_opened() {
+        if self.is_opening() {
             // During an opening; its first checkpoint names the position of the log.
             return Box::pin(async { Ok(()) });
         }
         {
-            let mut state = self.state.borrow_mut();
+            let mut state = self.shared.state.borrow_mut();
             state.log_segments.push_back(start.segment.number);
             state.log_taken = start;
         }
-        self.checkpoint_for_log()
+        self.checkpoint()
     }
 
     fn stop(&self, error: &Error) {
-        Shared::stop(self, error);
+        self.shared.stop(error);
     }
 
     fn lose(self: Rc<Self>, failures: WriteFailures) -> LocalFuture<Result<()>> {
-        Box::pin(async move { Shared::lose(&self, failures).await })
+        Box::pin(async move { self.shared.lose(failures).await })
     }
 
     fn wait_for_space(self: Rc<Self>) -> LocalFuture<Result<()>> {
-        Box::pin(async move { Shared::wait_for_space(&self).await })
-    }
-}
-
-impl Shared {
-    fn is_being_opened(&self) -> bool {
-        self.pool_itself.borrow().ptr_eq(&Weak::new())
-    }
-
-    fn checkpoint_for_log(&self) -> LocalFuture<Result<()>> {
-        let pool = self.pool_itself.borrow().upgrade();
-        Box::pin(async move {
-            match pool {
-                Some(pool) => pool.checkpoint().await,
-                None => Err(Error::Stopped("it was closed".to_owned())),
-            }
-        })
+        Box::pin(async move { self.shared.wait_for_space().await })
     }
 }
 

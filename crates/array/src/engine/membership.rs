@@ -7,11 +7,7 @@
 //! left out: the pool stops, and the next opening finds everything on the drives. A drive that only lacks
 //! space is never left out.
 
-use super::{
-    Shared,
-    create::{NewDrive, member_of},
-    events::EventKind,
-};
+use super::{Phase, Shared, events::EventKind};
 use crate::{
     drive::WriteFailures,
     election::can_go_on_with,
@@ -24,8 +20,8 @@ use crate::{
     succession::{must_settle, next_generation},
     superblocks::write_generation,
 };
-use std::time::Duration;
-use world::{IoError, World};
+use std::{rc::Rc, time::Duration};
+use world::{BlockDevice, IoError, World};
 
 /// Interval of checks for space.
 const LOOK_FOR_SPACE: Duration = Duration::from_millis(200);
@@ -96,7 +92,7 @@ impl Shared {
     pub async fn wait_for_space(&self) -> Result<()> {
         sometimes::reached(Sometimes::WaitedForSpace);
         self.check_runs()?;
-        if !self.waits_for_space.get() {
+        if self.phase.get() != Phase::Running {
             return Err(Error::OutOfSpace(self.drives.out_of_space()));
         }
         self.space_wait.note(self.world.now());
@@ -115,11 +111,6 @@ impl Shared {
         } else {
             Err(Error::OutOfSpace(self.drives.out_of_space()))
         }
-    }
-
-    /// The row of a drive that is to be added.
-    pub(crate) fn new_member(&self, new: &NewDrive) -> Result<Member> {
-        member_of(self.drives.geometry(), self.superblock.borrow().members.len(), new)
     }
 
     /// Writes the next generation, with `change` applied and without absent drives. Drives that fail
@@ -217,6 +208,21 @@ impl Shared {
         next
     }
 
+    /// Removes drives that the watchdog has given up.
+    ///
+    /// # Errors
+    ///
+    /// Too few drives are left; the pool has stopped.
+    pub(crate) async fn leave_stuck_drives(&self) -> Result<()> {
+        for member in self.drives.members() {
+            let is_stuck = |device: &Rc<dyn BlockDevice>| self.watch.has_given_up(device);
+            if self.drives.device(member).as_ref().is_some_and(is_stuck) {
+                self.lose(vec![(member, self.watch.error())]).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes joined drives that are still present full members, which get segments from then on.
     pub(crate) fn admit_joined(&self) -> Vec<MemberIndex> {
         let joined = self.drives.join();
@@ -232,7 +238,7 @@ impl Shared {
 
 /// Draws a mark that no other image of this generation has. The time is mixed in, since another opening of
 /// the pool may have begun with the same random seed.
-pub fn draw_mark(world: &World, generation: Generation) -> GenerationMark {
+pub(crate) fn draw_mark(world: &World, generation: Generation) -> GenerationMark {
     let wall = world.wall();
     let name = format!("generation {generation} at {}.{:09}", wall.seconds, wall.nanos);
     GenerationMark(world.random(&name).next_u64())

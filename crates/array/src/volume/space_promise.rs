@@ -6,11 +6,14 @@
 //! nothing, and then one checkpoint is made. If a snapshot is taken while such a write waits for its turn,
 //! the check is repeated.
 
-use super::{Pool, admission::DeletionWait, usage::SpacePromise};
+use super::{
+    Bounds,
+    admission::{Admission, DeletionWait},
+};
 use crate::{
+    engine::SpacePromise,
     error::{Error, Result},
     format::{BLOCK_BYTES, BLOCK_GRAINS, BlockIndex, BranchNumber, VolumeNumber, row::VolumeState},
-    volume::Bounds,
 };
 use std::time::Duration;
 
@@ -34,31 +37,14 @@ fn grains(blocks: u64) -> u64 {
     blocks.saturating_mul(BLOCK_GRAINS as u64)
 }
 
-impl Pool {
-    /// Space used by a volume and its snapshots, in bytes. Overwritten blocks count until the next
-    /// checkpoint. The first call reads the whole map of the volume.
-    ///
-    /// # Errors
-    ///
-    /// No such volume; or a part of its map cannot be read.
-    pub async fn used_by(&self, volume: &str) -> Result<u64> {
-        let (_, branch) = self.branch_of(volume)?;
-        self.count_usage(branch).await?;
-        Ok(self.taken_by(branch) / BLOCK_GRAINS as u64 * BLOCK_BYTES as u64)
-    }
-
+impl Admission {
     /// Promises a write the space for the blocks that it adds, within the pool and the volume's bounds. Close
     /// to either limit the blocks are looked up.
     ///
     /// # Errors
     ///
     /// [`Error::Full`], [`Error::LimitReached`], [`Error::Reserved`]; or a part of the map cannot be read.
-    pub(crate) async fn promise(
-        &self,
-        number: VolumeNumber,
-        first: BlockIndex,
-        count: u64,
-    ) -> Result<SpacePromise> {
+    pub async fn promise(&self, number: VolumeNumber, first: BlockIndex, count: u64) -> Result<SpacePromise> {
         let mut is_as_of_now = false;
         let mut deletion_wait = DeletionWait::default();
         loop {
@@ -66,31 +52,31 @@ impl Pool {
             let is_bounded = own.limit_grains > 0 || own.reserve_grains > 0 || !others.is_empty();
             if is_bounded {
                 for bounded in others.iter().chain([&own]) {
-                    self.count_usage(bounded.branch).await?;
+                    self.usage.count(bounded.branch).await?;
                 }
             }
             let refusal = |added| if is_bounded { self.refusal(own, &others, added) } else { None };
             let all = grains(count);
             if refusal(all).is_none() && self.has_left(all) {
-                return Ok(SpacePromise::new(&self.usage, own.branch, all, None));
+                return Ok(self.usage.promise(own.branch, all, None));
             }
             let newest_point = self.shared.state.borrow().catalogue.points().of(own.branch).last().copied();
             let added = grains(self.blocks_added(own.branch, first, count).await?);
             let refused = refusal(added).filter(|_| added > 0);
             if refused.is_none() && (added == 0 || self.has_left(added)) {
-                return Ok(SpacePromise::new(&self.usage, own.branch, added, Some(newest_point)));
+                return Ok(self.usage.promise(own.branch, added, Some(newest_point)));
             }
             let Some(refused) = refused else {
                 self.wait_for_left(added, &mut deletion_wait).await?;
                 continue;
             };
-            if self.usage.borrow().pending_of_all() > 0 {
+            if self.usage.pending_of_all() > 0 {
                 // The pending writes may turn out to add nothing.
                 self.shared.world.sleep(LOOK_AGAIN).await;
             } else if is_as_of_now {
                 return Err(refused);
             } else {
-                self.checkpoint().await?;
+                self.checkpoints.make().await?;
                 is_as_of_now = true;
             }
         }
@@ -114,7 +100,7 @@ impl Pool {
 
     /// The reason to refuse a write that adds `added` grains; `None` to admit it.
     fn refusal(&self, own: Bounded, others: &[Bounded], added: u64) -> Option<Error> {
-        let taken = self.taken_by(own.branch);
+        let taken = self.usage.taken_by(own.branch);
         if own.limit_grains > 0 && taken + added > own.limit_grains {
             return Some(Error::LimitReached(own.number));
         }
@@ -127,15 +113,15 @@ impl Pool {
     /// Free space beyond all reserves.
     fn free_of_reserves(&self, own: Bounded, others: &[Bounded], taken: u64) -> u64 {
         let kept =
-            others.iter().map(|other| other.reserve_grains.saturating_sub(self.taken_by(other.branch)));
+            others.iter().map(|other| other.reserve_grains.saturating_sub(self.usage.taken_by(other.branch)));
         let kept = kept.sum::<u64>() + own.reserve_grains.saturating_sub(taken);
-        self.free_grains().saturating_sub(self.usage.borrow().pending_of_all() + kept)
+        self.free_grains().saturating_sub(self.usage.pending_of_all() + kept)
     }
 
     /// Space that is free or reserved. Nodes of trees, record headers and half-full segments need some of the
     /// rest.
     fn free_grains(&self) -> u64 {
-        let space = self.space();
+        let space = self.shared.space();
         let segment_bytes = space.usable_bytes / (space.segments - space.reserve).max(1);
         let held_back = (space.usable_bytes / HELD_BACK_PART).max(HELD_BACK_SEGMENTS_MIN * segment_bytes);
         space.usable_bytes.saturating_sub(held_back + space.used_bytes) / crate::format::GRAIN_BYTES as u64
@@ -143,8 +129,8 @@ impl Pool {
 
     /// Blocks of a range that a write would add: those that store nothing yet, or that a snapshot sees.
     async fn blocks_added(&self, branch: BranchNumber, first: BlockIndex, count: u64) -> Result<u64> {
-        let _reading = self.begin_reading();
-        let mapped = self.map_of(branch, first, count, None).await?;
+        let _reading = self.shared.begin_reading();
+        let mapped = self.usage.map.map_of(branch, first, count, None).await?;
         let state = self.shared.state.borrow();
         let added = mapped.iter().filter(|mapped| match mapped {
             Some(mapped) if mapped.branch == branch && !mapped.version.is_zero() => {
@@ -156,7 +142,7 @@ impl Pool {
     }
 
     /// Fails unless there is room for the reserve. `number` is the volume, if it exists already.
-    pub(super) async fn check_bounds(&self, number: Option<VolumeNumber>, bounds: Bounds) -> Result<()> {
+    pub async fn check_bounds(&self, number: Option<VolumeNumber>, bounds: Bounds) -> Result<()> {
         let Bounds { reserve_bytes, limit_bytes } = bounds;
         let block_bytes = BLOCK_BYTES as u64;
         let are_blocks = reserve_bytes.is_multiple_of(block_bytes) && limit_bytes.is_multiple_of(block_bytes);
@@ -176,13 +162,13 @@ impl Pool {
         };
         let mut kept = 0;
         for (branch, reserve) in others {
-            self.count_usage(branch).await?;
-            kept += reserve.saturating_sub(self.taken_by(branch));
+            self.usage.count(branch).await?;
+            kept += reserve.saturating_sub(self.usage.taken_by(branch));
         }
         let taken = match taken {
             Some(branch) => {
-                self.count_usage(branch).await?;
-                self.taken_by(branch)
+                self.usage.count(branch).await?;
+                self.usage.taken_by(branch)
             }
             None => 0,
         };

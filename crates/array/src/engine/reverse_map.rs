@@ -8,8 +8,9 @@
 //! 1. For a segment in it, it has every block that records stored there and that may still be visible.
 //! 2. It has at most [`BLOCKS_MAX`] blocks, apart from those of the newest segment; `blocks` counts them.
 
-use super::contents::stored_blocks;
-use crate::format::{Location, Record, SegmentBlock, SegmentGrain, SegmentNumber, SegmentUse, SummaryEntry};
+use crate::format::{
+    Entry, Location, Record, SegmentBlock, SegmentGrain, SegmentNumber, SegmentUse, SummaryEntry,
+};
 use std::collections::BTreeMap;
 
 /// As many as the tables hold before a checkpoint: 2 GiB of live data, in 30 MiB of memory.
@@ -80,6 +81,16 @@ impl ReverseMap {
             self.forget(&[oldest]);
         }
     }
+}
+
+/// The blocks that a record stored, with their locations in the segment.
+pub(crate) fn stored_blocks(record: &Record) -> impl Iterator<Item = SummaryEntry> + '_ {
+    let payload = SegmentBlock(record.block.0 + 1);
+    record.entries.iter().filter_map(move |entry| {
+        let Entry::Write(write) = entry else { return None };
+        let at = SegmentGrain(payload.first_grain().0 + u32::from(write.at.0));
+        Some(SummaryEntry { key: write.key, at, stored: write.stored, checksum: write.checksum })
+    })
 }
 
 #[cfg(test)]

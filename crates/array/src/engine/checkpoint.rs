@@ -9,7 +9,9 @@
 //! After a crash before step 4, the previous checkpoint and the log since are used. An error stops the pool,
 //! since the tables in RAM and the trees may disagree; reopening restores everything that was acknowledged.
 
-use super::{Pool, events::BackgroundTask};
+use super::{
+    MapReader, Nodes, OpenSetting, Shared, TaskOwner, Throttle, UsageCounter, events::BackgroundTask,
+};
 use crate::{
     error::Result,
     format::{
@@ -17,13 +19,21 @@ use crate::{
         features::{INCOMPATIBLE_PIVOTS, INCOMPATIBLE_SCRUB},
         row::{SegmentRow, SegmentState},
     },
+    log::Lane,
     map::{Branches, Budget, Merge, Merged, Points, ReclaimPlan, Table},
     simulation::{
         canary::{self, Canary},
         sometimes::{self, Sometimes, UnderWay},
     },
+    tree::Trees,
 };
-use std::rc::Rc;
+use std::{cell::Cell, rc::Rc, time::Duration};
+use world::Moment;
+
+/// While hosts are idle, checkpoints continue to reclaim deleted snapshots, deleted volumes and discards at this
+/// interval, or after a pause of so many times the duration of the last one.
+const LEFTOVERS_EVERY: Duration = Duration::from_secs(1);
+const LEFTOVERS_REST: u32 = 4;
 
 /// The input of one checkpoint.
 struct Frozen {
@@ -42,31 +52,108 @@ struct Frozen {
     deletions: u64,
 }
 
-impl Pool {
+/// Makes the checkpoints of a pool.
+pub(crate) struct Checkpoints {
+    pub(super) shared: Rc<Shared>,
+    nodes: Rc<Nodes>,
+    pub(super) trees: Rc<Trees>,
+    log: Rc<Lane>,
+    usage: Rc<UsageCounter>,
+    throttle: Rc<Throttle>,
+    setting: OpenSetting,
+    /// Held during a checkpoint.
+    making: tokio::sync::Mutex<()>,
+    /// Checkpoints begun since the pool was opened.
+    begun: Cell<u64>,
+}
+
+/// The last checkpoint that was due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastCheckpoint {
+    ended: Moment,
+    took: Duration,
+}
+
+impl LastCheckpoint {
+    pub fn at(moment: Moment) -> Self {
+        Self { ended: moment, took: Duration::ZERO }
+    }
+}
+
+impl TaskOwner for Checkpoints {
+    fn shared(&self) -> &Rc<Shared> {
+        &self.shared
+    }
+}
+
+impl Checkpoints {
+    pub fn new(
+        (nodes, log): (Rc<Nodes>, Rc<Lane>),
+        usage: &Rc<UsageCounter>,
+        throttle: &Rc<Throttle>,
+        setting: OpenSetting,
+    ) -> Rc<Self> {
+        let MapReader { shared, trees } = usage.map.clone();
+        let (usage, throttle) = (Rc::clone(usage), Rc::clone(throttle));
+        let (making, begun) = (Default::default(), Cell::new(0));
+        Rc::new(Self { shared, nodes, trees, log, usage, throttle, setting, making, begun })
+    }
+
+    /// Blocks that one round of cleaning may move: it leaves room in the tables for hosts.
+    pub fn moves_max(&self) -> usize {
+        self.setting.table_entries / 2
+    }
+
+    /// Makes a checkpoint if one is due, and updates `last`.
+    ///
+    /// # Errors
+    ///
+    /// Any error of a step; the pool has stopped.
+    pub async fn make_if_due(&self, last: &mut LastCheckpoint) -> Result<()> {
+        let begun = self.shared.world.now();
+        if self.is_due(begun.since(last.ended), last.took) {
+            // A failure has stopped the pool; the next write returns it.
+            self.make().await?;
+            let ended = self.shared.world.now();
+            *last = LastCheckpoint { ended, took: ended.since(begun) };
+        }
+        Ok(())
+    }
+
+    fn is_due(&self, since_last: Duration, last_took: Duration) -> bool {
+        let state = self.shared.state.borrow();
+        let leftovers_every = if self.throttle.figures().hosts_work {
+            self.setting.interval
+        } else {
+            LEFTOVERS_EVERY.max(LEFTOVERS_REST * last_took)
+        };
+        let has_unsaved = state.log_blocks > 0 || self.shared.has_unsaved_rows.get();
+        state.table.len() >= self.setting.table_entries
+            || state.log_blocks >= self.setting.log_blocks
+            || (has_unsaved && since_last >= self.setting.interval)
+            || (state.has_leftovers() && since_last >= leftovers_every)
+    }
+
     /// Makes a checkpoint of everything applied so far.
     ///
     /// # Errors
     ///
     /// Any error of a step; the pool has stopped.
-    pub async fn checkpoint(&self) -> Result<()> {
-        let _one_at_a_time = self.checkpointing.lock().await;
-        self.checkpoint_alone().await
+    pub async fn make(&self) -> Result<()> {
+        let _one_at_a_time = self.making.lock().await;
+        self.make_alone().await
     }
 
-    /// As [`Pool::checkpoint`], but does nothing if another caller began one after this call.
-    pub(super) async fn checkpoint_of_now(&self) -> Result<()> {
-        let begun = self.checkpoints_begun.get();
-        let _one_at_a_time = self.checkpointing.lock().await;
-        if self.checkpoints_begun.get() > begun {
-            self.shared.check_runs()
-        } else {
-            self.checkpoint_alone().await
-        }
+    /// As [`Self::make`], but does nothing if another caller began one after this call.
+    pub async fn make_of_now(&self) -> Result<()> {
+        let begun = self.begun.get();
+        let _one_at_a_time = self.making.lock().await;
+        if self.begun.get() > begun { self.shared.check_runs() } else { self.make_alone().await }
     }
 
-    async fn checkpoint_alone(&self) -> Result<()> {
+    async fn make_alone(&self) -> Result<()> {
         self.shared.check_runs()?;
-        let done = self.make_checkpoint().await;
+        let done = self.run().await;
         match &done {
             Err(error) if self.shared.check_runs().is_ok() => {
                 self.shared.events.report_failure(BackgroundTask::Checkpoint, error, false);
@@ -77,8 +164,8 @@ impl Pool {
         done
     }
 
-    async fn make_checkpoint(&self) -> Result<()> {
-        self.checkpoints_begun.set(self.checkpoints_begun.get() + 1);
+    async fn run(&self) -> Result<()> {
+        self.begun.set(self.begun.get() + 1);
         self.nodes.leave_degraded();
         let frozen = self.freeze();
         let mut under_way = UnderWay::begin(Sometimes::CutWhileMerging);
@@ -97,7 +184,7 @@ impl Pool {
         let mut merged = merge.run(&self.trees).await?;
         merged.roots = self.clean_nodes(frozen.number, merged.roots).await?;
         let roots = merged.roots;
-        self.settle(merged, frozen.deletions);
+        self.adopt(merged, frozen.deletions);
         let rows = self.rows_for(&frozen);
         if canary::is(Canary::SegmentReusedBeforeCheckpoint) {
             self.release(frozen.number);
@@ -125,14 +212,14 @@ impl Pool {
     }
 
     /// Frees segments whose readers are done. True if readers still hold others.
-    pub(super) fn release_held(&self) -> bool {
+    pub fn release_held(&self) -> bool {
         let complete = self.shared.state.borrow().checkpoint;
         self.release(complete);
         self.shared.state.borrow().segments.is_held(complete)
     }
 
     fn freeze(&self) -> Frozen {
-        self.has_unsaved_rows.set(false);
+        self.shared.has_unsaved_rows.set(false);
         let mut state = self.shared.state.borrow_mut();
         assert!(state.merging.is_none(), "one checkpoint is made at a time");
         let table = Rc::new(std::mem::take(&mut state.table));
@@ -154,15 +241,15 @@ impl Pool {
     }
 
     /// Replaces the frozen table by the merged trees.
-    fn settle(&self, merged: Merged, deletions: u64) {
-        let span = self.space().near();
+    fn adopt(&self, merged: Merged, deletions: u64) {
+        let span = self.shared.space().near();
         let mut state = self.shared.state.borrow_mut();
         state.roots = merged.roots;
         state.merging = None;
         state.deletions_merged = deletions;
         state.catalogue.set_discards(&merged.unfinished);
         state.table.set_unfinished(&merged.unfinished);
-        self.usage.borrow_mut().merged(&merged.live);
+        self.usage.merged(&merged.live);
         merged.dead.iter().for_each(|&location| state.reverse_map.remove(location));
         state.segments.note_ebb(span);
         for (segment, grains) in merged.live.iter() {
@@ -175,7 +262,7 @@ impl Pool {
 
     /// Condemns unreferenced segments. Returns all rows to merge into the catalogue.
     fn rows_for(&self, frozen: &Frozen) -> Vec<(RowKey, Option<Vec<u8>>)> {
-        let in_use = self.lane.segments_in_use();
+        let in_use = self.log.segments_in_use();
         let mut state = self.shared.state.borrow_mut();
         let before = state.log_segments.iter().position(|&number| number == frozen.log.segment.number);
         state.log_segments.drain(..before.unwrap_or(0));
@@ -217,8 +304,8 @@ impl Pool {
             let state = self.shared.state.borrow();
             (state.stamp_next, state.segments.use_next())
         };
-        assert!(self.lane.has_stable_header(&log.segment), "a replay begins behind a header that is there");
-        let tail = self.lane.tail();
+        assert!(self.log.has_stable_header(&log.segment), "a replay begins behind a header that is there");
+        let tail = self.log.tail();
         let is_too_far = canary::is(Canary::CheckpointTooFar);
         let log = if is_too_far { self.shared.state.borrow().log_taken.clone() } else { log };
         let checkpoint = Checkpoint {

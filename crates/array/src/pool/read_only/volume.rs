@@ -1,16 +1,11 @@
 //! A volume or a snapshot of a pool that is open for reading only, including ranges that cannot be read.
 
-use super::{
-    check_range,
-    extent_list::{BLOCKS_AT_ONCE, ExtentList},
-    io_error,
-    read::{fill, runs},
-};
+use super::{ReadOnlyPool, RunBlocks};
 use crate::{
     error::{Error, Result},
     format::{BLOCK_BYTES, BlockIndex, BranchNumber, Location, SECTOR_BYTES, Stamp},
     map::Mapped,
-    pool::{ReadOnlyPool, RunBlocks},
+    volume::{BLOCKS_AT_ONCE, ExtentList, check_range, fill, io_error, runs},
 };
 use futures_util::{StreamExt, stream};
 use std::{ops::Range, rc::Rc, sync::Arc};

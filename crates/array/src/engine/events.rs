@@ -7,7 +7,7 @@
 //! Each incident is reported once: a drive is lost once however many writes failed, and a task that fails
 //! again in the same way is not reported again before it has succeeded.
 
-use super::{Alarm, Pool, PoolSpace, Shared, SnapshotRoom};
+use super::{Alarm, PoolSpace, Shared};
 use crate::{
     election::{Election, Seen},
     error::Error,
@@ -133,6 +133,15 @@ pub struct DriveName {
     pub given: Option<usize>,
 }
 
+/// Space that deleting a snapshot, or all of a volume, would free.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotRoom {
+    pub volume: String,
+    /// `None` stands for all snapshots of the volume.
+    pub snapshot: Option<String>,
+    pub bytes: u64,
+}
+
 /// Extent of missing redundancy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RedundancyStatus {
@@ -246,6 +255,11 @@ impl EventLog {
 }
 
 impl EventReader {
+    /// A reader that begins at the oldest event kept.
+    pub(crate) fn new(log: &Rc<EventLog>) -> Self {
+        Self { log: Rc::clone(log), number_next: 0 }
+    }
+
     /// Waits for the next event; `None` once the pool is closed and all of its events were read.
     pub async fn next(&mut self) -> Option<PoolEvent> {
         let log = Rc::clone(&self.log);
@@ -305,13 +319,6 @@ impl fmt::Display for BackgroundTask {
 /// Index of each drive among the devices that the pool was opened with.
 pub(crate) fn given_drives(seen: &[Seen]) -> BTreeMap<DriveId, usize> {
     seen.iter().map(|seen| (seen.superblock.drive(), seen.given)).collect()
-}
-
-impl Pool {
-    /// A reader that begins at the oldest event kept.
-    pub fn events(&self) -> EventReader {
-        EventReader { log: Rc::clone(&self.shared.events), number_next: 0 }
-    }
 }
 
 impl Shared {

@@ -8,9 +8,10 @@ use super::Shared;
 use crate::{
     drive::{Writes, all_written},
     error::{Error, Result},
-    format::{CheckpointNumber, MemberIndex, SegmentBlock, SegmentNumber, SlotAddress, SlotHeader},
+    format::{
+        BLOCK_BYTES, CheckpointNumber, MemberIndex, SegmentBlock, SegmentNumber, SlotAddress, SlotHeader,
+    },
     log::log_shape,
-    mover::set_slot_index,
     simulation::sometimes::{self, Sometimes},
 };
 use std::{collections::BTreeSet, sync::Arc};
@@ -179,5 +180,15 @@ impl Shared {
             first += count;
         }
         Ok(true)
+    }
+}
+
+/// Sets the slot index in a slot's header. A block that is not a header is left unchanged.
+pub(crate) fn set_slot_index(slot: &mut Buffer, slot_index: usize) {
+    if let Ok(header) = SlotHeader::decode(&slot[..BLOCK_BYTES])
+        && slot_index < header.slots.len()
+    {
+        let header = SlotHeader { slot_index, ..header };
+        slot[..BLOCK_BYTES].copy_from_slice(&header.encode());
     }
 }

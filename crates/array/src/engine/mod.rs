@@ -1,0 +1,56 @@
+//! The engine of an open pool: its state, segments, trees, log sink and checkpoints.
+//!
+//! ```text
+//! pool ─▶ mover ──▶ engine ─▶ log, map, tree, segments, format
+//!    └──▶ volume ─┘
+//! ```
+//!
+//! Uses go one way: the engine knows neither the mover nor volumes, those two do not know each other, and only
+//! `pool` knows all of them.
+//!
+//! Reading order: `shared` (state), `log_sink` (durable records), `checkpoint`, `membership` (failed drives),
+//! `space` (accounting), `events`.
+
+mod background;
+mod block_reads;
+mod catalogue;
+mod checkpoint;
+pub mod events;
+mod hedged_read;
+mod log_sink;
+mod map_reader;
+mod membership;
+mod node_cleaning;
+mod node_writes;
+mod nodes;
+mod readers;
+mod reverse_map;
+mod setting;
+mod shared;
+mod space;
+mod space_demand;
+mod space_wait;
+mod throttle;
+mod usage;
+
+pub use node_cleaning::NodeRoom;
+pub use setting::OpenSetting;
+pub use space::{Alarm, PoolSpace};
+pub use throttle::{ThrottleFigures, ThrottleSetting};
+
+pub(crate) use background::{TaskOwner, spawn_repeated};
+pub(crate) use block_reads::StoredRun;
+pub(crate) use catalogue::Catalogue;
+pub(crate) use checkpoint::{Checkpoints, LastCheckpoint};
+pub(crate) use log_sink::PoolLog;
+pub(crate) use map_reader::MapReader;
+pub(crate) use membership::draw_mark;
+pub(crate) use node_writes::set_slot_index;
+pub(crate) use nodes::Nodes;
+pub(crate) use readers::ReadGuard;
+pub(crate) use reverse_map::stored_blocks;
+pub(crate) use shared::{Phase, Shared, State};
+pub(crate) use space::{Purpose, VICTIMS_MAX};
+pub(crate) use space_demand::{RoomWait, SpaceDemand};
+pub(crate) use throttle::{HostCommand, PARALLELISM_MAX, Permit, Throttle, Urgency};
+pub(crate) use usage::{SpacePromise, UsageCounter};

@@ -1,0 +1,145 @@
+//! Background tasks of the mover, and what triggers them.
+
+use super::{Mover, ScrubResult};
+use crate::{
+    engine::{
+        Shared, TaskOwner,
+        events::{BackgroundTask, EventKind},
+        spawn_repeated,
+    },
+    error::Result,
+    format::{MemberIndex, MemberState},
+    simulation::sometimes::{self, Sometimes},
+};
+use std::{collections::BTreeSet, rc::Rc, time::Duration};
+
+/// Interval of destaging: blocks overwritten before that are never moved.
+const DESTAGE_EVERY: Duration = Duration::from_secs(60);
+
+/// A failed rebuild is repeated after so long.
+const REBUILD_AGAIN: Duration = Duration::from_secs(5);
+
+impl TaskOwner for Mover {
+    fn shared(&self) -> &Rc<Shared> {
+        &self.shared
+    }
+}
+
+impl Mover {
+    /// Starts the background tasks. A scrub begins every `scrub_every`; zero: never.
+    pub fn run(self: &Rc<Self>, scrub_every: Duration) {
+        let begun = self.shared.world.now();
+        let clean = async |mover: &Self| mover.clean_while_short().await;
+        spawn_repeated(("array cleaning", BackgroundTask::Cleaning), self, clean);
+        let rebuild = async |mover: &Self| mover.rebuild_some().await;
+        spawn_repeated(("array rebuild", BackgroundTask::Rebuild), self, rebuild);
+        let (mut next_destage, mut before) = (begun + DESTAGE_EVERY, self.use_next());
+        let destage = async move |mover: &Self| {
+            if mover.shared.world.now() >= next_destage {
+                // A failed destage is repeated.
+                let destaged = mover.destage_older(before).await;
+                mover.shared.report_outcome(BackgroundTask::Destage, &destaged)?;
+                (next_destage, before) = (mover.shared.world.now() + DESTAGE_EVERY, mover.use_next());
+            }
+            Ok(())
+        };
+        spawn_repeated(("array destage", BackgroundTask::Destage), self, destage);
+        let mut next_scrub = begun + self.next_scrub_in(scrub_every);
+        let scrub = async move |mover: &Self| {
+            if scrub_every > Duration::ZERO && mover.shared.world.now() >= next_scrub {
+                // A failed scrub continues later.
+                let scrubbed = mover.scrub_on().await;
+                mover.shared.report_outcome(BackgroundTask::Scrub, &scrubbed)?;
+                if let Ok(found) = &scrubbed {
+                    mover.report_findings(found);
+                }
+                let pause = if scrubbed.is_ok() { scrub_every } else { scrub_every / 7 };
+                next_scrub = mover.shared.world.now() + pause;
+            }
+            Ok(())
+        };
+        spawn_repeated(("array scrub", BackgroundTask::Scrub), self, scrub);
+    }
+
+    /// Stops the mover and waits for its writes: the next incarnation may use its slots.
+    pub async fn stop(&self) {
+        self.throttle.close();
+        let _ = (self.cleaning.lock().await, self.rebuilding.lock().await, self.scrubbing.lock().await);
+    }
+
+    /// True unless all segments had their copies on the present drives.
+    pub fn may_lack_copies(&self) -> bool {
+        *self.whole_with.borrow() != self.shared.drives.members_with_space()
+    }
+
+    fn report_findings(&self, found: &ScrubResult) {
+        let ScrubResult { repaired, lost_places, .. } = *found;
+        if repaired > 0 || lost_places > 0 {
+            self.shared.events.report(EventKind::ScrubFindings { repaired, lost_places });
+        }
+    }
+
+    /// Rebuilds lost copies, as far as there is room.
+    async fn rebuild_some(&self) -> Result<()> {
+        let drives = &self.shared.drives;
+        let (members, now) = (drives.members_with_space(), self.shared.world.now());
+        // If fewer drives than copies have space, a rebuild must wait.
+        let is_in_vain = members.len() < drives.copies_wanted();
+        if *self.whole_with.borrow() != members && now >= self.rebuild_again_at.get() && !is_in_vain {
+            // An error that did not stop the pool is retried.
+            let rebuilt = self.rebuild_all().await;
+            self.shared.report_outcome(BackgroundTask::Rebuild, &rebuilt)?;
+            match self.degraded().segments {
+                0 => *self.whole_with.borrow_mut() = members,
+                _ => self.rebuild_again_at.set(self.shared.world.now() + REBUILD_AGAIN),
+            }
+        }
+        self.forget_lost_drives().await
+    }
+
+    /// Removes absent drives from the member table once no segment refers to them.
+    ///
+    /// # Errors
+    ///
+    /// The pool has stopped.
+    async fn forget_lost_drives(&self) -> Result<()> {
+        let forgotten = self.missing_and_not_named();
+        if forgotten.is_empty() {
+            return Ok(());
+        }
+        sometimes::reached(Sometimes::DriveForgotten);
+        // After this checkpoint no row on disk refers to them. A drive that is lost meanwhile is not among
+        // them.
+        self.checkpoints.make().await?;
+        self.shared
+            .publish(|superblock| {
+                let generation = superblock.generation;
+                for index in forgotten {
+                    let member = &mut superblock.members[usize::from(index.0)];
+                    assert_eq!(
+                        member.state,
+                        MemberState::Missing,
+                        "{index:?}: none that is missing comes back"
+                    );
+                    member.state = MemberState::Gone;
+                    member.since = generation;
+                }
+            })
+            .await
+    }
+
+    fn missing_and_not_named(&self) -> Vec<MemberIndex> {
+        let superblock = self.shared.superblock.borrow();
+        let is_missing =
+            |index: &MemberIndex| superblock.members[usize::from(index.0)].state == MemberState::Missing;
+        let mut missing: Vec<MemberIndex> =
+            (0..superblock.members.len() as u16).map(MemberIndex).filter(is_missing).collect();
+        if !missing.is_empty() {
+            let state = self.shared.state.borrow();
+            let named: BTreeSet<MemberIndex> =
+                state.segments.iter().flat_map(|(_, row)| row.slots.iter().map(|slot| slot.member)).collect();
+            missing.retain(|index| !named.contains(index));
+        }
+        missing
+    }
+}

@@ -1,0 +1,32 @@
+//! The parts of a pool that host commands use.
+
+use super::Admission;
+use crate::{
+    engine::{MapReader, Shared, Throttle},
+    log::Lane,
+};
+use std::{any::Any, rc::Rc};
+
+/// The path of host commands, shared by all volumes and snapshots of a pool.
+pub(crate) struct HostPath {
+    pub shared: Rc<Shared>,
+    pub map: MapReader,
+    pub log: Rc<Lane>,
+    /// Times commands, for the mover to give way.
+    pub throttle: Rc<Throttle>,
+    pub admission: Admission,
+    /// Owners of background tasks: the tasks run while anyone has the pool or a volume.
+    _background: Vec<Rc<dyn Any>>,
+}
+
+impl HostPath {
+    pub fn new(
+        (map, log): (MapReader, Rc<Lane>),
+        throttle: Rc<Throttle>,
+        admission: Admission,
+        background: Vec<Rc<dyn Any>>,
+    ) -> Rc<Self> {
+        let shared = Rc::clone(&map.shared);
+        Rc::new(Self { shared, map, log, throttle, admission, _background: background })
+    }
+}
