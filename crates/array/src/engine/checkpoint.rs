@@ -209,6 +209,7 @@ impl Checkpoints {
     fn release(&self, complete: CheckpointNumber) {
         let oldest_reader = self.shared.readers.oldest().filter(|_| !canary::is(Canary::ReadersNotWaitedFor));
         self.shared.state.borrow_mut().segments.release(complete, oldest_reader);
+        self.shared.demand.note_change();
     }
 
     /// Frees segments whose readers are done. True if readers still hold others.
@@ -258,6 +259,7 @@ impl Checkpoints {
         for (branch, point) in state.reclaim.finish(merged.reclaimed) {
             state.catalogue.forget(branch, point);
         }
+        self.shared.demand.note_change();
     }
 
     /// Condemns unreferenced segments. Returns all rows to merge into the catalogue.

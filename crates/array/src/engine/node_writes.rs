@@ -152,6 +152,7 @@ impl Shared {
             }
             Ok(false) => {
                 state.segments.give_back_slot(new);
+                self.demand.note_change();
                 Ok(())
             }
             Err(error) => Err(error),

@@ -227,12 +227,14 @@ impl Shared {
         if self.check_runs().is_ok() {
             *self.stopped.borrow_mut() = Some(error.clone());
             self.events.report(EventKind::Stop { error: error.clone() });
+            self.demand.note_change();
         }
     }
 
     /// Stops all writing because the pool is closed.
     pub fn end(&self) {
         self.stopped.borrow_mut().get_or_insert_with(|| Error::Stopped("it was closed".to_owned()));
+        self.demand.note_change();
     }
 
     /// The generation written last.

@@ -4,6 +4,7 @@
 //! refuses.
 
 use std::cell::{Cell, RefCell};
+use tokio::sync::Notify;
 
 /// State shared by writes that wait for space, and cleaning.
 #[derive(Debug, Default)]
@@ -16,6 +17,7 @@ pub(crate) struct SpaceDemand {
     round_in_vain: Cell<u64>,
     /// Writes refused for lack of space.
     refused: Cell<u64>,
+    changed: Notify,
 }
 
 impl SpaceDemand {
@@ -34,6 +36,20 @@ impl SpaceDemand {
     pub fn end_in_vain(&self, round: u64) {
         assert!(round <= self.rounds.get() && round > self.round_in_vain.get(), "round {round} ends once");
         self.round_in_vain.set(round);
+        self.note_change();
+    }
+
+    /// Wakes waiting writes. To be called when segments or tables have become free, drives have gained or lost space,
+    /// or the pool has stopped.
+    pub fn note_change(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// Waits for the next change.
+    ///
+    /// A caller that checks a condition must not await anything between the check and this.
+    pub async fn change(&self) {
+        self.changed.notified().await;
     }
 
     pub fn refused(&self) -> u64 {

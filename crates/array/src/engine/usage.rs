@@ -13,6 +13,7 @@ use crate::{
     map::{LiveGrains, Points},
 };
 use std::{cell::RefCell, collections::BTreeMap, ops::ControlFlow, rc::Rc};
+use tokio::sync::Notify;
 
 /// BranchUsage by branch, in grains.
 #[derive(Debug, Default)]
@@ -20,6 +21,10 @@ pub(crate) struct BranchUsage {
     known: BTreeMap<BranchNumber, i64>,
     counting: BTreeMap<BranchNumber, i64>,
     pending: BTreeMap<BranchNumber, u64>,
+    /// Notified when a promise is released, if `is_awaited`.
+    released: Rc<Notify>,
+    /// A write waits for the release of a promise.
+    is_awaited: bool,
 }
 
 impl BranchUsage {
@@ -86,6 +91,9 @@ impl Drop for SpacePromise {
         if *pending == 0 {
             usage.pending.remove(&self.branch);
         }
+        if std::mem::take(&mut usage.is_awaited) {
+            usage.released.notify_waiters();
+        }
     }
 }
 
@@ -110,6 +118,18 @@ impl UsageCounter {
     /// Grains that were admitted on any branch and are not in the tables yet.
     pub fn pending_of_all(&self) -> u64 {
         self.usage.borrow().pending_of_all()
+    }
+
+    /// Waits until another promise is released.
+    ///
+    /// A caller that checks a condition must not await anything between the check and this.
+    pub async fn release(&self) {
+        let released = {
+            let mut usage = self.usage.borrow_mut();
+            usage.is_awaited = true;
+            Rc::clone(&usage.released)
+        };
+        released.notified().await;
     }
 
     /// Promises `grains` to a command on `branch`. `newest_point` is that of [`SpacePromise`].

@@ -293,6 +293,7 @@ impl Mover {
         self.progress.borrow_mut().copy_ended(bytes);
         sometimes::reached(Sometimes::RebuildInVain);
         self.shared.state.borrow_mut().segments.give_back_slot(to);
+        self.shared.demand.note_change();
     }
 
     async fn copy_slot(&self, job: &CopyJob, to: SlotAddress, done_bytes: &mut u64) -> Result<()> {

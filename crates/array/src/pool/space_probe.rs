@@ -35,6 +35,7 @@ impl DriveWatch {
         for (member, _) in out_of_space {
             if self.accepts_a_slot(member).await? {
                 self.shared.drives.set_has_space(member);
+                self.shared.demand.note_change();
                 self.log.look_at_copies();
             }
         }
@@ -77,6 +78,7 @@ impl DriveWatch {
         let is_there = !writes.is_empty();
         let written = all_written(writes).await;
         shared.state.borrow_mut().segments.give_back_as_next(slot);
+        shared.demand.note_change();
         match written {
             Ok(()) => Ok(is_there),
             Err(failures) => shared.failed_to_write(failures).await.map(|()| false),

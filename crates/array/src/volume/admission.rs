@@ -1,37 +1,47 @@
-//! Admission of host writes: a write is admitted, waits for space, or is refused.
+//! Admission of host writes. A write passes these steps, in this order, before it is appended to the log:
 //!
-//! A write needs two kinds of space. The blocks that it adds must fit into the usable space
-//! ([`Admission::wait_for_left`]); a write that only replaces blocks that no snapshot keeps adds nothing, so
-//! overwrites continue in a full pool. And the log needs segments for it ([`Admission::admit`]), which cleaning
-//! supplies. A write is never refused because of a count or a round of cleaning from before it arrived: space
-//! that a discard or a deletion freed a moment earlier is waited for.
+//! 1. **Rate limits** of its volume (`rate_limiter`). First, since a write that waits here must hold nothing.
+//! 2. **Tables and segments** ([`Admission::admit`]): the tables in RAM have room for its entries, and the log has
+//!    segments for its blocks. First come, first served. Before its blocks are locked, since this may take as long as a
+//!    checkpoint or a round of cleaning, and others may want the blocks.
+//! 3. **Delay** near the reserve, so that cleaning keeps up. Writes are delayed side by side.
+//! 4. **Block locks** (`block_locks`). From here on nobody else changes its blocks; those in part are read.
+//! 5. **Promise** of usable space ([`Admission::promise`]), within the pool and the bounds of volumes. Behind the locks, since
+//!    the blocks may have to be looked up: a write that only replaces blocks that no snapshot keeps adds nothing, so
+//!    overwrites continue in a full pool.
+//! 6. **Turn at the log** (`fair_queue`), shared fairly among volumes by bytes.
+//! 7. **Last check** ([`Admission::enter`]): admitted writes may have used the segments, and a snapshot may keep blocks
+//!    that the write was to replace. If so, steps 2, 5 and 6 are repeated.
+//!
+//! Every wait ends by a notification or, for steps 1 and 3, at a moment known in advance. A write is never refused
+//! because of a count or a round of cleaning from before it arrived: space that a discard or a deletion freed a moment
+//! earlier is waited for.
 //!
 //! Invariants:
 //!
-//! 1. A write is refused for lack of segments only if a round of cleaning that began after its arrival gained
-//!    nothing, or nothing happened since a round that gained nothing.
-//! 2. Admitted writes on their way into the tables are in `BranchUsage` (`pending`), so that concurrent writes
-//!    together add no more than the usable space.
-//! 3. Every waiting write is admitted or refused in the end: each round gains segments, or is the one that
-//!    refuses.
+//! 1. A write is refused for lack of segments only if a round of cleaning that began after its arrival gained nothing, or
+//!    nothing happened since a round that gained nothing.
+//! 2. Admitted writes on their way into the tables are in `BranchUsage` (`pending`), so that concurrent writes together
+//!    add no more than the usable space.
+//! 3. Every waiting write is admitted or refused in the end: each round gains segments, or is the one that refuses.
 
-use super::FairQueue;
+use super::fair_queue::{FairQueue, QueueTicket};
 use crate::{
-    engine::{Checkpoints, Purpose, RoomWait, Shared, UsageCounter},
+    engine::{Checkpoints, Purpose, RoomWait, Shared, SpacePromise, UsageCounter},
     error::{Error, Result},
-    format::{BLOCK_BYTES, GRAIN_BYTES, record::PAYLOAD_BLOCKS_MAX},
+    format::{BLOCK_BYTES, BlockIndex, GRAIN_BYTES, VolumeNumber, record::PAYLOAD_BLOCKS_MAX},
     log::log_shape,
     simulation::sometimes::{self, Sometimes},
 };
 use std::{rc::Rc, time::Duration};
-use tokio::sync::MutexGuard;
+use tokio::sync::{Mutex, MutexGuard};
 
 /// Limit of the bytes of host writes in the log's queue: two batches.
 const LOGGED_AT_ONCE_MAX: u64 = 2 << 20;
 /// The tables in RAM hold at most so many times the number of entries that triggers a checkpoint.
 const TABLES_MAX: usize = 3;
-/// Delay before a condition is checked again.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// Shorter delays are skipped.
+const DELAY_MIN: Duration = Duration::from_millis(1);
 /// Checkpoints that one write waits for, since later writes may take the space that they free.
 const CHECKPOINTS_AWAITED_MAX: u32 = 3;
 
@@ -49,6 +59,16 @@ pub(crate) struct Admission {
     /// Order of host writes to the log.
     pub(super) queue: Rc<FairQueue>,
     table_entries: usize,
+    /// Held by the write that waits for tables and segments; the others queue for it in the order of arrival.
+    room_order: Mutex<()>,
+    /// The same for writes that wait for others to use or release their promises.
+    pub(super) promise_order: Mutex<()>,
+}
+
+/// A write that may be appended to the log. To be dropped when it is in the tables, or has failed.
+pub(super) struct AdmittedWrite {
+    _promise: SpacePromise,
+    _ticket: QueueTicket,
 }
 
 impl Admission {
@@ -60,11 +80,13 @@ impl Admission {
             checkpoints: Rc::clone(checkpoints),
             queue: FairQueue::new(LOGGED_AT_ONCE_MAX),
             table_entries,
+            room_order: Mutex::default(),
+            promise_order: Mutex::default(),
         }
     }
 
     /// True if hosts may fill the segments that `bytes` bytes need.
-    pub fn has_room(&self, bytes: u64) -> bool {
+    fn has_room(&self, bytes: u64) -> bool {
         self.shared.space().free_for(Purpose::Hosts) >= self.segments_for(bytes)
     }
 
@@ -98,37 +120,45 @@ impl Admission {
         }
     }
 
-    /// Admits a host write once the tables and the drives have room.
+    /// Admits a host write once the tables and the drives have room, and delays it near the reserve.
     ///
     /// # Errors
     ///
     /// [`Error::Full`]; or the pool has stopped.
     pub async fn admit(&self, bytes: usize) -> Result<()> {
-        let mut is_delayed = false;
         let wait = RoomWait::new(&self.shared.demand, self.segments_for(bytes as u64));
+        self.wait_for_room(&wait).await?;
+        let delay = self.shared.space().delay();
+        if delay >= DELAY_MIN {
+            sometimes::reached(Sometimes::HostHeldUp);
+            self.shared.world.sleep(delay).await;
+            // Others may have used the room.
+            self.wait_for_room(&wait).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the tables have room, and hosts may fill the segments that are wanted.
+    async fn wait_for_room(&self, wait: &RoomWait<'_>) -> Result<()> {
+        let _in_order = match self.room_order.try_lock() {
+            Ok(first) => first,
+            Err(_) => self.room_order.lock().await,
+        };
         loop {
             self.shared.check_runs()?;
             self.shared.check_has_space()?;
             if self.are_tables_full() {
-                self.shared.world.sleep(LOOK_AGAIN).await;
+                self.shared.demand.change().await;
                 continue;
             }
-            let space = self.shared.space();
-            if space.free_for(Purpose::Hosts) >= wait.wanted {
-                let delay = space.delay();
-                if is_delayed || delay < LOOK_AGAIN {
-                    return Ok(());
-                }
-                sometimes::reached(Sometimes::HostHeldUp);
-                self.shared.world.sleep(delay).await;
-                is_delayed = true;
-                continue;
+            if self.shared.space().free_for(Purpose::Hosts) >= wait.wanted {
+                return Ok(());
             }
-            self.wait_for_cleaning(&wait).await.inspect_err(|_| self.shared.demand.count_refusal())?;
+            self.wait_for_cleaning(wait).await.inspect_err(|_| self.shared.demand.count_refusal())?;
         }
     }
 
-    /// Waits briefly for cleaning to gain segments.
+    /// Waits for a change after which there may be enough segments.
     ///
     /// # Errors
     ///
@@ -138,13 +168,34 @@ impl Admission {
             return Err(self.full());
         }
         wait.list();
-        self.shared.world.sleep(LOOK_AGAIN).await;
+        self.shared.demand.change().await;
         Ok(())
     }
 
-    /// Waits briefly for other commands to leave the log's queue.
-    pub async fn wait_for_others(&self) {
-        self.shared.world.sleep(LOOK_AGAIN).await;
+    /// Promises the write of some blocks its space, and waits for its turn at the log. Commands admitted earlier may
+    /// have used the segments meanwhile: there must be room for all that have their turn.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::promise`] and [`Self::admit`].
+    pub(super) async fn enter(
+        &self,
+        volume: VolumeNumber,
+        first: BlockIndex,
+        count: u64,
+    ) -> Result<AdmittedWrite> {
+        let bytes = count * BLOCK_BYTES as u64;
+        loop {
+            let promise = self.promise(volume, first, count).await?;
+            let ticket = self.queue.enter(volume, bytes).await;
+            let is_enough = promise.is_enough(self.shared.state.borrow().catalogue.points());
+            if is_enough && self.has_room(self.queue.inside()) {
+                return Ok(AdmittedWrite { _promise: promise, _ticket: ticket });
+            }
+            drop((promise, ticket));
+            self.queue.leave().await;
+            self.admit(bytes as usize).await?;
+        }
     }
 
     /// True if data may grow by `added` grains.

@@ -3,13 +3,10 @@
 use super::{
     HostPath,
     block_locks::{BlockLock, BlockLocks, BlockSpan},
-    check_range,
-    fair_queue::QueueTicket,
-    io_error,
+    check_range, io_error,
     rate_limiter::{RateLimiter, Rates},
 };
 use crate::{
-    engine::SpacePromise,
     error::{Error, Result},
     format::{
         BlockCount, BlockIndex, BranchNumber, Interval, SECTOR_BYTES, VolumeNumber,
@@ -26,7 +23,7 @@ use world::{
 /// A volume of an open pool.
 pub struct Volume {
     pub(super) host: Rc<HostPath>,
-    number: VolumeNumber,
+    pub(super) number: VolumeNumber,
     pub(super) locks: Rc<BlockLocks>,
     limiter: RateLimiter,
     /// [`Volume::force_write_cache`] was called.
@@ -83,16 +80,6 @@ impl Volume {
         self.limiter.wait(&self.host.shared.world, rates.unwrap_or_default(), bytes).await;
     }
 
-    /// Reserves space for blocks that are to be written, within the pool and the volume's bounds.
-    pub(super) async fn promise(&self, first: BlockIndex, count: u64) -> Result<SpacePromise> {
-        self.host.admission.promise(self.number, first, count).await
-    }
-
-    /// Waits in the fair queue of the log with `bytes` bytes.
-    pub(super) async fn wait_for_turn(&self, bytes: usize) -> QueueTicket {
-        self.host.admission.queue.enter(self.number, bytes as u64).await
-    }
-
     /// Keeps writers out until the lock is dropped. Waits for writes under way.
     pub(crate) async fn hold_writes(&self) -> BlockLock {
         self.locks.close().await
@@ -123,7 +110,7 @@ impl Volume {
         }
         self.wait_for_rate(0).await;
         let _held = self.locks.lock(BlockSpan::whole(first..=end - 1)).await;
-        let _turn = self.wait_for_turn(crate::format::BLOCK_BYTES).await;
+        let _turn = self.host.admission.queue.enter(self.number, crate::format::BLOCK_BYTES as u64).await;
         let branch = self.branch().map_err(|error| io_error("discard", &error))?;
         let done = {
             let stamp = self.host.shared.state.borrow_mut().next_stamp();

@@ -13,8 +13,12 @@
 //! 2. Virtual time never goes back. No command is admitted before a waiting one with a lower tag.
 
 use crate::format::VolumeNumber;
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
-use tokio::sync::oneshot;
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+};
+use tokio::sync::{Notify, oneshot};
 
 /// The fair queue of one pool's log.
 #[derive(Debug)]
@@ -22,6 +26,9 @@ pub(crate) struct FairQueue {
     /// Bytes that may be admitted at once.
     room: u64,
     state: RefCell<State>,
+    left: Notify,
+    /// A command waits for another one to leave.
+    is_leave_awaited: Cell<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -45,12 +52,25 @@ pub(crate) struct QueueTicket {
 impl FairQueue {
     /// A queue that admits `room` bytes at once.
     pub fn new(room: u64) -> Rc<Self> {
-        Rc::new(Self { room, state: RefCell::default() })
+        Rc::new(Self {
+            room,
+            state: RefCell::default(),
+            left: Notify::new(),
+            is_leave_awaited: Cell::new(false),
+        })
     }
 
     /// Admitted bytes.
     pub fn inside(&self) -> u64 {
         self.state.borrow().inside
+    }
+
+    /// Waits until an admitted command leaves; returns at once if there is none.
+    pub async fn leave(&self) {
+        if self.inside() > 0 {
+            self.is_leave_awaited.set(true);
+            self.left.notified().await;
+        }
     }
 
     /// Waits for the turn of a command of `bytes` bytes.
@@ -102,6 +122,9 @@ impl State {
 
 impl Drop for QueueTicket {
     fn drop(&mut self) {
+        if self.queue.is_leave_awaited.take() {
+            self.queue.left.notify_waiters();
+        }
         let mut state = self.queue.state.borrow_mut();
         state.inside = state.inside.checked_sub(self.bytes).expect("who leaves was let in");
         while let Some(next) = state.waiting.first_entry() {

@@ -25,7 +25,6 @@ pub(crate) use admission::Admission;
 pub use bounds::Bounds;
 pub use device::{Volume, VolumeDevice};
 pub(crate) use extent_list::{BLOCKS_AT_ONCE, ExtentList};
-use fair_queue::FairQueue;
 pub(crate) use host_path::HostPath;
 pub use rate_limiter::Rates;
 pub(crate) use read::{fill, runs};

@@ -15,10 +15,6 @@ use crate::{
     error::{Error, Result},
     format::{BLOCK_BYTES, BLOCK_GRAINS, BlockIndex, BranchNumber, VolumeNumber, row::VolumeState},
 };
-use std::time::Duration;
-
-/// Delay before a check is repeated while other writes are pending.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// This part of the usable space cannot be reserved, and at least so many segments.
 const HELD_BACK_PART: u64 = 8;
@@ -46,6 +42,7 @@ impl Admission {
     /// [`Error::Full`], [`Error::LimitReached`], [`Error::Reserved`]; or a part of the map cannot be read.
     pub async fn promise(&self, number: VolumeNumber, first: BlockIndex, count: u64) -> Result<SpacePromise> {
         let mut is_as_of_now = false;
+        let mut in_order = None;
         let mut deletion_wait = DeletionWait::default();
         loop {
             let (own, others) = self.bounded(number)?;
@@ -71,8 +68,13 @@ impl Admission {
                 continue;
             };
             if self.usage.pending_of_all() > 0 {
-                // The pending writes may turn out to add nothing.
-                self.shared.world.sleep(LOOK_AGAIN).await;
+                // The pending writes may turn out to add nothing. Others that fit are not held back by this one,
+                // which waits for an exact count and not for their space.
+                if in_order.is_none() {
+                    in_order = Some(self.promise_order.lock().await);
+                    continue;
+                }
+                self.usage.release().await;
             } else if is_as_of_now {
                 return Err(refused);
             } else {

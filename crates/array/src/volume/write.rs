@@ -1,11 +1,9 @@
 //! Writes to a volume: split into blocks, blocks in part completed from the current version, then appended to
 //! the log as one command.
 
-use super::{
-    BlockPart, block_locks::BlockSpan, check_range, device::Volume, fair_queue::QueueTicket, io_error, pieces,
-};
+use super::{BlockPart, block_locks::BlockSpan, check_range, device::Volume, io_error, pieces};
 use crate::{
-    engine::{HostCommand, SpacePromise},
+    engine::HostCommand,
     error::Result,
     format::{BLOCK_BYTES, BlockIndex, BlockKey, SECTOR_BYTES, Stamp},
     log::Part,
@@ -57,7 +55,7 @@ impl Volume {
             blocks.push((BlockIndex(piece.block), self.whole_block(piece, from).await?));
         }
         let (first, count) = (blocks[0].0, blocks.len() as u64);
-        let (_promised, _turn) = self.turn_with_room(first, count).await?;
+        let _admitted = self.host.admission.enter(self.number, first, count).await?;
         let branch = self.branch()?;
         let done = {
             // The stamp and the place in the log's queue are taken at the same moment, so their orders agree.
@@ -69,23 +67,6 @@ impl Volume {
             self.log(parts.collect(), stability)
         };
         done.await
-    }
-
-    /// Reserves the space that the blocks add, and waits for the turn at the log. Commands admitted earlier
-    /// may have used the room meanwhile: there must be room for all that have their turn.
-    async fn turn_with_room(&self, first: BlockIndex, count: u64) -> Result<(SpacePromise, QueueTicket)> {
-        let bytes = count as usize * BLOCK_BYTES;
-        loop {
-            let promised = self.promise(first, count).await?;
-            let turn = self.wait_for_turn(bytes).await;
-            let is_enough = promised.is_enough(self.host.shared.state.borrow().catalogue.points());
-            if is_enough && self.host.admission.has_room(self.host.admission.queue.inside()) {
-                return Ok((promised, turn));
-            }
-            drop((promised, turn));
-            self.host.admission.wait_for_others().await;
-            self.host.admission.admit(bytes).await?;
-        }
     }
 
     fn next_stamp(&self) -> Stamp {
