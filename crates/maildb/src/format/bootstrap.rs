@@ -1,4 +1,4 @@
-//! The pages of a database just made: the catalogue, describing itself, and who owns which page.
+//! The pages of a new database: the catalogue, which describes itself, and the space trees.
 //!
 //! ```text
 //! page 1  database: root 1, OE 2, AE 3
@@ -9,8 +9,8 @@
 //!     44  free to the end
 //! ```
 //!
-//! Roots lie where ESE has them. Unlike in ESE, where an index takes its pages from its table, every tree
-//! here takes them from the database: the pages of two trees never overlap.
+//! Roots are where ESE has them. ESE allocates an index from its table's space; here every tree is allocated
+//! from the database, so that no two trees own the same pages.
 
 use super::{
     bulk::{BulkTree, Node, Page},
@@ -22,9 +22,9 @@ use super::{
     space::{AVAILABLE_ROOT_DISTANCE, ExtentNode, OWNED_ROOT_DISTANCE, Space, SpaceHeader, SplitBuffer},
 };
 
-/// Pages of a new database, the two headers not counted. The file is zero where no page is given.
+/// Pages of a new database, without the two header pages. Pages that are not listed are zero.
 pub const INITIAL_PAGES: u32 = 256;
-/// The last tree number in a new database; users' tables come after.
+/// Highest object number in a new database; tables of users follow.
 pub const LAST_SYSTEM_OBJECT: ObjectId = ObjectId(5);
 /// Root of the tree that owns the file.
 pub const DATABASE_ROOT: PageNumber = PageNumber(1);
@@ -37,42 +37,42 @@ pub const CATALOG_ROOT_OBJECTS_ROOT: PageNumber = PageNumber(10);
 /// Root of MSysObjectsShadow.
 pub const CATALOG_SHADOW_ROOT: PageNumber = PageNumber(24);
 
-/// Tree numbers, as in ESE.
+/// Object numbers, as in ESE.
 const DATABASE: ObjectId = ObjectId(1);
 const CATALOG: ObjectId = ObjectId(2);
 const CATALOG_SHADOW: ObjectId = ObjectId(3);
 const CATALOG_NAME: ObjectId = ObjectId(4);
 const CATALOG_ROOT_OBJECTS: ObjectId = ObjectId(5);
 
-/// Root, OE and AE.
+/// Pages of an empty tree: root, OE and AE.
 const TREE_PAGES: u32 = 3;
-/// Catalogue pages between its indexes and the shadow.
+/// Catalogue pages between its indexes and the shadow catalogue.
 const CATALOG_MORE: ExtentNode = ExtentNode { last: PageNumber(23), pages: 11 };
-/// All of the shadow's pages.
+/// Pages of the shadow catalogue.
 const CATALOG_SHADOW_PAGES: u32 = 20;
-/// Flags that ESE gives the indexes of its catalogue.
+/// Flags of the catalogue's own indexes, as in ESE.
 const ID_INDEX_FLAGS: u32 = 0x1_0031;
 const NAME_INDEX_FLAGS: u32 = 0x1_0011;
 const ROOT_OBJECTS_INDEX_FLAGS: u32 = 0x1_0009;
 
-/// The pages of an empty database, sealed and in page order. `dbtime` is when they count as changed; the
-/// engine's next change is later. Databases of 2 KiB pages are only read: asking for one panics.
+/// The pages of an empty database, sealed and in page order, with `dbtime` as their time of change; the
+/// engine's next change must be later. Panics for 2 KiB pages, which are supported for reading only.
 pub fn initial_pages(page_size: PageSize, dbtime: DbTime) -> Vec<(PageNumber, Vec<u8>)> {
     assert!(page_size >= PageSize::Kib4, "databases of 2 KiB pages are only read");
     database_pages(page_size, dbtime, INITIAL_PAGES, &[])
 }
 
-/// A user's table, given whole.
+/// A user's table with all its records.
 pub(super) struct LoadedTable {
     pub definition: TableDefinition,
-    /// The extent it owns, which starts with its root.
+    /// Extent owned by the table, starting with its root.
     pub extent: ExtentNode,
     /// Keys and records, in key order.
     pub nodes: Vec<Node>,
 }
 
-/// The pages of a database of `page_count` pages with `tables`, whose extents follow one another after
-/// the shadow catalogue's.
+/// The pages of a database of `page_count` pages with `tables`. Their extents must be consecutive and start
+/// right behind the shadow catalogue's.
 pub(super) fn database_pages(
     page_size: PageSize,
     dbtime: DbTime,
@@ -121,7 +121,7 @@ pub(super) fn database_pages(
     pages
 }
 
-/// The catalogue's tables as the catalogue describes them.
+/// The catalogue's own tables, as its rows describe them.
 pub fn system_tables() -> [TableDefinition; 2] {
     let index = |name: &str, object_id, root, flags, columns: &[u16]| IndexDefinition {
         name: name.to_owned(),
@@ -154,12 +154,12 @@ pub fn system_tables() -> [TableDefinition; 2] {
     [catalog, shadow]
 }
 
-/// The three pages that every tree begins with.
+/// The first three pages of a tree.
 fn front(root: PageNumber) -> ExtentNode {
     ExtentNode::starting_at(root, TREE_PAGES)
 }
 
-/// A tree to be made, with its space trees.
+/// A tree under construction, with its space trees.
 struct NewTree {
     root: PageNumber,
     object_id: ObjectId,
@@ -169,7 +169,7 @@ struct NewTree {
 }
 
 impl NewTree {
-    /// The tree that owns the file: `whole`, of which nobody has `rest`.
+    /// The root tree of the database: it owns `whole`, of which `rest` is free.
     fn database(&self, whole: ExtentNode, rest: ExtentNode) -> Vec<Page> {
         let bulk = self.bulk(None, whole.pages, || unreachable!("the database's own tree is empty"));
         let mut pages = bulk.build(&[]);
@@ -224,7 +224,7 @@ impl NewTree {
     }
 }
 
-/// Ascending pages as runs.
+/// Groups ascending pages into extents.
 fn runs(pages: &[PageNumber]) -> Vec<ExtentNode> {
     let mut runs: Vec<ExtentNode> = Vec::new();
     for &page in pages {

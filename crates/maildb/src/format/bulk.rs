@@ -1,4 +1,4 @@
-//! A whole tree made at once from nodes in key order.
+//! Builds a whole tree from nodes in key order.
 
 use super::{
     page::{NodeFlags, PageFlags, PageMut, PageView},
@@ -6,31 +6,28 @@ use super::{
     space::SpaceHeader,
 };
 
-/// A tree to be made.
+/// A tree to build.
 pub struct BulkTree<F> {
-    /// Size of its pages.
     pub page_size: PageSize,
-    /// Its root page.
+    /// Root page.
     pub root: PageNumber,
-    /// The number its pages carry.
+    /// Object number written into its pages.
     pub object_id: ObjectId,
-    /// Flags of all its pages besides root, leaf and parent of leaf.
+    /// Flags of its pages, besides root, leaf and parent of leaf.
     pub flags: PageFlags,
     /// Tag 0 of the root.
     pub space_header: SpaceHeader,
-    /// When its pages count as changed.
+    /// Time of change written into its pages.
     pub dbtime: DbTime,
-    /// Gives page after page for all but the root.
+    /// Allocates a page; called for every page but the root.
     pub take_page: F,
 }
 
-/// A page and its number.
 pub type Page = (PageNumber, Vec<u8>);
-/// A key and its data.
 pub type Node = (Vec<u8>, Vec<u8>);
 
 impl<F: FnMut() -> PageNumber> BulkTree<F> {
-    /// The tree's pages, not yet sealed, with `nodes`, which come in key order and each fit a page.
+    /// The tree's pages, not yet sealed. `nodes` must be in key order, and each must fit a page.
     pub fn build(mut self, nodes: &[Node]) -> Vec<Page> {
         assert!(nodes.is_sorted_by(|a, b| a.0 < b.0), "nodes come in key order");
         if let Some(root) = self.root_page(PageFlags::LEAF, nodes) {
@@ -50,14 +47,14 @@ impl<F: FnMut() -> PageNumber> BulkTree<F> {
         }
     }
 
-    /// The root with all of `nodes`, if they fit it.
+    /// The root with all `nodes`; `None` if they do not fit.
     fn root_page(&self, kind: PageFlags, nodes: &[Node]) -> Option<Page> {
         let header = self.space_header.encode();
         let (page, rest) = self.page(self.root, kind | PageFlags::ROOT, &header, nodes);
         rest.is_empty().then_some((self.root, page))
     }
 
-    /// Spreads `nodes` over pages and returns what their parents need: separators and page numbers.
+    /// Distributes `nodes` over pages and returns the entries of their parents: separators and page numbers.
     fn add_level(&mut self, kind: PageFlags, nodes: &[Node], pages: &mut Vec<Page>) -> Vec<Node> {
         let mut parents: Vec<Node> = Vec::new();
         let mut rest = nodes;
@@ -79,7 +76,7 @@ impl<F: FnMut() -> PageNumber> BulkTree<F> {
         parents
     }
 
-    /// A page with as many of `nodes` as fit, and the others.
+    /// A page with as many of `nodes` as fit, and the remaining nodes.
     fn page<'n>(
         &self,
         number: PageNumber,
@@ -103,7 +100,7 @@ fn separator<'k>(left: &[u8], right: &'k [u8]) -> &'k [u8] {
     &right[..common + 1]
 }
 
-/// Links pages made in key order with their neighbours.
+/// Sets the sibling links of pages given in key order.
 fn link_leaves(pages: &mut [Page]) {
     let numbers: Vec<PageNumber> = pages.iter().map(|(number, _)| *number).collect();
     for (i, (_, bytes)) in pages.iter_mut().enumerate() {

@@ -1,8 +1,9 @@
-//! The catalogue: the table MSysObjects, whose rows describe every table, column and index, itself included.
+//! The catalogue: the table MSysObjects, whose rows describe every table, column and index, including itself.
 //!
-//! A table has one row of its own, one a column and one an index, all under the table's number. The rows
-//! lie in three trees: MSysObjects by (table, type, id), its index *Name* by (table, type, name), and its
-//! index *RootObjects*, of table rows only, by name. MSysObjectsShadow has the same rows once more.
+//! A table has one row for itself, one for each column and one for each index, all under the table's object
+//! number. The rows are stored in three trees: MSysObjects by (table, type, id), its index *Name* by (table,
+//! type, name), and its index *RootObjects*, of table rows only, by name. MSysObjectsShadow is a copy of
+//! MSysObjects.
 
 use thiserror::Error;
 
@@ -16,13 +17,13 @@ use super::{
     },
 };
 
-/// Flags of the rows of system tables: made by the system, never to change.
+/// Flags of the rows of system tables: created by the system, immutable.
 const SYSTEM_TABLE_FLAGS: u32 = 0xC000_0000;
-/// Flags of a user table's primary index: unique, and nulls allowed anywhere.
+/// Flags of a user table's primary index: unique, nulls allowed.
 const PRIMARY_INDEX_FLAGS: u32 = 0x1_002F;
-/// In the flags of an index: it is the table's own order.
+/// Index flag: this is the primary index.
 const INDEX_FLAG_PRIMARY: u32 = 0x20;
-/// How full ESE leaves pages when it appends, in percent; here only told to readers.
+/// Fill density of appended pages in percent, as ESE records it; this engine ignores it.
 const DENSITY_PERCENT: i32 = 80;
 
 /// Columns of MSysObjects, by identifier.
@@ -43,7 +44,7 @@ mod column {
     pub const KEY_COLUMNS: ColumnId = ColumnId(132);
 }
 
-/// What a row describes. Sorting by it puts a table before its columns before its indexes.
+/// Type of a catalogue row. Ascending order puts a table before its columns, and columns before indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowType {
     Table = 1,
@@ -51,87 +52,72 @@ enum RowType {
     Index = 3,
 }
 
-/// A table as the catalogue has it.
+/// A table's entry in the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableDefinition {
     /// Unique in the database, at most 64 ASCII characters.
     pub name: String,
-    /// The number its pages carry.
+    /// Object number of the table's pages.
     pub object_id: ObjectId,
-    /// The root of its tree.
+    /// Root page of the table's tree.
     pub root: PageNumber,
-    /// Pages of its first extent.
+    /// Pages of the first extent.
     pub initial_pages: u32,
-    /// Made by the system rather than a user.
+    /// Created by the system, not by a user.
     pub is_system: bool,
-    /// Its columns.
     pub schema: TableSchema,
-    /// Its indexes, the primary one among them.
+    /// All indexes, including the primary one.
     pub indexes: Vec<IndexDefinition>,
 }
 
-/// An index as the catalogue has it.
+/// An index's entry in the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexDefinition {
     /// Unique in the table.
     pub name: String,
-    /// The number its pages carry: the table's, if it is the primary one.
+    /// Object number of the index's pages: the table's, if it is the primary index.
     pub object_id: ObjectId,
-    /// The root of its tree: the table's, if it is the primary one.
+    /// Root page of the index's tree: the table's, if it is the primary index.
     pub root: PageNumber,
-    /// ESE's flags.
+    /// Flags, as in ESE.
     pub flags: u32,
     /// Columns of its keys, most significant first.
     pub columns: Vec<ColumnId>,
 }
 
-/// Why a table has no place in the catalogue, or the catalogue makes no sense.
+/// Reasons why a table cannot be stored in the catalogue, or the catalogue cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CatalogError {
-    /// A name that is empty, too long or not ASCII.
+    /// The name is empty, too long or not ASCII.
     #[error("\"{name}\" cannot be a name")]
-    Name {
-        /// The name.
-        name: String,
-    },
-    /// A column of an index that the table has not, or that cannot be in a key.
+    Name { name: String },
+    /// An index column that the table lacks, or whose type cannot be part of a key.
     #[error("column {} of index {index} cannot be in a key", id.0)]
-    KeyColumn {
-        /// Name of the index.
-        index: String,
-        /// The column.
-        id: ColumnId,
-    },
-    /// A table without a primary index.
+    KeyColumn { index: String, id: ColumnId },
+    /// The table has no primary index.
     #[error("table {table} has no primary index")]
-    NoPrimaryIndex {
-        /// Its name.
-        table: String,
-    },
-    /// A row that is no record of MSysObjects.
+    NoPrimaryIndex { table: String },
+    /// The row does not decode as a record of MSysObjects.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// A row whose key columns make no key.
+    /// The row's key columns do not form a key.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// Columns that make no table.
+    /// The columns do not form a table.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// A row that lacks a column, or has an impossible value in it.
+    /// The row lacks a column, or a column has an impossible value.
     #[error("a catalogue row has no sound column {}", id.0)]
-    Row {
-        /// Which column.
-        id: ColumnId,
-    },
-    /// A column or index row that follows no table row of its table.
+    Row { id: ColumnId },
+    /// A column or index row without a preceding table row.
     #[error("a catalogue row belongs to no table: {}", table.0)]
     Orphan {
-        /// The table it names.
+        /// Object number in the row.
         table: ObjectId,
     },
 }
 
-/// One row, ready for the trees it goes into.
+/// One catalogue row, encoded for each tree that stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatalogRow {
     /// Key in MSysObjects and its shadow, and the data in both indexes.
@@ -140,12 +126,12 @@ pub struct CatalogRow {
     pub record: Vec<u8>,
     /// Key in the index Name.
     pub name_key: Vec<u8>,
-    /// Key in the index RootObjects: table rows only.
+    /// Key in the index RootObjects; table rows only.
     pub root_objects_key: Option<Vec<u8>>,
 }
 
 impl TableDefinition {
-    /// A user's table, with a primary index over `primary_key`. Its tree is not made by this.
+    /// A user's table with a primary index over `primary_key`. Does not create its tree.
     pub fn new(
         name: &str,
         object_id: ObjectId,
@@ -171,7 +157,7 @@ impl TableDefinition {
         &primary.expect("every table has a primary index").columns
     }
 
-    /// The table's rows, in key order, for a catalogue on pages of that size.
+    /// The table's rows, in key order, for a catalogue with pages of `page_size`.
     pub fn rows(&self, page_size: PageSize) -> Result<Vec<CatalogRow>, CatalogError> {
         self.check()?;
         let mut rows = vec![self.table_row(page_size)?];
@@ -275,18 +261,18 @@ impl TableDefinition {
     }
 }
 
-/// What every key of a table's rows starts with, in MSysObjects and in its index Name.
+/// Common prefix of the keys of a table's rows, in MSysObjects and in its index Name.
 pub fn table_key_prefix(table: ObjectId) -> Vec<u8> {
     normalise([&Value::I32(table.0 as i32)]).expect("an integer makes a key")
 }
 
-/// The key in RootObjects of the table of that name; it leads to the table row's key in MSysObjects.
+/// The key of a table in RootObjects; its data is the table row's key in MSysObjects.
 pub fn root_objects_key(table_name: &str) -> Result<Vec<u8>, KeyError> {
     normalise([&Value::Bit(true), &Value::Text(table_name.to_owned())])
 }
 
-/// The tables that `records`, the data of all nodes of MSysObjects in key order, describe. Rows of kinds
-/// that this engine does not make (long-value trees, callbacks) are passed over.
+/// Decodes the tables described by `records`, the data of all nodes of MSysObjects in key order. Rows of
+/// unsupported types (long-value trees, callbacks) are skipped.
 pub fn parse_tables<'r>(
     page_size: PageSize,
     records: impl IntoIterator<Item = &'r [u8]>,
@@ -315,7 +301,7 @@ pub fn parse_tables<'r>(
     Ok(tables)
 }
 
-/// Gives the last table the columns gathered for it, and checks it.
+/// Assigns the collected columns to the last table, and checks it.
 fn finish_table(
     tables: &mut [TableDefinition],
     columns: &mut Vec<ColumnDefinition>,

@@ -1,69 +1,69 @@
 //! Checksums of headers and pages.
 //!
-//! Two kinds. Headers (of databases, logs, the checkpoint) carry the *old* checksum: an XOR of words.
-//! Pages carry the *new* one, here "XE": a 32-bit XOR seeded with the page number, and 32 bits of an
-//! error-correcting code that locates a single flipped bit. A small page is one block; a large page is
-//! four, each with its own XE, and the first block's covers the other three.
+//! There are two kinds. Headers (of databases, logs, the checkpoint) carry the *old* checksum: an XOR of
+//! words. Pages carry the *new* one, here "XE": a 32-bit XOR seeded with the page number, and 32 bits of an
+//! error-correcting code that locates a single flipped bit. A small page is one block; a large page is four,
+//! each with its own XE, and the first block's covers the other three.
 //!
-//! Both are linear: some changes of four bits or more cancel. A page that passes has very likely not
-//! changed by itself; it may still be a mixture of two similar pages.
+//! Both are linear: some changes of four bits or more cancel. A page that passes has almost certainly not
+//! decayed; it may still be a mixture of two similar pages.
 
 use super::page_size::{PageNumber, PageSize};
 
 /// Seed of the old checksum.
 const OLD_SEED: u32 = 0x89AB_CDEF;
-/// Where a large page keeps the checksums of its blocks 1 to 3.
+/// Offset of the checksums of blocks 1 to 3 of a large page.
 const LATER_BLOCKS_OFFSET: usize = 40;
-/// Where a large page keeps its own number.
+/// Offset of a large page's own number.
 const PAGE_NUMBER_OFFSET: usize = 64;
-/// The bit that says a page has the new checksum: 0x2000 of the flags at byte 36. A correction that
-/// flips it would be nonsense.
+/// The flag bit for the new checksum, 0x2000 of the flags at byte 36. It is never corrected: a page without
+/// it has the old checksum.
 const FORMAT_FLAG_BIT: usize = 9 * 32 + 13;
-/// How many checksums a large page has.
+/// Checksums of a large page.
 const LARGE_BLOCKS: usize = 4;
 
-/// What became of checking a page.
+/// Result of checking a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageCheck {
-    /// All checksums agree, and the page is the one asked for.
+    /// All checksums are right, for the page number asked for.
     Good,
     /// All zero: never written.
     Uninitialised,
-    /// The checksums agree with another page number than the one asked for: the write or the read went astray.
+    /// The checksums match another page number: a misdirected write or read.
     WrongPageNumber {
-        /// The number the page carries.
+        /// Page number stored in the page.
         stored: PageNumber,
     },
-    /// Some block's checksum disagrees.
+    /// The checksum of a block is wrong.
     Bad {
-        /// Which block, counted from 0; small pages have only one.
+        /// Block index; always 0 on small pages.
         block: usize,
-        /// The block's checksum in the page.
+        /// The checksum stored in the page.
         stored: u64,
-        /// The checksum of the block's bytes.
+        /// The checksum computed from the block's bytes.
         computed: u64,
-        /// The one bit of the page (8 * byte + bit, bit 0 the lowest) which, flipped, would make this block good again.
+        /// The single bit (8 * byte + bit, bit 0 lowest) whose flip would make the block good.
         correctable_bit: Option<usize>,
     },
 }
 
-/// The old checksum: the XOR of all 32-bit words but the first, which holds it, and a seed. The length
-/// of `bytes` is a multiple of four.
+/// The old checksum: a seeded XOR of all 32-bit words except the first, which stores it. The length of
+/// `bytes` must be a multiple of four.
 pub fn old_xor(bytes: &[u8]) -> u32 {
     let (words, rest) = bytes.as_chunks::<4>();
     assert!(rest.is_empty() && !words.is_empty(), "{} bytes are not words", bytes.len());
     words[1..].iter().fold(OLD_SEED, |xor, word| xor ^ u32::from_le_bytes(*word))
 }
 
-/// The new checksum of one block: the error-correcting code above the XOR.
+/// The new checksum of one block: the error-correcting code in the upper half, the XOR in the lower.
 ///
-/// `bytes` is 1, 2, 4 or 8 KiB. The first eight bytes of a header block hold the checksum and count as zero.
+/// `bytes` is 1, 2, 4 or 8 KiB. The first eight bytes of a header block store the checksum and count as zero.
 pub fn xe(bytes: &[u8], page_number: PageNumber, is_header_block: bool) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     assert!(rest.is_empty() && bytes.len().is_power_of_two() && (1024..=8192).contains(&bytes.len()));
     let first = if is_header_block { 0 } else { u64::from_le_bytes(words[0]) };
     let (xor, mut row) = xor_and_odd_rows(words);
-    // The first word is row 0 and adds nothing to the rows; only the XOR must forget it.
+    // The first word is row 0 and adds nothing to the rows; only the XOR must skip it.
     let xor = xor ^ u64::from_le_bytes(words[0]) ^ first;
 
     row <<= 6;
@@ -77,7 +77,7 @@ pub fn xe(bytes: &[u8], page_number: PageNumber, is_header_block: bool) -> u64 {
     u64::from(ecc) << 32 | u64::from(xor)
 }
 
-/// The bits of a 64-bit word whose position has bit 0, 1, … 5 set.
+/// For each i, the bits of a 64-bit word whose position has bit i set.
 const COLUMN_MASKS: [u64; 6] = [
     0xAAAA_AAAA_AAAA_AAAA,
     0xCCCC_CCCC_CCCC_CCCC,
@@ -89,9 +89,9 @@ const COLUMN_MASKS: [u64; 6] = [
 
 /// The XOR of all words, and the XOR of the indices of those with an odd number of bits.
 ///
-/// The second is a parity per bit of the index: bit b is the parity of all words whose index has bit b.
-/// So words of 64 groups are XORed lane by lane, which the compiler vectorises, and parities are taken
-/// only of the sums: of the 64 lanes for the low six bits, of the groups for the high ones.
+/// The second is a parity per bit of the index: bit b is the parity of all words whose index has bit b. So
+/// words of 64 groups are XORed lane by lane, which the compiler vectorises, and parities are computed only
+/// of the sums: of the 64 lanes for the low six bits, of the groups for the high ones.
 fn xor_and_odd_rows(words: &[[u8; 8]]) -> (u64, u32) {
     let (groups, rest) = words.as_chunks::<LANES>();
     assert!(rest.is_empty());
@@ -115,21 +115,20 @@ fn xor_and_odd_rows(words: &[[u8; 8]]) -> (u64, u32) {
     (xor, (high * LANES as u32) | low)
 }
 
-/// Words summed side by side.
+/// Words summed in parallel.
 const LANES: usize = 32;
 
-/// Bytes of each of a page's checksummed blocks.
+/// Bytes of one checksummed block.
 const fn block_bytes(size: PageSize) -> usize {
     if size.is_small() { size.bytes() } else { size.bytes() / LARGE_BLOCKS }
 }
 
-/// Where block `i`'s checksum lies in the page.
+/// Offset of a block's checksum in the page.
 const fn checksum_offset(block: usize) -> usize {
     if block == 0 { 0 } else { LATER_BLOCKS_OFFSET + 8 * (block - 1) }
 }
 
-/// Stores the checksums that make `page` good as page `number`. Large pages carry their number already;
-/// sealing one as another is a bug of the caller.
+/// Stores the checksums of `page` for page number `number`. Panics if a large page carries another number.
 pub fn seal_page(page: &mut [u8], page_size: PageSize, number: PageNumber) {
     assert_eq!(page.len(), page_size.bytes());
     assert!(page_size.is_small() || stored_number(page) == number, "sealing page {number} as another");
@@ -141,12 +140,12 @@ pub fn seal_page(page: &mut [u8], page_size: PageSize, number: PageNumber) {
     }
 }
 
-/// Checks that `page` is what was sealed as page `number`.
+/// Checks a page that was sealed as page `number`.
 pub fn check_page(page: &[u8], page_size: PageSize, number: PageNumber) -> PageCheck {
     assert_eq!(page.len(), page_size.bytes());
     let block_bytes = block_bytes(page_size);
     let mut bad = None;
-    // Every block sealed under one other number leaves the same trace in every XOR.
+    // All blocks of a page sealed under one other number leave the same difference in their XOR.
     let mut number_error = None;
     let mut only_the_number = true;
     for block in 0..page.len() / block_bytes {
@@ -162,7 +161,7 @@ pub fn check_page(page: &[u8], page_size: PageSize, number: PageNumber) -> PageC
         }
     }
     let Some(bad) = bad else {
-        // Good checksums with another number inside take a page sealed under a false name.
+        // A page sealed under a wrong number has good checksums, but carries another number inside.
         return match page_size.is_small() || stored_number(page) == number {
             true => PageCheck::Good,
             false => PageCheck::WrongPageNumber { stored: stored_number(page) },
@@ -178,7 +177,7 @@ pub fn check_page(page: &[u8], page_size: PageSize, number: PageNumber) -> PageC
     bad
 }
 
-/// Which bit of a block of that length was flipped, if just one was.
+/// The bit of a block of `block_bytes` that was flipped; `None` unless it was exactly one.
 pub fn flipped_bit(stored: u64, computed: u64, block_bytes: usize) -> Option<usize> {
     let difference = stored ^ computed;
     let (xor, ecc) = (difference as u32, (difference >> 32) as u32);
@@ -203,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    /// The linear congruential bytes that the published vectors were computed from.
+    /// Linear congruential bytes, as used for the published test vectors.
     fn vector_bytes(len: usize) -> Vec<u8> {
         let mut x = 1_u32;
         let mut next = || {
@@ -215,7 +214,7 @@ mod tests {
 
     const VECTOR_PAGE: PageNumber = PageNumber(1234);
 
-    /// A whole page of vector bytes with the flags and, if large, the number it needs.
+    /// A page of test-vector bytes with the flags and, if large, the number that it needs.
     fn vector_page(size: PageSize) -> Vec<u8> {
         let mut page = vector_bytes(size.bytes());
         page[36..40].copy_from_slice(&0x2802_u32.to_le_bytes());
@@ -264,7 +263,7 @@ mod tests {
         }
     }
 
-    /// The definition, bit by bit.
+    /// The checksum bit by bit, straight from its definition.
     fn xe_by_definition(bytes: &[u8], number: u32, is_header_block: bool) -> u64 {
         let mut bytes = bytes.to_vec();
         if is_header_block {
@@ -315,7 +314,7 @@ mod tests {
             let in_checksum = bit < 64 || (!size.is_small() && (8 * 40..8 * 64).contains(&bit));
             let found_bit = match check {
                 PageCheck::Bad { correctable_bit, .. } => correctable_bit,
-                // A flip in the XOR half of a small page's checksum looks like another page number.
+                // A flipped bit in the XOR half of a small page's checksum looks like another page number.
                 PageCheck::WrongPageNumber { .. } if bit < 32 && size.is_small() => None,
                 other => panic!("{other:?}"),
             };

@@ -1,4 +1,4 @@
-//! One value as the bytes of its column.
+//! Encoding of one column value.
 
 use super::{
     key::Value,
@@ -6,10 +6,11 @@ use super::{
     schema::{CodePage, ColumnDefinition, ColumnType, SHORT_VALUE_BYTES_MAX},
 };
 
-/// The byte that stands for true; readers take any but zero.
+/// Encoding of true; readers accept any byte but zero.
 const BIT_TRUE: u8 = 0xFF;
 
-/// Appends the bytes of `value` in `column`; false, and nothing, if it is null. After an error there may be some.
+/// Appends the bytes of `value`; returns false and appends nothing if it is null. After an error `record` may
+/// hold part of the value.
 pub(super) fn append_value(
     column: &ColumnDefinition,
     value: &Value,
@@ -47,7 +48,7 @@ pub(super) fn append_value(
     }
 }
 
-/// The value that `bytes` hold in `column`.
+/// Decodes the bytes of one column.
 pub(super) fn decode_value(column: &ColumnDefinition, bytes: &[u8]) -> Result<Value, RecordError> {
     let value = match column.kind {
         ColumnType::Bit => bytes.try_into().map(|[byte]: [u8; 1]| Value::Bit(byte != 0)),

@@ -12,14 +12,13 @@ use super::{
 const MAGIC: u32 = 0x89AB_CDEF;
 /// Major version of the format, the same since Exchange 2000.
 const VERSION: u32 = 0x620;
-/// Revision of the format that this engine writes: that of Exchange 2016's first release (620.20.0).
+/// Format revision written by this engine: that of Exchange 2016's first release (620.20.0).
 const UPDATE_MAJOR: u32 = 20;
-/// The first revision with the XOR and ECC checksum in pages; older databases are not for this engine.
+/// First revision with the XOR and ECC page checksum; older databases are rejected.
 const UPDATE_MAJOR_MIN: u32 = 11;
 /// File type of a database, at `field::FILE_TYPE` in every ESE file.
 const FILE_TYPE_DATABASE: u32 = 1;
 
-/// Where the fields lie.
 mod field {
     pub const CHECKSUM: usize = 0;
     pub const MAGIC: usize = 4;
@@ -48,26 +47,26 @@ mod field {
     pub const FILE_TYPE: usize = 667;
 }
 
-/// Whether the database is whole by itself or needs its log.
+/// Consistency of a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum DatabaseState {
-    /// Made, never opened.
+    /// Created, never opened.
     #[default]
     JustCreated = 1,
-    /// Open, or not closed cleanly: it needs the log generations its header names.
+    /// Open or not closed cleanly: recovery needs the log generations named in the header.
     DirtyShutdown = 2,
-    /// Closed cleanly: whole without the log.
+    /// Closed cleanly: consistent without the log.
     CleanShutdown = 3,
-    /// Being converted.
+    /// A conversion is in progress.
     BeingConverted = 4,
     /// Detached by force.
     ForceDetached = 5,
-    /// Being reseeded page by page.
+    /// An incremental reseed is in progress.
     IncrementalReseed = 6,
-    /// Dirty, with pages patched in.
+    /// Dirty, and pages were patched in.
     DirtyAndPatched = 7,
-    /// Being reverted to a snapshot.
+    /// A revert to a snapshot is in progress.
     Reverting = 8,
 }
 
@@ -83,106 +82,86 @@ impl DatabaseState {
         Self::Reverting,
     ];
 
-    /// The state with that number, if there is one.
+    /// The state with ESE's number `number`.
     pub fn from_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|known| *known as u32 == number)
     }
 }
 
-/// What the header says about the database. Fields of ESE that are not here are written as zero, which
-/// means "none" or "never" for all of them.
+/// The fields of a database header. All other fields of ESE are written as zero, which means "none" or
+/// "never" for each of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseHeader {
-    /// Size of every page.
     pub page_size: PageSize,
-    /// The database's birth mark.
+    /// Signature of the database.
     pub signature: Signature,
-    /// The birth mark of the log it is used with.
+    /// Signature of the log the database is used with.
     pub log_signature: Signature,
-    /// Whether it needs the log.
     pub state: DatabaseState,
-    /// The count of page changes at the last update of the header.
+    /// The database's dbtime when the header was last written.
     pub dbtime: DbTime,
-    /// Where in the log it was last whole.
+    /// Log position at which the database was last consistent.
     pub consistent: LogPosition,
-    /// When that was.
+    /// Time of `consistent`.
     pub consistent_time: LogTime,
-    /// Where in the log it was last opened.
+    /// Log position of the last attach.
     pub attach: LogPosition,
-    /// When that was.
+    /// Time of `attach`.
     pub attach_time: LogTime,
-    /// Where in the log it was last closed; none while it is open.
+    /// Log position of the last detach; zero while attached.
     pub detach: LogPosition,
-    /// When that was.
+    /// Time of `detach`.
     pub detach_time: LogTime,
-    /// Its number among the databases that share the log.
+    /// Number of the database within its storage group.
     pub database_id: u32,
-    /// The last number given to a tree.
+    /// Highest object number in use.
     pub object_id_last: ObjectId,
     /// First log generation that recovery needs, 0 if none.
     pub generation_min_required: u32,
     /// Last log generation that recovery needs: pages on disk may hold changes logged there. 0 if none.
     pub generation_max_required: u32,
-    /// When generation `generation_max_required` was made.
+    /// Creation time of generation `generation_max_required`.
     pub generation_max_created: LogTime,
-    /// Last log generation begun; those after the last required may be lost without harm to the database. 0 if none.
+    /// Last log generation begun; losing those after the last required one does not harm the database. 0 if
+    /// none.
     pub generation_max_committed: u32,
 }
 
-/// Why bytes are no database header.
+/// Reasons why bytes do not decode as a database header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HeaderError {
-    /// The magic number is another: not an ESE database, or the header is gone.
+    /// The magic number is wrong: not an ESE database, or the header is destroyed.
     #[error("this is not an ESE database")]
     NotADatabase,
-    /// The header names a page size that does not exist or does not fit what was read.
+    /// The page size does not exist, or does not match the bytes read.
     #[error("a page size of {bytes} bytes is impossible here")]
-    PageSize {
-        /// What it says.
-        bytes: u32,
-    },
-    /// The checksum disagrees.
+    PageSize { bytes: u32 },
+    /// The checksum is wrong.
     #[error("the header's checksum is 0x{stored:08X}, its bytes give 0x{computed:08X}")]
-    Checksum {
-        /// What it says.
-        stored: u32,
-        /// What its bytes give.
-        computed: u32,
-    },
-    /// A version of the format that this engine does not know how to read.
+    Checksum { stored: u32, computed: u32 },
+    /// An unsupported version of the format.
     #[error("format version 0x{version:X}.{update} is not supported")]
-    Version {
-        /// Major version.
-        version: u32,
-        /// Revision.
-        update: u32,
-    },
-    /// Another kind of ESE file.
+    Version { version: u32, update: u32 },
+    /// The file is of another ESE file type.
     #[error("this is an ESE file of type {file_type}, not a database")]
-    FileType {
-        /// What it says.
-        file_type: u32,
-    },
-    /// A state that does not exist.
+    FileType { file_type: u32 },
+    /// The state number does not exist.
     #[error("database state {state} does not exist")]
-    State {
-        /// What it says.
-        state: u32,
-    },
+    State { state: u32 },
 }
 
-/// The two copies of the header at the start of a file, read together.
+/// Both copies of a database header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderCopies {
-    /// The first copy, at the start of the file.
+    /// The copy at the start of the file.
     pub first: Result<DatabaseHeader, HeaderError>,
-    /// The second, one page on.
+    /// The copy one page further on.
     pub shadow: Result<DatabaseHeader, HeaderError>,
 }
 
 impl HeaderCopies {
-    /// The header to go by: the first copy, which is written first and thus never older, else the
-    /// second; if both are bad, what is wrong with the first.
+    /// The header to use: the first copy, which is written first and so is never older, else the second. If
+    /// both are bad, the first copy's error.
     pub fn best(&self) -> Result<&DatabaseHeader, HeaderError> {
         self.first
             .as_ref()
@@ -190,8 +169,8 @@ impl HeaderCopies {
             .map_err(|_| self.first.clone().expect_err("both are bad"))
     }
 
-    /// Reads both copies from the first bytes of a file, of which twice the largest page is enough. The
-    /// first copy tells the page size; if it is bad, the second is looked for at each.
+    /// Decodes both copies from the first bytes of a file; twice the largest page is enough. The page size
+    /// comes from the first copy; if that is bad, the second is tried at every page size.
     pub fn decode(file_start: &[u8]) -> Self {
         let first = DatabaseHeader::decode(file_start);
         let shadow_at = |size: PageSize| {
@@ -213,7 +192,7 @@ impl HeaderCopies {
 }
 
 impl DatabaseHeader {
-    /// A header for a database just made, that no log knows yet.
+    /// A header for a new database that has not been attached to a log.
     pub fn new(page_size: PageSize, signature: Signature, object_id_last: ObjectId) -> Self {
         Self {
             page_size,
@@ -236,7 +215,7 @@ impl DatabaseHeader {
         }
     }
 
-    /// The header as a block of one page, checksum included.
+    /// Encodes the header as one page, checksum included.
     pub fn encode(&self) -> Vec<u8> {
         let mut block = vec![0; self.page_size.bytes()];
         let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
@@ -269,12 +248,12 @@ impl DatabaseHeader {
         block
     }
 
-    /// Reads one copy from bytes that start with it and may go on after it.
+    /// Decodes one copy. `bytes` may be longer than a page.
     pub fn decode(bytes: &[u8]) -> Result<Self, HeaderError> {
         if bytes.len() < PageSize::Kib2.bytes() || u32_at(bytes, field::MAGIC) != MAGIC {
             return Err(HeaderError::NotADatabase);
         }
-        // Databases older than the field have pages of 4 KiB and a zero there.
+        // Databases older than this field have 4 KiB pages and store zero.
         let page_bytes = match u32_at(bytes, field::PAGE_BYTES) {
             0 => PageSize::Kib4.bytes() as u32,
             bytes => bytes,

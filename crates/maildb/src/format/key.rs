@@ -1,32 +1,30 @@
-//! Values of columns, and normalised keys: byte strings that order as the values they are made of.
+//! Column values and normalised keys: byte strings that sort like the values they are made of.
 //!
-//! A column in a key is one byte that says whether there is a value (null first, then the empty string,
-//! then the rest), followed by the value in a form where comparing bytes compares values. Text compares
-//! without regard to case, as ESE has it for single-byte code pages; Unicode text would need the sort
-//! tables of one exact Windows version, so it cannot be in a key here.
+//! A key column is encoded as one prefix byte (null sorts first, then the empty string, then the rest),
+//! followed by the value in a form where comparing bytes compares values. Text compares case-insensitively,
+//! as in ESE for single-byte code pages. Unicode text cannot be part of a key: that would need the sort
+//! tables of one exact Windows version.
 
 use thiserror::Error;
 
-/// Longest key an index of this engine may have; ESE's default for every page size.
+/// Longest key of an index; ESE's default for every page size.
 pub const KEY_BYTES_MAX: usize = 255;
 
-/// What starts a column that is null.
+/// Prefix byte of a null column.
 const PREFIX_NULL: u8 = 0x00;
-/// What starts a column that is there but empty.
+/// Prefix byte of an empty string.
 const PREFIX_EMPTY: u8 = 0x40;
-/// What starts any other.
+/// Prefix byte of any other value.
 const PREFIX_DATA: u8 = 0x7F;
-/// Variable binary is cut into chunks of this length, each followed by how much of it counts …
+/// Variable binary is cut into chunks of this length, each followed by its number of significant bytes …
 const CHUNK_BYTES: usize = 8;
-/// … or by this, when more chunks follow.
+/// … or by this byte if more chunks follow.
 const CHUNK_CONTINUES: u8 = 9;
 
 /// The value of one column in one record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// None.
     Null,
-    /// True or false.
     Bit(bool),
     /// Unsigned byte.
     U8(u8),
@@ -34,19 +32,17 @@ pub enum Value {
     I16(i16),
     /// Signed, 4 bytes.
     I32(i32),
-    /// Signed, 8 bytes: both of ESE's types for that.
+    /// Signed, 8 bytes: both of ESE's types for it.
     I64(i64),
     /// Unsigned, 2 bytes.
     U16(u16),
     /// Unsigned, 4 bytes.
     U32(u32),
-    /// Single precision.
     F32(f32),
-    /// Double precision.
     F64(f64),
     /// Days since 1899-12-30, as OLE has it.
     DateTime(f64),
-    /// A GUID in its mixed-endian layout on disk.
+    /// A GUID in its mixed-endian layout.
     Guid([u8; 16]),
     /// At most 255 bytes.
     Binary(Vec<u8>),
@@ -58,7 +54,7 @@ pub enum Value {
     LongText(String),
 }
 
-/// Why values make no key.
+/// Reasons why values do not form a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum KeyError {
     /// Text in keys is ASCII without NUL.
@@ -67,15 +63,15 @@ pub enum KeyError {
     /// Long values cannot be in a key.
     #[error("a long value cannot be part of a key")]
     LongValue,
-    /// ESE would cut the key off here, and two records could then share it.
+    /// The key exceeds the limit. ESE would truncate it, and two records could then have the same key.
     #[error("a key of {key_bytes} bytes is longer than {KEY_BYTES_MAX}")]
     TooLong {
-        /// How long it would be.
+        /// Length of the key without the limit.
         key_bytes: usize,
     },
 }
 
-/// The key made of `values`, most significant first.
+/// The key of `values`, most significant first.
 pub fn normalise<'v>(values: impl IntoIterator<Item = &'v Value>) -> Result<Vec<u8>, KeyError> {
     let mut key = Vec::new();
     for value in values {
@@ -85,7 +81,7 @@ pub fn normalise<'v>(values: impl IntoIterator<Item = &'v Value>) -> Result<Vec<
     Ok(key)
 }
 
-/// Refuses a key that is too long.
+/// Fails if the key exceeds [`KEY_BYTES_MAX`].
 pub fn check_length(key: &[u8]) -> Result<(), KeyError> {
     match key.len() > KEY_BYTES_MAX {
         true => Err(KeyError::TooLong { key_bytes: key.len() }),
@@ -93,7 +89,7 @@ pub fn check_length(key: &[u8]) -> Result<(), KeyError> {
     }
 }
 
-/// Appends the next value of a key.
+/// Appends one value to a key.
 pub fn append_normalised(value: &Value, key: &mut Vec<u8>) -> Result<(), KeyError> {
     let start = match value {
         Value::Null => PREFIX_NULL,
@@ -120,7 +116,7 @@ fn append_data(value: &Value, key: &mut Vec<u8>) -> Result<(), KeyError> {
         Value::I64(n) => key.extend_from_slice(&(n ^ i64::MIN).to_be_bytes()),
         Value::F32(n) => {
             let bits = n.to_bits();
-            // Negative numbers are sign and magnitude: all bits turn over, so that larger magnitudes come first.
+            // Negative numbers: all bits are inverted, so that larger magnitudes sort first.
             let ordered = if n.is_sign_negative() { !bits } else { bits ^ (1 << 31) };
             key.extend_from_slice(&ordered.to_be_bytes());
         }
@@ -130,7 +126,7 @@ fn append_data(value: &Value, key: &mut Vec<u8>) -> Result<(), KeyError> {
             key.extend_from_slice(&ordered.to_be_bytes());
         }
         Value::Guid([time @ .., c0, c1, n0, n1, n2, n3, n4, n5]) => {
-            // The node comes first, then the clock sequence, then the three time fields from high to low.
+            // Sort order of a GUID: node, clock sequence, then the three time fields from high to low.
             let [l0, l1, l2, l3, m0, m1, h0, h1] = *time;
             key.extend_from_slice(&[*n0, *n1, *n2, *n3, *n4, *n5, *c0, *c1]);
             key.extend_from_slice(&[h0, h1, m0, m1, l0, l1, l2, l3]);
@@ -146,7 +142,7 @@ fn append_data(value: &Value, key: &mut Vec<u8>) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// Binary in chunks of eight bytes: zero-padded, each followed by its length, or 9 if more follow.
+/// Encodes binary in zero-padded chunks of eight bytes, each followed by its length, or by 9 if more follow.
 fn append_chunked(bytes: &[u8], key: &mut Vec<u8>) {
     let chunks = bytes.chunks(CHUNK_BYTES);
     let last = chunks.len() - 1;

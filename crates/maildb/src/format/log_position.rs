@@ -1,23 +1,21 @@
-//! The small structures that database headers, log files and the checkpoint share: positions in the
-//! transaction log, times, and signatures.
+//! Structures shared by database headers, log files and the checkpoint: log positions, times, and signatures.
 
-/// A place in the transaction log. Ordered as the log is written: by generation, then segment, then offset.
-/// All zero means "none".
+/// A position in the transaction log. Ordered by generation, then segment, then offset. All zero means
+/// "none".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogPosition {
-    /// The number of the log file; the first is 1.
+    /// Number of the log file, from 1.
     pub generation: u32,
-    /// The 4 KiB segment in the file, the file's header being segment 0.
+    /// Number of the 4 KiB segment in the file; the file header is segment 0.
     pub segment: u16,
-    /// The byte in the segment.
+    /// Byte offset in the segment.
     pub offset: u16,
 }
 
 impl LogPosition {
-    /// Length on disk.
     pub const BYTES: usize = 8;
 
-    /// The 8 bytes on disk: offset, segment, generation.
+    /// Encodes as offset, segment, generation.
     pub fn encode(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[0..2].copy_from_slice(&self.offset.to_le_bytes());
@@ -26,7 +24,6 @@ impl LogPosition {
         bytes
     }
 
-    /// What `encode` wrote.
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Self {
         let [o0, o1, s0, s1, g0, g1, g2, g3] = *bytes;
         Self {
@@ -37,7 +34,7 @@ impl LogPosition {
     }
 }
 
-/// A moment as headers record it: calendar fields to the millisecond. All zero means "never".
+/// A calendar time as headers store it, to the millisecond. All zero means "never".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LogTime {
     /// Calendar year less 1900.
@@ -54,17 +51,16 @@ pub struct LogTime {
     pub second: u8,
     /// Millisecond, 0 to 999.
     pub millisecond: u16,
-    /// Whether the fields are in UTC rather than some local time.
+    /// True if the fields are in UTC, not local time.
     pub utc: bool,
 }
 
 impl LogTime {
-    /// Length on disk.
     pub const BYTES: usize = 8;
-    /// The latest year that fits.
+    /// The latest year that can be encoded.
     const YEAR_MAX: u64 = 1900 + u8::MAX as u64;
 
-    /// The UTC time that many milliseconds after 1970-01-01. Panics beyond the year 2155.
+    /// The UTC time `unix_ms` milliseconds after 1970-01-01. Panics beyond the year 2155.
     pub fn from_unix_ms(unix_ms: u64) -> Self {
         let (days, ms_of_day) = (unix_ms / 86_400_000, unix_ms % 86_400_000);
         let (year, month, day) = civil_from_days(days);
@@ -81,7 +77,7 @@ impl LogTime {
         }
     }
 
-    /// The 8 bytes on disk.
+    /// Encodes the 8 bytes on disk.
     pub fn encode(self) -> [u8; Self::BYTES] {
         assert!(self.millisecond < 1000);
         [
@@ -96,8 +92,8 @@ impl LogTime {
         ]
     }
 
-    /// What `encode` wrote. Bytes that name no real time decode to something, never panic, and may not
-    /// encode back to themselves.
+    /// Decodes any bytes without panicking; bytes that are not a valid time may not encode back to
+    /// themselves.
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Self {
         let millisecond = u16::from(bytes[6] >> 1) | (u16::from(bytes[7] >> 1 & 0x07) << 7);
         Self {
@@ -115,7 +111,7 @@ impl LogTime {
 
 /// Year, month and day of the Gregorian calendar, from days since 1970-01-01.
 fn civil_from_days(days: u64) -> (u64, u8, u8) {
-    // Count from 0000-03-01, so that the leap day ends the year; an era is 400 years.
+    // Counted from 0000-03-01, so that the leap day ends the year; an era is 400 years.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -127,22 +123,21 @@ fn civil_from_days(days: u64) -> (u64, u8, u8) {
     (year, month as u8, day as u8)
 }
 
-/// The birth mark of a database or a log: which log goes with which database is decided by it.
+/// Identity of a database or of a log. A database belongs to the log whose signature its header stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Signature {
-    /// Drawn when the thing was made.
+    /// Random number drawn at creation.
     pub random: u32,
-    /// When it was made.
+    /// Time of creation.
     pub created: LogTime,
-    /// The computer's name, zero-padded; ESE leaves it zero in newer files.
+    /// Computer name, zero-padded; zero in newer files of ESE.
     pub computer: [u8; 16],
 }
 
 impl Signature {
-    /// Length on disk.
     pub const BYTES: usize = 28;
 
-    /// The 28 bytes on disk.
+    /// Encodes the 28 bytes on disk.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[0..4].copy_from_slice(&self.random.to_le_bytes());
@@ -151,7 +146,6 @@ impl Signature {
         bytes
     }
 
-    /// What `encode` wrote.
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Self {
         let (random, rest) = bytes.split_first_chunk::<4>().expect("28 > 4");
         let (created, computer) = rest.split_first_chunk::<8>().expect("24 > 8");

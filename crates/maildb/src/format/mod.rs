@@ -1,8 +1,7 @@
-//! The ESE database format: what lies in a database file, as pure functions of bytes.
+//! The ESE database format as pure functions of bytes.
 //!
-//! Nothing here reads or writes a device. A page is a slice of bytes; its size is the slice's length.
-//! Everything multi-byte is little-endian unless its documentation says otherwise (keys are big-endian,
-//! so that comparing bytes compares values).
+//! Nothing here does I/O. A page is a slice of bytes; its size is the slice's length. Integers are
+//! little-endian, except in keys, which are big-endian so that comparing bytes compares values.
 
 pub mod page_size;
 

@@ -1,11 +1,11 @@
-//! Page sizes and the numbers that name pages, trees and moments in a database.
+//! Page sizes, and the numbers of pages, trees and page changes.
 
-/// Bytes of the header that every page has.
+/// Bytes of a small page's header.
 const SMALL_HEADER_BYTES: usize = 40;
-/// Pages above 8 KiB have room for three more checksums and their own number.
+/// Pages above 8 KiB also store three more checksums and their own number.
 const LARGE_HEADER_BYTES: usize = 80;
 
-/// The sizes a database page can have. One database has one page size, fixed when it is made.
+/// Page sizes. A database has one, fixed at its creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PageSize {
     /// 2 KiB: read and verified only.
@@ -21,12 +21,10 @@ pub enum PageSize {
 }
 
 impl PageSize {
-    /// Every size, smallest first.
     pub const ALL: [Self; 5] = [Self::Kib2, Self::Kib4, Self::Kib8, Self::Kib16, Self::Kib32];
-    /// The largest page, in bytes.
+    /// Bytes of the largest page.
     pub const BYTES_MAX: usize = 32 * 1024;
 
-    /// Length of a page.
     pub const fn bytes(self) -> usize {
         match self {
             Self::Kib2 => 2 * 1024,
@@ -37,7 +35,7 @@ impl PageSize {
         }
     }
 
-    /// The size with that many bytes, if there is one.
+    /// The page size of `bytes` bytes.
     pub const fn from_bytes(bytes: u32) -> Option<Self> {
         match bytes {
             2048 => Some(Self::Kib2),
@@ -49,7 +47,7 @@ impl PageSize {
         }
     }
 
-    /// The size of a page held in `bytes`. Panics if no page has that length.
+    /// The size of a page held in `bytes`. Panics if no page size has that length.
     pub fn of(bytes: &[u8]) -> Self {
         u32::try_from(bytes.len())
             .ok()
@@ -57,7 +55,7 @@ impl PageSize {
             .unwrap_or_else(|| panic!("{} bytes are not a page", bytes.len()))
     }
 
-    /// Whether the page has the short header, one checksum, and node flags in its tags.
+    /// True for pages with the short header, one checksum, and node flags in the tags.
     pub const fn is_small(self) -> bool {
         matches!(self, Self::Kib2 | Self::Kib4 | Self::Kib8)
     }
@@ -68,22 +66,22 @@ impl PageSize {
     }
 }
 
-/// The number of a page. The first page after the two headers is page 1; 0 stands for "none" on disk.
+/// A page number. Page 1 follows the two header pages; 0 means "none" on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageNumber(pub u32);
 
 impl PageNumber {
-    /// Where the page starts in its file, in bytes: two header pages come before page 1.
+    /// Byte offset of the page in its file; two header pages come before page 1.
     pub const fn file_offset(self, page_size: PageSize) -> u64 {
         (self.0 as u64 + 1) * page_size.bytes() as u64
     }
 
-    /// The page number in a field where 0 means "none".
+    /// Decodes a field in which 0 means "none".
     pub const fn from_field(field: u32) -> Option<Self> {
         if field == 0 { None } else { Some(Self(field)) }
     }
 
-    /// The field for an optional page: 0 for "none".
+    /// Encodes an optional page number: 0 for "none".
     pub fn to_field(number: Option<Self>) -> u32 {
         number.map_or(0, |n| n.0)
     }
@@ -95,12 +93,12 @@ impl std::fmt::Display for PageNumber {
     }
 }
 
-/// The number of a tree: every page carries the number of the tree it belongs to.
+/// The object number of a tree, stored in each of its pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u32);
 
-/// A database's count of page changes. A page carries the value of its last change, so that recovery
-/// can tell whether a logged change is already in it.
+/// A database's count of page changes. A page stores the value of its last change, so that recovery can tell
+/// if a logged change is already in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DbTime(pub u64);
 

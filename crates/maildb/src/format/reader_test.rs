@@ -1,7 +1,8 @@
-//! Whole files, judged by ourselves and by a reader that others wrote.
+//! Whole files, read by this engine and by an independent reader.
 //!
-//! The outside judge is libesedb's esedbexport (Debian: `libesedb-utils`). Without it the test that needs
-//! it says so and does nothing, unless SPINDLE_JUDGES=require. It does not look at checksums; we do.
+//! The independent reader is libesedb's esedbexport (Debian: `libesedb-utils`). Without it the test that
+//! needs it prints a note and passes, unless SPINDLE_JUDGES=require. It ignores checksums; this engine checks
+//! them.
 
 #![allow(
     clippy::disallowed_methods,
@@ -29,11 +30,11 @@ use super::{
 
 const SIZES: [PageSize; 4] = [PageSize::Kib4, PageSize::Kib8, PageSize::Kib16, PageSize::Kib32];
 
-/// Reads a database made of pages, the way the format says.
+/// Reads a database made of pages, strictly by the format's rules.
 struct Reader(BTreeMap<PageNumber, Vec<u8>>);
 
 impl Reader {
-    /// Checks every page's checksum and structure on the way in.
+    /// Checks every page's checksum and structure.
     fn new(page_size: PageSize, pages: Vec<Page>) -> Self {
         for (number, page) in &pages {
             assert_eq!(check_page(page, page_size, *number), PageCheck::Good, "page {number}");
@@ -46,13 +47,13 @@ impl Reader {
         PageView::new(&self.0[&number])
     }
 
-    /// Pages on the way from the root to a leaf.
+    /// Number of pages on the path from the root to a leaf.
     fn depth(&self, root: PageNumber) -> usize {
         let page = self.page(root);
         if page.is_leaf() { 1 } else { 1 + self.depth(page.child(0)) }
     }
 
-    /// All nodes of a tree, leaf after leaf, and all its pages but space trees.
+    /// All nodes of a tree in key order, and all its pages except space trees.
     fn walk(&self, root: PageNumber) -> (Vec<Node>, Vec<PageNumber>) {
         let (mut nodes, mut pages, mut below) = (vec![], vec![], vec![root]);
         let mut previous: Option<PageNumber> = None;
@@ -89,7 +90,8 @@ impl Reader {
         self.walk(space_root).0.iter().map(|(key, data)| ExtentNode::decode(key, data).unwrap()).collect()
     }
 
-    /// What a tree owns and what of it is free, after checking that the rest is what it uses.
+    /// Owned and free extents of a tree, after checking that it uses exactly the owned pages that are not
+    /// free.
     fn space(&self, root: PageNumber) -> (Vec<ExtentNode>, Vec<ExtentNode>) {
         let header = SpaceHeader::decode(self.page(root).external_header()).unwrap();
         let Space::Multiple { owned_root } = header.space else { panic!("a tree without space trees") };
@@ -147,7 +149,7 @@ fn the_catalogue_describes_itself_twice() {
     }
 }
 
-/// One message, with values that differ from row to row and now and then are null or empty.
+/// One message, with values that differ from row to row and are sometimes null or empty.
 fn message(schema: &TableSchema, i: i32) -> Vec<(ColumnId, Value)> {
     let body: Vec<u8> = (0..i as usize * 7 % 190).map(|b| (b as i32 * 31 + i) as u8).collect();
     let values = [
@@ -178,7 +180,7 @@ fn messages_schema() -> TableSchema {
     TableSchema::from_kinds(kinds).unwrap()
 }
 
-/// A key so long that few fit a root: three levels in little space.
+/// A key so long that few fit the root: three levels in little space.
 fn deep_row(i: i32) -> [(ColumnId, Value); 2] {
     [(ColumnId(128), Value::Text(format!("{i:0220}"))), (ColumnId(1), Value::I32(-i))]
 }
@@ -200,7 +202,7 @@ struct Sample {
 fn sample(page_size: PageSize) -> Sample {
     let bytes = page_size.bytes() as i32;
     let messages: Vec<_> = (0..2000).map(|i| message(&messages_schema(), i)).collect();
-    // Children of a root times records of a leaf, and then some.
+    // A little more than children of a root times records of a leaf.
     let deep: Vec<_> = (0..(bytes / 220 + 2) * (bytes / 230)).map(deep_row).collect();
     let nodes = |schema: &TableSchema, key: ColumnId, rows: &[&[(ColumnId, Value)]]| -> Vec<Node> {
         let key_of = |row: &[(ColumnId, Value)]| {
@@ -276,7 +278,7 @@ fn loaded_trees_give_every_node_back() {
     }
 }
 
-/// Whether the outside judge is there; if not, says so.
+/// True if esedbexport is installed; prints a note if not.
 fn judge_is_here() -> bool {
     let here = Command::new("esedbexport").arg("-V").output().is_ok_and(|output| output.status.success());
     let required = std::env::var_os("SPINDLE_JUDGES").is_some_and(|value| value == "require");

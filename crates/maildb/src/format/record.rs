@@ -1,12 +1,12 @@
-//! Records: the values of a row as bytes.
+//! Record encoding: the column values of a row as bytes.
 //!
 //! ```text
 //! u8 last fixed | u8 last variable | u16 end of fixed | fixed columns | null bits
 //! | u16 end of each variable column (top bit: null) | variable data | tagged: {u16 id, u16 place} … | tagged data
 //! ```
 //!
-//! Columns beyond the last one with a value are left out. The place of a tagged value counts from the
-//! start of the tagged array; a flag byte comes before a value, on small pages only if it says something.
+//! Columns beyond the last one with a value are omitted. The offset of a tagged value counts from the start
+//! of the tagged array; a flag byte precedes the value, on small pages only if it is not zero.
 
 use std::iter::Peekable;
 
@@ -22,84 +22,59 @@ use super::{
 
 /// "No variable column" in the header.
 const NO_VARIABLE: u8 = FIRST_VARIABLE as u8 - 1;
-/// In the end of a variable column: it is null.
+/// Flag in the end offset of a variable column: the column is null.
 const VARIABLE_NULL: u16 = 0x8000;
-/// Places of tagged values on small pages: what is not flags.
+/// Mask for the offsets of tagged values on small pages, without their flags.
 const SMALL_PLACE_MASK: u16 = 0x1FFF;
 const SMALL_PLACE_NULL: u16 = 0x2000;
 /// A flag byte precedes the value.
 const SMALL_PLACE_EXTENDED: u16 = 0x4000;
 const LARGE_PLACE_MASK: u16 = 0x7FFF;
-/// Null bits of as many fixed columns as there can be, in bytes.
+/// Bytes of the null bits of all possible fixed columns.
 const FIXED_NULL_BYTES_MAX: usize = (FIRST_VARIABLE - FIRST_FIXED) as usize / 8 + 1;
 /// Bytes of each entry of the tagged array.
 const TAGGED_ENTRY_BYTES: usize = 4;
-/// Flag byte: the column is a long value, in the record or not.
+/// Flag byte: the column has a long-value type.
 const TAGGED_LONG_VALUE: u8 = 0x01;
 /// Flag byte: the column is null.
 const TAGGED_NULL: u8 = 0x20;
 
-/// Why values make no record, or bytes are none.
+/// Reasons why values cannot be encoded as a record, or bytes cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RecordError {
     /// The table has no such column.
     #[error("the table has no column {}", id.0)]
-    UnknownColumn {
-        /// The column asked for.
-        id: ColumnId,
-    },
+    UnknownColumn { id: ColumnId },
     /// A column was given twice.
     #[error("column {} has two values", id.0)]
-    TwoValues {
-        /// Which.
-        id: ColumnId,
-    },
-    /// The value is not of the column's type.
+    TwoValues { id: ColumnId },
+    /// The value does not have the column's type.
     #[error("the value is of another type than column {}", id.0)]
-    WrongType {
-        /// Which.
-        id: ColumnId,
-    },
-    /// More than 255 bytes in a column that is not a long value, or a record beyond any page.
+    WrongType { id: ColumnId },
+    /// More than 255 bytes in a column without a long-value type, or a record larger than any page.
     #[error("{bytes} bytes are too long for column {}", id.0)]
-    TooLong {
-        /// Which.
-        id: ColumnId,
-        /// How long.
-        bytes: usize,
-    },
-    /// Text that the column's code page cannot hold, or bytes that are no text in it.
+    TooLong { id: ColumnId, bytes: usize },
+    /// Text that the column's code page cannot represent, or bytes that are not text in it.
     #[error("column {} holds ASCII only, or its bytes are no text", id.0)]
-    Text {
-        /// Which.
-        id: ColumnId,
-    },
-    /// Bytes that are no record of that table.
+    Text { id: ColumnId },
+    /// Bytes that do not decode as a record of that table.
     #[error("the record's {part} is impossible")]
-    Malformed {
-        /// The part that is wrong.
-        part: RecordPart,
-    },
-    /// A separated, compressed, encrypted or multiple value: real in ESE, unknown to this engine.
+    Malformed { part: RecordPart },
+    /// A separated, compressed, encrypted or multi-valued column: valid in ESE, unsupported here.
     #[error("column {} is stored in a form (0x{flags:02X}) that is not supported", id.0)]
     Unsupported {
-        /// Which.
         id: ColumnId,
         /// The value's flag byte.
         flags: u8,
     },
 }
 
-/// A part of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordPart {
-    /// The first four bytes.
     Header,
     /// The fixed columns and their null bits.
     Fixed,
-    /// Variable columns.
     Variable,
-    /// Tagged columns.
     Tagged,
 }
 
@@ -114,7 +89,7 @@ impl std::fmt::Display for RecordPart {
     }
 }
 
-/// The record with these values, in any order; columns without one are null.
+/// Encodes `values`, in any order; columns without a value are null.
 pub fn encode_record(
     schema: &TableSchema,
     page_size: PageSize,
@@ -125,7 +100,7 @@ pub fn encode_record(
     Ok(record)
 }
 
-/// As [`encode_record`], in `record`'s memory in place of what was there. After an error that is anything.
+/// Like [`encode_record`], into `record`, whose contents are replaced; after an error they are unspecified.
 pub fn encode_record_into(
     schema: &TableSchema,
     page_size: PageSize,
@@ -143,7 +118,7 @@ pub fn encode_record_into(
     }
 }
 
-/// Encodes values that come by ascending identifier, no two for one column.
+/// Encodes values in ascending column order, at most one for each column.
 fn encode_sorted<'v>(
     schema: &TableSchema,
     page_size: PageSize,
@@ -176,7 +151,7 @@ fn encode_sorted<'v>(
     }
 }
 
-/// Takes the fixed values and appends the columns up to `last`, the last one with a value.
+/// Consumes the fixed-column values and appends the columns up to `last`, the last one with a value.
 fn append_fixed<'v>(
     schema: &TableSchema,
     values: &mut Peekable<impl Iterator<Item = &'v (ColumnId, Value)>>,
@@ -197,7 +172,7 @@ fn append_fixed<'v>(
     pass_over_nulls(schema, values, ColumnId::is_fixed)
 }
 
-/// Takes the variable values and appends the columns up to `last`, the last one with a value.
+/// Consumes the variable-column values and appends the columns up to `last`, the last one with a value.
 fn append_variable<'v>(
     schema: &TableSchema,
     values: &mut Peekable<impl Iterator<Item = &'v (ColumnId, Value)>>,
@@ -220,7 +195,7 @@ fn append_variable<'v>(
     pass_over_nulls(schema, values, ColumnId::is_variable)
 }
 
-/// Takes the rest of the values, `count` of them not null, and appends them.
+/// Consumes the remaining values, of which `count` are not null, and appends them.
 fn append_tagged<'v>(
     schema: &TableSchema,
     page_size: PageSize,
@@ -251,7 +226,7 @@ fn append_tagged<'v>(
     Ok(())
 }
 
-/// Takes values of one kind behind the last that is not null.
+/// Consumes values of one kind behind the last that is not null.
 fn pass_over_nulls<'v>(
     schema: &TableSchema,
     values: &mut Peekable<impl Iterator<Item = &'v (ColumnId, Value)>>,
@@ -267,7 +242,7 @@ fn column_of(schema: &TableSchema, id: ColumnId) -> Result<&ColumnDefinition, Re
     schema.column(id).ok_or(RecordError::UnknownColumn { id })
 }
 
-/// The columns of a record that have a value, by ascending identifier. Any bytes are safe to try.
+/// The columns of a record that have a value, in ascending order. Accepts any bytes.
 pub fn decode_record(
     schema: &TableSchema,
     page_size: PageSize,

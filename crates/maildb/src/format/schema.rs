@@ -1,45 +1,45 @@
-//! Columns, and the tables they make.
+//! Columns and table schemas.
 //!
-//! A column's identifier says where in a record it lies: *fixed* columns (1 to 127) each at one place,
-//! *variable* ones (128 to 255) behind a list of lengths, *tagged* ones (256 on) only where they have a value.
+//! A column's identifier determines how records store it: *fixed* columns (1 to 127) each at one offset,
+//! *variable* ones (128 to 255) behind a list of end offsets, *tagged* ones (256 on) only where they have a
+//! value.
 
 use thiserror::Error;
 
-/// Fixed and variable identifiers start here.
+/// First identifiers of fixed and variable columns.
 pub(super) const FIRST_FIXED: u16 = 1;
 pub(super) const FIRST_VARIABLE: u16 = 128;
 pub(super) const FIRST_TAGGED: u16 = 256;
 /// A record starts with a four-byte header; fixed columns follow.
 pub(super) const RECORD_HEADER_BYTES: usize = 4;
-/// Longest binary or text column that is not a long value.
+/// Longest binary or text value outside a long-value column.
 pub const SHORT_VALUE_BYTES_MAX: usize = 255;
 
-/// The identifier of a column in its table.
+/// Identifier of a column in its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ColumnId(pub u16);
 
 impl ColumnId {
-    /// Whether the column lies at a fixed place.
+    /// True if the column is stored at a fixed offset.
     pub const fn is_fixed(self) -> bool {
         FIRST_FIXED <= self.0 && self.0 < FIRST_VARIABLE
     }
 
-    /// Whether the column lies behind the list of lengths.
+    /// True if the column is stored behind the list of end offsets.
     pub const fn is_variable(self) -> bool {
         FIRST_VARIABLE <= self.0 && self.0 < FIRST_TAGGED
     }
 
-    /// Whether the column is there only where it has a value.
+    /// True if the column is stored only where it has a value.
     pub const fn is_tagged(self) -> bool {
         FIRST_TAGGED <= self.0
     }
 }
 
-/// The type of a column. The numbers are ESE's column types.
+/// Column types, numbered as in ESE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ColumnType {
-    /// True or false.
     Bit = 1,
     /// Unsigned byte.
     U8 = 2,
@@ -47,27 +47,23 @@ pub enum ColumnType {
     I16 = 3,
     /// Signed, 4 bytes.
     I32 = 4,
-    /// Signed, 8 bytes: the older type for it, known to every reader.
+    /// Signed, 8 bytes: the older of two such types, known to every reader.
     Currency = 5,
     /// Single precision.
     F32 = 6,
     /// Double precision.
     F64 = 7,
-    /// Date and time.
     DateTime = 8,
     /// At most 255 bytes.
     Binary = 9,
     /// At most 255 bytes of text.
     Text = 10,
-    /// Bytes.
     LongBinary = 11,
-    /// Text.
     LongText = 12,
     /// Unsigned, 4 bytes.
     U32 = 14,
     /// Signed, 8 bytes.
     I64 = 15,
-    /// GUID.
     Guid = 16,
     /// Unsigned, 2 bytes.
     U16 = 17,
@@ -98,7 +94,7 @@ impl ColumnType {
         Self::ALL.into_iter().find(|kind| *kind as u32 == code)
     }
 
-    /// Length of a value, if all have the same.
+    /// Bytes of a value, for types of fixed length.
     pub const fn fixed_bytes(self) -> Option<usize> {
         match self {
             Self::Bit | Self::U8 => Some(1),
@@ -110,21 +106,20 @@ impl ColumnType {
         }
     }
 
-    /// Whether values are text.
     pub const fn is_text(self) -> bool {
         matches!(self, Self::Text | Self::LongText)
     }
 
-    /// Whether values are long: always in tagged columns here.
+    /// True for long-value types, which are always stored in tagged columns here.
     pub const fn is_long(self) -> bool {
         matches!(self, Self::LongBinary | Self::LongText)
     }
 }
 
-/// How text becomes bytes: the two code pages ESE knows.
+/// Text encoding: the two code pages of ESE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CodePage {
-    /// Windows-1252, of which this engine writes the ASCII part.
+    /// Windows-1252; this engine writes its ASCII part only.
     #[default]
     Western,
     /// UTF-16, little-endian.
@@ -132,7 +127,6 @@ pub enum CodePage {
 }
 
 impl CodePage {
-    /// ESE's number for it.
     pub const fn number(self) -> i32 {
         match self {
             Self::Western => 1252,
@@ -144,43 +138,26 @@ impl CodePage {
 /// One column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnDefinition {
-    /// Where it lies.
     pub id: ColumnId,
     /// At most 64 ASCII characters.
     pub name: String,
-    /// What it holds.
     pub kind: ColumnType,
-    /// How its text is stored; of no meaning for other types.
+    /// Encoding of text columns; ignored for other types.
     pub code_page: CodePage,
 }
 
-/// Why columns make no table.
+/// Reasons why columns do not form a table.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SchemaError {
-    /// Identifiers must ascend, and fixed and variable ones must leave no gap.
+    /// Identifiers must ascend; fixed and variable ones must be contiguous.
     #[error("column {} ({name}) does not follow the one before", id.0)]
-    Gap {
-        /// Which.
-        id: ColumnId,
-        /// Its name.
-        name: String,
-    },
-    /// The type does not suit the place that the identifier stands for.
+    Gap { id: ColumnId, name: String },
+    /// The identifier's range does not fit the column's type.
     #[error("column {} ({name}) cannot be a {kind:?}", id.0)]
-    Kind {
-        /// Which.
-        id: ColumnId,
-        /// Its name.
-        name: String,
-        /// Its type.
-        kind: ColumnType,
-    },
-    /// A name that is empty, too long or not ASCII, or that another column has.
+    Kind { id: ColumnId, name: String, kind: ColumnType },
+    /// The name is empty, too long, not ASCII, or used by another column.
     #[error("\"{name}\" cannot be the name of a column here")]
-    Name {
-        /// The name.
-        name: String,
-    },
+    Name { name: String },
 }
 
 /// The columns of a table. Invariants: identifiers ascend; the fixed ones are 1, 2, 3 … and the variable
@@ -195,7 +172,7 @@ pub struct TableSchema {
 pub const NAME_BYTES_MAX: usize = 64;
 
 impl TableSchema {
-    /// Checks `columns` and makes a table of them.
+    /// Checks `columns` against the invariants of a schema.
     pub fn new(columns: Vec<ColumnDefinition>) -> Result<Self, SchemaError> {
         let mut previous = ColumnId(0);
         for (place, column) in columns.iter().enumerate() {
@@ -225,8 +202,8 @@ impl TableSchema {
         Ok(Self { columns })
     }
 
-    /// A table whose columns get their identifiers by type, in the order given: types of fixed length
-    /// become fixed columns, binary and text variable ones, long values tagged ones.
+    /// A schema whose identifiers are assigned by type, in the order given: types of fixed length become
+    /// fixed columns, binary and text variable ones, long values tagged ones.
     pub fn from_kinds<'n>(
         kinds: impl IntoIterator<Item = (&'n str, ColumnType, CodePage)>,
     ) -> Result<Self, SchemaError> {
@@ -246,23 +223,22 @@ impl TableSchema {
         Self::new(columns)
     }
 
-    /// All columns, by ascending identifier.
     pub fn columns(&self) -> &[ColumnDefinition] {
         &self.columns
     }
 
-    /// The column with that identifier.
+    /// The column with identifier `id`.
     pub fn column(&self, id: ColumnId) -> Option<&ColumnDefinition> {
         let place = self.columns.binary_search_by_key(&id, |column| column.id).ok()?;
         Some(&self.columns[place])
     }
 
-    /// The column of that name; case does not matter.
+    /// The column named `name`, ignoring case.
     pub fn column_named(&self, name: &str) -> Option<&ColumnDefinition> {
         self.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name))
     }
 
-    /// Fixed columns in order, each with its place in the record.
+    /// Fixed columns in order, each with its offset in the record.
     pub fn fixed_columns(&self) -> impl Iterator<Item = (&ColumnDefinition, usize)> {
         let mut next = RECORD_HEADER_BYTES;
         self.columns.iter().take_while(|column| column.id.is_fixed()).map(move |column| {
@@ -273,7 +249,7 @@ impl TableSchema {
     }
 }
 
-/// Whether something can have that name.
+/// True if `name` is valid for a table, column or index.
 pub fn is_name(name: &str) -> bool {
     let ascii = name.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && ascii

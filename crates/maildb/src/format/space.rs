@@ -1,25 +1,26 @@
-//! Who owns which pages.
+//! Space management: ownership of pages.
 //!
-//! Every tree with its own space has two trees beside it: *owned extents* (OE), the runs of pages that
-//! belong to it and to the trees below it, and *available extents* (AE), those of them that nobody uses.
-//! An extent is one node: its key ends in the last page, big-endian, so that the extent holding a page is
-//! the first at or after it; its data is how many pages. The database itself is such a tree, with root
-//! page 1, and owns the whole file.
+//! A tree with its own space has two trees beside it: *owned extents* (OE), the runs of pages that belong to
+//! it and to the trees below it, and *available extents* (AE), those of them that are free. An extent is one
+//! node: its key ends in the last page, big-endian, so that the extent containing a page is the first at or
+//! after it; its data is the number of pages. The database itself is such a tree, with root page 1, and owns
+//! the whole file.
 
 use thiserror::Error;
 
 use super::page_size::PageNumber;
 
-/// Length of the space header in tag 0 of a tree's root, and of the split buffer in that of an OE or AE tree.
+/// Bytes of the space header in tag 0 of a tree's root, and of the split buffer in that of an OE or AE root.
 pub const SPACE_HEADER_BYTES: usize = 16;
-/// The OE root lies this many pages after the root of a tree with several extents, when made by this engine; the AE root is always next to it.
+/// Distance from a tree's root to its OE root, in trees made by this engine; the AE root always follows the
+/// OE root.
 pub const OWNED_ROOT_DISTANCE: u32 = 1;
-/// As `OWNED_ROOT_DISTANCE`, for the AE root.
+/// Distance from a tree's root to its AE root.
 pub const AVAILABLE_ROOT_DISTANCE: u32 = 2;
 
-/// The tree has OE and AE trees.
+/// Flag: the tree has OE and AE trees.
 const FLAG_MULTIPLE_EXTENTS: u32 = 1;
-/// Keys of the tree may repeat.
+/// Flag: keys of the tree may repeat.
 const FLAG_NON_UNIQUE: u32 = 2;
 
 /// The space header, in tag 0 of the root of every tree.
@@ -27,53 +28,45 @@ const FLAG_NON_UNIQUE: u32 = 2;
 pub struct SpaceHeader {
     /// Pages of the tree's first extent.
     pub primary_pages: u32,
-    /// The root of the tree that this one got its pages from; none for the database.
+    /// Root of the tree that this one was allocated from; `None` for the database.
     pub parent: Option<PageNumber>,
-    /// Whether keys may repeat.
+    /// True if keys may repeat.
     pub non_unique: bool,
-    /// Where the tree's space is kept.
     pub space: Space,
 }
 
-/// Where a tree's space is kept.
+/// Storage of a tree's free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// In trees of its own. The AE root is the page after the OE root.
+    /// In OE and AE trees. The AE root is the page after the OE root.
     Multiple {
         /// Root of the owned extents.
         owned_root: PageNumber,
     },
-    /// In the header: bit k says that page root + 1 + k is free.
-    Single {
-        /// The bits.
-        free: u32,
-    },
+    /// In the header: bit k is set if page root + 1 + k is free.
+    Single { free: u32 },
 }
 
-/// Why bytes are no space header, split buffer or extent.
+/// Reasons why bytes are not a space header, split buffer or extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SpaceError {
-    /// Not 16 bytes.
+    /// The length is not 16 bytes.
     #[error("a space header of {bytes} bytes")]
-    HeaderLength {
-        /// How many.
-        bytes: usize,
-    },
-    /// Flags that this engine does not know, or a tree without an OE root.
+    HeaderLength { bytes: usize },
+    /// Unknown flags, or a tree without an OE root.
     #[error("space flags 0x{flags:X} with root {owned_root}")]
     Header {
-        /// The flags.
         flags: u32,
         /// The OE root or the free bits.
         owned_root: u32,
     },
-    /// Key or data of an extent have the wrong length, or it ends before it starts.
+    /// Key or data of an extent have the wrong length, or the extent ends before it starts.
     #[error("an impossible extent")]
     Extent,
 }
 
 impl SpaceHeader {
-    /// The bytes for tag 0.
+    /// Encodes the header for tag 0.
     pub fn encode(&self) -> [u8; SPACE_HEADER_BYTES] {
         let (space_flag, last) = match self.space {
             Space::Multiple { owned_root } => (FLAG_MULTIPLE_EXTENTS, owned_root.0),
@@ -83,7 +76,6 @@ impl SpaceHeader {
         encode_words([self.primary_pages, PageNumber::to_field(self.parent), flags, last])
     }
 
-    /// What `encode` wrote.
     pub fn decode(bytes: &[u8]) -> Result<Self, SpaceError> {
         let [primary_pages, parent, flags, last] = decode_words(bytes)?;
         let space = match flags & FLAG_MULTIPLE_EXTENTS {
@@ -99,31 +91,29 @@ impl SpaceHeader {
     }
 }
 
-/// Pages set aside so that splitting an OE or AE tree never has to ask the very trees being split: in
-/// tag 0 of their roots. Two runs of pages, each named by its last page; all zero means none.
+/// Pages reserved so that splitting an OE or AE tree never allocates from the trees being split: in tag 0 of
+/// their roots. Two runs, each named by its last page; all zero means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SplitBuffer {
-    /// The two runs.
     pub runs: [BufferRun; 2],
 }
 
-/// Pages set aside, in one run.
+/// A run of reserved pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferRun {
-    /// How many are left.
+    /// Pages left.
     pub pages: u32,
-    /// The last of them; 0 if none.
+    /// Last page; 0 if none.
     pub last: PageNumber,
 }
 
 impl SplitBuffer {
-    /// The bytes for tag 0.
+    /// Encodes the buffer for tag 0.
     pub fn encode(&self) -> [u8; SPACE_HEADER_BYTES] {
         let [one, two] = self.runs;
         encode_words([one.pages, two.pages, one.last.0, two.last.0])
     }
 
-    /// What `encode` wrote.
     pub fn decode(bytes: &[u8]) -> Result<Self, SpaceError> {
         let [pages_one, pages_two, last_one, last_two] = decode_words(bytes)?;
         Ok(Self {
@@ -138,9 +128,8 @@ impl SplitBuffer {
 /// A run of pages: one node of an OE or AE tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExtentNode {
-    /// Its last page.
     pub last: PageNumber,
-    /// How many pages it has, at least one.
+    /// Number of pages, at least one.
     pub pages: u32,
 }
 
@@ -151,32 +140,28 @@ impl ExtentNode {
         Self { last: PageNumber(first.0 + (pages - 1)), pages }
     }
 
-    /// Its first page.
     pub fn first(self) -> PageNumber {
         PageNumber(self.last.0 - (self.pages - 1))
     }
 
-    /// Whether the page is in it.
     pub fn contains(self, page: PageNumber) -> bool {
         self.first() <= page && page <= self.last
     }
 
-    /// The node's key.
     pub fn key(self) -> [u8; 4] {
         Self::key_for(self.last)
     }
 
-    /// The key of an extent that ends at `last`; a search from it finds the extent that holds the page.
+    /// The key of an extent that ends at `last`. A search from it finds the extent that contains the page.
     pub fn key_for(last: PageNumber) -> [u8; 4] {
         last.0.to_be_bytes()
     }
 
-    /// The node's data.
     pub fn data(self) -> [u8; 4] {
         self.pages.to_le_bytes()
     }
 
-    /// The extent from a node's key and data.
+    /// Decodes a node's key and data.
     pub fn decode(key: &[u8], data: &[u8]) -> Result<Self, SpaceError> {
         let last = key.try_into().map(u32::from_be_bytes).map_err(|_| SpaceError::Extent)?;
         let pages = data.try_into().map(u32::from_le_bytes).map_err(|_| SpaceError::Extent)?;

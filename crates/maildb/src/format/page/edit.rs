@@ -1,4 +1,4 @@
-//! Changing a page. Every operation leaves the page sound, or unchanged if it does not fit.
+//! Editing a page. Every operation leaves a sound page; one that does not fit changes nothing.
 
 use thiserror::Error;
 
@@ -8,17 +8,17 @@ use super::{
 };
 use crate::format::page_size::{DbTime, ObjectId, PageNumber, PageSize};
 
-/// The page has too little room; it was left as it was.
+/// The page has too little free space; it is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{needed_bytes} bytes do not fit in the {free_bytes} free bytes of the page")]
 pub struct PageFull {
-    /// Bytes wanted, tag included.
+    /// Bytes needed, tag included.
     pub needed_bytes: usize,
-    /// Bytes there are.
+    /// Bytes free.
     pub free_bytes: usize,
 }
 
-/// A page, to change.
+/// A page open for editing.
 #[derive(Debug)]
 pub struct PageMut<'a> {
     pub(super) bytes: &'a mut [u8],
@@ -26,14 +26,14 @@ pub struct PageMut<'a> {
 }
 
 impl<'a> PageMut<'a> {
-    /// Takes `bytes` as a page that is sound already. Panics if no page has that length.
+    /// Wraps a page whose structure was checked before. Panics if no page size has that length.
     pub fn new(bytes: &'a mut [u8]) -> Self {
         let size = PageSize::of(bytes);
         Self { bytes, size }
     }
 
-    /// Makes `bytes` an empty page: no siblings, an empty tag 0, the flags that every page has besides
-    /// `flags`, and zeros elsewhere.
+    /// Formats `bytes` as an empty page without siblings, with an empty tag 0 and with `flags` besides those
+    /// that every page has.
     pub fn format(bytes: &'a mut [u8], number: PageNumber, object_id: ObjectId, flags: PageFlags) -> Self {
         let mut page = Self::new(bytes);
         page.bytes.fill(0);
@@ -46,43 +46,42 @@ impl<'a> PageMut<'a> {
         page
     }
 
-    /// The page as it is now, to read.
     pub fn view(&self) -> PageView<'_> {
         PageView { bytes: self.bytes, size: self.size }
     }
 
-    /// Says which page it is; small pages do not carry their number.
+    /// Sets the page number; small pages do not store it.
     pub fn set_number(&mut self, number: PageNumber) {
         if !self.size.is_small() {
             self.put_u32(field::PAGE_NUMBER, number.0);
         }
     }
 
-    /// Says when the page was last changed.
+    /// Sets the time of change.
     pub fn set_dbtime(&mut self, dbtime: DbTime) {
         self.bytes[field::DBTIME..field::DBTIME + 8].copy_from_slice(&dbtime.0.to_le_bytes());
     }
 
-    /// Links a leaf with its neighbours in key order.
+    /// Sets the neighbours of a leaf in key order.
     pub fn set_siblings(&mut self, previous: Option<PageNumber>, next: Option<PageNumber>) {
         self.put_u32(field::PREVIOUS, PageNumber::to_field(previous));
         self.put_u32(field::NEXT, PageNumber::to_field(next));
     }
 
-    /// Sets what kind of page it is, and the flags that every page has. A page with compressed keys
-    /// cannot become a root.
+    /// Sets the page's flags, besides those that every page has. A page with compressed keys cannot become a
+    /// root.
     pub fn set_flags(&mut self, flags: PageFlags) {
         assert!(!flags.contains(PageFlags::ROOT) || !self.has_compressed_keys(), "compressed keys on a root");
         let flags = flags | PageFlags::NEW_RECORD_FORMAT | PageFlags::NEW_CHECKSUM;
         self.put_u32(field::FLAGS, flags.0);
     }
 
-    /// Gives the page to another tree.
+    /// Sets the tree that the page belongs to.
     pub fn set_object_id(&mut self, object_id: ObjectId) {
         self.put_u32(field::OBJECT_ID, object_id.0);
     }
 
-    /// Replaces tag 0. The prefix of a page whose keys are compressed against it cannot change.
+    /// Replaces tag 0. Panics if the page has keys compressed against it.
     pub fn set_external_header(&mut self, header: &[u8]) -> Result<(), PageFull> {
         assert!(
             header == self.view().external_header() || !self.has_compressed_keys(),
@@ -91,8 +90,8 @@ impl<'a> PageMut<'a> {
         self.resize_string(0, 0, header)
     }
 
-    /// Inserts a node before node `i`, so that it becomes node `i`, its key compressed where that pays.
-    /// The caller sees to it that keys ascend.
+    /// Inserts a node before node `i`, its key compressed if that saves space. The caller keeps the keys
+    /// ascending.
     pub fn insert_node(
         &mut self,
         i: usize,
@@ -124,13 +123,13 @@ impl<'a> PageMut<'a> {
         Ok(())
     }
 
-    /// Replaces what node `i`'s key leads to, where it is if it fits there, else elsewhere on the page.
+    /// Replaces the data of node `i`, in place if it fits there.
     pub fn replace_data(&mut self, i: usize, data: &[u8]) -> Result<(), PageFull> {
         let kept = self.view().string(i + 1).len() - self.view().node(i).data.len();
         self.resize_string(i + 1, kept, data)
     }
 
-    /// Sets node `i`'s state; whether its key is compressed does not change.
+    /// Sets node `i`'s flags, except for the one that marks a compressed key.
     pub fn set_node_flags(&mut self, i: usize, flags: NodeFlags) {
         let old = self.view().node(i).flags;
         let compressed = NodeFlags(old.0 & NodeFlags::COMPRESSED.0);
@@ -144,7 +143,7 @@ impl<'a> PageMut<'a> {
         }
     }
 
-    /// Removes `count` nodes from node `first` on.
+    /// Removes `count` nodes, starting with node `first`.
     pub fn remove_nodes(&mut self, first: usize, count: usize) {
         let view = self.view();
         let tags = view.tag_count();
@@ -153,7 +152,7 @@ impl<'a> PageMut<'a> {
         let strings: usize = going().map(|tag| tag.length).sum();
         let last_goes = going().any(|tag| tag.end() == view.used_end());
         let free = view.free_bytes() + strings + count * TAG_BYTES;
-        // Tags grow downwards: those of the later nodes lie below and move up.
+        // Tags grow downwards: those of the later nodes are at lower offsets and move up.
         let (from, to) = (view.tag_offset(tags - 1), view.tag_offset(first + count));
         self.bytes.copy_within(from..to, from + count * TAG_BYTES);
         self.set_tag_count(tags - count);
@@ -163,9 +162,9 @@ impl<'a> PageMut<'a> {
         }
     }
 
-    /// Makes the page hold exactly `nodes`, in that order, with `external_header` in tag 0: on pages
-    /// that are not roots that is the prefix the keys are compressed against. The rest of the page
-    /// header stays. On `PageFull` the page holds the nodes before the one that did not fit.
+    /// Replaces all nodes by `nodes`, in that order, and tag 0 by `external_header`: the prefix that keys are
+    /// compressed against, unless the page is a root. The other header fields stay. On `PageFull` the page
+    /// holds the nodes before the one that did not fit.
     pub fn rebuild<'n>(
         &mut self,
         nodes: impl Iterator<Item = (NodeFlags, &'n [u8], &'n [u8])>,
@@ -179,7 +178,7 @@ impl<'a> PageMut<'a> {
         Ok(())
     }
 
-    /// Replaces all but the first `kept` bytes of a string by `tail`.
+    /// Replaces a string by its first `kept` bytes and `tail`.
     fn resize_string(&mut self, tag: usize, kept: usize, tail: &[u8]) -> Result<(), PageFull> {
         let header = self.size.header_bytes();
         let flags = NodeFlags(self.view().tag_flags(tag));
@@ -194,7 +193,7 @@ impl<'a> PageMut<'a> {
             let room = self.view().contiguous_free_bytes();
             let is_last = old.end() == self.view().used_end();
             if is_last && length - old.length <= room {
-                // Grows where it lies.
+                // Grows in place.
             } else if length <= room {
                 start = self.view().used_end();
                 self.bytes.copy_within(header + old.start..header + old.start + kept, header + start);
@@ -221,7 +220,7 @@ impl<'a> PageMut<'a> {
         Ok(())
     }
 
-    /// Puts all strings side by side in tag order, so that free bytes are in one piece.
+    /// Moves all strings together in tag order, so that the free bytes are contiguous.
     fn compact(&mut self) {
         let header = self.size.header_bytes();
         let view = self.view();
@@ -241,7 +240,7 @@ impl<'a> PageMut<'a> {
         self.set_used_end(strings.len());
     }
 
-    /// Lets `ibMicFree` fall to the end of the last string, after a string has gone or shrunk.
+    /// Lowers `ibMicFree` to the end of the last string, after a string was removed or shortened.
     fn lower_used_end(&mut self) {
         let view = self.view();
         let ends = (0..view.tag_count()).map(|tag| view.tag(tag)).filter(|tag| tag.length > 0);
@@ -249,7 +248,7 @@ impl<'a> PageMut<'a> {
         self.set_used_end(end);
     }
 
-    /// Makes room for a tag at `tag`: later ones move down.
+    /// Inserts a slot for a tag at `tag`; later tags move down.
     fn open_tag(&mut self, tag: usize) {
         let view = self.view();
         let tags = view.tag_count();
@@ -273,7 +272,7 @@ impl<'a> PageMut<'a> {
         self.bytes[at..at + data.len()].copy_from_slice(data);
     }
 
-    /// Writes a tag; on small pages the flags go with it.
+    /// Writes a tag; small pages store the node's flags in it.
     pub(super) fn set_tag(&mut self, tag: usize, place: Tag, flags: NodeFlags) {
         assert!(flags.0 <= NodeFlags::MASK);
         let at = self.view().tag_offset(tag);

@@ -1,8 +1,8 @@
-//! The flag words of pages and nodes.
+//! Flags of pages and nodes.
 
 use std::ops::BitOr;
 
-/// What kind of page it is.
+/// Flags of a page: its role in the tree and its format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageFlags(pub u32);
 
@@ -28,12 +28,12 @@ impl PageFlags {
     /// The checksum is XOR and ECC rather than XOR and page number: set on every page.
     pub const NEW_CHECKSUM: Self = Self(0x2000);
 
-    /// Whether all of `others` are set.
+    /// True if all of `others` are set.
     pub const fn contains(self, others: Self) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// These flags less `others`.
+    /// These flags without `others`.
     pub const fn without(self, others: Self) -> Self {
         Self(self.0 & !others.0)
     }
@@ -47,28 +47,28 @@ impl BitOr for PageFlags {
     }
 }
 
-/// What state a node is in: three bits.
+/// Flags of a node: three bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeFlags(pub u8);
 
 impl NodeFlags {
     /// An ordinary node.
     pub const NONE: Self = Self(0);
-    /// An older version of the node may still be wanted.
+    /// Readers may still need an older version of the node.
     pub const VERSIONED: Self = Self(0x1);
-    /// The node is deleted and waits to be removed.
+    /// The node is deleted and will be removed later.
     pub const DELETED: Self = Self(0x2);
-    /// The key starts with part of the page's prefix. Set by the page itself, never by its callers.
+    /// The key starts with part of the page's prefix. Set by the page's own operations only.
     pub const COMPRESSED: Self = Self(0x4);
-    /// All there are.
+    /// All defined flags.
     pub(super) const MASK: u8 = 0x7;
 
-    /// Whether all of `others` are set.
+    /// True if all of `others` are set.
     pub const fn contains(self, others: Self) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// These flags less `others`.
+    /// These flags without `others`.
     pub const fn without(self, others: Self) -> Self {
         Self(self.0 & !others.0)
     }

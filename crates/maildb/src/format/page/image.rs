@@ -1,11 +1,11 @@
-//! A page without its free bytes, as the transaction log carries it.
+//! A page without its free bytes, as log records store it.
 //!
 //! ```text
 //! u16 page size in 512-byte units | page header | tags, last first | strings, in tag order, unpadded
 //! ```
 //!
-//! Strings go back exactly where they lay, so a page and its image's restoration behave alike for ever
-//! after; bytes that were free come back as zero.
+//! Strings are restored to exactly where they were, so the page and its restored copy behave the same in
+//! every later operation; free bytes are restored as zero.
 
 use thiserror::Error;
 
@@ -15,33 +15,30 @@ use super::{PageView, TAG_BYTES, u16_at};
 const SIZE_UNIT_BYTES: usize = 512;
 const SIZE_FIELD_BYTES: usize = 2;
 
-/// Bytes that are no image of such a page.
+/// Reasons why bytes cannot be restored as an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ImageError {
-    /// The image ends before the page does, or goes on after it.
+    /// The image is shorter or longer than the page it describes.
     #[error("a page image of {image_bytes} bytes has the wrong length")]
     Length {
         /// Length of the image.
         image_bytes: usize,
     },
-    /// The image was made of a page of another size.
+    /// The image is of another page size.
     #[error("the image is of a page of {image_page_bytes} bytes, not {page_bytes}")]
     PageSize {
-        /// Size of the page the image is of.
+        /// Page size stored in the image.
         image_page_bytes: usize,
         /// Size of the page to restore.
         page_bytes: usize,
     },
     /// A tag points outside the page.
     #[error("tag {tag} of the image points outside the page")]
-    TagOutside {
-        /// Which.
-        tag: usize,
-    },
+    TagOutside { tag: usize },
 }
 
 impl PageView<'_> {
-    /// The page without its free bytes. For pages with a sound structure.
+    /// The page without its free bytes. The page's structure must be sound.
     pub fn used_image(self) -> Vec<u8> {
         let tags = self.tag_count();
         let used = self.bytes.len() - self.free_bytes();
@@ -56,8 +53,8 @@ impl PageView<'_> {
     }
 }
 
-/// Puts back into `page` what [`PageView::used_image`] took. Any bytes are safe to try; a page restored
-/// from bytes of doubtful origin wants [`PageView::check_structure`]. On an error the page is all zero.
+/// Restores an image made by [`PageView::used_image`] into `page`. Accepts any bytes; if their origin is
+/// doubtful, call [`PageView::check_structure`] on the result. After an error the page is all zero.
 pub fn restore_image(page: &mut [u8], image: &[u8]) -> Result<(), ImageError> {
     page.fill(0);
     let result = restore(page, image);

@@ -1,13 +1,13 @@
-//! One page: a header, a pile of byte strings growing up from it, and an array of tags growing down
-//! from the end that says where each string lies.
+//! One page: a header, byte strings that grow up from it, and an array of tags that grows down from the end
+//! and locates each string.
 //!
 //! ```text
 //! 0        header (40 or 80)                       ibMicFree            4*tags before the end
 //! | header | tag 0's bytes | node | hole | node |  | contiguous free |  | tag n-1 … tag 1 tag 0 |
 //! ```
 //!
-//! Tag 0 is the *external header*: on the root of a tree its space header, elsewhere the prefix that
-//! the page's keys may share. Tag `i + 1` is node `i`. Invariants of a sound page, which
+//! Tag 0 is the *external header*: on the root of a tree its space header, elsewhere the prefix that the
+//! page's keys may share. Tag `i + 1` is node `i`. Invariants of a sound page, which
 //! [`PageView::check_structure`] checks and every operation of [`PageMut`] keeps:
 //!
 //! - every string lies between the header and the tags, and no two overlap;
@@ -40,10 +40,10 @@ pub use view::{NodeView, PageView};
 
 /// Bytes of one tag.
 pub const TAG_BYTES: usize = 4;
-/// The longest key a node can hold: its lengths have 13 bits.
+/// Longest key of a node: its lengths have 13 bits.
 pub const KEY_BYTES_MAX: usize = NODE_LENGTH_MASK as usize;
 
-/// Where the fields of the page header lie (the first 40 bytes are the same on all sizes).
+/// Offsets in the page header. The first 40 bytes are the same for all page sizes.
 mod field {
     pub const DBTIME: usize = 8;
     pub const PREVIOUS: usize = 16;
@@ -57,17 +57,17 @@ mod field {
     pub const PAGE_NUMBER: usize = 64;
 }
 
-/// The tag count shares its `u16` with a count of reserved tags that only newer formats set.
+/// The upper bits of the tag count's `u16` count reserved tags, which only newer formats have.
 const TAG_COUNT_MASK: u16 = 0x0FFF;
-/// Length and place in the tags of small pages; the upper three bits of the place are node flags.
+/// Mask for length and offset in the tags of small pages; the upper three bits of the offset are node flags.
 const SMALL_TAG_MASK: u16 = 0x1FFF;
-/// Length and place in the tags of large pages.
+/// Mask for length and offset in the tags of large pages.
 const LARGE_TAG_MASK: u16 = 0x7FFF;
 /// Prefix and suffix lengths in nodes; on large pages the upper three bits of the first are node flags.
 const NODE_LENGTH_MASK: u16 = 0x1FFF;
 /// Node flags are the top three bits of the `u16` that carries them.
 const NODE_FLAGS_SHIFT: u32 = 13;
-/// A shared prefix of this length or less is not worth the `u16` that tells its length.
+/// Bytes that store a shared prefix's length; a shorter prefix saves nothing.
 const PREFIX_OVERHEAD_BYTES: usize = 2;
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -82,7 +82,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
-/// How many leading bytes two strings share.
+/// Number of leading bytes that two strings share.
 fn common_prefix_bytes(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

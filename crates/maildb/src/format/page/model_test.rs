@@ -1,4 +1,4 @@
-//! Random operations on a page against a sorted map.
+//! Random page operations, compared with a sorted map.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ enum Operation {
     RoundTrip,
 }
 
-/// Keys that often share long beginnings, so that prefixes matter.
+/// Keys that often share long prefixes.
 fn key() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         4 => "mailbox/(inbox|sent|drafts)/[a-c]{1,3}",
@@ -98,7 +98,7 @@ fn apply(bytes: &mut [u8], model: &mut Model, operation: &Operation, step: usize
     }
 }
 
-/// Rebuilds with another prefix; if that makes the page overflow, back again.
+/// Rebuilds with another prefix; undoes that if the page overflows.
 fn rebuild(page: &mut PageMut<'_>, model: &Model, prefix_from: prop::sample::Index) {
     let is_root = page.view().is_root();
     let image = page.view().used_image();
@@ -214,8 +214,8 @@ proptest! {
         }
     }
 
-    /// Damage in the header, the tags and the strings: a page may pass or not, but nothing panics, and
-    /// what passes can be read throughout.
+    /// Damages the header, the tags and the strings: the check may accept or reject the page, but nothing
+    /// panics, and every node of an accepted page can be read.
     #[test]
     fn checking_a_damaged_page_never_panics(
         size in page_size(), keys in prop::collection::btree_set(key(), 1..20),

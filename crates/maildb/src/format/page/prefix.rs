@@ -1,12 +1,12 @@
-//! Which prefix a page's keys should share.
+//! Choosing the shared key prefix of a page.
 
 use super::{PREFIX_OVERHEAD_BYTES, common_prefix_bytes};
 
-/// How many of the keys are tried as the prefix.
+/// Number of keys tried as the prefix.
 const CANDIDATES_MAX: usize = 8;
 
-/// The prefix under which `keys`, in ascending order, take the least room, or an empty one if none
-/// pays. It need not start every key: a node uses as much of it as it shares.
+/// The prefix that minimises the space of `keys`, which must be ascending; empty if none saves space. A node
+/// uses as much of the prefix as its key shares.
 pub fn choose_prefix(keys: &[&[u8]]) -> Vec<u8> {
     let mut best: &[u8] = &[];
     let mut best_saved_bytes = 0;
@@ -14,7 +14,7 @@ pub fn choose_prefix(keys: &[&[u8]]) -> Vec<u8> {
         let (mut used, mut saved_bytes) = (0, 0);
         for key in keys {
             let common = common_prefix_bytes(candidate, key);
-            // The candidate's own key would always use all of it: let the others decide its length.
+            // The candidate's own key always shares all of it: the other keys decide its length.
             if common > PREFIX_OVERHEAD_BYTES && !std::ptr::eq(*key, *candidate) {
                 saved_bytes += common - PREFIX_OVERHEAD_BYTES;
                 used = used.max(common);

@@ -1,19 +1,19 @@
-//! Finding a key on a page.
+//! Key search within a page.
 //!
-//! A lookup compares its key with some thirty nodes on its way down, nearly all of them in memory that no cache
-//! of the processor holds; so a comparison touches the tag and the node once each, and what is the same for all
-//! nodes of the page (its prefix, and how far the key agrees with it) is worked out before the first.
+//! A lookup compares its key with some thirty nodes on the way down, nearly all of them in memory outside the
+//! processor's caches. So each comparison touches the tag and the node once, and the comparison with the
+//! page's prefix is done once, before the first.
 
 use super::{NODE_FLAGS_SHIFT, NODE_LENGTH_MASK, NodeFlags, PageView, common_prefix_bytes, u16_at};
 use crate::format::page_size::PageNumber;
 use std::cmp::Ordering;
 
-/// A key, and the page it is looked for on.
+/// A key search on one page.
 struct Search<'a> {
     page: PageView<'a>,
     prefix: &'a [u8],
     key: &'a [u8],
-    /// How many bytes of the prefix the key begins with.
+    /// Bytes of the prefix that the key begins with.
     agreeing: usize,
 }
 
@@ -23,7 +23,7 @@ impl<'a> Search<'a> {
         Self { page, prefix, key, agreeing: common_prefix_bytes(prefix, key) }
     }
 
-    /// How node `i`'s key compares with the key looked for.
+    /// Compares node `i`'s key with the search key.
     fn compare(&self, i: usize) -> Ordering {
         let string = self.page.string(i + 1);
         let first = u16_at(string, 0);
@@ -36,14 +36,14 @@ impl<'a> Search<'a> {
             return compare_bytes(&string[2..2 + length], self.key);
         }
         if length > self.agreeing {
-            // They differ within what the node takes from the prefix.
+            // They differ within the part of the prefix that the node uses.
             return self.prefix[self.agreeing..length].cmp(&self.key[self.agreeing..]);
         }
         let suffix = usize::from(u16_at(string, 2) & NODE_LENGTH_MASK);
         compare_bytes(&string[4..4 + suffix], &self.key[length..])
     }
 
-    /// How many of the first `count` nodes come before the first that is not `before`.
+    /// The number of leading nodes, among the first `count`, that satisfy `before`.
     fn partition_point(&self, count: usize, before: impl Fn(Ordering) -> bool) -> usize {
         let (mut low, mut high) = (0, count);
         while low < high {
@@ -54,7 +54,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Keys mostly differ in their first eight bytes, which one comparison of integers decides.
+/// Compares the first eight bytes as integers: most keys differ there.
 fn compare_bytes(left: &[u8], right: &[u8]) -> Ordering {
     match (left.first_chunk::<8>(), right.first_chunk::<8>()) {
         (Some(first), Some(second)) if first != second => {
@@ -65,7 +65,7 @@ fn compare_bytes(left: &[u8], right: &[u8]) -> Ordering {
 }
 
 impl PageView<'_> {
-    /// The first node with exactly `key`, or the place where a node with that key belongs. For leaf pages.
+    /// The node with exactly `key`, or as `Err` the position to insert it at. For leaf pages.
     pub fn find(self, key: &[u8]) -> Result<usize, usize> {
         let search = Search::new(self, key);
         let count = self.node_count();
@@ -76,8 +76,8 @@ impl PageView<'_> {
         }
     }
 
-    /// Which node of a branch page leads to `key`, and to which page: the first with a separator above the key,
-    /// else the last. The last key is not read: the parent has compared it already.
+    /// The node of a branch page that leads to `key`, and its child: the first node with a separator above
+    /// the key, else the last. The last separator is not read: the parent has compared it already.
     pub fn child_for(self, key: &[u8]) -> (usize, PageNumber) {
         assert!(!self.is_leaf(), "a leaf has no children");
         let last = self.node_count().checked_sub(1).expect("a branch page has children");
@@ -93,7 +93,7 @@ mod tests {
     use crate::format::page_size::{ObjectId, PageSize};
     use world::Random;
 
-    /// Short keys of few letters, so that many are equal, prefixes of each other, or differ in any byte.
+    /// Short keys over few letters: many are equal, prefixes of each other, or differ in any byte.
     fn random_key(random: &mut Random) -> Vec<u8> {
         (0..random.below(14))
             .map(|place| if place < 6 { random.below(2) as u8 } else { random.below(256) as u8 })

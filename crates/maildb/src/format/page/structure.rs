@@ -1,77 +1,54 @@
-//! Is a page sound? Safe to ask of any bytes; everything else about a page may trust a yes.
+//! Structure check of a page. It accepts any bytes; all other operations rely on its success.
 
 use thiserror::Error;
 
 use super::{NodeFlags, NodeView, PageFlags, PageView, TAG_BYTES, view::Tag};
 
-/// What is impossible about a page's structure.
+/// Violations of a page's structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum StructureError {
-    /// No tag 0, or more tags than the page can hold.
+    /// No tag 0, or more tags than fit the page.
     #[error("{tags} tags")]
-    TagCount {
-        /// What the header says.
-        tags: usize,
-    },
+    TagCount { tags: usize },
     /// `ibMicFree` reaches into the tags.
     #[error("strings end at {used_end}, beyond the {area_bytes} bytes there are")]
     UsedEndOutside {
-        /// What the header says.
         used_end: usize,
         /// Bytes between header and tags.
         area_bytes: usize,
     },
     /// A string ends beyond `ibMicFree`.
     #[error("tag {tag} ends beyond the used part of the page")]
-    TagOutside {
-        /// Which.
-        tag: usize,
-    },
+    TagOutside { tag: usize },
     /// Two strings share bytes.
     #[error("tag {tag} overlaps another")]
-    TagsOverlap {
-        /// One of the two.
-        tag: usize,
-    },
-    /// `cbFree` is not what the tags leave.
+    TagsOverlap { tag: usize },
+    /// `cbFree` differs from the bytes that the tags leave free.
     #[error("{stored} bytes are said to be free, {counted} are")]
     FreeBytes {
-        /// What the header says.
         stored: usize,
-        /// What is free.
+        /// Free bytes counted from the tags.
         counted: usize,
     },
-    /// A node too short for the lengths in it.
+    /// A node is shorter than its own lengths say.
     #[error("node {node} is too short for its key")]
-    NodeTooShort {
-        /// Which.
-        node: usize,
-    },
-    /// A key that takes more of the prefix than there is; on a root there is none.
+    NodeTooShort { node: usize },
+    /// A key uses more of the prefix than exists; a root has none.
     #[error("node {node} takes more of the prefix than there is")]
-    PrefixTooLong {
-        /// Which.
-        node: usize,
-    },
-    /// A branch node that does not hold one page number other than 0.
+    PrefixTooLong { node: usize },
+    /// A branch node does not hold exactly one nonzero page number.
     #[error("node {node} of a branch page is no pointer")]
-    NotAPointer {
-        /// Which.
-        node: usize,
-    },
-    /// A branch page without nodes.
+    NotAPointer { node: usize },
+    /// A branch page has no nodes.
     #[error("a branch page without children")]
     NoChildren,
-    /// A key not above the one before, or an empty one other than the last on a branch page.
+    /// A key is not above the one before, or is empty and not the last of a branch page.
     #[error("the key of node {node} is out of order")]
-    KeyOrder {
-        /// Which.
-        node: usize,
-    },
+    KeyOrder { node: usize },
 }
 
 impl PageView<'_> {
-    /// Checks the invariants of the module. Never panics, whatever the bytes.
+    /// Checks the page's invariants. Never panics, whatever the bytes.
     pub fn check_structure(self) -> Result<(), StructureError> {
         self.check_strings()?;
         for node in 0..self.node_count() {
@@ -149,7 +126,7 @@ mod tests {
         page_size::{ObjectId, PageNumber},
     };
 
-    /// What is wrong with a page of nodes a, b, c after `damage`.
+    /// The violation found on a page of nodes a, b, c after `damage`.
     fn problem(flags: PageFlags, damage: impl FnOnce(&mut [u8])) -> Result<(), StructureError> {
         let mut bytes = vec![0; 4096];
         let mut page = PageMut::format(&mut bytes, PageNumber(1), ObjectId(1), flags);
@@ -164,7 +141,7 @@ mod tests {
         PageView::new(&bytes).check_structure()
     }
 
-    /// Overwrites tag `tag` with a length and a place.
+    /// Overwrites a tag with a length and an offset.
     fn put_tag(bytes: &mut [u8], tag: usize, length: u16, start: u16) {
         let at = bytes.len() - TAG_BYTES * (tag + 1);
         bytes[at..at + 2].copy_from_slice(&length.to_le_bytes());
@@ -176,7 +153,7 @@ mod tests {
         use StructureError::*;
         let leaf = |damage: fn(&mut [u8])| problem(PageFlags::LEAF, damage).unwrap_err();
         let branch = |damage: fn(&mut [u8])| problem(PageFlags::PARENT_OF_LEAF, damage).unwrap_err();
-        // Nodes are seven bytes each: two of length, one of key, four of data.
+        // Each node takes seven bytes: two of length, one of key, four of data.
         assert_eq!(leaf(|b| b.fill(0)), TagCount { tags: 0 });
         assert_eq!(leaf(|b| b[field::TAG_COUNT + 1] = 0x0F), TagCount { tags: 0xF04 });
         assert!(matches!(leaf(|b| b[field::USED_END + 1] = 0xFF), UsedEndOutside { .. }));

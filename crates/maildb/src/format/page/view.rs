@@ -6,10 +6,10 @@ use super::{
 };
 use crate::format::page_size::{DbTime, ObjectId, PageNumber, PageSize};
 
-/// A page, to read.
+/// A read-only view of a page.
 ///
-/// The header's fields can be read from any bytes. Everything about tags and nodes may panic on a page that
-/// does not pass [`PageView::check_structure`]: check first, once, when the page comes from a disk.
+/// Header fields can be read from any bytes. Access to tags and nodes may panic on a page that fails
+/// [`PageView::check_structure`]: call that once when the page comes from a disk.
 #[derive(Clone, Copy, Debug)]
 pub struct PageView<'a> {
     pub(super) bytes: &'a [u8],
@@ -19,17 +19,16 @@ pub struct PageView<'a> {
 /// One node of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeView<'a> {
-    /// Its state.
     pub flags: NodeFlags,
-    /// How many bytes of the page's prefix the key starts with.
+    /// Bytes of the page's prefix that the key starts with.
     pub prefix_len: usize,
-    /// The rest of the key.
+    /// The key behind the prefix.
     pub suffix: &'a [u8],
-    /// What the key leads to: a record, or on branch pages a page number.
+    /// The node's data: a record, or on branch pages a page number.
     pub data: &'a [u8],
 }
 
-/// Where a string lies: `start` counts from the end of the page header.
+/// Position of a string; `start` counts from the end of the page header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tag {
     pub start: usize,
@@ -43,68 +42,63 @@ impl Tag {
 }
 
 impl<'a> PageView<'a> {
-    /// Views `bytes` as a page. Panics if no page has that length.
+    /// Views `bytes` as a page. Panics if no page size has that length.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, size: PageSize::of(bytes) }
     }
 
-    /// The page's size.
     pub fn size(self) -> PageSize {
         self.size
     }
 
-    /// The whole page.
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
     }
 
-    /// When the page was last changed.
+    /// Time of the page's last change.
     pub fn dbtime(self) -> DbTime {
         DbTime(u64_at(self.bytes, field::DBTIME))
     }
 
-    /// The page's own number; small pages do not carry it.
+    /// The page's own number; `None` on small pages, which do not store it.
     pub fn page_number(self) -> Option<PageNumber> {
         (!self.size.is_small()).then(|| PageNumber(u32_at(self.bytes, field::PAGE_NUMBER)))
     }
 
-    /// The leaf before this one in key order. Always none on branch pages.
+    /// The leaf before this one in key order; `None` on branch pages.
     pub fn previous(self) -> Option<PageNumber> {
         PageNumber::from_field(u32_at(self.bytes, field::PREVIOUS))
     }
 
-    /// The leaf after this one in key order. Always none on branch pages.
+    /// The leaf after this one in key order; `None` on branch pages.
     pub fn next(self) -> Option<PageNumber> {
         PageNumber::from_field(u32_at(self.bytes, field::NEXT))
     }
 
-    /// The tree the page belongs to.
+    /// The tree that the page belongs to.
     pub fn object_id(self) -> ObjectId {
         ObjectId(u32_at(self.bytes, field::OBJECT_ID))
     }
 
-    /// What kind of page it is.
     pub fn flags(self) -> PageFlags {
         PageFlags(u32_at(self.bytes, field::FLAGS))
     }
 
-    /// Whether the page is the root of its tree.
     pub fn is_root(self) -> bool {
         self.flags().contains(PageFlags::ROOT)
     }
 
-    /// Whether nodes are records rather than pointers.
+    /// True if nodes are records rather than child pointers.
     pub fn is_leaf(self) -> bool {
         self.flags().contains(PageFlags::LEAF)
     }
 
-    /// Bytes in no header, string or tag: those between strings count too. A new node with its tag fits
-    /// exactly if [`PageView::bytes_needed`] is no more.
+    /// Bytes in no header, string or tag, including those between strings. A new node fits exactly if
+    /// [`PageView::bytes_needed`] is at most this.
     pub fn free_bytes(self) -> usize {
         usize::from(u16_at(self.bytes, field::FREE_BYTES))
     }
 
-    /// How many nodes the page has.
     pub fn node_count(self) -> usize {
         self.tag_count().saturating_sub(1)
     }
@@ -119,13 +113,13 @@ impl<'a> PageView<'a> {
         if self.is_root() { &[] } else { self.external_header() }
     }
 
-    /// Node `i`, counted from 0. Panics if there is none.
+    /// Node `i`, from 0. Panics if it does not exist.
     pub fn node(self, i: usize) -> NodeView<'a> {
         assert!(i < self.node_count(), "node {i} of {}", self.node_count());
         self.node_in(self.string(i + 1), self.tag_flags(i + 1)).expect("checked structure")
     }
 
-    /// The full key of node `i`, put in `key` in place of what was there.
+    /// Replaces `key` by the full key of node `i`.
     pub fn key_of(self, i: usize, key: &mut Vec<u8>) {
         let node = self.node(i);
         key.clear();
@@ -133,18 +127,18 @@ impl<'a> PageView<'a> {
         key.extend_from_slice(node.suffix);
     }
 
-    /// The page that node `i` of a branch page points at.
+    /// The child that node `i` of a branch page points to.
     pub fn child(self, i: usize) -> PageNumber {
         let data = self.node(i).data;
         PageNumber(u32::from_le_bytes(data.try_into().expect("branch data is one page number")))
     }
 
-    /// Bytes that a new node would take on this page, its tag and the help of the page's prefix included.
+    /// Bytes that a new node would take, including its tag and after compression against the page's prefix.
     pub fn bytes_needed(self, key: &[u8], data: &[u8]) -> usize {
         TAG_BYTES + self.node_bytes(self.shared_prefix_bytes(key), key.len(), data.len())
     }
 
-    /// How much of `key` a node takes from the page's prefix: nothing if it would not pay.
+    /// Bytes of `key` that a node takes from the page's prefix: 0 if that would not save space.
     pub(super) fn shared_prefix_bytes(self, key: &[u8]) -> usize {
         match common_prefix_bytes(self.prefix(), key) {
             common if common > PREFIX_OVERHEAD_BYTES => common,
@@ -167,12 +161,12 @@ impl<'a> PageView<'a> {
         usize::from(u16_at(self.bytes, field::USED_END))
     }
 
-    /// Bytes between the page header and the tags, given how many tags there are.
+    /// Bytes between the page header and the tags, for a given number of tags.
     pub(super) fn string_area_bytes(self, tags: usize) -> usize {
         self.bytes.len() - self.size.header_bytes() - tags * TAG_BYTES
     }
 
-    /// Bytes in one piece between strings and tags.
+    /// Contiguous free bytes between strings and tags.
     pub(super) fn contiguous_free_bytes(self) -> usize {
         self.string_area_bytes(self.tag_count()) - self.used_end()
     }
@@ -190,7 +184,7 @@ impl<'a> PageView<'a> {
         }
     }
 
-    /// The flags that a small page keeps in the tag; zero on large pages.
+    /// The node flags that small pages store in the tag; zero on large pages.
     pub(super) fn tag_flags(self, tag: usize) -> u8 {
         let place = u16_at(self.bytes, self.tag_offset(tag) + 2);
         if self.size.is_small() { (place >> NODE_FLAGS_SHIFT) as u8 } else { 0 }
@@ -202,7 +196,7 @@ impl<'a> PageView<'a> {
         &self.bytes[from..from + length]
     }
 
-    /// Takes a node's string apart, or says none if it is too short for its own lengths.
+    /// Decodes a node's string; `None` if it is too short for its own lengths.
     pub(super) fn node_in(self, string: &'a [u8], tag_flags: u8) -> Option<NodeView<'a>> {
         let (first, mut rest) = string.split_first_chunk::<2>()?;
         let first = u16::from_le_bytes(*first);
