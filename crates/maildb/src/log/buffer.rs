@@ -1,11 +1,11 @@
-//! The log in memory: segments that are full and wait for the writer, and the one being filled.
+//! The log buffer: full segments that wait for the writer, and the segment being filled.
 //!
 //! Invariants:
 //!
 //! 1. `queue` is in log order; only its last segment may be open (not sealed).
-//! 2. Nothing lies in a generation's last segment: that one is for the shadow.
-//! 3. A record lies in one generation.
-//! 4. `end` is where the last record ended; there is an open segment only if it holds part of a record.
+//! 2. The last segment of a generation stays empty: it is reserved for the shadow.
+//! 3. A record never spans two generations.
+//! 4. `end` is the end of the last record; there is an open segment only if it holds part of a record.
 
 use super::{
     framing::{pieces, place},
@@ -16,20 +16,20 @@ use crate::format::header::LogPosition;
 use std::collections::VecDeque;
 use world::Buffer;
 
-/// Most segments in one batch, hence in one write: 1 MiB, and within what one system call gathers.
+/// Most segments in one batch, hence in one write: 1 MiB, and below the system's limit for a gather write.
 const BATCH_SEGMENTS_MAX: usize = 256;
 
-/// The first place for a record in a generation.
+/// Position of the first record of a generation.
 pub(super) fn first_position(generation: u32) -> LogPosition {
     LogPosition { generation, segment: 1, offset: SEGMENT_HEADER_BYTES as u16 }
 }
 
-/// A segment for the writer. Its header is not filled in yet.
+/// A segment to write; its header is still empty.
 pub(super) struct BatchSegment {
     pub segment: u16,
-    /// Where its last byte of records ends.
+    /// End of its records, as an offset in the segment.
     pub used: u16,
-    /// Whether nothing will be added to it.
+    /// True if no more records will be added to it.
     pub sealed: bool,
     pub bytes: Buffer,
 }
@@ -58,7 +58,7 @@ pub(super) struct LogBuffer {
     last_data_segment: u16,
     queue: VecDeque<PendingSegment>,
     end: LogPosition,
-    /// Bytes of the record being appended; kept to spare an allocation a record.
+    /// Bytes of the record being appended; reused to save an allocation a record.
     encoded: Vec<u8>,
 }
 
@@ -67,17 +67,17 @@ impl LogBuffer {
         Self { last_data_segment: segments_per_file - 2, queue: VecDeque::new(), end, encoded: Vec::new() }
     }
 
-    /// Where the last record ended.
+    /// End of the last record.
     pub(super) fn end(&self) -> LogPosition {
         self.end
     }
 
-    /// Where the last full segment that is still here ends.
+    /// End of the last full segment still in the buffer.
     pub(super) fn sealed_end(&self) -> Option<LogPosition> {
         self.queue.iter().rev().find(|pending| pending.sealed).map(PendingSegment::end)
     }
 
-    /// Adds a record; gives where it starts and ends, and its length without framing.
+    /// Appends a record; returns its start, its end, and its length without framing.
     pub(super) fn append(&mut self, record: &LogRecord) -> (LogPosition, LogPosition, usize) {
         let mut encoded = std::mem::take(&mut self.encoded);
         encoded.clear();
@@ -102,7 +102,7 @@ impl LogBuffer {
         (start, self.end, record_bytes)
     }
 
-    /// Moves `end` to where a record of that size starts: here, in the next segment, or in the next
+    /// Moves `end` to the start of a record of `record_bytes`: here, in the next segment, or in the next
     /// generation.
     fn make_place(&mut self, record_bytes: usize) {
         let placement = place(record_bytes, self.end.offset);
@@ -135,7 +135,7 @@ impl LogBuffer {
         }
     }
 
-    /// Adds bytes that fit the segment `end` is in.
+    /// Appends bytes that fit into the segment that `end` is in.
     fn push(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
@@ -159,8 +159,8 @@ impl LogBuffer {
         self.end.offset = open.used;
     }
 
-    /// What to write next so that everything below `upto` gets written, `written` being where the last
-    /// batch ended. Full segments leave the buffer; the open one is copied, and only if `upto` needs it.
+    /// The next batch to write so that everything below `upto` gets written; `written` is the end of the last
+    /// batch. Full segments leave the buffer; the open one is copied, and only if `upto` requires it.
     pub(super) fn take_batch(&mut self, written: LogPosition, upto: LogPosition) -> Option<Batch> {
         assert!(upto <= self.end);
         let generation = self.queue.front()?.generation;

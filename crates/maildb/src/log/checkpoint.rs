@@ -1,15 +1,14 @@
-//! The checkpoint file: from where a crash must replay.
+//! The checkpoint file: the log position at which recovery starts.
 //!
 //! ```text
-//! two copies of 4096 B, written one after the other, the one that is not newest first, so that one is
-//! always whole:
+//! two copies of 4096 B, written one after the other, the older one first, so that one is always whole:
 //!   0 u32 OLD checksum   4 LGPOS full backup, zero   12 LGPOS checkpoint   20 SIGNATURE of the log
 //!  48 parameters, zero  647 u8 version 1   648 LGPOS database consistency   667 u32 file type 4
 //! 3984 10 x u64 numbers of the page stamps relied on, 0 for none *
 //! 4072 u16 databases of the group *   4080 u64 number of the write *   4088 u64 stamp *
 //! ```
 //!
-//! Fields marked * are ours, in bytes the format does not use.
+//! Fields marked * are this engine's own, in bytes the format does not use.
 
 use super::{LogNames, stamp::stamp};
 use crate::{
@@ -30,19 +29,20 @@ const STAMPS_AT: usize = 3984;
 
 const _: () = assert!(STAMPS_AT + DATABASES_MAX * 8 <= 4072);
 
-/// What the checkpoint file says.
+/// Contents of the checkpoint file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Every change logged before is in the databases: replay starts here.
+    /// Recovery starts here: every change logged before is stable in the databases.
     pub position: LogPosition,
-    /// Every database was consistent up to here when the checkpoint was taken; all zero if not tracked.
+    /// All databases were consistent up to here when the checkpoint was taken; zero if not tracked.
     pub consistent: LogPosition,
-    /// How many databases the group had: one of them that is missing later is lost, not new.
+    /// Number of databases of the group. One of them that is missing later has been lost, and is not created
+    /// again.
     pub databases: u16,
-    /// Birth mark of the log it belongs to.
+    /// Signature of the log.
     pub signature: Signature,
-    /// By database: the settling of its page stamps that was stable before this checkpoint was taken; 0 if
-    /// it has none. Stamps that do not reach so far are not those of this database as it is.
+    /// By database: number of the page stamp flush that was stable before this checkpoint; 0 for none. A
+    /// sidecar with a lower number is from an older state of the database.
     pub stamps: [u64; DATABASES_MAX],
 }
 
@@ -55,8 +55,8 @@ pub struct CheckpointFile {
 }
 
 impl CheckpointFile {
-    /// Opens the file, or makes it. The second part is the newest checkpoint in it: `None` if there
-    /// never was one, or if neither copy can be read; then replay starts with the oldest log.
+    /// Opens or creates the file. Also returns its newest checkpoint: `None` if there never was one, or if
+    /// neither copy can be read; recovery then starts with the oldest log.
     pub async fn open(
         directory: &Rc<dyn Directory>,
         base_name: &str,
@@ -77,7 +77,8 @@ impl CheckpointFile {
         Ok((Self { file, writes, next_copy }, newest.map(|(.., checkpoint)| checkpoint)))
     }
 
-    /// The newest checkpoint, for one who changes nothing; `None` as with [`Self::open`], and where there is no file.
+    /// The newest checkpoint, read without changing anything; `None` as for [`Self::open`], and if there is
+    /// no file.
     pub async fn read(directory: &Rc<dyn Directory>, base_name: &str) -> IoResult<Option<Checkpoint>> {
         let name = LogNames::new(base_name).checkpoint();
         let file = match directory.open(&name).await {
@@ -89,14 +90,14 @@ impl CheckpointFile {
         Ok(newest.map(|(.., checkpoint)| checkpoint))
     }
 
-    /// The newest checkpoint in a file, with the number of its write and its copy.
+    /// The newest checkpoint in a file, with its write number and its copy.
     async fn newest_in(
         file: &Rc<dyn File>,
         directory: &Rc<dyn Directory>,
         name: &str,
     ) -> IoResult<Option<(u64, u64, Checkpoint)>> {
         if file.geometry().size.0 < COPIES * COPY_BYTES as u64 {
-            // Ours is made in its full size: a shorter file is somebody else's, or cut.
+            // Spindle creates the file in its full size: a shorter one is not ours, or was truncated.
             let context = format!("{name} in {} is cut short", directory.describe());
             return Err(IoError::new(IoErrorKind::Damaged, context));
         }
@@ -118,8 +119,8 @@ impl CheckpointFile {
         Ok(newest)
     }
 
-    /// Records a checkpoint: stable when this returns. After an error or a crash the file holds this one
-    /// or the one before.
+    /// Writes a checkpoint, stable on return. After an error or a crash the file holds this checkpoint or the
+    /// one before.
     pub async fn write(&self, checkpoint: &Checkpoint) -> IoResult<()> {
         let number = self.writes.get() + 1;
         self.writes.set(number);

@@ -4,25 +4,25 @@ use super::segment::SEGMENT_BYTES;
 use crate::format::page_size::PageSize;
 use world::ByteCount;
 
-/// How a log is laid out and buffered.
+/// Settings of a log: file names, sizes and buffering.
 #[derive(Clone, Debug)]
 pub struct LogConfig {
     /// Prefix of every file name: `E00`.
     pub base_name: String,
-    /// Size of one generation: a multiple of 4 KiB, from 16 KiB to 64 MiB. 1 MiB since Exchange 2007,
-    /// 5 MiB before.
+    /// Size of a generation: a multiple of 4 KiB, from 16 KiB to 64 MiB. 1 MiB since Exchange 2007, 5 MiB
+    /// before.
     pub file_bytes: ByteCount,
-    /// Records held in memory before [`super::Log::room`] makes appenders wait (ESE counts it in
-    /// buffers of 512 bytes).
+    /// Unwritten records at which [`super::LogHandle::room`] makes appenders wait (ESE counts buffers of 512
+    /// bytes).
     pub buffer_bytes: ByteCount,
-    /// Whether released generations are reused for new ones.
+    /// Reuse released generations for new ones.
     pub circular: bool,
-    /// Noted in every file header.
+    /// Recorded in every file header.
     pub database_page_size: PageSize,
 }
 
 impl LogConfig {
-    /// Segments of a file, header and shadow segment included.
+    /// Segments of a file, including the header and the shadow segment.
     pub fn segments_per_file(&self) -> u16 {
         let segment_bytes = SEGMENT_BYTES as u64;
         assert_eq!(self.file_bytes.0 % segment_bytes, 0, "a log file is whole segments");

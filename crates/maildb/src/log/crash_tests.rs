@@ -1,4 +1,4 @@
-//! The log under power cuts and failing writes, by the thousand; every failure names its seed.
+//! The log under power cuts and failing writes, with thousands of seeds; every failure prints its seed.
 
 use super::{
     Checkpoint, CheckpointFile, Log, LogConfig, LogEntry, LogError, LogFiles, LogReader, LogRecord,
@@ -37,13 +37,13 @@ pub(super) fn config(segments: u64, circular: bool) -> LogConfig {
     }
 }
 
-/// What should be in the log: every record appended, in order, and how much of it was acknowledged.
+/// Expected contents of the log: all appended records in order, and the end of the acknowledged ones.
 #[derive(Default)]
 pub(super) struct Model {
     pub(super) entries: RefCell<Vec<LogEntry>>,
-    /// Everything that ends here or before was promised to survive.
+    /// Records that end here or before were acknowledged.
     acknowledged: Cell<LogPosition>,
-    /// Generations below were released.
+    /// Generations below this one were released.
     floor: Cell<u32>,
 }
 
@@ -61,8 +61,8 @@ impl Model {
         Ok(())
     }
 
-    /// What was read from `from` on must be a prefix of what was appended, and hold all that was
-    /// acknowledged. What is missing was never there from now on.
+    /// The records read from `from` on must be a prefix of the appended ones, and include all acknowledged
+    /// ones. The model forgets the rest.
     fn check_recovered(&self, from: LogPosition, read: &[LogEntry], seed: u64) {
         let mut entries = self.entries.borrow_mut();
         let skipped = entries.iter().take_while(|entry| entry.start < from).count();
@@ -94,7 +94,7 @@ pub(super) fn any_record(random: &mut Random, number: u32) -> LogRecord {
     if length == 0 {
         return LogRecord::Commit { transaction: number, procid: 3 };
     }
-    // Runs of equal bytes are what the format's own checksum is weakest at.
+    // Runs of equal bytes are the weakness of the format's own checksum.
     let letter = [b'A', 0xAA, 0][random.below(3) as usize];
     let operation = NodeOperation {
         procid: 3,
@@ -125,7 +125,7 @@ pub(super) async fn read_all(
     Ok((entries, reader))
 }
 
-/// One life of a storage group: recover, go on, let several sessions work, and perhaps close.
+/// One incarnation of a storage group: recover, continue, run several sessions, and sometimes close.
 async fn live(
     memory: Rc<MemoryWorld>,
     disk: MemoryDisk,
@@ -143,7 +143,7 @@ async fn live(
         Log::create(&world, directory, config, SIGNATURE).await.expect("created")
     } else {
         let mut from = first_position(model.floor.get().max(1));
-        // A checkpoint may stand behind any acknowledged record.
+        // A checkpoint may be behind any acknowledged record.
         let acknowledged = model.acknowledged.get();
         let ends: Vec<LogPosition> = model.entries.borrow().iter().map(|entry| entry.end).collect();
         let candidates: Vec<LogPosition> =
@@ -193,7 +193,7 @@ async fn live(
     log.statistics()
 }
 
-/// Several lives of one group, each cut off after a random number of steps.
+/// Several incarnations of one group, each cut off after a random number of steps.
 fn lives(seed: u64) -> LogStatistics {
     let mut random = Random::new(seed, "lives");
     let disk = MemoryDisk::default();
@@ -220,19 +220,20 @@ fn lives(seed: u64) -> LogStatistics {
             sum.record_stalls += done.record_stalls;
             sum.shadow_writes += done.shadow_writes;
         }
-        // Otherwise only the process died: what it wrote can be read, and a later cut may still take it.
+        // Otherwise only the process died: its writes can be read, and a later power cut may still discard
+        // them.
         if random.percent(75.0) {
             disk.cut_power(&mut random);
         }
     }
-    // The last cut is recovered from too, and goes on.
+    // The last power cut is recovered from too.
     let memory = MemoryWorld::new(seed);
     let last = live(Rc::clone(&memory), disk, config, model, seed * 100 + 99, 1);
     memory.run(u64::MAX, last).expect("an uncut life ends");
     sum
 }
 
-/// As many seeds as the variable says; 2,500 unless told otherwise.
+/// Number of seeds from the environment; 2,500 by default.
 fn seeds() -> u64 {
     const SEEDS: u64 = 2_500;
     std::env::var("SPINDLE_LOG_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(SEEDS)
@@ -248,7 +249,7 @@ fn whatever_was_acknowledged_survives_any_power_cut_and_the_rest_is_a_prefix() {
         sum.record_stalls += done.record_stalls;
         sum.shadow_writes += done.shadow_writes;
     }
-    // The test means something only if these paths were gone through.
+    // The test is void if it missed one of these paths.
     assert!(
         sum.rolls > 100 && sum.recycled > 100 && sum.record_stalls > 100 && sum.shadow_writes > 100,
         "{sum:?}"

@@ -1,4 +1,4 @@
-//! The log on damaged disks: what is told, what is repaired, and that nothing wrong is ever read.
+//! The log on damaged disks: damage is reported or repaired, and wrong records are never read.
 
 use super::{
     Damage, Log, LogEntry, LogError, LogFiles, LogRecord,
@@ -12,7 +12,7 @@ use super::{
 use std::rc::Rc;
 use world::Random;
 
-/// A log of several generations, closed; no generation released.
+/// A closed log of several generations, none of them released.
 fn finished_log(seed: u64) -> (MemoryDisk, Rc<Model>) {
     let disk = MemoryDisk::default();
     let model = Rc::new(Model::default());
@@ -70,7 +70,7 @@ fn a_flipped_bit_never_yields_a_wrong_record_nor_hides_one_that_others_follow() 
             match recover(&damaged) {
                 Ok(read) => {
                     assert_eq!(read, entries[..read.len()], "seed {seed}, flip {flip}");
-                    // Only what the very last write brought has nothing behind it that proves it.
+                    // Only the last write has nothing after it that proves it was acknowledged.
                     let complete = read.len() == entries.len();
                     assert!(
                         complete || name == "E00.log",
@@ -110,13 +110,13 @@ fn the_newest_generation_is_found_after_a_crash_at_each_step_of_a_roll() {
     let entries = model.entries.borrow();
     let newest = entries.last().expect("not empty").start.generation;
     let archived = format!("E00{:08X}.log", newest - 1);
-    // Both renames missing: the newest is still the temporary file, the one before the current one.
+    // Both renames missing: the newest generation has the temporary name, the one before the current name.
     disk.rename("E00.log", "E00tmp.log");
     assert_eq!(recover(&disk).expect("one rename missing"), *entries);
     disk.rename(&archived, "E00.log");
     assert_eq!(recover(&disk).expect("both renames missing"), *entries);
 
-    // The log goes on from there, and the names are right again.
+    // The log continues, and the names are right again.
     let memory = MemoryWorld::new(1);
     let (world, directory) = (memory.world(), disk.directory(&memory));
     let going_on = async move {
@@ -136,7 +136,7 @@ fn the_newest_generation_is_found_after_a_crash_at_each_step_of_a_roll() {
 #[test]
 fn a_segment_that_verifies_but_is_not_the_one_the_next_generation_was_started_on_is_damage() {
     let (disk, _) = finished_log(3);
-    // As a lost write leaves it: an earlier, valid version of the segment.
+    // As after a lost write: an earlier, valid version of the segment.
     disk.edit("E0000000002.log", |bytes| {
         let segment = &mut bytes[3 * 4096..4 * 4096];
         segment[2000..].fill(0);

@@ -1,8 +1,8 @@
-//! Reading little-endian fields off the front of untrusted bytes.
+//! Decoding little-endian fields from the front of untrusted bytes.
 
 use super::record::RecordError;
 
-/// The bytes of a record not yet decoded. Every `take` either yields a field or says `Truncated`.
+/// The undecoded rest of a record. Every read returns a field or [`LogRecordError::Truncated`].
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
 }
@@ -17,7 +17,7 @@ impl<'a> Fields<'a> {
         self.rest.len()
     }
 
-    /// The next `length` bytes, borrowed: a length field that lies costs no memory.
+    /// The next `length` bytes, borrowed, so that a wrong length allocates nothing.
     pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], RecordError> {
         let (taken, rest) = self.rest.split_at_checked(length).ok_or(RecordError::Truncated)?;
         self.rest = rest;
@@ -47,12 +47,12 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A length that must fit the u16 its field has.
+/// Encodes a length. Panics if it exceeds a u16.
 pub(super) fn length_u16(bytes: &[u8]) -> [u8; 2] {
     u16::try_from(bytes.len()).expect("keys, data and names are below 64 KiB").to_le_bytes()
 }
 
-/// A length that must fit the u32 its field has.
+/// Encodes a length. Panics if it exceeds a u32.
 pub(super) fn length_u32(bytes: &[u8]) -> [u8; 4] {
     u32::try_from(bytes.len()).expect("records are far below 4 GiB").to_le_bytes()
 }

@@ -11,7 +11,8 @@
 //! 4080 LGPOS end of the generation before *                           4088 u64 stamp *
 //! ```
 //!
-//! Fields marked * are ours, in bytes the format does not use. The versions are those of Exchange 2016.
+//! Fields marked * are this engine's own, in bytes the format does not use. The versions are those of
+//! Exchange 2016.
 
 use super::{segment::SEGMENT_BYTES, stamp::stamp};
 use crate::format::{
@@ -24,31 +25,29 @@ const VERSION: [(usize, u32); 4] = [(32, 8), (36, 4000), (40, 5), (648, 14)];
 const FILE_TYPE_LOG: u32 = 3;
 const FLAG_CIRCULAR: u8 = 2;
 
-/// What the header of a log file says.
+/// The header of a log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogFileHeader {
-    /// Number of the file in its log, from 1.
+    /// Generation number, from 1.
     pub generation: u32,
-    /// Segments, header and shadow segment included.
+    /// Number of segments, including the header and the shadow segment.
     pub segments: u16,
     /// Page size of the databases.
     pub database_page_size: PageSize,
-    /// When the generation was started.
+    /// Creation time of the generation.
     pub created: LogTime,
-    /// When the one before was started.
+    /// Creation time of the generation before.
     pub previous_created: LogTime,
-    /// Birth mark of the log.
     pub signature: Signature,
-    /// Whether generations are reused.
+    /// True if generations are reused.
     pub circular: bool,
-    /// XOR of the checksums of the segments of the generation before, up to its end.
+    /// XOR of the segment checksums of the generation before, up to its end.
     pub previous_accumulated: u64,
-    /// Where the records of the generation before ended; `None` in files Spindle did not write.
+    /// End of the records of the generation before; `None` in files of other engines.
     pub previous_end: Option<LogPosition>,
 }
 
 impl LogFileHeader {
-    /// The header's bytes.
     pub fn encode(&self) -> [u8; SEGMENT_BYTES] {
         let mut bytes = [0; SEGMENT_BYTES];
         let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
@@ -76,7 +75,7 @@ impl LogFileHeader {
         bytes
     }
 
-    /// The header in `bytes`; `None` if they do not verify or are no log file's.
+    /// Decodes a header; `None` if the bytes do not verify or belong to another file type.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; SEGMENT_BYTES] = bytes.try_into().ok()?;
         let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
@@ -105,13 +104,13 @@ impl LogFileHeader {
         })
     }
 
-    /// The last segment that may hold records; the one behind it is for the shadow.
+    /// The last segment that may hold records; the one behind it is reserved for the shadow.
     pub fn last_data_segment(&self) -> u16 {
         self.segments - 2
     }
 }
 
-/// 4 KiB is written as 0; 32 KiB fits.
+/// Encodes 4 KiB as 0, so that 32 KiB fits.
 fn page_size_field(size: PageSize) -> u16 {
     match size.bytes() {
         4096 => 0,

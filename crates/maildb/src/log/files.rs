@@ -1,9 +1,9 @@
-//! Which generations a directory holds.
+//! The log files of a directory, by generation.
 //!
-//! The header decides what a file is, the name only where to look: a crash between the renames of a
-//! roll leaves the newest generation under the temporary name, or no file under the current one. A
-//! file under the temporary name that does not follow all others is no log yet (zeros, a torn header)
-//! or no more (a released generation about to be used again).
+//! The header identifies a file; the name is only a hint. A crash between the renames of a roll leaves the
+//! newest generation under the temporary name, or no file under the current one. A file under the temporary
+//! name that does not follow all others does not count: it is unfinished (zeros, a torn header) or a released
+//! generation about to be reused.
 
 use super::{
     Damage, LogError, LogNames, file_header::LogFileHeader, names::LogFileName, segment::SEGMENT_BYTES,
@@ -14,19 +14,18 @@ use std::{
 };
 use world::{Buffer, ByteOffset, Directory, DirectoryEntry, IoErrorKind};
 
-/// Under which kind of name a generation lies.
+/// Kind of name that a generation has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFileRole {
     /// `E00.log`.
     Current,
-    /// `E00tmp.log`: a roll was cut short.
+    /// `E00tmp.log`, after an interrupted roll.
     Temporary,
     /// `E0000000001.log`.
     Archived,
 }
 
 impl LogFileRole {
-    /// The file's name.
     pub fn name(self, names: &LogNames, generation: u32) -> String {
         match self {
             Self::Current => names.current(),
@@ -36,12 +35,9 @@ impl LogFileRole {
     }
 }
 
-/// One generation.
 #[derive(Clone, Copy, Debug)]
 pub struct LogFile {
-    /// What its header says.
     pub header: LogFileHeader,
-    /// Where it lies.
     pub role: LogFileRole,
 }
 
@@ -56,8 +52,8 @@ pub struct LogFiles {
 }
 
 impl LogFiles {
-    /// Reads the headers of all log files of `base_name`. An empty result means that no log was ever
-    /// completely made here.
+    /// Reads the headers of all log files of `base_name`. An empty result means that the directory never held
+    /// a complete log.
     pub async fn scan(directory: &Rc<dyn Directory>, base_name: &str) -> Result<Self, LogError> {
         let names = LogNames::new(base_name);
         let mut found =
@@ -72,7 +68,7 @@ impl LogFiles {
                     Ok(_) => drop(found.damaged.insert(generation, Damage::WrongChain)),
                     Err(damage) => drop(found.damaged.insert(generation, damage)),
                 },
-                // This name is only ever given to a file whose header is stable.
+                // Only a file with a stable header ever gets this name.
                 Some(LogFileName::Current) => match found.read_header(&entry).await? {
                     Ok(header) => found.add(header, LogFileRole::Current)?,
                     Err(damage) => return Err(LogError::Damaged { file: entry.name, segment: 0, damage }),
@@ -89,7 +85,6 @@ impl LogFiles {
         Ok(found)
     }
 
-    /// Whether there is no log.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.damaged.is_empty()
     }
@@ -100,13 +95,13 @@ impl LogFiles {
         readable.max(self.damaged.keys().next_back().copied())
     }
 
-    /// The oldest generation from which the log goes on without a gap to the newest.
+    /// The oldest generation that is connected to the newest without a gap.
     pub fn oldest(&self) -> Option<u32> {
         let newest = self.newest()?;
         (1..=newest).rev().take_while(|generation| self.files.contains_key(generation)).last()
     }
 
-    /// Names of all the files, damaged ones included, oldest generation first.
+    /// Names of all files, including damaged ones, oldest generation first.
     pub fn file_names(&self) -> Vec<String> {
         let readable = self
             .files
@@ -118,12 +113,12 @@ impl LogFiles {
         all.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// The generations there are, with their headers.
+    /// The readable generations, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &LogFile> {
         self.files.values()
     }
 
-    /// The file of a generation that is needed.
+    /// The file of a generation that recovery needs; an error if it is missing or damaged.
     pub(super) fn get(&self, generation: u32) -> Result<&LogFile, LogError> {
         if let Some(&damage) = self.damaged.get(&generation) {
             let file = self.names.archived(generation);
@@ -153,7 +148,7 @@ impl LogFiles {
         Ok(())
     }
 
-    /// The header of a file of ours, or what is wrong with it.
+    /// The header of a log file, or its damage.
     async fn read_header(&self, entry: &DirectoryEntry) -> Result<Result<LogFileHeader, Damage>, LogError> {
         if entry.size.0 < SEGMENT_BYTES as u64 {
             return Ok(Err(Damage::FileLength));

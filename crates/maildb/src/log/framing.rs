@@ -1,9 +1,9 @@
-//! How records lie in segments.
+//! Framing of records in segments.
 //!
-//! Records stand one behind the other; a type byte 0 means that nothing follows in this segment. A
-//! record that does not fit the rest of a segment is cut: FragmentBegin (76, u32 total, u16 size, bytes)
-//! and, at the start of each following segment, Fragment (77, u16 size, bytes). If too little of a
-//! segment is left to begin a fragment, it stays empty.
+//! Records follow each other; a type byte 0 ends the segment. A record that does not fit the rest of a
+//! segment is split: FragmentBegin (76, u32 total, u16 size, bytes) and, at the start of each following
+//! segment, Fragment (77, u16 size, bytes). If too little of a segment is left for a fragment, that part
+//! stays empty.
 
 use super::{
     fields::Fields,
@@ -16,21 +16,20 @@ const FRAGMENT_BEGIN: u8 = 76;
 const FRAGMENT: u8 = 77;
 /// Type, total, size.
 const FRAGMENT_BEGIN_BYTES: usize = 7;
-/// Type, size.
 const FRAGMENT_BYTES: usize = 3;
-/// Less room than this is left empty rather than begun a fragment in.
+/// Least space in a segment to begin a fragment in.
 const FRAGMENT_ROOM_MIN: usize = 64;
 
-/// Where a record goes.
+/// Position of a record relative to the current segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Placement {
-    /// Whether the rest of the current segment is skipped.
+    /// True if the rest of the current segment is skipped.
     pub next_segment: bool,
-    /// Segments the record lies in, the one it starts in included.
+    /// Segments that the record spans, including the first.
     pub segments: usize,
 }
 
-/// Where a record of `record_bytes` goes if the next free byte is at `offset` of a segment.
+/// Places a record of `record_bytes` when the next free byte of the segment is at `offset`.
 pub(super) fn place(record_bytes: usize, offset: u16) -> Placement {
     let room = SEGMENT_BYTES - usize::from(offset);
     let next_segment = record_bytes > room && room < FRAGMENT_ROOM_MIN;
@@ -44,7 +43,7 @@ pub(super) fn place(record_bytes: usize, offset: u16) -> Placement {
     Placement { next_segment, segments }
 }
 
-/// Cuts a record into what goes into each segment, `room` bytes being left in the first: header, bytes.
+/// Splits a record into fragments, the first of at most `room` bytes; each with its framing header.
 pub(super) fn pieces(record: &[u8], room: usize) -> impl Iterator<Item = (Vec<u8>, &[u8])> {
     let total = record.len();
     let mut rest = record;
@@ -73,20 +72,20 @@ pub(super) fn pieces(record: &[u8], room: usize) -> impl Iterator<Item = (Vec<u8
     })
 }
 
-/// What stands at one place of a segment.
+/// Contents of a segment at one offset.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Item<'a> {
-    /// Nothing, to the end of the segment.
+    /// No more records in the segment.
     Fill,
     /// A record in one piece.
     Whole(LogRecord),
     /// The first part of a record of `total` bytes.
     Begin { total: usize, part: &'a [u8] },
-    /// A further part.
+    /// The next fragment.
     Continue(&'a [u8]),
 }
 
-/// The item at `offset` of a segment, and the offset behind it.
+/// The item at `offset` of a segment, and the offset after it.
 pub(super) fn item_at(segment: &[u8], offset: u16) -> Result<(Item<'_>, u16), RecordError> {
     assert_eq!(segment.len(), SEGMENT_BYTES);
     assert!(usize::from(offset) >= SEGMENT_HEADER_BYTES);

@@ -1,9 +1,8 @@
-//! One generation read into memory: which of its segments count.
+//! One generation in memory, and its valid segments.
 //!
-//! A generation that has a successor must be whole up to the end its successor records. The newest one
-//! ends at the first segment that neither verifies nor can be repaired from its shadow; unless a later
-//! segment was brought by a write that began behind that place: then the bad one had been acknowledged,
-//! and this is damage.
+//! A generation with a successor must be whole up to the end recorded there. The newest one ends at the first
+//! segment that neither verifies nor can be repaired from its shadow. If a later segment belongs to a write
+//! that began behind that place, the bad segment had been acknowledged, and the log is damaged.
 
 use super::{
     Damage, LogError, LogFiles,
@@ -15,27 +14,27 @@ use crate::format::header::LogPosition;
 use std::rc::Rc;
 use world::{Buffer, ByteOffset, File, IoError, IoErrorKind};
 
-/// Bytes of one read.
+/// Size of one read.
 const READ_BYTES: usize = 512 * 1024;
 const READ_SEGMENTS: usize = READ_BYTES / SEGMENT_BYTES;
 
-/// A generation in memory; at most one is held at a time.
+/// A generation in memory; at most one at a time.
 pub(super) struct Generation {
     pub header: LogFileHeader,
     pub role: LogFileRole,
     pub file_name: String,
     /// Segments 0..header.segments.
     bytes: SegmentBytes,
-    /// The last segment that counts; 0 if none.
+    /// The last valid segment; 0 if none.
     pub last: u16,
-    /// `last` itself is bad and stands in its shadow's place.
+    /// Segment `last` is bad and was replaced by its shadow.
     repaired: bool,
-    /// Where the records end, if a successor says so.
+    /// End of the records, if a successor's header stores it.
     pub recorded_end: Option<LogPosition>,
 }
 
 impl Generation {
-    /// Reads a generation and finds its end. Segments below `first_needed` are not judged.
+    /// Reads a generation and finds its end. Segments below `first_needed` are not checked.
     pub(super) async fn load(files: &LogFiles, generation: u32, first_needed: u16) -> Result<Self, LogError> {
         let entry = *files.get(generation)?;
         let file_name = entry.role.name(&files.names, generation);
@@ -50,7 +49,7 @@ impl Generation {
             repaired: false,
             recorded_end: None,
         };
-        // Read again with the segments: a read that went elsewhere must not pass for a log that ends.
+        // Checked again with the segments: a misdirected read must not look like the end of the log.
         if LogFileHeader::decode(loaded.bytes.get(0)) != Some(loaded.header) {
             return Err(loaded.damaged(0, Damage::FileHeader));
         }
@@ -63,7 +62,7 @@ impl Generation {
         Ok(loaded)
     }
 
-    /// The bytes of a segment that counts.
+    /// The bytes of a valid segment.
     pub(super) fn segment(&self, index: u16) -> &[u8] {
         assert!((1..=self.last).contains(&index));
         self.bytes.get(if index == self.last && self.repaired { index + 1 } else { index })
@@ -81,7 +80,7 @@ impl Generation {
 
     fn inspect(&self, index: u16) -> SegmentState {
         match inspect_segment(self.bytes.get(index), self.header.generation, index) {
-            // Not stamped: not written by us, and this is a file of ours.
+            // Not stamped, in a file of ours: written by another program.
             SegmentState::Good { write_first: None } | SegmentState::Shadow { write_first: None } => {
                 SegmentState::Bad
             }
@@ -102,7 +101,8 @@ impl Generation {
         self.last = index - 1;
     }
 
-    /// The successor's header was made when all of this generation was stable: hold it to that.
+    /// The successor's header was written when all of this generation was stable: everything it promises must
+    /// be there.
     fn check_successor(&mut self, next: &LogFileHeader, first_needed: u16) -> Result<(), LogError> {
         let belongs = next.signature == self.header.signature
             && next.previous_created == self.header.created
@@ -121,8 +121,8 @@ impl Generation {
         Ok(())
     }
 
-    /// At the end of the newest generation: nothing behind it may have been acknowledged. Whatever a
-    /// later write brought proves that the first bad segment was.
+    /// At the end of the newest generation, nothing after the first bad segment may have been acknowledged. A
+    /// segment of a later write proves that the bad one was.
     fn check_nothing_follows(&self) -> Result<(), LogError> {
         let first_bad = if self.repaired { self.last } else { self.last + 1 };
         for index in first_bad + 1..self.header.segments {
@@ -139,7 +139,7 @@ impl Generation {
     }
 }
 
-/// The last segment that holds records if they end at `end`; 0 if there are none.
+/// The last segment with records if they end at `end`; 0 if there are none.
 pub(super) fn last_with_records(end: LogPosition) -> u16 {
     if usize::from(end.offset) > SEGMENT_HEADER_BYTES { end.segment } else { end.segment.saturating_sub(1) }
 }
@@ -150,8 +150,8 @@ pub(super) struct SegmentBytes {
 }
 
 impl SegmentBytes {
-    /// Reads a file from its start, in large reads. What the medium cannot read comes as `0xFF`, which
-    /// no check passes.
+    /// Reads a file from its start. Sectors that the medium cannot read are replaced by `0xFF`, which fails
+    /// every check.
     pub(super) async fn read(file: &Rc<dyn File>, segments: u16) -> Result<Self, IoError> {
         let mut chunks = Vec::new();
         let file_bytes = usize::from(segments) * SEGMENT_BYTES;
@@ -178,7 +178,7 @@ async fn read_one(file: &Rc<dyn File>, at: usize, length: usize) -> Result<Buffe
     Ok(buffers.pop().expect("a read gives its buffer back"))
 }
 
-/// Reads segment by segment, so that one unreadable sector spoils one segment.
+/// Reads segment by segment, so that an unreadable sector affects only its own segment.
 async fn salvage(file: &Rc<dyn File>, at: usize, length: usize) -> Result<Buffer, IoError> {
     let mut whole = Buffer::zeroed(length);
     for offset in (0..length).step_by(SEGMENT_BYTES) {

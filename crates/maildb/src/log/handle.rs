@@ -1,10 +1,10 @@
-//! [`Log`]: what the engine holds of the transaction log.
+//! [`LogHandle`]: the engine's handle to the transaction log.
 //!
 //! Invariants:
 //!
-//! 1. `stable <= requested` or nothing is asked for; `stable <= end` always.
+//! 1. `stable <= requested` unless nothing is requested; `stable <= end` always.
 //! 2. `stable` moves only after a completed `Stable` write, and only forward.
-//! 3. Once `failure` is set it stays, and no waiter is answered with Ok.
+//! 3. Once `failure` is set it stays, and every waiter gets an error.
 //! 4. No borrow of `state` lives across an await.
 
 use super::{
@@ -22,37 +22,37 @@ use std::{
 use tokio::sync::{Notify, oneshot};
 use world::{ByteCount, Directory, IoErrorKind, JoinHandle, World};
 
-/// Where a record lies.
+/// Position of a record in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRange {
     /// Its first byte.
     pub start: LogPosition,
-    /// Behind its last byte: what to make stable for the record to survive.
+    /// Position behind its last byte: the record survives once the log is stable up to here.
     pub end: LogPosition,
 }
 
-/// What a log has done since it was opened. Numbers only grow.
+/// Activity of a log since it was opened. Numbers only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStatistics {
     /// Records appended.
     pub records: u64,
-    /// Bytes of those records, framing and fill not counted.
+    /// Bytes of those records, without framing and fill.
     pub record_bytes: ByteCount,
-    /// Write operations on log segments, shadows included.
+    /// Write operations on log segments, including shadows.
     pub writes: u64,
     /// Bytes of those.
     pub bytes: ByteCount,
     /// Segments written as shadows.
     pub shadow_writes: u64,
-    /// Times an appender had to wait for room.
+    /// Number of waits for buffer space.
     pub record_stalls: u64,
     /// Generations filled.
     pub rolls: u64,
-    /// Files used again.
+    /// Files reused for new generations.
     pub recycled: u64,
 }
 
-/// Whether a wait for stable log asks for a write.
+/// Urgency of a wait for stable log.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Urgency {
     Now,
@@ -65,16 +65,16 @@ pub struct Log {
     shared: Rc<Shared>,
 }
 
-/// What the handles, the writer and the preparation of the next file share.
+/// State shared by the handles, the writer and the preparation of the next file.
 pub(super) struct Shared {
     pub world: World,
     pub directory: Rc<dyn Directory>,
     pub names: LogNames,
     pub config: LogConfig,
     pub state: RefCell<State>,
-    /// Something to write, or to stop for. One listener: the writer.
+    /// Notified when there is something to write, or the log closes. One listener: the writer.
     pub work: Notify,
-    /// The buffer has drained a bit, or never will.
+    /// Notified when buffer space is freed, or never will be.
     room: Notify,
     writer: RefCell<Option<JoinHandle<()>>>,
 }
@@ -83,20 +83,20 @@ pub(super) struct State {
     pub buffer: LogBuffer,
     /// Everything below survives power loss.
     pub stable: LogPosition,
-    /// Everything below shall be written.
+    /// Everything below is to be written.
     pub requested: LogPosition,
     pub closing: bool,
     pub failure: Option<LogError>,
     waiters: BTreeMap<LogPosition, Vec<oneshot::Sender<Result<(), LogError>>>>,
-    /// Filled generations still there under their archive names.
+    /// Filled generations that exist under their archive names.
     pub archived: BTreeSet<u32>,
-    /// A released generation whose file is the next to be used again.
+    /// A released generation whose file is reused next.
     pub spare: Option<u32>,
     pub statistics: LogStatistics,
 }
 
 impl Log {
-    /// Makes a new log, generation 1, in a directory that holds none of that base name.
+    /// Creates a log, generation 1, in a directory that holds no log of that base name.
     pub async fn create(
         world: &World,
         directory: Rc<dyn Directory>,
@@ -108,7 +108,7 @@ impl Log {
         Ok(Self::start(shared, writer))
     }
 
-    /// Goes on behind a log that was read to its end, in a new generation.
+    /// Continues a log that was read to its end, in a new generation.
     pub async fn continue_after(
         world: &World,
         directory: Rc<dyn Directory>,
@@ -127,7 +127,8 @@ impl Log {
         Self { shared }
     }
 
-    /// Adds a record to the buffer. Never waits: call [`Log::room`] before a transaction's first change.
+    /// Adds a record to the buffer. Never waits: call [`LogHandle::room`] before a transaction's first
+    /// change.
     pub fn append(&self, record: &LogRecord) -> LogRange {
         let mut state = self.shared.state.borrow_mut();
         assert!(!state.closing, "append to a closed log");
@@ -135,14 +136,14 @@ impl Log {
         state.statistics.records += 1;
         state.statistics.record_bytes += ByteCount(record_bytes as u64);
         if self.shared.unwritten(&state).0 * 2 >= self.shared.config.buffer_bytes.0 {
-            // Full segments only: a partial one would be written again.
+            // Full segments only: a partial one would have to be written again.
             let upto = state.buffer.sealed_end().unwrap_or(end);
             self.shared.request(&mut state, upto);
         }
         LogRange { start, end }
     }
 
-    /// Waits while more than the configured buffer is unwritten. Fails if the log has.
+    /// Waits while more than the configured buffer is unwritten. Fails if the log has failed.
     pub async fn room(&self) -> Result<(), LogError> {
         let mut stalled = false;
         loop {
@@ -165,12 +166,13 @@ impl Log {
         }
     }
 
-    /// Returns when everything below `upto` survives power loss. Whoever waits shares the write.
+    /// Waits until everything below `upto` is stable. Concurrent callers share a write.
     pub async fn make_stable(&self, upto: LogPosition) -> Result<(), LogError> {
         self.wait_until_stable(upto, Urgency::Now).await
     }
 
-    /// As [`Log::make_stable`], but asks for no write: it waits for the next one that somebody else asks for.
+    /// Like [`LogHandle::make_stable`], but triggers no write: waits for the next one that another caller
+    /// requests.
     pub async fn become_stable(&self, upto: LogPosition) -> Result<(), LogError> {
         self.wait_until_stable(upto, Urgency::InCompany).await
     }
@@ -196,7 +198,7 @@ impl Log {
         answer.await.unwrap_or(Err(LogError::Closed))
     }
 
-    /// Fails if the log has.
+    /// Fails if the log has failed.
     pub fn check_running(&self) -> Result<(), LogError> {
         match &self.shared.state.borrow().failure {
             None => Ok(()),
@@ -204,14 +206,14 @@ impl Log {
         }
     }
 
-    /// Has everything appended so far written soon, without waiting.
+    /// Requests a write of everything appended so far, without waiting.
     pub fn request_write(&self) {
         let mut state = self.shared.state.borrow_mut();
         let end = state.buffer.end();
         self.shared.request(&mut state, end);
     }
 
-    /// Behind the last record.
+    /// End of the last record.
     pub fn end(&self) -> LogPosition {
         self.shared.state.borrow().buffer.end()
     }
@@ -221,24 +223,24 @@ impl Log {
         self.shared.state.borrow().stable
     }
 
-    /// Log between two positions, headers and unused ends of files included; zero if `to` is earlier.
+    /// Log between two positions, including headers and unused ends of files; zero if `to` is earlier.
     pub fn bytes_between(&self, from: LogPosition, to: LogPosition) -> ByteCount {
         ByteCount(self.shared.address(to).saturating_sub(self.shared.address(from)))
     }
 
-    /// Log behind `from`: what a crash now would make recovery read.
+    /// Log behind `from`: the amount recovery would read after a crash now.
     pub fn bytes_since(&self, from: LogPosition) -> ByteCount {
         self.bytes_between(from, self.end())
     }
 
-    /// Gives up archived generations below `generation`: the caller has them in the databases (or in a
-    /// backup). With circular logging one of them is kept to become the next file; the others are removed.
+    /// Releases archived generations below `generation`; the caller no longer needs them for recovery. With
+    /// circular logging one of them is kept and reused as the next file; the others are removed.
     pub async fn release_before(&self, generation: u32) -> Result<(), LogError> {
         if self.shared.config.circular {
             let mut state = self.shared.state.borrow_mut();
             if let Some(newest) = state.archived.range(..generation).next_back().copied() {
                 state.archived.remove(&newest);
-                // The spare before becomes an ordinary victim below.
+                // The previous spare is removed below with the others.
                 if let Some(older) = state.spare.replace(newest) {
                     state.archived.insert(older);
                 }
@@ -257,13 +259,12 @@ impl Log {
         Some(victim)
     }
 
-    /// What was done so far.
     pub fn statistics(&self) -> LogStatistics {
         self.shared.state.borrow().statistics
     }
 
-    /// Makes everything stable and ends the writer. Nothing may be appended from now on. The file being
-    /// written stays as it is: the next opening goes on behind it.
+    /// Makes everything stable and ends the writer. Nothing may be appended afterwards. The current file
+    /// stays as it is: the next opening continues behind it.
     pub async fn close(&self) -> Result<(), LogError> {
         let outcome = self.make_stable(self.end()).await;
         self.shared.state.borrow_mut().closing = true;
@@ -307,7 +308,7 @@ impl Shared {
         })
     }
 
-    /// Positions as one running number of bytes.
+    /// Converts a position to a byte address in the whole log.
     fn address(&self, position: LogPosition) -> u64 {
         u64::from(position.generation) * self.config.file_bytes.0
             + u64::from(position.segment) * SEGMENT_BYTES as u64
@@ -325,7 +326,7 @@ impl Shared {
         }
     }
 
-    /// The writer has written everything below `upto`.
+    /// Called by the writer: everything below `upto` is written.
     pub(super) fn advance(&self, upto: LogPosition) {
         let mut state = self.state.borrow_mut();
         assert!(state.failure.is_none(), "an acknowledgement after a failure");
@@ -335,14 +336,14 @@ impl Shared {
             && *first.key() <= upto
         {
             for waiter in first.remove() {
-                // A waiter that went away does not mind.
+                // The receiver may have been dropped.
                 let _ = waiter.send(Ok(()));
             }
         }
         self.room.notify_waiters();
     }
 
-    /// The log is dead: everybody hears the same reason.
+    /// Fails the log: every waiter gets the same error.
     pub(super) fn fail(&self, failure: LogError) {
         let mut state = self.state.borrow_mut();
         for waiter in std::mem::take(&mut state.waiters).into_values().flatten() {
@@ -353,7 +354,7 @@ impl Shared {
     }
 }
 
-/// True for the one error that means "there is nothing to remove or rename".
+/// True for the one error that means "nothing to remove or rename".
 pub(super) fn is_not_found(error: &world::IoError) -> bool {
     error.kind() == IoErrorKind::NotFound
 }

@@ -1,7 +1,7 @@
 //! A disk in memory that loses power, for the tests of the log.
 //!
-//! What a power cut keeps: of every write not yet stable any subset of its 512-byte sectors; of the
-//! changes of names since the last sync any subset that makes sense, in order.
+//! A power cut keeps any subset of the 512-byte sectors of each unstable write, and any consistent subset, in
+//! order, of the name changes since the last sync.
 
 use super::{handle::is_not_found, memory_world::MemoryWorld};
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
@@ -12,7 +12,7 @@ use world::{
 
 const SECTOR: usize = 512;
 
-/// What survives worlds: file contents and names. Clones share it.
+/// File contents and names, which survive their world. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct MemoryDisk(Rc<RefCell<DiskState>>);
 
@@ -22,7 +22,7 @@ struct DiskState {
     names: BTreeMap<String, usize>,
     stable_names: BTreeMap<String, usize>,
     changes: Vec<NameChange>,
-    /// Writes that still succeed; `None` = all.
+    /// Remaining writes that succeed; `None` = all.
     writes_left: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ impl NameChange {
     fn apply(&self, names: &mut BTreeMap<String, usize>) {
         match self {
             Self::Set(name, file) => drop(names.insert(name.clone(), *file)),
-            // After a power cut the name may be missing: a change before this one was lost.
+            // After a power cut the name may be missing: an earlier change was lost.
             Self::Rename(from, to) => {
                 if let Some(file) = names.remove(from) {
                     names.insert(to.clone(), file);
@@ -62,10 +62,10 @@ impl MemoryDisk {
         Rc::new(MemoryDirectory { disk: self.clone(), world: Rc::clone(world) })
     }
 
-    /// Loses power: what was not stable survives in part.
+    /// Loses power: unstable data survives in part.
     pub(super) fn cut_power(&self, random: &mut Random) {
         let mut disk = self.0.borrow_mut();
-        // Some cuts lose everything, some nothing, most something.
+        // Some power cuts lose everything, some nothing, most something.
         let percent = [0.0, 20.0, 50.0, 80.0, 100.0][random.below(5) as usize];
         for file in &mut disk.files {
             for (sector, bytes) in std::mem::take(&mut file.unstable) {
@@ -99,7 +99,7 @@ impl MemoryDisk {
         disk.files[disk.names[name]].content.len()
     }
 
-    /// Changes a file behind everybody's back.
+    /// Changes a file without any open handle noticing.
     pub(super) fn edit(&self, name: &str, change: impl FnOnce(&mut [u8])) {
         let mut disk = self.0.borrow_mut();
         let number = disk.names[name];
@@ -206,7 +206,7 @@ impl Directory for MemoryDirectory {
     }
 
     fn sync(&self) -> LocalFuture<IoResult<()>> {
-        // Only what was changed before the sync started is stable when it completes.
+        // The sync covers only changes made before it started.
         let count = self.disk.0.borrow().changes.len();
         let (pause, disk) = (self.world.pause(), self.disk.clone());
         Box::pin(async move {

@@ -1,4 +1,4 @@
-//! A world in memory for the tests of the log: one thread, and a seeded choice of what happens next.
+//! A world in memory for the tests of the log: one thread, and a seeded choice of the next event.
 
 use std::{
     cell::{Cell, RefCell},
@@ -11,7 +11,7 @@ use std::{
 };
 use world::{Clock, LocalFuture, Moment, Random, Spawn, WallTime, World};
 
-/// The executor: tasks, and operations under way that complete when it says so.
+/// The executor: tasks, and operations in progress that it completes in random order.
 pub(super) struct MemoryWorld {
     tasks: RefCell<BTreeMap<u64, LocalFuture<()>>>,
     next_task: Cell<u64>,
@@ -56,8 +56,8 @@ impl MemoryWorld {
         World::new(Rc::clone(self) as Rc<dyn Clock>, Rc::clone(self) as Rc<dyn Spawn>, 1)
     }
 
-    /// Runs `main` beside its tasks, at most `steps` steps; `None` if the world ended first, and with it
-    /// every task.
+    /// Runs `main` beside its tasks, for at most `steps` steps; `None` if the steps ran out, which ends every
+    /// task.
     pub(super) fn run<T: 'static>(
         self: &Rc<Self>,
         steps: u64,
@@ -72,7 +72,7 @@ impl MemoryWorld {
             }
             self.step();
         }
-        // The world ends. Tasks that are left hold it, and it them; taken out first, because dropping one
+        // The end of the world. Its tasks hold it, and it holds them; taken out first, because dropping one
         // may wake others.
         let tasks = self.tasks.take();
         drop(tasks);
@@ -103,7 +103,7 @@ impl MemoryWorld {
         }
     }
 
-    /// Completes at some later step.
+    /// Completes at a later step.
     pub(super) fn pause(&self) -> Pause {
         let ticket = Rc::new(Ticket { done: Cell::new(false), waker: RefCell::new(None) });
         self.under_way.borrow_mut().push(Rc::clone(&ticket));

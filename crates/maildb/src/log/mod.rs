@@ -1,7 +1,7 @@
 //! The transaction log of a storage group.
 //!
 //! A log is a chain of files, the *generations*, 1 MiB each unless configured otherwise. The container
-//! is ESE's version 8; what the records say is ours ([`record`]).
+//! is ESE's version 8; the contents of records are ours ([`record`]).
 //!
 //! ```text
 //! file      = header 4096 B | segment 1 | segment 2 | ... | last segment, only ever a shadow
@@ -10,17 +10,17 @@
 //! E00tmp.log  the next one, being prepared    E00.chk          the checkpoint
 //! ```
 //!
-//! How durability works:
+//! Rules of durability:
 //!
 //! 1. One writer task, one write in flight, every write `Stable`. A commit is acknowledged when a
 //!    completed write holds all of it; many commits share a write.
 //! 2. A partial segment *s* is written with a byte-identical *shadow* at *s+1*. It is rewritten only
 //!    while that shadow is intact, and alone; so a torn rewrite can always be repaired.
-//! 3. Every segment says where the write that brought it began. A bad segment below the start of a
-//!    later write was acknowledged, hence is damage; one inside the last write is a torn tail. Recovery
-//!    tells the two apart without guessing.
+//! 3. Every segment stores where its write began. A bad segment below the start of a later write was
+//!    acknowledged, hence is damage; one inside the last write is a torn tail. So recovery distinguishes
+//!    the two without guessing.
 //! 4. A generation starts only when all of the one before is stable, and its header records where the
-//!    one before ended and the XOR of its segment checksums. After recovery the log goes on in a new
+//!    one before ended and the XOR of its segment checksums. After recovery the log continues in a new
 //!    generation, so bytes behind a recovered tail never count.
 //! 5. A record never spans two generations.
 //!

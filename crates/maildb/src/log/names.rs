@@ -6,7 +6,7 @@ pub struct LogNames {
     base: String,
 }
 
-/// What a file name says the file is.
+/// Kind of log file that a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFileName {
     /// `E00.log`.
@@ -21,17 +21,17 @@ pub enum LogFileName {
 const DIGITS: usize = 8;
 
 impl LogNames {
-    /// Names starting with `base`.
+    /// The names that start with `base`.
     pub fn new(base: &str) -> Self {
         Self { base: base.to_owned() }
     }
 
-    /// The file being written.
+    /// The file that the log is written to.
     pub fn current(&self) -> String {
         format!("{}.log", self.base)
     }
 
-    /// The file being prepared.
+    /// The file being prepared for the next generation.
     pub fn temporary(&self) -> String {
         format!("{}tmp.log", self.base)
     }
@@ -41,22 +41,21 @@ impl LogNames {
         format!("{}{generation:0DIGITS$X}.log", self.base)
     }
 
-    /// The checkpoint file.
     pub fn checkpoint(&self) -> String {
         format!("{}.chk", self.base)
     }
 
-    /// The journal of page writes that a storage group keeps beside its log.
+    /// The flush journal, which is kept beside the log.
     pub fn flush_journal(&self) -> String {
         format!("{}.fj", self.base)
     }
 
-    /// Whether a file of that name belongs to the log or is kept beside it.
+    /// True if a file of that name belongs to the log or is kept beside it.
     pub fn owns(&self, name: &str) -> bool {
         name == self.checkpoint() || name == self.flush_journal() || self.parse(name).is_some()
     }
 
-    /// What `name` is; `None` if it is no log file of this base.
+    /// Parses a file name; `None` unless it is a log file of this base name.
     pub fn parse(&self, name: &str) -> Option<LogFileName> {
         let middle = name.strip_prefix(self.base.as_str())?.strip_suffix(".log")?;
         match middle {

@@ -1,10 +1,10 @@
-//! The next generation's file, made ready while the current one fills.
+//! Prepares the next generation's file while the current one fills.
 //!
-//! A released generation is used again as it is: its extents are written, its segments stale. Otherwise
-//! a new file gets zeros in chunks of at most 512 KiB, so that its extents are written and later log
-//! writes change data only. Work is paced by the fill of the current file: with n chunks, chunk i (from
-//! 0) starts when (i+1)/(n+1) of it is filled, so the file is ready before it is needed and the log
-//! device never sees all zeros at once.
+//! A released generation is reused as it is: its extents are allocated and written, its segments stale.
+//! Otherwise a new file is filled with zeros in chunks of at most 512 KiB, so that its extents are written
+//! and later log writes change data only. Preparation is throttled by the fill of the current file: of n
+//! chunks, chunk i (from 0) is written when (i+1)/(n+1) of the current file is filled. So the file is ready
+//! in time, and the zeros reach the log device spread out.
 
 use super::{
     LogError,
@@ -14,7 +14,7 @@ use std::{cell::Cell, rc::Rc, sync::Arc};
 use tokio::sync::Notify;
 use world::{Buffer, ByteCount, ByteOffset, File, IoResult, JoinHandle, Stability};
 
-/// Most zeros in one write.
+/// Zeros in one write.
 const CHUNK: ByteCount = ByteCount::kib(512);
 
 /// A file being prepared under the temporary name.
@@ -23,9 +23,9 @@ pub(super) struct NextFile {
     pace: Rc<Pace>,
 }
 
-/// How far the preparation may go.
+/// Limits preparation to the fill of the current file.
 struct Pace {
-    /// Bytes of the current file that are written.
+    /// Bytes written to the current file.
     fill: Cell<ByteCount>,
     hurry: Cell<bool>,
     stop: Cell<bool>,
@@ -33,7 +33,7 @@ struct Pace {
 }
 
 impl NextFile {
-    /// Starts preparing. Whatever has the temporary name goes.
+    /// Starts preparing. Replaces any file of the temporary name.
     pub(super) fn start(shared: &Rc<Shared>) -> Self {
         let pace = Rc::new(Pace {
             fill: Cell::new(ByteCount(0)),
@@ -45,13 +45,13 @@ impl NextFile {
         Self { task, pace }
     }
 
-    /// Tells how much of the current file is written.
+    /// Updates the number of bytes written to the current file.
     pub(super) fn set_fill(&self, fill: ByteCount) {
         self.pace.fill.set(fill);
         self.pace.changed.notify_one();
     }
 
-    /// The file, ready; what is left is done at once.
+    /// Finishes the preparation without delay and returns the file.
     pub(super) async fn finish(self) -> Result<Rc<dyn File>, LogError> {
         self.pace.hurry.set(true);
         self.pace.changed.notify_one();
@@ -59,17 +59,17 @@ impl NextFile {
         Ok(file.expect("only a stopped preparation gives no file"))
     }
 
-    /// Ends the preparation where it is.
+    /// Stops the preparation.
     pub(super) async fn stop(self) {
         self.pace.stop.set(true);
         self.pace.changed.notify_one();
-        // Whether it failed does not matter: the file is not used.
+        // Its result does not matter: the file is not used.
         let _ = self.task.await;
     }
 }
 
 impl Pace {
-    /// Waits for the moment of chunk `index` of `chunks`; false if there is to be none.
+    /// Waits until chunk `index` of `chunks` is due; false if preparation was stopped.
     async fn wait_for(&self, index: u64, chunks: u64, file_bytes: ByteCount) -> bool {
         loop {
             if self.stop.get() {
@@ -110,12 +110,13 @@ async fn prepare(shared: Rc<Shared>, pace: Rc<Pace>) -> IoResult<Option<Rc<dyn F
         file.write(ByteOffset(at), vec![chunk], Stability::Volatile).await?;
     }
     file.flush().await?;
-    // Stable before anything is built on the name: a lost creation must not hand it to an older file.
+    // Stable before anything relies on the name: if the creation were lost, the name could refer to an older
+    // file.
     shared.directory.sync().await?;
     Ok(Some(file))
 }
 
-/// The spare generation's file under the temporary name, if there is one of the right size.
+/// Reuses the spare generation's file under the temporary name, if it has the right size.
 async fn recycle(shared: &Shared, name: &str) -> IoResult<Option<Rc<dyn File>>> {
     let spare = shared.state.borrow_mut().spare.take();
     let Some(generation) = spare else { return Ok(None) };
@@ -126,7 +127,7 @@ async fn recycle(shared: &Shared, name: &str) -> IoResult<Option<Rc<dyn File>>> 
         return Ok(None);
     }
     shared.directory.rename(&archived, name).await?;
-    // Stable before its header changes: an archive name never covers another generation.
+    // Stable before its header changes: an archive name must never refer to another generation.
     shared.directory.sync().await?;
     shared.state.borrow_mut().statistics.recycled += 1;
     Ok(Some(file))

@@ -1,4 +1,4 @@
-//! The head of every record that changes one node.
+//! The header of every record that changes one node.
 //!
 //! 44 bytes, laid out as ESE's:
 //!
@@ -11,40 +11,36 @@
 use super::{fields::Fields, record::RecordError};
 use crate::format::page_size::{DbTime, ObjectId, PageNumber};
 
-/// Set in [`NodeOperation::flags`]: the operation undoes an earlier one and is never undone itself.
+/// Flag in [`NodeOperation::flags`]: this operation undoes an earlier one and is never undone itself.
 pub const COMPENSATES: u8 = 1;
 
-/// Head of a record that changes one node: which page, what it was before, who did it, which tree.
+/// Header of a record that changes one node: page, times before and after, author and tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeOperation {
-    /// Session.
     pub procid: u16,
-    /// Database of the group.
     pub dbid: u8,
-    /// Page changed.
     pub page: PageNumber,
-    /// The page's time after the change.
+    /// Time of change after the operation.
     pub dbtime: DbTime,
-    /// The page's time before the change.
+    /// Time of change before the operation.
     pub dbtime_before: DbTime,
-    /// Transaction; 0 = none.
+    /// Transaction number; 0 = none.
     pub transaction: u32,
-    /// Transaction level; ours do not nest.
+    /// Transaction level; always 0, as transactions here do not nest.
     pub level: u8,
     /// Node in the page, from 0.
     pub slot: u16,
     /// Bit 0: [`COMPENSATES`].
     pub flags: u8,
-    /// Number of the version this operation made.
+    /// Number of the version that this operation creates.
     pub rceid: u32,
     /// Root page of the tree.
     pub tree_root: PageNumber,
-    /// The tree.
     pub object: ObjectId,
 }
 
 impl NodeOperation {
-    /// Length with the type byte.
+    /// Bytes including the type byte.
     pub const BYTES: usize = 44;
 
     pub(super) fn encode(&self, record_type: u8, into: &mut Vec<u8>) {

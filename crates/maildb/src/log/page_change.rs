@@ -1,4 +1,4 @@
-//! Physical changes of pages, as a restructure record lists them.
+//! Physical page changes, as a restructure record lists them.
 //!
 //! ```text
 //! u16 changes { u32 page   u64 dbtime before   u16 operations { u8 tag   fields of the operation } }
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::format::page_size::{DbTime, PageNumber};
 
-/// Tags of page operations; ours.
+/// Tags of page operations.
 mod tag {
     pub const IMAGE: u8 = 1;
     pub const INSERT_NODE: u8 = 2;
@@ -21,57 +21,46 @@ mod tag {
     pub const SET_FLAGS: u8 = 7;
 }
 
-/// What happened to one page. Redo applies it to a page whose time is `dbtime_before`.
+/// Changes of one page. Redo applies them to a page whose time is `dbtime_before`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageChange {
-    /// The page.
     pub page: PageNumber,
-    /// Its time before the change.
+    /// Time of change before.
     pub dbtime_before: DbTime,
-    /// What was done, in order.
+    /// Operations in order.
     pub operations: Vec<PageOperation>,
 }
 
-/// One step on one page.
+/// One operation on one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PageOperation {
-    /// The whole page, in the compact form without its free gap.
+    /// The whole page, in the compact form without its free space.
     Image(Vec<u8>),
-    /// A node came in.
+    /// Inserts a node.
     InsertNode {
-        /// Where, from 0.
+        /// Position of the node, from 0.
         slot: u16,
-        /// The node's flags.
         node_flags: u8,
-        /// The whole key.
+        /// Full key.
         key: Vec<u8>,
-        /// The node's data.
         data: Vec<u8>,
     },
-    /// A node's data changed.
+    /// Replaces the data of a node.
     ReplaceData {
-        /// Which node.
         slot: u16,
-        /// Data after.
         data: Vec<u8>,
     },
-    /// Nodes went.
+    /// Removes consecutive nodes.
     RemoveNodes {
-        /// The first of them.
         slot: u16,
-        /// How many.
         count: u16,
     },
-    /// Tag 0 changed.
     SetExternalHeader(Vec<u8>),
-    /// Neighbours changed; 0 = none.
+    /// Replaces the sibling links; 0 = none.
     SetSiblings {
-        /// Page to the left.
         previous: u32,
-        /// Page to the right.
         next: u32,
     },
-    /// Page flags changed.
     SetFlags(u32),
 }
 
@@ -140,7 +129,7 @@ pub(super) fn decode_changes(
     record_type: u8,
     fields: &mut Fields<'_>,
 ) -> Result<Vec<PageChange>, RecordError> {
-    // Vectors grow with what is there, never with what a count claims.
+    // Vectors grow with the decoded data, never by a count that may be wrong.
     let mut changes = Vec::new();
     for _ in 0..fields.u16()? {
         let page = PageNumber(fields.u32()?);

@@ -1,4 +1,4 @@
-//! Stamps of pages about to be written, as a log record lists them.
+//! Page stamps in log records: stamps of pages about to be written.
 //!
 //! ```text
 //! u8 dbid   u16 stamps { u32 page   u64 dbtime   u64 keyed hash of the image }
@@ -7,12 +7,10 @@
 use super::{fields::Fields, record::RecordError};
 use crate::format::page_size::{DbTime, PageNumber};
 
-/// What one image of one page is known by.
+/// Identity of one image of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageStamp {
-    /// The page.
     pub page: PageNumber,
-    /// Its time of change.
     pub dbtime: DbTime,
     /// Keyed hash of its number and all its bytes.
     pub hash: u64,
@@ -31,7 +29,7 @@ pub(super) fn encode_stamps(dbid: u8, stamps: &[PageStamp], into: &mut Vec<u8>) 
 
 pub(super) fn decode_stamps(fields: &mut Fields<'_>) -> Result<(u8, Vec<PageStamp>), RecordError> {
     let dbid = fields.u8()?;
-    // The vector grows with what is there, never with what the count claims.
+    // The vector grows with the decoded data, never by a count that may be wrong.
     let mut stamps = Vec::new();
     for _ in 0..fields.u16()? {
         let page = PageNumber(fields.u32()?);

@@ -1,7 +1,7 @@
-//! Reading a log for recovery: every record from a position to the end, across files.
+//! Reads a log for recovery: every record from a position to the end, across files.
 //!
-//! The end is where the last whole record ends: a long record whose last part did not reach the disk
-//! does not exist. Each file is read once, in reads of 512 KiB, and only one is held in memory.
+//! The log ends with its last whole record: a long record whose last part did not reach the disk does not
+//! count. Each file is read once, in reads of 512 KiB, and only one is in memory at a time.
 
 use super::{
     Damage, LogError, LogFiles,
@@ -16,25 +16,24 @@ use super::{
 use crate::format::header::LogPosition;
 use std::collections::BTreeSet;
 
-/// A record and where it lies.
+/// A record and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntry {
-    /// Its first byte.
+    /// Position of its first byte.
     pub start: LogPosition,
-    /// Behind its last byte.
+    /// Position behind its last byte.
     pub end: LogPosition,
-    /// The record.
     pub record: LogRecord,
 }
 
-/// The end of a log that was read: what [`super::Log::continue_after`] needs.
+/// The end of a log that was read: input of [`super::LogHandle::continue_after`].
 #[derive(Clone, Debug)]
 pub struct RecoveredTail {
-    /// Where the last whole record ends.
+    /// End of the last whole record.
     pub position: LogPosition,
     /// Header of the newest generation.
     pub header: LogFileHeader,
-    /// Generations read.
+    /// Number of generations read.
     pub generations: u32,
     pub(super) accumulated: u64,
     pub(super) role: LogFileRole,
@@ -47,16 +46,16 @@ pub struct LogReader {
     files: LogFiles,
     from: LogPosition,
     loaded: Option<Generation>,
-    /// Where the next item is looked for; meaningful while a generation is loaded.
+    /// Position of the next item, while a generation is loaded.
     cursor: LogPosition,
-    /// Where the last whole record ended.
+    /// End of the last whole record.
     end: LogPosition,
     long: Option<LongRecord>,
     generations: u32,
     tail: Option<RecoveredTail>,
 }
 
-/// A record of which some parts were met.
+/// A record whose fragments are only partly read.
 struct LongRecord {
     start: LogPosition,
     total: usize,
@@ -64,21 +63,22 @@ struct LongRecord {
 }
 
 impl LogReader {
-    /// Reads from `from`, the start or end of a record. The files from its generation on must be there.
+    /// Reads from `from`, the start or end of a record. Requires all files from its generation on.
     pub fn new(files: LogFiles, from: LogPosition) -> Self {
         Self { files, from, loaded: None, cursor: from, end: from, long: None, generations: 0, tail: None }
     }
 
-    /// Reads from the first record of the oldest generation that is connected to the newest. Fails if
-    /// there is no log.
+    /// Reads from the first record of the oldest generation that is connected to the newest. Fails if there
+    /// is no log.
     pub fn from_oldest(files: LogFiles) -> Result<Self, LogError> {
-        // Without a connected generation this names the newest, which then is found damaged or missing.
+        // Without a connected generation this names the newest one, which is then reported as damaged or
+        // missing.
         let generation = files.oldest().or(files.newest()).unwrap_or(1);
         files.get(generation)?;
         Ok(Self::new(files, first_position(generation)))
     }
 
-    /// The next record; `None` at the end of the log. After an error the reader is of no further use.
+    /// The next record; `None` at the end of the log. The reader must not be used after an error.
     pub async fn next(&mut self) -> Result<Option<LogEntry>, LogError> {
         while self.tail.is_none() {
             if self.loaded.is_none() {
@@ -92,7 +92,7 @@ impl LogReader {
         Ok(None)
     }
 
-    /// The end of the log. Only after `next` gave `None`.
+    /// The end of the log. Call it only after `next` returned `None`.
     pub fn into_tail(self) -> RecoveredTail {
         self.tail.expect("a log is read to its end before it is continued")
     }
@@ -151,19 +151,19 @@ impl LogReader {
         }
     }
 
-    /// At the end of a generation: on to the next, or the end of the log.
+    /// At the end of a generation: continues with the next, or ends the log.
     fn leave_generation(&mut self) -> Result<(), LogError> {
         let Some(loaded) = self.loaded.take() else { return Ok(()) };
         let generation = loaded.header.generation;
         if let Some(recorded) = loaded.recorded_end {
-            // An empty generation's end is where its first record would be.
+            // An empty generation ends where its first record would start.
             if self.end.max(first_position(generation)) != recorded || self.long.is_some() {
                 return Err(loaded.damaged(recorded.segment, Damage::WrongEnd));
             }
             self.cursor = first_position(generation + 1);
             return Ok(());
         }
-        // What was begun and not ended was never acknowledged.
+        // An unfinished record was never acknowledged.
         self.long = None;
         let position = self.end.max(first_position(generation));
         if last_with_records(position) > loaded.last {

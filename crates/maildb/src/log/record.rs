@@ -1,14 +1,14 @@
-//! Log records and their bytes.
+//! Log records and their encoding.
 //!
-//! Framing is ESE's: one type byte, then the body, everything packed and little-endian. Type numbers
-//! are ESE's own where it has the record (Begin 8, Commit 9, Insert 29, ...), and the 44-byte head of
-//! a node operation is laid out as there ([`NodeOperation`]).
+//! Framing is ESE's: one type byte, then the body, everything packed and little-endian. Type numbers are
+//! ESE's own where it has the record (Begin 8, Commit 9, Insert 29, ...), and the 44-byte header of a node
+//! operation has ESE's layout ([`NodeOperation`]).
 //!
-//! Bodies behind the heads are ours (whole keys, before-images of deletes, restructures as lists of
-//! physical page operations), so this is not a stream that ESE could replay, and does not claim to be.
+//! The bodies behind it are ours (whole keys, before-images of deletes, restructures as lists of physical
+//! page operations), so ESE could not replay this log.
 //!
-//! Decoding is total: any bytes give a record or a [`RecordError`], never a panic, and never more
-//! memory than a constant times the bytes given.
+//! Decoding is total: any bytes give a record or a [`LogRecordError`], never a panic, and allocate at most a
+//! constant times the length of the input.
 
 use super::{
     fields::{Fields, length_u16, length_u32},
@@ -45,42 +45,37 @@ mod kind {
     pub const PAGE_STAMPS: u8 = 201;
 }
 
-/// Instance parameters carried by ESE's Init record; zero in ours.
+/// Instance parameters in ESE's Init record; zero in ours.
 const DBMS_PARAM_BYTES: usize = 567;
-/// Zeroes behind the time of a Term record, to ESE's length of 26.
+/// Zeros behind the time of a Term record, to ESE's length of 26.
 const TERM_PAD_BYTES: usize = 17;
-/// Zeroes between the type byte and the text length of a Backup record, to ESE's offset 33.
+/// Zeros between the type byte and the text length of a Backup record, to ESE's offset 33.
 const BACKUP_PAD_BYTES: usize = 32;
-/// ESE's transaction level byte in Begin, Commit and Rollback: ours do not nest.
+/// ESE's transaction level byte in Begin, Commit and Rollback; always 0, as transactions here do not nest.
 const LEVEL: u8 = 0;
 
-/// Bytes that are not a log record.
+/// Reasons why bytes do not decode as a log record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// The bytes end before the record does.
     #[error("the log record is cut off")]
     Truncated,
-    /// A type byte this engine does not write.
+    /// A type byte that this engine does not write.
     #[error("log record type {0} is unknown")]
     UnknownType(u8),
-    /// A body that contradicts itself.
+    /// The body contradicts itself.
     #[error("log record of type {record_type} has an impossible {field}")]
-    Malformed {
-        /// The record's type byte.
-        record_type: u8,
-        /// What is wrong.
-        field: &'static str,
-    },
+    Malformed { record_type: u8, field: &'static str },
 }
 
-/// Why pages changed together.
+/// Reason for a change of several pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestructureKind {
-    /// A page was split.
+    /// A page split.
     Split,
-    /// Pages were merged, or an empty page left its tree.
+    /// A page merge, or an empty page was removed from its tree.
     Merge,
-    /// A tree was made.
+    /// A new tree.
     CreateTree,
     /// Space moved between trees.
     Space,
@@ -90,120 +85,80 @@ pub enum RestructureKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogRecord {
     /// The group was opened.
-    Init {
-        /// When.
-        time: LogTime,
-    },
+    Init { time: LogTime },
     /// The group was shut down cleanly; nothing before needs replay.
-    Term {
-        /// When.
-        time: LogTime,
-    },
-    /// A database was made.
+    Term { time: LogTime },
+    /// A database was created.
     CreateDatabase {
-        /// Number in the group.
+        /// Number of the database in the group.
         dbid: u8,
-        /// File name.
         name: String,
-        /// Birth mark.
         signature: Signature,
     },
-    /// A database joined the running group.
+    /// A database was attached to the running group.
     AttachDatabase {
-        /// Number in the group.
+        /// Number of the database in the group.
         dbid: u8,
-        /// File name.
         name: String,
-        /// Birth mark.
         signature: Signature,
     },
-    /// A database left the group in a clean state.
+    /// A database was detached in a clean state.
     DetachDatabase {
-        /// Number in the group.
+        /// Number of the database in the group.
         dbid: u8,
     },
     /// A database file grew.
     ExtendDatabase {
-        /// Number in the group.
+        /// Number of the database in the group.
         dbid: u8,
-        /// Its pages from now on.
+        /// New size of the database in pages.
         pages: u32,
     },
     /// A transaction began.
-    Begin {
-        /// Its number.
-        transaction: u32,
-        /// Session.
-        procid: u16,
-    },
+    Begin { transaction: u32, procid: u16 },
     /// A transaction committed.
-    Commit {
-        /// Its number.
-        transaction: u32,
-        /// Session.
-        procid: u16,
-    },
-    /// A transaction was undone; its undo steps come before this record.
-    Rollback {
-        /// Its number.
-        transaction: u32,
-        /// Session.
-        procid: u16,
-    },
+    Commit { transaction: u32, procid: u16 },
+    /// A transaction was rolled back; its undo operations come before this record.
+    Rollback { transaction: u32, procid: u16 },
     /// A node was inserted.
     Insert {
-        /// Where and by whom.
         operation: NodeOperation,
-        /// The whole key.
+        /// Full key.
         key: Vec<u8>,
-        /// The node's data.
         data: Vec<u8>,
     },
     /// A node's data was replaced.
     Replace {
-        /// Where and by whom.
         operation: NodeOperation,
-        /// The whole key.
+        /// Full key.
         key: Vec<u8>,
-        /// Data before.
         old_data: Vec<u8>,
-        /// Data after.
         new_data: Vec<u8>,
     },
     /// A node was removed.
     Delete {
-        /// Where and by whom.
         operation: NodeOperation,
-        /// The whole key.
+        /// Full key.
         key: Vec<u8>,
-        /// Data before.
         old_data: Vec<u8>,
     },
     /// Several pages changed in one step.
     Restructure {
-        /// Why.
         kind: RestructureKind,
-        /// Database of the group.
         dbid: u8,
-        /// Time of every page after the change.
+        /// Time of change of every changed page, after the change.
         dbtime: DbTime,
-        /// Session.
         procid: u16,
-        /// Transaction; 0 = none.
+        /// Transaction number; 0 = none.
         transaction: u32,
-        /// What changed, page by page.
         changes: Vec<PageChange>,
     },
     /// A backup began or ended.
-    Backup {
-        /// What happened.
-        text: String,
-    },
-    /// Pages are about to be written in place: stable before the write begins.
+    Backup { text: String },
+    /// Pages are about to be written in place: this record must be stable before the write begins.
     PageStamps {
-        /// Database of the group.
         dbid: u8,
-        /// What the images are known by.
+        /// Stamps of the images to be written.
         stamps: Vec<PageStamp>,
     },
 }
@@ -281,7 +236,7 @@ impl LogRecord {
         }
     }
 
-    /// The record at the start of `bytes` and its length; more bytes may follow it.
+    /// Decodes the record at the start of `bytes`; also returns its length. More bytes may follow it.
     pub fn decode(bytes: &[u8]) -> Result<(Self, usize), RecordError> {
         let mut fields = Fields::new(bytes);
         let record_type = fields.u8()?;

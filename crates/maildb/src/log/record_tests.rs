@@ -1,4 +1,4 @@
-//! Log records: every record survives a round trip; no bytes make decoding panic.
+//! Log records survive a round trip; decoding never panics, whatever the bytes.
 
 use super::{LogRecord, NodeOperation, PageChange, PageOperation, PageStamp, RecordError, RestructureKind};
 use crate::format::{
@@ -139,7 +139,7 @@ proptest! {
 
     #[test]
     fn no_bytes_make_decoding_panic(mut record_bytes in vec(any::<u8>(), 1..300), kind in 0..256_usize) {
-        // The type byte decides what the rest is taken for: try them all equally.
+        // The type byte selects the decoder: every type is tried equally often.
         record_bytes[0] = kind as u8;
         if let Ok((record, length)) = LogRecord::decode(&record_bytes) {
             prop_assert!(length <= record_bytes.len());

@@ -6,8 +6,8 @@
 //! 36 u32 flags 0x2000     40 records, 4056 bytes, zero behind the last
 //! ```
 //!
-//! Fields marked * lie in 12 bytes that ESE leaves zero; they are ours. A *shadow* is a byte-identical
-//! copy of segment *s* at *s+1*: its checksum verifies for the index below its own.
+//! Fields marked * use 12 bytes that are zero in ESE. A *shadow* is a byte-identical copy of segment *s* at
+//! *s+1*: its checksum verifies for the index below its own.
 
 use super::stamp::stamp;
 use crate::format::{
@@ -18,27 +18,27 @@ use crate::format::{
 
 /// Bytes of a segment, and of a file header.
 pub const SEGMENT_BYTES: usize = 4096;
-/// Bytes of a segment's header; the offset of its first record.
+/// Bytes of a segment's header; also the offset of its first record.
 pub const SEGMENT_HEADER_BYTES: usize = 40;
-/// Bytes of records in a segment.
+/// Bytes for records in a segment.
 pub const SEGMENT_PAYLOAD_BYTES: usize = SEGMENT_BYTES - SEGMENT_HEADER_BYTES;
 
 const FLAGS: u32 = 0x2000;
 
-/// What a place for a segment holds.
+/// State of one segment of a log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentState {
-    /// A segment of this generation, at its place.
+    /// A segment of this generation, in its own place.
     Good {
-        /// Where the write that brought it began; `None` if Spindle did not write it.
+        /// First segment of the write that it was part of; `None` if another engine wrote it.
         write_first: Option<u16>,
     },
-    /// A copy of the segment before, of this generation.
+    /// A copy of the segment before it, of this generation.
     Shadow {
         /// As in `Good`.
         write_first: Option<u16>,
     },
-    /// Verifies, but is left over from an earlier use of the file.
+    /// Verifies, but is left from an earlier use of the file.
     Stale,
     /// All zero: never written.
     Empty,
@@ -46,8 +46,8 @@ pub enum SegmentState {
     Bad,
 }
 
-/// Fills in the header of a finished segment: `bytes` hold records from 40 on, `write_first` is the
-/// first segment of the write this one goes out with. Returns the checksum.
+/// Fills in the header of a finished segment, whose records start at byte 40; `write_first` is the first
+/// segment of the write that it is part of. Returns the checksum.
 pub fn seal_segment(bytes: &mut [u8], generation: u32, index: u16, time: LogTime, write_first: u16) -> u64 {
     assert_eq!(bytes.len(), SEGMENT_BYTES);
     assert!(write_first <= index && index > 0);
@@ -64,7 +64,7 @@ pub fn seal_segment(bytes: &mut [u8], generation: u32, index: u16, time: LogTime
     checksum
 }
 
-/// What lies at place `index` of the file of `generation`.
+/// Classifies segment `index` of the file of `generation`.
 pub fn inspect_segment(bytes: &[u8], generation: u32, index: u16) -> SegmentState {
     assert_eq!(bytes.len(), SEGMENT_BYTES);
     assert!(index > 0, "place 0 is the file header");
@@ -100,7 +100,7 @@ fn verifies(bytes: &[u8], index: u16) -> bool {
         }
 }
 
-/// Where the write began, if the segment carries our stamp.
+/// First segment of the write, if the segment carries our stamp.
 fn write_first(bytes: &[u8]) -> Option<u16> {
     (stored_stamp(bytes) != 0).then(|| u16::from_le_bytes(*field(bytes, 32)))
 }
@@ -109,7 +109,7 @@ fn stored_stamp(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(*field(bytes, 24))
 }
 
-/// Over everything but checksum and stamp; the position among it says where the bytes belong.
+/// Covers everything except checksum and stamp, including the segment's position.
 fn stamp_of(bytes: &[u8]) -> u64 {
     stamp(SEGMENT_BYTES as u64, &[&bytes[8..24], &bytes[32..]])
 }

@@ -1,13 +1,13 @@
-//! A 64-bit hash for what the format's own checksums cannot see.
+//! A 64-bit hash that detects what the format's checksums miss.
 //!
-//! ESE's segment checksum is linear: a sector of equal bytes that never reached the disk XORs to
-//! nothing, so a torn segment can pass it. The stamp is not linear and is seeded with where the bytes
-//! belong. It lies in bytes that ESE leaves zero, so a reader of the format does not mind it.
+//! ESE's segment checksum is linear: a sector of equal bytes that never reached the disk XORs to nothing, so
+//! a torn segment can pass. The stamp is not linear and is seeded with the segment's position. It is stored
+//! in bytes that are zero in ESE and that readers of the format ignore.
 
 /// Odd, from the fractional part of the golden ratio.
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Hash of `parts`, each a multiple of 8 bytes, for the place `seed`. Never 0, which stands for "no stamp".
+/// Hash of `parts`, each a multiple of 8 bytes, with `seed`. Never 0, which stands for "no stamp".
 pub(super) fn stamp(seed: u64, parts: &[&[u8]]) -> u64 {
     let mut hash = mix(seed ^ 0x5350_494E_444C_4521);
     for part in parts {
@@ -23,7 +23,7 @@ pub(super) fn stamp(seed: u64, parts: &[&[u8]]) -> u64 {
 
 fn mix(value: u64) -> u64 {
     let product = value.wrapping_mul(MULTIPLIER);
-    // Multiplication only carries upwards; bring the high half down.
+    // Multiplication only carries upwards; this mixes the high half into the low one.
     product ^ (product >> 32)
 }
 

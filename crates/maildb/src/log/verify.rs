@@ -1,9 +1,9 @@
-//! Checking log files without replaying them: every byte is read and judged.
+//! Checks log files without replaying them: every byte is read.
 //!
-//! One file at a time, its segments are told apart as good, shadow, empty, stale (left from an earlier
-//! use of the file) or bad; a bad segment with a valid shadow behind it is repairable. Files of any ESE
-//! log of version 8 can be judged so. [`verify_logs`] checks in addition that the files of a directory
-//! make one chain and that every record in it can be read.
+//! Segments are classified as good, shadow, empty, stale (left from an earlier use of the file) or bad; a bad
+//! segment with a valid shadow is repairable. This works for files of any ESE log of version 8.
+//! [`verify_logs`] also checks that the files of a directory form one chain and that every record in it can
+//! be read.
 
 use super::{
     LogError, LogFiles, LogReader,
@@ -14,10 +14,9 @@ use super::{
 use std::rc::Rc;
 use world::{Buffer, ByteCount, ByteOffset, Directory, File, IoErrorKind};
 
-/// Judgement on one segment.
+/// Verdict on one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentVerdict {
-    /// Records.
     Good,
     /// Copy of the partial segment before it.
     Shadow,
@@ -25,66 +24,66 @@ pub enum SegmentVerdict {
     Empty,
     /// Left from an earlier use of the file.
     Stale,
-    /// Bad, but its copy behind it is good: a torn write, repaired when replayed.
+    /// Bad, but its shadow is good: a torn write, which recovery repairs.
     Repairable,
-    /// Bad, and nothing after it holds records: what a torn write leaves at the end of a log.
+    /// Bad, and no records follow: a torn write at the end of the log.
     BadTail,
-    /// Bad, with records behind it.
+    /// Bad, and records follow.
     Bad,
 }
 
-/// Judgement on one file.
+/// Verdict on one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFileVerdict {
-    /// The header; `None` if it does not verify, and then nothing else was judged.
+    /// The header; `None` if it does not verify, in which case nothing else was checked.
     pub header: Option<LogFileHeader>,
-    /// One verdict a segment, from segment 1.
+    /// Verdicts by segment, from segment 1.
     pub segments: Vec<SegmentVerdict>,
-    /// The file's size.
+    /// Size of the file.
     pub bytes: ByteCount,
 }
 
 impl LogFileVerdict {
-    /// How many segments got that verdict.
+    /// Number of segments with `verdict`.
     pub fn count(&self, verdict: SegmentVerdict) -> usize {
         self.segments.iter().filter(|&&other| other == verdict).count()
     }
 
-    /// Whether the header verifies and no segment with records behind it is bad.
+    /// True if the header verifies and no segment with records behind it is bad.
     pub fn is_clean(&self) -> bool {
         self.header.is_some() && self.count(SegmentVerdict::Bad) == 0
     }
 }
 
-/// Judgement on a whole log.
+/// Verdict on a whole log.
 #[derive(Clone, Debug)]
 pub struct LogVerdict {
     /// Every file, oldest generation first.
     pub files: Vec<(String, LogFileVerdict)>,
     /// Records readable from the oldest connected generation to the end.
     pub records: u64,
-    /// Why reading them ended early, if it did.
+    /// The error that ended reading early, if any.
     pub broken: Option<LogError>,
 }
 
 impl LogVerdict {
-    /// Whether every file is clean and every record was read.
+    /// True if every file is clean and every record was read.
     pub fn is_clean(&self) -> bool {
         self.broken.is_none() && self.files.iter().all(|(_, verdict)| verdict.is_clean())
     }
 
-    /// Bytes judged.
+    /// Bytes checked.
     pub fn bytes(&self) -> ByteCount {
         self.files.iter().fold(ByteCount(0), |sum, (_, verdict)| sum + verdict.bytes)
     }
 
-    /// Segments with that verdict in all files.
+    /// Number of segments with `verdict` in all files.
     pub fn count(&self, verdict: SegmentVerdict) -> usize {
         self.files.iter().map(|(_, file)| file.count(verdict)).sum()
     }
 }
 
-/// Judges one log file. Errors are of the storage only.
+/// Checks one log file. Errors come from the storage only.
 pub async fn verify_log_file(file: &Rc<dyn File>) -> Result<LogFileVerdict, LogError> {
     let bytes = file.geometry().size;
     let unreadable = LogFileVerdict { header: None, segments: Vec::new(), bytes };
@@ -107,7 +106,7 @@ pub async fn verify_log_file(file: &Rc<dyn File>) -> Result<LogFileVerdict, LogE
     Ok(LogFileVerdict { header: Some(header), segments: judge(&states), bytes })
 }
 
-/// Verdicts from states; a segment's verdict depends on what lies behind it.
+/// Verdicts of segments; each depends on the segments behind it.
 fn judge(states: &[SegmentState]) -> Vec<SegmentVerdict> {
     let last_good = states.iter().rposition(|state| matches!(state, SegmentState::Good { .. }));
     let mut verdicts = Vec::with_capacity(states.len());
@@ -115,7 +114,7 @@ fn judge(states: &[SegmentState]) -> Vec<SegmentVerdict> {
         let records_follow = last_good.is_some_and(|last| place < last);
         verdicts.push(match state {
             SegmentState::Good { .. } => SegmentVerdict::Good,
-            // Between records there is no room for anything else.
+            // A segment between others with records must be good.
             _ if records_follow => SegmentVerdict::Bad,
             SegmentState::Shadow { .. } => SegmentVerdict::Shadow,
             SegmentState::Empty => SegmentVerdict::Empty,
@@ -129,7 +128,7 @@ fn judge(states: &[SegmentState]) -> Vec<SegmentVerdict> {
     verdicts
 }
 
-/// Judges all files of a log and reads its records. `on_progress` hears of bytes done and in total.
+/// Checks all files of a log and reads its records. `on_progress` gets bytes done and bytes in total.
 pub async fn verify_logs(
     directory: &Rc<dyn Directory>,
     base_name: &str,

@@ -1,11 +1,11 @@
-//! The one task that writes the log.
+//! The task that writes the log.
 //!
 //! Invariants:
 //!
 //! 1. One write in flight; each is `Stable` and complete before the next starts.
 //! 2. `shadowed == Some(s)`: segment s is partial, and s+1 holds its byte-identical copy.
-//! 3. A segment with a shadow is rewritten alone; its shadow's place is written only after that.
-//! 4. Nothing is written into a generation before its file's name and header are stable.
+//! 3. A segment with a shadow is rewritten alone; the shadow's place is overwritten only afterwards.
+//! 4. A generation is written only once its file's name and header are stable.
 
 use super::{
     LogError, RecoveredTail,
@@ -26,17 +26,17 @@ pub(super) struct Writer {
     /// The current generation.
     file: Rc<dyn File>,
     header: LogFileHeader,
-    /// Taken only while a roll waits for it.
+    /// `None` only during a roll.
     next_file: Option<NextFile>,
     shadowed: Option<u16>,
     /// XOR of the checksums of the sealed segments of this generation.
     accumulated: u64,
-    /// Where the records written so far end.
+    /// End of the records written so far.
     written_end: LogPosition,
 }
 
 impl Writer {
-    /// Makes generation 1 of a new log.
+    /// Creates generation 1 of a new log.
     pub(super) async fn begin_log(shared: Rc<Shared>, signature: Signature) -> Result<Self, LogError> {
         refuse_existing(&shared).await?;
         let header = LogFileHeader {
@@ -55,10 +55,9 @@ impl Writer {
         Ok(Self::new(shared, file, header))
     }
 
-    /// Makes the generation behind a recovered log.
+    /// Creates the generation after a recovered log.
     pub(super) async fn continue_after(shared: Rc<Shared>, tail: RecoveredTail) -> Result<Self, LogError> {
-        // What recovery read, contents and names, may still be on its way to the platter if only the
-        // process had died.
+        // If only the process died, the contents and names that recovery read may not be stable yet.
         let last = shared.directory.open(&tail.role.name(&shared.names, tail.header.generation)).await?;
         last.flush().await?;
         shared.directory.sync().await?;
@@ -81,7 +80,7 @@ impl Writer {
         Self { shared, file, header, next_file, shadowed: None, accumulated: 0, written_end }
     }
 
-    /// Writes whatever is requested until the log is closed or a write fails.
+    /// Writes on request until the log is closed or a write fails.
     pub(super) async fn run(mut self) {
         loop {
             match self.next_batch() {
@@ -143,7 +142,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes consecutive segments in one operation; gives their buffers back.
+    /// Writes consecutive segments in one operation; returns their buffers.
     async fn write_segments(&mut self, segments: Vec<BatchSegment>) -> Result<Vec<Arc<Buffer>>, LogError> {
         let first = segments[0].segment;
         let sealed = self.seal(segments);
@@ -162,14 +161,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Copies a rewritten partial segment behind itself.
+    /// Writes the shadow of a rewritten partial segment.
     async fn write_shadow(&mut self, segment: u16, copy: Vec<Arc<Buffer>>) -> Result<(), LogError> {
         self.write(segment + 1, copy).await?;
         self.shared.state.borrow_mut().statistics.shadow_writes += 1;
         Ok(())
     }
 
-    /// Fills in the headers of segments that go out in one write.
+    /// Fills in the headers of the segments of one write.
     fn seal(&mut self, segments: Vec<BatchSegment>) -> Vec<Arc<Buffer>> {
         let time = log_time(&self.shared.world);
         let first = segments[0].segment;
@@ -204,7 +203,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Goes on in the next generation; all of this one is written, its last segment sealed.
+    /// Continues in the next generation. All of this one must be written, and its last segment sealed.
     async fn roll(&mut self) -> Result<(), LogError> {
         assert!(self.shadowed.is_none(), "the last segment of a generation is sealed before the next begins");
         let next_file = self.next_file.take().expect("one roll at a time");
@@ -239,7 +238,7 @@ fn successor(shared: &Shared, header: &LogFileHeader, end: LogPosition, accumula
     }
 }
 
-/// Makes a prepared file the current one: header, then the names. `current` is the generation that has
+/// Makes a prepared file the current one: header first, then the names. `current` is the generation that has
 /// the current name now.
 async fn install(
     shared: &Shared,
@@ -252,8 +251,8 @@ async fn install(
     rename_to_current(shared, current).await
 }
 
-/// Archives the file of generation `current`, then gives the temporary file the current name. Each step
-/// is stable before the next: no order of loss can drop the archived file.
+/// Archives the file of generation `current`, then gives the temporary file the current name. Each step is
+/// stable before the next, so no lost rename can drop the archived file.
 async fn rename_to_current(shared: &Shared, current: Option<u32>) -> Result<(), LogError> {
     let (directory, names) = (&shared.directory, &shared.names);
     if let Some(generation) = current {
@@ -266,7 +265,7 @@ async fn rename_to_current(shared: &Shared, current: Option<u32>) -> Result<(), 
     Ok(())
 }
 
-/// A new log must not take the names of one that is there. What a crash left of a creation may stay.
+/// Refuses to create a log over an existing one. Remains of an interrupted creation are ignored.
 async fn refuse_existing(shared: &Shared) -> Result<(), LogError> {
     for entry in shared.directory.list().await? {
         if matches!(shared.names.parse(&entry.name), Some(LogFileName::Current | LogFileName::Archived(_))) {
@@ -278,7 +277,7 @@ async fn refuse_existing(shared: &Shared) -> Result<(), LogError> {
     Ok(())
 }
 
-/// Civil time now, as headers record it.
+/// Civil time now, as headers store it.
 fn log_time(world: &World) -> LogTime {
     let wall = world.wall();
     let seconds = u64::try_from(wall.seconds).unwrap_or(0);
