@@ -1,77 +1,78 @@
-//! How a storage group is set up.
+//! Settings of a storage group.
 
 use crate::format::page_size::PageSize;
 use std::{rc::Rc, time::Duration};
 use world::{ByteCount, Directory};
 
-/// Databases one storage group may hold, the limit of the systems in the seeds is 5, ours is 10.
+/// Most databases in one storage group (Exchange 2007 and 2010: 5).
 pub const DATABASES_MAX: usize = 10;
 
-/// Where one database of a group lies.
+/// Folder and file name of one database of a group.
 #[derive(Clone)]
 pub struct DatabaseLocation {
-    /// Volume or folder.
+    /// Folder or volume that holds the file.
     pub directory: Rc<dyn Directory>,
     /// File name in it, such as `priv1.edb`.
     pub file_name: String,
 }
 
-/// How long the stamps of pages are kept.
+/// Lifetime of page stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageStampMode {
-    /// There are none: a lost write is not found.
+    /// No stamps are kept: lost writes go unnoticed.
     Off,
-    /// In memory while the group is open; a clean shutdown leaves them beside the database. They cost no I/O and
-    /// no wait before that. A crash loses them, and with them the writes lost before it go unnoticed.
+    /// Kept in memory while the group is open; a clean shutdown writes them to a file beside the database.
+    /// Until then they cost no I/O and no wait. A crash discards them: writes lost before it go unnoticed.
     WhileOpen,
-    /// Ordered with the log and settled at every checkpoint, so that a write lost before a crash is found after it.
+    /// Ordered with the log and flushed at every checkpoint: a write lost before a crash is detected after
+    /// it.
     Durable,
 }
 
-/// Settings of a storage group. Passive data: every field has a sensible default in
-/// [`InstanceConfig::new`].
+/// Settings of a storage group, with defaults in [`InstanceConfig::new`].
 #[derive(Clone, Debug)]
 pub struct InstanceConfig {
     /// Prefix of log and checkpoint file names: `E00`.
     pub base_name: String,
     /// Page size of every database of the group.
     pub page_size: PageSize,
-    /// Upper bound of the page cache.
+    /// Size of the page cache.
     pub cache: ByteCount,
     /// Start evicting when fewer than this share of the cache is free (percent; ESE: 1).
     pub start_flush_percent: f64,
     /// Stop evicting when this share of the cache is free (percent; ESE: 2).
     pub stop_flush_percent: f64,
-    /// Log a crash may have to replay: pages older than this are written (ESE: 20 MB).
+    /// Log that recovery may have to replay after a crash: pages changed earlier are written (ESE: 20 MB).
     pub checkpoint_depth: ByteCount,
-    /// Longest write made by joining neighbouring pages (ESE: 512 KiB).
+    /// Longest write assembled from neighbouring pages (ESE: 512 KiB).
     pub coalesce: ByteCount,
     /// Pages read ahead by a scan (ESE: 128).
     pub preread_pages: u32,
-    /// Log records held in memory before writers wait (ESE: buffers x 512 bytes).
+    /// Size of the log buffer; appenders wait while it is full (ESE: buffers of 512 bytes).
     pub log_buffer: ByteCount,
     /// Size of one log generation (1 MiB; 5 MB for Exchange 2003).
     pub log_file: ByteCount,
-    /// Remove log generations older than the checkpoint (what performance tests do).
+    /// Remove log generations that the checkpoint has passed.
     pub circular_logging: bool,
-    /// A file grows by at least this many pages at a time (ESE: 256).
+    /// Pages by which a file grows at least (ESE: 256).
     pub extension_pages: u32,
-    /// A lazy commit is on stable storage after at most this long.
+    /// Longest time until a lazy commit is stable.
     pub lazy_commit_delay: Duration,
-    /// Page writes at the device at a time. With page stamps, more may wait for their stamps' log record.
+    /// Page writes submitted to the device at once. With page stamps, more may wait for the log record of
+    /// their stamps.
     pub writes_outstanding_max: usize,
     /// Write every changed page to the flush journal before it is written in place, so that a power cut in
-    /// the middle of a page loses nothing. ESE does not: its database writes are single. Not done where the
-    /// device writes a whole page or nothing.
+    /// the middle of a page write loses nothing. ESE has no such journal. Ignored on devices that write whole
+    /// pages atomically.
     pub torn_page_protection: bool,
-    /// Whether a stamp of every page is kept (time of change and keyed hash, 16 bytes a page in memory). A page
-    /// read that is not the one last written there is refused: this finds lost, torn and misdirected writes that
-    /// checksums pass. ESE does not. See `docs/formats/page-stamps.md`.
+    /// Keep a stamp of every page: time of change and keyed hash, 16 bytes of memory a page. A page that does
+    /// not match its stamp is refused, which detects lost, torn and misdirected writes that checksums miss.
+    /// ESE has no such check. See `docs/formats/page-stamps.md`.
     pub page_stamps: PageStampMode,
 }
 
 impl InstanceConfig {
-    /// Defaults for `page_size` with a cache of `cache` bytes.
+    /// Default settings with a page cache of `cache` bytes.
     pub fn new(page_size: PageSize, cache: ByteCount) -> Self {
         Self {
             base_name: "E00".to_owned(),

@@ -23,7 +23,7 @@ pub mod log;
 pub mod statistics;
 pub mod verify;
 
-/// What the page stamps of a database take beside it.
+/// Disk space and file name of a database's page stamps.
 pub mod stamps {
     pub use crate::engine::page_stamps::{BYTES_A_PAGE, file_name, space_max};
 }

@@ -1,6 +1,6 @@
-//! Counters of a storage group: plain numbers, only ever growing unless said otherwise.
+//! Counters of a storage group. They only grow, except where noted.
 
-/// What a storage group has done since it was opened.
+/// Activity of a storage group since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Transactions committed and stable before the commit returned.
@@ -9,21 +9,19 @@ pub struct Statistics {
     pub commits_lazy: u64,
     /// Transactions rolled back.
     pub rollbacks: u64,
-    /// Pages looked at in the cache.
+    /// Page lookups in the cache.
     pub page_requests: u64,
-    /// Pages that had to be read from the database (cache misses).
+    /// Cache misses: pages read from the database.
     pub page_reads: u64,
     /// Pages read ahead by scans.
     pub page_prereads: u64,
-    /// Pages written, clean ones in coalesced gaps included.
+    /// Pages written, including clean pages in coalesced gaps.
     pub pages_written: u64,
-    /// Write operations those pages took.
+    /// Write operations issued for those pages.
     pub page_writes: u64,
-    /// Page faults that found no free cache page and had to wait.
+    /// Page faults that had to wait for a free cache page.
     pub page_fault_stalls: u64,
-    /// Splits of pages.
     pub splits: u64,
-    /// Merges of pages.
     pub merges: u64,
     /// Bytes of log records appended.
     pub log_bytes: u64,
@@ -31,7 +29,7 @@ pub struct Statistics {
     pub log_bytes_written: u64,
     /// Log write operations.
     pub log_writes: u64,
-    /// Appends that had to wait for room in the log buffer.
+    /// Appends that had to wait for space in the log buffer.
     pub log_record_stalls: u64,
     /// Log generations filled.
     pub log_generations: u64,
@@ -39,10 +37,10 @@ pub struct Statistics {
     pub checkpoints: u64,
     /// Cache pages in use now.
     pub cache_pages: u64,
-    /// Cache pages that may be used at most.
+    /// Capacity of the cache, in pages.
     pub cache_pages_max: u64,
     /// Dirty pages now.
     pub dirty_pages: u64,
-    /// Database pages (all databases) now.
+    /// Pages of all databases now.
     pub database_pages: u64,
 }

@@ -1,20 +1,20 @@
-//! Making many records at once, at the end of a table: without the cache, and with hardly any log.
+//! Bulk load: appends many records to the end of a table, past the cache and with almost no log.
 //!
-//! Pages are made in private memory, written behind the end of the database ([`tail`]) in long writes, many under
-//! way, and flushed. Only then **one** log record makes them part of the database: file size, space trees, the
-//! leaves' links, the entries in the pages above ([`link`]). So there is nothing to undo and nothing to redo but
-//! that one record: before it the pages are slack behind the end of the database, after it they are stable.
+//! Pages are built in private memory, written behind the end of the database ([`tail`]) in long concurrent
+//! writes, and flushed. Then **one** log record makes them part of the database: file size, space trees, the
+//! leaves' links, the entries in the pages above ([`link`]). So undo has nothing to do, and redo only that
+//! one record: before it the pages are slack behind the end of the database, after it they are stable.
 //!
 //! Invariants:
 //!
 //! 1. *Written, flushed, linked*: the record that links a batch is appended when every page of it is on stable
 //!    storage, and so are its stamps in the sidecar, where those are kept.
 //! 2. Batches are linked in the order of their keys, each whole: what a crash leaves is a prefix of batches.
-//! 3. Nobody changes the table meanwhile, and nobody else makes the database grow.
-//! 4. Every page of a batch carries a time of its own that is later than all log records before: none of them
-//!    is for it, all later ones are newer.
+//! 3. Nobody else changes the table meanwhile, or makes the database grow.
+//! 4. Every page of a batch carries its own time of change, later than all earlier log records: none of those
+//!    applies to it, and all later ones do.
 //!
-//! No flush journal is needed: a torn page is behind the end, and no part of the database.
+//! No flush journal is needed: a torn page is behind the end and not part of the database.
 
 mod build;
 mod link;
@@ -37,19 +37,19 @@ use std::{collections::VecDeque, rc::Rc, task::Poll};
 use tail::Tail;
 use world::{ByteCount, JoinHandle};
 
-/// A file that is going to be larger grows by this much at a time, ahead of what is written.
+/// Steps in which a file with a known final size grows, ahead of the writes.
 const GROWTH: ByteCount = ByteCount::mib(64);
-/// Writes under way at once at most.
+/// Most writes in progress at once.
 const WRITES_MAX: usize = 16;
 
-/// How a table is loaded.
+/// Settings of a bulk load.
 #[derive(Clone, Debug)]
 pub struct BulkLoadSettings {
-    /// The size that the database file is expected to get, in bytes: it grows in long steps up to that.
+    /// Expected size of the database file in bytes: the file grows in long steps up to that.
     pub size_expected: ByteCount,
-    /// How full pages are made, in percent. 100, the default, is what inserts in ascending order come to.
+    /// Fill of the pages in percent. 100, the default, equals inserts in ascending order.
     pub fill_percent: u8,
-    /// Records become visible, and survive a crash, in batches of about this many bytes; default 32 MiB.
+    /// Size of a batch; default 32 MiB. Records become visible and durable batch by batch.
     pub batch: ByteCount,
 }
 
@@ -59,32 +59,33 @@ impl Default for BulkLoadSettings {
     }
 }
 
-/// Called when records have become visible, with their number; see [`BulkLoader::on_link`].
+/// Called with the number of records that became visible; see [`BulkLoader::on_link`].
 type OnLink = Box<dyn FnMut(u64)>;
 
-/// Adds records to the end of a table; made by [`Database::bulk_load`](super::database::Database::bulk_load).
+/// Appends records to the end of a table; created by
+/// [`Database::bulk_load`](super::database::Database::bulk_load).
 ///
-/// Records become visible batch after batch; those pushed since the last batch are given up if the loader is
-/// dropped. While there is a loader, changes of its table are refused, and changes of other tables of the
-/// database wait where they need the file to grow.
+/// Records become visible batch by batch; dropping the loader discards those pushed since the last batch.
+/// While a loader exists, changes of its table are refused, and changes of other tables of the database wait
+/// when they need the file to grow.
 pub struct BulkLoader {
     shared: Rc<Shared>,
     table: Table,
     settings: BulkLoadSettings,
     tail: Rc<Tail>,
     builder: Builder,
-    /// Key and record of the row at hand; kept for their memory.
+    /// Key and record of the current row; reused to save allocations.
     row: (Vec<u8>, Vec<u8>),
-    /// Writes of the batch at hand, oldest first.
+    /// Writes of the current batch, oldest first.
     writes: VecDeque<JoinHandle<Result<Written>>>,
     stamps: Vec<(PageNumber, Stamp)>,
-    /// The batch before, on its way into the tree.
+    /// The batch before, being flushed and linked.
     settling: Option<JoinHandle<Result<Settled>>>,
     growing: Option<JoinHandle<Result<()>>>,
     on_link: Option<OnLink>,
-    /// Behind the record that linked the last batch.
+    /// End of the log record that linked the last batch.
     linked_until: Option<LogPosition>,
-    /// Whether a call has failed, or was given up, half done.
+    /// Set while a call is incomplete: after a failed or cancelled call the loader is unusable.
     is_broken: bool,
 }
 
@@ -103,7 +104,7 @@ impl BulkLoader {
             if let Some(end) = end.await? {
                 break (tail, end);
             }
-            // Somebody was quicker; only now nobody is any more.
+            // Another load has taken the table meanwhile; only now nobody else can.
         };
         let RightEnd { leaf: last_leaf, bound: last_key, flags } = end;
         let page_size = shared.config.page_size;
@@ -134,20 +135,20 @@ impl BulkLoader {
         })
     }
 
-    /// Has `on_link` told, in the step that makes records visible, how many: the next ones in the order in
-    /// which they were pushed. It must not use the database.
+    /// Sets a callback that receives the number of records that became visible, in the order in which they
+    /// were pushed, within the step that links them. It must not use the database.
     pub fn on_link(&mut self, on_link: impl FnMut(u64) + 'static) {
         self.on_link = Some(Box::new(on_link));
     }
 
-    /// Size of the database file if the load ended now, in bytes; whole extensions not counted.
+    /// Size of the database file if the load ended now, in bytes, without the rounding to whole extensions.
     pub fn size(&self) -> ByteCount {
         ByteCount((u64::from(self.builder.last_page().0) + 2) * self.shared.config.page_size.bytes() as u64)
     }
 
-    /// Adds a record. Its key must be above all keys of the table, those pushed before included.
+    /// Adds a record. Its key must be above all keys of the table and of earlier pushes.
     ///
-    /// After an error of the storage the load cannot go on; records of batches linked before stay.
+    /// After a storage error the load cannot continue; batches linked before are kept.
     pub async fn push(&mut self, values: &[(ColumnId, Value)]) -> Result<()> {
         let (key, data) = &mut self.row;
         self.table.encode_into(values, key, data)?;
@@ -203,19 +204,19 @@ impl BulkLoader {
         }
     }
 
-    /// Makes all records visible and ends the load. The rest of the extension that the file has then is free space
-    /// of the database.
+    /// Makes all records visible and ends the load. The unused rest of the file's last extension becomes free
+    /// space of the database.
     pub async fn finish(mut self, durability: Durability) -> Result<()> {
         self.commit(durability).await?;
         if let Some(growing) = self.growing.take() {
             growing.await?;
         }
         self.own_the_rest().await?;
-        // What it was to grow by, had it gone on.
+        // Removes the file's growth ahead of the load.
         self.shared.cut_tail(self.table.tree().database).await.map(drop)
     }
 
-    /// Starts writing the pieces that are finished.
+    /// Starts writing the runs of finished pages.
     async fn write_finished(&mut self) -> Result<()> {
         for piece in self.builder.take_finished() {
             let last = PageNumber(piece.first.0 + piece.pages - 1);
@@ -230,7 +231,7 @@ impl BulkLoader {
             let writing = write_piece(Rc::clone(&self.shared), Rc::clone(&self.tail), piece);
             self.writes.push_back(self.shared.world.spawn("bulk write", writing));
         }
-        // So that what was just started gets to the device while the next pages are made.
+        // Lets the writes just started reach the device while the next pages are built.
         give_way().await;
         Ok(())
     }
@@ -244,7 +245,7 @@ impl BulkLoader {
         }
     }
 
-    /// Waits until the file has room for the pages up to `last`; has it grow further ahead in the background.
+    /// Waits until the file has room for the pages up to `last`; starts growing it further in the background.
     async fn make_room(&mut self, last: PageNumber) -> Result<()> {
         let page_bytes = self.shared.config.page_size.bytes() as u64;
         let step = (GROWTH.0 / page_bytes) as u32;
@@ -274,7 +275,7 @@ impl BulkLoader {
         Ok(())
     }
 
-    /// Ends the batch at hand and has it settled in the background, once the one before is.
+    /// Ends the current batch; it is flushed and linked in the background, after the batch before.
     async fn end_batch(&mut self) -> Result<()> {
         let Some(batch) = self.builder.end_batch() else { return Ok(()) };
         self.write_finished().await?;
@@ -303,7 +304,7 @@ impl BulkLoader {
         Ok(())
     }
 
-    /// Gives the rest of the file's last extension, which nobody has written to, to the database.
+    /// Adds the unwritten rest of the file's last extension to the database's free space.
     async fn own_the_rest(&mut self) -> Result<()> {
         let database = self.table.tree().database;
         let pages = self.shared.core.borrow_mut().database(database).pages;
@@ -331,7 +332,7 @@ impl Drop for BulkLoader {
     }
 }
 
-/// Lets all other tasks have their turn.
+/// Yields to all other tasks once.
 async fn give_way() {
     let mut has_waited = false;
     std::future::poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! The page cache: which pages are in memory, which of them are dirty, which goes next.
+//! The page cache: cached pages, their dirty state, and the replacement order.
 //!
 //! Invariants (checked by [`Cache::check`] in the tests, the cheap ones always):
 //!
@@ -6,13 +6,13 @@
 //! 2. A frame is in `evictable` iff it is clean, not being written and not pinned; in `dirty_by_use`
 //!    iff it is dirty and not being written; in `dirty_by_age` iff it is dirty.
 //! 3. A page being written is never evicted, and a change made meanwhile goes to a copy: what the
-//!    device holds is immutable.
+//!    device gets is immutable.
 //! 4. `oldest_unstable` is at or before the first log record of every change that is not yet on
 //!    stable storage: dirty, being written, or written but not yet flushed by the device.
 //!
-//! Replacement is LRU-K with K = 2: the victim is the page whose second-last use lies furthest back,
-//! so one scan cannot empty the cache. Uses closer together than [`CORRELATED_USES`] count as one. The
-//! times of evicted pages are remembered for a while (`remembered`), or a page could never earn its place.
+//! Replacement is LRU-K with K = 2: the victim is the page whose second-last use is oldest, so one scan
+//! cannot empty the cache. Uses closer together than [`CORRELATED_USES`] count as one. The times of evicted
+//! pages are remembered for a while (`remembered`); otherwise a page could never build up a history.
 
 use super::{DatabaseIndex, PageId};
 use crate::format::header::LogPosition;
@@ -24,16 +24,16 @@ use std::{
 };
 use world::{Buffer, Moment};
 
-/// Uses of a page within this time are one use (ESE: correlation interval 128,000 µs).
+/// Uses of a page within this time count as one use (ESE: correlation interval 128,000 µs).
 const CORRELATED_USES: Duration = Duration::from_micros(128_000);
 
-/// Evicted pages whose memory is kept for the next to be read.
+/// Buffers of evicted pages kept for reuse.
 const SPARE_MAX: usize = 64;
 
 /// Stands for "no record" while a clean page is rewritten in a gap between dirty ones.
 const UNCHANGED: LogPosition = LogPosition { generation: u32::MAX, segment: u16::MAX, offset: u16::MAX };
 
-/// Log records that changed a page since it was last written.
+/// Range of log records that changed a page since it was last written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dirt {
     /// Start of the first such record: recovery must not start after it.
@@ -49,40 +49,40 @@ struct Frame {
     id: PageId,
     page: Arc<Buffer>,
     dirt: Option<Dirt>,
-    /// First record of the changes that are on their way to the device.
+    /// First record of the changes that are being written.
     writing: Option<LogPosition>,
     pins: u32,
     last_use: Moment,
     second_last_use: Moment,
 }
 
-/// See the module's documentation.
+/// The page cache; see the invariants above.
 pub struct Cache {
     frames: Vec<Option<Frame>>,
     vacant: Vec<usize>,
     index: FxHashMap<PageId, usize>,
     pages_max: usize,
     uses: u64,
-    /// Frames promised to reads under way.
+    /// Frames reserved for reads in progress.
     reserved: usize,
-    /// Memory of pages evicted, for the next to be read.
+    /// Buffers of evicted pages, for reuse.
     spare: Vec<Buffer>,
     evictable: BTreeSet<UseOrder>,
     dirty_by_use: BTreeSet<UseOrder>,
     dirty_by_age: BTreeSet<(LogPosition, PageId)>,
     being_written: BTreeSet<(LogPosition, PageId)>,
-    /// Written, and waiting for the device's flush: oldest record by database.
+    /// Written, but not yet flushed by the device: oldest record by database.
     unflushed: BTreeMap<DatabaseIndex, LogPosition>,
     flushing: BTreeMap<DatabaseIndex, LogPosition>,
-    /// Last uses of pages evicted, each with the number of its eviction.
+    /// Last uses of evicted pages, each with the number of its eviction.
     remembered: FxHashMap<PageId, (Moment, u64)>,
     remembered_order: VecDeque<(PageId, u64)>,
     evictions: u64,
 }
 
 impl Cache {
-    /// An empty cache that should hold at most `pages_max` pages. A change of several pages may
-    /// exceed that for the moment; the next read makes up for it.
+    /// An empty cache with a capacity of `pages_max` pages. A change of several pages may exceed it
+    /// temporarily; later reads evict the excess.
     pub fn new(pages_max: usize) -> Self {
         assert!(pages_max >= 16, "a tree operation alone needs a handful of pages");
         Self {
@@ -105,47 +105,47 @@ impl Cache {
         }
     }
 
-    /// Pages held.
+    /// Number of cached pages.
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Pages that should be held at most.
+    /// Capacity in pages.
     pub fn pages_max(&self) -> usize {
         self.pages_max
     }
 
-    /// Times a page was found here.
+    /// Number of cache hits.
     pub fn uses(&self) -> u64 {
         self.uses
     }
 
-    /// Whether changes that made new pages have filled the cache beyond its bound.
+    /// True if changes that created pages have filled the cache beyond its capacity.
     pub fn is_overfull(&self) -> bool {
         self.index.len() > self.pages_max
     }
 
-    /// Pages that may still be taken in; reads under way are counted as taken.
+    /// Free pages; those reserved for reads in progress are not free.
     pub fn free(&self) -> usize {
         self.pages_max.saturating_sub(self.index.len() + self.reserved)
     }
 
-    /// Dirty pages.
+    /// Number of dirty pages.
     pub fn dirty(&self) -> usize {
         self.dirty_by_age.len()
     }
 
-    /// Pages being written.
+    /// Number of pages being written.
     pub fn being_written(&self) -> usize {
         self.being_written.len()
     }
 
-    /// Whether the page is here; does not count as a use.
+    /// True if the page is cached; does not count as a use.
     pub fn contains(&self, id: PageId) -> bool {
         self.index.contains_key(&id)
     }
 
-    /// The page's bytes, as a use of it.
+    /// The page's bytes; counts as a use.
     pub fn get(&mut self, id: PageId, now: Moment) -> Option<&[u8]> {
         let slot = *self.index.get(&id)?;
         self.uses += 1;
@@ -153,19 +153,20 @@ impl Cache {
         Some(&self.frame(slot).page)
     }
 
-    /// The page's bytes, not as a use.
+    /// The page's bytes; does not count as a use.
     pub fn peek(&self, id: PageId) -> Option<&[u8]> {
         self.index.get(&id).map(|&slot| &self.frame(slot).page[..])
     }
 
-    /// Changes a page that is here, by the log records of `range` (start, end).
+    /// Changes a cached page; `range` is the start and end of the log records of the change.
     pub fn change(&mut self, id: PageId, range: (LogPosition, LogPosition), change: impl FnOnce(&mut [u8])) {
         let slot = *self.index.get(&id).expect("a page is changed only while it is cached");
         change(&mut Arc::make_mut(&mut self.frame_mut(slot).page)[..]);
         self.mark_dirty(slot, range);
     }
 
-    /// Puts new bytes for a page, cached or not, changed by the log records of `range`.
+    /// Stores new bytes of a page, cached or not; `range` is the start and end of the log records of the
+    /// change.
     pub fn put_changed(&mut self, id: PageId, page: Buffer, range: (LogPosition, LogPosition), now: Moment) {
         let slot = match self.index.get(&id) {
             Some(&slot) => {
@@ -177,24 +178,24 @@ impl Cache {
         self.mark_dirty(slot, range);
     }
 
-    /// Promises a frame to a read that is about to start, if one is free.
+    /// Reserves a frame for a read; false if none is free.
     pub fn reserve(&mut self) -> bool {
         let free = self.free() > 0;
         self.reserved += usize::from(free);
         free
     }
 
-    /// Promises a frame beyond the bound: to a step that holds pages already, and so must go on.
+    /// Reserves a frame beyond the capacity, for a step that pins pages already and so must not wait.
     pub fn reserve_beyond(&mut self) {
         self.reserved += 1;
     }
 
-    /// Gives a promise back.
+    /// Returns a reservation.
     pub fn unreserve(&mut self) {
         self.reserved = self.reserved.checked_sub(1).expect("only a promised frame is given back");
     }
 
-    /// Memory for a page to be read into, with whatever is in it.
+    /// A buffer for a page read, with arbitrary contents.
     pub fn take_memory(&mut self, page_bytes: usize) -> Buffer {
         match self.spare.pop() {
             Some(memory) if memory.len() == page_bytes => memory,
@@ -202,18 +203,18 @@ impl Cache {
         }
     }
 
-    /// Takes in a page just read, against a promise, and pins it.
+    /// Inserts a page just read, using up a reservation, and pins it.
     pub fn put_read(&mut self, id: PageId, page: Buffer, now: Moment) {
         self.unreserve();
         if self.pin(id) {
-            // Put here by a change that needed no read (a page allocated anew): newer than the disk.
+            // Inserted by a change that needed no read (a page allocated anew): newer than the disk.
             return;
         }
         let slot = self.take_in(id, Arc::new(page), now);
         self.frame_mut(slot).pins = 1;
     }
 
-    /// Keeps a page from being evicted until as many `unpin`s. False if it is not here.
+    /// Pins a page: it is not evicted until it has been unpinned as often. False if it is not cached.
     pub fn pin(&mut self, id: PageId) -> bool {
         let Some(&slot) = self.index.get(&id) else { return false };
         self.declassify(slot);
@@ -231,40 +232,40 @@ impl Cache {
         self.classify(slot);
     }
 
-    /// Evicts the best victim if a clean one can go at all.
+    /// Evicts the next clean page in the replacement order; false if there is none.
     pub fn evict(&mut self) -> bool {
         let Some(&order) = self.evictable.first() else { return false };
         self.evict_frame(order.2);
         true
     }
 
-    /// Pages free or ready to be evicted at once.
+    /// Pages that are free or can be evicted at once.
     pub fn available(&self) -> usize {
         self.free() + self.evictable.len()
     }
 
-    /// The dirty page next in the order of replacement.
+    /// The next dirty page in the replacement order.
     pub fn next_to_write(&self) -> Option<PageId> {
         self.dirty_by_use.first().map(|order| self.frame(order.2).id)
     }
 
-    /// The dirty page whose first change is oldest, with the start of that change's record.
+    /// The dirty page with the oldest change, and the start of that change's record.
     pub fn oldest_dirty(&self) -> Option<(LogPosition, PageId)> {
         self.dirty_by_age.first().copied()
     }
 
-    /// Changes of the page that are not on their way to the device, if any.
+    /// Changes of the page that are not being written, if any.
     pub fn dirt(&self, id: PageId) -> Option<Dirt> {
         self.index.get(&id).and_then(|&slot| self.frame(slot).dirt)
     }
 
-    /// Whether the page is here and not being written.
+    /// True if the page is cached and not being written.
     pub fn can_be_written(&self, id: PageId) -> bool {
         self.index.get(&id).is_some_and(|&slot| self.frame(slot).writing.is_none())
     }
 
-    /// Starts writing a page: `seal` makes its checksums right, and the bytes returned stay as they
-    /// are whatever happens to the page meanwhile. A clean page is written again as it is.
+    /// Starts writing a page: `seal` sets its checksums, and the returned bytes stay unchanged whatever
+    /// happens to the page meanwhile. A clean page is rewritten as it is.
     pub fn begin_write(&mut self, id: PageId, seal: impl FnOnce(&mut [u8])) -> Arc<Buffer> {
         let slot = *self.index.get(&id).expect("only a cached page is written");
         self.declassify(slot);
@@ -283,7 +284,8 @@ impl Cache {
             self.classify(slot);
             return page;
         }
-        // A clean page in a gap: it must not be evicted or changed twice over, so it counts as written too.
+        // A clean page in a gap: it must not be evicted or changed in place, so it counts as being written
+        // too.
         frame.writing = Some(UNCHANGED);
         let page = Arc::clone(&frame.page);
         self.being_written.insert((UNCHANGED, id));
@@ -305,10 +307,10 @@ impl Cache {
         self.classify(slot);
     }
 
-    /// The database's device is about to be flushed: what has been written until now will be stable.
+    /// The database's device is about to be flushed: everything written so far will be stable.
     pub fn begin_flush(&mut self, database: DatabaseIndex) {
         if let Some(first) = self.unflushed.remove(&database) {
-            // What an abandoned flush should have made stable is still to be made so.
+            // This flush also covers those of an abandoned one.
             let oldest = self.flushing.entry(database).or_insert(first);
             *oldest = first.min(*oldest);
         }
@@ -319,7 +321,7 @@ impl Cache {
         self.flushing.remove(&database);
     }
 
-    /// Start of the oldest log record whose change is not yet on stable storage.
+    /// Start of the oldest log record whose change is not yet stable.
     pub fn oldest_unstable(&self) -> Option<LogPosition> {
         let writing = self.being_written.first().map(|&(first, _)| first).filter(|&first| first != UNCHANGED);
         [self.dirty_by_age.first().map(|&(first, _)| first), writing]
@@ -380,7 +382,7 @@ impl Cache {
         self.remembered_order.push_back((frame.id, self.evictions));
         while self.remembered_order.len() > self.pages_max {
             let (id, eviction) = self.remembered_order.pop_front().expect("more than none");
-            // A page that came back and went again is remembered by its later eviction.
+            // A page that was cached again meanwhile is remembered by its later eviction.
             if self.remembered.get(&id).is_some_and(|&(_, latest)| latest == eviction) {
                 self.remembered.remove(&id);
             }
@@ -418,7 +420,7 @@ impl Cache {
         (frame.second_last_use, frame.last_use, slot)
     }
 
-    /// Takes a frame out of the replacement orders, before its state changes.
+    /// Removes a frame from the replacement orders, before its state changes.
     fn declassify(&mut self, slot: usize) {
         let order = self.use_order(slot);
         if !self.evictable.remove(&order) {
@@ -426,7 +428,7 @@ impl Cache {
         }
     }
 
-    /// Puts a frame where its state belongs (invariant 2).
+    /// Inserts a frame into the orders that match its state (invariant 2).
     fn classify(&mut self, slot: usize) {
         let order = self.use_order(slot);
         let frame = self.frame(slot);
@@ -442,7 +444,7 @@ impl Cache {
         }
     }
 
-    /// Checks every invariant that can be checked from inside.
+    /// Checks all invariants.
     #[cfg(test)]
     pub fn check(&self) {
         assert_eq!(self.index.len(), self.frames.iter().flatten().count());
@@ -508,7 +510,7 @@ mod tests {
         for page in 1..=16 {
             read(&mut cache, page, 1);
         }
-        // Page 1 at once again, page 2 a second later.
+        // Page 1 again at once, page 2 a second later.
         cache.get(id(1), moment(1) + Duration::from_millis(5));
         cache.get(id(2), moment(2));
         read(&mut cache, 17, 3);
@@ -561,7 +563,7 @@ mod tests {
             }
             order.into_iter().for_each(|page| cache.end_write(id(page)));
             assert_eq!(cache.oldest_unstable(), Some(at(10)), "both end before one flush: {order:?}");
-            // That flush fails, or nobody waits for it; the next covers what it should have and what came since.
+            // That flush fails or is abandoned; the next covers its writes and those since.
             cache.begin_flush(DatabaseIndex(0));
             cache.change(id(2), (at(30), at(35)), |_| {});
             cache.begin_write(id(2), |_| {});

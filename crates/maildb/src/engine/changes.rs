@@ -1,12 +1,12 @@
-//! A change of several pages that happens entirely or not at all.
+//! Atomic changes of several pages.
 //!
-//! The change is made on copies. Reading sees the copies first, then the cache; a page in neither
-//! ends the step with [`Pause::Missing`] and the copies are thrown away. When everything is done,
-//! [`ChangeSet::install`] appends one log record that describes all of it and puts the copies into
-//! the cache, without an await between: no other task and no crash can see a part.
+//! The change is made on copies. Reads see the copies first, then the cache; a page in neither ends the step
+//! with [`Pause::Missing`], and the copies are discarded. At the end, [`ChangeSet::install`] appends one log
+//! record that describes the whole change and puts the copies into the cache, without an await between: no
+//! other task and no crash can see a part.
 //!
-//! Every edit goes through a [`PageOperation`] and [`apply`], which recovery uses too: what is
-//! replayed is what was done.
+//! Every edit is a [`PageOperation`] run by [`apply`], which recovery uses too: redo repeats exactly the
+//! original change.
 
 use super::{DatabaseIndex, PageId, Pause, Step, cache::Cache};
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
 use std::collections::BTreeMap;
 use world::{Buffer, Moment};
 
-/// Copies of pages with the operations that made them what they are.
+/// Copies of pages, with the operations that changed them.
 pub struct ChangeSet<'cache> {
     cache: &'cache mut Cache,
     database: DatabaseIndex,
@@ -31,31 +31,29 @@ pub struct ChangeSet<'cache> {
 
 struct Copy {
     page: Buffer,
-    /// Time of the page's last change before this one; zero for a page made anew.
+    /// Time of the page's last change before this one; zero for a new page.
     before: DbTime,
     operations: Vec<PageOperation>,
 }
 
-/// A finished change: the log's description and the new pages.
+/// A completed change: its description for the log, and the new pages.
 pub struct Finished {
-    /// What the log record says.
     pub changes: Vec<PageChange>,
-    /// The pages as they are now.
+    /// The changed pages.
     pub pages: Vec<(PageNumber, Buffer)>,
 }
 
 impl<'cache> ChangeSet<'cache> {
-    /// Nothing changed yet.
+    /// A change set without changes.
     pub fn new(cache: &'cache mut Cache, database: DatabaseIndex, page_size: PageSize, now: Moment) -> Self {
         Self { cache, database, page_size, now, copies: BTreeMap::new() }
     }
 
-    /// Which database this change is in.
     pub fn database(&self) -> DatabaseIndex {
         self.database
     }
 
-    /// A page as it will be.
+    /// A page with the changes so far.
     pub fn view(&mut self, page: PageNumber) -> Step<PageView<'_>> {
         if let Some(copy) = self.copies.get(&page) {
             return Ok(PageView::new(&copy.page));
@@ -64,14 +62,14 @@ impl<'cache> ChangeSet<'cache> {
         self.cache.get(id, self.now).map(PageView::new).ok_or(Pause::Missing(id))
     }
 
-    /// Makes a page anew, whatever it held before.
+    /// Creates a page, whatever it held before.
     pub fn format(&mut self, page: PageNumber, object: ObjectId, flags: PageFlags) {
         let mut buffer = Buffer::zeroed(self.page_size.bytes());
         PageMut::format(&mut buffer, page, object, flags);
         self.copies.insert(page, Copy { page: buffer, before: DbTime(0), operations: Vec::new() });
     }
 
-    /// Ends the making of a new page: all edits since [`ChangeSet::format`] become one image.
+    /// Ends the creation of a page: all edits since [`ChangeSet::format`] are logged as one image.
     fn as_image(copy: &mut Copy) {
         if copy.before == DbTime(0) {
             let image = PageView::new(&copy.page).used_image();
@@ -155,13 +153,13 @@ impl<'cache> ChangeSet<'cache> {
         Ok(Ok(()))
     }
 
-    /// Whether nothing has been edited or made.
+    /// True if no page has been edited or created.
     pub fn is_empty(&self) -> bool {
         self.copies.is_empty()
     }
 
-    /// The change as log record and pages, each stamped with `dbtime`. Pages that were only looked at
-    /// are not among them.
+    /// The change as log record and pages, each stamped with `dbtime`. Pages that were only read are not
+    /// included.
     pub fn finish(self, dbtime: DbTime) -> Step<Finished> {
         let mut changes = Vec::new();
         let mut pages = Vec::new();
@@ -182,7 +180,7 @@ impl<'cache> ChangeSet<'cache> {
     }
 }
 
-/// Whether an operation makes sense on a page: its nodes are there. For operations out of a log.
+/// True if the nodes that an operation refers to exist on the page. For operations read from a log.
 pub fn is_possible(page: &[u8], operation: &PageOperation) -> bool {
     let count = PageView::new(page).node_count();
     match operation {
@@ -198,7 +196,7 @@ pub fn is_possible(page: &[u8], operation: &PageOperation) -> bool {
     }
 }
 
-/// Does one operation to a page's bytes; the page is as before if it has no room.
+/// Applies one operation to a page; a page without room is left unchanged.
 pub fn apply(page: &mut [u8], operation: &PageOperation) -> Result<(), PageFull> {
     if let PageOperation::Image(image) = operation {
         restore_image(page, image).expect("an image is checked before it is applied");
@@ -231,7 +229,7 @@ fn slot_field(slot: usize) -> u16 {
     u16::try_from(slot).expect("a page holds fewer than 2^16 nodes")
 }
 
-/// A page contradicts itself or its neighbours, though its checksum is right.
+/// Error: a page contradicts itself or its neighbours, though its checksum is right.
 pub fn impossible(database: DatabaseIndex, page: PageNumber, problem: impl Into<String>) -> Pause {
     Pause::Failed(Error::PageDamaged {
         database: format!("database {}", database.0),

@@ -1,9 +1,10 @@
-//! Bounding what a crash has to replay.
+//! Checkpoints: bounding the log that recovery replays.
 //!
-//! About once a second: pages whose oldest change lies further back in the log than the checkpoint
-//! depth are written; the database files are flushed; and the checkpoint file is told the position
-//! before which no record is needed any more. The stamps of what is stable go to their sidecars in between. That is the oldest of: the first change of a page not
-//! yet stable, the beginning of a transaction still running, and the end of the stable log.
+//! About once a second, pages whose oldest change is further back in the log than the checkpoint depth are
+//! written, the database files are flushed, and the checkpoint file gets the new position: recovery needs no
+//! record before it. The position is the oldest of: the first change of a page not yet stable, the Begin
+//! record of a running transaction, and the end of the stable log. Between flush and checkpoint the stamps of
+//! stable pages are written to their sidecars.
 //!
 //! Invariant: the checkpoint is never after a record that recovery would need.
 
@@ -11,11 +12,11 @@ use super::{DatabaseIndex, core::Shared, flush_journal::FlushJournal};
 use crate::{error::Result, format::header::LogPosition, log::Checkpoint};
 use std::{collections::BTreeSet, future::Future as _, rc::Rc, task::Poll, time::Duration};
 
-/// How often the checkpoint is looked at (ESE: about every second).
+/// Interval between checkpoints (ESE: about a second).
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// Keeps the checkpoint moving until the group closes or stops.
+    /// Advances the checkpoint until the group closes or stops.
     pub async fn run_checkpoints(self: Rc<Self>) {
         loop {
             self.sleep_unless_closed(INTERVAL).await;
@@ -32,7 +33,7 @@ impl Shared {
         }
     }
 
-    /// Writes lazily committed records out soon after they were made, until the group closes or stops.
+    /// Writes lazily committed records out after a short delay, until the group closes or stops.
     pub async fn run_lazy_writes(self: Rc<Self>) {
         let delay = self.config.lazy_commit_delay;
         while !self.closing.get() && self.core.borrow().failure.is_none() {
@@ -55,7 +56,7 @@ impl Shared {
         .await;
     }
 
-    /// Starts writing the pages whose oldest change lies deeper in the log than the checkpoint depth.
+    /// Starts writing the pages whose oldest change is deeper in the log than the checkpoint depth.
     async fn write_old_pages(self: &Rc<Self>) -> Result<()> {
         loop {
             let oldest = {
@@ -68,13 +69,13 @@ impl Shared {
                 return Ok(());
             }
             if !self.start_write(id).await? {
-                // Being written already: its newer changes can only follow when that has ended.
+                // It is being written already: its newer changes can only be written after that.
                 self.any_write_ended().await;
             }
         }
     }
 
-    /// Flushes the databases and writes the checkpoint as far as it can go.
+    /// Flushes the databases and advances the checkpoint as far as possible.
     pub async fn advance_checkpoint(self: &Rc<Self>) -> Result<LogPosition> {
         let _one_at_a_time = self.checkpointing.lock().await;
         self.flush_databases().await?;
@@ -104,8 +105,7 @@ impl Shared {
         Ok(position)
     }
 
-    /// Flushes every database with writes that are not stable. One caller at a time: the one that holds
-    /// `checkpointing`.
+    /// Flushes every database with unstable writes. The caller must hold `checkpointing`.
     pub async fn flush_databases(self: &Rc<Self>) -> Result<()> {
         let mut waiting: BTreeSet<_> = self.core.borrow().cache.databases_to_flush().into_iter().collect();
         waiting.extend(self.journal.iter().flat_map(FlushJournal::databases_to_flush));
@@ -115,7 +115,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Flushes one database. One caller at a time, as with all of them.
+    /// Flushes one database. The caller must hold `checkpointing`.
     pub async fn flush_database(self: &Rc<Self>, database: DatabaseIndex) -> Result<()> {
         let file = {
             let mut core = self.core.borrow_mut();
@@ -126,8 +126,8 @@ impl Shared {
         };
         self.journal.iter().for_each(|journal| journal.begin_flush(database));
         if let Err(error) = file.flush().await {
-            // What the device did with the writes before is unknown, and a second flush that succeeds
-            // would not tell: this is final.
+            // The state of the writes before a failed flush is unknown, and a second flush that succeeds
+            // would not prove them stable: this is final.
             let error = error.into();
             self.fail(&error);
             return Err(error);
@@ -141,7 +141,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes every dirty page and waits until all of it is stable.
+    /// Writes every dirty page and waits until all are stable.
     pub async fn write_everything(self: &Rc<Self>) -> Result<()> {
         loop {
             let (oldest, writing) = {

@@ -1,8 +1,8 @@
-//! Everything one storage group owns, and the way every step on it is run.
+//! The state of a storage group, and the rules for running steps on it.
 //!
-//! [`Core`] is plain state with synchronous methods; [`Shared`] holds it together with the world, the
-//! log and the places where tasks wait. A step borrows the core, does all of its work or none, and
-//! lets go before anything is awaited ([`Shared::step`]).
+//! [`Core`] is plain state with synchronous methods; [`SharedGroup`] combines it with the world, the log and
+//! the notifications that tasks wait for. A step borrows the core, does all of its work or none, and releases
+//! it before anything is awaited ([`SharedGroup::step`]).
 //!
 //! Invariants:
 //!
@@ -39,78 +39,74 @@ use std::{
 use tokio::sync::Notify;
 use world::{File, Moment, World};
 
-/// More pages than any one step needs at once.
+/// Upper bound of the pages that one step needs at once.
 const PINS_MAX: usize = 256;
 
 /// One database of the group.
 pub struct DatabaseState {
-    /// File name.
     pub name: String,
-    /// The open file.
     pub file: Rc<dyn File>,
-    /// The header as last written or about to be.
+    /// The header as last written or about to be written.
     pub header: DatabaseHeader,
-    /// The time in the header on stable storage.
+    /// dbtime in the header on stable storage.
     pub header_time_stable: DbTime,
     /// Time of the latest page change.
     pub dbtime: DbTime,
     /// Pages of the file that the database owns.
     pub pages: u32,
-    /// The highest object number given out.
+    /// Highest object number in use.
     pub object_last: ObjectId,
     /// Tables by name.
     pub tables: BTreeMap<String, Table>,
-    /// What every page must read as; none if that is not wanted.
+    /// Page stamps; `None` if they are off.
     pub stamps: Option<PageStamps>,
-    /// Set while the file grows; told when it has.
+    /// Set while the file grows; notified at the end.
     pub growing: Option<Rc<Notify>>,
 }
 
 impl DatabaseState {
-    /// Time for the next page change.
+    /// The time for the next page change.
     pub fn next_dbtime(&mut self) -> DbTime {
         self.dbtime.0 += 1;
         self.dbtime
     }
 }
 
-/// A read of a page under way.
+/// A page read in progress.
 #[derive(Default)]
 pub struct Arrival {
-    /// Told when it has ended.
+    /// Notified when the read has ended.
     pub ended: Notify,
-    /// The page was made anew meanwhile: what is being read is old.
+    /// The page was created anew meanwhile: the bytes being read are obsolete.
     pub superseded: Cell<bool>,
 }
 
 /// The state of a storage group.
 pub struct Core {
-    /// Pages in memory.
     pub cache: Cache,
-    /// Databases, in the order the group was opened with.
+    /// In the order the group was opened with.
     pub databases: Vec<DatabaseState>,
-    /// Records being changed.
+    /// Records changed by running transactions.
     pub locks: Locks,
     /// Start of the Begin record of every running transaction.
     pub transactions: BTreeMap<u32, LogPosition>,
-    /// The highest transaction number given out.
+    /// Highest transaction number in use.
     pub transaction_last: u32,
-    /// The highest session number given out.
+    /// Highest session number in use.
     pub session_last: u16,
-    /// How often trees have changed their shape: while this stays, a way down a tree stays true.
+    /// Number of structural changes of trees: while it stays the same, a path down a tree stays valid.
     pub restructures: u64,
-    /// Reads under way.
+    /// Page reads in progress.
     pub loading: BTreeMap<PageId, Rc<Arrival>>,
-    /// Counters.
     pub statistics: Statistics,
-    /// What stopped the group, if anything did.
+    /// The error that stopped the group, if any.
     pub failure: Option<Error>,
     /// Page size of every database.
     pub page_size: PageSize,
 }
 
 impl Core {
-    /// A database by index. Panics if there is none: indexes come from this group.
+    /// Panics if the database does not exist: indexes come from this group.
     pub fn database(&mut self, index: DatabaseIndex) -> &mut DatabaseState {
         &mut self.databases[usize::from(index.0)]
     }
@@ -120,7 +116,7 @@ impl Core {
         ChangeSet::new(&mut self.cache, database, self.page_size, now)
     }
 
-    /// Makes a change of several pages: builds it on copies, logs it as one record, installs it.
+    /// Changes several pages: builds the change on copies, logs it as one record, installs it.
     pub fn restructure<T>(
         &mut self,
         log: &Log,
@@ -155,7 +151,7 @@ impl Core {
         Ok(value)
     }
 
-    /// Refuses to go on after a failure.
+    /// Fails if the group has stopped.
     pub fn check_running(&self) -> Result<()> {
         match &self.failure {
             None => Ok(()),
@@ -164,42 +160,40 @@ impl Core {
     }
 }
 
-/// A storage group as its tasks share it.
+/// A storage group, shared by its tasks.
 pub struct Shared {
-    /// Clock, tasks, randomness.
     pub world: World,
-    /// Settings.
     pub config: InstanceConfig,
     /// The state; borrowed for one step at a time, never across an await.
     pub core: RefCell<Core>,
-    /// Told when a cache page may have become free.
+    /// Notified when a cache page may have become free.
     pub page_freed: Notify,
-    /// Told when the cleaner should look.
+    /// Notified when the cleaner has work.
     pub cleaner_wanted: Notify,
-    /// Told when a page write has ended.
+    /// Notified when a page write has ended.
     pub write_ended: Notify,
-    /// Tasks that wait for pages to be written: then their stamps do not wait for company.
+    /// Number of tasks that wait for page writes. If any, stamps are logged without delay.
     pub waiting_for_writes: Cell<usize>,
-    /// Page writes under way.
+    /// Page writes in progress.
     pub page_writes: PageWrites,
-    /// Told when the group closes.
+    /// Notified when the group closes.
     pub closed: Notify,
-    /// Set when the background tasks should end.
+    /// Set when the background tasks must end.
     pub closing: Cell<bool>,
-    /// The checkpoint last written, and the log's generation then.
+    /// The last checkpoint written, and the log's generation at that time.
     pub checkpoint_written: Cell<Option<(LogPosition, u32)>>,
-    /// Rollbacks under way in the background.
+    /// Number of rollbacks running in the background.
     pub rollbacks: Cell<usize>,
-    /// Told when one of them has ended.
+    /// Notified when one of them has ended.
     pub rollback_ended: Notify,
-    /// Held by whoever takes a checkpoint.
+    /// Held while taking a checkpoint.
     pub checkpointing: tokio::sync::Mutex<()>,
-    /// Protects page writes from being torn; none if that is not wanted or not needed.
+    /// Flush journal; `None` if it is off or not needed.
     pub journal: Option<FlushJournal>,
     log: OnceCell<OpenLog>,
 }
 
-/// The log and what goes with it.
+/// The open log, its signature and its checkpoint file.
 struct OpenLog {
     log: Log,
     checkpoint: CheckpointFile,
@@ -251,17 +245,15 @@ impl Shared {
         })
     }
 
-    /// The transaction log.
     pub fn log(&self) -> &Log {
         &self.open_log().log
     }
 
-    /// Birth mark of the log.
+    /// Signature of the log.
     pub fn signature(&self) -> Signature {
         self.open_log().signature
     }
 
-    /// The checkpoint file.
     pub fn checkpoint_file(&self) -> &CheckpointFile {
         &self.open_log().checkpoint
     }
@@ -270,7 +262,7 @@ impl Shared {
         self.log.get().expect("the log is open before the first step")
     }
 
-    /// Opens the group for writing.
+    /// Sets the log: the group can be changed from now on.
     pub fn set_log(&self, log: Log, checkpoint: CheckpointFile, signature: Signature) {
         let before = self.log.set(OpenLog { log, checkpoint, signature });
         assert!(before.is_ok(), "a group has one log");
@@ -285,7 +277,7 @@ impl Shared {
         self.cleaner_wanted.notify_one();
     }
 
-    /// Runs a synchronous step until it goes through, fetching what it finds missing.
+    /// Runs a synchronous step until it completes, reading the pages it misses in between.
     pub async fn step<T>(
         self: &Rc<Self>,
         mut step: impl FnMut(&mut Core, &Log, Moment) -> Step<T>,

@@ -1,4 +1,4 @@
-//! One database of a group: its tables, its size, its headers, its background scan.
+//! One database of a group: tables, size, headers, and the background scan.
 
 use super::{
     DatabaseIndex,
@@ -31,9 +31,9 @@ use crate::{
 use std::{rc::Rc, sync::Arc};
 use world::{Buffer, ByteCount, ByteOffset, File, Stability};
 
-/// Time of the pages of a database just made; every change comes after.
+/// dbtime of the pages of a new database; every later change has a higher one.
 pub const DBTIME_OF_MAKING: DbTime = DbTime(1);
-/// Pages a new table is given to begin with.
+/// Pages of a new table.
 const TABLE_PAGES: u32 = 16;
 
 /// A handle to one database. Cheap to clone.
@@ -43,16 +43,16 @@ pub struct Database {
     index: DatabaseIndex,
 }
 
-/// What one read of a background scan found.
+/// Result of one read of a background scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanOutcome {
-    /// Pages whose checksum was looked at.
+    /// Pages whose checksum was checked.
     pub pages_checked: u32,
     /// Pages never written.
     pub pages_empty: u32,
-    /// Pages that are damaged, and how.
+    /// Damaged pages, each with a description of the damage.
     pub damaged: Vec<(PageNumber, String)>,
-    /// Where to go on; none at the end of the database.
+    /// First page of the next read; `None` at the end of the database.
     pub next: Option<PageNumber>,
 }
 
@@ -61,12 +61,11 @@ impl Database {
         Self { shared, index }
     }
 
-    /// File name.
     pub fn name(&self) -> String {
         self.shared.core.borrow_mut().database(self.index).name.clone()
     }
 
-    /// Pages of the file.
+    /// Number of pages in the file.
     pub fn page_count(&self) -> u32 {
         self.shared.core.borrow_mut().database(self.index).pages
     }
@@ -76,12 +75,12 @@ impl Database {
         ByteCount((u64::from(self.page_count()) + 2) * self.shared.config.page_size.bytes() as u64)
     }
 
-    /// The table of that name.
+    /// The table named `name`.
     pub fn table(&self, name: &str) -> Option<Table> {
         self.shared.core.borrow_mut().database(self.index).tables.get(name).cloned()
     }
 
-    /// Makes a table; it is durable when this returns.
+    /// Creates a table; durable on return.
     pub async fn create_table(&self, definition: TableDefinition) -> Result<Table> {
         let schema = TableSchema::new(definition.columns).map_err(|error| Error::Table(error.to_string()))?;
         if self.table(&definition.name).is_some() {
@@ -120,11 +119,12 @@ impl Database {
         Ok(table)
     }
 
-    /// Begins to add many records at the end of a table, see [`BulkLoader`].
+    /// Begins to append many records to a table, see [`BulkLoader`].
     ///
     /// # Errors
-    /// If the table is of another database; while a transaction changes records of it, or another load is under
-    /// way.
+    ///
+    /// If the table is of another database, a transaction has changed records of it, or another load is in
+    /// progress.
     pub async fn bulk_load(&self, table: &Table, settings: BulkLoadSettings) -> Result<BulkLoader> {
         if !self.table(table.name()).is_some_and(|own| own.is(table)) {
             let problem =
@@ -134,7 +134,7 @@ impl Database {
         BulkLoader::begin(Rc::clone(&self.shared), table.clone(), settings).await
     }
 
-    /// A cursor over a table, beginning at the first record whose key begins at or above these values.
+    /// A cursor that starts at the first record whose key begins at or above these values.
     pub fn cursor(&self, table: &Table, from: &[Value]) -> Result<Cursor> {
         Ok(Cursor::new(Rc::clone(&self.shared), table.clone(), table.key_of(from)?))
     }
@@ -160,8 +160,8 @@ impl Database {
         data.map(|data| table.decode(&data)).transpose()
     }
 
-    /// One step of a background scan: reads up to `pages` pages from `first` on in one go, past the cache,
-    /// and checks their checksums.
+    /// One step of a background scan: reads up to `pages` pages from `first` on in one read, past the cache,
+    /// and verifies their checksums and stamps.
     pub async fn scan(&self, first: PageNumber, pages: u32) -> Result<ScanOutcome> {
         let page_size = self.shared.config.page_size;
         let (file, count) = {
@@ -190,7 +190,7 @@ impl Database {
         Ok(outcome)
     }
 
-    /// Whether what was read is what was written last, as far as is known.
+    /// Compares a page with its stamp, if that is known.
     fn is_as_written(&self, page: PageNumber, bytes: &[u8]) -> std::result::Result<(), StampFinding> {
         let mut core = self.shared.core.borrow_mut();
         match &mut core.database(self.index).stamps {
@@ -199,8 +199,8 @@ impl Database {
         }
     }
 
-    /// A page that was being written while it was read is not damaged: it is once a second reading, with no
-    /// write under way, says so too.
+    /// Checks a suspicious page again. A page that was being written while it was read is not damaged; one
+    /// that fails a second read, with no write in progress, is.
     async fn look_again(
         &self,
         file: &Rc<dyn File>,
@@ -261,7 +261,7 @@ fn insert_catalog_row(
     Ok(())
 }
 
-/// Writes an empty database into a new file, the header last: until that is there, it is no database.
+/// Writes an empty database into a new file. The header comes last: without it the file is not a database.
 pub async fn make_database(file: &Rc<dyn File>, header: &DatabaseHeader) -> Result<()> {
     let page_size = header.page_size;
     file.resize(ByteCount((u64::from(INITIAL_PAGES) + 2) * page_size.bytes() as u64)).await?;
@@ -284,7 +284,7 @@ pub async fn write_header(file: &Rc<dyn File>, header: &DatabaseHeader) -> Resul
 }
 
 impl Core {
-    /// What the header of a database should say while the group runs and the checkpoint is at `checkpoint`.
+    /// The header of a database while the group runs and the checkpoint is at `checkpoint`.
     pub fn running_header(
         &mut self,
         index: DatabaseIndex,
@@ -310,8 +310,8 @@ impl Shared {
             let (file, header, changed) = {
                 let mut core = self.core.borrow_mut();
                 let state = core.database(index);
-                // The time too: what lies before the checkpoint is never read again, so nothing else
-                // would tell a recovery of the times of those changes.
+                // The time too: recovery does not read the log before the checkpoint, so only the header
+                // tells it the times of those changes.
                 let told = |header: &DatabaseHeader| {
                     (header.generation_min_required, header.generation_max_required, header.dbtime)
                 };
@@ -329,7 +329,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Reads from the space trees how many pages a database has.
+    /// Reads the number of a database's pages from its space trees.
     pub async fn load_size(self: &Rc<Self>, database: DatabaseIndex) -> Result<()> {
         let pages = self
             .step(|core, _, now| {
@@ -341,7 +341,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Reads the catalogue of a database: its tables, and the last object number.
+    /// Reads the catalogue of a database: its tables and the highest object number.
     pub async fn load_catalog(self: &Rc<Self>, database: DatabaseIndex) -> Result<()> {
         let page_size = self.config.page_size;
         let rows = self

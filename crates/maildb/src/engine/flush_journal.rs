@@ -1,10 +1,10 @@
-//! The flush journal: what makes a torn page write harmless.
+//! The flush journal: protection against torn page writes.
 //!
-//! Pages are written in place, and a drive promises no more than a sector: a power cut in the middle may
-//! leave a page that is partly old and partly new. Its checksum usually fails; being linear, it may also
-//! pass. The log holds changes, not whole pages, so redo has nothing to apply them to. Hence every page
-//! with changes is first written, stable, to a *slot* of a second file beside the log (`E00.fj`), and only
-//! then in place. Recovery puts the images of the journal over pages that are torn, then redoes the log.
+//! Pages are written in place, and a drive guarantees atomicity only for a sector: a power cut during the
+//! write may leave a page that is partly old and partly new. Its checksum usually fails; being linear, it may
+//! also pass. The log stores changes, not whole pages, so redo has nothing to apply them to. Hence every
+//! changed page is first written, stable, to a *slot* of a second file beside the log (`E00.fj`), and only
+//! then in place. Recovery copies the journal's images over torn pages, then redoes the log.
 //!
 //! Invariants:
 //!
@@ -12,34 +12,34 @@
 //!    stable before the write begins, and is overwritten only when the database has been flushed after the
 //!    write ended (`ring`).
 //! 2. An image carries the position behind the last log record in it, and the log is stable up to there.
-//! 3. Slots are written one at a time. Writes that come meanwhile share the next slot.
+//! 3. Slots are written one at a time. Writes that arrive meanwhile share the next slot.
 //!
-//! # Why no stale image can do harm
+//! # Why a stale image is harmless
 //!
-//! Nothing tells recovery which slots were in use, and nothing needs to. An image is used only if its last
-//! record lies behind the checkpoint and within the log. Then every later change of the page is in the log
-//! that redo is about to replay, so the image is a right place to start from *however old it is*. And an
-//! image that is needed is never refused: a change that is not yet stable in its database holds the
-//! checkpoint back. (Newest image of a page first, so that redo has less to do.) It follows:
+//! Recovery does not know which slots were in use, and need not. An image is used only if its last record is
+//! behind the checkpoint and within the log. Then every later change of the page is in the log that redo is
+//! about to replay, so the image is a valid starting point *however old it is*. And an image that is needed
+//! is never refused: a change that is not yet stable in its database holds the checkpoint back. (The newest
+//! image of a page is preferred, so that redo has less to do.) It follows:
 //!
 //! - *A slot that was free when the power went*, or is left from before the last restart: too old for the
 //!   checkpoint, or harmless.
 //! - *A clean shutdown* ends with the checkpoint at the end of the log: every image is too old. Nothing has
 //!   to be erased.
-//! - *A torn slot* fails its digest. The writes it was for had not begun.
-//! - *A database deleted and made anew* under its number is attached to the log behind all images of its
-//!   predecessor, and has another birth mark.
-//! - *A database file restored from a backup* has an older time in its header than the slot knows was
-//!   stable: it is left alone, so that redo finds what it lacks instead of some of it being papered over.
-//! - *A journal restored from a backup*, or of another log: older than the checkpoint; another birth mark.
+//! - *A torn slot* fails its digest. Its page writes had not begun.
+//! - *A database deleted and created again* under its number is attached to the log behind all images of its
+//!   predecessor, and has another signature.
+//! - *A database file restored from a backup* has an older time in its header than the one recorded in the
+//!   slot: it is left alone, so that redo reports the missing changes instead of some being papered over.
+//! - *A journal restored from a backup*, or of another log: older than the checkpoint, or another signature.
 //! - *A log older than the journal*: images whose last record is not in the log are refused.
-//! - *A journal that is missing or damaged* protects nothing, and says so ([`Restored`]); pages that were
-//!   torn are then found damaged by redo, as without any journal.
+//! - *A journal that is missing or damaged* protects nothing, and that is reported ([`RestoreSummary`]); redo
+//!   then finds torn pages damaged, as without any journal.
 //! - *A run without protection* removes the journal before it writes a page.
 //!
-//! Clean pages that go along in a coalesced write get no image: every sector is overwritten by what it
-//! holds already, and any mixture of the two is the page. Databases on devices that write a whole page or
-//! nothing (a sector at least as large) need no journal.
+//! Clean pages written as part of a coalesced write get no image: every sector is overwritten by its own
+//! contents, and any mixture of the two is the page. Databases on devices that write whole pages atomically
+//! (a sector at least as large) need no journal.
 
 mod digest;
 mod restore;
@@ -72,18 +72,17 @@ use std::{
 use tokio::sync::Notify;
 use world::{Buffer, ByteCount, ByteOffset, Directory, File, IoErrorKind, IoResult, Stability};
 
-/// Bounds of the number of slots, which is that of the writes that may be under way: since those that wait
-/// share a slot, more would only put off flushes that are rare already.
+/// Bounds of the number of slots, otherwise the number of concurrent page writes. Waiting writes share a
+/// slot, so more slots would only save flushes that are rare already.
 const SLOTS_MIN: usize = 4;
 const SLOTS_MAX: usize = 32;
 
-/// A page with changes, about to be written in place.
+/// A changed page, about to be written in place.
 pub struct PageImage {
-    /// The page.
     pub page: PageNumber,
-    /// Behind the last log record in it; the log is stable up to here.
+    /// End of the last log record in it; the log is stable up to here.
     pub last: LogPosition,
-    /// Its bytes, sealed.
+    /// Sealed bytes.
     pub bytes: Arc<Buffer>,
 }
 
@@ -94,21 +93,21 @@ pub struct Protection {
     database: DatabaseIndex,
 }
 
-/// What recovery took from the journal.
+/// Result of restoring pages from the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// Pages put back.
+    /// Pages restored.
     pub pages: u64,
-    /// Slots that are not whole: being written when the crash came, or damaged.
+    /// Slots that are not whole: being written during the crash, or damaged.
     pub slots_unreadable: u32,
-    /// There was no journal to take anything from, though one is wanted.
+    /// No journal was found, though the settings require one.
     pub was_missing: bool,
-    /// There was a journal.
+    /// A journal was found.
     pub was_there: bool,
 }
 
 impl Restored {
-    /// What is to be said of a page that is still damaged: why the journal did not restore it, and what to do.
+    /// Remark on a page that is still damaged: why the journal did not restore it, and what to do.
     pub fn torn_page_hint(&self, config: &InstanceConfig) -> String {
         let journal = file_name(&config.base_name);
         match self.was_there {
@@ -125,15 +124,15 @@ impl Restored {
     }
 }
 
-/// The open journal of a storage group. See the module's documentation.
+/// The open journal of a storage group; see the invariants above.
 pub struct FlushJournal {
     file: Rc<dyn File>,
     layout: Layout,
-    /// By database: whether its device may tear a page.
+    /// By database: true if its device may tear a page.
     protects: Vec<bool>,
     /// Set while a slot is being written.
     writing: Cell<bool>,
-    /// Told when that has ended.
+    /// Notified when that write has ended.
     written: Notify,
     state: RefCell<State>,
 }
@@ -143,18 +142,18 @@ struct State {
     sequence_last: u64,
     ticket_last: u64,
     waiting: VecDeque<Waiting>,
-    /// Slots written, for writes that do not know it yet.
+    /// Slots written, for writes that have not fetched theirs yet.
     written: BTreeMap<u64, u32>,
 }
 
-/// A page write that waits for its slot.
+/// A page write waiting for its slot.
 struct Waiting {
     ticket: u64,
     database: DatabaseIndex,
     images: Vec<PageImage>,
 }
 
-/// Whether and how a group is to be protected.
+/// Settings of the journal to create.
 struct Wanted {
     layout: Layout,
     protects: Vec<bool>,
@@ -176,13 +175,13 @@ impl Wanted {
     }
 }
 
-/// Most pages that are written at a time.
+/// Most pages in one page write.
 pub fn run_pages_max(config: &InstanceConfig) -> u32 {
     (config.coalesce.0 / config.page_size.bytes() as u64).max(1) as u32
 }
 
-/// Restores torn pages from the journal of the last run, if there is one and a log to replay, and makes
-/// the journal of this run, if one is wanted. Nothing may have been written to a page in place before.
+/// Restores torn pages from the last run's journal, if there is one and a log to replay, and creates the
+/// journal of this run, if the settings require one. No page may have been written in place before.
 pub async fn open(
     directory: &Rc<dyn Directory>,
     config: &InstanceConfig,
@@ -205,7 +204,7 @@ pub async fn open(
     if let Some(file) = found {
         let head = restore::read_head(&file).await.filter(|head| head.log_signature == log_signature);
         if let Some(range) = replay {
-            // A damaged head says nothing that the settings of the last run, probably the same, do not say.
+            // If the head is damaged, the last run's settings were probably the same as now.
             let layout = head.or(wanted.as_ref().map(|wanted| wanted.layout));
             if let Some(layout) = layout.filter(|layout| layout.page_size == config.page_size) {
                 let outcome = restore::restore(&file, layout, range, databases).await?;
@@ -242,9 +241,9 @@ pub async fn open(
     Ok((Some(FlushJournal { file, layout, protects, writing, written, state }), restored))
 }
 
-/// The pages of a database that recovery would restore from the journal of the log series `base_name` in `directory`, if
-/// they are torn; nothing is changed. `None` if there is no journal of the database's log, or the database, whose file
-/// has `bytes`, needs no recovery.
+/// The pages of a database that recovery would restore from the journal of the log `base_name` in `directory`
+/// if they are torn; changes nothing. `None` if the journal is missing or of another log, or if the database,
+/// whose file has `bytes`, needs no recovery.
 pub async fn pages_held(
     directory: &Rc<dyn Directory>,
     base_name: &str,
@@ -281,7 +280,7 @@ pub async fn pages_held(
     Ok(Some(gathered.pages().map(|id| id.page).collect()))
 }
 
-/// Name of the journal of the log series `base_name`.
+/// Name of the journal of the log `base_name`.
 pub fn file_name(base_name: &str) -> String {
     LogNames::new(base_name).flush_journal()
 }
@@ -294,7 +293,7 @@ async fn make_file(directory: &Rc<dyn Directory>, name: &str, layout: &Layout) -
 }
 
 impl FlushJournal {
-    /// Databases whose flush would bring a slot nearer to being free.
+    /// Databases whose flush would help to free a slot.
     pub fn databases_to_flush(&self) -> impl Iterator<Item = DatabaseIndex> + use<> {
         self.state.borrow().ring.databases_to_flush().into_iter()
     }
@@ -314,7 +313,7 @@ impl FlushJournal {
         self.state.borrow_mut().ring.end_write(protection.slot, protection.database);
     }
 
-    /// Whether writes to a database need protection.
+    /// True if writes to a database need protection.
     fn protects(&self, database: DatabaseIndex) -> bool {
         self.protects[usize::from(database.0)]
     }
@@ -332,7 +331,7 @@ impl FlushJournal {
         self.state.borrow_mut().written.remove(&ticket)
     }
 
-    /// As many of the waiting writes, in their order, as a slot has room for.
+    /// The waiting writes, in order, that fit one slot.
     fn next_batch(&self) -> Vec<Waiting> {
         let mut state = self.state.borrow_mut();
         let mut room = self.layout.pages_max as usize;
@@ -374,8 +373,8 @@ impl FlushJournal {
 }
 
 impl Shared {
-    /// Makes the images of a page write stable, if its database needs that. The write in place may begin
-    /// when this returns; [`FlushJournal::end_write`] must be told when it has ended.
+    /// Makes the images of a page write stable, if its database needs that. The write in place may begin on
+    /// return; call [`FlushJournal::end_write`] when it has ended.
     pub async fn protect(
         self: &Rc<Self>,
         database: DatabaseIndex,
@@ -391,7 +390,7 @@ impl Shared {
             if let Some(slot) = journal.take_written(ticket) {
                 return Ok(Some(Protection { slot, database }));
             }
-            // After a failed slot write a ticket waits for nothing; but then the group has stopped.
+            // After a failed slot write no slot number arrives; but then the group has stopped.
             self.core.borrow().check_running()?;
             if journal.writing.get() {
                 journal.written.notified().await;
@@ -422,13 +421,13 @@ impl Shared {
             }
             if journal.databases_to_flush().next().is_some() {
                 let _one_at_a_time = self.checkpointing.lock().await;
-                // Somebody else's flush may have been enough.
+                // Another task's flush may have freed one.
                 if journal.state.borrow().ring.free().is_none() {
                     self.flush_databases().await?;
                 }
                 continue;
             }
-            // Every slot protects a write that is under way.
+            // Every slot protects a write in progress.
             let _impatience = self.hurry_writes();
             self.write_ended.notified().await;
             self.core.borrow().check_running()?;

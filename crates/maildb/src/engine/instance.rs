@@ -20,11 +20,11 @@ use crate::{
 use std::rc::Rc;
 use world::{ByteCount, Directory, JoinHandle, World};
 
-/// No log record describes more than this many whole pages.
+/// Upper bound of the whole pages described by one log record.
 const PAGES_PER_RECORD_MAX: u64 = 8;
 const LOG_FILE_MIN: ByteCount = ByteCount::kib(64);
 const LOG_FILE_MAX: ByteCount = ByteCount::mib(64);
-/// The cache must hold every page one step may need, and then some.
+/// Smallest cache: a few times the pages that one step may need.
 const CACHE_PAGES_MIN: u64 = 64;
 
 /// An open storage group: one transaction log shared by one to ten databases.
@@ -35,9 +35,9 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Opens a group: makes what does not exist yet, recovers what was not shut down cleanly.
+    /// Opens a group: creates missing databases, recovers those that were not shut down cleanly.
     ///
-    /// A database keeps its place in `databases` for life; new ones may be added at the end.
+    /// The position of a database in `databases` must never change; new ones may be added at the end.
     pub async fn open(
         world: &World,
         log_directory: Rc<dyn Directory>,
@@ -89,7 +89,7 @@ impl Instance {
         Ok(Self { shared, recovery, tasks })
     }
 
-    /// What opening found and did.
+    /// Summary of the recovery that opened the group.
     pub fn recovery(&self) -> RecoverySummary {
         self.recovery
     }
@@ -100,12 +100,10 @@ impl Instance {
         (0..count).map(|index| Database::new(Rc::clone(&self.shared), DatabaseIndex(index as u8))).collect()
     }
 
-    /// A new session.
     pub fn session(&self) -> Session {
         Session::new(Rc::clone(&self.shared))
     }
 
-    /// Counters, as of now.
     pub fn statistics(&self) -> Statistics {
         let log = self.shared.log().statistics();
         let core = self.shared.core.borrow();
@@ -124,14 +122,14 @@ impl Instance {
         }
     }
 
-    /// Writes the log out and moves the checkpoint as far as it can go.
+    /// Writes the log out and advances the checkpoint as far as possible.
     pub async fn checkpoint(&self) -> Result<()> {
         self.shared.log().make_stable(self.shared.log().end()).await?;
         self.shared.advance_checkpoint().await.map(drop)
     }
 
-    /// Shuts down cleanly: every page written, every database whole without its log. Sessions must have
-    /// ended their transactions.
+    /// Shuts down cleanly: writes every page, so that no database needs its log. Sessions must have ended
+    /// their transactions.
     pub async fn close(mut self) -> Result<()> {
         while self.shared.rollbacks.get() > 0 {
             self.shared.rollback_ended.notified().await;
@@ -148,7 +146,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Waits until what bulk loads have left is cleared away; an error if one is under way.
+    /// Waits until finished bulk loads are cleaned up; an error if one is still in progress.
     async fn wait_for_loads(&self) -> Result<()> {
         loop {
             let growing = {

@@ -1,15 +1,15 @@
-//! Which records are being changed by a running transaction, and what they were before.
+//! Record locks: records changed by running transactions, with their committed versions.
 //!
-//! A writer keeps a record to itself until its transaction ends; another writer is refused at once
-//! (ESE: write conflict). A reader is never refused: it is given what was last committed.
+//! A writer locks a record until its transaction ends; another writer is refused at once (ESE: write
+//! conflict). A reader is never refused: it gets the last committed version.
 //!
-//! Invariant: an entry's `committed` is what the record was before its owner's first change.
+//! Invariant: an entry's `committed` is the record before its owner's first change.
 
 use super::DatabaseIndex;
 use crate::format::page_size::PageNumber;
 use std::collections::BTreeMap;
 
-/// A record's name in the whole group: database, root of its tree, key.
+/// Identity of a record in the group: database, root of its tree, key.
 pub type RecordName = (DatabaseIndex, PageNumber, Vec<u8>);
 
 struct Lock {
@@ -17,18 +17,18 @@ struct Lock {
     committed: Option<Vec<u8>>,
 }
 
-/// See the module's documentation.
+/// The locked records of a group.
 #[derive(Default)]
 pub struct Locks {
     held: BTreeMap<RecordName, Lock>,
 }
 
-/// Another transaction is changing the record.
+/// Error: another transaction has locked the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conflict;
 
 impl Locks {
-    /// Whether `transaction` may change the record; true in the answer if it already did.
+    /// Checks that `transaction` may change the record; returns true if it holds the lock already.
     pub fn may_change(&self, name: &RecordName, transaction: u32) -> Result<bool, Conflict> {
         match self.held.get(name) {
             None => Ok(false),
@@ -37,20 +37,19 @@ impl Locks {
         }
     }
 
-    /// Notes that `transaction` changes a record that was `committed` until now (None: not there).
+    /// Locks a record whose last committed version is `committed` (`None`: it did not exist).
     pub fn take(&mut self, name: RecordName, transaction: u32, committed: Option<Vec<u8>>) {
         let before = self.held.insert(name, Lock { owner: transaction, committed });
         assert!(before.is_none(), "a record is taken once");
     }
 
-    /// What a reader of `transaction` should see instead of the record, if someone else changes it.
+    /// The version that `transaction` must see instead of the record, if another transaction has locked it.
     pub fn committed(&self, name: &RecordName, transaction: Option<u32>) -> Option<Option<&[u8]>> {
         let lock = self.held.get(name)?;
         (Some(lock.owner) != transaction).then_some(lock.committed.as_deref())
     }
 
-    /// Records of a tree from `from` on and below `to` that are being changed, each as it was
-    /// last committed.
+    /// Locked records of a tree from `from` on and below `to`, each with its last committed version.
     pub fn committed_between<'a>(
         &'a self,
         (database, root): (DatabaseIndex, PageNumber),
@@ -65,7 +64,7 @@ impl Locks {
             .map(|((_, _, key), lock)| (key.as_slice(), lock.committed.as_deref()))
     }
 
-    /// Whether any record of a tree is being changed.
+    /// True if any record of a tree is locked.
     pub fn any_of(&self, database: DatabaseIndex, root: PageNumber) -> bool {
         let first = (database, root, Vec::new());
         self.held
@@ -74,7 +73,7 @@ impl Locks {
             .is_some_and(|((in_database, in_root, _), _)| (*in_database, *in_root) == (database, root))
     }
 
-    /// Lets go of a record when its transaction ends.
+    /// Unlocks a record when its transaction ends.
     pub fn release(&mut self, name: &RecordName, transaction: u32) {
         let lock = self.held.remove(name).expect("only a held record is released");
         assert_eq!(lock.owner, transaction, "a record is released by its owner");

@@ -31,17 +31,17 @@ pub mod writer;
 
 use crate::format::page_size::PageNumber;
 
-/// Which database of a storage group: the place in the list the group was opened with.
+/// Index of a database in its storage group, in the order the group was opened with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DatabaseIndex(pub u8);
 
 impl DatabaseIndex {
-    /// The number log records know the database by; 0 is nobody's.
+    /// The database's number in log records; 0 is unused.
     pub fn log_id(self) -> u8 {
         self.0 + 1
     }
 
-    /// The database a log record speaks of, if the number is one.
+    /// The database with that number in log records, if valid.
     pub fn from_log_id(id: u8) -> Option<Self> {
         id.checked_sub(1).map(Self)
     }
@@ -50,25 +50,22 @@ impl DatabaseIndex {
 /// One page of one database of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageId {
-    /// Which database.
     pub database: DatabaseIndex,
-    /// Which page of it.
     pub page: PageNumber,
 }
 
-/// Why a synchronous step could not finish. It changed nothing; put the reason right and try again.
+/// Reason why a synchronous step could not finish. It changed nothing; remove the obstacle and retry.
 #[derive(Debug)]
 pub enum Pause {
     /// This page must be read into the cache first.
     Missing(PageId),
-    /// The database must grow by at least this many pages first.
+    /// The database must grow first.
     Grow {
-        /// Which database.
         database: DatabaseIndex,
-        /// At least this many pages.
+        /// Number of pages, at least.
         pages: u32,
     },
-    /// Trying again will not help.
+    /// Retrying will not help.
     Failed(crate::Error),
 }
 

@@ -1,6 +1,7 @@
-//! Database files on their way into a group: found, judged, made if they are not there, and attached.
+//! Opens the database files of a group: finds, checks, creates and attaches them.
 //!
-//! What refuses comes before what writes, so that a group that does not open leaves its databases as they were.
+//! All checks that may refuse come before the first write, so that a group that does not open leaves its
+//! databases unchanged.
 
 use super::{
     DatabaseIndex,
@@ -24,11 +25,11 @@ use crate::{
 use std::{collections::BTreeMap, rc::Rc};
 use world::{ByteCount, File, IoErrorKind, World};
 
-/// Of a checkpoint that relies on no page stamps.
+/// For a checkpoint that requires no page stamps.
 const NO_STAMPS: [u64; DATABASES_MAX] = [0; DATABASES_MAX];
 
-/// Brings all databases of a group into the state in which redo takes them, and makes those that are not
-/// there. The second part is the number of databases whose page stamps begin anew.
+/// Prepares all databases of a group for redo, and creates missing ones. Also returns the number of databases
+/// whose page stamps start from scratch.
 pub async fn attach(
     world: &World,
     opened: Vec<Opened>,
@@ -65,7 +66,7 @@ pub async fn attach(
     Ok((states, begun))
 }
 
-/// Whether and from what a group's page stamps are opened.
+/// Settings for opening the page stamps of a group.
 pub struct StampsWanted {
     pub mode: PageStampMode,
     pub checkpoint: Option<Checkpoint>,
@@ -75,7 +76,7 @@ pub struct StampsWanted {
 }
 
 impl StampsWanted {
-    /// If they are not to be durable any more: no checkpoint may rely on them from now on.
+    /// If stamps are no longer durable: makes the checkpoint require none.
     pub async fn let_go(&self, file: &CheckpointFile) -> Result<()> {
         match self.checkpoint {
             Some(checkpoint) if self.mode != PageStampMode::Durable && checkpoint.stamps != NO_STAMPS => {
@@ -85,7 +86,7 @@ impl StampsWanted {
         }
     }
 
-    /// The stamps of a database and whether they begin anew; none if they are not wanted.
+    /// Opens the stamps of a database; true if they start from scratch. `None` if stamps are off.
     async fn open(
         &self,
         world: &World,
@@ -116,12 +117,12 @@ impl StampsWanted {
     }
 }
 
-/// A database file on its way into a group.
+/// A database file being opened.
 pub struct Opened {
     location: DatabaseLocation,
-    /// None if there is no file yet.
+    /// `None` if the file does not exist.
     file: Option<Rc<dyn File>>,
-    /// None if there is no file, or its making was cut short.
+    /// `None` if the file does not exist, or its creation was interrupted.
     header: Option<DatabaseHeader>,
 }
 
@@ -130,7 +131,7 @@ impl Opened {
         &self.location.file_name
     }
 
-    /// The file, made now if there is none.
+    /// The file, created if it does not exist.
     async fn file(&mut self, page_size: PageSize) -> Result<Rc<dyn File>> {
         if let Some(file) = &self.file {
             return Ok(Rc::clone(file));
@@ -142,7 +143,7 @@ impl Opened {
         Ok(file)
     }
 
-    /// Refuses a database of another group, or of another place in this one.
+    /// Refuses a database of another group, or of another position in this one.
     fn check_belongs(&self, index: usize, log_signature: Signature) -> Result<()> {
         let Some(header) = &self.header else { return Ok(()) };
         if header.log_signature != log_signature {
@@ -162,7 +163,7 @@ impl Opened {
         Ok(())
     }
 
-    /// Makes the database if there is none yet, and marks it as in use by this log.
+    /// Creates the database if it does not exist, and marks it as in use by this log.
     async fn attach_to(
         &mut self,
         world: &World,
@@ -179,7 +180,7 @@ impl Opened {
                 let signature = new_signature(world, self.name());
                 let mut header = DatabaseHeader::new(page_size, signature, LAST_SYSTEM_OBJECT);
                 header.log_signature = log_signature;
-                // Records before this point speak of another database of that number, or of none.
+                // Earlier records refer to another database of that number, or to none.
                 header.attach = end;
                 header.attach_time = log_time(world);
                 header.database_id = database_id;
@@ -220,8 +221,8 @@ pub async fn open_file(location: &DatabaseLocation, page_size: PageSize) -> Resu
         Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(nothing),
         Err(error) => return Err(error.into()),
     };
-    // What a process that died had written may still be in the drive's cache. From here on it counts as
-    // stable: redo takes a page it finds new enough for written, and the checkpoint passes it.
+    // Writes of a process that died may still be in the drive's cache. From here on they count as stable:
+    // redo skips a page that is new enough, and the checkpoint passes it.
     file.flush().await?;
     location.directory.sync().await?;
     let file_only = Opened { file: Some(Rc::clone(&file)), ..nothing };
@@ -239,7 +240,7 @@ pub async fn open_file(location: &DatabaseLocation, page_size: PageSize) -> Resu
     Ok(Opened { header: Some(header), ..file_only })
 }
 
-/// Whether the making of a database was cut short: the second copy of its header, written last, is all
+/// True if the creation of a database was interrupted: the second copy of its header, written last, is all
 /// zero, and so is the first or part of it.
 async fn never_finished(file: &Rc<dyn File>, page_size: PageSize) -> Result<bool> {
     let bytes = 2 * page_size.bytes();
@@ -251,8 +252,8 @@ async fn never_finished(file: &Rc<dyn File>, page_size: PageSize) -> Result<bool
     Ok(is_zero(shadow) && (is_zero(first) || is_part_of_header(first)))
 }
 
-/// Whether a block is a header of which a power cut kept one of the two sectors that are not zero. Anything
-/// else may be somebody's file, and is not ours to write over.
+/// True if a block is a header that lost one of its two non-zero sectors in a power cut. Any other file may
+/// belong to someone else and must not be overwritten.
 fn is_part_of_header(block: &[u8]) -> bool {
     const SECTOR_BYTES: usize = 512;
     let (begin, rest) = block.split_at(SECTOR_BYTES);
@@ -267,7 +268,7 @@ fn is_part_of_header(block: &[u8]) -> bool {
     }
 }
 
-/// Pages a file has room for behind the two of the header.
+/// Pages that a file has room for behind the two header pages.
 fn pages_of(file: &dyn File, page_size: PageSize) -> u32 {
     let pages = (file.geometry().size.0 / page_size.bytes() as u64).saturating_sub(2);
     u32::try_from(pages).unwrap_or(u32::MAX)
@@ -277,7 +278,7 @@ fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|&byte| byte == 0)
 }
 
-/// A database the group had must not be made anew in silence: its volume may only not be mounted.
+/// Refuses to create a database that the group had before: its volume is probably not mounted.
 pub fn refuse_lost(opened: &[Opened], databases_known: usize) -> Result<()> {
     if opened.len() < databases_known {
         let problem =
@@ -293,7 +294,7 @@ pub fn refuse_lost(opened: &[Opened], databases_known: usize) -> Result<()> {
     }
 }
 
-/// A database that was in use must not be opened without its log.
+/// Refuses to open a database that was in use without its log.
 pub fn refuse_orphans(opened: &[Opened]) -> Result<()> {
     for database in opened {
         if database.header.is_some() {

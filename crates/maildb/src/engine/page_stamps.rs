@@ -1,39 +1,40 @@
-//! Page stamps: finding writes that were lost, torn or went astray, though every checksum is right.
+//! Page stamps: detecting writes that were lost, torn or misdirected although every checksum is right.
 //!
-//! An old page in its place is good to every checksum it carries, and so may be a mixture of two versions of
-//! a page (the format's checksums are linear). So what a page must read as is kept elsewhere: its *stamp*, time
-//! of change and keyed hash ([`hash`]), 16 bytes a page in memory ([`table`]) and in a file beside the database
-//! ([`sidecar`], `priv1.stamps` for `priv1.edb`). No page is taken from the device unless it is the one that was
-//! written there last; if not, that is [`Error::NotAsWritten`], with what was expected and what was found.
+//! An old page in its place passes every checksum it carries, and so may a mixture of two versions of a page
+//! (the format's checksums are linear). So the identity of each page's current image is kept elsewhere: its
+//! *stamp*, time of change and keyed hash ([`hash`]), 16 bytes a page in memory ([`table`]) and in a file
+//! beside the database ([`sidecar`], `priv1.stamps` for `priv1.edb`). A page read from the device is refused
+//! unless it is the image last written there; the error, [`Error::NotAsWritten`], gives what was expected and
+//! what was found.
 //!
-//! # Telling a lost write from a crash
+//! # Distinguishing a lost write from a crash
 //!
-//! After a crash a page may rightly be older than the last write of it. Which images it may be is known
-//! exactly, because the stamps are ordered with the log:
+//! After a crash a page may legitimately be older than its last write. The possible images are known exactly,
+//! because the stamps are ordered with the log:
 //!
 //! 1. Before pages are written in place, a log record with their stamps is stable.
-//! 2. Before a checkpoint is taken, the stamps of all pages that are stable by then are in the sidecar, and
-//!    stable (they are *settled*). The checkpoint names the settling that it relies on.
+//! 2. Before a checkpoint is taken, the stamps of all pages that are stable by then are written to the
+//!    sidecar and stable: a *stamp flush*. The checkpoint names the stamp flush that it requires.
 //!
 //! A page whose image is not stable yet holds the checkpoint back to before its changes, and so before the
-//! record of its stamp. Hence after a crash a page is its settled image, or one of those whose stamps are in
-//! the log from the checkpoint on. Redo fetches every such page, for its changes are in that log too, and with
-//! that its stamp is certain again. Anything else is not the work of a crash: refused, unless redo makes the
-//! page anew, or the flush journal has an image of it that is one of those.
+//! record of its stamp. Hence after a crash a page is its last stable image, or one of those whose stamps are
+//! in the log from the checkpoint on. Redo reads every such page, because its changes are in that log too,
+//! and so its stamp is certain again. Any other image is not the result of a crash and is refused, unless
+//! redo recreates the page, or the flush journal has a valid image of it.
 //!
-//! # What if the sidecar is not what it should be
+//! # Faults of the sidecar
 //!
-//! - *Damaged, older than the checkpoint relies on, or missing*: the group does not open
-//!   ([`Error::StampsUnusable`]). Opening it once with `page_stamps` off gives them up.
+//! - *Damaged, older than the checkpoint requires, or missing*: the group does not open
+//!   ([`Error::StampsUnusable`]). Opening it once with `page_stamps` off discards the stamps.
 //! - *Newer than the log's end*: a part of the log was lost, or is from a backup: likewise.
-//! - *Not relied on by the checkpoint*: the database is new, or was last open without stamps, or the checkpoint
-//!   file is gone. Stamps begin anew: nothing is known of a page until it is written or read.
-//! - *A foreign file of that name*: refused, and not touched.
-//! - *A run without stamps* first makes the checkpoint rely on none, then removes the sidecar.
+//! - *Not required by the checkpoint*: the database is new, or was last open without stamps, or the
+//!   checkpoint file is gone. Stamps start from scratch: a page is unknown until it is written or read.
+//! - *A foreign file of that name*: refused, and left unchanged.
+//! - *A run without stamps* first makes the checkpoint require none, then removes the sidecar.
 //!
 //! # Without a sidecar
 //!
-//! Where only writes that are lost while the group is open are to be found, stamps stay in memory ([`while_open`]).
+//! If only writes lost while the group is open need to be found, stamps stay in memory ([`while_open`]).
 
 mod blocks;
 #[cfg(test)]
@@ -62,23 +63,22 @@ use world::{Directory, File, IoErrorKind, World};
 pub use sidecar::space_max;
 pub use table::StampTable;
 
-/// Memory the stamps of a page take.
+/// Memory for the stamp of one page.
 pub const BYTES_A_PAGE: u64 = size_of::<Stamp>() as u64;
 
-/// What one image of a page is known by.
+/// Identity of one image of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Its time of change; 0 if nothing is known of the page.
+    /// Time of change; 0 if the page is unknown.
     pub dbtime: DbTime,
     /// Keyed hash of its number and all its bytes.
     pub hash: u64,
 }
 
 impl Stamp {
-    /// Of a page of which nothing is known.
+    /// The stamp of an unknown page.
     pub const UNKNOWN: Self = Self { dbtime: DbTime(0), hash: 0 };
 
-    /// Whether it says anything.
     pub fn is_known(self) -> bool {
         self.dbtime > DbTime(0)
     }
@@ -86,25 +86,24 @@ impl Stamp {
 
 /// The stamps of one open database.
 pub struct PageStamps {
-    /// In memory.
     pub table: StampTable,
     store: StampStore,
 }
 
-/// Where stamps are kept beside memory.
+/// Storage of stamps besides memory.
 enum StampStore {
-    /// In a sidecar that the checkpoint relies on.
+    /// In a sidecar that the checkpoint requires.
     Durably(Sidecar),
-    /// Nowhere before the clean shutdown.
+    /// Nowhere until the clean shutdown.
     WhileOpen(LeaveIn),
 }
 
-/// Stamps met in the part of the log that is to be replayed.
+/// Stamps from the part of the log that will be replayed.
 #[derive(Default)]
 pub struct LoggedStamps(Vec<(LogPosition, u8, Vec<PageStamp>)>);
 
 impl LoggedStamps {
-    /// Takes note of a record, if it is one of stamps.
+    /// Collects a record's stamps, if it has any.
     pub fn note(&mut self, start: LogPosition, record: LogRecord) {
         if let LogRecord::PageStamps { dbid, stamps } = record {
             self.0.push((start, dbid, stamps));
@@ -119,23 +118,21 @@ impl LoggedStamps {
     }
 }
 
-/// What is known of a database when its stamps are opened.
+/// Inputs for opening the stamps of a database.
 pub struct Opening<'a> {
-    /// Where the database lies.
+    /// Folder of the database.
     pub directory: &'a Rc<dyn Directory>,
-    /// Its file name.
     pub database: &'a str,
-    /// Its place in the group.
+    /// Index of the database in the group.
     pub index: DatabaseIndex,
-    /// Its header.
     pub header: &'a DatabaseHeader,
-    /// Pages its file has room for.
+    /// Pages that its file has room for.
     pub pages_max: u32,
-    /// The settling that the checkpoint relies on; 0 if on none.
+    /// Number of the stamp flush that the checkpoint requires; 0 for none.
     pub relied_on: u64,
-    /// Where the log goes on.
+    /// Position at which the log continues.
     pub log_end: LogPosition,
-    /// Where the log that was found ends, if there is one.
+    /// End of the log that was found, if any.
     pub log_found_until: Option<LogPosition>,
 }
 
@@ -145,8 +142,8 @@ pub fn file_name(database: &str) -> String {
 }
 
 impl Opening<'_> {
-    /// Opens the stamps, or begins them anew; the second part tells whether it did. Nothing may have been
-    /// written to a page since the crash.
+    /// Opens the stamps, or starts from scratch, which the returned flag says. No page may have been written
+    /// since the crash.
     pub async fn open(&self, world: &World, logged: &LoggedStamps) -> Result<(PageStamps, bool)> {
         match (open_file(self.directory, &file_name(self.database)).await?, self.relied_on) {
             (Some(file), 0) => {
@@ -165,7 +162,7 @@ impl Opening<'_> {
         Ok((PageStamps { table, store: StampStore::Durably(sidecar) }, true))
     }
 
-    /// The head of a sidecar that begins now, with a key of its own.
+    /// The head of a new sidecar, with a new random key.
     fn new_head(&self, world: &World) -> Head {
         let name = format!("page stamps of {} at {}", self.database, world.wall().seconds);
         let mut random = world.random(&name);
@@ -214,7 +211,7 @@ impl Opening<'_> {
     }
 }
 
-/// What to do about stamps that cannot be used.
+/// Remedy for unusable stamps.
 const GIVE_UP: &str = "verify the database, and open it once without page stamps to give them up";
 
 async fn open_file(directory: &Rc<dyn Directory>, name: &str) -> Result<Option<Rc<dyn File>>> {
@@ -225,7 +222,8 @@ async fn open_file(directory: &Rc<dyn Directory>, name: &str) -> Result<Option<R
     }
 }
 
-/// What the sidecar of a database of at most so many pages says, and the checkpoint it was last settled for; none if there is none.
+/// The sidecar of a database of at most `pages_max` pages: its stamps, and the checkpoint position of its
+/// last stamp flush; `None` if there is none.
 pub async fn read_beside(
     directory: &Rc<dyn Directory>,
     database: &str,
@@ -252,7 +250,7 @@ pub async fn read_beside(
     }
 }
 
-/// Removes the sidecar of a database, on which no checkpoint relies. A foreign file of its name stays.
+/// Removes the sidecar of a database, which no checkpoint may require. A foreign file of its name stays.
 pub async fn give_up(directory: &Rc<dyn Directory>, database: &str) -> Result<()> {
     let name = file_name(database);
     let Some(file) = open_file(directory, &name).await? else { return Ok(()) };
@@ -265,12 +263,12 @@ pub async fn give_up(directory: &Rc<dyn Directory>, database: &str) -> Result<()
 }
 
 impl PageStamps {
-    /// Whether they are ordered with the log, and outlive a crash.
+    /// True if the stamps are ordered with the log and survive a crash.
     pub fn is_durable(&self) -> bool {
         matches!(self.store, StampStore::Durably(_))
     }
 
-    /// The last settling that is stable; none if the stamps are only in memory.
+    /// The last stable stamp flush; `None` if the stamps are only in memory.
     pub fn settling(&self) -> Option<Settling> {
         match &self.store {
             StampStore::Durably(sidecar) => Some(sidecar.settling()),
@@ -290,10 +288,11 @@ impl PageStamps {
 }
 
 impl Shared {
-    /// Stamps images that are about to be written in place. The write may begin when this returns;
-    /// [`StampTable::end_write`] must be told of its end.
+    /// Stamps images that are about to be written in place. The write may begin on return; call
+    /// [`StampTable::end_write`] at its end.
     ///
-    /// The stamps go with the next write of the log that somebody else needs, unless somebody waits for pages.
+    /// The stamps go with the next log write that another task triggers, or at once if a task waits for page
+    /// writes.
     pub async fn stamp_images(
         &self,
         database: DatabaseIndex,
@@ -319,8 +318,8 @@ impl Shared {
         Ok(stamps)
     }
 
-    /// Brings the sidecars up to date with what the databases' files are known to hold. For the holder of
-    /// `checkpointing`, between the databases' flush and the checkpoint at `position`.
+    /// Writes the stamps of all stable pages to the sidecars. The caller holds `checkpointing` and calls this
+    /// between the databases' flush and the checkpoint at `position`.
     pub async fn settle_stamps(&self, position: LogPosition) -> Result<()> {
         let count = self.core.borrow().databases.len();
         for index in (0..count).map(|index| DatabaseIndex(index as u8)) {
@@ -362,7 +361,7 @@ impl Shared {
         }
     }
 
-    /// By database: the settling that is stable.
+    /// By database: number of the last stable stamp flush.
     pub fn stamps_settled(&self) -> [u64; crate::config::DATABASES_MAX] {
         let core = self.core.borrow();
         let mut numbers = [0; crate::config::DATABASES_MAX];
@@ -373,14 +372,14 @@ impl Shared {
         numbers
     }
 
-    /// Reads every page that a crash has left uncertain and redo had no reason to read: their stamps will no
-    /// longer be in the log when the checkpoint has moved.
+    /// Reads every page that a crash has left uncertain and that redo did not read: once the checkpoint has
+    /// moved, their stamps are no longer in the log.
     pub async fn settle_uncertain_pages(self: &Rc<Self>) -> Result<()> {
         let count = self.core.borrow().databases.len();
         for database in (0..count).map(|index| DatabaseIndex(index as u8)) {
             while let Some(page) = self.uncertain_page(database) {
                 drop(self.fetch(PageId { database, page }).await?);
-                // A page made anew in the cache is not what its file holds; it will be written.
+                // A page created anew in the cache differs from its file; it will be written.
                 let mut core = self.core.borrow_mut();
                 let stamps = core.database(database).stamps.as_mut().expect("it has uncertain pages");
                 stamps.table.forget_candidates(page);

@@ -1,24 +1,23 @@
-//! Page writes under way, in two counts: those that have begun, and those of them at the device.
+//! Page writes in progress, in two counts: those that have begun, and those of them at the device.
 //!
 //! A page write with a stamp begins long before it reaches the device: the stamp's log record goes with the
-//! next log write somebody needs. One that waits for company burdens no device. If it took a place there, the
-//! cleaner would stand still with the drive idle, or ask for a log write of its own for every few pages.
+//! next log write that another task needs. Meanwhile it puts no load on the device. If it counted there, the
+//! cleaner would stall with the drive idle, or request a log write of its own for every few pages.
 //!
 //! Invariants:
 //!
-//! 1. At the device are at most `device_max`. This protects the device, and the flush journal has a slot for
+//! 1. At most `device_max` are at the device. This protects the device, and the flush journal has a slot for
 //!    each.
-//! 2. Begun are at most `begun_max`, those at the device among them. This bounds the memory that pages hold
-//!    which are changed again while their images wait.
-//! 3. Places at the device are given in the order in which they were asked for.
+//! 2. At most `begun_max` have begun, including those at the device. This bounds the memory of images that
+//!    wait while their pages are changed again.
+//! 3. Device permits are granted in the order of the requests.
 
 use std::cell::Cell;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// With durable stamps, so many times the writes that may be at the device may have begun.
+/// With durable stamps, this many times the device's limit may have begun.
 const WAITING_FOR_STAMPS: usize = 8;
 
-/// Page writes under way.
 pub struct PageWrites {
     begun: Cell<usize>,
     begun_max: usize,
@@ -27,7 +26,7 @@ pub struct PageWrites {
 }
 
 impl PageWrites {
-    /// None yet, and never more than `device_max` at the device.
+    /// A counter without writes.
     pub fn new(device_max: usize, durable_stamps: bool) -> Self {
         assert!(device_max > 0, "a write must be allowed");
         let begun_max = if durable_stamps { device_max * WAITING_FOR_STAMPS } else { device_max };
@@ -44,7 +43,7 @@ impl PageWrites {
         self.device_max - self.device.available_permits()
     }
 
-    /// Whether one must end before another may begin.
+    /// True if one must end before another may begin.
     pub fn is_full(&self) -> bool {
         self.begun.get() >= self.begun_max
     }
@@ -55,7 +54,7 @@ impl PageWrites {
         assert!(self.begun.get() <= self.begun_max, "invariant 2: {} page writes", self.begun.get());
     }
 
-    /// Waits for a place at the device, which is given back when the answer is dropped.
+    /// Waits for a device permit; dropping it returns it.
     pub async fn reach_device(&self) -> SemaphorePermit<'_> {
         let place = self.device.acquire().await.expect("it is never closed");
         assert!(self.at_device() <= self.begun.get(), "only what has begun reaches the device");

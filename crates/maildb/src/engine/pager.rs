@@ -1,4 +1,4 @@
-//! Reading pages into the cache, and making databases grow.
+//! Reading pages into the cache, and growing databases.
 
 use super::{
     DatabaseIndex, PageId,
@@ -32,7 +32,7 @@ impl Drop for Pin {
     }
 }
 
-/// Takes back a read's promise of a frame, and tells those who wait for the page, however it ends.
+/// Guard of a read in progress: when dropped, returns the frame reservation and wakes the waiters.
 struct Loading {
     shared: Rc<Shared>,
     id: PageId,
@@ -52,7 +52,7 @@ impl Drop for Loading {
     }
 }
 
-/// Tells those who wait for a database to grow, however growing ends.
+/// Guard of a growing database: when dropped, wakes the waiters.
 struct Growing {
     shared: Rc<Shared>,
     database: DatabaseIndex,
@@ -66,25 +66,25 @@ impl Drop for Growing {
     }
 }
 
-/// What a read may do when the cache has no page free.
+/// Policy of a read when the cache has no free page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shortage {
-    /// Wait, and count it as a stall.
+    /// Wait, and count a stall.
     Stall,
-    /// Go beyond the bound: the step that reads holds other pages already, and if all such waited for
-    /// each other's, none would go on.
+    /// Exceed the capacity: the step already pins pages, and steps that wait for each other's pages would
+    /// deadlock.
     GoBeyond,
-    /// Give up.
+    /// Abandon the read.
     GiveUp,
 }
 
 impl Shared {
-    /// Brings a page into the cache, if it is not there, and pins it.
+    /// Reads a page into the cache unless it is cached, and pins it.
     pub async fn fetch(self: &Rc<Self>, id: PageId) -> Result<Pin> {
         self.fetch_with(id, Shortage::Stall).await
     }
 
-    /// As [`Shared::fetch`], for a step that holds other pages: never waits for a free page.
+    /// Like [`SharedGroup::fetch`], for a step that pins other pages: never waits for a free page.
     pub async fn fetch_beyond(self: &Rc<Self>, id: PageId) -> Result<Pin> {
         self.fetch_with(id, Shortage::GoBeyond).await
     }
@@ -109,8 +109,8 @@ impl Shared {
         }
     }
 
-    /// Reads a page that is neither cached nor being read, and pins it; none if what was read is not what the
-    /// page is now, or the read gave up.
+    /// Reads a page that is neither cached nor being read, and pins it. `None` if the bytes read are
+    /// obsolete, or the read was abandoned.
     async fn load(self: &Rc<Self>, id: PageId, shortage: Shortage) -> Result<Option<Pin>> {
         let Some(arrival) = self.reserve_frame(id, shortage).await? else { return Ok(None) };
         let mut loading = Loading { shared: Rc::clone(self), id, arrived: false };
@@ -132,8 +132,8 @@ impl Shared {
         Ok(Some(Pin { shared: Rc::clone(self), id }))
     }
 
-    /// Gets a frame for a read of `id` and enters it among the reads under way; none if somebody else
-    /// has meanwhile brought or begun to bring the page, or there is no frame and the read gives up.
+    /// Reserves a frame for a read of `id` and registers the read. `None` if another task has read or begun
+    /// to read the page meanwhile, or if there is no frame and the read is abandoned.
     async fn reserve_frame(self: &Rc<Self>, id: PageId, shortage: Shortage) -> Result<Option<Rc<Arrival>>> {
         let mut stalled = false;
         loop {
@@ -180,8 +180,8 @@ impl Shared {
         Ok(buffers.pop().expect("a read gives its buffer back"))
     }
 
-    /// Reads pages ahead of a scan, in the background: those that are neither cached nor being read, and
-    /// never so many that they would drive each other out.
+    /// Reads pages ahead of a scan, in the background: only those neither cached nor being read, and never so
+    /// many that they evict each other.
     pub fn preread(self: &Rc<Self>, ids: &[PageId]) {
         let pages_max = self.core.borrow().cache.pages_max() / 4;
         for &id in ids.iter().take(pages_max) {
@@ -192,12 +192,12 @@ impl Shared {
             core.statistics.page_prereads += 1;
             drop(core);
             let shared = Rc::clone(self);
-            // An error will come again, and be told, when the page is really wanted.
+            // An error will recur, and be reported, when the page is really needed.
             self.world.spawn("preread", async move { drop(shared.load(id, Shortage::GiveUp).await) });
         }
     }
 
-    /// Makes the file of a database larger by at least `pages` pages and free for use.
+    /// Grows a database by at least `pages` pages and adds them to its free space.
     pub async fn grow(self: &Rc<Self>, database: DatabaseIndex, pages: u32) -> Result<()> {
         let waiting = self.core.borrow_mut().database(database).growing.clone();
         if let Some(waiting) = waiting {
@@ -240,7 +240,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Holds a change back while pages made anew have filled the cache beyond its bound.
+    /// Delays a change while newly created pages have filled the cache beyond its capacity.
     pub async fn wait_for_cache(&self) -> Result<()> {
         self.wake_cleaner();
         loop {
@@ -260,7 +260,7 @@ impl Shared {
 }
 
 impl DatabaseState {
-    /// Refuses a page that is not what was written there last.
+    /// Refuses a page that does not match its stamp.
     fn check_stamp(&mut self, page: PageNumber, bytes: &[u8]) -> Result<()> {
         let Some(stamps) = &mut self.stamps else { return Ok(()) };
         let refusal = |finding| Error::NotAsWritten { database: self.name.clone(), page, finding };
@@ -273,7 +273,7 @@ fn too_large(pages: u32) -> Error {
     Error::Storage(world::IoError::new(IoErrorKind::NoSpace, problem))
 }
 
-/// Refuses a page that the engine must not trust.
+/// Refuses a page that fails its checksum or structure check.
 pub fn check_read_page(database: &str, page_size: PageSize, id: PageId, page: &[u8]) -> Result<()> {
     let damaged =
         |problem: String| Error::PageDamaged { database: database.to_owned(), page: id.page, problem };

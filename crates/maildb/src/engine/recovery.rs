@@ -1,12 +1,12 @@
-//! Bringing a group back to what was committed.
+//! Recovery: restoring a group to its committed state.
 //!
-//! 1. *Read* the log from the checkpoint to its end, to know where it ends and that it is whole.
-//! 2. *Restore* pages that a power cut has torn, from the flush journal.
+//! 1. *Read* the log from the checkpoint to its end, to check that it is whole.
+//! 2. *Restore* torn pages from the flush journal.
 //! 3. *Redo* the log: repeat history, losers included.
-//! 4. *Cut* off what lies behind the ends of the databases: bulk loads that were not linked.
-//! 5. *Undo* the losers: take back, newest first, what transactions without an end record did, with
-//!    changes that are logged like any others and marked as compensation, so that a crash in the middle
-//!    of this is nothing special.
+//! 4. *Truncate* databases to their end: unlinked bulk loads disappear.
+//! 5. *Undo* the losers: revert, newest first, the changes of transactions without an end record, with
+//!    changes that are logged like any others and marked as compensation, so that a crash during undo is
+//!    harmless.
 
 use super::{
     DatabaseIndex, core::Shared, flush_journal::Restored, page_stamps::LoggedStamps, redo::Redo,
@@ -23,7 +23,7 @@ use crate::{
 use std::rc::Rc;
 use world::{Directory, World};
 
-/// What opening a group found and did.
+/// Summary of the recovery of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoverySummary {
     /// The group had been shut down cleanly, or is new.
@@ -34,31 +34,31 @@ pub struct RecoverySummary {
     pub pages_changed: u64,
     /// Log generations read.
     pub generations_read: u32,
-    /// Transactions taken back.
+    /// Transactions rolled back.
     pub transactions_undone: u32,
-    /// Pages put back from the flush journal: torn, or older than their images there.
+    /// Pages restored from the flush journal: torn, or older than their images there.
     pub pages_restored: u64,
     /// Slots of the flush journal that are not whole. The last few may be: they were being written.
     pub slots_unreadable: u32,
-    /// There was something to recover, and no flush journal though this group wants one: if the crash was
-    /// a power cut, torn pages were not put right.
+    /// Recovery ran without the flush journal that the settings require: if the crash was a power cut, torn
+    /// pages were not restored.
     pub unprotected: bool,
-    /// Databases whose files went on behind their end: what bulk loads had written and not linked was cut off.
+    /// Databases whose files were truncated: unlinked bulk loads were behind their ends.
     pub tails_cut: u32,
-    /// Databases whose page stamps begin anew: nothing is known of a page until it is written or read.
+    /// Databases whose page stamps started from scratch: a page is unknown until it is written or read.
     pub stamps_begun: u32,
 }
 
 /// The part of a log that redo replays.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayRange {
-    /// Every record from here on is replayed.
+    /// Position of the first record to replay.
     pub from: LogPosition,
-    /// Where the log ended when it was opened.
+    /// End of the log when it was opened.
     pub until: LogPosition,
 }
 
-/// The log's settings, out of the group's.
+/// The settings of the group's log.
 fn log_config(config: &InstanceConfig) -> LogConfig {
     LogConfig {
         base_name: config.base_name.clone(),
@@ -69,32 +69,29 @@ fn log_config(config: &InstanceConfig) -> LogConfig {
     }
 }
 
-/// A log that is ready for writing, and what of it has to be replayed.
+/// A log ready for writing, and the part of it to replay.
 pub struct OpenedLog {
-    /// The log, going on behind everything read.
+    /// The log, positioned behind everything read.
     pub log: Log,
-    /// The checkpoint file.
     pub checkpoint: CheckpointFile,
-    /// Birth mark.
     pub signature: Signature,
-    /// Databases the group is known to have.
+    /// Number of databases that the group had.
     pub databases_known: usize,
     /// The checkpoint found.
     pub newest: Option<Checkpoint>,
-    /// Where redo starts and what it reads; none for a new log.
+    /// The replay to do; `None` for a new log.
     pub replay: Option<Replay>,
-    /// Stamps of page writes that a crash may have cut short.
+    /// Stamps of page writes that a crash may have interrupted.
     pub stamps: LoggedStamps,
 }
 
 /// The part of a log to replay.
 pub struct Replay {
     from: Option<LogPosition>,
-    /// What that comes to.
     pub range: ReplayRange,
 }
 
-/// Opens the log of a group: reads it to its end if there is one, makes it if not.
+/// Opens the log of a group: reads an existing one to its end, or creates it.
 pub async fn open_log(
     world: &World,
     directory: &Rc<dyn Directory>,
@@ -127,13 +124,13 @@ pub async fn open_log(
     Ok(OpenedLog { log, checkpoint, signature, databases_known, newest, replay, stamps })
 }
 
-/// Reads a log from `from` to its end: what of it a recovery would replay.
+/// Reads a log from `from` to its end, collecting what recovery needs.
 async fn read_to_end(
     files: LogFiles,
     from: Option<LogPosition>,
     note: &mut dyn FnMut(LogEntry),
 ) -> Result<(ReplayRange, RecoveredTail)> {
-    // Without a checkpoint all that is connected to the newest generation is read, and no page is certain.
+    // Without a checkpoint, everything connected to the newest generation is read, and no page is certain.
     let oldest = files.oldest().or(files.newest()).unwrap_or(1);
     let mut reader = reader_from(files, from)?;
     while let Some(entry) = reader.next().await? {
@@ -147,7 +144,8 @@ async fn read_to_end(
     Ok((range, tail))
 }
 
-/// What a recovery with the log in `directory` would replay, changing nothing; none if there is no log.
+/// The range that recovery would replay with the log in `directory`; changes nothing. `None` if there is no
+/// log.
 pub async fn replay_range(directory: &Rc<dyn Directory>, base_name: &str) -> Result<Option<ReplayRange>> {
     let files = LogFiles::scan(directory, base_name).await?;
     if files.is_empty() {
@@ -177,14 +175,14 @@ fn reader_from(files: LogFiles, from: Option<LogPosition>) -> Result<LogReader> 
     })
 }
 
-/// Redoes and undoes. The databases must be open and the log ready for writing.
+/// Redo and undo. The databases must be open and the log ready for writing.
 pub async fn recover(
     shared: &Rc<Shared>,
     directory: &Rc<dyn Directory>,
     replay: Replay,
     restored: Restored,
 ) -> Result<RecoverySummary> {
-    // Scanned anew: going on with the log has renamed its files.
+    // Scanned again: opening the log has renamed its files.
     let files = LogFiles::scan(directory, &shared.config.base_name).await?;
     let mut reader = reader_from(files, replay.from)?;
     let mut redo = Redo::new(restored.torn_page_hint(&shared.config));
@@ -200,7 +198,7 @@ pub async fn recover(
     let databases = shared.core.borrow().databases.len();
     let databases = || (0..databases).map(|index| DatabaseIndex(index as u8));
     for database in databases() {
-        // Undoing may need space, and so must know where the files end.
+        // Undo may allocate space, and so needs the sizes of the files.
         shared.load_size(database).await?;
         shared.forget_tail(database);
     }

@@ -1,8 +1,8 @@
-//! Repeating history: applying log records to the pages that have not seen them.
+//! Redo: repeating history by applying log records to the pages that lack them.
 //!
-//! A page whose time is at or above a record's has the change already. One whose time is the record's
-//! *before* gets it, by the same operations that made it first. Anything in between means that a write
-//! this engine was told is stable has been lost, and is an error: never guessed over.
+//! A page whose time is at or above a record's contains the change already. One whose time equals the
+//! record's *before* gets it, by the same operations as originally. Any other time means that a write
+//! reported as stable has been lost: that is an error.
 
 use super::{
     DatabaseIndex, PageId,
@@ -25,38 +25,37 @@ use world::Buffer;
 
 /// A transaction without an end record.
 pub struct Loser {
-    /// Its session.
     pub procid: u16,
     /// Start of its Begin record.
     pub begin: LogPosition,
-    /// What takes its changes back, first change first.
+    /// Changes that undo it, in the order of the original changes.
     pub inverses: Vec<(Tree, RowChange)>,
 }
 
-/// What redo has met so far.
+/// State of a redo pass.
 #[derive(Default)]
 pub struct Redo {
-    /// What is said of a page that is damaged where redo needs it: what guards against torn pages, and whether it did.
+    /// Remark for errors about damaged pages: the protection against torn pages, and its result.
     torn_page_hint: String,
     /// Transactions that have begun and not ended, by number.
     pub running: BTreeMap<u32, Loser>,
-    /// The highest transaction number met.
+    /// Highest transaction number read.
     pub transaction_last: u32,
-    /// Records met.
+    /// Records read.
     pub records: u64,
-    /// Page changes that were not in the page yet.
+    /// Page changes applied.
     pub pages_changed: u64,
-    /// The newest page met of each database.
+    /// The newest page of each database.
     newest: BTreeMap<DatabaseIndex, (DbTime, PageNumber)>,
 }
 
 impl Redo {
-    /// Nothing met so far; `torn_page_hint` is said of pages that are damaged.
+    /// A new pass; `torn_page_hint` is added to errors about damaged pages.
     pub fn new(torn_page_hint: String) -> Self {
         Self { torn_page_hint, ..Self::default() }
     }
 
-    /// Applies one record to the pages that need it.
+    /// Applies one record to the pages that lack it.
     pub async fn apply(&mut self, shared: &Rc<Shared>, entry: &LogEntry) -> Result<()> {
         self.records += 1;
         let range = (entry.start, entry.end);
@@ -94,13 +93,13 @@ impl Redo {
             | LogRecord::DetachDatabase { .. }
             | LogRecord::ExtendDatabase { .. }
             | LogRecord::Backup { .. }
-            // Taken in before redo began.
+            // Processed before redo began.
             | LogRecord::PageStamps { .. } => {}
         }
         Ok(())
     }
 
-    /// Refuses pages that are newer than the log: its end must have been lost with what made them so.
+    /// Fails if a page is newer than the log: then the end of the log is lost.
     pub fn check_times(&self, shared: &Shared) -> Result<()> {
         let mut core = shared.core.borrow_mut();
         for (&index, &(found, page)) in &self.newest {
@@ -116,11 +115,11 @@ impl Redo {
         Ok(())
     }
 
-    /// Remembers how to take a change back; an undo step takes one inverse off instead.
+    /// Records the inverse of a change; a compensating change removes one inverse instead.
     fn note_row_change(&mut self, operation: &NodeOperation, record: &LogRecord) {
         let Some(loser) = self.running.get_mut(&operation.transaction) else {
-            // Begun before the checkpoint's position, so ended before the checkpoint was taken: the
-            // checkpoint never passes the beginning of a transaction that still runs.
+            // Its Begin record is before the checkpoint, so it ended before the checkpoint was taken: the
+            // checkpoint never passes the Begin record of a running transaction.
             return;
         };
         if operation.flags & COMPENSATES != 0 {
@@ -138,7 +137,7 @@ impl Redo {
         loser.inverses.push((tree, inverse));
     }
 
-    /// A damaged page that redo needs may be one that a power cut has torn.
+    /// Adds the hint: a damaged page may have been torn by a power cut.
     fn with_hint(&self, error: Error) -> Error {
         match error {
             Error::PageDamaged { database, page, problem } => {
@@ -196,7 +195,7 @@ impl Redo {
     }
 }
 
-/// The database a record is for, unless it was made or restored after the record was written.
+/// The database of a record, unless it was created or restored after the record was written.
 fn attached(shared: &Shared, dbid: u8, at: LogPosition) -> Option<DatabaseIndex> {
     let database = DatabaseIndex::from_log_id(dbid)?;
     let core = shared.core.borrow();
@@ -204,8 +203,7 @@ fn attached(shared: &Shared, dbid: u8, at: LogPosition) -> Option<DatabaseIndex>
     (at >= state.header.attach).then_some(database)
 }
 
-/// The time of a page. One that is about to be made anew may be damaged, lost or never written:
-/// time zero.
+/// The time of a page; zero for one that the change recreates, which may be damaged, lost or never written.
 async fn page_time(shared: &Rc<Shared>, id: PageId, is_image: bool) -> Result<(DbTime, Option<Pin>)> {
     match shared.fetch(id).await {
         Ok(pin) => {
@@ -218,7 +216,7 @@ async fn page_time(shared: &Rc<Shared>, id: PageId, is_image: bool) -> Result<(D
     }
 }
 
-/// The page that a change beginning with an image makes.
+/// The page created by a change that begins with an image.
 fn made_anew(page_bytes: usize, change: &PageChange, dbtime: DbTime) -> std::result::Result<Buffer, String> {
     let mut page = Buffer::zeroed(page_bytes);
     for operation in &change.operations {

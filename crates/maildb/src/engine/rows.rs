@@ -1,7 +1,7 @@
-//! Changes of single records: the way almost every page is changed.
+//! Changes of single records, the most common kind of page change.
 //!
-//! A record that fits its leaf is changed in place with one log record and no copy of the page. One
-//! that does not first has pages split, each split a whole change of its own.
+//! A record that fits its leaf is changed in place with one log record and without copying the page.
+//! Otherwise pages are split first, each split as a complete change of its own.
 
 use super::{
     DatabaseIndex, PageId, Step,
@@ -21,47 +21,30 @@ use world::Moment;
 /// A table's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// Which database.
     pub database: DatabaseIndex,
-    /// Its root page.
+    /// Root page.
     pub root: PageNumber,
-    /// The number its pages carry.
+    /// Object number stored in its pages.
     pub object: ObjectId,
 }
 
-/// Who changes a record, and in what role.
+/// Origin of a record change.
 #[derive(Clone, Copy, Debug)]
 pub struct Author {
     /// Transaction number.
     pub transaction: u32,
     /// Session number.
     pub procid: u16,
-    /// Whether this undoes an earlier change of the same transaction.
+    /// True if this undoes an earlier change of the same transaction.
     pub compensates: bool,
 }
 
 /// A change of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowChange {
-    /// A record comes in.
-    Insert {
-        /// Its key.
-        key: Vec<u8>,
-        /// Its data.
-        data: Vec<u8>,
-    },
-    /// A record's data changes.
-    Replace {
-        /// Its key.
-        key: Vec<u8>,
-        /// Its new data.
-        data: Vec<u8>,
-    },
-    /// A record goes.
-    Delete {
-        /// Its key.
-        key: Vec<u8>,
-    },
+    Insert { key: Vec<u8>, data: Vec<u8> },
+    Replace { key: Vec<u8>, data: Vec<u8> },
+    Delete { key: Vec<u8> },
 }
 
 impl RowChange {
@@ -72,7 +55,7 @@ impl RowChange {
         }
     }
 
-    /// The change that takes this one back, given what the record was before.
+    /// The change that reverts this one, given the record before.
     pub fn inverse(&self, before: Option<Vec<u8>>) -> Self {
         let key = self.key().to_vec();
         match (self, before) {
@@ -84,16 +67,16 @@ impl RowChange {
     }
 }
 
-/// What a row change found and did.
+/// Result of a record change.
 #[derive(Debug)]
 pub struct Changed {
-    /// The record's data before; none for an insert.
+    /// The record's data before; `None` for an insert.
     pub before: Option<Vec<u8>>,
-    /// Whether the leaf is sparse now, so that merging is worth a look.
+    /// True if the leaf is sparse now, so that a merge is worth trying.
     pub sparse: bool,
 }
 
-/// Key and data bytes that a record may have at most: two always fit a page, so a split always helps.
+/// Largest key plus data of a record: two always fit a page, so a split always makes room.
 pub fn record_bytes_max(page_size: PageSize) -> usize {
     // Tag 0 with a space header or a key prefix, then two nodes with tag, prefix and suffix lengths each.
     let overhead = KEY_BYTES_MAX + TAG_BYTES + 2 * (TAG_BYTES + 4);
@@ -143,7 +126,7 @@ pub fn change_row(
     }
 }
 
-/// Logs and makes a change that is known to fit its leaf.
+/// Logs and applies a change that is known to fit its leaf.
 #[allow(clippy::too_many_arguments)]
 fn change_node(
     core: &mut Core,
@@ -198,7 +181,7 @@ fn record_of(operation: NodeOperation, change: &RowChange, before: Option<Vec<u8
     }
 }
 
-/// What a row record does to its page; None for other records. Recovery does the same.
+/// The page operation of a record that changes one row; `None` for other records. Recovery uses it too.
 pub fn page_operation_of(record: &LogRecord) -> Option<PageOperation> {
     match record {
         LogRecord::Insert { operation, key, data } => Some(PageOperation::InsertNode {

@@ -1,4 +1,4 @@
-//! Reading a table in key order, with the next leaves read ahead.
+//! Reading a table in key order, with read-ahead of the next leaves.
 
 use super::{PageId, core::Shared, rows::Tree, table::Table, tree};
 use crate::{
@@ -7,16 +7,16 @@ use crate::{
 };
 use std::{collections::BTreeMap, rc::Rc};
 
-/// One record: its columns with a value.
+/// One record: its columns that have a value.
 pub type Row = Vec<(ColumnId, Value)>;
 
-/// A place in a table, moving towards larger keys.
+/// A position in a table that moves towards larger keys.
 pub struct Cursor {
     shared: Rc<Shared>,
     table: Table,
-    /// Where to go on: the first record whose key is at or above this.
+    /// Next position: the first record whose key is at or above this.
     from: Vec<u8>,
-    /// Leaves below this branch slot have been asked for already.
+    /// Leaves below this branch slot have been read ahead already.
     ahead: Option<(PageNumber, usize)>,
     at_end: bool,
 }
@@ -24,7 +24,7 @@ pub struct Cursor {
 /// Key and data of the records of one leaf.
 struct Leaf {
     records: Vec<(Vec<u8>, Vec<u8>)>,
-    /// No key of the leaf is at or above this; none for the last leaf.
+    /// Upper bound of the leaf's keys, exclusive; `None` for the last leaf.
     upper: Option<Vec<u8>>,
     parent: Option<(PageNumber, usize)>,
 }
@@ -34,12 +34,12 @@ impl Cursor {
         Self { shared, table, from, ahead: None, at_end: false }
     }
 
-    /// The next records: those of one leaf from the cursor on. Empty at the end of the table. A record
-    /// that a running transaction is changing comes as last committed.
+    /// The next records: those of one leaf from the cursor on. Empty at the end of the table. A record locked
+    /// by a running transaction is returned as last committed.
     pub async fn next_rows(&mut self) -> Result<Vec<Row>> {
         while !self.at_end {
             let leaf = self.read_leaf().await?;
-            // Before anything is awaited: what the leaf shows must be judged by the locks of the same moment.
+            // Before anything is awaited: the leaf must be combined with the locks of the same moment.
             let rows = self.committed_rows(&leaf)?;
             self.read_ahead(leaf.parent).await?;
             match leaf.upper {
@@ -74,7 +74,7 @@ impl Cursor {
             .await
     }
 
-    /// Has the next leaves below the same parent read in the background, half a window at a time.
+    /// Reads the next leaves below the same parent in the background, half a window at a time.
     async fn read_ahead(&mut self, parent: Option<(PageNumber, usize)>) -> Result<()> {
         let Some((parent, slot)) = parent else { return Ok(()) };
         let window = self.shared.config.preread_pages as usize;
@@ -103,8 +103,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// The leaf's records as last committed: those a running transaction has deleted are still here, those
-    /// it has inserted are not yet.
+    /// The leaf's records as last committed: records deleted by a running transaction are included, inserted
+    /// ones are not.
     fn committed_rows(&self, leaf: &Leaf) -> Result<Vec<Row>> {
         let Tree { database, root, .. } = self.table.tree();
         let core = self.shared.core.borrow();

@@ -1,21 +1,21 @@
-//! Who owns which pages, and which of them are free.
+//! Space management: ownership and allocation of pages.
 //!
-//! Every tree has two small trees of its own, in the true ESE form: *owned extents* (OE, all pages it
-//! was ever given) and *available extents* (AE, those of them in no use). The database itself is such
-//! a tree, rooted at page 1, and owns the whole file. An extent is a node whose key is its last page,
-//! big-endian, and whose data is its page count.
+//! Every tree has two small trees of its own, in the true ESE form: *owned extents* (OE, all pages it was
+//! ever given) and *available extents* (AE, the free ones among them). The database itself is such a tree,
+//! rooted at page 1, and owns the whole file. An extent is a node whose key is its last page, big-endian, and
+//! whose data is its page count.
 //!
 //! Invariants:
 //!
 //! 1. The extents a database owns are exactly its pages; those a table owns are disjoint from every
 //!    other table's and from the database's available extents.
-//! 2. Every page a tree owns is in its AE, or is its root, OE or AE page, or is reachable from one of
-//!    these: exactly one of the four.
-//! 3. A space tree never needs a page it must ask itself for: a freed page that finds the AE full
-//!    becomes the AE's new page, and a new extent that finds the OE full gives it one of its own.
+//! 2. Every page a tree owns is in its AE, or is its root, OE or AE page, or is reachable from one of these:
+//!    exactly one of the four.
+//! 3. A space tree never allocates from itself: a freed page that finds the AE full becomes the AE's new
+//!    page, and a new extent that finds the OE full gives it one of its pages.
 //!
-//! Tables grow by an eighth of what they own (at least [`EXTENT_PAGES_MIN`]), so the number of extents
-//! grows with the logarithm of the size. The price is at most an eighth of free space inside a table.
+//! Tables grow by an eighth of what they own (at least [`EXTENT_PAGES_MIN`]), so the number of extents grows
+//! with the logarithm of the size, at the price of at most an eighth of free space inside a table.
 
 use super::{
     DatabaseIndex, Pause, Step,
@@ -30,23 +30,23 @@ use crate::format::{
 
 /// Root of the tree that owns the whole file.
 pub const DATABASE_ROOT: PageNumber = PageNumber(1);
-/// Pages a tree takes to begin with: root, OE and AE.
+/// Pages of an empty tree: root, OE and AE.
 pub const TREE_PAGES: u32 = 3;
-/// A table is given at least this many pages at a time (ESE: 16).
+/// Smallest extent allocated to a table (ESE: 16 pages).
 const EXTENT_PAGES_MIN: u32 = 16;
-/// A table that owns N pages is given N / this many more.
+/// A table that owns N pages is extended by N / this many.
 const GROWTH_DIVISOR: u32 = 8;
 
-/// Where a tree keeps its space.
+/// The space trees of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeSpace {
-    /// Root of its owned extents.
+    /// Root of the owned extents.
     pub owned_root: PageNumber,
-    /// Root of its available extents.
+    /// Root of the available extents.
     pub available_root: PageNumber,
 }
 
-/// Takes a free page of the tree at `root`, getting the tree a new extent first if it has none left.
+/// Allocates a page of the tree at `root`, extending the tree first if it has none free.
 pub fn allocate(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<PageNumber> {
     let space = space_of(changes, root)?;
     if let Some(extent) = take(changes, space.available_root, 1, 1)? {
@@ -64,20 +64,20 @@ pub fn allocate(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<PageNumbe
     Ok(page)
 }
 
-/// Gives a page of the tree at `root` back.
+/// Frees a page of the tree at `root`.
 pub fn free(changes: &mut ChangeSet<'_>, root: PageNumber, page: PageNumber) -> Step<()> {
     let available = space_of(changes, root)?.available_root;
     add_available(changes, available, ExtentNode::starting_at(page, 1))
 }
 
-/// Takes `pages` pages, or as many as lie together but at least `pages_min`, from the database's free space.
+/// Allocates `pages` pages from the database, or the longest run available of at least `pages_min`.
 pub fn take_from_database(changes: &mut ChangeSet<'_>, pages: u32, pages_min: u32) -> Step<ExtentNode> {
     let space = space_of(changes, DATABASE_ROOT)?;
     let database = changes.database();
     take(changes, space.available_root, pages, pages_min)?.ok_or(Pause::Grow { database, pages })
 }
 
-/// How many pages the database owns.
+/// Number of pages that the database owns.
 pub fn pages_of_database(changes: &mut ChangeSet<'_>) -> Step<u32> {
     let owned_root = space_of(changes, DATABASE_ROOT)?.owned_root;
     match extents(changes, owned_root)?.last() {
@@ -86,7 +86,7 @@ pub fn pages_of_database(changes: &mut ChangeSet<'_>) -> Step<u32> {
     }
 }
 
-/// Tells the database's space trees that the file has grown from `pages_before` to `pages_now` pages.
+/// Records in the database's space trees that the file has grown from `pages_before` to `pages_now` pages.
 pub fn add_file_growth(changes: &mut ChangeSet<'_>, pages_before: u32, pages_now: u32) -> Step<()> {
     assert!(pages_now > pages_before, "growth adds pages");
     let grown = ExtentNode::starting_at(PageNumber(pages_before + 1), pages_now - pages_before);
@@ -95,8 +95,8 @@ pub fn add_file_growth(changes: &mut ChangeSet<'_>, pages_before: u32, pages_now
     add_available(changes, available_root, grown)
 }
 
-/// As [`add_file_growth`], but all of `grown` goes to the tree at `root`: its first `used` pages are in use
-/// there, the others, one at least, free.
+/// Like [`add_file_growth`], but gives all of `grown` to the tree at `root`: its first `used` pages are in
+/// use, the others, at least one, free.
 pub fn add_file_growth_to_tree(
     changes: &mut ChangeSet<'_>,
     root: PageNumber,
@@ -116,7 +116,7 @@ pub fn add_file_growth_to_tree(
     }
 }
 
-/// Notes that the database owns the pages by which its file has grown.
+/// Records that the database owns the pages by which its file has grown.
 fn own_growth(changes: &mut ChangeSet<'_>, grown: ExtentNode) -> Step<()> {
     if pages_of_database(changes)? + 1 != grown.first().0 {
         return Err(impossible(
@@ -130,7 +130,7 @@ fn own_growth(changes: &mut ChangeSet<'_>, grown: ExtentNode) -> Step<()> {
     insert_extent(changes, owned_root, joined, Spare::None).map(drop)
 }
 
-/// Makes the root, OE and AE pages of a new tree at the front of `extent`; the rest of it is free.
+/// Creates the root, OE and AE pages of a new tree at the front of `extent`; the rest of it is free.
 pub fn make_tree(
     changes: &mut ChangeSet<'_>,
     extent: ExtentNode,
@@ -160,7 +160,7 @@ pub fn make_tree(
     Ok(root)
 }
 
-/// Where the tree at `root` keeps its space.
+/// The space trees of the tree at `root`.
 pub fn space_of(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<TreeSpace> {
     let database = changes.database();
     match SpaceHeader::decode(changes.view(root)?.external_header()) {
@@ -216,7 +216,7 @@ fn take(
     Ok(Some(ExtentNode::starting_at(extent.first(), extent.pages.min(pages))))
 }
 
-/// Notes a new extent in a table's OE tree; returns what is left of it, should the OE need a page of it.
+/// Adds a new extent to a table's OE tree; returns the part of it that the OE did not need for itself.
 fn add_owned(changes: &mut ChangeSet<'_>, owned_root: PageNumber, extent: ExtentNode) -> Step<ExtentNode> {
     let whole = join_with_left(changes, owned_root, extent)?;
     let spare = if extent.pages > 1 { Spare::Lent(extent.first()) } else { Spare::None };
@@ -226,7 +226,7 @@ fn add_owned(changes: &mut ChangeSet<'_>, owned_root: PageNumber, extent: Extent
     }
 }
 
-/// Adds an extent to an AE tree, joined with its neighbours.
+/// Adds an extent to an AE tree, merged with its neighbours.
 fn add_available(changes: &mut ChangeSet<'_>, available_root: PageNumber, extent: ExtentNode) -> Step<()> {
     let last = extent.last;
     let extent = join_with_left(changes, available_root, extent)?;
@@ -240,7 +240,7 @@ fn add_available(changes: &mut ChangeSet<'_>, available_root: PageNumber, extent
     insert_extent(changes, available_root, extent, Spare::Freed(last)).map(drop)
 }
 
-/// If an extent ends right before this one, takes it out of the tree and returns both as one.
+/// If an extent ends right before this one, removes it from the tree and returns both as one.
 fn join_with_left(
     changes: &mut ChangeSet<'_>,
     space_root: PageNumber,
@@ -260,7 +260,7 @@ fn join_with_left(
     Ok(ExtentNode { last: extent.last, pages: left.pages + extent.pages })
 }
 
-/// The first extent that ends after `page`, and where its node is.
+/// The first extent that ends after `page`, and the position of its node.
 fn extent_after(
     changes: &mut ChangeSet<'_>,
     space_root: PageNumber,
@@ -292,18 +292,18 @@ fn extent_at(
         .map_err(|error| impossible(database, page, error.to_string()))
 }
 
-/// A page that a space tree may take for itself when a node needs one.
+/// A page that a space tree may use for itself when inserting a node.
 #[derive(Clone, Copy)]
 enum Spare {
-    /// None is needed: the tree holds few extents.
+    /// No page is needed: the tree holds few extents.
     None,
-    /// A page of the extent noted; the table owns it all the same, so the extent stays whole.
+    /// A page of the extent being added; the table owns it all the same, so the extent stays whole.
     Lent(PageNumber),
-    /// The page being freed, the last of the extent noted: used by the tree it is not free, and left out.
+    /// The page being freed, the last of the extent being added: if the tree uses it, it is left out.
     Freed(PageNumber),
 }
 
-/// Inserts a node into a space tree; tells which page the tree took for itself, if it did.
+/// Inserts a node into a space tree; returns the page that the tree took for itself, if any.
 fn insert_extent(
     changes: &mut ChangeSet<'_>,
     space_root: PageNumber,

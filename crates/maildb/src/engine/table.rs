@@ -11,14 +11,13 @@ use crate::{
 };
 use std::{cell::Cell, rc::Rc};
 
-/// A table to be made.
+/// Definition of a new table.
 #[derive(Clone, Debug)]
 pub struct TableDefinition {
-    /// Its name, unique in the database.
+    /// Unique in the database.
     pub name: String,
-    /// Its columns.
     pub columns: Vec<ColumnDefinition>,
-    /// Columns whose values, in this order, are a record's key.
+    /// Key columns, most significant first.
     pub primary_key: Vec<ColumnId>,
 }
 
@@ -31,14 +30,13 @@ struct Inner {
     loading: Cell<Loading>,
 }
 
-/// Whether a table is being bulk loaded.
+/// Bulk load state of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loading {
-    /// No.
     No,
-    /// By a loader that somebody holds.
+    /// A loader exists.
     Yes,
-    /// No more, but what its loader left has not been cleared away yet.
+    /// The loader is gone; its remains are being cleaned up.
     Ending,
 }
 
@@ -58,12 +56,10 @@ impl Table {
         Self(Rc::new(Inner { name, tree, schema, primary_key, page_size, loading: Cell::new(Loading::No) }))
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Its columns.
     pub fn schema(&self) -> &TableSchema {
         &self.0.schema
     }
@@ -73,7 +69,7 @@ impl Table {
         &self.0.primary_key
     }
 
-    /// Whether `other` is a handle of the same table of the same open database.
+    /// True if `other` is a handle of the same table of the same open database.
     pub(super) fn is(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.0, &other.0)
     }
@@ -82,7 +78,7 @@ impl Table {
         self.0.tree
     }
 
-    /// Whether it is being bulk loaded. All handles of a table share it.
+    /// Bulk load state, shared by all handles of the table.
     pub(super) fn loading(&self) -> &Cell<Loading> {
         &self.0.loading
     }
@@ -98,7 +94,7 @@ impl Table {
         }
     }
 
-    /// The key bytes of primary key values, or of the first few of them.
+    /// Encodes primary key values, or the first few of them.
     pub(super) fn key_of(&self, key: &[Value]) -> Result<Vec<u8>> {
         if key.len() > self.0.primary_key.len() {
             return Err(Error::Table(format!(
@@ -111,14 +107,14 @@ impl Table {
         Ok(normalise(key)?)
     }
 
-    /// Key and record of a row.
+    /// Encodes the key and the record of a row.
     pub(super) fn encode(&self, values: &[(ColumnId, Value)]) -> Result<(Vec<u8>, Vec<u8>)> {
         let (mut key, mut record) = Default::default();
         self.encode_into(values, &mut key, &mut record)?;
         Ok((key, record))
     }
 
-    /// As [`Table::encode`], in memory that is used again.
+    /// Like [`Table::encode`], into existing buffers.
     pub(super) fn encode_into(
         &self,
         values: &[(ColumnId, Value)],
@@ -137,7 +133,7 @@ impl Table {
         Ok(encode_record_into(&self.0.schema, self.0.page_size, values, record)?)
     }
 
-    /// The values of a record.
+    /// Decodes a record.
     pub(super) fn decode(&self, record: &[u8]) -> Result<Vec<(ColumnId, Value)>> {
         Ok(decode_record(&self.0.schema, self.0.page_size, record)?)
     }

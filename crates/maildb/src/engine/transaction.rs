@@ -1,11 +1,11 @@
 //! Sessions and their transactions.
 //!
-//! A transaction begins with its first change and ends with `commit` or `rollback`. Its changes are
-//! made in the pages at once and logged; each remembers its inverse, so that rolling back is running
-//! the inverses in reverse order, as changes of their own that recovery knows not to undo again.
+//! A transaction begins with its first change and ends with `commit` or `rollback`. Its changes are made in
+//! the pages at once and logged; each stores its inverse. Rollback runs the inverses in reverse order, logged
+//! as compensating changes that recovery does not undo again.
 //!
-//! A durable commit returns when the log is stable up to the Commit record. A lazy one returns at
-//! once; the log is written a little later, in order, so what survives a crash is a prefix.
+//! A durable commit returns when the log is stable up to the Commit record. A lazy one returns at once; the
+//! log is written a little later, in order, so a prefix of the commits survives a crash.
 
 use super::{
     Pause,
@@ -23,21 +23,21 @@ use crate::{
 use std::rc::Rc;
 use world::JoinHandle;
 
-/// When a commit may return.
+/// Durability of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// When the transaction survives power loss.
+    /// Returns when the transaction survives power loss.
     Stable,
-    /// At once; it survives a little later.
+    /// Returns at once; the transaction survives power loss a little later.
     Lazy,
 }
 
-/// A change made and how to take it back.
+/// A change made, and its inverse.
 struct Done {
     name: RecordName,
     tree: Tree,
     inverse: RowChange,
-    /// Whether this transaction first took the record here.
+    /// True if this change locked the record.
     took: bool,
 }
 
@@ -46,7 +46,7 @@ struct Running {
     done: Vec<Done>,
 }
 
-/// One user's connection to a storage group. Runs one transaction at a time.
+/// A connection to a storage group. Runs one transaction at a time.
 pub struct Session {
     shared: Rc<Shared>,
     procid: u16,
@@ -63,7 +63,7 @@ impl Session {
         Self { shared, procid, running: None }
     }
 
-    /// Inserts a record; `DuplicateKey` if its key is taken.
+    /// Inserts a record; `DuplicateKey` if its key exists.
     pub async fn insert(&mut self, table: &Table, values: &[(ColumnId, Value)]) -> Result<()> {
         let (key, data) = table.encode(values)?;
         self.change(table, RowChange::Insert { key, data }).await
@@ -90,14 +90,15 @@ impl Session {
         self.change(table, RowChange::Delete { key }).await
     }
 
-    /// The record with this key: as this transaction left it, or as last committed.
+    /// The record with this key: as changed by this transaction, else as last committed.
     pub async fn read(&self, table: &Table, key: &[Value]) -> Result<Option<Vec<(ColumnId, Value)>>> {
         let key = table.key_of(key)?;
         let tree = table.tree();
         let name = (tree.database, tree.root, key);
         let transaction = self.running.as_ref().map(|running| running.transaction);
         let decode = |data: &[u8]| table.decode(data).map_err(Pause::Failed);
-        // Where the way down ended for want of a page, and the shape of the trees then.
+        // The page at which the descent stopped for a missing page, and the version of the tree structure
+        // then.
         let mut reached = None;
         self.shared
             .step(|core, _, now| {
@@ -121,7 +122,7 @@ impl Session {
             .await
     }
 
-    /// Ends the transaction, keeping its changes. Without a change there is nothing to do.
+    /// Commits the transaction. Does nothing if there was no change.
     pub async fn commit(&mut self, durability: Durability) -> Result<()> {
         let Some(running) = self.running.take() else { return Ok(()) };
         let end = end_transaction(&self.shared, self.procid, running, |transaction, procid| {
@@ -140,14 +141,14 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the transaction, taking its changes back.
+    /// Rolls the transaction back.
     pub async fn rollback(&mut self) -> Result<()> {
         let Some(running) = self.running.take() else { return Ok(()) };
-        // In a task of its own: it goes on to its end even if the caller does not wait for it.
+        // In a task of its own: it completes even if the caller stops waiting.
         start_rollback(&self.shared, self.procid, running).await
     }
 
-    /// Whether a transaction is under way.
+    /// True if a transaction is running.
     pub fn in_transaction(&self) -> bool {
         self.running.is_some()
     }
@@ -184,7 +185,7 @@ impl Session {
         Ok(())
     }
 
-    /// The running transaction, begun now if there was none.
+    /// The running transaction; begins one if there is none.
     fn transaction(&mut self) -> Result<u32> {
         if let Some(running) = &self.running {
             return Ok(running.transaction);
@@ -204,7 +205,7 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// A session that goes away in the middle of a transaction takes its changes back.
+    /// Dropping a session rolls its transaction back.
     fn drop(&mut self) {
         if let Some(running) = self.running.take()
             && self.shared.core.borrow().failure.is_none()
@@ -214,8 +215,8 @@ impl Drop for Session {
     }
 }
 
-/// Begins to take a transaction back; the handle tells when it is done. A failure stops the group: a
-/// transaction that can be neither kept nor taken back would hold its records for ever.
+/// Starts a rollback; the handle completes with it. A failure stops the group: the transaction could be
+/// neither committed nor rolled back, and would lock its records forever.
 fn start_rollback(shared: &Rc<Shared>, procid: u16, running: Running) -> JoinHandle<Result<()>> {
     shared.rollbacks.set(shared.rollbacks.get() + 1);
     let task = Rc::clone(shared);
@@ -230,7 +231,7 @@ fn start_rollback(shared: &Rc<Shared>, procid: u16, running: Running) -> JoinHan
     })
 }
 
-/// Makes a change that takes an earlier one back, and merges what it leaves sparse.
+/// Applies an inverse change, and merges the page if it is sparse then.
 pub(super) async fn undo_change(
     shared: &Rc<Shared>,
     tree: Tree,
@@ -244,8 +245,8 @@ pub(super) async fn undo_change(
     Ok(())
 }
 
-/// Merges what a deletion of `key` left sparse. Not part of any transaction: it moves records, it does
-/// not change them.
+/// Merges pages that the deletion of `key` left sparse. Not part of any transaction: it moves records without
+/// changing them.
 async fn merge_near(shared: &Rc<Shared>, tree: Tree, key: &[u8]) -> Result<()> {
     while shared.step(|core, log, now| merge_row(core, log, now, tree, key)).await? {}
     Ok(())
@@ -264,7 +265,7 @@ async fn roll_back(shared: Rc<Shared>, procid: u16, running: Running) -> Result<
     Ok(())
 }
 
-/// Logs the end of a transaction and lets its records go.
+/// Logs the end of a transaction and unlocks its records.
 fn end_transaction(
     shared: &Shared,
     procid: u16,

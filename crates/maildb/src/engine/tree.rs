@@ -1,14 +1,14 @@
 //! B+trees over pages.
 //!
-//! Leaves hold records in key order and are linked to their neighbours; branches hold a separator and
-//! a child for each node. A separator is greater than every key to its left and not greater than any to its
-//! right. The last separator of a branch is the one its parent has for it, and empty on the rightmost branch of
-//! a level. Branches of databases written before 2026-11-24 end with an empty separator anywhere, and are used
-//! as they are: nobody searches by a last separator.
+//! Leaves hold records in key order and are linked to their neighbours; branches hold a separator and a child
+//! for each node. A separator is greater than every key to its left and not greater than any to its right.
+//! The last separator of a branch equals the one its parent stores for it, and is empty on the rightmost
+//! branch of a level. Branches of databases written before 2026-11-24 may end with an empty separator
+//! anywhere, and remain valid: no search compares with a last separator.
 //!
-//! Every function is one synchronous step over a [`ChangeSet`]. Splits and merges each leave a whole
-//! tree behind, so a big change is a loop of small ones: an insert that finds no room splits one page
-//! (the leaf, or the lowest branch whose parent can take one more separator) and starts again.
+//! Every function is one synchronous step over a [`ChangeSet`]. Splits and merges each leave a complete tree
+//! behind, so a big change is a loop of small ones: an insert without room splits one page (the leaf, or the
+//! lowest branch whose parent can take one more separator) and starts again.
 
 use super::{
     Step,
@@ -21,35 +21,33 @@ use crate::format::{
     page_size::{ObjectId, PageNumber},
 };
 
-/// Deeper than any tree can be: a branch has at least two children, and there are 2^32 pages.
+/// Upper bound of a tree's depth: a branch has at least two children, and there are 2^32 pages.
 const LEVELS_MAX: usize = 32;
-/// More leaves than the trees that are read leaf by leaf within one step can have: the catalogue's and the
-/// space trees.
+/// Upper bound of the leaves of a tree that is read within one step: the catalogue's and the space trees.
 const LEAVES_MAX: u32 = 1 << 20;
 /// A page is offered for merging when less than this share of it is used.
 const SPARSE_DIVISOR: usize = 4;
 /// Two pages are merged if together they fill at most this many tenths of one.
 const MERGED_FILL_TENTHS: usize = 8;
 
-/// What the last separator of a branch takes at most, beyond what the node takes with an empty one. A branch that
-/// has as much room can become another than the rightmost of its level.
+/// Largest extra space of a branch's last separator, compared with an empty one. A branch with that much room
+/// can stop being the rightmost of its level.
 pub const SEPARATOR_BYTES_MAX: usize = KEY_BYTES_MAX;
 
-/// The way from a root to a leaf.
+/// The path from a root to a leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
     /// Branch pages from the root down, each with the slot of the child taken.
     pub branches: Vec<(PageNumber, usize)>,
-    /// The leaf.
     pub leaf: PageNumber,
 }
 
-/// Finds the leaf where `key` is or would be.
+/// Finds the leaf for `key`.
 pub fn descend(changes: &mut ChangeSet<'_>, root: PageNumber, key: &[u8]) -> Step<Path> {
     path_by(changes, root, |view| view.child_for(key))
 }
 
-/// The key that every key of the path's leaf is below; none for the last leaf.
+/// Exclusive upper bound of the keys of the path's leaf; `None` for the last leaf.
 pub fn upper_bound(changes: &mut ChangeSet<'_>, path: &Path) -> Step<Option<Vec<u8>>> {
     for &(page, slot) in path.branches.iter().rev() {
         let view = changes.view(page)?;
@@ -72,7 +70,7 @@ pub fn rightmost_leaf(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<Pag
     rightmost_path(changes, root).map(|path| path.leaf)
 }
 
-/// The way to the leaf with the largest keys.
+/// The path to the leaf with the largest keys.
 pub fn rightmost_path(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<Path> {
     path_by(changes, root, |view| (view.node_count() - 1, view.child(view.node_count() - 1)))
 }
@@ -87,8 +85,8 @@ fn path_by(
     Ok(Path { branches, leaf })
 }
 
-/// Goes from a page down to a leaf and gives the leaf; `took` is told each branch page and the slot taken.
-/// All of them are of `object`, or if that is not known of the first page's.
+/// Descends from a page to a leaf and returns the leaf; calls `took` with each branch page and the slot
+/// taken. All pages must be of `object`, or if that is unknown, of the first page's.
 fn walk(
     changes: &mut ChangeSet<'_>,
     from: PageNumber,
@@ -116,7 +114,7 @@ fn walk(
     Err(impossible(database, page, "a branch page leads nowhere"))
 }
 
-/// Follows the leaves of a tree from `first` on: `visit` is given each, and says whether to go on.
+/// Visits the leaves of a tree from `first` on, until `visit` returns false.
 pub fn walk_leaves(
     changes: &mut ChangeSet<'_>,
     first: PageNumber,
@@ -139,8 +137,8 @@ pub fn walk_leaves(
     Ok(())
 }
 
-/// What `read` makes of the record with that key, if there is one. `from` is the root of the tree of `object`,
-/// or any page on the way from there to the key.
+/// Calls `read` with the record of that key, if it exists. `from` is the root of the tree of `object`, or any
+/// page on the path from there to the key.
 pub fn lookup<T>(
     changes: &mut ChangeSet<'_>,
     from: PageNumber,
@@ -153,8 +151,8 @@ pub fn lookup<T>(
     view.find(key).ok().map(|slot| read(view.node(slot).data)).transpose()
 }
 
-/// Inserts a record, splitting pages as needed; false if the key is there already. For changes that
-/// are one with others (the catalogue); single records take the shorter way of the transaction room.
+/// Inserts a record, splitting pages as needed; false if the key exists. For changes that are part of larger
+/// ones (the catalogue); single records use [`super::rows`].
 pub fn insert(changes: &mut ChangeSet<'_>, root: PageNumber, key: &[u8], data: &[u8]) -> Step<bool> {
     loop {
         let path = descend(changes, root, key)?;
@@ -167,8 +165,8 @@ pub fn insert(changes: &mut ChangeSet<'_>, root: PageNumber, key: &[u8], data: &
     }
 }
 
-/// Splits the leaf of `path`, or the lowest page above it whose parent has room for a separator, into
-/// itself and `new_page`. `slot` is where the leaf is about to grow.
+/// Splits the leaf of `path`, or the lowest page above it whose parent has room for a separator, into itself
+/// and `new_page`. `slot` is the slot in which the leaf is about to grow.
 pub fn split(
     changes: &mut ChangeSet<'_>,
     root: PageNumber,
@@ -189,7 +187,7 @@ pub fn split(
     raise_root(changes, root, new_page)
 }
 
-/// Moves everything in the root to `child`, so that the root has room and the child can be split.
+/// Moves all nodes of the root to `child`, so that the root has room and the child can be split.
 pub fn raise_root(changes: &mut ChangeSet<'_>, root: PageNumber, child: PageNumber) -> Step<()> {
     let view = changes.view(root)?;
     let flags = view.flags();
@@ -205,7 +203,7 @@ pub fn raise_root(changes: &mut ChangeSet<'_>, root: PageNumber, child: PageNumb
     Ok(())
 }
 
-/// Where to split a page and the separator between the halves.
+/// The slot at which to split a page, and the separator between the halves.
 fn choose_split(changes: &mut ChangeSet<'_>, page: PageNumber, slot: usize) -> Step<(usize, Vec<u8>)> {
     let database = changes.database();
     let view = changes.view(page)?;
@@ -215,7 +213,7 @@ fn choose_split(changes: &mut ChangeSet<'_>, page: PageNumber, slot: usize) -> S
     }
     let is_leaf = view.flags().contains(PageFlags::LEAF);
     let at = if is_leaf && slot == count && view.next().is_none() {
-        // Keys that only ever grow should leave full pages behind, not half-full ones.
+        // Ascending inserts should leave full pages behind, not half-full ones.
         count - 1
     } else {
         let used = |slot: usize| view.node(slot).suffix.len() + view.node(slot).data.len() + 8;
@@ -263,7 +261,7 @@ fn split_below(
     let prefix = view.prefix().to_vec();
     let moved = collect_nodes(&view, at, count);
     if let Some(next) = next {
-        // Looked at first: should it be missing, nothing has been touched yet.
+        // Read first: if it is missing, nothing has been changed yet.
         let after = changes.view(next)?.next();
         changes.set_siblings(next, Some(new_page), after)?;
     }
@@ -279,8 +277,8 @@ fn split_below(
     Ok(())
 }
 
-/// Gives the last node of a branch a separator: that page is no longer the rightmost of its level. The caller has
-/// seen to the room, [`SEPARATOR_BYTES_MAX`] at most.
+/// Sets the last separator of a branch that is no longer the rightmost of its level. The caller ensures room
+/// for it, [`SEPARATOR_BYTES_MAX`] at most.
 pub fn set_last_separator(changes: &mut ChangeSet<'_>, branch: PageNumber, separator: &[u8]) -> Step<()> {
     let view = changes.view(branch)?;
     let last = view.node_count() - 1;
@@ -306,9 +304,9 @@ fn collect_nodes(view: &PageView<'_>, from: usize, to: usize) -> Vec<OwnedNode> 
         .collect()
 }
 
-/// Fills a new page with nodes that lay together on a page with `old_prefix`. Of that prefix, the one its
-/// own keys have in common, and none, the page gets the one that saves most; so it never needs more room
-/// than the nodes did before.
+/// Fills a new page with nodes that were together on a page with `old_prefix`. Its prefix is the best of
+/// three: that one, the common prefix of its own keys, or none; so the nodes never need more room than
+/// before.
 fn fill(changes: &mut ChangeSet<'_>, page: PageNumber, nodes: &[OwnedNode], old_prefix: &[u8]) -> Step<()> {
     let common = common_prefix(nodes);
     let prefix = [common, old_prefix, &[]].into_iter().min_by_key(|prefix| bytes_with_prefix(nodes, prefix));
@@ -322,7 +320,7 @@ fn fill(changes: &mut ChangeSet<'_>, page: PageNumber, nodes: &[OwnedNode], old_
     Ok(())
 }
 
-/// What the first and the last key have in common, an empty last separator aside.
+/// Common prefix of the first and the last key, ignoring an empty last separator.
 fn common_prefix(nodes: &[OwnedNode]) -> &[u8] {
     let mut keys = nodes.iter().map(|(key, _)| key.as_slice()).filter(|key| !key.is_empty());
     let (Some(first), Some(last)) = (keys.next(), keys.next_back()) else { return &[] };
@@ -330,24 +328,24 @@ fn common_prefix(nodes: &[OwnedNode]) -> &[u8] {
     &first[..common]
 }
 
-/// Bytes of keys on a page with that prefix, the prefix included.
+/// Bytes of the keys on a page with that prefix, the prefix included.
 fn bytes_with_prefix(nodes: &[OwnedNode], prefix: &[u8]) -> usize {
     let key_bytes = |key: &[u8]| {
         let shared = key.iter().zip(prefix).take_while(|(left, right)| left == right).count();
-        // A shared prefix costs two bytes to say so, and is used only where it pays.
+        // A shared prefix costs two bytes for its length, and is used only if that pays.
         key.len() - shared.saturating_sub(2)
     };
     prefix.len() + nodes.iter().map(|(key, _)| key_bytes(key)).sum::<usize>()
 }
 
-/// Whether a page uses so little of itself that merging is worth a look.
+/// True if so little of a page is used that a merge is worth trying.
 pub fn is_sparse(view: &PageView<'_>) -> bool {
     let capacity = view.size().bytes() - view.size().header_bytes();
     capacity - view.free_bytes() < capacity / SPARSE_DIVISOR
 }
 
-/// After a deletion: merges the sparse page nearest to the leaf on the way to `key` with a neighbour,
-/// or lowers a root with one child. False if there was nothing to do.
+/// After a deletion: merges the sparse page nearest to the leaf on the path to `key` with a neighbour, or
+/// lowers a root with one child. False if there was nothing to do.
 pub fn merge_once(changes: &mut ChangeSet<'_>, root: PageNumber, key: &[u8]) -> Step<bool> {
     let path = descend(changes, root, key)?;
     let mut page = path.leaf;
@@ -357,7 +355,7 @@ pub fn merge_once(changes: &mut ChangeSet<'_>, root: PageNumber, key: &[u8]) -> 
             return lower_root(changes, root, page);
         }
         if is_sparse(&changes.view(page)?) && parent_children > 1 {
-            // With the right neighbour if there is one, else with the left.
+            // With the right neighbour if it exists, else with the left.
             let left_slot = if slot + 1 < parent_children { slot } else { slot - 1 };
             if merge_children(changes, root, parent, left_slot)? {
                 return Ok(true);
@@ -423,7 +421,7 @@ fn merge_children(
     Ok(true)
 }
 
-/// Takes an empty leaf out from before its right neighbour, which takes over its keys.
+/// Removes an empty leaf before its right neighbour, which takes over its key range.
 fn drop_empty_left(
     changes: &mut ChangeSet<'_>,
     root: PageNumber,
@@ -471,7 +469,7 @@ fn lower_root(changes: &mut ChangeSet<'_>, root: PageNumber, child: PageNumber) 
     Ok(true)
 }
 
-/// The data of every record, in key order. For small trees: everything must be in the cache at once.
+/// The data of every record, in key order. For small trees: the whole tree must fit the cache.
 pub fn all_data(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<Vec<Vec<u8>>> {
     let mut found = Vec::new();
     let first = leftmost_leaf(changes, root)?;

@@ -1,15 +1,15 @@
-//! Writing dirty pages: which neighbours go along, in what order, and never before their log, their stamps
-//! in the log, or their images in the flush journal.
+//! Writes dirty pages, in runs with their neighbours, and never before their log, their stamps in the log, or
+//! their images in the flush journal.
 //!
-//! A page is written with those of its neighbours that are cached: dirty ones because they must be
-//! written anyway, clean ones in the gaps because one long write is cheaper than two short ones (ESE's
-//! opportune write, up to 512 KiB).
+//! A page is written together with its cached neighbours: dirty ones because they must be written anyway,
+//! clean ones in the gaps because one long write is cheaper than two short ones (ESE's opportune write, up to
+//! 512 KiB).
 //!
-//! The *cleaner* keeps some cache pages free for reads: when fewer than the start threshold are, it
-//! evicts clean ones in order of replacement until the stop threshold is reached. So that there always
-//! are clean ones to evict, however fast the storage reads, it writes dirty pages in the same order
-//! while fewer than a fifth of the cache is free or clean: a read that finds no page to take stalls. What is on its
-//! way counts as good as clean, and where the storage is slow many pages are: so the reserve is that large.
+//! The *cleaner* keeps some cache pages free for reads: when fewer than the start threshold are free, it
+//! evicts clean pages in replacement order until the stop threshold is reached. To always have clean pages to
+//! evict, however fast the storage reads, it writes dirty pages in the same order while less than a fifth of
+//! the cache is free or clean: a read that finds no free page stalls. Pages being written count as clean, and
+//! on slow storage they are many: hence the large reserve.
 
 use super::{
     PageId,
@@ -27,7 +27,7 @@ use world::{Buffer, ByteOffset, Stability};
 
 /// Dirty pages are written when less than this share of the cache is free or clean, ...
 const RESERVE_START_PERCENT: usize = 20;
-/// ... until this share is, or is on its way.
+/// ... until this share is free, clean or being written.
 const RESERVE_STOP_PERCENT: usize = 26;
 
 /// Pages about to be written: already sealed, and marked as being written.
@@ -39,11 +39,11 @@ struct PreparedWrite {
 }
 
 impl Shared {
-    /// Starts writing the run of pages around `id` without waiting for it, but waits for one of many
-    /// writes to end first. False if there was nothing to write.
+    /// Starts writing the run of pages around `id` without waiting for its end; if too many writes are in
+    /// progress, waits for one of them to end first. False if there was nothing to write.
     ///
-    /// The page is taken as it is now, and the write waits for the log up to its last change: a page that
-    /// is changed all the time gets written all the same.
+    /// The page is written as it is now, and the write waits for the log up to its last change: so a page
+    /// that changes all the time gets written all the same.
     pub async fn start_write(self: &Rc<Self>, id: PageId) -> Result<bool> {
         while self.page_writes.is_full() {
             self.any_write_ended().await;
@@ -71,14 +71,14 @@ impl Shared {
                     shared.write_ended.notify_waiters();
                     shared.cleaner_wanted.notify_one();
                 }
-                // Whoever waits for the page learns of the failure there.
+                // A task that waits for the page gets the failure there.
                 Err(error) => shared.fail(&error),
             }
         });
         Ok(true)
     }
 
-    /// Adds to a page on its way to the device those neighbours that may go along.
+    /// Adds to a page being written those neighbours that may be part of the same write.
     fn with_neighbours(&self, id: PageId, page: Arc<Buffer>, last_change: LogPosition) -> PreparedWrite {
         let mut core = self.core.borrow_mut();
         let page_size = core.page_size;
@@ -103,7 +103,8 @@ impl Shared {
         PreparedWrite { ids, buffers, images }
     }
 
-    /// The longest run of pages around `id` that may go in one write, beginning and ending with a dirty one.
+    /// The longest run of pages around `id` that may be written together, beginning and ending with a dirty
+    /// one.
     fn run_around(&self, cache: &Cache, id: PageId) -> Vec<PageId> {
         let stable = self.log().stable();
         let pages_max = run_pages_max(&self.config);
@@ -164,17 +165,17 @@ impl Shared {
         Ok(())
     }
 
-    /// Has page writes hurry as long as the answer lives: somebody waits for them.
+    /// Expedites page writes while the guard lives, because a task waits for them.
     pub fn hurry_writes(&self) -> Impatience<'_> {
         self.waiting_for_writes.set(self.waiting_for_writes.get() + 1);
         if self.config.page_stamps == PageStampMode::Durable {
-            // Those that wait for the log in company.
+            // Also those that wait for a shared log write.
             self.log().request_write();
         }
         Impatience { shared: self }
     }
 
-    /// Waits until one of the page writes under way has ended; returns at once if there is none.
+    /// Waits until one of the page writes in progress has ended; returns at once if there is none.
     pub async fn any_write_ended(&self) {
         if self.page_writes.begun() > 0 {
             let _impatience = self.hurry_writes();
@@ -204,16 +205,16 @@ impl Shared {
             has_evicted = true;
         }
         drop(core);
-        // Only then: a reader told for nothing asks the cleaner again, and so on while every page is being
-        // written.
+        // Only then: a reader woken for nothing would wake the cleaner again, and so on while every page is
+        // being written.
         if has_evicted {
             self.page_freed.notify_waiters();
         }
         Ok(())
     }
 
-    /// Starts writing the dirty pages next in the order of replacement, so that the reserve of pages that
-    /// can go at once is kept.
+    /// Starts writing the next dirty pages in the replacement order, so that the reserve of evictable pages
+    /// is kept.
     async fn write_ahead_of_need(self: &Rc<Self>) -> Result<()> {
         let reserve = {
             let core = self.core.borrow();
@@ -243,7 +244,7 @@ impl Shared {
         cache.available() < cache.pages_max() * RESERVE_START_PERCENT / 100
     }
 
-    /// Tells the cleaner if the cache runs short of free pages, or of pages that can go at once.
+    /// Wakes the cleaner if the cache runs short of free or evictable pages.
     pub fn wake_cleaner(&self) {
         let core = self.core.borrow();
         let free_is_short =

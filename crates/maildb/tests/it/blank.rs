@@ -1,4 +1,4 @@
-//! Pages of a closed database that have become zeros: lost, discarded, or never provisioned by a thin volume.
+//! Pages of a closed database that became zeros: lost, discarded, or never provisioned by a thin volume.
 
 use crate::model::{self, Mix, Rows};
 use maildb::{
@@ -23,7 +23,7 @@ fn config() -> InstanceConfig {
     }
 }
 
-/// Runs `test` beside a database that was shut down cleanly after so many changes, if `closes`.
+/// Runs `test` on a database after `changes` changes, shut down cleanly if `closes`.
 fn beside_database(changes: usize, closes: bool, test: impl AsyncFnOnce(World, PathBuf, Rows)) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().to_owned();
@@ -33,7 +33,7 @@ fn beside_database(changes: usize, closes: bool, test: impl AsyncFnOnce(World, P
         let (mut rows, mut random) = (Rows::new(), Random::new(4, "blank"));
         let mut session = instance.session();
         model::change_at_random(&mut session, &table, &mut rows, &mut random, changes, MIX).await;
-        // Merges leave pages that are free and hold what they held.
+        // Merges leave free pages that keep their old contents.
         let of_mailbox: Vec<_> = rows.range((3, 0)..(6, 0)).map(|(&key, _)| key).collect();
         for key in of_mailbox {
             session.delete(&table, &model::key_values(key)).await.expect("deleted");
@@ -49,7 +49,7 @@ fn beside_database(changes: usize, closes: bool, test: impl AsyncFnOnce(World, P
     });
 }
 
-/// The file itself, to be spoilt behind everybody's back.
+/// The file itself, changed while no group has it open.
 struct Spoiler(File);
 
 impl Spoiler {
@@ -77,7 +77,7 @@ impl Spoiler {
         self.put(page, &[0; PAGE_SIZE.bytes()]);
     }
 
-    /// The first leaves of the table made last.
+    /// The first leaves of the table created last.
     fn leaves(&self, count: usize) -> Vec<u32> {
         let is_branch_root = |&page: &u32| {
             let bytes = self.page(page);
@@ -140,7 +140,7 @@ fn every_page_in_use_is_missed_once_it_is_blank_and_no_other() {
         // The walk does not count the root of the database.
         assert_eq!((missed, deep.findings.len()), (deep.pages_in_use + 1, 0));
         assert!(missed > 50 && free_with_old_content.len() > 5, "{missed}, {free_with_old_content:?}");
-        // All of these at once, and nobody minds.
+        // All of these at once go unnoticed.
         free_with_old_content.iter().for_each(|&page| spoiler.blank(page));
         assert!(verify(&path).await.is_clean());
         let instance = model::open(&world, &path, 1, config()).await;
@@ -175,7 +175,7 @@ fn space_trees_that_cannot_be_read_are_damage_and_leave_the_rest_untold() {
     beside_database(300, true, async |_, path, _| {
         let spoiler = Spoiler::of(&path);
         let empty = verify(&path).await.pages_empty;
-        // Root of the database: blank, then rotten.
+        // Root of the database: first zero, then corrupted.
         let root = spoiler.page(1);
         spoiler.blank(1);
         let untold = |count: u32| format!("; so it cannot be told which of {count} blank pages are in use");

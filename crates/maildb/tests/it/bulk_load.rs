@@ -22,7 +22,7 @@ fn config(page_size: PageSize, stamps: bool) -> maildb::InstanceConfig {
     config
 }
 
-/// Pushes `count` random rows of mailbox `mailbox` on.
+/// Pushes `count` random rows of mailbox `mailbox`.
 async fn push(loader: &mut BulkLoader, rows: &mut Rows, random: &mut Random, mailbox: i32, count: i64) {
     for message in 0..count {
         let key = (mailbox + (message / 100) as i32, message % 100);
@@ -32,7 +32,7 @@ async fn push(loader: &mut BulkLoader, rows: &mut Rows, random: &mut Random, mai
     }
 }
 
-/// Loads, changes at random, loads again behind that, and compares after each step.
+/// Loads, changes at random, loads again behind that, and compares with the model after each step.
 async fn load_change_load(world: &World, path: &Path, page_size: PageSize, fill_percent: u8, stamps: bool) {
     let instance = model::open(world, path, 1, config(page_size, stamps)).await;
     let database = instance.databases().remove(0);
@@ -162,7 +162,7 @@ fn a_table_of_another_database_or_another_group_is_refused() {
         let other_group = model::open(&world, &elsewhere, 1, config(page_size, false)).await;
         let databases = instance.databases();
         let own = model::mail_table(&databases[0]).await;
-        // Of the same name, and in the other group of the same number and place, too.
+        // Also a table of the same name, and one of another group with the same number and root.
         let strangers =
             [model::mail_table(&databases[1]).await, model::mail_table(&other_group.databases()[0]).await];
         for stranger in &strangers {

@@ -1,12 +1,11 @@
-//! Killed in the middle of work, again and again.
+//! A process killed in the middle of its work, many times.
 //!
-//! A child process runs several sessions of mixed transactions and tells the parent, through a pipe,
-//! what it is about to commit and what has been acknowledged. The parent kills it without warning,
-//! recovers the group, and holds what it finds against a model that it computes itself:
+//! A child process runs several sessions of mixed transactions and reports to the parent, through a pipe,
+//! which commits it begins and which were acknowledged. The parent kills it without warning, recovers the
+//! group, and compares the contents with a model that it computes itself:
 //!
-//! - what each session left is the state after some whole number of its transactions: nothing
-//!   uncommitted, nothing half;
-//! - every durable commit that was acknowledged is there;
+//! - each session left the state after some whole number of its transactions;
+//! - every acknowledged durable commit is there;
 //! - so is every lazy commit that returned before an acknowledged durable one began: lazy commits
 //!   survive as a prefix;
 //! - every checksum, link and extent is right.
@@ -37,7 +36,7 @@ enum Change {
     Delete((i32, i64)),
 }
 
-/// How a transaction ends.
+/// End of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Durable,
@@ -45,8 +44,8 @@ enum End {
     Rollback,
 }
 
-/// What a session does in a round: a function of round, session and the rows it begins with, so that
-/// child and parent draw the same.
+/// The work of a session in a round: a function of round, session and initial rows, so that child and parent
+/// draw the same.
 struct Script {
     random: Random,
     session: u64,
@@ -58,7 +57,7 @@ impl Script {
         Self { random: Random::new(round, &format!("session {session}")), session, rows }
     }
 
-    /// The next transaction; `rows` become what they are once it has ended.
+    /// The next transaction; applies its changes to `rows` if it commits.
     fn next(&mut self) -> (Vec<Change>, End) {
         let before = self.rows.clone();
         let changes = (0..=self.random.below(4)).map(|_| self.change()).collect();
@@ -167,7 +166,7 @@ async fn run_session(mut session: maildb::Session, table: maildb::Table, mut scr
     }
 }
 
-/// What the child told: how many transactions each session has begun to end, and how many must be there.
+/// The child's report: how many transactions each session began to end, and how many must have survived.
 #[derive(Default)]
 struct Told {
     begun: BTreeMap<u64, u64>,
@@ -175,8 +174,8 @@ struct Told {
     transactions: u64,
 }
 
-/// Reads the child's lines. A transaction counts as required once a durable one that began after it
-/// returned (or it is durable itself) has been acknowledged.
+/// Parses the child's lines. A transaction must have survived if a durable commit that began after it
+/// returned (or its own, if durable) was acknowledged.
 fn understand(lines: &[String], ends: &BTreeMap<u64, Vec<End>>) -> Told {
     let mut told = Told::default();
     let mut returned: BTreeMap<u64, u64> = BTreeMap::new();
@@ -204,7 +203,7 @@ fn understand(lines: &[String], ends: &BTreeMap<u64, Vec<End>>) -> Told {
     told
 }
 
-/// Starts the child, kills it after `life` of work, and returns what it told.
+/// Starts the child, kills it after `life` of work, and returns its lines.
 fn run_child(path: &Path, round: u64, page_size: PageSize, life: Duration) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().expect("this test program"))
         .args(["--exact", "crash::crash_child", "--ignored", "--nocapture", "--test-threads=1"])
@@ -220,7 +219,7 @@ fn run_child(path: &Path, round: u64, page_size: PageSize, life: Duration) -> Ve
     let reader = thread::spawn(move || {
         let mut lines = Vec::new();
         for line in out.lines() {
-            // A line cut by the kill has no end and is told as far as it went: too short to be taken.
+            // A line cut by the kill is incomplete and too short to parse.
             let Ok(line) = line else { break };
             if line.ends_with("crash ready") {
                 let _ = ready.send(());
@@ -236,7 +235,7 @@ fn run_child(path: &Path, round: u64, page_size: PageSize, life: Duration) -> Ve
     reader.join().expect("the reader has ended")
 }
 
-/// Recovers the group and checks everything that was promised. Returns what is in it now.
+/// Recovers the group and checks every acknowledged commit. Returns its rows.
 async fn check_round(
     world: &World,
     path: &Path,
@@ -250,7 +249,7 @@ async fn check_round(
     let table = model::mail_table(&database).await;
     let found = model::read_all(&database, &table).await;
 
-    // Every state each session went through, with how its transactions ended.
+    // Every state that each session went through, with the ends of its transactions.
     let mut states: BTreeMap<u64, Vec<Rows>> = BTreeMap::new();
     let mut ends: BTreeMap<u64, Vec<End>> = BTreeMap::new();
     let begun_max = lines.iter().filter(|line| line.contains("begin")).count() + 1;
@@ -308,7 +307,7 @@ fn kill_again_and_again(page_size: PageSize, rounds: u64) {
     }
 }
 
-/// 50 kills in all; `cargo xtask test --full` kills 500 times.
+/// 50 kills in all; 500 with `cargo xtask test --full`.
 fn rounds(share: u64) -> u64 {
     if std::env::var_os("SPINDLE_FULL").is_some() { share * 10 } else { share }
 }

@@ -1,6 +1,7 @@
-//! The files of a storage group: nothing in them makes a reader panic, and what is found sound can be read through.
+//! The files of a storage group: no bytes in them make a reader panic, and what passes a check can be read
+//! completely.
 //!
-//! Checksums are put right where their making is public, so that bytes reach what lies behind them.
+//! Checksums are made right where that is public, so that changed bytes reach the decoders behind them.
 
 use crate::{
     memory::{MemoryFolder, now},
@@ -25,15 +26,15 @@ use maildb::{
 };
 use world::{ByteCount, Random, sim::DriveOptions};
 
-/// The database of the seeds.
+/// Database in the seed files.
 pub const DATABASE: &str = "priv1.edb";
-/// Its stamps.
+/// Sidecar in the seed files.
 pub const STAMPS: &str = "priv1.stamps";
 /// Prefix of the log's files.
 pub const LOG: &str = "E00";
 const SEGMENTS_MAX: usize = 16;
 
-/// A page of any size: sound, or refused; an image of one likewise.
+/// A page of any size is sound or refused; so is an image of one.
 pub fn page(data: &[u8]) {
     let Some((&choice, rest)) = data.split_first() else { return };
     let size = [PageSize::Kib4, PageSize::Kib8, PageSize::Kib32][usize::from(choice % 3)];
@@ -69,7 +70,7 @@ fn read_page(page: &[u8]) {
     assert_eq!(again.node_count(), view.node_count());
 }
 
-/// A database header encodes to what it was decoded from, in all that it means.
+/// A database header encodes to what it was decoded from.
 pub fn header(data: &[u8]) {
     if let Ok(header) = DatabaseHeader::decode(data) {
         let again = DatabaseHeader::decode(&header.encode()).expect("what was taken is taken again");
@@ -80,7 +81,7 @@ pub fn header(data: &[u8]) {
     }
 }
 
-/// A log record that is taken is taken again, the same.
+/// A decoded log record survives a round trip.
 pub fn log_record(data: &[u8]) {
     if let Ok((record, length)) = LogRecord::decode(data) {
         assert!(length <= data.len());
@@ -91,7 +92,7 @@ pub fn log_record(data: &[u8]) {
     }
 }
 
-/// A whole log: as it is, and as segments whose checksums are right.
+/// A whole log: as it is, and as segments with right checksums.
 pub fn log(data: &[u8]) {
     read_log(data.to_vec());
     let payload = SEGMENT_BYTES - SEGMENT_HEADER_BYTES;
@@ -120,7 +121,7 @@ pub fn log(data: &[u8]) {
 
 fn read_log(file: Vec<u8>) {
     let directory = MemoryFolder::default().with("E00.log", file).directory();
-    // Damage is what most of these are; it is told, not met with a panic.
+    // Most of these are damaged; that must be an error, not a panic.
     let _ = now(verify_logs(&directory, LOG, &mut |_, _| ()));
 }
 
@@ -130,7 +131,7 @@ pub fn checkpoint(data: &[u8]) {
     let _ = now(CheckpointFile::open(&directory, LOG));
 }
 
-/// A whole database, with pages whose checksums are right: read in order, then along its trees.
+/// A whole database, with right page checksums: read in order, then along its trees.
 pub fn database(data: &[u8]) {
     let mut file = data.to_vec();
     let Ok(found) = DatabaseHeader::decode(data) else {
@@ -155,7 +156,7 @@ fn read_database(file: Vec<u8>) {
     }
 }
 
-/// The stamps beside a database that is as it should be.
+/// The stamps beside an undamaged database.
 pub fn stamps(data: &[u8]) {
     thread_local! {
         static SOUND: Vec<u8> = made().database;
@@ -167,17 +168,13 @@ pub fn stamps(data: &[u8]) {
 
 /// The files of a small group, closed cleanly.
 pub struct Made {
-    /// The database.
     pub database: Vec<u8>,
-    /// Its stamps.
     pub stamps: Vec<u8>,
-    /// The current log file.
     pub log: Vec<u8>,
-    /// The checkpoint file.
     pub checkpoint: Vec<u8>,
 }
 
-/// Makes such a group, the same every time: its clock and its chance are the simulator's.
+/// Creates such a group in the simulator, the same every time.
 pub fn made() -> Made {
     let mut drive = SimulatedDrive::formatted(1, DriveOptions::new(ByteCount::mib(128)));
     drive.run(|world, directory| async move {

@@ -1,5 +1,5 @@
-//! Storage that fails, fills up, forgets or lies: an error that says what and where, never a wrong row,
-//! and nothing acknowledged lost.
+//! Storage that fails, fills up, forgets or lies: every error says what failed and where, no wrong row is
+//! ever read, and nothing acknowledged is lost.
 
 use crate::{
     hostile::{Faults, HostileDirectory},
@@ -34,7 +34,7 @@ fn in_folder(test: impl AsyncFnOnce(World, PathBuf)) {
     real::run(5, real::RealOptions::default(), async |world| test(world, path).await);
 }
 
-/// A closed group with some rows in it.
+/// A closed group with some rows.
 async fn make_rows(world: &World, path: &Path, changes: usize) -> Rows {
     let instance = model::open(world, path, 1, config()).await;
     let table = model::mail_table(&instance.databases()[0]).await;
@@ -169,7 +169,7 @@ fn a_full_volume_fails_inserts_cleanly_and_work_goes_on_when_there_is_space() {
     });
 }
 
-/// Changes bytes of a page of the closed database, as a rotting disk would.
+/// Changes bytes of a page of the closed database, like a decaying disk.
 fn rot(path: &Path, page: u32, byte: usize) {
     let file = path.join(model::file_name(0));
     let mut bytes = std::fs::read(&file).expect("the database can be read");
@@ -225,7 +225,7 @@ fn a_lost_write_is_found_when_the_log_is_replayed() {
         let table = model::mail_table(&instance.databases()[0]).await;
         let mut rows = Rows::new();
         let mut session = instance.session();
-        // A first change reaches the disk and its log is not needed any more; a second is only in the log.
+        // A first change reaches the disk and its log is no longer needed; a second is only in the log.
         insert_some(&mut session, &table, &mut rows, 300).await;
         instance.checkpoint().await.expect("a checkpoint can be taken");
         drop(session);
@@ -234,7 +234,7 @@ fn a_lost_write_is_found_when_the_log_is_replayed() {
         let mut session = instance.session();
         insert_some(&mut session, &table_of(&instance).await, &mut rows, 300).await;
         drop((session, instance));
-        // The disk forgets the first.
+        // The disk loses the first.
         let file = path.join(model::file_name(0));
         let mut after = std::fs::read(&file).expect("readable");
         let pages =

@@ -1,4 +1,4 @@
-//! Several databases in one storage group: one log for all, on a volume of its own.
+//! Several databases in one storage group, with their log on a volume of its own.
 
 use crate::model::{self, Mix, Rows};
 use maildb::{DatabaseLocation, Instance, InstanceConfig, PageSize};
@@ -27,7 +27,7 @@ async fn open(world: &World, path: &Path) -> Instance {
     Instance::open(world, Rc::clone(&volumes[2]), locations, config).await.expect("the group opens")
 }
 
-/// Four databases are changed by four sessions at once; every second round ends without a shutdown.
+/// Four sessions change four databases concurrently; every second round ends without a shutdown.
 #[test]
 fn databases_of_one_group_share_its_log_and_are_recovered_together() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -47,7 +47,7 @@ fn databases_of_one_group_share_its_log_and_are_recovered_together() {
                 users.push(world.spawn("user", async move {
                     let mut random = Random::new(round, &format!("database {index}"));
                     model::change_at_random(&mut session, &table, &mut rows, &mut random, 600, MIX).await;
-                    // Everything before a durable commit is durable, lazy or not, in whichever database.
+                    // Everything before a durable commit is durable, lazy or not, in every database.
                     session.commit(maildb::Durability::Stable).await.expect("committing succeeds");
                     rows
                 }));

@@ -1,4 +1,4 @@
-//! Cases that once went wrong, or that a careful reader thought would. Each says what must not happen.
+//! Regression tests: cases that once failed, or that a review found risky.
 
 use crate::{
     hostile::{Faults, HostileDirectory},
@@ -28,7 +28,7 @@ fn row(key: (i32, i64), body_bytes: usize) -> Vec<(ColumnId, Value)> {
     model::row_values(key, &("s".to_owned(), vec![7; body_bytes]))
 }
 
-/// Inserts rows of one mailbox, each in a transaction of its own if `lazily`, else all in one durable one.
+/// Inserts rows of one mailbox: each in a lazy transaction of its own, or all in one durable one.
 async fn insert_rows(
     session: &mut Session,
     table: &Table,
@@ -46,7 +46,7 @@ async fn insert_rows(
     session.commit(Durability::Stable).await.expect("committed");
 }
 
-/// As a crash would: nothing is closed, rolled back or waited for.
+/// Like a crash: nothing is closed, rolled back or waited for.
 fn abandon<T>(what: T) {
     std::mem::forget(what);
 }
@@ -55,7 +55,7 @@ async fn check(path: &Path) {
     model::check_whole(path, &model::file_name(0), PageSize::Kib4).await;
 }
 
-/// Recovery once grew the file from nothing, cutting it to 256 pages.
+/// Recovery once grew the file from nothing and truncated it to 256 pages.
 #[test]
 fn undoing_a_loser_may_take_space_and_never_cuts_the_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -90,12 +90,12 @@ async fn checkpoint_all(world: &World, instance: &Instance) {
     while instance.statistics().dirty_pages > 0 {
         world.sleep(Duration::from_millis(100)).await;
     }
-    // The last may still be on their way, waiting with their stamps for the log.
+    // The last writes may still be waiting for the log record of their stamps.
     world.sleep(Duration::from_millis(500)).await;
     instance.checkpoint().await.expect("a checkpoint");
 }
 
-/// Recovery must find the beginning of every transaction that was running, or it cannot take that back.
+/// Recovery needs the Begin record of every running transaction to undo it.
 #[test]
 fn a_checkpoint_does_not_pass_a_transaction_that_still_runs() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -150,7 +150,7 @@ fn time_never_goes_back_across_a_crash() {
     });
 }
 
-/// Many committers on one page once kept it from ever being written, and the checkpoint from moving.
+/// Many commits to one page once kept it from being written, and the checkpoint from advancing.
 #[test]
 fn a_page_changed_all_the_time_is_written_and_the_checkpoint_moves() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -187,7 +187,7 @@ fn a_page_changed_all_the_time_is_written_and_the_checkpoint_moves() {
     });
 }
 
-/// A flush under way once made closing panic.
+/// A flush in progress once made closing panic.
 #[test]
 fn closing_waits_for_a_checkpoint_that_is_flushing() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -216,7 +216,7 @@ fn closing_waits_for_a_checkpoint_that_is_flushing() {
     });
 }
 
-/// The database's free space may lie in pieces smaller than a table needs to begin with.
+/// The database's free space may consist of extents smaller than a new table needs.
 #[test]
 fn tables_are_made_when_free_space_lies_in_small_pieces() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -276,7 +276,7 @@ fn a_branch_whose_keys_share_a_long_prefix_can_be_split() {
     });
 }
 
-/// Readers that each held pages while waiting for another's once waited for ever.
+/// Readers that each pinned pages while waiting for another's once deadlocked.
 #[test]
 fn more_readers_than_cache_pages_all_come_back() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -310,7 +310,7 @@ fn more_readers_than_cache_pages_all_come_back() {
     });
 }
 
-/// A rolled-back bulk insert leaves no run of empty leaves for a scan to fall into.
+/// A rolled-back bulk insert must not leave a run of empty leaves to scan.
 #[test]
 fn a_rollback_of_many_inserts_leaves_no_empty_leaves() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -335,7 +335,8 @@ fn a_rollback_of_many_inserts_leaves_no_empty_leaves() {
     });
 }
 
-/// A scan shows records as last committed: what a running transaction has deleted, not what it inserted.
+/// A scan returns records as last committed: including those a running transaction deleted, without those it
+/// inserted.
 #[test]
 fn a_scan_shows_what_is_committed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -366,7 +367,7 @@ fn a_scan_shows_what_is_committed() {
     });
 }
 
-/// A volume that is not mounted must not give an empty database in silence.
+/// A volume that is not mounted must not lead to an empty database without an error.
 #[test]
 fn a_database_that_has_gone_missing_is_refused_and_nothing_is_made() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -390,7 +391,7 @@ fn a_database_that_has_gone_missing_is_refused_and_nothing_is_made() {
     });
 }
 
-/// Records of the largest size always find room, whatever prefix a page was left with.
+/// Records of the largest size always fit, whatever prefix a page was left with.
 #[test]
 fn records_of_the_largest_size_fit_and_larger_ones_are_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");

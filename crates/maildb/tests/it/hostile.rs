@@ -1,4 +1,4 @@
-//! A folder whose files fail on demand: one line puts it under any group.
+//! A directory whose files fail on demand.
 
 use std::{
     cell::{Cell, RefCell},
@@ -11,16 +11,16 @@ use world::{
     IoErrorKind, IoResult, LocalFuture, Resizable, Stability, World,
 };
 
-/// What shall fail from now on.
+/// The faults to inject.
 #[derive(Default)]
 pub struct Faults {
-    /// Writes to files whose name ends so.
+    /// Fails writes to files whose names end with this.
     pub writes: RefCell<Option<&'static str>>,
-    /// Flushes.
+    /// Fails flushes.
     pub flushes: Cell<bool>,
-    /// Flushes of databases take this long more.
+    /// Delays flushes of databases.
     pub slow_flushes: RefCell<Option<(World, Duration)>>,
-    /// Growth of files: no space.
+    /// Fails growth of files: no space.
     pub growth: Cell<bool>,
 }
 
@@ -30,7 +30,6 @@ impl Faults {
     }
 }
 
-/// See the module's documentation.
 pub struct HostileDirectory {
     pub inner: Rc<dyn Directory>,
     pub faults: Rc<Faults>,

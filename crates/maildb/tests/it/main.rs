@@ -1,4 +1,4 @@
-//! The mailbox database from outside: what goes in comes out, whatever happens between.
+//! The mailbox database from outside: rows written are rows read, whatever happens in between.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, missing_docs)]
 
@@ -8,22 +8,21 @@ mod model;
 /// The same on a simulated drive.
 mod simulated;
 
-/// Many records at once, at the end of a table.
 mod bulk_load;
 
 /// Pages that became zeros.
 mod blank;
 
-/// What every reader of bytes must keep to, whatever the bytes.
+/// Rules for every decoder, whatever the bytes.
 mod decoders;
 
-/// Files in memory, that are read at once.
+/// Read-only files in memory.
 mod memory;
 
 /// Files with bytes changed at random.
 mod mutated;
 
-/// Killed in the middle of work, again and again.
+/// A process killed in the middle of its work.
 mod crash;
 
 /// Storage that fails, fills up, forgets or lies.
@@ -32,7 +31,6 @@ mod faults;
 /// Several databases in one storage group.
 mod groups;
 
-/// Cases that once went wrong, or that a careful reader thought would.
 mod hard_cases;
 
 /// A folder whose files fail on demand.
@@ -52,10 +50,8 @@ mod readers;
 /// Mixed operations at every page size, compared with the model, checked by the verifier.
 mod mixed;
 
-/// Pages that are not what was written there last, and how that is found out.
 mod stamps;
 
-/// Power lost in the middle of page writes.
 mod torn;
 
 /// A crash in the middle of a large rollback.

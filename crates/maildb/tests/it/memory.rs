@@ -1,4 +1,4 @@
-//! Files in memory, read at once: what readers of whole files are given.
+//! Read-only files in memory, for readers of whole files.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use world::{
     IoErrorKind, IoResult, LocalFuture, Resizable, Stability,
 };
 
-/// Runs what awaits nothing but files in memory.
+/// Runs a future that awaits only files in memory.
 pub fn now<T>(work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -21,18 +21,17 @@ pub fn now<T>(work: impl Future<Output = T>) -> T {
     }
 }
 
-/// Files that are never written.
+/// Read-only files by name.
 #[derive(Clone, Default)]
 pub struct MemoryFolder(pub BTreeMap<String, Rc<Vec<u8>>>);
 
 impl MemoryFolder {
-    /// With one file more.
+    /// Adds a file.
     pub fn with(mut self, name: &str, bytes: Vec<u8>) -> Self {
         self.0.insert(name.to_owned(), Rc::new(bytes));
         self
     }
 
-    /// As the readers want it.
     pub fn directory(self) -> Rc<dyn Directory> {
         Rc::new(self)
     }

@@ -2,7 +2,7 @@ use crate::model::{self, Mix, Rows};
 use maildb::PageSize;
 use world::{ByteCount, Random, real};
 
-/// Changes, closes, checks, opens again, compares; small pages and rows that make three levels.
+/// Changes, closes, checks, opens again and compares; small pages and rows that make three levels.
 fn mixed_run(page_size: PageSize, changes: usize, body_bytes_max: u64, levels_min: u32) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().to_owned();

@@ -11,7 +11,7 @@ pub const MESSAGE: ColumnId = ColumnId(2);
 pub const SUBJECT: ColumnId = ColumnId(128);
 pub const BODY: ColumnId = ColumnId(256);
 
-/// What a table must hold: (mailbox, message) to (subject, body).
+/// Expected rows of a table: (mailbox, message) to (subject, body).
 pub type Rows = BTreeMap<(i32, i64), (String, Vec<u8>)>;
 
 pub fn columns() -> Vec<ColumnDefinition> {
@@ -83,10 +83,10 @@ pub fn random_row(random: &mut Random, body_bytes_max: u64) -> (String, Vec<u8>)
     (format!("subject {}", random.below(1_000_000)), body)
 }
 
-/// What a running transaction has changed: a row, or `None` for one that is gone.
+/// Changes of a running transaction: a row, or `None` for a deleted one.
 type Changes = BTreeMap<(i32, i64), Option<(String, Vec<u8>)>>;
 
-/// How random changes are drawn.
+/// Parameters of random changes.
 #[derive(Clone, Copy)]
 pub struct Mix {
     pub body_bytes_max: u64,
@@ -94,8 +94,8 @@ pub struct Mix {
     pub delete_percent: f64,
 }
 
-/// Does about `count` random changes in transactions of one to four, most committed, some rolled back;
-/// keeps `rows` up to date with what was committed.
+/// Makes about `count` random changes in transactions of one to four, most committed, some rolled back;
+/// applies the committed ones to `rows`.
 pub async fn change_at_random(
     session: &mut Session,
     table: &Table,
@@ -126,7 +126,7 @@ pub async fn change_at_random(
     }
 }
 
-/// A key that exists, near a random place, as far as the transaction sees it.
+/// An existing key near a random one, as seen by the transaction.
 fn existing_key(rows: &Rows, changes: &Changes, random: &mut Random, mix: Mix) -> Option<(i32, i64)> {
     let from = (random.below(mix.mailboxes) as i32, random.below(1 << 20) as i64);
     let key = rows.range(from..).next().or_else(|| rows.iter().next()).map(|(&key, _)| key)?;
@@ -173,7 +173,7 @@ async fn change_one(
     }
 }
 
-/// Everything in a table, by reading it in key order.
+/// All rows of a table, read in key order.
 pub async fn read_all(database: &Database, table: &Table) -> Rows {
     let mut cursor = database.cursor(table, &[]).expect("an empty key is a prefix of every key");
     let mut rows = Rows::new();
@@ -199,7 +199,7 @@ pub fn from_values(row: Vec<(ColumnId, Value)>) -> ((i32, i64), (String, Vec<u8>
     ((*mailbox, *message), (subject.clone(), body.clone()))
 }
 
-/// Fails unless the closed database at `path` is whole: checksums, trees, space.
+/// Fails unless the closed database at `path` is undamaged: checksums, trees, space.
 pub async fn check_whole(path: &Path, file: &str, page_size: PageSize) -> maildb::verify::DeepVerdict {
     let open = folder(path).open(file).await.expect("the database is there");
     let verdict =

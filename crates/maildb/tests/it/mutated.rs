@@ -1,9 +1,9 @@
-//! Files of a group with bytes changed at random, seed by seed: what the fuzzer does, in every run of the tests.
+//! Files of a group with random changes, seed by seed: a small fuzzer for every test run.
 
 use crate::decoders::{self, Made};
 use world::Random;
 
-/// A copy of `bytes` with a few changes: bytes, whole words, pieces moved or cut off.
+/// A copy of `bytes` with a few changes: single bytes, whole words, moved or truncated parts.
 fn mutated(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     const TELLING: [u64; 6] = [0, 1, 0x7fff, 0x8000, 0xffff, u64::MAX];
     let mut bytes = bytes.to_vec();

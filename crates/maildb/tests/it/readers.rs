@@ -1,8 +1,8 @@
-//! Third-party readers open what the engine wrote, and see every row.
+//! Third-party readers open this engine's databases and see every row.
 //!
-//! The files come from a mixed run with deletions and have a tree of three levels. What the readers
-//! print is compared with the model that drove the run, never with the engine's own reading. The
-//! readers judge structure only: none of them looks at page checksums; our verifier does.
+//! The files come from a mixed run with deletions and have a tree of three levels. The readers' output is
+//! compared with the model that drove the run, never with the engine's own reading. The readers check
+//! structure only: none of them verifies page checksums; our verifier does.
 
 use crate::model::{self, Mix, Rows};
 use maildb::{
@@ -14,15 +14,15 @@ use world::{ByteCount, Random, World, real};
 
 const DEEP_KEY: ColumnId = ColumnId(128);
 const DEEP_NUMBER: ColumnId = ColumnId(1);
-/// Rows of the deep table before a third of them is deleted: what three levels take.
+/// Rows of the deep table before a third of them is deleted: enough for three levels.
 fn deep_rows(page_size: PageSize) -> i32 {
     if page_size == PageSize::Kib32 { 20_000 } else { 5_000 }
 }
 
-/// Rows as text: one vector of cells a row, in key order.
+/// Rows as text: a vector of cells for each row, in key order.
 type Cells = Vec<Vec<String>>;
 
-/// A key so long, with so much in common, that a root holds few separators: three levels in little space.
+/// Long keys with a long common prefix, so that a root holds few separators: three levels in little space.
 fn deep_key(number: i32) -> String {
     format!("{:-<225}{number:06}", "")
 }
@@ -54,7 +54,7 @@ async fn make_deep_table(instance: &Instance, count: i32, random: &mut Random) -
     rows
 }
 
-/// Bulk loads a table: a first part on sparse pages, so that there are three levels, and a second behind it.
+/// Bulk loads a table: a first part on sparse pages, for three levels, and a second behind it.
 async fn load_table(instance: &Instance, random: &mut Random) -> Rows {
     let database = instance.databases().remove(0);
     let definition = TableDefinition {
@@ -77,7 +77,7 @@ async fn load_table(instance: &Instance, random: &mut Random) -> Rows {
     rows
 }
 
-/// Makes the database; returns the rows its tables must hold.
+/// Creates the database; returns the expected rows of its tables.
 async fn make(world: &World, path: &Path, page_size: PageSize) -> [(&'static str, Cells); 3] {
     let config = model::config(page_size, ByteCount(256 * page_size.bytes() as u64));
     let instance = model::open(world, path, 1, config).await;
@@ -107,7 +107,7 @@ async fn make(world: &World, path: &Path, page_size: PageSize) -> [(&'static str
     [("Mail", cells(&rows)), ("Deep", deep.collect()), ("Loaded", cells(&loaded))]
 }
 
-/// Runs `judge` on a database of each page size and compares what it sees of both tables.
+/// Runs `judge` on a database of each page size and compares its output with both tables.
 fn compare(judge: impl Fn(&Path, &str) -> Cells) {
     for page_size in [PageSize::Kib4, PageSize::Kib8, PageSize::Kib32] {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -123,7 +123,7 @@ fn compare(judge: impl Fn(&Path, &str) -> Cells) {
     }
 }
 
-/// Whether a judge is here. If not, says so, and fails where judges are required.
+/// True if a reader is installed. Otherwise prints a note, or fails if outside judges are required.
 fn is_here(name: &str, install: &str, probe: &mut Command) -> bool {
     let here = probe.output().is_ok_and(|output| output.status.success());
     let required = std::env::var_os("SPINDLE_JUDGES").is_some_and(|value| value == "require");
@@ -169,7 +169,7 @@ fn esedbinfo_lists_the_tables() {
     }
 }
 
-/// Prints a table as dissect.esedb reads it: cells by tabs, binary as hex, in the order of its tree.
+/// Prints a table as dissect.esedb reads it: cells separated by tabs, binary as hex, in tree order.
 const DISSECT: &str = r#"
 import sys
 from dissect.esedb import EseDB

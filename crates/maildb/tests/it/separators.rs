@@ -1,8 +1,8 @@
-//! The last separators of branches: those the format wants, and those of databases from before 2026-11-24.
+//! The last separators of branches: as the format requires, and as in databases from before 2026-11-24.
 //!
-//! The golden image `empty-last-separators` is a database of three levels made by the program as of 961bd7c, which
-//! left the last separator of every branch empty: 38 records of a table `Mail`, whose key is a text. No program
-//! writes it any more.
+//! The golden image `empty-last-separators` is a database of three levels written by the program as of
+//! 961bd7c, which left the last separator of every branch empty: 38 records of a table `Mail`, whose key is a
+//! text. No later program writes such a file.
 
 use crate::{
     dump::undump,
@@ -49,7 +49,7 @@ async fn walk(path: &Path) -> DeepVerdict {
     deep
 }
 
-/// Makes the golden database the one of a group whose own has just been closed.
+/// Replaces the database of a group that has just been closed by the golden image.
 fn put_golden_in_place(path: &Path) {
     let path = path.join(model::file_name(0));
     let mut bytes = golden();
@@ -93,7 +93,7 @@ fn a_database_from_before_is_read_and_goes_on() {
         assert!(expected.is_sorted() && expected[0].starts_with("AA") && expected[37].starts_with("AT"));
         let table = database.table("Mail").expect("it is there");
         let mut session = instance.session();
-        // Splits of leaves and branches everywhere, and merges of what was there.
+        // Splits of leaves and branches everywhere, and merges of existing ones.
         for name in expected.drain(..).step_by(2).collect::<Vec<_>>() {
             session.delete(&table, &[Value::Text(name)]).await.expect("deleted");
         }
@@ -118,7 +118,7 @@ fn a_database_from_before_is_read_and_goes_on() {
     });
 }
 
-/// Empties the last separators of all branches but roots, as they were before; gives how many.
+/// Empties the last separators of all branches but roots, as older versions did; returns their number.
 fn empty_last_separators(path: &Path) -> u32 {
     let path = path.join(model::file_name(0));
     let mut bytes = std::fs::read(&path).expect("readable");

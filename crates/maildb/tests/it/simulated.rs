@@ -8,10 +8,9 @@ use world::{
     sim::{DriveOptions, Limits, SimDrive, Simulation},
 };
 
-/// File name of the database.
 pub const DATABASE: &str = "priv1.edb";
 
-/// A simulation with one drive, and a directory on that.
+/// A simulation with one drive and a directory on it.
 pub struct SimulatedDrive {
     pub simulation: Simulation,
     pub drive: Rc<SimDrive>,
@@ -42,7 +41,7 @@ impl SimulatedDrive {
     }
 }
 
-/// Opens the group whose files lie in `directory`.
+/// Opens the group whose files are in `directory`.
 pub async fn open(
     world: &World,
     directory: &Rc<dyn Directory>,
@@ -59,7 +58,7 @@ pub async fn read_file(directory: &Rc<dyn Directory>, name: &str) -> Vec<u8> {
     file.read(ByteOffset(0), vec![whole]).await.expect("it can be read")[0].to_vec()
 }
 
-/// All rows; none where the table was never made.
+/// All rows; none if the table was never created.
 pub async fn read_all(database: &Database) -> Result<Rows, Error> {
     let mut rows = Rows::new();
     let Some(table) = database.table("Mail") else { return Ok(rows) };

@@ -1,5 +1,5 @@
-//! What page stamps find that no checksum can, what they must not report, and what becomes of a group whose
-//! stamps are not what they should be.
+//! Page stamps: what they detect that no checksum can, what they must not report, and how a group with bad
+//! stamps behaves.
 
 mod pace;
 mod sidecar;
@@ -29,7 +29,7 @@ fn config() -> InstanceConfig {
     InstanceConfig { torn_page_protection: false, ..model::config(PAGE_SIZE, cache) }
 }
 
-/// A drive with a directory on it, and what must be in its database.
+/// A drive with a directory, and the expected rows of its database.
 struct Ground {
     disk: SimulatedDrive,
     rows: Rc<RefCell<Rows>>,
@@ -41,7 +41,7 @@ impl Ground {
         Self::on(seed, |_| {})
     }
 
-    /// As [`Ground::new`], on a drive with other manners.
+    /// Like [`Fixture::new`], with other drive options.
     fn on(seed: u64, manners: impl FnOnce(&mut DriveOptions)) -> Self {
         let mut options = DriveOptions {
             atomic_unit: ByteCount(PAGE_SIZE.bytes() as u64),
@@ -91,7 +91,7 @@ impl Ground {
         self.run(async move |_, directory| put(&directory, page, &bytes).await);
     }
 
-    /// What checksums alone say, and what stamps add to it.
+    /// Verdicts by checksums alone, and with stamps.
     fn verify(&mut self) -> (DatabaseVerdict, DatabaseVerdict) {
         self.run(async |_, directory| {
             let file = directory.open(DATABASE).await.expect("there");
@@ -111,7 +111,7 @@ async fn change(instance: &Instance, rows: &Rc<RefCell<Rows>>, count: usize) {
     *rows.borrow_mut() = now;
 }
 
-/// All pages of the file, the two of the header included: page n is at n + 1.
+/// All pages of the file, including the two header pages: page n is at index n + 1.
 async fn pages(directory: &Rc<dyn Directory>) -> Vec<Vec<u8>> {
     let bytes = read_file(directory, DATABASE).await;
     bytes.chunks(PAGE_SIZE.bytes()).map(<[u8]>::to_vec).collect()
@@ -123,7 +123,7 @@ async fn put(directory: &Rc<dyn Directory>, place: usize, bytes: &[u8]) {
     file.write(at, vec![Arc::new(Buffer::copy_of(bytes))], Stability::Stable).await.expect("writable");
 }
 
-/// Places whose pages were written before and have changed since, headers apart.
+/// Indexes of pages that were written before and have changed since, without the headers.
 fn changed(before: &[Vec<u8>], after: &[Vec<u8>]) -> Vec<usize> {
     let differs =
         |&place: &usize| before[place] != after[place] && before[place].iter().any(|&byte| byte != 0);
@@ -168,7 +168,7 @@ fn a_write_that_was_lost_is_found_after_reopening() {
         assert_eq!(stamped.damaged.iter().map(|damage| damage.page).collect::<Vec<_>>(), [page_at(place)]);
         assert!(stamped.damaged[0].problem.contains("a write was lost"), "{:?}", stamped.damaged);
         match ground.read_all(config()) {
-            // A page of a space tree: nobody has asked for it.
+            // A page of a space tree that was not read.
             Ok(()) => {}
             refused => {
                 let is_it = |finding: &StampFinding| matches!(finding, StampFinding::LostWrite { .. });
@@ -176,7 +176,7 @@ fn a_write_that_was_lost_is_found_after_reopening() {
                 found += 1;
             }
         }
-        // Nothing was changed by finding out: with the right page in place all is well.
+        // Detection changed nothing: with the right page in place the database is whole.
         ground.put(place, &after[place]);
     }
     ground.read_all(config()).expect("whole again");
@@ -204,7 +204,7 @@ fn a_write_that_went_astray_is_found_at_both_ends() {
 }
 
 /// The checksums are linear: four bits at the corners of a rectangle cancel out. So a write torn between the
-/// page's head, which holds the checksums, and such a change passes.
+/// page's header, which holds the checksums, and such a change passes.
 #[test]
 fn half_a_write_that_checksums_pass_is_found() {
     let mut ground = Ground::new(4);
@@ -260,7 +260,7 @@ fn a_running_group_takes_no_old_page_and_its_background_scan_tells() {
         change(&instance, &rows, 200).await;
         world.sleep(std::time::Duration::from_secs(2)).await;
         instance.checkpoint().await.expect("taken");
-        // What is not in the cache any more has been written.
+        // Pages no longer cached have been written.
         let after = pages(&directory).await;
         let places = changed(&before, &after);
         assert!(places.len() > 20, "{places:?}");
@@ -282,7 +282,7 @@ fn a_stale_read_gives_an_error_and_the_page_is_good_when_read_again() {
     let (rows, drive) = (Rc::clone(&ground.rows), Rc::clone(&ground.disk.drive));
     ground.run(async move |world, directory| {
         let stale = |percent| FaultPlan { stale_read_percent: percent, ..FaultPlan::none() };
-        // From now on the drive remembers what it overwrites.
+        // From now on the drive remembers overwritten data.
         drive.set_faults(stale(1e-9));
         let instance = open(&world, &directory, config()).await.expect("opened");
         change(&instance, &rows, 400).await;
@@ -305,7 +305,7 @@ fn a_stale_read_gives_an_error_and_the_page_is_good_when_read_again() {
     });
 }
 
-/// Any page may be old after a power cut, and that is no lost write.
+/// Any page may be old after a power cut, and that is not a lost write.
 #[test]
 fn a_crash_in_flight_is_not_reported() {
     let mut redone = 0;
@@ -330,7 +330,7 @@ fn a_crash_in_flight_is_not_reported() {
                 let table = model::mail_table(&instance.databases()[0]).await;
                 let (mut session, mut random) = (instance.session(), Random::new(attempt, "rows"));
                 loop {
-                    // Only replaced: what is acknowledged is in `rows`, what is not may be either.
+                    // Only replaced: acknowledged rows are in `rows`, others may have either value.
                     let key =
                         rows.borrow().keys().nth(random.below(rows.borrow().len() as u64) as usize).copied();
                     let key = key.expect("there are rows");

@@ -1,7 +1,7 @@
-//! Power lost in the middle of page writes: what the flush journal is for.
+//! Power cuts in the middle of page writes, which the flush journal must survive.
 //!
-//! Each seed is a group on a simulated drive, behind a directory that tears at a write of its choosing. A
-//! session commits durably until the power goes; then the group is opened on the drive below and everything
+//! Each seed is a group on a simulated drive, behind a directory that tears at a chosen write. A session
+//! commits durably until the power fails; then the group is opened on the drive below. Everything
 //! acknowledged must be there, or, without a usable journal, the damage must be noticed.
 
 mod cost;
@@ -20,20 +20,20 @@ use tearing::{Power, TearingDirectory};
 use world::{Buffer, ByteCount, ByteOffset, Directory, Random, Stability, World, sim::DriveOptions};
 
 const JOURNAL: &str = "E00.fj";
-/// Enough for any cut to come.
+/// Enough for every power cut to happen.
 const ROUNDS_MAX: usize = 20_000;
 
-/// One group, its drive, and what must be in it.
+/// One group, its drive, and its expected rows.
 struct Case {
     seed: u64,
     disk: SimulatedDrive,
     config: InstanceConfig,
     rows: Rc<RefCell<Rows>>,
-    /// What the last transaction made of its rows; it may or may not have happened.
+    /// Rows after the last transaction, which may or may not have committed.
     unsure: Rc<RefCell<Rows>>,
 }
 
-/// What opening after the crash came to.
+/// Result of opening the group after the crash.
 #[derive(Debug)]
 struct Found {
     pages_restored: u64,
@@ -64,7 +64,7 @@ impl Case {
         self.disk.run(main)
     }
 
-    /// Works until the power goes, and returns what the cut did.
+    /// Works until the power fails; returns the state of the cut.
     fn work_until_cut(&mut self, suffix: &'static str, write: u64) -> Rc<Power> {
         let power = Power::fails_at(suffix, write, self.disk.simulation.random("tears"));
         let (config, seed) = (self.config.clone(), self.seed);
@@ -159,7 +159,7 @@ fn seeds(count: u64) -> std::ops::Range<u64> {
     0..if std::env::var_os("SPINDLE_FULL").is_some() { count * 10 } else { count }
 }
 
-/// A number of a write of databases that comes in every case: beyond its making.
+/// A number of database writes that every case reaches, after the creation.
 fn some_write(seed: u64) -> u64 {
     40 + Random::new(seed, "which write").below(160)
 }
@@ -173,7 +173,7 @@ fn a_power_cut_in_the_middle_of_page_writes_loses_nothing_acknowledged() {
         torn += u64::from(power.sectors_lost.get() > 0);
         let mut config = case.config.clone();
         if seed % 5 == 0 {
-            // Settings of the journal may change from one run to the next.
+            // Settings of the journal may change between runs.
             config.coalesce = ByteCount(config.page_size.bytes() as u64 * 3);
         }
         let found = case.recover(config).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
@@ -202,7 +202,7 @@ fn cuts_one_after_the_other_lose_nothing_acknowledged() {
     for seed in seeds(30) {
         let mut case = Case::new(seed, 512);
         for cut in 0..4 {
-            // The second and third come early: in recovery, or soon after it.
+            // The second and third cut come early: during recovery, or soon after it.
             let suffix = if cut % 2 == 0 { ".edb" } else { ".fj" };
             case.work_until_cut(suffix, if cut == 0 { some_write(seed) } else { 6 + seed % 20 });
             if !case.unsure.borrow().is_empty() {
@@ -224,7 +224,7 @@ fn cuts_one_after_the_other_lose_nothing_acknowledged() {
     }
 }
 
-/// Whether an outcome says that something is wrong, rather than getting rows wrong in silence.
+/// True if an error reports damage, instead of rows being wrong silently.
 fn is_noticed(error: &Error) -> bool {
     matches!(error, Error::PageDamaged { .. } | Error::LostWrite { .. } | Error::NotAsWritten { .. })
 }
@@ -343,7 +343,7 @@ fn a_database_made_anew_under_the_same_number_gets_no_old_page() {
         case.work_until_cut(".edb", some_write(seed));
         let config = case.config.clone();
         case.run(move |world, directory| async move {
-            // Without the checkpoint file the group does not miss the database.
+            // Without the checkpoint file the group does not know that the database is missing.
             directory.remove(DATABASE).await?;
             directory.remove("E00.chk").await?;
             let instance = open(&world, &directory, config).await?;
@@ -359,7 +359,7 @@ fn a_database_made_anew_under_the_same_number_gets_no_old_page() {
     }
 }
 
-/// Putting back some of what a restored file lacks would hide that it lacks the rest.
+/// Restoring some of what a backup lacks would hide that it lacks the rest.
 #[test]
 fn a_database_file_restored_from_a_backup_is_left_as_it_is() {
     for seed in seeds(20) {
@@ -382,7 +382,7 @@ fn a_database_file_restored_from_a_backup_is_left_as_it_is() {
         });
         match opened {
             Ok(summary) => assert_eq!(summary.pages_restored, 0, "seed {seed}"),
-            // Before redo had written anything: what is there is what was put there.
+            // Before redo wrote anything: the file is the restored one.
             Err(error) => {
                 assert!(is_noticed(&error), "seed {seed}: {error}");
                 assert!(before[pages_at..] == after[0][pages_at..], "seed {seed}: pages were put over it");

@@ -1,4 +1,4 @@
-//! A crash in the middle of a large rollback: what was taken back before it is not taken back again.
+//! A crash in the middle of a large rollback: changes undone before it are not undone again.
 
 use crate::{
     model::{self, Rows},
@@ -12,9 +12,9 @@ use maildb::{
 use std::{cell::Cell, rc::Rc};
 use world::{ByteCount, Directory, World, sim::DriveOptions};
 
-/// Of each of three kinds: so many changes has the transaction that is taken back.
+/// The number of changes of each of three kinds in the transaction that is rolled back.
 const CHANGES: i64 = 120;
-/// Rows committed before it: on four times the pages that the cache has room for.
+/// Rows committed before it: on four times as many pages as the cache holds.
 const ROWS: i64 = 800;
 
 fn config() -> InstanceConfig {
@@ -38,8 +38,8 @@ async fn insert(session: &mut Session, table: &Table, rows: &mut Rows, key: (i32
     Ok(())
 }
 
-/// Deletes, inserts and replaces in one transaction. To delete again what is gone already, or insert what is there, cannot
-/// be done.
+/// Deletes, inserts and replaces in one transaction. Deleting a deleted row, or inserting an existing one,
+/// fails.
 async fn change_much(session: &mut Session, table: &Table) -> Result<(), Error> {
     for number in 0..CHANGES {
         session.delete(table, &model::key_values((1, 6 * number))).await?;
@@ -51,7 +51,7 @@ async fn change_much(session: &mut Session, table: &Table) -> Result<(), Error> 
     Ok(())
 }
 
-/// A group whose process ended after so many commits beside a rollback that was under way, and the rows it must have.
+/// A group whose process ended after `commits` commits beside a running rollback, and its expected rows.
 fn crash_beside_rollback(seed: u64, commits: i64) -> (SimulatedDrive, Rows) {
     let mut disk = SimulatedDrive::formatted(seed, DriveOptions::new(ByteCount::mib(128)));
     let worked = disk.run(move |world, directory| async move {
@@ -72,7 +72,7 @@ fn crash_beside_rollback(seed: u64, commits: i64) -> (SimulatedDrive, Rows) {
             rolled_back
         }));
         for number in 0..commits {
-            // What was taken back so far is stable with each of them.
+            // Each commit makes the undo steps so far stable.
             insert(&mut session, &table, &mut rows, (3, number)).await?;
             session.commit(Durability::Stable).await?;
         }
@@ -83,7 +83,7 @@ fn crash_beside_rollback(seed: u64, commits: i64) -> (SimulatedDrive, Rows) {
     (disk, worked.unwrap_or_else(|error| panic!("seed {seed}: {error}")))
 }
 
-/// The steps of taking back that the log has.
+/// The undo steps in the log.
 async fn compensations(directory: &Rc<dyn Directory>) -> Result<i64, Error> {
     let mut reader = LogReader::from_oldest(LogFiles::scan(directory, "E00").await?)?;
     let mut count = 0;

@@ -1,13 +1,13 @@
-//! Records in key order become leaves, and leaves the pages above them, in memory that nobody else sees.
+//! Builds leaves from records in key order, and branch pages above them, in private memory.
 //!
-//! Pages are numbered in the order in which they are finished, so that all of a batch is one run of the file:
-//! leaves, and behind the last leaf of each parent the parent. The one page that is not finished is the last.
+//! Pages are numbered in the order in which they are finished, so that a batch is one run of the file:
+//! leaves, and after the last leaf of each parent the parent. The one unfinished page is the last.
 //!
 //! Invariants:
 //!
-//! 1. Keys ascend over everything that was ever pushed.
-//! 2. A page of a piece is either finished (never changed again) or the leaf under construction, the last one.
-//! 3. A parent is finished with its last leaf, or is none: then its leaves are entered in the tree one by one.
+//! 1. Keys ascend over all pushes.
+//! 2. A page of a run is either finished (never changed again) or the leaf under construction, the last one.
+//! 3. A parent is finished with its last leaf, or dropped: then its leaves are entered in the tree one by one.
 
 use super::{
     super::tree::{SEPARATOR_BYTES_MAX, shortest_separator},
@@ -21,20 +21,19 @@ use crate::format::{
 };
 use world::Buffer;
 
-/// What the pages of a tree are like.
+/// Settings for building the pages of a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
-    /// Their size.
     pub page_size: PageSize,
-    /// The number they carry.
+    /// Object number stored in its pages.
     pub object: ObjectId,
-    /// Flags of all of them besides leaf and parent of leaf.
+    /// Flags of all pages besides leaf and parent of leaf.
     pub flags: PageFlags,
-    /// How much of a page is filled, in percent of what there is without its header.
+    /// Fill of a page in percent of its size without the header.
     pub fill_percent: usize,
-    /// Pages of a piece.
+    /// Pages written together.
     pub piece_pages: u32,
-    /// A batch that has as many pages ends with the next parent that is full.
+    /// A batch with this many pages ends at the next full parent.
     pub batch_pages: u32,
 }
 
@@ -46,22 +45,22 @@ impl Form {
     }
 }
 
-/// Some pages that lie together.
+/// A run of consecutive pages to be written together.
 pub struct Piece {
-    /// The first of them.
+    /// First page.
     pub first: PageNumber,
-    /// How many there are.
+    /// Number of pages.
     pub pages: u32,
-    /// Their bytes, and room for more.
+    /// Their bytes, with capacity for more.
     pub buffer: Buffer,
 }
 
-/// What became of a record.
+/// Result of pushing a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// It is in a page.
+    /// The record was added to a page.
     Taken,
-    /// It is not: the batch is complete, and [`Builder::end_batch`] comes first.
+    /// The record was not added: the batch is complete, and [`Builder::end_batch`] must be called first.
     BatchIsComplete,
 }
 
@@ -72,7 +71,7 @@ struct Leaf {
     nodes: usize,
 }
 
-/// A parent of leaves under construction; it has no number until it is finished.
+/// A parent of leaves under construction; it gets its number when it is finished.
 struct Parent {
     page: Vec<u8>,
     low: Vec<u8>,
@@ -80,16 +79,16 @@ struct Parent {
     entries_bytes: usize,
 }
 
-/// See the module's documentation.
+/// Builds the pages of successive batches; see the invariants above.
 pub struct Builder {
     form: Form,
     dbtime: DbTime,
-    /// The first page of the batch, and the one that is numbered next.
+    /// The first page of the batch, and the next page to be numbered.
     first: PageNumber,
     next: PageNumber,
     piece: Option<Piece>,
     finished: Vec<Piece>,
-    /// Buffers that may be used again.
+    /// Buffers for reuse.
     spare: Vec<Buffer>,
     leaf: Option<Leaf>,
     parent: Option<Parent>,
@@ -103,7 +102,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Begins behind `last_leaf` of a tree whose keys are all `last_key` or below; none: the tree is empty.
+    /// Continues behind `last_leaf` of a tree whose keys are all at most `last_key`; `None` if the tree is
+    /// empty.
     pub fn new(form: Form, first: PageNumber, last_leaf: Option<PageNumber>, last_key: Vec<u8>) -> Self {
         assert!((1..=100).contains(&form.fill_percent) && form.piece_pages > 0 && form.batch_pages > 0);
         Self {
@@ -126,27 +126,27 @@ impl Builder {
         }
     }
 
-    /// Whether the batch has no record yet: the time its pages shall carry is wanted first.
+    /// True if the batch has no record yet: call [`Builder::begin_batch`] with the time of its pages first.
     pub fn needs_time(&self) -> bool {
         self.first_leaf.is_none()
     }
 
-    /// Every page of the batch counts as changed at `dbtime`.
+    /// Begins a batch whose pages all carry the time `dbtime`.
     pub fn begin_batch(&mut self, dbtime: DbTime) {
         assert!(self.needs_time() && dbtime > self.dbtime, "every batch has a time of its own");
         self.dbtime = dbtime;
     }
 
-    /// Whether a key may come next.
+    /// True if `key` is above all keys pushed so far.
     pub fn is_next(&self, key: &[u8]) -> bool {
         self.last_key.as_slice() < key
     }
 
-    /// The last page that the file would have if the batch ended now.
+    /// The last page of the file if the batch ended now.
     pub fn last_page(&self) -> PageNumber {
         match self.needs_time() {
             true => PageNumber(self.first.0 - 1),
-            // Its parent is yet to come.
+            // Its parent is still to come.
             false => PageNumber(self.next.0 + PAGES_TO_LINK),
         }
     }
@@ -173,7 +173,7 @@ impl Builder {
         Pushed::Taken
     }
 
-    /// Inserts a record into the leaf under construction; false if there is none, or no room.
+    /// Inserts a record into the leaf under construction; false if there is none or it has no room.
     fn insert(&mut self, key: &[u8], data: &[u8]) -> bool {
         let kept_free = self.form.bytes_kept_free();
         let Some(leaf) = &mut self.leaf else { return false };
@@ -196,18 +196,18 @@ impl Builder {
         let page = page_of(&mut self.piece, self.form.page_size, number);
         let mut page = PageMut::format(page, number, self.form.object, self.form.flags | PageFlags::LEAF);
         page.set_dbtime(self.dbtime);
-        // The keys to come begin much as this one does.
+        // Later keys probably share a prefix with this one.
         page.set_external_header(key).expect("an empty page has room for a key");
         self.first_leaf.get_or_insert(number);
         self.leaf = Some(Leaf { number, low, nodes: 0 });
     }
 
-    /// Finishes the leaf under construction; `next` is the key that comes next, if one does.
+    /// Finishes the leaf under construction; `next` is the following key, if any.
     fn end_leaf(&mut self, next: Option<&[u8]>) {
         let leaf = self.leaf.take().expect("there is a leaf to finish");
         let separator = next.map(|next| shortest_separator(&self.last_key, next));
         let pages = self.next.0 - self.first.0 + 1;
-        // What makes the batch visible is one log record, so its entries are no more than a page.
+        // One log record makes the batch visible, so its entries must fit a page.
         let is_large =
             pages >= self.form.batch_pages || self.entries_bytes >= self.form.page_size.bytes() / 2;
         let parent_is_full = self.enter_in_parent(&leaf, separator.as_deref(), is_large);
@@ -225,16 +225,16 @@ impl Builder {
         }
     }
 
-    /// Adds a finished leaf to its parent; true if it is the last one there. Its upper bound is `separator`, or
-    /// unknown yet; the parent keeps it also of its last leaf, unless it `ends_batch`: then it is the rightmost page
-    /// of its level, until the next batch is linked.
+    /// Adds a finished leaf to its parent; returns true if the parent is now complete. `separator` is the
+    /// leaf's upper bound, if known. The parent also stores the separator of its last leaf, unless
+    /// `ends_batch`: then it is the rightmost page of its level until the next batch is linked.
     fn enter_in_parent(&mut self, leaf: &Leaf, separator: Option<&[u8]>, ends_batch: bool) -> bool {
         let kept_free = self.form.bytes_kept_free();
         let form = self.form;
         let parent = self.parent.get_or_insert_with(|| {
             let mut page = vec![0; form.page_size.bytes()];
             let flags = form.flags | PageFlags::PARENT_OF_LEAF;
-            // Its number is not known yet.
+            // It gets its number later.
             let mut edit = PageMut::format(&mut page, PageNumber(0), form.object, flags);
             edit.set_external_header(separator.unwrap_or_default()).expect("an empty page has room");
             Parent { page, low: leaf.low.clone(), leaves: 0, entries_bytes: 0 }
@@ -242,7 +242,7 @@ impl Builder {
         let child = leaf.number.0.to_le_bytes();
         let view = PageView::new(&parent.page);
         let needed_for_last = view.bytes_needed(&[], &child) + SEPARATOR_BYTES_MAX;
-        // Two at least, so that the tree narrows upwards.
+        // At least two children, so that the tree narrows upwards.
         let kept_free = if parent.leaves < 2 { 0 } else { kept_free };
         let is_last = separator.is_none_or(|separator| {
             view.free_bytes() < kept_free + needed_for_last + view.bytes_needed(separator, &child)
@@ -256,7 +256,7 @@ impl Builder {
         separator.is_some() && is_last
     }
 
-    /// Gives a parent with its last child its number and its place.
+    /// Finishes a parent: assigns its number and its place.
     fn end_parent(&mut self) {
         let Parent { page: finished, low, .. } = self.parent.take().expect("it was entered in");
         let number = self.take_number();
@@ -270,7 +270,7 @@ impl Builder {
         self.children.push(Child { page: number, low, height: 1 });
     }
 
-    /// Whether the parent under construction is worth a page: half full, or its leaves have long separators.
+    /// True if the parent is worth a page: at least half full, or its leaves have long separators.
     fn is_worth_a_page(&self, parent: &Parent) -> bool {
         let page_bytes = self.form.page_size.bytes();
         let capacity = page_bytes - self.form.page_size.header_bytes();
@@ -278,7 +278,7 @@ impl Builder {
         used * 2 >= capacity * self.form.fill_percent / 100 || parent.entries_bytes > page_bytes / 2
     }
 
-    /// Enters the leaves of a parent that is not worth a page each by itself.
+    /// Drops a parent that is not worth a page: its leaves are linked one by one.
     fn dissolve_parent(&mut self) {
         let parent = self.parent.take().expect("it was judged");
         let view = PageView::new(&parent.page);
@@ -291,7 +291,7 @@ impl Builder {
         }
     }
 
-    /// Ends the batch, with pages free behind it for what linking takes; none if it has no records.
+    /// Ends the batch and reserves the pages that linking needs; `None` if it has no records.
     pub fn end_batch(&mut self) -> Option<Batch> {
         if self.leaf.is_some() {
             self.end_leaf(None);
@@ -314,17 +314,17 @@ impl Builder {
         Some(Batch { grown, used, first_leaf, children, rows: std::mem::take(&mut self.rows) })
     }
 
-    /// Pieces all of whose pages are finished.
+    /// Runs whose pages are all finished.
     pub fn take_finished(&mut self) -> Vec<Piece> {
         std::mem::take(&mut self.finished)
     }
 
-    /// Whether there are any.
+    /// True if a run is finished.
     pub fn has_finished(&self) -> bool {
         !self.finished.is_empty()
     }
 
-    /// Gives a buffer back, to be used again.
+    /// Returns a buffer for reuse.
     pub fn reuse(&mut self, buffer: Buffer) {
         self.spare.push(buffer);
     }

@@ -1,10 +1,10 @@
-//! Hanging finished pages into a tree, at its right end.
+//! Links finished pages into a tree at its right end.
 //!
-//! A page of height 0 is a leaf, one of height 1 is the parent of leaves, and so on. A page of height `h` goes,
-//! as the last child, to the rightmost page of height `h + 1`; where that has no room a new one is made, which
-//! goes to the rightmost page one higher in the same way. The root stays where it is: a full one hands what it
-//! has to a new page below it first. A page that stops being the rightmost of its height gets a last separator;
-//! so every rightmost page keeps room for one ([`tree::SEPARATOR_BYTES_MAX`]).
+//! A page of height 0 is a leaf, one of height 1 is the parent of leaves, and so on. A page of height `h`
+//! becomes the last child of the rightmost page of height `h + 1`; if that is full, a new page takes it, and
+//! is itself linked one level higher in the same way. The root page stays the root: when full it first moves
+//! its nodes to a new page below it. A page that is no longer the rightmost of its height gets a last
+//! separator; so every rightmost page keeps room for one ([`tree::SEPARATOR_BYTES_MAX`]).
 
 use super::super::{
     Step,
@@ -14,45 +14,44 @@ use super::super::{
 };
 use crate::format::{page::PageFlags, page_size::PageNumber, space::ExtentNode};
 
-/// A finished page that is to become part of a tree.
+/// A finished page, with all pages below it, to be linked into a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Child {
-    /// Which.
     pub page: PageNumber,
-    /// Its separator: above every key of the tree so far, not above any key below the page.
+    /// Lower bound: above every key of the tree so far, at most the smallest key below the page.
     pub low: Vec<u8>,
-    /// Levels below it.
+    /// Number of levels below the page.
     pub height: usize,
 }
 
-/// Finished pages that become part of a tree in one step.
+/// Finished pages that are linked in one step.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// The pages the file has grown by for them.
+    /// Pages by which the file has grown for the batch.
     pub grown: ExtentNode,
-    /// How many of those, from the first on, are in use; one at least is not.
+    /// Number of pages in use, from the first on; at least one is unused.
     pub used: u32,
-    /// The leaf with the smallest keys. It names the leaf before it already.
+    /// The leaf with the smallest keys. Its link to the leaf before is already set.
     pub first_leaf: PageNumber,
-    /// What goes into the tree, in key order.
+    /// The subtrees to link, in key order.
     pub children: Vec<Child>,
-    /// Records in it.
+    /// Number of records.
     pub rows: u64,
 }
 
-/// Pages that linking a batch may take, be the tree as it may: one for the owned extents, and for each level a
-/// new page and one below the root. The entries of a batch together take no more than two pages.
+/// Most pages that linking a batch allocates: one for the owned extents, and for each level a new page and
+/// one below the root. The entries of a batch together take at most two pages.
 pub const PAGES_TO_LINK: u32 = 12;
 
-/// Log bytes of an entry beside its separator, or more.
+/// Log bytes of an entry beside its separator, rounded up.
 const ENTRY_OVERHEAD_BYTES: usize = 16;
 
-/// What the entry of a page takes in a log record, or more.
+/// Upper bound of an entry's size in the log record.
 pub fn entry_bytes(low: &[u8]) -> usize {
     low.len() + ENTRY_OVERHEAD_BYTES
 }
 
-/// Makes a batch part of the tree at `root`: its space, its leaves' links, its children's entries.
+/// Makes a batch part of the tree at `root`: its space, its leaves' links, its subtrees' entries.
 pub fn link(changes: &mut ChangeSet<'_>, root: PageNumber, batch: &Batch) -> Step<()> {
     space::add_file_growth_to_tree(changes, root, batch.grown, batch.used)?;
     let mut edge = RightEdge::find(changes, root, batch.first_leaf)?;
@@ -62,8 +61,8 @@ pub fn link(changes: &mut ChangeSet<'_>, root: PageNumber, batch: &Batch) -> Ste
     Ok(())
 }
 
-/// Whether the tree at `root` is a lone leaf with records. Such a leaf moves when the tree grows, so it cannot
-/// be named as anybody's neighbour.
+/// True if the tree at `root` is a single leaf with records. Such a leaf moves when the tree grows, so no
+/// other leaf may be linked to it.
 pub fn is_lone_leaf(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<bool> {
     let view = changes.view(root)?;
     Ok(view.is_leaf() && view.node_count() > 0)
@@ -75,7 +74,7 @@ struct RightEdge {
     pages: Vec<Edge>,
 }
 
-/// A rightmost page that may take another child, or is known to be full.
+/// A rightmost page, and if it is known to be full.
 #[derive(Clone, Copy)]
 enum Edge {
     Open(PageNumber),
@@ -83,7 +82,7 @@ enum Edge {
 }
 
 impl RightEdge {
-    /// Finds the right edge, and links the last leaf to the one that comes next.
+    /// Finds the right edge, and links the last leaf to `next_leaf`.
     fn find(changes: &mut ChangeSet<'_>, root: PageNumber, next_leaf: PageNumber) -> Step<Self> {
         let path = tree::rightmost_path(changes, root)?;
         let leaf = changes.view(path.leaf)?;
@@ -135,8 +134,9 @@ impl RightEdge {
         Ok(())
     }
 
-    /// Ends the rightmost pages below `height` at `low`, where the next page of their height begins. A page that a
-    /// batch brought has its last separator, but for the last one of the batch before, which was found open.
+    /// Gives the rightmost pages below `height` the last separator `low`, the lower bound of the next page of
+    /// their height. Pages built by a batch have one already, except for the last of the batch before, which
+    /// was left open.
     fn close_below(&mut self, changes: &mut ChangeSet<'_>, height: usize, low: &[u8]) -> Step<()> {
         for edge in &mut self.pages[..height - 1] {
             if let Edge::Open(page) = *edge {
@@ -158,7 +158,7 @@ impl RightEdge {
         Ok(())
     }
 
-    /// Makes the tree one level higher.
+    /// Adds a level to the tree.
     fn raise(&mut self, changes: &mut ChangeSet<'_>) -> Step<()> {
         let page = space::allocate(changes, self.root)?;
         tree::raise_root(changes, self.root, page)?;
@@ -182,7 +182,7 @@ impl RightEdge {
         let (object, flags) = (view.object_id(), view.flags());
         let without = PageFlags::ROOT | PageFlags::LEAF | PageFlags::PARENT_OF_LEAF;
         changes.format(page, object, flags.without(without) | kind_of(height));
-        // The separators to come begin much as this one does.
+        // Later separators probably share a prefix with this one.
         changes.set_external_header(page, low)?.expect("an empty page has room");
         changes.insert_node(page, 0, &[], &child.0.to_le_bytes())?.expect("an empty page has room");
         Ok(page)
@@ -193,7 +193,7 @@ fn kind_of(height: usize) -> PageFlags {
     if height == 1 { PageFlags::PARENT_OF_LEAF } else { PageFlags::default() }
 }
 
-/// Adds a child behind the last of a page with room for it: the one before ends at `low` from now on.
+/// Appends a child to a page with room for it; `low` becomes the separator of the child before.
 fn append_entry(changes: &mut ChangeSet<'_>, page: PageNumber, child: PageNumber, low: &[u8]) -> Step<()> {
     let view = changes.view(page)?;
     let last = view.node_count() - 1;

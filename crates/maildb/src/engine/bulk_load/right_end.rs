@@ -1,4 +1,4 @@
-//! Where a tree is continued: behind the last key of its last leaf.
+//! The append position of a tree: behind the last key of its last leaf.
 
 use super::{
     super::{
@@ -17,8 +17,8 @@ use crate::{
 };
 use world::Moment;
 
-/// Makes a tree ready to be continued: its last leaf stays where it is, and has records if any has, and the
-/// branches above have room for a last separator. True if there may be more to do.
+/// Prepares a tree for appending: its last leaf keeps its page number and is not empty unless the tree is,
+/// and the branches above have room for a last separator. Returns true if it must be called again.
 pub fn prepare(core: &mut Core, log: &Log, now: Moment, tree: Tree) -> Step<bool> {
     if is_lone_leaf(&mut core.change_set(tree.database, now), tree.root)? {
         core.restructure(log, now, tree.database, RestructureKind::Split, |changes| {
@@ -42,7 +42,7 @@ pub fn prepare(core: &mut Core, log: &Log, now: Moment, tree: Tree) -> Step<bool
     merge_row(core, log, now, tree, &[u8::MAX; KEY_BYTES_MAX])
 }
 
-/// The way to the highest rightmost branch that has no room for a last separator, if there is one: it ends there.
+/// The path down to the highest rightmost branch without room for a last separator, if any.
 fn crowded_branch(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<Option<Path>> {
     let Path { branches, .. } = tree::rightmost_path(changes, root)?;
     for (depth, &(page, _)) in branches.iter().enumerate() {
@@ -53,17 +53,17 @@ fn crowded_branch(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<Option<
     Ok(None)
 }
 
-/// Where a tree is continued.
+/// The append position of a tree.
 pub struct RightEnd {
-    /// Its last leaf; none if the tree is empty.
+    /// Last leaf; `None` if the tree is empty.
     pub leaf: Option<PageNumber>,
-    /// All keys behind are above.
+    /// New keys must be above this one.
     pub bound: Vec<u8>,
-    /// Flags of its root.
+    /// Flags of the root.
     pub flags: PageFlags,
 }
 
-/// Where a tree is continued; none if it must be [prepared](prepare) first.
+/// The append position; `None` if the tree needs to be [prepared](prepare) first.
 pub fn right_end(changes: &mut ChangeSet<'_>, tree: Tree) -> Step<Option<RightEnd>> {
     if is_lone_leaf(changes, tree.root)? || crowded_branch(changes, tree.root)?.is_some() {
         return Ok(None);
@@ -76,7 +76,7 @@ pub fn right_end(changes: &mut ChangeSet<'_>, tree: Tree) -> Step<Option<RightEn
     }
     let view = changes.view(path.leaf)?;
     match view.node_count() {
-        // Empty all the same: what comes must be above the last separator of all, the leaf's own.
+        // The leaf is empty, yet new keys must be above its own last separator.
         0 => {
             for &(page, slot) in path.branches.iter().filter(|(_, slot)| *slot > 0) {
                 changes.view(page)?.key_of(slot - 1, &mut bound);

@@ -1,4 +1,4 @@
-//! A batch on its way into the tree: its writes end, it is flushed, its stamps are settled, it is linked.
+//! A finished batch before it is visible: waits for its writes, flushes them and their stamps, and links it.
 
 use super::{
     super::{Pause, core::Shared, page_stamps::Stamp, rows::Tree},
@@ -15,20 +15,20 @@ use crate::{
 use std::{collections::VecDeque, rc::Rc, sync::Arc};
 use world::{Buffer, ByteOffset, JoinHandle, Stability};
 
-/// Memory that a write no longer needs.
+/// Buffer of a completed write, if it can be reused.
 pub type Written = Option<Buffer>;
 
-/// What a batch leaves behind once it is linked.
+/// Result of linking a batch.
 pub struct Settled {
-    /// Memory of its writes.
+    /// Buffers of its writes, for reuse.
     pub buffers: Vec<Buffer>,
-    /// As it was given.
+    /// The caller's callback, returned.
     pub on_link: Option<OnLink>,
-    /// Behind the record that linked it.
+    /// End of the log record that linked it.
     pub end: LogPosition,
 }
 
-/// Writes a piece; gives its memory back if it can be used again.
+/// Writes a run of pages; returns its buffer if it can be reused.
 pub async fn write_piece(shared: Rc<Shared>, tail: Rc<Tail>, piece: Piece) -> Result<Written> {
     let page_size = shared.config.page_size;
     let bytes = piece.pages as usize * page_size.bytes();
@@ -40,7 +40,7 @@ pub async fn write_piece(shared: Rc<Shared>, tail: Rc<Tail>, piece: Piece) -> Re
     let buffer = Arc::new(buffer);
     let at = ByteOffset(piece.first.file_offset(page_size));
     let written = tail.file.write(at, vec![Arc::clone(&buffer)], Stability::Volatile).await;
-    // Before the answer is known: who waits for the last of all writes may then take the tail.
+    // Dropped before the result is visible: the waiter for the last write may then take the tail.
     drop(tail);
     written?;
     let mut core = shared.core.borrow_mut();
@@ -49,26 +49,24 @@ pub async fn write_piece(shared: Rc<Shared>, tail: Rc<Tail>, piece: Piece) -> Re
     Ok(Arc::into_inner(buffer).filter(|_| is_whole))
 }
 
-/// A batch on its way into the tree.
+/// A batch whose pages are being written, to be linked into its table's tree.
 pub struct Settling {
-    /// The group.
     pub shared: Rc<Shared>,
-    /// Where it was written.
+    /// The file tail that it was written to.
     pub tail: Rc<Tail>,
-    /// The tree it goes to.
+    /// The tree to link it into.
     pub tree: Tree,
-    /// What goes there.
+    /// Its pages and entries.
     pub batch: Batch,
-    /// The writes of its pages.
     pub writes: VecDeque<JoinHandle<Result<Written>>>,
-    /// Stamps of its pages, if they are kept.
+    /// Stamps of its pages, if page stamps are kept.
     pub stamps: Vec<(PageNumber, Stamp)>,
-    /// Told when it is linked.
+    /// Called when it is linked.
     pub on_link: Option<OnLink>,
 }
 
 impl Settling {
-    /// Sees it through to the record that links it.
+    /// Waits for the writes, makes them stable, and links the batch.
     pub async fn run(mut self) -> Result<Settled> {
         let mut buffers = Vec::new();
         for write in std::mem::take(&mut self.writes) {
@@ -99,7 +97,7 @@ impl Settling {
         Ok(Settled { buffers, on_link, end })
     }
 
-    /// Makes all pages of the batch, and their stamps, stable.
+    /// Makes all pages of the batch and their stamps stable.
     async fn make_stable(&mut self) -> Result<()> {
         let database = self.tree.database;
         let has_stamps = {

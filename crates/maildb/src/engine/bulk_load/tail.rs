@@ -1,12 +1,12 @@
-//! The file behind the end of its database: where a bulk load writes before anything is linked.
+//! The file behind the end of its database: a bulk load writes there before anything is linked.
 //!
 //! Invariants:
 //!
-//! 1. Behind the end nothing is part of the database: no page there was ever in a cache, in a log record, or
-//!    read; whatever a crash leaves there is cut off before the group makes its next change.
-//! 2. While there is a [`Tail`] the database grows by linking only: its `growing` is held.
-//! 3. The tail is given back when all that was ever written to it has ended, and the file is cut to its
-//!    database first: a late write must not land in a page that is somebody else's by then.
+//! 1. Nothing behind the end is part of the database: no page there was ever cached, logged or read. Recovery
+//!    truncates remains of a crash before the group makes its next change.
+//! 2. While a [`FileTail`] exists the database grows by linking only: its `growing` is held.
+//! 3. The tail is released only after every write to it has ended, and after the file is truncated to its
+//!    database: a late write must not hit a page that belongs to someone else by then.
 
 use super::super::{
     DatabaseIndex,
@@ -21,7 +21,7 @@ use std::rc::Rc;
 use tokio::sync::Notify;
 use world::{ByteCount, File, IoErrorKind};
 
-/// See the module's documentation.
+/// Exclusive use of the file behind the end of its database; see the invariants above.
 pub struct Tail {
     shared: Rc<Shared>,
     database: DatabaseIndex,
@@ -31,7 +31,8 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Takes the tail of a table's database, once nobody else makes it grow, and the table from all others.
+    /// Acquires the tail of a table's database, once nobody else makes it grow, and locks the table for
+    /// others.
     pub async fn take(shared: &Rc<Shared>, table: &Table) -> Result<Rc<Self>> {
         let tree = table.tree();
         loop {
@@ -61,18 +62,18 @@ impl Tail {
         }
     }
 
-    /// The loader is gone; what it began is still under way.
+    /// The loader was dropped; its writes are still in progress.
     pub fn let_go(&self) {
         self.table.loading().set(Loading::Ending);
     }
 
-    /// The last page the file has room for.
+    /// The last page that the file has room for.
     pub fn end(&self) -> PageNumber {
         let pages = self.file.geometry().size.0 / self.shared.config.page_size.bytes() as u64;
         PageNumber(u32::try_from(pages.saturating_sub(2)).unwrap_or(u32::MAX))
     }
 
-    /// Makes room in the file for the pages up to `last`, and then some: files grow in whole extensions.
+    /// Makes room for the pages up to `last`; files grow in whole extensions.
     pub async fn make_room(&self, last: PageNumber) -> Result<()> {
         let config = &self.shared.config;
         let unit = u64::from(config.extension_pages.max(1));
@@ -126,7 +127,7 @@ fn size_of_database(pages: u32, shared: &Shared) -> ByteCount {
 }
 
 impl Shared {
-    /// Forgets what is known of pages behind the end of a database: they are not what a crash left there.
+    /// Discards the stamps of pages behind the end of a database.
     pub fn forget_tail(&self, database: DatabaseIndex) {
         let mut core = self.core.borrow_mut();
         let state = core.database(database);
@@ -134,7 +135,8 @@ impl Shared {
         state.stamps.iter_mut().for_each(|stamps| stamps.table.forget_behind(last));
     }
 
-    /// Cuts a file to the size of its database; false if it was no larger. Nothing may be on its way there.
+    /// Truncates a file to the size of its database; false if it was no larger. No write to the tail may be
+    /// in progress.
     pub async fn cut_tail(self: &Rc<Self>, database: DatabaseIndex) -> Result<bool> {
         let (file, pages, has_stamps) = {
             let mut core = self.core.borrow_mut();
@@ -147,14 +149,14 @@ impl Shared {
         }
         self.forget_tail(database);
         if has_stamps {
-            // The sidecar must have forgotten, too, before other pages can be in that place.
+            // The sidecar must drop those stamps too, before other pages are stored there.
             self.settle_now().await?;
         }
         file.resize(size).await?;
         Ok(true)
     }
 
-    /// Takes a checkpoint even if it has nowhere to go: for the stamps that are settled with it.
+    /// Takes a checkpoint even if its position stays the same, to flush the stamps with it.
     pub async fn settle_now(self: &Rc<Self>) -> Result<()> {
         self.checkpoint_written.set(None);
         self.advance_checkpoint().await.map(drop)

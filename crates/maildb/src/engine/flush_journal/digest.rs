@@ -1,18 +1,18 @@
-//! The hash that tells a whole slot from a torn one.
+//! The hash that distinguishes a whole slot from a torn one.
 //!
-//! The format's page checksums are linear, and a mixture of two versions of a page may pass them. This
-//! hash is not linear, and is seeded with the number of the write and the place of the slot. Four lanes
-//! run side by side because a slot is up to half a MiB and is hashed on the group's only thread.
+//! The format's page checksums are linear, and a mixture of two versions of a page may pass them. This hash
+//! is not linear, and is seeded with the write number and the slot number. It runs in four lanes because a
+//! slot is up to half a MiB and is hashed on the group's only thread.
 //!
-//! Every step is a bijection of its lane, so a change within one word of the input always changes the
-//! result; anything larger goes unnoticed once in 2^64.
+//! Every step is a bijection of its lane, so a change within one word of the input always changes the result;
+//! anything larger goes unnoticed once in 2^64.
 
 /// Odd, from the fractional part of the golden ratio.
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 const LANES: usize = 4;
 const LANE_BYTES: usize = 8;
 
-/// Hash of `parts`, each a multiple of 32 bytes, one after the other.
+/// Hash of the concatenation of `parts`, each a multiple of 32 bytes.
 pub fn digest<'a>(seed: u64, parts: impl IntoIterator<Item = &'a [u8]>) -> u64 {
     let mut lanes: [u64; LANES] = std::array::from_fn(|lane| mix(seed ^ mix(lane as u64 + 1)));
     for part in parts {
@@ -30,7 +30,7 @@ pub fn digest<'a>(seed: u64, parts: impl IntoIterator<Item = &'a [u8]>) -> u64 {
 
 fn mix(value: u64) -> u64 {
     let product = value.wrapping_mul(MULTIPLIER);
-    // Multiplication only carries upwards; bring the high half down.
+    // Multiplication only carries upwards; this mixes the high half into the low one.
     product ^ (product >> 32)
 }
 
@@ -50,7 +50,7 @@ mod tests {
             let mut flipped = whole.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_ne!(of(&flipped), reference, "bit {bit}");
-            // The same bit a row on: what cancels in a sum of lanes.
+            // The same bit one row further: it cancels in a sum of lanes.
             flipped[(bit / 8 + 32) % 2048] ^= 1 << (bit % 8);
             assert_ne!(of(&flipped), reference, "bit {bit} and the one a row on");
         }

@@ -1,13 +1,13 @@
-//! Recovery's part of the flush journal: putting whole images over torn pages.
+//! Recovery from the flush journal: copying whole images over torn pages.
 //!
-//! 1. Read every slot header; keep the images that redo may start from (`ReplayRange`, birth marks).
-//! 2. Of each page keep the newest of them whose slot is whole.
-//! 3. Compare it with the page in place, byte for byte: a page that cannot be trusted, or is no newer than
-//!    the image and differs from it, is overwritten. One that is newer and whole is left.
-//! 4. Flush what was overwritten.
+//! 1. Read every slot header; keep the images that redo may start from (`ReplayRange`, signatures).
+//! 2. Of each page keep the newest image in a whole slot.
+//! 3. Compare it with the page in place, byte for byte. Overwrite the page if it cannot be trusted, or if it
+//!    differs and is no newer than the image. A newer, whole page stays.
+//! 4. Flush the overwritten pages.
 //!
-//! Doing all this twice, because a crash came in between, is the same as doing it once: slots are not
-//! overwritten before the flush.
+//! Repeating all this after a crash in between has the same result: slots are not overwritten before the
+//! flush.
 
 use super::{
     Restored,
@@ -31,18 +31,15 @@ use std::{
 };
 use world::{Buffer, ByteCount, ByteOffset, File, IoErrorKind, IoResult, Stability};
 
-/// A database as far as it says which images are of use to it.
+/// A database, as far as it determines which images are usable.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
-    /// File name.
     pub name: &'a str,
-    /// Its header.
     pub header: &'a DatabaseHeader,
-    /// The time in the header on stable storage.
+    /// dbtime in the header on stable storage.
     pub header_time: DbTime,
-    /// Length of its file.
     pub bytes: ByteCount,
-    /// What its pages may read as, where that is known.
+    /// Page stamps, if they are known.
     pub stamps: Option<&'a StampTable>,
 }
 
@@ -58,15 +55,15 @@ impl DatabaseState {
     }
 }
 
-/// What was found and done.
+/// Result of a restore.
 pub struct Outcome {
-    /// For the summary.
+    /// Counts for the recovery summary.
     pub restored: Restored,
-    /// The highest number of a write found.
+    /// Highest write number in the journal.
     pub sequence_last: u64,
 }
 
-/// The newest image of each page that redo may start from.
+/// The newest usable image of each page.
 #[derive(Default)]
 pub struct Gathered {
     images: BTreeMap<PageId, Image>,
@@ -75,26 +72,25 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// The pages.
     pub fn pages(&self) -> impl Iterator<Item = PageId> {
         self.images.keys().copied()
     }
 }
 
-/// An image to put in place if the page there is not as good.
+/// An image that may replace its page in place.
 struct Image {
     dbtime: DbTime,
     sequence: u64,
     bytes: Arc<Buffer>,
 }
 
-/// What the head of a journal says; none if it cannot be read or is none.
+/// The layout in the head of a journal; `None` if the head is unreadable or invalid.
 pub async fn read_head(file: &Rc<dyn File>) -> Option<Layout> {
     let head = read(file, ByteOffset(0), BLOCK_BYTES).await.ok()?;
     Layout::decode(&head)
 }
 
-/// See the module's documentation. That slots cannot be read is no error; that pages cannot be written is.
+/// Runs the four steps above. Unreadable slots are skipped; failed page writes are errors.
 pub async fn restore(
     file: &Rc<dyn File>,
     layout: Layout,
@@ -108,8 +104,8 @@ pub async fn restore(
     Ok(Outcome { restored, sequence_last })
 }
 
-/// The first two steps: what of the journal a recovery would use for these databases, by their number in the group.
-/// That slots cannot be read is no error.
+/// Steps 1 and 2: the images that recovery would use, by database number in the group. Unreadable slots are
+/// skipped.
 pub async fn gather(
     file: &Rc<dyn File>,
     layout: Layout,
@@ -142,7 +138,7 @@ pub async fn gather(
             let id = PageId { database: entry.database, page: entry.page };
             let target = databases[usize::from(id.database.0)].as_ref().expect("the image is of use to it");
             if !is_possible(target, layout.page_size, id, &bytes) {
-                // It was never fit to be in the database either.
+                // Such an image was never valid in the database either.
                 continue;
             }
             let image = Image {
@@ -159,7 +155,7 @@ pub async fn gather(
     gathered
 }
 
-/// Whether redo could start from an image: the rules of the module above.
+/// True if redo could start from an image, by the rules of the flush journal.
 fn is_of_use(
     header: &SlotHeader,
     entry: &ImageEntry,
@@ -199,7 +195,7 @@ async fn read_slot_header(file: &Rc<dyn File>, layout: &Layout, slot: u32) -> Sl
     }
 }
 
-/// The images of a slot; none unless all of them are whole.
+/// The images of a slot; `None` unless all of them are whole.
 async fn read_images(
     file: &Rc<dyn File>,
     layout: &Layout,
@@ -235,13 +231,13 @@ async fn put_in_place(
     Ok(pages)
 }
 
-/// Whether an image is whole and, if that is known, one that the page may hold.
+/// True if an image is whole and, if stamps are known, one that the page may hold.
 fn is_possible(target: &Target<'_>, page_size: PageSize, id: PageId, image: &[u8]) -> bool {
     check_read_page(target.name, page_size, id, image).is_ok()
         && target.stamps.is_none_or(|stamps| stamps.could_be(id.page, image))
 }
 
-/// Whether the page in place needs no image.
+/// True if the page in place needs no image.
 async fn is_as_good(
     state: &DatabaseState,
     page_size: PageSize,
@@ -251,7 +247,7 @@ async fn is_as_good(
 ) -> Result<bool> {
     let found = match read(&state.file, at, page_size.bytes()).await {
         Ok(found) => found,
-        // A sector that was being written may be unreadable; writing it again is what mends it.
+        // A sector that was being written may be unreadable; rewriting it repairs it.
         Err(error) if error.kind() == IoErrorKind::Medium => return Ok(false),
         Err(error) => return Err(error.into()),
     };
@@ -284,7 +280,7 @@ mod tests {
     };
     use world::{BlockDevice, Geometry, LocalFuture, Resizable};
 
-    /// A file of which only the size matters.
+    /// A file that only has a size.
     struct Sized(ByteCount);
 
     impl BlockDevice for Sized {
@@ -325,7 +321,7 @@ mod tests {
 
     type Spoil = fn(&mut Judged);
 
-    /// Everything an image is judged by.
+    /// Everything that decides if an image is usable.
     struct Judged {
         header: SlotHeader,
         entry: ImageEntry,
@@ -334,7 +330,7 @@ mod tests {
     }
 
     impl Judged {
-        /// One that is of use.
+        /// A usable image.
         fn new() -> Self {
             let mut header = DatabaseHeader::new(PageSize::Kib8, signature(1), ObjectId(1));
             header.log_signature = signature(2);

@@ -1,4 +1,4 @@
-//! Which slots of the flush journal may be overwritten.
+//! Allocation of flush journal slots.
 //!
 //! Invariant: a slot is free iff every page write it protects has ended and a flush of its database that
 //! began after that has succeeded.
@@ -6,40 +6,40 @@
 use super::super::DatabaseIndex;
 use std::collections::BTreeSet;
 
-/// What a slot protects of one database.
+/// Use of a slot by one database.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     database: DatabaseIndex,
-    /// Page writes that have not ended.
+    /// Page writes in progress.
     writes: u32,
     /// A flush has begun since the last of them ended.
     flushing: bool,
 }
 
-/// The states of all slots. See the module's documentation.
+/// The states of all slots; see the invariant above.
 #[derive(Debug)]
 pub struct Ring {
     slots: Vec<Vec<Part>>,
-    /// Where the search for a free one starts: slots are used in turn.
+    /// Start of the search for a free slot: slots are used in turn.
     next: usize,
 }
 
 impl Ring {
-    /// So many slots, all free.
+    /// `slots` slots, all free.
     pub fn new(slots: u32) -> Self {
         assert!(slots > 0, "a journal has a slot");
         Self { slots: vec![Vec::new(); slots as usize], next: 0 }
     }
 
-    /// A slot that may be overwritten.
+    /// A free slot, if any.
     pub fn free(&self) -> Option<u32> {
         let count = self.slots.len();
         let mut in_turn = (0..count).map(|step| (self.next + step) % count);
         in_turn.find(|&slot| self.slots[slot].is_empty()).map(|slot| slot as u32)
     }
 
-    /// A free slot has been written; it protects one page write of each database named, again if named
-    /// again.
+    /// Marks a free slot as written; it protects one page write for each occurrence of a database in
+    /// `writes`.
     pub fn fill(&mut self, slot: u32, writes: impl IntoIterator<Item = DatabaseIndex>) {
         let parts = &mut self.slots[slot as usize];
         assert!(parts.is_empty(), "a slot is overwritten only when nothing needs it");
@@ -63,7 +63,7 @@ impl Ring {
     /// A flush of a database is about to start.
     pub fn begin_flush(&mut self, database: DatabaseIndex) {
         for part in self.slots.iter_mut().flatten().filter(|part| part.database == database) {
-            // What an abandoned flush should have made stable, this one does.
+            // This flush also covers the writes of an abandoned one.
             part.flushing = part.writes == 0;
         }
     }
@@ -75,7 +75,7 @@ impl Ring {
         }
     }
 
-    /// Databases whose flush would bring a slot nearer to being free.
+    /// Databases whose flush would help to free a slot.
     pub fn databases_to_flush(&self) -> BTreeSet<DatabaseIndex> {
         self.slots.iter().flatten().filter(|part| part.writes == 0).map(|part| part.database).collect()
     }
@@ -119,7 +119,7 @@ mod tests {
         ring.end_flush(A);
         assert_eq!(ring.free(), None);
         ring.begin_flush(A);
-        // Abandoned; the next one counts for it.
+        // Abandoned; the next flush covers it.
         flush(&mut ring, A);
         assert_eq!(ring.free(), Some(0));
     }

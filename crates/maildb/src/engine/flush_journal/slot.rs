@@ -15,8 +15,8 @@
 //!  last 8 B of the header: digest of all before
 //! ```
 //!
-//! Numbers are little-endian. A header is valid if magic, version, place and its digest are right; its
-//! images are if theirs is. Digests are seeded with the number of the write and the slot.
+//! Numbers are little-endian. A header is valid if magic, version, place and its digest are right; its images
+//! are valid if their digest is. Digests are seeded with the write number and the slot number.
 
 use super::{super::DatabaseIndex, digest::digest};
 use crate::{
@@ -38,28 +38,27 @@ const DATABASE_BYTES: usize = 40;
 const IMAGES_AT: usize = 480;
 const IMAGE_BYTES: usize = 16;
 const DIGEST_BYTES: usize = 8;
-/// Slots that a head may claim: far more than any setting gives.
+/// Most slots that a head may claim, far above any setting.
 const SLOTS_MAX: u32 = 4096;
-/// Pages a slot that a head may claim.
+/// Most pages of a slot that a head may claim.
 const PAGES_MAX: u32 = 1 << 16;
 
 const _: () = assert!(DATABASES_AT + DATABASES_MAX * DATABASE_BYTES <= IMAGES_AT);
 
-/// How a journal file is divided.
+/// Layout of a journal file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Size of the images.
     pub page_size: PageSize,
-    /// Slots in the file.
+    /// Number of slots.
     pub slots: u32,
-    /// Images a slot has room for.
+    /// Images that fit a slot.
     pub pages_max: u32,
-    /// The log the journal goes with.
+    /// Signature of the log that the journal belongs to.
     pub log_signature: Signature,
 }
 
 impl Layout {
-    /// Bytes of a slot's header.
     pub fn header_bytes(&self) -> usize {
         let bytes = IMAGES_AT + self.pages_max as usize * IMAGE_BYTES + DIGEST_BYTES;
         bytes.next_multiple_of(BLOCK_BYTES)
@@ -69,23 +68,22 @@ impl Layout {
         (self.header_bytes() + self.pages_max as usize * self.page_size.bytes()) as u64
     }
 
-    /// Where a slot begins.
+    /// Offset of a slot.
     pub fn slot_at(&self, slot: u32) -> ByteOffset {
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);
         ByteOffset(BLOCK_BYTES as u64 + u64::from(slot) * self.slot_bytes())
     }
 
-    /// Where the images of a slot begin.
+    /// Offset of a slot's images.
     pub fn images_at(&self, slot: u32) -> ByteOffset {
         self.slot_at(slot) + ByteCount(self.header_bytes() as u64)
     }
 
-    /// Size of the file.
     pub fn file_bytes(&self) -> ByteCount {
         ByteCount(BLOCK_BYTES as u64 + u64::from(self.slots) * self.slot_bytes())
     }
 
-    /// The head that says all this.
+    /// Encodes the head.
     pub fn encode(&self) -> Buffer {
         let mut head = Buffer::zeroed(BLOCK_BYTES);
         put(&mut head, 0, HEAD_MAGIC);
@@ -98,7 +96,7 @@ impl Layout {
         head
     }
 
-    /// What `encode` wrote; none for anything else.
+    /// Decodes a head; `None` if it is invalid.
     pub fn decode(head: &[u8]) -> Option<Self> {
         let is_head = head.len() == BLOCK_BYTES
             && field(head, 0) == HEAD_MAGIC
@@ -118,36 +116,33 @@ impl Layout {
     }
 }
 
-/// Which state of which page an image is.
+/// Identity of an image: page and state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageEntry {
-    /// The database.
     pub database: DatabaseIndex,
-    /// The page.
     pub page: PageNumber,
-    /// Behind the last log record in the image: redo takes it on from there.
+    /// End of the last log record in the image: redo continues from there.
     pub last: LogPosition,
 }
 
-/// A database as it was when a slot was written.
+/// State of a database when a slot was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatabaseMark {
-    /// Its birth mark.
     pub signature: Signature,
-    /// The time in its header on stable storage.
+    /// dbtime in its header on stable storage.
     pub header_time: DbTime,
 }
 
-/// What a slot's header says.
+/// Header of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotHeader {
-    /// Number of the write: higher than that of all before.
+    /// Write number, ascending over the life of the journal.
     pub sequence: u64,
-    /// The log whose positions the entries speak of.
+    /// Signature of the log that the positions refer to.
     pub log_signature: Signature,
-    /// Databases of the group, in their order; empty ones are nobody's.
+    /// Databases of the group, in order; unused entries are empty.
     pub databases: [DatabaseMark; DATABASES_MAX],
-    /// The images, in the order they lie in.
+    /// The images, in the order in which they are stored.
     pub images: Vec<ImageEntry>,
     /// Digest of the images' bytes.
     pub images_digest: u64,
@@ -164,7 +159,7 @@ pub fn digest_images<'a>(sequence: u64, slot: u32, images: impl IntoIterator<Ite
 }
 
 impl SlotHeader {
-    /// The header's bytes, in their place.
+    /// Encodes the header.
     pub fn encode(&self, layout: &Layout, slot: u32) -> Buffer {
         assert!((1..=layout.pages_max as usize).contains(&self.images.len()), "a slot holds what fits");
         let mut bytes = Buffer::zeroed(layout.header_bytes());
@@ -190,7 +185,7 @@ impl SlotHeader {
         bytes
     }
 
-    /// What `encode` wrote there; none for anything else.
+    /// Decodes the header of `slot`; `None` if it is invalid.
     pub fn decode(bytes: &[u8], layout: &Layout, slot: u32) -> Option<Self> {
         let sequence = u64::from_le_bytes(*field(bytes, 16));
         let count = u32::from_le_bytes(*field(bytes, 12));
@@ -236,7 +231,7 @@ fn field<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
     bytes[at..].first_chunk().expect("the field lies in the block")
 }
 
-/// Digest of a block whose own digest counts as zero.
+/// Digest of a block, with its own digest field as zero.
 fn own_digest(block: &[u8], seed: u64) -> u64 {
     let (body, last) = block.split_at(block.len() - 32);
     let mut last: [u8; 32] = last.try_into().expect("the last row of the block");

@@ -6,21 +6,21 @@
 //! head =
 //!    0 magic SPNDLPSH    8 u32 version 1    12 u32 page bytes    16 SIGNATURE of the database
 //!   44 u32 zero         48 2 x u64 key      64 LGPOS from which on stamps in the log count
-//!   72 u64 number of the snapshot           80 settling, 24 B    104 u64 where the area begins
+//! 72 u64 number of the snapshot           80 flush, 24 B       104 u64 where the area begins
 //!  112 u32 pages in the table    116 u32 blocks of the journal   120 zero   4088 u64 digest
 //! block of the table =
 //!    0 magic SPNDLPST    8 u64 number of the snapshot    16 u32 which block    20 u32 zero
 //!   24 stamps of 253 pages, 16 B each: u64 dbtime | u64 hash    4072 zero    4088 u64 digest
 //! block of the journal =
 //!    0 magic SPNDLPSJ    8 u64 number of the snapshot    16 u32 which block    20 u16 stamps
-//!   22 u8 1 in the last block of a settling   23 zero    24 settling, 24 B
+//! 22 u8 1 in the last block of a flush      23 zero    24 flush, 24 B
 //!   48 stamps, 20 B each: u32 page | u64 dbtime | u64 hash    4088 u64 digest
-//! settling = u64 number | LGPOS | u64 the database's dbtime
+//! flush = u64 number | LGPOS | u64 the database's dbtime
 //! ```
 //!
-//! Numbers are little-endian. A digest is the page hash of the block as page 0 with these bytes as zero, under
-//! a key of zeroes. A block that is not where and what it says it is does not count. A stamp of dbtime 0 says
-//! that nothing is known.
+//! Numbers are little-endian. A digest is the page hash of the block as page 0 with these bytes as zero,
+//! under a key of zeros. A block whose kind, place or snapshot number is not the expected one is ignored. A
+//! stamp of dbtime 0 means that the page is unknown.
 
 use super::{Stamp, hash::StampKey};
 use crate::{
@@ -34,7 +34,7 @@ use world::Buffer;
 
 /// Unit of everything in the file.
 pub const BLOCK_BYTES: usize = 4096;
-/// Where the first area may begin.
+/// Offset of the first possible area.
 pub const HEADS_BYTES: u64 = 2 * BLOCK_BYTES as u64;
 /// Stamps in a block of the table.
 pub const TABLE_STAMPS: usize = 253;
@@ -53,62 +53,59 @@ const ENTRY_BYTES: usize = 20;
 const _: () = assert!(TABLE_AT + TABLE_STAMPS * STAMP_BYTES <= DIGEST_AT);
 const _: () = assert!(JOURNAL_AT + JOURNAL_STAMPS * ENTRY_BYTES <= DIGEST_AT);
 
-/// A moment at which all the stamps of a database were brought up to date with its file.
+/// A stamp flush: the sidecar was brought up to date with the stable pages of its database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settling {
-    /// Counted up from 1 over the life of a sidecar.
+    /// Ascending over the life of a sidecar, from 1.
     pub number: u64,
-    /// The checkpoint that was about to be taken.
+    /// Position of the checkpoint that follows the flush.
     pub position: LogPosition,
     /// Time of the database's latest change.
     pub dbtime: DbTime,
 }
 
-/// What the head says.
+/// Contents of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Of the database.
     pub page_size: PageSize,
-    /// Birth mark of the database.
+    /// Signature of the database.
     pub signature: Signature,
-    /// Of the hash.
+    /// Key of the hash.
     pub key: StampKey,
-    /// Stamps in the log before this position are of an earlier sidecar, or of another database.
+    /// Stamps logged before this position belong to an earlier sidecar, or to another database.
     pub begin: LogPosition,
-    /// Counted up with every area written.
+    /// Snapshot number; each new area gets the next one.
     pub snapshot: u64,
-    /// When the table was written.
+    /// The flush that wrote the table.
     pub settling: Settling,
-    /// Where the area begins.
+    /// Offset of the area.
     pub area_at: u64,
-    /// Pages that have a place in the table: those from 1 on.
+    /// Pages in the table, from page 1 on.
     pub table_pages: u32,
-    /// Blocks of the journal behind it.
+    /// Blocks of the journal behind the table.
     pub journal_blocks: u32,
 }
 
 impl Head {
-    /// Blocks of the table.
     pub fn table_blocks(&self) -> u32 {
         self.table_pages.div_ceil(TABLE_STAMPS as u32)
     }
 
-    /// Where the journal begins.
+    /// Offset of the journal.
     pub fn journal_at(&self) -> u64 {
         self.area_at + u64::from(self.table_blocks()) * BLOCK_BYTES as u64
     }
 
-    /// Where the area ends.
+    /// End of the area.
     pub fn area_end(&self) -> u64 {
         self.journal_at() + u64::from(self.journal_blocks) * BLOCK_BYTES as u64
     }
 
-    /// Which of the two copies holds it.
+    /// Index of the head copy to write: 0 or 1.
     pub fn copy(&self) -> u64 {
         self.snapshot % 2
     }
 
-    /// The head's bytes.
     pub fn encode(&self) -> Buffer {
         let mut block = Buffer::zeroed(BLOCK_BYTES);
         put(&mut block, 0, HEAD_MAGIC);
@@ -128,7 +125,7 @@ impl Head {
         block
     }
 
-    /// What `encode` wrote as this copy; none for anything else. `file_bytes` is the size of the file.
+    /// Decodes head copy `copy`; `None` if it is invalid. `file_bytes` is the size of the file.
     pub fn decode(block: &[u8], copy: u64, file_bytes: u64) -> Option<Self> {
         if !is_sealed(block, HEAD_MAGIC) || u32_at(block, 8) != VERSION {
             return None;
@@ -153,15 +150,15 @@ impl Head {
     }
 }
 
-/// Whether bytes from the beginning of a file are a sidecar's or of one whose making was cut short: of a head that
-/// was being written any of the sectors may be there, and the last one holds the digest alone.
+/// True if the first bytes of a file are a sidecar's, or those of a sidecar whose creation was interrupted:
+/// any of the head's sectors may be present, and the last one holds only the digest.
 pub fn is_ours(start: &[u8]) -> bool {
     let is_head =
         |block: &[u8]| block.starts_with(HEAD_MAGIC) || block.iter().take(DIGEST_AT).all(|&byte| byte == 0);
     start.chunks(BLOCK_BYTES).all(is_head)
 }
 
-/// Writes a block of the table into zeroes.
+/// Encodes a block of the table; `block` must be zero.
 pub fn encode_table_block(block: &mut [u8], snapshot: u64, index: u32, stamps: impl Iterator<Item = Stamp>) {
     put(block, 0, TABLE_MAGIC);
     put(block, 8, &snapshot.to_le_bytes());
@@ -174,7 +171,7 @@ pub fn encode_table_block(block: &mut [u8], snapshot: u64, index: u32, stamps: i
     seal(block);
 }
 
-/// The stamps of a block of the table; none if it is not that block.
+/// Decodes a block of the table; `None` if it is not block `index` of that snapshot.
 pub fn decode_table_block(
     block: &[u8],
     snapshot: u64,
@@ -189,19 +186,18 @@ pub fn decode_table_block(
     is_right.then(|| (0..TABLE_STAMPS).map(stamp))
 }
 
-/// A block of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalBlock {
-    /// Which settling it belongs to.
+    /// The flush that the block belongs to.
     pub settling: Settling,
-    /// Whether it is the last of that settling.
+    /// True for the last block of that flush.
     pub is_last: bool,
     /// At most [`JOURNAL_STAMPS`].
     pub stamps: Vec<PageStamp>,
 }
 
 impl JournalBlock {
-    /// Writes the block into zeroes.
+    /// Encodes the block; `block` must be zero.
     pub fn encode(&self, block: &mut [u8], snapshot: u64, index: u32) {
         assert!(self.stamps.len() <= JOURNAL_STAMPS, "a block holds what fits");
         put(block, 0, JOURNAL_MAGIC);
@@ -219,7 +215,7 @@ impl JournalBlock {
         seal(block);
     }
 
-    /// What `encode` wrote there; none for anything else.
+    /// Decodes block `index` of that snapshot; `None` if it is invalid.
     pub fn decode(block: &[u8], snapshot: u64, index: u32) -> Option<Self> {
         let is_right =
             is_sealed(block, JOURNAL_MAGIC) && u64_at(block, 8) == snapshot && u32_at(block, 16) == index;

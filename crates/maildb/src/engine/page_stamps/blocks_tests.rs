@@ -1,4 +1,4 @@
-//! The sidecar's bytes: as they were when files on disk were made, and accepted only whole and in their place.
+//! The sidecar's bytes: compatible with existing files, and accepted only whole and in their place.
 
 use super::{
     Stamp,
@@ -61,7 +61,7 @@ fn journal_block() -> Vec<u8> {
     block
 }
 
-/// Rows of 16 bytes that are not zero.
+/// Prints the rows of 16 bytes that are not zero.
 fn check(block: &[u8], expected: Expect) {
     let mut rows = String::new();
     for (row, bytes) in block.chunks(16).enumerate().filter(|(_, bytes)| bytes.iter().any(|&byte| byte != 0))
@@ -152,7 +152,7 @@ fn no_flipped_bit_is_accepted() {
 }
 
 proptest! {
-    /// Also blocks whose digest is right, whatever else they say.
+    /// Also covers blocks with a valid digest and arbitrary contents.
     #[test]
     fn no_bytes_make_decoding_panic(
         mut block in proptest::collection::vec(any::<u8>(), BLOCK_BYTES..=BLOCK_BYTES),
@@ -176,7 +176,7 @@ proptest! {
     }
 }
 
-/// Sectors of the smallest kind of drive, the unit a power cut keeps or loses.
+/// The smallest sector of a drive: the unit that a power cut keeps or loses.
 const SECTOR_BYTES: usize = 512;
 
 #[test]

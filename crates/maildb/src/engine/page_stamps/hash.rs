@@ -1,13 +1,13 @@
-//! The keyed hash that tells one image of one page from every other.
+//! The keyed hash that identifies one image of one page.
 //!
-//! The format's page checksums are linear: halves of two versions of a page, swapped sectors, or runs of equal
-//! bytes may cancel out. This hash multiplies words of the image with each other (64 by 64 to 128 bits, both
-//! halves folded together), under a key drawn for each database, and begins with the number of the page. An
-//! accident goes unnoticed once in 2^64, whatever the accident is; somebody who does not know the key does no
-//! better. It is no signature: who can read the key can make any image fit.
+//! The format's page checksums are linear: halves of two versions of a page, swapped sectors, or runs of
+//! equal bytes may cancel out. This hash multiplies words of the image with each other (64 by 64 to 128 bits,
+//! both halves folded together), under a key drawn for each database, and starts with the page number.
+//! Accidental damage goes unnoticed once in 2^64; so does an attacker who does not know the key. It is not a
+//! signature: with the key, one can forge any image.
 //!
-//! Four lanes run side by side, because every page that is read or written is hashed on the group's only
-//! thread: 14 GB/s, 2.4 µs for 32 KiB, on one core of a shared virtual machine (`hash_speed` below).
+//! It runs in four lanes, because every page that is read or written is hashed on the group's only thread: 14
+//! GB/s, 2.4 µs for 32 KiB, on one core of a shared virtual machine (`hash_speed` below).
 
 use crate::format::page_size::PageNumber;
 
@@ -17,7 +17,7 @@ const ROW_BYTES: usize = LANES * LANE_BYTES;
 /// Odd, from the fractional part of the golden ratio.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A key as it is kept, 16 random bytes, and what is made of it.
+/// A stored key of 16 random bytes, and the lane keys derived from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampKey {
     words: [u64; 2],
@@ -25,18 +25,18 @@ pub struct StampKey {
 }
 
 impl StampKey {
-    /// From the words that are kept.
+    /// The key from its stored words.
     pub fn new(words: [u64; 2]) -> Self {
         let lane = |lane: usize| scramble(words[lane % 2] ^ scramble(words[(lane + 1) % 2] ^ lane as u64));
         Self { words, lanes: std::array::from_fn(lane) }
     }
 
-    /// The words to keep.
+    /// The words to store.
     pub fn words(&self) -> [u64; 2] {
         self.words
     }
 
-    /// Hash of all bytes of a page, a multiple of 64, in its place.
+    /// Hash of all bytes of a page, a multiple of 64, as page `page`.
     pub fn hash(&self, page: PageNumber, bytes: &[u8]) -> u64 {
         let (rows, rest) = bytes.as_chunks::<ROW_BYTES>();
         assert!(rest.is_empty(), "{} bytes are not whole rows", bytes.len());
@@ -47,7 +47,7 @@ impl StampKey {
             for ((lane, key), pair) in lanes.iter_mut().zip(self.lanes).zip(pairs) {
                 let (words, _) = pair.as_chunks::<8>();
                 let [first, second] = [words[0], words[1]].map(u64::from_le_bytes);
-                // The second word comes in twice, so that a product of zero does not forget it.
+                // The second word is added again, so that a product of zero does not lose it.
                 *lane = fold(first ^ key, second ^ *lane).wrapping_add(second.rotate_left(23));
             }
         }
@@ -56,7 +56,7 @@ impl StampKey {
     }
 }
 
-/// Both halves of the whole product.
+/// XOR of both halves of the 128-bit product.
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
@@ -120,7 +120,7 @@ mod tests {
     fn zeroes_and_keys_in_the_data_forget_nothing() {
         let mut bytes = vec![0; 4096];
         let mut seen = HashSet::from([of(&bytes)]);
-        // A first word that cancels the key makes the product zero; what came before must still count.
+        // A first word that cancels the key makes the product zero; earlier words must still count.
         bytes[64..72].copy_from_slice(&StampKey::new(KEY).lanes[0].to_le_bytes());
         for value in 0..200_u64 {
             bytes[72..80].copy_from_slice(&value.to_le_bytes());

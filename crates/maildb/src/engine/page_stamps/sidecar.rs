@@ -1,10 +1,10 @@
-//! The file that keeps a database's stamps: made, read, and brought up to date.
+//! The sidecar: the file that stores a database's stamps.
 //!
-//! The stamps of all pages lie in a *table*; what changed since the table was written is appended to a *journal*
-//! behind it, one *settling* a checkpoint. When the journal is full the whole table is written anew, to a place
-//! where the one in use is not, and the head is turned to it. So a checkpoint costs one small write, and a write
-//! torn by a power cut is at the end of the journal or not in use yet: whatever comes, the last settling that was
-//! stable can be read.
+//! The stamps of all pages are in a *table*; those that changed since the table was written are appended to a
+//! *journal* behind it, one *stamp flush* for each checkpoint. When the journal is full the whole table is
+//! written again, to another area, and the head is switched to it. So a checkpoint costs one small write, and
+//! a write torn by a power cut is at the end of the journal or in an area not yet in use: the last stable
+//! flush can always be read.
 
 use super::{
     Stamp,
@@ -18,9 +18,9 @@ use crate::{format::page_size::PageNumber, log::PageStamp};
 use std::{rc::Rc, sync::Arc};
 use world::{Buffer, ByteCount, ByteOffset, Directory, File, IoResult, Stability};
 
-/// Read or written at a time.
+/// Blocks in one read or write.
 const CHUNK_BLOCKS: u32 = 256;
-/// Least room of a journal: more than a minute of checkpoints.
+/// Smallest journal: more than a minute of checkpoints.
 const JOURNAL_BLOCKS_MIN: u32 = 64;
 
 /// An open sidecar.
@@ -29,44 +29,40 @@ pub struct Sidecar {
     head: Head,
     /// Blocks of the journal in use.
     journal_used: u32,
-    /// The last that is stable.
+    /// The last stable flush.
     settling: Settling,
 }
 
-/// What a file turned out to be.
+/// Result of reading a sidecar file.
 pub enum Found {
-    /// A sidecar, and what it says.
+    /// A valid sidecar and its stamps.
     Whole(Box<(Sidecar, StampTable)>),
-    /// Not to be relied on, and why.
+    /// Unusable, with the reason.
     Damaged(String),
-    /// Something else, which must not be overwritten.
+    /// Another file, which must not be overwritten.
     Foreign,
 }
 
-/// What a settling has to write.
+/// The write that a stamp flush requires.
 pub enum Plan {
-    /// These blocks, there, in one stable write.
+    /// One stable write of journal blocks.
     Append {
-        /// The sidecar.
         file: Rc<dyn File>,
-        /// Where.
         at: ByteOffset,
-        /// What.
         blocks: Arc<Buffer>,
-        /// What they bring about.
+        /// The flush that the blocks complete.
         settling: Settling,
     },
-    /// The whole table, at the place this head tells, and then the head.
+    /// The whole table, in the area named by this head, and then the head.
     Snapshot {
-        /// The sidecar.
         file: Rc<dyn File>,
-        /// What to turn to.
+        /// The new head.
         head: Head,
     },
 }
 
 impl Sidecar {
-    /// Makes the file; `head` says for what. Its name is stable when this returns.
+    /// Creates the file with `head`. Its name is stable on return.
     pub async fn make(
         directory: &Rc<dyn Directory>,
         name: &str,
@@ -84,7 +80,7 @@ impl Sidecar {
         Ok(sidecar)
     }
 
-    /// Reads a file. Errors are of the storage.
+    /// Reads a file. Errors come from the storage only.
     pub async fn read(file: Rc<dyn File>, pages_max: u32) -> IoResult<Found> {
         let size = file.geometry().size.0;
         if size < HEADS_BYTES {
@@ -108,7 +104,7 @@ impl Sidecar {
         Ok(Found::Whole(Box::new((sidecar, table))))
     }
 
-    /// Loads some blocks of the table; the number of the first that is damaged otherwise.
+    /// Loads some blocks of the table; on failure returns the index of the first damaged block.
     async fn load_table(
         &self,
         first: u32,
@@ -131,7 +127,7 @@ impl Sidecar {
         Ok(Ok(()))
     }
 
-    /// Loads all settlings that are whole. What comes behind was being written when the power went.
+    /// Loads all whole flushes. Later blocks were being written when the power failed.
     async fn load_journal(&mut self, pages_max: u32, table: &mut StampTable) -> IoResult<()> {
         let mut stamps: Vec<PageStamp> = Vec::new();
         let mut index = 0;
@@ -161,21 +157,21 @@ impl Sidecar {
         Ok(())
     }
 
-    /// What the head says.
+    /// The head in use.
     pub fn head(&self) -> &Head {
         &self.head
     }
 
-    /// The last settling that is stable.
+    /// The last stable flush.
     pub fn settling(&self) -> Settling {
         self.settling
     }
 
-    /// What to write so that the sidecar holds these stamps too. One plan at a time.
+    /// The write that stores `stamps` in the sidecar. One update at a time.
     pub fn plan(&self, settling: Settling, stamps: &[PageStamp], pages: u32) -> Plan {
         assert_eq!(settling.number, self.settling.number + 1, "settlings are counted");
         let file = Rc::clone(&self.file);
-        // One without a stamp still tells its position.
+        // A flush without stamps still records its position.
         let blocks_wanted = stamps.len().div_ceil(JOURNAL_STAMPS).max(1);
         if blocks_wanted > (self.head.journal_blocks - self.journal_used) as usize {
             let head = Head { snapshot: self.head.snapshot + 1, settling, ..self.head };
@@ -194,13 +190,13 @@ impl Sidecar {
         Plan::Append { file, at: ByteOffset(at), blocks: Arc::new(blocks), settling }
     }
 
-    /// The blocks of a plan are stable.
+    /// Called when the blocks of an update are stable.
     pub fn appended(&mut self, blocks: &Buffer, settling: Settling) {
         self.journal_used += (blocks.len() / BLOCK_BYTES) as u32;
         self.settling = settling;
     }
 
-    /// The head of a plan is stable.
+    /// Called when the head of an update is stable.
     pub fn turned_to(&mut self, head: Head) {
         self.head = head;
         self.journal_used = 0;
@@ -208,7 +204,7 @@ impl Sidecar {
     }
 }
 
-/// Gives a head an area for so many pages, apart from the one in use.
+/// Assigns a head an area for `pages` pages, apart from the one in use.
 fn place_area(mut head: Head, in_use: std::ops::Range<u64>, pages: u32) -> Head {
     head.table_pages = pages;
     head.journal_blocks = (head.table_blocks() / 2).max(JOURNAL_BLOCKS_MIN);
@@ -219,8 +215,8 @@ fn place_area(mut head: Head, in_use: std::ops::Range<u64>, pages: u32) -> Head 
     head
 }
 
-/// Most space the file of a database of so many pages takes: an area in use, one that is being written, and
-/// what is left of smaller ones between them.
+/// Most disk space for the sidecar of a database of `pages` pages: the area in use, one being written, and
+/// remains of smaller ones between them.
 pub fn space_max(pages: u64) -> ByteCount {
     let table_blocks = pages.div_ceil(TABLE_STAMPS as u64);
     let area_blocks = table_blocks + (table_blocks / 2).max(u64::from(JOURNAL_BLOCKS_MIN));
@@ -231,7 +227,7 @@ fn first_page(block: u32) -> u32 {
     1 + block * TABLE_STAMPS as u32
 }
 
-/// Blocks of the table from `first` on, as many as go in one write, with what is settled now.
+/// A write's worth of table blocks from `first` on, with the stable stamps.
 pub fn encode_chunk(head: &Head, first: u32, table: &StampTable) -> Buffer {
     let count = CHUNK_BLOCKS.min(head.table_blocks() - first);
     let mut bytes = Buffer::zeroed(count as usize * BLOCK_BYTES);
@@ -242,18 +238,18 @@ pub fn encode_chunk(head: &Head, first: u32, table: &StampTable) -> Buffer {
     bytes
 }
 
-/// Where the chunks of a table begin.
+/// First blocks of the table's chunks.
 pub fn chunks(head: &Head) -> impl Iterator<Item = u32> + use<> {
     (0..head.table_blocks()).step_by(CHUNK_BLOCKS as usize)
 }
 
-/// Writes what `encode_chunk` made.
+/// Writes a chunk made by `encode_chunk`.
 pub async fn write_chunk(file: &Rc<dyn File>, head: &Head, first: u32, bytes: Buffer) -> IoResult<()> {
     let at = ByteOffset(head.area_at + u64::from(first) * BLOCK_BYTES as u64);
     file.write(at, vec![Arc::new(bytes)], Stability::Volatile).await
 }
 
-/// Makes room for an area.
+/// Extends the file for an area.
 pub async fn make_room(file: &Rc<dyn File>, head: &Head) -> IoResult<()> {
     match file.geometry().size.0 < head.area_end() {
         true => file.resize(ByteCount(head.area_end())).await,
@@ -261,7 +257,7 @@ pub async fn make_room(file: &Rc<dyn File>, head: &Head) -> IoResult<()> {
     }
 }
 
-/// Makes an area that was written the one in use; stable when this returns.
+/// Switches to an area that was written; stable on return.
 pub async fn turn_to(file: &Rc<dyn File>, head: &Head) -> IoResult<()> {
     file.flush().await?;
     let at = ByteOffset(head.copy() * BLOCK_BYTES as u64);

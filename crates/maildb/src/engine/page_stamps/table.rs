@@ -1,12 +1,12 @@
-//! What every page of a database must read as: the stamps, in memory.
+//! The stamps of a database in memory.
 //!
 //! Invariants:
 //!
-//! 1. `current` holds for each page the stamp of the last write of it that has ended: what a read must find.
-//! 2. A page in `unsettled` has been written since its file was last known to be stable; its `settled` stamp
-//!    is what a power cut may bring back. All others are settled: `current` is all they can be.
-//! 3. `unwritten` names every page whose settled stamp is not yet in the sidecar.
-//! 4. A page in `candidates` has not been read since the last crash. It may be any of them, or the settled one.
+//! 1. `current` holds for each page the stamp of the last write that has ended: a read must match it.
+//! 2. A page in `unstable` has been written since its file was last flushed; its `stable` stamp is the image
+//!    that a power cut may bring back. All other pages are stable: their image is `current`.
+//! 3. `unwritten` names every page whose stable stamp is not yet in the sidecar.
+//! 4. A page in `candidates` has not been read since the last crash. It may be any of them, or the stable one.
 
 use super::{Stamp, hash::StampKey};
 use crate::{
@@ -19,19 +19,19 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Pages the table grows by.
+/// Pages by which the table grows.
 const GROWTH_PAGES: usize = 1 << 16;
 
-/// Stamps of a page that was written lately, oldest first.
+/// Stamps of a recently written page, oldest first.
 struct Unsettled {
     settled: Stamp,
-    /// Of the last write that had ended when the flush under way began.
+    /// Of the last write that had ended when the current flush began.
     flushing: Option<Stamp>,
     /// Of the last write that has ended since.
     written: Option<Stamp>,
 }
 
-/// See the module's documentation.
+/// The stamps of a database; see the invariants above.
 pub struct StampTable {
     key: StampKey,
     /// Page 1 first.
@@ -42,7 +42,7 @@ pub struct StampTable {
 }
 
 impl StampTable {
-    /// A table in which nothing is known.
+    /// A table without stamps.
     pub fn new(key: StampKey) -> Self {
         Self {
             key,
@@ -58,23 +58,23 @@ impl StampTable {
         Stamp { dbtime: PageView::new(bytes).dbtime(), hash: self.key.hash(page, bytes) }
     }
 
-    /// Pages with a place in the table.
+    /// Number of pages in the table.
     pub fn pages(&self) -> u32 {
         self.current.len() as u32
     }
 
-    /// Pages of which something is known.
+    /// Number of pages with a known stamp.
     pub fn pages_known(&self) -> u32 {
         self.current.iter().filter(|stamp| stamp.is_known()).count() as u32
     }
 
-    /// What the last write made of a page.
+    /// The stamp of the last write of a page.
     pub fn current(&self, page: PageNumber) -> Stamp {
         let index = (page.0 as usize).checked_sub(1);
         index.and_then(|index| self.current.get(index)).copied().unwrap_or(Stamp::UNKNOWN)
     }
 
-    /// What is on stable storage of a page, whatever happens.
+    /// The stamp of the image on stable storage.
     pub fn settled(&self, page: PageNumber) -> Stamp {
         self.unsettled.get(&page).map_or_else(|| self.current(page), |unsettled| unsettled.settled)
     }
@@ -82,7 +82,7 @@ impl StampTable {
     fn set(&mut self, page: PageNumber, stamp: Stamp) {
         let index = page.0.checked_sub(1).expect("page 0 is the header") as usize;
         if index >= self.current.len() {
-            // Not twice as many at a time: this may be the largest thing in memory after the cache.
+            // Not doubled: after the cache, this may be the largest structure in memory.
             if index >= self.current.capacity() {
                 self.current.reserve_exact(index + GROWTH_PAGES - self.current.len());
             }
@@ -91,13 +91,13 @@ impl StampTable {
         self.current[index] = stamp;
     }
 
-    /// Takes in what the sidecar says.
+    /// Adds a stamp read from the sidecar.
     pub fn load(&mut self, page: PageNumber, stamp: Stamp) {
         assert!(self.unsettled.is_empty(), "loading comes first");
         self.set(page, stamp);
     }
 
-    /// Takes in what the log says of a write that may or may not have happened before the crash.
+    /// Adds a stamp from the log, of a write that may or may not have reached the disk before the crash.
     pub fn add_candidate(&mut self, stamp: &PageStamp) {
         if stamp.page.0 > 0 {
             let candidate = Stamp { dbtime: stamp.dbtime, hash: stamp.hash };
@@ -105,17 +105,17 @@ impl StampTable {
         }
     }
 
-    /// Pages that have candidates still.
+    /// A page with candidates, if any.
     pub fn uncertain(&self) -> Option<PageNumber> {
         self.candidates.keys().next().copied()
     }
 
-    /// The page will be written before the log that its candidates are from is given up.
+    /// Drops a page's candidates: it will be written before the log that they are from is released.
     pub fn forget_candidates(&mut self, page: PageNumber) {
         self.candidates.remove(&page);
     }
 
-    /// Forgets all pages behind `last`: they are no part of the database, whatever is in their place.
+    /// Drops the stamps of all pages behind `last`: they are not part of the database.
     pub fn forget_behind(&mut self, last: PageNumber) {
         let from = PageNumber(last.0 + 1);
         self.candidates.split_off(&from);
@@ -130,7 +130,7 @@ impl StampTable {
         }
     }
 
-    /// Notes the stamp of an image that is stable in its place.
+    /// Records the stamp of an image that is stable in its place.
     pub fn settle(&mut self, page: PageNumber, stamp: Stamp) {
         assert!(!self.unsettled.contains_key(&page), "page {page} is being written");
         self.candidates.remove(&page);
@@ -138,16 +138,16 @@ impl StampTable {
         self.unwritten.insert(page);
     }
 
-    /// Whether an image could be what is in place of a page, as far as is known.
+    /// True if an image could be the current contents of a page, as far as is known.
     pub fn could_be(&self, page: PageNumber, bytes: &[u8]) -> bool {
         let (found, current) = (self.stamp(page, bytes), self.current(page));
         let candidates = self.candidates.get(&page).map_or(&[][..], Vec::as_slice);
         !current.is_known() || current == found || candidates.contains(&found)
     }
 
-    /// Judges what was read from the place of a page. Its checksum is right.
+    /// Checks a page read from the device, whose checksum is right.
     ///
-    /// A page of which nothing was known is known by what it reads as from now on.
+    /// The stamp of an unknown page is taken from the image read.
     pub fn judge(&mut self, page: PageNumber, bytes: &[u8]) -> Result<(), StampFinding> {
         let (found, current) = (self.stamp(page, bytes), self.current(page));
         if let Some(candidates) = self.candidates.get(&page) {
@@ -165,7 +165,7 @@ impl StampTable {
         self.compare(page, bytes)
     }
 
-    /// Whether an image is what the last write made of a page, if that is known.
+    /// Compares an image with the page's last write, if that is known.
     pub fn compare(&self, page: PageNumber, bytes: &[u8]) -> Result<(), StampFinding> {
         let (found, current) = (self.stamp(page, bytes), self.current(page));
         match !current.is_known() || found == current {
@@ -184,7 +184,7 @@ impl StampTable {
         self.set(page, stamp);
     }
 
-    /// The database is about to be flushed: what has been written until now will be stable.
+    /// The database is about to be flushed: all ended writes will be stable.
     pub fn begin_flush(&mut self) {
         for unsettled in self.unsettled.values_mut() {
             unsettled.flushing = unsettled.written.take().or(unsettled.flushing);
@@ -203,12 +203,12 @@ impl StampTable {
         });
     }
 
-    /// There is no sidecar that they could be in.
+    /// Clears the list of stamps to write; for stamps without a sidecar.
     pub fn forget_unwritten(&mut self) {
         self.unwritten.clear();
     }
 
-    /// Settled stamps that are not in the sidecar; from now on they count as written there.
+    /// Takes the stable stamps that are not in the sidecar; they count as written from now on.
     pub fn take_unwritten(&mut self) -> Vec<PageStamp> {
         let pages = std::mem::take(&mut self.unwritten);
         let stamp = |page| {
@@ -219,7 +219,7 @@ impl StampTable {
     }
 }
 
-/// What is wrong with a page of time `found` where `least` is the oldest possible and `most` the newest.
+/// The violation of a page of time `found`, if valid times are from `least` to `most`.
 fn finding(found: DbTime, least: DbTime, most: DbTime) -> StampFinding {
     if found < least {
         return StampFinding::LostWrite { found, expected: least };
@@ -277,7 +277,7 @@ mod tests {
         table.end_flush();
         assert_eq!((settled(&table), table.current(PAGE).dbtime.0), (5, 7));
         assert_eq!(table.take_unwritten().len(), 1);
-        // A flush that was given up settles nothing; the next one does for both.
+        // An abandoned flush makes nothing stable; the next one covers both writes.
         table.begin_flush();
         table.begin_flush();
         table.end_flush();

@@ -1,8 +1,8 @@
-//! Stamps that are kept in memory while a group is open ([`PageStampMode::WhileOpen`]): no log record, no wait, and
-//! no file before the clean shutdown, which leaves the whole table beside the database for those who verify it.
+//! Stamps kept in memory while a group is open ([`PageStampMode::WhileOpen`]): no log record, no wait, and no
+//! file before the clean shutdown, which writes the whole table beside the database for offline verification.
 //!
-//! No checkpoint relies on that file. It says what the pages are only as long as the database stays shut down, so
-//! opening takes it up and removes it.
+//! No checkpoint requires that file. It describes the pages only as long as the database stays shut down, so
+//! opening reads and removes it.
 
 use super::{
     DatabaseIndex, Head, Opening, PageStamps, Settling, Sidecar, StampTable, file_name, open_file,
@@ -16,7 +16,7 @@ use crate::{
 use std::rc::Rc;
 use world::{Directory, World};
 
-/// Where the table is left at a clean shutdown.
+/// The file that a clean shutdown writes the table to.
 pub struct LeaveIn {
     directory: Rc<dyn Directory>,
     name: String,
@@ -24,8 +24,8 @@ pub struct LeaveIn {
 }
 
 impl Opening<'_> {
-    /// Opens the stamps for as long as the group is open; the second part tells whether they begin anew, which they
-    /// do unless the last shutdown left them.
+    /// Opens the stamps for as long as the group is open. The flag says that they start from scratch, which
+    /// they do unless the last shutdown left a valid file.
     pub async fn open_in_memory(&self, world: &World) -> Result<(PageStamps, bool)> {
         let head = self.new_head(world);
         let name = file_name(self.database);
@@ -55,7 +55,7 @@ impl Opening<'_> {
         Ok((PageStamps { table, store: super::StampStore::WhileOpen(leave_in) }, is_begun))
     }
 
-    /// Whether nothing has been written to the database since `sidecar` was.
+    /// True if the database has not been written to since `sidecar` was.
     fn is_of_last_shutdown(&self, sidecar: &Sidecar) -> bool {
         sidecar.head().signature == self.header.signature
             && sidecar.head().page_size == self.header.page_size
@@ -65,12 +65,12 @@ impl Opening<'_> {
 }
 
 impl Shared {
-    /// Leaves the stamps that were kept in memory beside their databases, for the shutdown at `position`. Every page
-    /// must be stable; the headers still say that the databases are in use.
+    /// Writes the in-memory stamps beside their databases, for the shutdown at `position`. Every page must be
+    /// stable; the headers still say that the databases are in use.
     pub async fn leave_stamps(&self, position: LogPosition) -> Result<()> {
         let count = self.core.borrow().databases.len();
         for index in (0..count).map(|index| DatabaseIndex(index as u8)) {
-            // Taken out: nobody reads pages of a database that is closing.
+            // Taken out: a database that is closing reads no pages.
             let (stamps, dbtime) = {
                 let mut core = self.core.borrow_mut();
                 let state = core.database(index);

@@ -1,4 +1,4 @@
-//! Writes that wait for their stamps' log record must not hold up those that could go on.
+//! Writes that wait for their stamps' log record must not delay writes that can proceed.
 
 use super::*;
 use maildb::Statistics;
@@ -8,7 +8,7 @@ use world::sim::ServiceTime;
 const SESSIONS: u64 = 8;
 const REPLACED_EACH: u64 = 600;
 
-/// Replaces rows at random, all commits lazy, and gives the time it took and what was counted.
+/// Replaces rows at random with lazy commits; returns the time taken and the counters.
 fn replace_rows(page_stamps: PageStampMode) -> (Duration, Statistics) {
     let spindle = ServiceTime {
         least: Duration::from_millis(10),

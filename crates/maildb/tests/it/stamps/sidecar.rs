@@ -1,5 +1,5 @@
-//! Sidecars that are missing, garbled, somebody else's, or of another time: one clear line, and nothing made
-//! good in silence.
+//! Sidecars that are missing, corrupt, foreign, or of another time: opening fails with one clear line, and
+//! nothing is repaired silently.
 
 use super::*;
 
@@ -22,7 +22,7 @@ impl Ground {
         });
     }
 
-    /// How the group refuses to open.
+    /// The error with which the group refuses to open.
     fn refusal(&mut self) -> String {
         self.read_all(config()).expect_err("it must not open").to_string()
     }
@@ -74,14 +74,14 @@ fn a_garbled_sidecar_is_refused_wherever_it_is_garbled() {
     }
     ground.replace_file(STAMPS, Some(bytes));
     assert_eq!(ground.refusal(), refused("its head is damaged"));
-    // Every block that is in use: a bit of it is enough.
+    // One flipped bit in every block in use.
     let blocks = (2..whole.len() / 4096).filter(|block| whole[block * 4096] != 0).collect::<Vec<_>>();
     assert!(blocks.len() > 1, "{blocks:?}");
     for block in blocks {
         spoil(&mut ground, block * 4096 + 77);
         match ground.read_all(config()) {
             Err(Error::StampsUnusable { .. }) => {}
-            // A block of an area that is in use no more.
+            // A block of an area that is no longer in use.
             Ok(()) => panic!("block {block} does not matter"),
             Err(other) => panic!("block {block}: {other:?}"),
         }
@@ -145,7 +145,7 @@ fn a_run_without_stamps_takes_the_old_ones_away() {
     assert!(ground.verify().1.is_clean());
 }
 
-/// The journal fills, the table is written anew and moves, the database grows beyond it.
+/// The journal fills, the table is rewritten and moves, the database outgrows it.
 #[test]
 fn a_sidecar_is_written_anew_again_and_again_and_stays_within_its_bounds() {
     let mut ground = Ground::new(26);

@@ -1,4 +1,4 @@
-//! Stamps that are kept only while a group is open: what they find, and what a crash or a later change takes from them.
+//! Stamps kept only while a group is open: what they detect, and what a crash or a later change discards.
 
 use super::*;
 
@@ -55,7 +55,7 @@ fn the_verifier_finds_a_lost_write_after_a_clean_shutdown_and_so_does_the_next_o
     assert_eq!(stamped.damaged.iter().map(|damage| damage.page).collect::<Vec<_>>(), [page_at(place)]);
     assert!(stamped.damaged[0].problem.contains("a write was lost"), "{:?}", stamped.damaged);
     assert!(ground.read_all(while_open()).is_err(), "what the shutdown left is known when it opens again");
-    // That was no clean shutdown: the next opening knows nothing, and says nothing wrong.
+    // That was not a clean shutdown: the next opening starts without stamps, and reports nothing wrong.
     assert!(!ground.keeps_stamps());
     ground.put(place, &after[place]);
     ground.read_all(while_open()).expect("whole again");

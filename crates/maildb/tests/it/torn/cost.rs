@@ -1,6 +1,6 @@
-//! What protection costs, the flush journal's and the page stamps': a closed loop with and without it, in turns,
-//! on the real files of this machine. Rates are medians of all turns; storage that is shared makes them jump, so
-//! the ratio that is told is the median over pairs of neighbouring turns, and processor time is told beside it.
+//! The cost of protection, by the flush journal and by page stamps: a closed loop with and without it, in
+//! turns, on real files of this machine. Rates are medians of all turns. Shared storage makes them vary, so
+//! the reported ratio is the median over pairs of neighbouring turns, with processor time beside it.
 //!
 //! `cargo test --release -p maildb --test it torn::cost -- --ignored --nocapture`; the folder is that of
 //! temporary files (`TMPDIR`).
@@ -76,7 +76,7 @@ async fn turn(world: &World, path: &Path, config: InstanceConfig, turn: usize) -
     Turn { statistics, cpu: cpu_after - cpu_before }
 }
 
-/// What one turn came to.
+/// Result of one turn.
 struct Turn {
     statistics: Statistics,
     cpu: Duration,

@@ -1,8 +1,8 @@
-//! A directory that loses power at a chosen write and tears what was not stable then.
+//! A directory that loses power at a chosen write and tears the unstable ones.
 //!
 //! Of every database write since the last flush, and of the chosen write itself, each 512-byte sector
-//! survives or not by itself; a write of the flush journal chosen is torn likewise. From then on nothing
-//! answers. Open the directory below for the state after the power came back.
+//! survives or not independently; a chosen write of the flush journal is torn likewise. From then on all I/O
+//! fails. Open the directory below for the state after power returns.
 
 use std::{
     cell::{Cell, RefCell},
@@ -18,19 +18,19 @@ use world::{
 
 const SECTOR: usize = 512;
 
-/// What is to happen, and what has.
+/// The planned power cut, and its progress.
 pub struct Power {
-    /// Writes to files whose name ends so are counted, ...
+    /// Counts writes to files whose names end with this, ...
     suffix: &'static str,
-    /// ... and this one is the last.
+    /// ... and cuts the power at the last of them.
     writes_left: Cell<u64>,
     is_off: Cell<bool>,
-    /// Everything is as the cut left it.
+    /// Set when the drive has its final contents.
     is_settled: Cell<bool>,
     random: RefCell<Random>,
     /// Database writes that are not stable, in the order they began.
     volatile: RefCell<BTreeMap<u64, Volatile>>,
-    /// Told when one of them has ended, and when everything is settled.
+    /// Notified when one of them has ended, and when the power cut is complete.
     ended: Notify,
     number_last: Cell<u64>,
     /// Sectors that did not survive.
@@ -65,7 +65,7 @@ impl Power {
         self.is_off.get()
     }
 
-    /// Waits until the cut, which has come, has left its marks.
+    /// Waits until the power cut is complete.
     pub async fn settled(&self) {
         while !self.is_settled.get() {
             self.ended.notified().await;
@@ -79,7 +79,7 @@ impl Power {
         }
     }
 
-    /// Whether a write to the file is the one that is cut.
+    /// True if a write to the file is the one that is torn.
     fn counts_down(&self, name: &str) -> bool {
         let left = self.writes_left.get();
         if left == 0 || !name.ends_with(self.suffix) {
@@ -105,10 +105,10 @@ impl Power {
         mixed
     }
 
-    /// The power goes: first everything is as it was at the last flush, then sectors of each write come back.
+    /// Cuts the power: first everything reverts to the last flush, then some sectors of each write come back.
     async fn go_off(&self, last: u64) -> IoResult<()> {
         self.is_off.set(true);
-        // Those under way on the drive below must not land on top of what is made of them here.
+        // Writes in progress on the drive below must not overwrite the result.
         while self.volatile.borrow().iter().any(|(&number, write)| number != last && !write.has_ended) {
             self.ended.notified().await;
         }
@@ -129,7 +129,6 @@ impl Power {
     }
 }
 
-/// See the module's documentation.
 pub struct TearingDirectory {
     pub inner: Rc<dyn Directory>,
     pub power: Rc<Power>,
@@ -141,7 +140,7 @@ impl TearingDirectory {
         move |inner| Rc::new(TearingFile { inner, power, name })
     }
 
-    /// What `inner` answers, unless the power is off.
+    /// Passes on the result of `inner` while the power is on.
     fn powered<T: 'static>(&self, answer: LocalFuture<IoResult<T>>) -> LocalFuture<IoResult<T>> {
         let power = Rc::clone(&self.power);
         Box::pin(async move {
