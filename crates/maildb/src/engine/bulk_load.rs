@@ -18,23 +18,24 @@
 
 mod build;
 mod link;
+mod pending_batch;
 mod right_end;
-mod settle;
 mod tail;
 
 use super::{
-    core::Shared, page_stamps::Stamp, rows::record_bytes_max, space, table::Table, transaction::Durability,
+    core::SharedGroup, page_stamps::Stamp, rows::record_bytes_max, space, table::Table,
+    transaction::Durability,
 };
 use crate::{
     error::{Error, Result},
     format::{header::LogPosition, key::Value, page::PageFlags, page_size::PageNumber, record::ColumnId},
     log::{LogRecord, RestructureKind},
 };
-use build::{Builder, Form, Piece, Pushed};
+use build::{BuildSettings, Builder, PageRun, PushResult};
+use pending_batch::{LinkedBatch, PendingBatch, ReusableBuffer, write_run};
 use right_end::{RightEnd, prepare, right_end};
-use settle::{Settled, Settling, Written, write_piece};
 use std::{collections::VecDeque, rc::Rc, task::Poll};
-use tail::Tail;
+use tail::FileTail;
 use world::{ByteCount, JoinHandle};
 
 /// Steps in which a file with a known final size grows, ahead of the writes.
@@ -69,18 +70,18 @@ type OnLink = Box<dyn FnMut(u64)>;
 /// While a loader exists, changes of its table are refused, and changes of other tables of the database wait
 /// when they need the file to grow.
 pub struct BulkLoader {
-    shared: Rc<Shared>,
+    shared: Rc<SharedGroup>,
     table: Table,
     settings: BulkLoadSettings,
-    tail: Rc<Tail>,
+    tail: Rc<FileTail>,
     builder: Builder,
     /// Key and record of the current row; reused to save allocations.
     row: (Vec<u8>, Vec<u8>),
     /// Writes of the current batch, oldest first.
-    writes: VecDeque<JoinHandle<Result<Written>>>,
+    writes: VecDeque<JoinHandle<Result<ReusableBuffer>>>,
     stamps: Vec<(PageNumber, Stamp)>,
     /// The batch before, being flushed and linked.
-    settling: Option<JoinHandle<Result<Settled>>>,
+    pending: Option<JoinHandle<Result<LinkedBatch>>>,
     growing: Option<JoinHandle<Result<()>>>,
     on_link: Option<OnLink>,
     /// End of the log record that linked the last batch.
@@ -90,7 +91,11 @@ pub struct BulkLoader {
 }
 
 impl BulkLoader {
-    pub(super) async fn begin(shared: Rc<Shared>, table: Table, settings: BulkLoadSettings) -> Result<Self> {
+    pub(super) async fn begin(
+        shared: Rc<SharedGroup>,
+        table: Table,
+        settings: BulkLoadSettings,
+    ) -> Result<Self> {
         if !(1..=100).contains(&settings.fill_percent) {
             let problem = format!("pages cannot be filled to {} %", settings.fill_percent);
             return Err(Error::Configuration(problem));
@@ -99,7 +104,7 @@ impl BulkLoader {
         table.check_changeable()?;
         let (tail, end) = loop {
             while shared.step(|core, log, now| prepare(core, log, now, tree)).await? {}
-            let tail = Tail::take(&shared, &table).await?;
+            let tail = FileTail::take(&shared, &table).await?;
             let end = shared.step(|core, _, now| right_end(&mut core.change_set(tree.database, now), tree));
             if let Some(end) = end.await? {
                 break (tail, end);
@@ -109,12 +114,12 @@ impl BulkLoader {
         let RightEnd { leaf: last_leaf, bound: last_key, flags } = end;
         let page_size = shared.config.page_size;
         let pages_of = |bytes: ByteCount| (bytes.0 / page_size.bytes() as u64).clamp(1, 1 << 20) as u32;
-        let form = Form {
+        let build_settings = BuildSettings {
             page_size,
             object: tree.object,
             flags: flags.without(PageFlags::ROOT | PageFlags::LEAF | PageFlags::PARENT_OF_LEAF),
             fill_percent: usize::from(settings.fill_percent),
-            piece_pages: pages_of(shared.config.coalesce),
+            run_pages: pages_of(shared.config.coalesce),
             batch_pages: pages_of(settings.batch),
         };
         let first = PageNumber(shared.core.borrow_mut().database(tree.database).pages + 1);
@@ -122,11 +127,11 @@ impl BulkLoader {
             table,
             settings,
             tail,
-            builder: Builder::new(form, first, last_leaf, last_key),
+            builder: Builder::new(build_settings, first, last_leaf, last_key),
             row: Default::default(),
             writes: VecDeque::new(),
             stamps: Vec::new(),
-            settling: None,
+            pending: None,
             growing: None,
             on_link: None,
             linked_until: None,
@@ -157,8 +162,7 @@ impl BulkLoader {
             return Err(Error::RecordTooLarge { bytes, bytes_max });
         }
         if !self.builder.is_next(key) {
-            let problem =
-                "a bulk load takes records in ascending order of their keys, behind those there are";
+            let problem = "a bulk load requires ascending keys, above all existing ones";
             return Err(Error::Table(format!("{}: {problem}", self.table.name())));
         }
         self.check_whole()?;
@@ -169,25 +173,26 @@ impl BulkLoader {
                 self.builder.begin_batch(core.database(self.table.tree().database).next_dbtime());
             }
             let pushed = self.builder.push(&self.row.0, &self.row.1);
-            if pushed == Pushed::Taken && !self.builder.has_finished() {
+            if pushed == PushResult::Taken && !self.builder.has_finished() {
                 return Ok(());
             }
             self.is_broken = true;
             self.write_finished().await?;
-            if pushed == Pushed::BatchIsComplete {
+            if pushed == PushResult::BatchIsComplete {
                 self.end_batch().await?;
             }
             self.is_broken = false;
-            if pushed == Pushed::Taken {
+            if pushed == PushResult::Taken {
                 return Ok(());
             }
         }
     }
 
     fn check_whole(&self) -> Result<()> {
-        match self.is_broken {
-            false => Ok(()),
-            true => Err(Error::Table(format!("the bulk load of {} has failed before", self.table.name()))),
+        if self.is_broken {
+            Err(Error::Table(format!("the bulk load of {} has failed before", self.table.name())))
+        } else {
+            Ok(())
         }
     }
 
@@ -196,7 +201,7 @@ impl BulkLoader {
         self.check_whole()?;
         self.is_broken = true;
         self.end_batch().await?;
-        self.settle_last().await?;
+        self.finish_pending().await?;
         self.is_broken = false;
         match (durability, self.linked_until) {
             (Durability::Stable, Some(end)) => Ok(self.shared.log().make_stable(end).await?),
@@ -218,8 +223,8 @@ impl BulkLoader {
 
     /// Starts writing the runs of finished pages.
     async fn write_finished(&mut self) -> Result<()> {
-        for piece in self.builder.take_finished() {
-            let last = PageNumber(piece.first.0 + piece.pages - 1);
+        for run in self.builder.take_finished() {
+            let last = PageNumber(run.first.0 + run.pages - 1);
             self.make_room(last).await?;
             while self.writes.len() >= WRITES_MAX {
                 let oldest = self.writes.pop_front().expect("there are many");
@@ -227,20 +232,20 @@ impl BulkLoader {
                     self.builder.reuse(buffer);
                 }
             }
-            self.stamp(&piece);
-            let writing = write_piece(Rc::clone(&self.shared), Rc::clone(&self.tail), piece);
+            self.stamp(&run);
+            let writing = write_run(Rc::clone(&self.shared), Rc::clone(&self.tail), run);
             self.writes.push_back(self.shared.world.spawn("bulk write", writing));
         }
         // Lets the writes just started reach the device while the next pages are built.
-        give_way().await;
+        yield_to_others().await;
         Ok(())
     }
 
-    fn stamp(&mut self, piece: &Piece) {
+    fn stamp(&mut self, run: &PageRun) {
         let mut core = self.shared.core.borrow_mut();
         let Some(stamps) = &core.database(self.table.tree().database).stamps else { return };
-        let pages = piece.buffer.chunks_exact(self.shared.config.page_size.bytes());
-        for (number, page) in (piece.first.0..piece.first.0 + piece.pages).map(PageNumber).zip(pages) {
+        let pages = run.buffer.chunks_exact(self.shared.config.page_size.bytes());
+        for (number, page) in (run.first.0..run.first.0 + run.pages).map(PageNumber).zip(pages) {
             self.stamps.push((number, stamps.table.stamp(number, page)));
         }
     }
@@ -280,8 +285,8 @@ impl BulkLoader {
         let Some(batch) = self.builder.end_batch() else { return Ok(()) };
         self.write_finished().await?;
         self.make_room(batch.grown.last).await?;
-        self.settle_last().await?;
-        let settling = Settling {
+        self.finish_pending().await?;
+        let pending = PendingBatch {
             shared: Rc::clone(&self.shared),
             tail: Rc::clone(&self.tail),
             tree: self.table.tree(),
@@ -290,14 +295,14 @@ impl BulkLoader {
             stamps: std::mem::take(&mut self.stamps),
             on_link: self.on_link.take(),
         };
-        self.settling = Some(self.shared.world.spawn("bulk link", settling.run()));
+        self.pending = Some(self.shared.world.spawn("bulk link", pending.run()));
         Ok(())
     }
 
     /// Waits until the last batch that was ended is linked.
-    async fn settle_last(&mut self) -> Result<()> {
-        let Some(settling) = self.settling.take() else { return Ok(()) };
-        let Settled { buffers, on_link, end } = settling.await?;
+    async fn finish_pending(&mut self) -> Result<()> {
+        let Some(pending) = self.pending.take() else { return Ok(()) };
+        let LinkedBatch { buffers, on_link, end } = pending.await?;
         buffers.into_iter().for_each(|buffer| self.builder.reuse(buffer));
         self.on_link = on_link;
         self.linked_until = Some(end);
@@ -328,12 +333,12 @@ impl BulkLoader {
 
 impl Drop for BulkLoader {
     fn drop(&mut self) {
-        self.tail.let_go();
+        self.tail.release();
     }
 }
 
 /// Yields to all other tasks once.
-async fn give_way() {
+async fn yield_to_others() {
     let mut has_waited = false;
     std::future::poll_fn(|context| {
         if std::mem::replace(&mut has_waited, true) {

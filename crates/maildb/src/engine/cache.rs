@@ -35,7 +35,7 @@ const UNCHANGED: LogPosition = LogPosition { generation: u32::MAX, segment: u16:
 
 /// Range of log records that changed a page since it was last written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dirt {
+pub struct DirtyRange {
     /// Start of the first such record: recovery must not start after it.
     pub first: LogPosition,
     /// End of the last: the page must not be written before the log is stable up to here.
@@ -48,7 +48,7 @@ type UseOrder = (Moment, Moment, usize);
 struct Frame {
     id: PageId,
     page: Arc<Buffer>,
-    dirt: Option<Dirt>,
+    dirt: Option<DirtyRange>,
     /// First record of the changes that are being written.
     writing: Option<LogPosition>,
     pins: u32,
@@ -192,7 +192,7 @@ impl Cache {
 
     /// Returns a reservation.
     pub fn unreserve(&mut self) {
-        self.reserved = self.reserved.checked_sub(1).expect("only a promised frame is given back");
+        self.reserved = self.reserved.checked_sub(1).expect("only a reserved frame is returned");
     }
 
     /// A buffer for a page read, with arbitrary contents.
@@ -207,7 +207,7 @@ impl Cache {
     pub fn put_read(&mut self, id: PageId, page: Buffer, now: Moment) {
         self.unreserve();
         if self.pin(id) {
-            // Inserted by a change that needed no read (a page allocated anew): newer than the disk.
+            // Inserted by a change that needed no read (a newly allocated page): newer than the disk.
             return;
         }
         let slot = self.take_in(id, Arc::new(page), now);
@@ -255,7 +255,7 @@ impl Cache {
     }
 
     /// Changes of the page that are not being written, if any.
-    pub fn dirt(&self, id: PageId) -> Option<Dirt> {
+    pub fn dirt(&self, id: PageId) -> Option<DirtyRange> {
         self.index.get(&id).and_then(|&slot| self.frame(slot).dirt)
     }
 
@@ -381,7 +381,7 @@ impl Cache {
         self.remembered.insert(frame.id, (frame.last_use, self.evictions));
         self.remembered_order.push_back((frame.id, self.evictions));
         while self.remembered_order.len() > self.pages_max {
-            let (id, eviction) = self.remembered_order.pop_front().expect("more than none");
+            let (id, eviction) = self.remembered_order.pop_front().expect("the list is not empty");
             // A page that was cached again meanwhile is remembered by its later eviction.
             if self.remembered.get(&id).is_some_and(|&(_, latest)| latest == eviction) {
                 self.remembered.remove(&id);
@@ -409,7 +409,7 @@ impl Cache {
         }
         self.declassify(slot);
         let frame = self.frame_mut(slot);
-        frame.dirt = Some(Dirt { first: start, last: end });
+        frame.dirt = Some(DirtyRange { first: start, last: end });
         let id = frame.id;
         self.dirty_by_age.insert((start, id));
         self.classify(slot);
@@ -485,7 +485,7 @@ mod tests {
     }
 
     fn read(cache: &mut Cache, page: u32, step: u64) {
-        assert!(cache.reserve() || (cache.evict() && cache.reserve()), "a page can go");
+        assert!(cache.reserve() || (cache.evict() && cache.reserve()), "a page can be evicted");
         cache.put_read(id(page), Buffer::zeroed(PAGE_BYTES), moment(step));
         cache.unpin(id(page));
     }
@@ -501,7 +501,7 @@ mod tests {
             read(&mut cache, page, 3 + u64::from(page));
         }
         cache.check();
-        assert!((1..=10).all(|page| cache.contains(id(page))), "what was used twice is still here");
+        assert!((1..=10).all(|page| cache.contains(id(page))), "a page used twice is still cached");
     }
 
     #[test]
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_comes_back_is_remembered() {
+    fn the_uses_of_an_evicted_page_are_remembered() {
         let mut cache = Cache::new(16);
         for page in 1..=17 {
             read(&mut cache, page, u64::from(page));
@@ -541,17 +541,17 @@ mod tests {
         cache.change(id(1), (at(30), at(40)), |page| page[0] = 2);
         assert_eq!((written[0], written[1]), (1, 9));
         cache.end_write(id(1));
-        assert_eq!(cache.oldest_unstable(), Some(at(10)), "written is not yet stable");
+        assert_eq!(cache.oldest_unstable(), Some(at(10)), "written, but not yet stable");
         cache.begin_flush(DatabaseIndex(0));
         assert_eq!(cache.oldest_unstable(), Some(at(10)));
         cache.end_flush(DatabaseIndex(0));
         assert_eq!(cache.oldest_unstable(), Some(at(30)), "the later change is in memory only");
-        assert!(!cache.evict(), "a dirty page does not go");
+        assert!(!cache.evict(), "a dirty page is not evicted");
         cache.check();
     }
 
     #[test]
-    fn of_all_writes_that_wait_for_a_flush_the_oldest_counts() {
+    fn the_oldest_write_awaiting_a_flush_bounds_the_checkpoint() {
         for order in [[1, 2], [2, 1]] {
             let mut cache = Cache::new(16);
             for page in [1, 2] {

@@ -26,10 +26,10 @@ pub struct ChangeSet<'cache> {
     database: DatabaseIndex,
     page_size: PageSize,
     now: Moment,
-    copies: BTreeMap<PageNumber, Copy>,
+    copies: BTreeMap<PageNumber, PageCopy>,
 }
 
-struct Copy {
+struct PageCopy {
     page: Buffer,
     /// Time of the page's last change before this one; zero for a new page.
     before: DbTime,
@@ -37,7 +37,7 @@ struct Copy {
 }
 
 /// A completed change: its description for the log, and the new pages.
-pub struct Finished {
+pub struct CompletedChange {
     pub changes: Vec<PageChange>,
     /// The changed pages.
     pub pages: Vec<(PageNumber, Buffer)>,
@@ -66,11 +66,11 @@ impl<'cache> ChangeSet<'cache> {
     pub fn format(&mut self, page: PageNumber, object: ObjectId, flags: PageFlags) {
         let mut buffer = Buffer::zeroed(self.page_size.bytes());
         PageMut::format(&mut buffer, page, object, flags);
-        self.copies.insert(page, Copy { page: buffer, before: DbTime(0), operations: Vec::new() });
+        self.copies.insert(page, PageCopy { page: buffer, before: DbTime(0), operations: Vec::new() });
     }
 
     /// Ends the creation of a page: all edits since [`ChangeSet::format`] are logged as one image.
-    fn as_image(copy: &mut Copy) {
+    fn as_image(copy: &mut PageCopy) {
         if copy.before == DbTime(0) {
             let image = PageView::new(&copy.page).used_image();
             copy.operations = vec![PageOperation::Image(image)];
@@ -135,7 +135,7 @@ impl<'cache> ChangeSet<'cache> {
         if !self.copies.contains_key(&page) {
             let id = PageId { database: self.database, page };
             let bytes = self.cache.get(id, self.now).ok_or(Pause::Missing(id))?;
-            let copy = Copy {
+            let copy = PageCopy {
                 before: PageView::new(bytes).dbtime(),
                 page: Buffer::copy_of(bytes),
                 operations: Vec::new(),
@@ -160,7 +160,7 @@ impl<'cache> ChangeSet<'cache> {
 
     /// The change as log record and pages, each stamped with `dbtime`. Pages that were only read are not
     /// included.
-    pub fn finish(self, dbtime: DbTime) -> Step<Finished> {
+    pub fn finish(self, dbtime: DbTime) -> Step<CompletedChange> {
         let mut changes = Vec::new();
         let mut pages = Vec::new();
         for (page, mut copy) in self.copies {
@@ -169,14 +169,14 @@ impl<'cache> ChangeSet<'cache> {
                 continue;
             }
             if copy.before >= dbtime {
-                return Err(impossible(self.database, page, "its time of change lies in the future"));
+                return Err(impossible(self.database, page, "its time of change is in the future"));
             }
             PageMut::new(&mut copy.page).set_dbtime(dbtime);
             changes.push(PageChange { page, dbtime_before: copy.before, operations: copy.operations });
             pages.push((page, copy.page));
         }
         assert!(!changes.is_empty(), "an empty change is not logged");
-        Ok(Finished { changes, pages })
+        Ok(CompletedChange { changes, pages })
     }
 }
 
@@ -204,7 +204,7 @@ pub fn apply(page: &mut [u8], operation: &PageOperation) -> Result<(), PageFull>
     }
     let mut page = PageMut::new(page);
     match operation {
-        PageOperation::Image(_) => unreachable!("dealt with above"),
+        PageOperation::Image(_) => unreachable!("handled above"),
         PageOperation::InsertNode { slot, node_flags, key, data } => {
             page.insert_node(usize::from(*slot), NodeFlags(*node_flags), key, data)
         }

@@ -8,14 +8,14 @@
 //!
 //! Invariant: the checkpoint is never after a record that recovery would need.
 
-use super::{DatabaseIndex, core::Shared, flush_journal::FlushJournal};
-use crate::{error::Result, format::header::LogPosition, log::Checkpoint};
+use super::{DatabaseIndex, core::SharedGroup, flush_journal::FlushJournal};
+use crate::{error::Result, format::header::LogPosition, log::LogCheckpoint};
 use std::{collections::BTreeSet, future::Future as _, rc::Rc, task::Poll, time::Duration};
 
 /// Interval between checkpoints (ESE: about a second).
 const INTERVAL: Duration = Duration::from_secs(1);
 
-impl Shared {
+impl SharedGroup {
     /// Advances the checkpoint until the group closes or stops.
     pub async fn run_checkpoints(self: Rc<Self>) {
         loop {
@@ -86,16 +86,16 @@ impl Shared {
             let candidates = [core.cache.oldest_unstable(), oldest_transaction, Some(self.log().stable())];
             candidates.into_iter().flatten().min().expect("the log has a stable end")
         };
-        assert!(position <= self.log().stable(), "a checkpoint lies in the stable log");
+        assert!(position <= self.log().stable(), "a checkpoint is in the stable log");
         if self.checkpoint_written.get() == Some((position, self.log().end().generation)) {
             return Ok(position);
         }
         self.write_headers(position).await?;
-        self.settle_stamps(position).await?;
+        self.flush_stamps(position).await?;
         let consistent = self.log().stable();
         let databases = self.core.borrow().databases.len() as u16;
-        let (signature, stamps) = (self.signature(), self.stamps_settled());
-        let checkpoint = Checkpoint { position, consistent, databases, signature, stamps };
+        let (signature, stamps) = (self.signature(), self.stamps_flushed());
+        let checkpoint = LogCheckpoint { position, consistent, databases, signature, stamps };
         self.checkpoint_file().write(&checkpoint).await?;
         self.checkpoint_written.set(Some((position, self.log().end().generation)));
         self.core.borrow_mut().statistics.checkpoints += 1;

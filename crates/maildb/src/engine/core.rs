@@ -13,7 +13,7 @@
 use super::{
     DatabaseIndex, PageId, Pause, Step,
     cache::Cache,
-    changes::{ChangeSet, Finished},
+    changes::{ChangeSet, CompletedChange},
     flush_journal::FlushJournal,
     locks::Locks,
     page_stamps::PageStamps,
@@ -28,7 +28,7 @@ use crate::{
         header::{DatabaseHeader, LogPosition, Signature},
         page_size::{DbTime, ObjectId, PageSize},
     },
-    log::{CheckpointFile, Log, LogRecord, RestructureKind},
+    log::{CheckpointFile, LogHandle, LogRecord, RestructureKind},
     statistics::Statistics,
 };
 use std::{
@@ -43,7 +43,7 @@ use world::{File, Moment, World};
 const PINS_MAX: usize = 256;
 
 /// One database of the group.
-pub struct DatabaseState {
+pub struct OpenDatabase {
     pub name: String,
     pub file: Rc<dyn File>,
     /// The header as last written or about to be written.
@@ -64,7 +64,7 @@ pub struct DatabaseState {
     pub growing: Option<Rc<Notify>>,
 }
 
-impl DatabaseState {
+impl OpenDatabase {
     /// The time for the next page change.
     pub fn next_dbtime(&mut self) -> DbTime {
         self.dbtime.0 += 1;
@@ -74,10 +74,10 @@ impl DatabaseState {
 
 /// A page read in progress.
 #[derive(Default)]
-pub struct Arrival {
+pub struct PendingRead {
     /// Notified when the read has ended.
     pub ended: Notify,
-    /// The page was created anew meanwhile: the bytes being read are obsolete.
+    /// The page was recreated meanwhile: the bytes being read are obsolete.
     pub superseded: Cell<bool>,
 }
 
@@ -85,7 +85,7 @@ pub struct Arrival {
 pub struct Core {
     pub cache: Cache,
     /// In the order the group was opened with.
-    pub databases: Vec<DatabaseState>,
+    pub databases: Vec<OpenDatabase>,
     /// Records changed by running transactions.
     pub locks: Locks,
     /// Start of the Begin record of every running transaction.
@@ -97,7 +97,7 @@ pub struct Core {
     /// Number of structural changes of trees: while it stays the same, a path down a tree stays valid.
     pub restructures: u64,
     /// Page reads in progress.
-    pub loading: BTreeMap<PageId, Rc<Arrival>>,
+    pub loading: BTreeMap<PageId, Rc<PendingRead>>,
     pub statistics: Statistics,
     /// The error that stopped the group, if any.
     pub failure: Option<Error>,
@@ -107,7 +107,7 @@ pub struct Core {
 
 impl Core {
     /// Panics if the database does not exist: indexes come from this group.
-    pub fn database(&mut self, index: DatabaseIndex) -> &mut DatabaseState {
+    pub fn database(&mut self, index: DatabaseIndex) -> &mut OpenDatabase {
         &mut self.databases[usize::from(index.0)]
     }
 
@@ -119,7 +119,7 @@ impl Core {
     /// Changes several pages: builds the change on copies, logs it as one record, installs it.
     pub fn restructure<T>(
         &mut self,
-        log: &Log,
+        log: &LogHandle,
         now: Moment,
         database: DatabaseIndex,
         kind: RestructureKind,
@@ -131,7 +131,7 @@ impl Core {
             return Ok(value);
         }
         let dbtime = self.databases[usize::from(database.0)].next_dbtime();
-        let Finished { changes, pages } = changes.finish(dbtime)?;
+        let CompletedChange { changes, pages } = changes.finish(dbtime)?;
         self.restructures += 1;
         let dbid = database.log_id();
         let record = LogRecord::Restructure { kind, dbid, dbtime, procid: 0, transaction: 0, changes };
@@ -161,7 +161,7 @@ impl Core {
 }
 
 /// A storage group, shared by its tasks.
-pub struct Shared {
+pub struct SharedGroup {
     pub world: World,
     pub config: InstanceConfig,
     /// The state; borrowed for one step at a time, never across an await.
@@ -195,17 +195,17 @@ pub struct Shared {
 
 /// The open log, its signature and its checkpoint file.
 struct OpenLog {
-    log: Log,
+    log: LogHandle,
     checkpoint: CheckpointFile,
     signature: Signature,
 }
 
-impl Shared {
+impl SharedGroup {
     /// A group whose log is not open yet.
     pub fn new(
         world: World,
         config: InstanceConfig,
-        databases: Vec<DatabaseState>,
+        databases: Vec<OpenDatabase>,
         journal: Option<FlushJournal>,
     ) -> Rc<Self> {
         let page_size = config.page_size;
@@ -245,7 +245,7 @@ impl Shared {
         })
     }
 
-    pub fn log(&self) -> &Log {
+    pub fn log(&self) -> &LogHandle {
         &self.open_log().log
     }
 
@@ -263,7 +263,7 @@ impl Shared {
     }
 
     /// Sets the log: the group can be changed from now on.
-    pub fn set_log(&self, log: Log, checkpoint: CheckpointFile, signature: Signature) {
+    pub fn set_log(&self, log: LogHandle, checkpoint: CheckpointFile, signature: Signature) {
         let before = self.log.set(OpenLog { log, checkpoint, signature });
         assert!(before.is_ok(), "a group has one log");
     }
@@ -280,7 +280,7 @@ impl Shared {
     /// Runs a synchronous step until it completes, reading the pages it misses in between.
     pub async fn step<T>(
         self: &Rc<Self>,
-        mut step: impl FnMut(&mut Core, &Log, Moment) -> Step<T>,
+        mut step: impl FnMut(&mut Core, &LogHandle, Moment) -> Step<T>,
     ) -> Result<T> {
         let mut pins: Vec<Pin> = Vec::new();
         loop {

@@ -3,8 +3,8 @@
 use super::{
     DatabaseIndex,
     bulk_load::{BulkLoadSettings, BulkLoader},
-    core::{Core, DatabaseState, Shared},
-    rows::Tree,
+    core::{Core, OpenDatabase, SharedGroup},
+    rows::TableTree,
     scan::Cursor,
     space,
     table::{Table, TableDefinition},
@@ -39,7 +39,7 @@ const TABLE_PAGES: u32 = 16;
 /// A handle to one database. Cheap to clone.
 #[derive(Clone)]
 pub struct Database {
-    shared: Rc<Shared>,
+    shared: Rc<SharedGroup>,
     index: DatabaseIndex,
 }
 
@@ -57,7 +57,7 @@ pub struct ScanOutcome {
 }
 
 impl Database {
-    pub(super) fn new(shared: Rc<Shared>, index: DatabaseIndex) -> Self {
+    pub(super) fn new(shared: Rc<SharedGroup>, index: DatabaseIndex) -> Self {
         Self { shared, index }
     }
 
@@ -96,7 +96,7 @@ impl Database {
         let page_size = self.shared.config.page_size;
         let entry = |root, pages| {
             let primary_key = definition.primary_key.clone();
-            catalog::TableDefinition::new(&definition.name, object, root, pages, schema.clone(), primary_key)
+            catalog::CatalogTable::new(&definition.name, object, root, pages, schema.clone(), primary_key)
         };
         let root = self
             .shared
@@ -113,7 +113,7 @@ impl Database {
             })
             .await?;
         self.shared.log().make_stable(self.shared.log().end()).await?;
-        let tree = Tree { database, root, object };
+        let tree = TableTree { database, root, object };
         let table = Table::new(definition.name.clone(), tree, schema, definition.primary_key, page_size);
         self.shared.core.borrow_mut().database(database).tables.insert(definition.name, table.clone());
         Ok(table)
@@ -127,8 +127,11 @@ impl Database {
     /// progress.
     pub async fn bulk_load(&self, table: &Table, settings: BulkLoadSettings) -> Result<BulkLoader> {
         if !self.table(table.name()).is_some_and(|own| own.is(table)) {
-            let problem =
-                format!("{} is no table of {}; ask that database for it", table.name(), self.name());
+            let problem = format!(
+                "table {} does not belong to {}; get it from that database",
+                table.name(),
+                self.name()
+            );
             return Err(Error::Table(problem));
         }
         BulkLoader::begin(Rc::clone(&self.shared), table.clone(), settings).await
@@ -140,8 +143,8 @@ impl Database {
     }
 
     /// The record with the largest key of a table.
-    pub async fn last_row(&self, table: &Table) -> Result<Option<super::scan::Row>> {
-        let Tree { database, root, .. } = table.tree();
+    pub async fn last_row(&self, table: &Table) -> Result<Option<super::scan::TableRow>> {
+        let TableTree { database, root, .. } = table.tree();
         let data = self
             .shared
             .step(|core, _, now| {
@@ -175,7 +178,7 @@ impl Database {
         }
         let mut outcome = ScanOutcome { pages_checked: pages, ..ScanOutcome::default() };
         let mut buffers = read_pages(&file, page_size, first, pages).await?;
-        let chunk = buffers.pop().expect("a read gives its buffer back");
+        let chunk = buffers.pop().expect("a read returns its buffer");
         for (index, page) in chunk.chunks_exact(page_size.bytes()).enumerate() {
             let number = PageNumber(first.0 + index as u32);
             match check_page(page, page_size, number) {
@@ -291,7 +294,7 @@ impl Core {
         checkpoint: LogPosition,
         end: LogPosition,
     ) -> DatabaseHeader {
-        let DatabaseState { header, dbtime, object_last, .. } = self.database(index);
+        let OpenDatabase { header, dbtime, object_last, .. } = self.database(index);
         header.dbtime = *dbtime;
         header.object_id_last = *object_last;
         header.generation_min_required = checkpoint.generation;
@@ -301,7 +304,7 @@ impl Core {
     }
 }
 
-impl Shared {
+impl SharedGroup {
     /// Writes the headers of all databases whose required generations or time have changed.
     pub async fn write_headers(self: &Rc<Self>, checkpoint: LogPosition) -> Result<()> {
         let end = self.log().end();
@@ -355,7 +358,7 @@ impl Shared {
         let state = core.database(database);
         for definition in tables.into_iter().filter(|definition| !definition.is_system) {
             state.object_last = state.object_last.max(definition.object_id);
-            let tree = Tree { database, root: definition.root, object: definition.object_id };
+            let tree = TableTree { database, root: definition.root, object: definition.object_id };
             let primary_key = definition.primary_key().to_vec();
             let table = Table::new(definition.name.clone(), tree, definition.schema, primary_key, page_size);
             state.tables.insert(definition.name, table);

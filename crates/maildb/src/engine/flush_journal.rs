@@ -48,7 +48,7 @@ mod slot;
 
 use super::{
     DatabaseIndex,
-    core::{DatabaseState, Shared},
+    core::{OpenDatabase, SharedGroup},
     recovery::{ReplayRange, replay_range},
 };
 use crate::{
@@ -60,9 +60,9 @@ use crate::{
     },
     log::LogNames,
 };
-use restore::Target;
+use restore::RestoreTarget;
 use ring::Ring;
-use slot::{DatabaseMark, ImageEntry, Layout, SlotHeader, digest_images};
+use slot::{DatabaseMark, ImageEntry, JournalLayout, JournalSlotHeader, digest_images};
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -95,7 +95,7 @@ pub struct Protection {
 
 /// Result of restoring pages from the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoreSummary {
     /// Pages restored.
     pub pages: u64,
     /// Slots that are not whole: being written during the crash, or damaged.
@@ -106,20 +106,21 @@ pub struct Restored {
     pub was_there: bool,
 }
 
-impl Restored {
+impl RestoreSummary {
     /// Remark on a page that is still damaged: why the journal did not restore it, and what to do.
     pub fn torn_page_hint(&self, config: &InstanceConfig) -> String {
         let journal = file_name(&config.base_name);
-        match self.was_there {
-            true => format!(
-                "the flush journal {journal} holds no whole image of it, so that it is damaged otherwise than by the last \
-                 power cut, or the journal is damaged as well: go back to a copy of the database"
-            ),
-            false => format!(
-                "a power cut in the middle of a write tears pages, and torn_page_protection, which guards against that, \
-                 was off (there is no flush journal {journal}): go back to a copy of the database, and set \
+        if self.was_there {
+            format!(
+                "the flush journal {journal} has no whole image of it: something other than the last power cut damaged \
+                 the page, or the journal is damaged as well; restore a copy of the database"
+            )
+        } else {
+            format!(
+                "a power cut in the middle of a write tears pages, and torn_page_protection, which prevents that, was \
+                 off (there is no flush journal {journal}); restore a copy of the database, and set \
                  torn_page_protection = 1"
-            ),
+            )
         }
     }
 }
@@ -127,7 +128,7 @@ impl Restored {
 /// The open journal of a storage group; see the invariants above.
 pub struct FlushJournal {
     file: Rc<dyn File>,
-    layout: Layout,
+    layout: JournalLayout,
     /// By database: true if its device may tear a page.
     protects: Vec<bool>,
     /// Set while a slot is being written.
@@ -141,31 +142,31 @@ struct State {
     ring: Ring,
     sequence_last: u64,
     ticket_last: u64,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<PendingWrite>,
     /// Slots written, for writes that have not fetched theirs yet.
     written: BTreeMap<u64, u32>,
 }
 
 /// A page write waiting for its slot.
-struct Waiting {
+struct PendingWrite {
     ticket: u64,
     database: DatabaseIndex,
     images: Vec<PageImage>,
 }
 
 /// Settings of the journal to create.
-struct Wanted {
-    layout: Layout,
+struct JournalSettings {
+    layout: JournalLayout,
     protects: Vec<bool>,
 }
 
-impl Wanted {
-    fn new(config: &InstanceConfig, log_signature: Signature, databases: &[DatabaseState]) -> Option<Self> {
+impl JournalSettings {
+    fn new(config: &InstanceConfig, log_signature: Signature, databases: &[OpenDatabase]) -> Option<Self> {
         let page_bytes = config.page_size.bytes();
-        let may_tear = |state: &DatabaseState| (state.file.geometry().sector as usize) < page_bytes;
+        let may_tear = |state: &OpenDatabase| (state.file.geometry().sector as usize) < page_bytes;
         let protects: Vec<bool> = databases.iter().map(may_tear).collect();
         let is_wanted = config.torn_page_protection && protects.contains(&true);
-        let layout = Layout {
+        let layout = JournalLayout {
             page_size: config.page_size,
             slots: config.writes_outstanding_max.clamp(SLOTS_MIN, SLOTS_MAX) as u32,
             pages_max: run_pages_max(config),
@@ -187,18 +188,21 @@ pub async fn open(
     config: &InstanceConfig,
     log_signature: Signature,
     replay: Option<ReplayRange>,
-    databases: &[DatabaseState],
-) -> Result<(Option<FlushJournal>, Restored)> {
+    databases: &[OpenDatabase],
+) -> Result<(Option<FlushJournal>, RestoreSummary)> {
     let name = file_name(&config.base_name);
     let found = match directory.open(&name).await {
         Ok(file) => Some(file),
         Err(error) if error.kind() == IoErrorKind::NotFound => None,
         Err(error) => return Err(error.into()),
     };
-    let wanted = Wanted::new(config, log_signature, databases);
+    let wanted = JournalSettings::new(config, log_signature, databases);
     let was_there = found.is_some();
-    let mut restored =
-        Restored { was_missing: !was_there && wanted.is_some(), was_there, ..Restored::default() };
+    let mut restored = RestoreSummary {
+        was_missing: !was_there && wanted.is_some(),
+        was_there,
+        ..RestoreSummary::default()
+    };
     let mut sequence_last = 0;
     let mut usable = None;
     if let Some(file) = found {
@@ -208,7 +212,7 @@ pub async fn open(
             let layout = head.or(wanted.as_ref().map(|wanted| wanted.layout));
             if let Some(layout) = layout.filter(|layout| layout.page_size == config.page_size) {
                 let outcome = restore::restore(&file, layout, range, databases).await?;
-                restored = Restored { was_there, ..outcome.restored };
+                restored = RestoreSummary { was_there, ..outcome.restored };
                 sequence_last = outcome.sequence_last;
             }
         }
@@ -225,7 +229,7 @@ pub async fn open(
             }
         }
     }
-    let Some(Wanted { layout, protects }) = wanted else { return Ok((None, restored)) };
+    let Some(JournalSettings { layout, protects }) = wanted else { return Ok((None, restored)) };
     let file = match usable {
         Some(file) => file,
         None => make_file(directory, &name, &layout).await?,
@@ -265,17 +269,17 @@ pub async fn pages_held(
         Err(error) => return Err(error.into()),
     };
     let Some(layout) = restore::read_head(&file).await else {
-        return Err(unusable("its head is damaged, so that its slots cannot be found"));
+        return Err(unusable("its head is damaged, so its slots cannot be located"));
     };
     if layout.log_signature != header.log_signature || layout.page_size != header.page_size {
         return Ok(None);
     }
     let Some(range) = replay_range(directory, base_name).await? else {
-        return Err(unusable("the log it goes with is not there"));
+        return Err(unusable("its log is missing"));
     };
     let mut targets = [None; DATABASES_MAX];
     targets[index as usize] =
-        Some(Target { name: "", header, header_time: header.dbtime, bytes, stamps: None });
+        Some(RestoreTarget { name: "", header, header_time: header.dbtime, bytes, stamps: None });
     let gathered = restore::gather(&file, layout, range, &targets).await;
     Ok(Some(gathered.pages().map(|id| id.page).collect()))
 }
@@ -285,7 +289,11 @@ pub fn file_name(base_name: &str) -> String {
     LogNames::new(base_name).flush_journal()
 }
 
-async fn make_file(directory: &Rc<dyn Directory>, name: &str, layout: &Layout) -> IoResult<Rc<dyn File>> {
+async fn make_file(
+    directory: &Rc<dyn Directory>,
+    name: &str,
+    layout: &JournalLayout,
+) -> IoResult<Rc<dyn File>> {
     let file = directory.create(name, layout.file_bytes()).await?;
     file.write(ByteOffset(0), vec![Arc::new(layout.encode())], Stability::Stable).await?;
     directory.sync().await?;
@@ -323,7 +331,7 @@ impl FlushJournal {
         let mut state = self.state.borrow_mut();
         state.ticket_last += 1;
         let ticket = state.ticket_last;
-        state.waiting.push_back(Waiting { ticket, database, images });
+        state.waiting.push_back(PendingWrite { ticket, database, images });
         ticket
     }
 
@@ -332,7 +340,7 @@ impl FlushJournal {
     }
 
     /// The waiting writes, in order, that fit one slot.
-    fn next_batch(&self) -> Vec<Waiting> {
+    fn next_batch(&self) -> Vec<PendingWrite> {
         let mut state = self.state.borrow_mut();
         let mut room = self.layout.pages_max as usize;
         let mut batch = Vec::new();
@@ -352,10 +360,10 @@ impl FlushJournal {
             state.sequence_last
         };
         let pages = || batch.iter().flat_map(|waiting| waiting.images.iter().map(|image| &image.bytes));
-        let entries = batch.iter().flat_map(|Waiting { database, images, .. }| {
+        let entries = batch.iter().flat_map(|PendingWrite { database, images, .. }| {
             images.iter().map(|image| ImageEntry { database: *database, page: image.page, last: image.last })
         });
-        let header = SlotHeader {
+        let header = JournalSlotHeader {
             sequence,
             log_signature: self.layout.log_signature,
             databases,
@@ -372,7 +380,7 @@ impl FlushJournal {
     }
 }
 
-impl Shared {
+impl SharedGroup {
     /// Makes the images of a page write stable, if its database needs that. The write in place may begin on
     /// return; call [`FlushJournal::end_write`] when it has ended.
     pub async fn protect(
@@ -428,7 +436,7 @@ impl Shared {
                 continue;
             }
             // Every slot protects a write in progress.
-            let _impatience = self.hurry_writes();
+            let _expedite = self.expedite_writes();
             self.write_ended.notified().await;
             self.core.borrow().check_running()?;
         }

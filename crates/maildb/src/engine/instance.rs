@@ -2,12 +2,12 @@
 
 use super::{
     DatabaseIndex,
-    core::{DatabaseState, Shared},
+    core::{OpenDatabase, SharedGroup},
     database::{Database, write_header},
     flush_journal,
-    opening::{StampsWanted, attach, log_time, new_signature, open_file, refuse_lost, refuse_orphans},
-    recovery::{OpenedLog, RecoverySummary, open_log, recover},
-    table::Loading,
+    opening::{StampSettings, attach, log_time, new_signature, open_file, refuse_lost, refuse_orphans},
+    recovery::{RecoveredLog, RecoverySummary, open_log, recover},
+    table::BulkLoadState,
     transaction::Session,
 };
 use crate::{
@@ -29,7 +29,7 @@ const CACHE_PAGES_MIN: u64 = 64;
 
 /// An open storage group: one transaction log shared by one to ten databases.
 pub struct Instance {
-    shared: Rc<Shared>,
+    shared: Rc<SharedGroup>,
     recovery: RecoverySummary,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -50,26 +50,26 @@ impl Instance {
             opened.push(open_file(location, config.page_size).await?);
         }
         let group_signature = new_signature(world, "log");
-        let OpenedLog { log, checkpoint, signature, databases_known, newest, replay, stamps: logged } =
+        let RecoveredLog { log, checkpoint, signature, databases_known, newest, replay, stamps: logged } =
             open_log(world, &log_directory, &config, group_signature).await?;
         if replay.is_none() {
             refuse_orphans(&opened)?;
         }
         refuse_lost(&opened, databases_known)?;
         let range = replay.as_ref().map(|replay| replay.range);
-        let wanted = StampsWanted {
+        let wanted = StampSettings {
             mode: config.page_stamps,
             checkpoint: newest,
             logged,
             log_end: log.end(),
             log_found_until: range.map(|range| range.until),
         };
-        wanted.let_go(&checkpoint).await?;
+        wanted.release_requirement(&checkpoint).await?;
         let (states, stamps_begun) = attach(world, opened, &wanted, signature, config.page_size).await?;
         drop(wanted);
         let (journal, restored) =
             flush_journal::open(&log_directory, &config, signature, range, &states).await?;
-        let shared = Shared::new(world.clone(), config, states, journal);
+        let shared = SharedGroup::new(world.clone(), config, states, journal);
         shared.set_log(log, checkpoint, signature);
         let mut tasks = vec![world.spawn("cleaner", Rc::clone(&shared).run_cleaner())];
         let recovery = match replay {
@@ -151,13 +151,14 @@ impl Instance {
         loop {
             let growing = {
                 let core = self.shared.core.borrow();
-                let loading = |database: &DatabaseState, state: Loading| {
+                let loading = |database: &OpenDatabase, state: BulkLoadState| {
                     database.tables.values().any(|table| table.loading().get() == state)
                 };
-                if core.databases.iter().any(|database| loading(database, Loading::Yes)) {
+                if core.databases.iter().any(|database| loading(database, BulkLoadState::Active)) {
                     return Err(Error::Configuration("a bulk load is still running".to_owned()));
                 }
-                let ending = core.databases.iter().find(|database| loading(database, Loading::Ending));
+                let ending =
+                    core.databases.iter().find(|database| loading(database, BulkLoadState::CleaningUp));
                 ending.and_then(|database| database.growing.clone())
             };
             match growing {
@@ -222,7 +223,7 @@ fn check_config(config: &InstanceConfig, databases: usize) -> Result<()> {
         return refuse(format!("a storage group has 1 to {DATABASES_MAX} databases, not {databases}"));
     }
     if !matches!(config.page_size, PageSize::Kib4 | PageSize::Kib8 | PageSize::Kib32) {
-        return refuse(format!("pages of {} bytes can be read but not worked on", config.page_size.bytes()));
+        return refuse(format!("pages of {} bytes are supported for reading only", config.page_size.bytes()));
     }
     let page_bytes = config.page_size.bytes() as u64;
     let cache_min = CACHE_PAGES_MIN * page_bytes;
@@ -241,7 +242,7 @@ fn check_config(config: &InstanceConfig, databases: usize) -> Result<()> {
         (log_file_min..=LOG_FILE_MAX).contains(&config.log_file) && config.log_file.0.is_multiple_of(4096);
     if !log_file_fits {
         return refuse(format!(
-            "log files of {} cannot be; they are whole 4 KiB segments, {log_file_min} to {LOG_FILE_MAX}",
+            "a log file of {} is impossible; it must be a multiple of 4 KiB from {log_file_min} to {LOG_FILE_MAX}",
             config.log_file
         ));
     }

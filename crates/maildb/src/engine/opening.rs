@@ -5,9 +5,9 @@
 
 use super::{
     DatabaseIndex,
-    core::DatabaseState,
+    core::OpenDatabase,
     database::{DBTIME_OF_MAKING, make_database, write_header},
-    page_stamps::{self, LoggedStamps, Opening, PageStamps},
+    page_stamps::{self, LoggedStamps, PageStamps, StampContext},
 };
 use crate::{
     config::{DATABASES_MAX, DatabaseLocation, PageStampMode},
@@ -19,7 +19,7 @@ use crate::{
         },
         page_size::PageSize,
     },
-    log::{Checkpoint, CheckpointFile},
+    log::{CheckpointFile, LogCheckpoint},
     verify::checksums::read_header,
 };
 use std::{collections::BTreeMap, rc::Rc};
@@ -32,11 +32,11 @@ const NO_STAMPS: [u64; DATABASES_MAX] = [0; DATABASES_MAX];
 /// whose page stamps start from scratch.
 pub async fn attach(
     world: &World,
-    opened: Vec<Opened>,
-    stamps: &StampsWanted,
+    opened: Vec<DatabaseFile>,
+    stamps: &StampSettings,
     log_signature: Signature,
     page_size: PageSize,
-) -> Result<(Vec<DatabaseState>, u32)> {
+) -> Result<(Vec<OpenDatabase>, u32)> {
     for (index, database) in opened.iter().enumerate() {
         database.check_belongs(index, log_signature)?;
     }
@@ -56,8 +56,8 @@ pub async fn attach(
         let mut state = database.into_state();
         if let Some((stamps, is_begun)) = kept {
             begun += u32::from(is_begun);
-            if let Some(settling) = stamps.settling() {
-                state.dbtime = state.dbtime.max(settling.dbtime);
+            if let Some(flush) = stamps.flush() {
+                state.dbtime = state.dbtime.max(flush.dbtime);
             }
             state.stamps = Some(stamps);
         }
@@ -67,20 +67,20 @@ pub async fn attach(
 }
 
 /// Settings for opening the page stamps of a group.
-pub struct StampsWanted {
+pub struct StampSettings {
     pub mode: PageStampMode,
-    pub checkpoint: Option<Checkpoint>,
+    pub checkpoint: Option<LogCheckpoint>,
     pub logged: LoggedStamps,
     pub log_end: LogPosition,
     pub log_found_until: Option<LogPosition>,
 }
 
-impl StampsWanted {
+impl StampSettings {
     /// If stamps are no longer durable: makes the checkpoint require none.
-    pub async fn let_go(&self, file: &CheckpointFile) -> Result<()> {
+    pub async fn release_requirement(&self, file: &CheckpointFile) -> Result<()> {
         match self.checkpoint {
             Some(checkpoint) if self.mode != PageStampMode::Durable && checkpoint.stamps != NO_STAMPS => {
-                Ok(file.write(&Checkpoint { stamps: NO_STAMPS, ..checkpoint }).await?)
+                Ok(file.write(&LogCheckpoint { stamps: NO_STAMPS, ..checkpoint }).await?)
             }
             _ => Ok(()),
         }
@@ -90,7 +90,7 @@ impl StampsWanted {
     async fn open(
         &self,
         world: &World,
-        database: &Opened,
+        database: &DatabaseFile,
         index: usize,
     ) -> Result<Option<(PageStamps, bool)>> {
         let (directory, name) = (&database.location.directory, database.name());
@@ -100,13 +100,13 @@ impl StampsWanted {
         }
         let header = database.header.as_ref().expect("known or made by now");
         let file = database.file.as_ref().expect("it has a header");
-        let opening = Opening {
+        let opening = StampContext {
             directory,
             database: name,
             index: DatabaseIndex(index as u8),
             header,
             pages_max: pages_of(&**file, header.page_size),
-            relied_on: self.checkpoint.map_or(0, |checkpoint| checkpoint.stamps[index]),
+            required_flush: self.checkpoint.map_or(0, |checkpoint| checkpoint.stamps[index]),
             log_end: self.log_end,
             log_found_until: self.log_found_until,
         };
@@ -118,7 +118,7 @@ impl StampsWanted {
 }
 
 /// A database file being opened.
-pub struct Opened {
+pub struct DatabaseFile {
     location: DatabaseLocation,
     /// `None` if the file does not exist.
     file: Option<Rc<dyn File>>,
@@ -126,7 +126,7 @@ pub struct Opened {
     header: Option<DatabaseHeader>,
 }
 
-impl Opened {
+impl DatabaseFile {
     fn name(&self) -> &str {
         &self.location.file_name
     }
@@ -155,7 +155,7 @@ impl Opened {
         let number = index as u32 + 1;
         if header.database_id != number {
             return Err(Error::Configuration(format!(
-                "{} is database {} of its storage group, but was named as number {number}",
+                "{} is database {} of its storage group, but was listed as number {number}",
                 self.name(),
                 header.database_id
             )));
@@ -196,9 +196,9 @@ impl Opened {
         Ok(())
     }
 
-    fn into_state(self) -> DatabaseState {
+    fn into_state(self) -> OpenDatabase {
         let header = self.header.expect("attached before");
-        DatabaseState {
+        OpenDatabase {
             name: self.location.file_name,
             file: self.file.expect("made before"),
             dbtime: header.dbtime.max(DBTIME_OF_MAKING),
@@ -213,9 +213,9 @@ impl Opened {
     }
 }
 
-pub async fn open_file(location: &DatabaseLocation, page_size: PageSize) -> Result<Opened> {
+pub async fn open_file(location: &DatabaseLocation, page_size: PageSize) -> Result<DatabaseFile> {
     let name = &location.file_name;
-    let nothing = Opened { location: location.clone(), file: None, header: None };
+    let nothing = DatabaseFile { location: location.clone(), file: None, header: None };
     let file = match location.directory.open(name).await {
         Ok(file) => file,
         Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(nothing),
@@ -225,8 +225,8 @@ pub async fn open_file(location: &DatabaseLocation, page_size: PageSize) -> Resu
     // redo skips a page that is new enough, and the checkpoint passes it.
     file.flush().await?;
     location.directory.sync().await?;
-    let file_only = Opened { file: Some(Rc::clone(&file)), ..nothing };
-    if never_finished(&file, page_size).await? {
+    let file_only = DatabaseFile { file: Some(Rc::clone(&file)), ..nothing };
+    if creation_was_interrupted(&file, page_size).await? {
         return Ok(file_only);
     }
     let (header, _) = read_header(&file, name).await?;
@@ -237,12 +237,12 @@ pub async fn open_file(location: &DatabaseLocation, page_size: PageSize) -> Resu
             page_size.bytes()
         )));
     }
-    Ok(Opened { header: Some(header), ..file_only })
+    Ok(DatabaseFile { header: Some(header), ..file_only })
 }
 
 /// True if the creation of a database was interrupted: the second copy of its header, written last, is all
 /// zero, and so is the first or part of it.
-async fn never_finished(file: &Rc<dyn File>, page_size: PageSize) -> Result<bool> {
+async fn creation_was_interrupted(file: &Rc<dyn File>, page_size: PageSize) -> Result<bool> {
     let bytes = 2 * page_size.bytes();
     if file.geometry().size.0 < bytes as u64 {
         return Ok(file.geometry().size.0 == 0);
@@ -279,28 +279,30 @@ fn is_zero(bytes: &[u8]) -> bool {
 }
 
 /// Refuses to create a database that the group had before: its volume is probably not mounted.
-pub fn refuse_lost(opened: &[Opened], databases_known: usize) -> Result<()> {
+pub fn refuse_lost(opened: &[DatabaseFile], databases_known: usize) -> Result<()> {
     if opened.len() < databases_known {
-        let problem =
-            format!("the storage group has {databases_known} databases; name them all, in their order");
+        let problem = format!(
+            "the storage group has {databases_known} databases; list all of them, in their original order"
+        );
         return Err(Error::Configuration(problem));
     }
     match opened.iter().take(databases_known).find(|database| database.header.is_none()) {
         None => Ok(()),
         Some(lost) => Err(Error::DatabaseDamaged {
             database: lost.name().to_owned(),
-            problem: "it is missing though its storage group has used it; is its volume mounted?".to_owned(),
+            problem: "it is missing, although its storage group has used it; is its volume mounted?"
+                .to_owned(),
         }),
     }
 }
 
 /// Refuses to open a database that was in use without its log.
-pub fn refuse_orphans(opened: &[Opened]) -> Result<()> {
+pub fn refuse_orphans(opened: &[DatabaseFile]) -> Result<()> {
     for database in opened {
         if database.header.is_some() {
             return Err(Error::DatabaseDamaged {
                 database: database.name().to_owned(),
-                problem: "its storage group has no log here; restore the log files it was used with"
+                problem: "the log of its storage group is missing; restore the log files it was used with"
                     .to_owned(),
             });
         }
@@ -323,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_torn_in_its_first_write_is_known_and_nothing_else_is() {
+    fn only_a_header_torn_in_its_first_write_counts_as_unfinished() {
         for page_size in [PageSize::Kib4, PageSize::Kib8, PageSize::Kib32] {
             let signature = Signature { random: 9, created: LogTime::from_unix_ms(5), computer: [0; 16] };
             let whole = DatabaseHeader::new(page_size, signature, LAST_SYSTEM_OBJECT).encode();
@@ -333,7 +335,7 @@ mod tests {
                 torn[lost * 512..(lost + 1) * 512].fill(0);
                 assert!(is_part_of_header(&torn), "without sector {lost}");
                 torn[page_size.bytes() - 1] = 1;
-                assert!(!is_part_of_header(&torn), "somebody else's, without sector {lost}");
+                assert!(!is_part_of_header(&torn), "another file, without sector {lost}");
             }
             assert!(!is_part_of_header(&vec![7; page_size.bytes()]));
         }

@@ -44,7 +44,7 @@ mod sidecar;
 mod table;
 mod while_open;
 
-use super::{DatabaseIndex, PageId, core::Shared, flush_journal::PageImage};
+use super::{DatabaseIndex, PageId, core::SharedGroup, flush_journal::PageImage};
 use crate::{
     error::{Error, Result},
     format::{
@@ -53,11 +53,11 @@ use crate::{
     },
     log::{LogRecord, PageStamp},
 };
-use blocks::{Head, Settling};
+use blocks::{Head, StampFlush};
 use hash::StampKey;
-use sidecar::{Found, Plan, Sidecar};
+use sidecar::{Sidecar, SidecarState, SidecarUpdate};
 use std::rc::Rc;
-use while_open::LeaveIn;
+use while_open::ShutdownSidecar;
 use world::{Directory, File, IoErrorKind, World};
 
 pub use sidecar::space_max;
@@ -95,7 +95,7 @@ enum StampStore {
     /// In a sidecar that the checkpoint requires.
     Durably(Sidecar),
     /// Nowhere until the clean shutdown.
-    WhileOpen(LeaveIn),
+    WhileOpen(ShutdownSidecar),
 }
 
 /// Stamps from the part of the log that will be replayed.
@@ -119,7 +119,7 @@ impl LoggedStamps {
 }
 
 /// Inputs for opening the stamps of a database.
-pub struct Opening<'a> {
+pub struct StampContext<'a> {
     /// Folder of the database.
     pub directory: &'a Rc<dyn Directory>,
     pub database: &'a str,
@@ -129,7 +129,7 @@ pub struct Opening<'a> {
     /// Pages that its file has room for.
     pub pages_max: u32,
     /// Number of the stamp flush that the checkpoint requires; 0 for none.
-    pub relied_on: u64,
+    pub required_flush: u64,
     /// Position at which the log continues.
     pub log_end: LogPosition,
     /// End of the log that was found, if any.
@@ -141,14 +141,14 @@ pub fn file_name(database: &str) -> String {
     format!("{}.stamps", database.strip_suffix(".edb").unwrap_or(database))
 }
 
-impl Opening<'_> {
+impl StampContext<'_> {
     /// Opens the stamps, or starts from scratch, which the returned flag says. No page may have been written
     /// since the crash.
     pub async fn open(&self, world: &World, logged: &LoggedStamps) -> Result<(PageStamps, bool)> {
-        match (open_file(self.directory, &file_name(self.database)).await?, self.relied_on) {
+        match (open_file(self.directory, &file_name(self.database)).await?, self.required_flush) {
             (Some(file), 0) => {
-                if matches!(Sidecar::read(file, 0).await?, Found::Foreign) {
-                    return Err(self.unusable("it is something else; move it away"));
+                if matches!(Sidecar::read(file, 0).await?, SidecarState::Foreign) {
+                    return Err(self.unusable("it is not a page stamp file; move it away"));
                 }
                 self.directory.remove(&file_name(self.database)).await?;
             }
@@ -172,7 +172,7 @@ impl Opening<'_> {
             key: StampKey::new([random.next_u64(), random.next_u64()]),
             begin: self.log_end,
             snapshot: 1,
-            settling: Settling { number: 1, position: self.log_end, dbtime: self.header.dbtime },
+            flush: StampFlush { number: 1, position: self.log_end, dbtime: self.header.dbtime },
             area_at: 0,
             table_pages: 0,
             journal_blocks: 0,
@@ -181,18 +181,21 @@ impl Opening<'_> {
 
     async fn take_up(&self, file: Rc<dyn File>, logged: &LoggedStamps) -> Result<PageStamps> {
         let (sidecar, mut table) = match Sidecar::read(file, self.pages_max).await? {
-            Found::Whole(found) => *found,
-            Found::Damaged(problem) => return Err(self.unusable(&format!("{problem}; {GIVE_UP}"))),
-            Found::Foreign => return Err(self.unusable("it is something else; move it away")),
+            SidecarState::Whole(found) => *found,
+            SidecarState::Damaged(problem) => return Err(self.unusable(&format!("{problem}; {GIVE_UP}"))),
+            SidecarState::Foreign => return Err(self.unusable("it is not a page stamp file; move it away")),
         };
-        let (head, settling) = (*sidecar.head(), sidecar.settling());
+        let (head, flush) = (*sidecar.head(), sidecar.flush());
         let problem = if head.signature != self.header.signature || head.page_size != self.header.page_size {
             Some("it belongs to another database".to_owned())
-        } else if settling.number < self.relied_on {
-            let Settling { number, .. } = settling;
-            Some(format!("it ends with settling {number} of {}: older, or cut short", self.relied_on))
-        } else if self.log_found_until.is_some_and(|until| settling.position > until) {
-            Some("it is newer than the end of the log: a part of the log is lost, or older".to_owned())
+        } else if flush.number < self.required_flush {
+            let StampFlush { number, .. } = flush;
+            Some(format!("it ends with flush {number} of {}: older, or truncated", self.required_flush))
+        } else if self.log_found_until.is_some_and(|until| flush.position > until) {
+            Some(
+                "it is newer than the end of the log: part of the log is lost, or the log is an older copy"
+                    .to_owned(),
+            )
         } else {
             None
         };
@@ -212,7 +215,7 @@ impl Opening<'_> {
 }
 
 /// Remedy for unusable stamps.
-const GIVE_UP: &str = "verify the database, and open it once without page stamps to give them up";
+const GIVE_UP: &str = "verify the database, then open it once without page stamps to discard them";
 
 async fn open_file(directory: &Rc<dyn Directory>, name: &str) -> Result<Option<Rc<dyn File>>> {
     match directory.open(name).await {
@@ -238,13 +241,14 @@ pub async fn read_beside(
         problem: problem.to_owned(),
     };
     match Sidecar::read(file, pages_max).await? {
-        Found::Foreign => Ok(None),
-        Found::Damaged(problem) => Err(unusable(&problem)),
-        Found::Whole(found) => {
+        SidecarState::Foreign => Ok(None),
+        SidecarState::Damaged(problem) => Err(unusable(&problem)),
+        SidecarState::Whole(found) => {
             let (sidecar, table) = *found;
-            match sidecar.head().signature == header.signature {
-                true => Ok(Some((table, sidecar.settling().position))),
-                false => Err(unusable("it belongs to another database")),
+            if sidecar.head().signature == header.signature {
+                Ok(Some((table, sidecar.flush().position)))
+            } else {
+                Err(unusable("it belongs to another database"))
             }
         }
     }
@@ -254,7 +258,7 @@ pub async fn read_beside(
 pub async fn give_up(directory: &Rc<dyn Directory>, database: &str) -> Result<()> {
     let name = file_name(database);
     let Some(file) = open_file(directory, &name).await? else { return Ok(()) };
-    if matches!(Sidecar::read(file, 0).await?, Found::Foreign) {
+    if matches!(Sidecar::read(file, 0).await?, SidecarState::Foreign) {
         return Ok(());
     }
     directory.remove(&name).await?;
@@ -269,25 +273,25 @@ impl PageStamps {
     }
 
     /// The last stable stamp flush; `None` if the stamps are only in memory.
-    pub fn settling(&self) -> Option<Settling> {
+    pub fn flush(&self) -> Option<StampFlush> {
         match &self.store {
-            StampStore::Durably(sidecar) => Some(sidecar.settling()),
+            StampStore::Durably(sidecar) => Some(sidecar.flush()),
             StampStore::WhileOpen(_) => None,
         }
     }
 
-    fn plan(&mut self, position: LogPosition, dbtime: DbTime) -> Option<Plan> {
+    fn plan(&mut self, position: LogPosition, dbtime: DbTime) -> Option<SidecarUpdate> {
         let StampStore::Durably(sidecar) = &self.store else {
             self.table.forget_unwritten();
             return None;
         };
-        let number = sidecar.settling().number + 1;
+        let number = sidecar.flush().number + 1;
         let stamps = self.table.take_unwritten();
-        Some(sidecar.plan(Settling { number, position, dbtime }, &stamps, self.table.pages()))
+        Some(sidecar.plan(StampFlush { number, position, dbtime }, &stamps, self.table.pages()))
     }
 }
 
-impl Shared {
+impl SharedGroup {
     /// Stamps images that are about to be written in place. The write may begin on return; call
     /// [`StampTable::end_write`] at its end.
     ///
@@ -311,16 +315,17 @@ impl Shared {
             stamps.iter().map(|&(page, Stamp { dbtime, hash })| PageStamp { page, dbtime, hash }).collect();
         let record = LogRecord::PageStamps { dbid: database.log_id(), stamps: listed };
         let logged = self.log().append(&record);
-        match self.waiting_for_writes.get() > 0 {
-            true => self.log().make_stable(logged.end).await?,
-            false => self.log().become_stable(logged.end).await?,
+        if self.waiting_for_writes.get() > 0 {
+            self.log().make_stable(logged.end).await?
+        } else {
+            self.log().become_stable(logged.end).await?
         }
         Ok(stamps)
     }
 
     /// Writes the stamps of all stable pages to the sidecars. The caller holds `checkpointing` and calls this
     /// between the databases' flush and the checkpoint at `position`.
-    pub async fn settle_stamps(&self, position: LogPosition) -> Result<()> {
+    pub async fn flush_stamps(&self, position: LogPosition) -> Result<()> {
         let count = self.core.borrow().databases.len();
         for index in (0..count).map(|index| DatabaseIndex(index as u8)) {
             let plan = {
@@ -331,16 +336,17 @@ impl Shared {
             };
             match plan {
                 None => {}
-                Some(Plan::Append { file, at, blocks, settling }) => {
+                Some(SidecarUpdate::Append { file, at, blocks, flush }) => {
                     file.write(at, vec![std::sync::Arc::clone(&blocks)], world::Stability::Stable).await?;
-                    self.with_sidecar(index, |sidecar| sidecar.appended(&blocks, settling));
+                    self.with_sidecar(index, |sidecar| sidecar.appended(&blocks, flush));
                 }
-                Some(Plan::Snapshot { file, head }) => {
+                Some(SidecarUpdate::Snapshot { file, head }) => {
                     sidecar::make_room(&file, &head).await?;
                     for first in sidecar::chunks(&head) {
                         let bytes = {
                             let mut core = self.core.borrow_mut();
-                            let stamps = core.database(index).stamps.as_ref().expect("it has just planned");
+                            let stamps =
+                                core.database(index).stamps.as_ref().expect("it has just planned an update");
                             sidecar::encode_chunk(&head, first, &stamps.table)
                         };
                         sidecar::write_chunk(&file, &head, first, bytes).await?;
@@ -355,31 +361,30 @@ impl Shared {
 
     fn with_sidecar(&self, database: DatabaseIndex, then: impl FnOnce(&mut Sidecar)) {
         let mut core = self.core.borrow_mut();
-        match &mut core.database(database).stamps.as_mut().expect("it has just planned").store {
+        match &mut core.database(database).stamps.as_mut().expect("it has just planned an update").store {
             StampStore::Durably(sidecar) => then(sidecar),
-            StampStore::WhileOpen(_) => unreachable!("what is only in memory plans nothing"),
+            StampStore::WhileOpen(_) => unreachable!("stamps in memory need no update"),
         }
     }
 
     /// By database: number of the last stable stamp flush.
-    pub fn stamps_settled(&self) -> [u64; crate::config::DATABASES_MAX] {
+    pub fn stamps_flushed(&self) -> [u64; crate::config::DATABASES_MAX] {
         let core = self.core.borrow();
         let mut numbers = [0; crate::config::DATABASES_MAX];
         for (number, state) in numbers.iter_mut().zip(&core.databases) {
-            *number =
-                state.stamps.as_ref().and_then(PageStamps::settling).map_or(0, |settling| settling.number);
+            *number = state.stamps.as_ref().and_then(PageStamps::flush).map_or(0, |flush| flush.number);
         }
         numbers
     }
 
     /// Reads every page that a crash has left uncertain and that redo did not read: once the checkpoint has
     /// moved, their stamps are no longer in the log.
-    pub async fn settle_uncertain_pages(self: &Rc<Self>) -> Result<()> {
+    pub async fn read_uncertain_pages(self: &Rc<Self>) -> Result<()> {
         let count = self.core.borrow().databases.len();
         for database in (0..count).map(|index| DatabaseIndex(index as u8)) {
             while let Some(page) = self.uncertain_page(database) {
                 drop(self.fetch(PageId { database, page }).await?);
-                // A page created anew in the cache differs from its file; it will be written.
+                // A page recreated in the cache differs from its file; it will be written.
                 let mut core = self.core.borrow_mut();
                 let stamps = core.database(database).stamps.as_mut().expect("it has uncertain pages");
                 stamps.table.forget_candidates(page);

@@ -2,7 +2,7 @@
 
 use super::{
     DatabaseIndex, PageId,
-    core::{Arrival, DatabaseState, Shared},
+    core::{OpenDatabase, PendingRead, SharedGroup},
     space,
 };
 use crate::verify::checksums::describe;
@@ -21,7 +21,7 @@ use world::{Buffer, ByteCount, ByteOffset, IoErrorKind};
 
 /// Keeps a page in the cache while it exists.
 pub struct Pin {
-    shared: Rc<Shared>,
+    shared: Rc<SharedGroup>,
     id: PageId,
 }
 
@@ -33,13 +33,13 @@ impl Drop for Pin {
 }
 
 /// Guard of a read in progress: when dropped, returns the frame reservation and wakes the waiters.
-struct Loading {
-    shared: Rc<Shared>,
+struct ReadGuard {
+    shared: Rc<SharedGroup>,
     id: PageId,
     arrived: bool,
 }
 
-impl Drop for Loading {
+impl Drop for ReadGuard {
     fn drop(&mut self) {
         let mut core = self.shared.core.borrow_mut();
         if !self.arrived {
@@ -53,12 +53,12 @@ impl Drop for Loading {
 }
 
 /// Guard of a growing database: when dropped, wakes the waiters.
-struct Growing {
-    shared: Rc<Shared>,
+struct GrowthGuard {
+    shared: Rc<SharedGroup>,
     database: DatabaseIndex,
 }
 
-impl Drop for Growing {
+impl Drop for GrowthGuard {
     fn drop(&mut self) {
         if let Some(waiting) = self.shared.core.borrow_mut().database(self.database).growing.take() {
             waiting.notify_waiters();
@@ -68,28 +68,28 @@ impl Drop for Growing {
 
 /// Policy of a read when the cache has no free page.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shortage {
+enum FullCachePolicy {
     /// Wait, and count a stall.
     Stall,
     /// Exceed the capacity: the step already pins pages, and steps that wait for each other's pages would
     /// deadlock.
-    GoBeyond,
+    ExceedCapacity,
     /// Abandon the read.
     GiveUp,
 }
 
-impl Shared {
+impl SharedGroup {
     /// Reads a page into the cache unless it is cached, and pins it.
     pub async fn fetch(self: &Rc<Self>, id: PageId) -> Result<Pin> {
-        self.fetch_with(id, Shortage::Stall).await
+        self.fetch_with(id, FullCachePolicy::Stall).await
     }
 
     /// Like [`SharedGroup::fetch`], for a step that pins other pages: never waits for a free page.
     pub async fn fetch_beyond(self: &Rc<Self>, id: PageId) -> Result<Pin> {
-        self.fetch_with(id, Shortage::GoBeyond).await
+        self.fetch_with(id, FullCachePolicy::ExceedCapacity).await
     }
 
-    async fn fetch_with(self: &Rc<Self>, id: PageId, shortage: Shortage) -> Result<Pin> {
+    async fn fetch_with(self: &Rc<Self>, id: PageId, shortage: FullCachePolicy) -> Result<Pin> {
         loop {
             let arrival = {
                 let mut core = self.core.borrow_mut();
@@ -111,9 +111,9 @@ impl Shared {
 
     /// Reads a page that is neither cached nor being read, and pins it. `None` if the bytes read are
     /// obsolete, or the read was abandoned.
-    async fn load(self: &Rc<Self>, id: PageId, shortage: Shortage) -> Result<Option<Pin>> {
+    async fn load(self: &Rc<Self>, id: PageId, shortage: FullCachePolicy) -> Result<Option<Pin>> {
         let Some(arrival) = self.reserve_frame(id, shortage).await? else { return Ok(None) };
-        let mut loading = Loading { shared: Rc::clone(self), id, arrived: false };
+        let mut loading = ReadGuard { shared: Rc::clone(self), id, arrived: false };
         let page = self.read_page(id).await?;
         if arrival.superseded.get() {
             return Ok(None);
@@ -134,7 +134,11 @@ impl Shared {
 
     /// Reserves a frame for a read of `id` and registers the read. `None` if another task has read or begun
     /// to read the page meanwhile, or if there is no frame and the read is abandoned.
-    async fn reserve_frame(self: &Rc<Self>, id: PageId, shortage: Shortage) -> Result<Option<Rc<Arrival>>> {
+    async fn reserve_frame(
+        self: &Rc<Self>,
+        id: PageId,
+        shortage: FullCachePolicy,
+    ) -> Result<Option<Rc<PendingRead>>> {
         let mut stalled = false;
         loop {
             let freed = {
@@ -144,16 +148,16 @@ impl Shared {
                     return Ok(None);
                 }
                 let mut reserved = core.cache.reserve() || (core.cache.evict() && core.cache.reserve());
-                if !reserved && shortage == Shortage::GoBeyond {
+                if !reserved && shortage == FullCachePolicy::ExceedCapacity {
                     core.cache.reserve_beyond();
                     reserved = true;
                 }
                 if reserved {
-                    let arrival = Rc::new(Arrival::default());
+                    let arrival = Rc::new(PendingRead::default());
                     core.loading.insert(id, Rc::clone(&arrival));
                     return Ok(Some(arrival));
                 }
-                if shortage == Shortage::GiveUp {
+                if shortage == FullCachePolicy::GiveUp {
                     return Ok(None);
                 }
                 if !stalled {
@@ -163,7 +167,7 @@ impl Shared {
                 self.page_freed.notified()
             };
             self.cleaner_wanted.notify_one();
-            let _impatience = self.hurry_writes();
+            let _expedite = self.expedite_writes();
             freed.await;
         }
     }
@@ -177,7 +181,7 @@ impl Shared {
         };
         let at = ByteOffset(id.page.file_offset(page_size));
         let mut buffers = file.read(at, vec![memory]).await?;
-        Ok(buffers.pop().expect("a read gives its buffer back"))
+        Ok(buffers.pop().expect("a read returns its buffer"))
     }
 
     /// Reads pages ahead of a scan, in the background: only those neither cached nor being read, and never so
@@ -193,7 +197,7 @@ impl Shared {
             drop(core);
             let shared = Rc::clone(self);
             // An error will recur, and be reported, when the page is really needed.
-            self.world.spawn("preread", async move { drop(shared.load(id, Shortage::GiveUp).await) });
+            self.world.spawn("preread", async move { drop(shared.load(id, FullCachePolicy::GiveUp).await) });
         }
     }
 
@@ -210,7 +214,7 @@ impl Shared {
             state.growing = Some(Rc::new(Notify::new()));
             (Rc::clone(&state.file), state.pages)
         };
-        let _growing = Growing { shared: Rc::clone(self), database };
+        let _growing = GrowthGuard { shared: Rc::clone(self), database };
         self.grow_file(database, &file, before, pages).await
     }
 
@@ -253,13 +257,13 @@ impl Shared {
                 self.page_freed.notified()
             };
             self.cleaner_wanted.notify_one();
-            let _impatience = self.hurry_writes();
+            let _expedite = self.expedite_writes();
             freed.await;
         }
     }
 }
 
-impl DatabaseState {
+impl OpenDatabase {
     /// Refuses a page that does not match its stamp.
     fn check_stamp(&mut self, page: PageNumber, bytes: &[u8]) -> Result<()> {
         let Some(stamps) = &mut self.stamps else { return Ok(()) };

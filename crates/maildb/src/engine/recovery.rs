@@ -9,7 +9,7 @@
 //!    harmless.
 
 use super::{
-    DatabaseIndex, core::Shared, flush_journal::Restored, page_stamps::LoggedStamps, redo::Redo,
+    DatabaseIndex, core::SharedGroup, flush_journal::RestoreSummary, page_stamps::LoggedStamps, redo::Redo,
     rows::Author, transaction::undo_change,
 };
 use crate::{
@@ -17,7 +17,8 @@ use crate::{
     error::{Error, Result},
     format::header::{LogPosition, Signature},
     log::{
-        Checkpoint, CheckpointFile, Log, LogConfig, LogEntry, LogFiles, LogReader, LogRecord, RecoveredTail,
+        CheckpointFile, LogCheckpoint, LogConfig, LogEntry, LogFiles, LogHandle, LogReader, LogRecord,
+        RecoveredTail,
     },
 };
 use std::rc::Rc;
@@ -70,15 +71,15 @@ fn log_config(config: &InstanceConfig) -> LogConfig {
 }
 
 /// A log ready for writing, and the part of it to replay.
-pub struct OpenedLog {
+pub struct RecoveredLog {
     /// The log, positioned behind everything read.
-    pub log: Log,
+    pub log: LogHandle,
     pub checkpoint: CheckpointFile,
     pub signature: Signature,
     /// Number of databases that the group had.
     pub databases_known: usize,
     /// The checkpoint found.
-    pub newest: Option<Checkpoint>,
+    pub newest: Option<LogCheckpoint>,
     /// The replay to do; `None` for a new log.
     pub replay: Option<Replay>,
     /// Stamps of page writes that a crash may have interrupted.
@@ -97,13 +98,13 @@ pub async fn open_log(
     directory: &Rc<dyn Directory>,
     config: &InstanceConfig,
     new_signature: Signature,
-) -> Result<OpenedLog> {
+) -> Result<RecoveredLog> {
     let files = LogFiles::scan(directory, &config.base_name).await?;
     if files.is_empty() {
-        let log = Log::create(world, Rc::clone(directory), log_config(config), new_signature).await?;
+        let log = LogHandle::create(world, Rc::clone(directory), log_config(config), new_signature).await?;
         // Only now: a checkpoint without a log would make the folder look damaged.
         let (checkpoint, _) = CheckpointFile::open(directory, &config.base_name).await?;
-        return Ok(OpenedLog {
+        return Ok(RecoveredLog {
             log,
             checkpoint,
             signature: new_signature,
@@ -119,9 +120,9 @@ pub async fn open_log(
     let from = replay_start(newest, signature)?;
     let mut stamps = LoggedStamps::default();
     let (range, tail) = read_to_end(files, from, &mut |entry| stamps.note(entry.start, entry.record)).await?;
-    let log = Log::continue_after(world, Rc::clone(directory), log_config(config), tail).await?;
+    let log = LogHandle::continue_after(world, Rc::clone(directory), log_config(config), tail).await?;
     let replay = Some(Replay { from, range });
-    Ok(OpenedLog { log, checkpoint, signature, databases_known, newest, replay, stamps })
+    Ok(RecoveredLog { log, checkpoint, signature, databases_known, newest, replay, stamps })
 }
 
 /// Reads a log from `from` to its end, collecting what recovery needs.
@@ -157,10 +158,10 @@ pub async fn replay_range(directory: &Rc<dyn Directory>, base_name: &str) -> Res
     Ok(Some(read_to_end(files, from, &mut |_| {}).await?.0))
 }
 
-fn replay_start(checkpoint: Option<Checkpoint>, signature: Signature) -> Result<Option<LogPosition>> {
+fn replay_start(checkpoint: Option<LogCheckpoint>, signature: Signature) -> Result<Option<LogPosition>> {
     match checkpoint {
         Some(checkpoint) if checkpoint.signature != signature => Err(Error::Configuration(
-            "the checkpoint file belongs to another log; remove it to replay the log from its beginning"
+            "the checkpoint file belongs to another log; remove it to replay the log from its start"
                 .to_owned(),
         )),
         Some(checkpoint) => Ok(Some(checkpoint.position)),
@@ -177,10 +178,10 @@ fn reader_from(files: LogFiles, from: Option<LogPosition>) -> Result<LogReader> 
 
 /// Redo and undo. The databases must be open and the log ready for writing.
 pub async fn recover(
-    shared: &Rc<Shared>,
+    shared: &Rc<SharedGroup>,
     directory: &Rc<dyn Directory>,
     replay: Replay,
-    restored: Restored,
+    restored: RestoreSummary,
 ) -> Result<RecoverySummary> {
     // Scanned again: opening the log has renamed its files.
     let files = LogFiles::scan(directory, &shared.config.base_name).await?;
@@ -202,7 +203,7 @@ pub async fn recover(
         shared.load_size(database).await?;
         shared.forget_tail(database);
     }
-    shared.settle_uncertain_pages().await?;
+    shared.read_uncertain_pages().await?;
     let clean = redo.pages_changed == 0 && redo.running.is_empty() && restored.pages == 0;
     let mut summary = RecoverySummary {
         clean,
@@ -240,7 +241,7 @@ impl Generations {
     }
 }
 
-async fn undo(shared: &Rc<Shared>, redo: Redo) -> Result<()> {
+async fn undo(shared: &Rc<SharedGroup>, redo: Redo) -> Result<()> {
     for (transaction, loser) in redo.running {
         let author = Author { transaction, procid: loser.procid, compensates: true };
         for (tree, inverse) in loser.inverses.iter().rev() {

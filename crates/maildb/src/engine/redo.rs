@@ -7,9 +7,9 @@
 use super::{
     DatabaseIndex, PageId,
     changes::{apply, is_possible},
-    core::Shared,
+    core::SharedGroup,
     pager::Pin,
-    rows::{RowChange, Tree, page_operation_of},
+    rows::{RecordChange, TableTree, page_operation_of},
 };
 use crate::{
     error::{Error, Result},
@@ -24,12 +24,12 @@ use std::{collections::BTreeMap, rc::Rc};
 use world::Buffer;
 
 /// A transaction without an end record.
-pub struct Loser {
+pub struct LoserTransaction {
     pub procid: u16,
     /// Start of its Begin record.
     pub begin: LogPosition,
     /// Changes that undo it, in the order of the original changes.
-    pub inverses: Vec<(Tree, RowChange)>,
+    pub inverses: Vec<(TableTree, RecordChange)>,
 }
 
 /// State of a redo pass.
@@ -38,7 +38,7 @@ pub struct Redo {
     /// Remark for errors about damaged pages: the protection against torn pages, and its result.
     torn_page_hint: String,
     /// Transactions that have begun and not ended, by number.
-    pub running: BTreeMap<u32, Loser>,
+    pub running: BTreeMap<u32, LoserTransaction>,
     /// Highest transaction number read.
     pub transaction_last: u32,
     /// Records read.
@@ -56,13 +56,13 @@ impl Redo {
     }
 
     /// Applies one record to the pages that lack it.
-    pub async fn apply(&mut self, shared: &Rc<Shared>, entry: &LogEntry) -> Result<()> {
+    pub async fn apply(&mut self, shared: &Rc<SharedGroup>, entry: &LogEntry) -> Result<()> {
         self.records += 1;
         let range = (entry.start, entry.end);
         match &entry.record {
             LogRecord::Begin { transaction, procid } => {
                 self.transaction_last = self.transaction_last.max(*transaction);
-                let loser = Loser { procid: *procid, begin: entry.start, inverses: Vec::new() };
+                let loser = LoserTransaction { procid: *procid, begin: entry.start, inverses: Vec::new() };
                 self.running.insert(*transaction, loser);
             }
             LogRecord::Commit { transaction, .. } | LogRecord::Rollback { transaction, .. } => {
@@ -100,7 +100,7 @@ impl Redo {
     }
 
     /// Fails if a page is newer than the log: then the end of the log is lost.
-    pub fn check_times(&self, shared: &Shared) -> Result<()> {
+    pub fn check_times(&self, shared: &SharedGroup) -> Result<()> {
         let mut core = shared.core.borrow_mut();
         for (&index, &(found, page)) in &self.newest {
             let state = core.database(index);
@@ -127,11 +127,11 @@ impl Redo {
             return;
         }
         let Some(database) = DatabaseIndex::from_log_id(operation.dbid) else { return };
-        let tree = Tree { database, root: operation.tree_root, object: operation.object };
+        let tree = TableTree { database, root: operation.tree_root, object: operation.object };
         let inverse = match record.clone() {
-            LogRecord::Insert { key, .. } => RowChange::Delete { key },
-            LogRecord::Replace { key, old_data, .. } => RowChange::Replace { key, data: old_data },
-            LogRecord::Delete { key, old_data, .. } => RowChange::Insert { key, data: old_data },
+            LogRecord::Insert { key, .. } => RecordChange::Delete { key },
+            LogRecord::Replace { key, old_data, .. } => RecordChange::Replace { key, data: old_data },
+            LogRecord::Delete { key, old_data, .. } => RecordChange::Insert { key, data: old_data },
             _ => unreachable!("called for row records only"),
         };
         loser.inverses.push((tree, inverse));
@@ -150,7 +150,7 @@ impl Redo {
 
     async fn change_page(
         &mut self,
-        shared: &Rc<Shared>,
+        shared: &Rc<SharedGroup>,
         database: DatabaseIndex,
         dbtime: DbTime,
         change: &PageChange,
@@ -196,7 +196,7 @@ impl Redo {
 }
 
 /// The database of a record, unless it was created or restored after the record was written.
-fn attached(shared: &Shared, dbid: u8, at: LogPosition) -> Option<DatabaseIndex> {
+fn attached(shared: &SharedGroup, dbid: u8, at: LogPosition) -> Option<DatabaseIndex> {
     let database = DatabaseIndex::from_log_id(dbid)?;
     let core = shared.core.borrow();
     let state = core.databases.get(usize::from(database.0))?;
@@ -204,7 +204,7 @@ fn attached(shared: &Shared, dbid: u8, at: LogPosition) -> Option<DatabaseIndex>
 }
 
 /// The time of a page; zero for one that the change recreates, which may be damaged, lost or never written.
-async fn page_time(shared: &Rc<Shared>, id: PageId, is_image: bool) -> Result<(DbTime, Option<Pin>)> {
+async fn page_time(shared: &Rc<SharedGroup>, id: PageId, is_image: bool) -> Result<(DbTime, Option<Pin>)> {
     match shared.fetch(id).await {
         Ok(pin) => {
             let core = shared.core.borrow();

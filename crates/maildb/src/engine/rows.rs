@@ -14,13 +14,13 @@ use crate::{
     format::key::KEY_BYTES_MAX,
     format::page::{PageMut, PageView, TAG_BYTES},
     format::page_size::{ObjectId, PageNumber, PageSize},
-    log::{COMPENSATES, Log, LogRecord, NodeOperation, PageOperation, RestructureKind},
+    log::{COMPENSATES, LogHandle, LogRecord, NodeOperation, PageOperation, RestructureKind},
 };
 use world::Moment;
 
 /// A table's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tree {
+pub struct TableTree {
     pub database: DatabaseIndex,
     /// Root page.
     pub root: PageNumber,
@@ -41,13 +41,13 @@ pub struct Author {
 
 /// A change of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RowChange {
+pub enum RecordChange {
     Insert { key: Vec<u8>, data: Vec<u8> },
     Replace { key: Vec<u8>, data: Vec<u8> },
     Delete { key: Vec<u8> },
 }
 
-impl RowChange {
+impl RecordChange {
     /// Key of the record.
     pub fn key(&self) -> &[u8] {
         match self {
@@ -69,7 +69,7 @@ impl RowChange {
 
 /// Result of a record change.
 #[derive(Debug)]
-pub struct Changed {
+pub struct RecordChangeResult {
     /// The record's data before; `None` for an insert.
     pub before: Option<Vec<u8>>,
     /// True if the leaf is sparse now, so that a merge is worth trying.
@@ -84,14 +84,14 @@ pub fn record_bytes_max(page_size: PageSize) -> usize {
 }
 
 /// Changes one record of a tree and logs it.
-pub fn change_row(
+pub fn change_record(
     core: &mut Core,
-    log: &Log,
+    log: &LogHandle,
     now: Moment,
-    tree: Tree,
-    change: &RowChange,
+    tree: TableTree,
+    change: &RecordChange,
     author: Author,
-) -> Step<Changed> {
+) -> Step<RecordChangeResult> {
     loop {
         let mut pages = core.change_set(tree.database, now);
         let path = tree::descend(&mut pages, tree.root, change.key())?;
@@ -99,25 +99,25 @@ pub fn change_row(
         let found = view.find(change.key());
         let before = found.ok().map(|slot| view.node(slot).data.to_vec());
         let (slot, fits) = match (change, found) {
-            (RowChange::Insert { .. }, Ok(_)) => return Err(Error::DuplicateKey.into()),
-            (RowChange::Replace { .. } | RowChange::Delete { .. }, Err(_)) => {
+            (RecordChange::Insert { .. }, Ok(_)) => return Err(Error::DuplicateKey.into()),
+            (RecordChange::Replace { .. } | RecordChange::Delete { .. }, Err(_)) => {
                 return Err(Error::NotFound.into());
             }
-            (RowChange::Insert { key, data }, Err(slot)) => {
+            (RecordChange::Insert { key, data }, Err(slot)) => {
                 (slot, view.free_bytes() >= view.bytes_needed(key, data))
             }
-            (RowChange::Replace { data, .. }, Ok(slot)) => {
+            (RecordChange::Replace { data, .. }, Ok(slot)) => {
                 (slot, view.free_bytes() + view.node(slot).data.len() >= data.len())
             }
-            (RowChange::Delete { .. }, Ok(slot)) => (slot, true),
+            (RecordChange::Delete { .. }, Ok(slot)) => (slot, true),
         };
         if fits {
             let leaf = PageId { database: tree.database, page: path.leaf };
             if view.dbtime() > core.databases[usize::from(tree.database.0)].dbtime {
-                return Err(impossible(tree.database, path.leaf, "its time of change lies in the future"));
+                return Err(impossible(tree.database, path.leaf, "its time of change is in the future"));
             }
             let sparse = change_node(core, log, tree, leaf, slot, change, before.clone(), author);
-            return Ok(Changed { before, sparse: sparse && !path.branches.is_empty() });
+            return Ok(RecordChangeResult { before, sparse: sparse && !path.branches.is_empty() });
         }
         core.restructure(log, now, tree.database, RestructureKind::Split, |changes| {
             let page = space::allocate(changes, tree.root)?;
@@ -130,17 +130,17 @@ pub fn change_row(
 #[allow(clippy::too_many_arguments)]
 fn change_node(
     core: &mut Core,
-    log: &Log,
-    tree: Tree,
+    log: &LogHandle,
+    tree: TableTree,
     leaf: PageId,
     slot: usize,
-    change: &RowChange,
+    change: &RecordChange,
     before: Option<Vec<u8>>,
     author: Author,
 ) -> bool {
     let dbtime = core.database(leaf.database).next_dbtime();
-    let dbtime_before = PageView::new(core.cache.peek(leaf).expect("just looked at")).dbtime();
-    assert!(dbtime_before < dbtime, "time of change only ever grows");
+    let dbtime_before = PageView::new(core.cache.peek(leaf).expect("just read")).dbtime();
+    assert!(dbtime_before < dbtime, "the time of change only grows");
     let operation = NodeOperation {
         procid: author.procid,
         dbid: leaf.database.log_id(),
@@ -162,19 +162,19 @@ fn change_node(
     core.cache.change(leaf, (range.start, range.end), |page| {
         apply(page, &page_operation).expect("room was checked");
         PageMut::new(page).set_dbtime(dbtime);
-        sparse = matches!(change, RowChange::Delete { .. }) && tree::is_sparse(&PageView::new(page));
+        sparse = matches!(change, RecordChange::Delete { .. }) && tree::is_sparse(&PageView::new(page));
     });
     sparse
 }
 
-fn record_of(operation: NodeOperation, change: &RowChange, before: Option<Vec<u8>>) -> LogRecord {
+fn record_of(operation: NodeOperation, change: &RecordChange, before: Option<Vec<u8>>) -> LogRecord {
     match change.clone() {
-        RowChange::Insert { key, data } => LogRecord::Insert { operation, key, data },
-        RowChange::Replace { key, data } => {
+        RecordChange::Insert { key, data } => LogRecord::Insert { operation, key, data },
+        RecordChange::Replace { key, data } => {
             let old_data = before.expect("a record to replace was found");
             LogRecord::Replace { operation, key, old_data, new_data: data }
         }
-        RowChange::Delete { key } => {
+        RecordChange::Delete { key } => {
             let old_data = before.expect("a record to delete was found");
             LogRecord::Delete { operation, key, old_data }
         }
@@ -201,7 +201,13 @@ pub fn page_operation_of(record: &LogRecord) -> Option<PageOperation> {
 }
 
 /// Merges one sparse page near `key`; false when there is nothing left to merge.
-pub fn merge_row(core: &mut Core, log: &Log, now: Moment, tree: Tree, key: &[u8]) -> Step<bool> {
+pub fn merge_near_key(
+    core: &mut Core,
+    log: &LogHandle,
+    now: Moment,
+    tree: TableTree,
+    key: &[u8],
+) -> Step<bool> {
     core.restructure(log, now, tree.database, RestructureKind::Merge, |changes| {
         tree::merge_once(changes, tree.root, key)
     })

@@ -1,6 +1,6 @@
 //! Reading a table in key order, with read-ahead of the next leaves.
 
-use super::{PageId, core::Shared, rows::Tree, table::Table, tree};
+use super::{PageId, core::SharedGroup, rows::TableTree, table::Table, tree};
 use crate::{
     error::Result,
     format::{key::Value, page_size::PageNumber, record::ColumnId},
@@ -8,11 +8,11 @@ use crate::{
 use std::{collections::BTreeMap, rc::Rc};
 
 /// One record: its columns that have a value.
-pub type Row = Vec<(ColumnId, Value)>;
+pub type TableRow = Vec<(ColumnId, Value)>;
 
 /// A position in a table that moves towards larger keys.
 pub struct Cursor {
-    shared: Rc<Shared>,
+    shared: Rc<SharedGroup>,
     table: Table,
     /// Next position: the first record whose key is at or above this.
     from: Vec<u8>,
@@ -30,13 +30,13 @@ struct Leaf {
 }
 
 impl Cursor {
-    pub(super) fn new(shared: Rc<Shared>, table: Table, from: Vec<u8>) -> Self {
+    pub(super) fn new(shared: Rc<SharedGroup>, table: Table, from: Vec<u8>) -> Self {
         Self { shared, table, from, ahead: None, at_end: false }
     }
 
     /// The next records: those of one leaf from the cursor on. Empty at the end of the table. A record locked
     /// by a running transaction is returned as last committed.
-    pub async fn next_rows(&mut self) -> Result<Vec<Row>> {
+    pub async fn next_rows(&mut self) -> Result<Vec<TableRow>> {
         while !self.at_end {
             let leaf = self.read_leaf().await?;
             // Before anything is awaited: the leaf must be combined with the locks of the same moment.
@@ -54,7 +54,7 @@ impl Cursor {
     }
 
     async fn read_leaf(&self) -> Result<Leaf> {
-        let Tree { database, root, .. } = self.table.tree();
+        let TableTree { database, root, .. } = self.table.tree();
         self.shared
             .step(|core, _, now| {
                 let mut pages = core.change_set(database, now);
@@ -85,7 +85,7 @@ impl Cursor {
         if asked > slot + window / 2 {
             return Ok(());
         }
-        let Tree { database, root, .. } = self.table.tree();
+        let TableTree { database, root, .. } = self.table.tree();
         let from = &self.from;
         let children = self
             .shared
@@ -105,8 +105,8 @@ impl Cursor {
 
     /// The leaf's records as last committed: records deleted by a running transaction are included, inserted
     /// ones are not.
-    fn committed_rows(&self, leaf: &Leaf) -> Result<Vec<Row>> {
-        let Tree { database, root, .. } = self.table.tree();
+    fn committed_rows(&self, leaf: &Leaf) -> Result<Vec<TableRow>> {
+        let TableTree { database, root, .. } = self.table.tree();
         let core = self.shared.core.borrow();
         let mut records: BTreeMap<&[u8], &[u8]> =
             leaf.records.iter().map(|(key, data)| (key.as_slice(), data.as_slice())).collect();

@@ -25,7 +25,7 @@ use super::{
 use crate::format::{
     page::{PageFlags, PageView},
     page_size::{ObjectId, PageNumber},
-    space::{ExtentNode, Space, SpaceHeader},
+    space::{ExtentNode, SpaceHeader, SpaceLayout},
 };
 
 /// Root of the tree that owns the whole file.
@@ -137,14 +137,14 @@ pub fn make_tree(
     object: ObjectId,
     flags: PageFlags,
 ) -> Step<PageNumber> {
-    assert!(extent.pages >= TREE_PAGES, "a tree takes three pages to begin with");
+    assert!(extent.pages >= TREE_PAGES, "a new tree takes three pages");
     let root = extent.first();
     let space = TreeSpace { owned_root: PageNumber(root.0 + 1), available_root: PageNumber(root.0 + 2) };
     let header = SpaceHeader {
         primary_pages: extent.pages,
         parent: Some(DATABASE_ROOT),
         non_unique: false,
-        space: Space::Multiple { owned_root: space.owned_root },
+        space: SpaceLayout::Multiple { owned_root: space.owned_root },
     };
     changes.format(root, object, flags | PageFlags::ROOT | PageFlags::LEAF);
     changes.set_external_header(root, &header.encode())?.expect("an empty page has room");
@@ -164,10 +164,10 @@ pub fn make_tree(
 pub fn space_of(changes: &mut ChangeSet<'_>, root: PageNumber) -> Step<TreeSpace> {
     let database = changes.database();
     match SpaceHeader::decode(changes.view(root)?.external_header()) {
-        Ok(SpaceHeader { space: Space::Multiple { owned_root }, .. }) => {
+        Ok(SpaceHeader { space: SpaceLayout::Multiple { owned_root }, .. }) => {
             Ok(TreeSpace { owned_root, available_root: PageNumber(owned_root.0 + 1) })
         }
-        Ok(_) => Err(impossible(database, root, "a tree whose space is kept in its root is not written to")),
+        Ok(_) => Err(impossible(database, root, "a tree with single-extent space is never changed")),
         Err(error) => Err(impossible(database, root, error.to_string())),
     }
 }

@@ -1,6 +1,6 @@
 //! Tables: a schema, a primary key and the tree that holds the records.
 
-use super::rows::Tree;
+use super::rows::TableTree;
 use crate::{
     error::{Error, Result},
     format::{
@@ -21,39 +21,46 @@ pub struct TableDefinition {
     pub primary_key: Vec<ColumnId>,
 }
 
-struct Inner {
+struct TableInner {
     name: String,
-    tree: Tree,
+    tree: TableTree,
     schema: TableSchema,
     primary_key: Vec<ColumnId>,
     page_size: PageSize,
-    loading: Cell<Loading>,
+    loading: Cell<BulkLoadState>,
 }
 
 /// Bulk load state of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Loading {
-    No,
+pub(super) enum BulkLoadState {
+    None,
     /// A loader exists.
-    Yes,
+    Active,
     /// The loader is gone; its remains are being cleaned up.
-    Ending,
+    CleaningUp,
 }
 
 /// An open table. Cheap to clone.
 #[derive(Clone)]
-pub struct Table(Rc<Inner>);
+pub struct Table(Rc<TableInner>);
 
 impl Table {
     pub(super) fn new(
         name: String,
-        tree: Tree,
+        tree: TableTree,
         schema: TableSchema,
         primary_key: Vec<ColumnId>,
         page_size: PageSize,
     ) -> Self {
         assert!(!primary_key.is_empty(), "every table has a primary key");
-        Self(Rc::new(Inner { name, tree, schema, primary_key, page_size, loading: Cell::new(Loading::No) }))
+        Self(Rc::new(TableInner {
+            name,
+            tree,
+            schema,
+            primary_key,
+            page_size,
+            loading: Cell::new(BulkLoadState::None),
+        }))
     }
 
     pub fn name(&self) -> &str {
@@ -74,19 +81,19 @@ impl Table {
         Rc::ptr_eq(&self.0, &other.0)
     }
 
-    pub(super) fn tree(&self) -> Tree {
+    pub(super) fn tree(&self) -> TableTree {
         self.0.tree
     }
 
     /// Bulk load state, shared by all handles of the table.
-    pub(super) fn loading(&self) -> &Cell<Loading> {
+    pub(super) fn loading(&self) -> &Cell<BulkLoadState> {
         &self.0.loading
     }
 
     /// Refuses changes while the table is being bulk loaded.
     pub(super) fn check_changeable(&self) -> Result<()> {
         match self.0.loading.get() {
-            Loading::No => Ok(()),
+            BulkLoadState::None => Ok(()),
             _ => Err(Error::Table(format!(
                 "{} is being bulk loaded; no record of it can be changed",
                 self.name()

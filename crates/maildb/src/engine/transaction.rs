@@ -9,9 +9,9 @@
 
 use super::{
     Pause,
-    core::Shared,
+    core::SharedGroup,
     locks::RecordName,
-    rows::{Author, RowChange, Tree, change_row, merge_row, record_bytes_max},
+    rows::{Author, RecordChange, TableTree, change_record, merge_near_key, record_bytes_max},
     table::Table,
     tree,
 };
@@ -33,28 +33,28 @@ pub enum Durability {
 }
 
 /// A change made, and its inverse.
-struct Done {
+struct UndoEntry {
     name: RecordName,
-    tree: Tree,
-    inverse: RowChange,
+    tree: TableTree,
+    inverse: RecordChange,
     /// True if this change locked the record.
-    took: bool,
+    locked: bool,
 }
 
-struct Running {
+struct ActiveTransaction {
     transaction: u32,
-    done: Vec<Done>,
+    done: Vec<UndoEntry>,
 }
 
 /// A connection to a storage group. Runs one transaction at a time.
 pub struct Session {
-    shared: Rc<Shared>,
+    shared: Rc<SharedGroup>,
     procid: u16,
-    running: Option<Running>,
+    running: Option<ActiveTransaction>,
 }
 
 impl Session {
-    pub(super) fn new(shared: Rc<Shared>) -> Self {
+    pub(super) fn new(shared: Rc<SharedGroup>) -> Self {
         let procid = {
             let mut core = shared.core.borrow_mut();
             core.session_last = core.session_last.wrapping_add(1);
@@ -66,7 +66,7 @@ impl Session {
     /// Inserts a record; `DuplicateKey` if its key exists.
     pub async fn insert(&mut self, table: &Table, values: &[(ColumnId, Value)]) -> Result<()> {
         let (key, data) = table.encode(values)?;
-        self.change(table, RowChange::Insert { key, data }).await
+        self.change(table, RecordChange::Insert { key, data }).await
     }
 
     /// Replaces the record with this key by `values`, whose key must be the same.
@@ -81,13 +81,13 @@ impl Session {
         if key != wanted {
             return Err(Error::Table("a replaced record keeps its primary key".to_owned()));
         }
-        self.change(table, RowChange::Replace { key, data }).await
+        self.change(table, RecordChange::Replace { key, data }).await
     }
 
     /// Deletes the record with this key.
     pub async fn delete(&mut self, table: &Table, key: &[Value]) -> Result<()> {
         let key = table.key_of(key)?;
-        self.change(table, RowChange::Delete { key }).await
+        self.change(table, RecordChange::Delete { key }).await
     }
 
     /// The record with this key: as changed by this transaction, else as last committed.
@@ -153,7 +153,7 @@ impl Session {
         self.running.is_some()
     }
 
-    async fn change(&mut self, table: &Table, change: RowChange) -> Result<()> {
+    async fn change(&mut self, table: &Table, change: RecordChange) -> Result<()> {
         check_size(&self.shared, &change)?;
         table.check_changeable()?;
         self.shared.log().room().await?;
@@ -161,16 +161,16 @@ impl Session {
         let tree = table.tree();
         let name: RecordName = (tree.database, tree.root, change.key().to_vec());
         let author = Author { transaction: self.transaction()?, procid: self.procid, compensates: false };
-        let mut took = false;
+        let mut locked = false;
         let changed = self
             .shared
             .step(|core, log, now| {
                 table.check_changeable()?;
                 let held =
                     core.locks.may_change(&name, author.transaction).map_err(|_| Error::WriteConflict)?;
-                let changed = change_row(core, log, now, tree, &change, author)?;
+                let changed = change_record(core, log, now, tree, &change, author)?;
                 if !held {
-                    took = true;
+                    locked = true;
                     core.locks.take(name.clone(), author.transaction, changed.before.clone());
                 }
                 Ok(changed)
@@ -178,7 +178,7 @@ impl Session {
             .await?;
         let inverse = change.inverse(changed.before);
         let running = self.running.as_mut().expect("begun above");
-        running.done.push(Done { name, tree, inverse, took });
+        running.done.push(UndoEntry { name, tree, inverse, locked });
         if changed.sparse {
             merge_near(&self.shared, tree, change.key()).await?;
         }
@@ -193,13 +193,15 @@ impl Session {
         let mut core = self.shared.core.borrow_mut();
         core.check_running()?;
         core.transaction_last = core.transaction_last.checked_add(1).ok_or_else(|| {
-            Error::Configuration("2^32 transactions since the group was opened; open it anew".to_owned())
+            Error::Configuration(
+                "2^32 transactions since the group was opened; close and reopen it".to_owned(),
+            )
         })?;
         let transaction = core.transaction_last;
         let begin = self.shared.log().append(&LogRecord::Begin { transaction, procid: self.procid });
         core.transactions.insert(transaction, begin.start);
         drop(core);
-        self.running = Some(Running { transaction, done: Vec::new() });
+        self.running = Some(ActiveTransaction { transaction, done: Vec::new() });
         Ok(transaction)
     }
 }
@@ -217,7 +219,11 @@ impl Drop for Session {
 
 /// Starts a rollback; the handle completes with it. A failure stops the group: the transaction could be
 /// neither committed nor rolled back, and would lock its records forever.
-fn start_rollback(shared: &Rc<Shared>, procid: u16, running: Running) -> JoinHandle<Result<()>> {
+fn start_rollback(
+    shared: &Rc<SharedGroup>,
+    procid: u16,
+    running: ActiveTransaction,
+) -> JoinHandle<Result<()>> {
     shared.rollbacks.set(shared.rollbacks.get() + 1);
     let task = Rc::clone(shared);
     shared.world.spawn("rollback", async move {
@@ -233,12 +239,12 @@ fn start_rollback(shared: &Rc<Shared>, procid: u16, running: Running) -> JoinHan
 
 /// Applies an inverse change, and merges the page if it is sparse then.
 pub(super) async fn undo_change(
-    shared: &Rc<Shared>,
-    tree: Tree,
-    inverse: &RowChange,
+    shared: &Rc<SharedGroup>,
+    tree: TableTree,
+    inverse: &RecordChange,
     author: Author,
 ) -> Result<()> {
-    let changed = shared.step(|core, log, now| change_row(core, log, now, tree, inverse, author)).await?;
+    let changed = shared.step(|core, log, now| change_record(core, log, now, tree, inverse, author)).await?;
     if changed.sparse {
         merge_near(shared, tree, inverse.key()).await?;
     }
@@ -247,12 +253,12 @@ pub(super) async fn undo_change(
 
 /// Merges pages that the deletion of `key` left sparse. Not part of any transaction: it moves records without
 /// changing them.
-async fn merge_near(shared: &Rc<Shared>, tree: Tree, key: &[u8]) -> Result<()> {
-    while shared.step(|core, log, now| merge_row(core, log, now, tree, key)).await? {}
+async fn merge_near(shared: &Rc<SharedGroup>, tree: TableTree, key: &[u8]) -> Result<()> {
+    while shared.step(|core, log, now| merge_near_key(core, log, now, tree, key)).await? {}
     Ok(())
 }
 
-async fn roll_back(shared: Rc<Shared>, procid: u16, running: Running) -> Result<()> {
+async fn roll_back(shared: Rc<SharedGroup>, procid: u16, running: ActiveTransaction) -> Result<()> {
     let author = Author { transaction: running.transaction, procid, compensates: true };
     for done in running.done.iter().rev() {
         undo_change(&shared, done.tree, &done.inverse, author).await?;
@@ -267,16 +273,16 @@ async fn roll_back(shared: Rc<Shared>, procid: u16, running: Running) -> Result<
 
 /// Logs the end of a transaction and unlocks its records.
 fn end_transaction(
-    shared: &Shared,
+    shared: &SharedGroup,
     procid: u16,
-    running: Running,
+    running: ActiveTransaction,
     record: impl FnOnce(u32, u16) -> LogRecord,
 ) -> Result<crate::format::header::LogPosition> {
     let mut core = shared.core.borrow_mut();
     core.check_running()?;
     shared.log().check_running()?;
     let range = shared.log().append(&record(running.transaction, procid));
-    for done in running.done.iter().filter(|done| done.took) {
+    for done in running.done.iter().filter(|done| done.locked) {
         core.locks.release(&done.name, running.transaction);
     }
     let listed = core.transactions.remove(&running.transaction);
@@ -284,8 +290,10 @@ fn end_transaction(
     Ok(range.end)
 }
 
-fn check_size(shared: &Shared, change: &RowChange) -> Result<()> {
-    let (RowChange::Insert { key, data } | RowChange::Replace { key, data }) = change else { return Ok(()) };
+fn check_size(shared: &SharedGroup, change: &RecordChange) -> Result<()> {
+    let (RecordChange::Insert { key, data } | RecordChange::Replace { key, data }) = change else {
+        return Ok(());
+    };
     let bytes = key.len() + data.len();
     let bytes_max = record_bytes_max(shared.config.page_size);
     if bytes > bytes_max {

@@ -111,7 +111,7 @@ fn walk(
         took(page, slot);
         page = child;
     }
-    Err(impossible(database, page, "a branch page leads nowhere"))
+    Err(impossible(database, page, "a branch page has no children"))
 }
 
 /// Visits the leaves of a tree from `first` on, until `visit` returns false.
@@ -310,12 +310,12 @@ fn collect_nodes(view: &PageView<'_>, from: usize, to: usize) -> Vec<OwnedNode> 
 fn fill(changes: &mut ChangeSet<'_>, page: PageNumber, nodes: &[OwnedNode], old_prefix: &[u8]) -> Step<()> {
     let common = common_prefix(nodes);
     let prefix = [common, old_prefix, &[]].into_iter().min_by_key(|prefix| bytes_with_prefix(nodes, prefix));
-    let prefix = prefix.expect("three to choose from");
+    let prefix = prefix.expect("there are three candidates");
     if !prefix.is_empty() {
         changes.set_external_header(page, prefix)?.expect("an empty page has room");
     }
     for (slot, (key, data)) in nodes.iter().enumerate() {
-        changes.insert_node(page, slot, key, data)?.expect("what fitted with the old prefix fits");
+        changes.insert_node(page, slot, key, data)?.expect("nodes that fitted with the old prefix fit");
     }
     Ok(())
 }

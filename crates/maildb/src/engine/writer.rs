@@ -14,7 +14,7 @@
 use super::{
     PageId,
     cache::Cache,
-    core::Shared,
+    core::SharedGroup,
     flush_journal::{FlushJournal, PageImage, run_pages_max},
 };
 use crate::{
@@ -38,7 +38,7 @@ struct PreparedWrite {
     images: Vec<PageImage>,
 }
 
-impl Shared {
+impl SharedGroup {
     /// Starts writing the run of pages around `id` without waiting for its end; if too many writes are in
     /// progress, waits for one of them to end first. False if there was nothing to write.
     ///
@@ -86,12 +86,11 @@ impl Shared {
         let mut buffers = Vec::with_capacity(ids.len());
         let mut images = Vec::new();
         for &member in &ids {
-            let (bytes, last) = match member == id {
-                true => (Arc::clone(&page), Some(last_change)),
-                false => {
-                    let last = core.cache.dirt(member).map(|dirt| dirt.last);
-                    (core.cache.begin_write(member, |page| seal_page(page, page_size, member.page)), last)
-                }
+            let (bytes, last) = if member == id {
+                (Arc::clone(&page), Some(last_change))
+            } else {
+                let last = core.cache.dirt(member).map(|dirt| dirt.last);
+                (core.cache.begin_write(member, |page| seal_page(page, page_size, member.page)), last)
             };
             if let Some(last) = last {
                 images.push(PageImage { page: member.page, last, bytes: Arc::clone(&bytes) });
@@ -166,19 +165,19 @@ impl Shared {
     }
 
     /// Expedites page writes while the guard lives, because a task waits for them.
-    pub fn hurry_writes(&self) -> Impatience<'_> {
+    pub fn expedite_writes(&self) -> ExpediteGuard<'_> {
         self.waiting_for_writes.set(self.waiting_for_writes.get() + 1);
         if self.config.page_stamps == PageStampMode::Durable {
             // Also those that wait for a shared log write.
             self.log().request_write();
         }
-        Impatience { shared: self }
+        ExpediteGuard { shared: self }
     }
 
     /// Waits until one of the page writes in progress has ended; returns at once if there is none.
     pub async fn any_write_ended(&self) {
         if self.page_writes.begun() > 0 {
-            let _impatience = self.hurry_writes();
+            let _expedite = self.expedite_writes();
             self.write_ended.notified().await;
         }
     }
@@ -226,9 +225,10 @@ impl Shared {
         loop {
             let next = {
                 let core = self.core.borrow();
-                match core.cache.available() + core.cache.being_written() < reserve {
-                    true => core.cache.next_to_write(),
-                    false => None,
+                if core.cache.available() + core.cache.being_written() < reserve {
+                    core.cache.next_to_write()
+                } else {
+                    None
                 }
             };
             let Some(id) = next else { return Ok(()) };
@@ -256,11 +256,11 @@ impl Shared {
 }
 
 /// Somebody waits for page writes.
-pub struct Impatience<'a> {
-    shared: &'a Shared,
+pub struct ExpediteGuard<'a> {
+    shared: &'a SharedGroup,
 }
 
-impl Drop for Impatience<'_> {
+impl Drop for ExpediteGuard<'_> {
     fn drop(&mut self) {
         self.shared.waiting_for_writes.set(self.shared.waiting_for_writes.get() - 1);
     }

@@ -13,13 +13,15 @@
 //! from the database, so that no two trees own the same pages.
 
 use super::{
-    bulk::{BulkTree, Node, Page},
-    catalog::{CatalogRow, IndexDefinition, TableDefinition, catalog_schema},
+    bulk::{BulkNode, BulkPage, BulkTree},
+    catalog::{CatalogIndex, CatalogRow, CatalogTable, catalog_schema},
     checksum::seal_page,
     page::{NodeFlags, PageFlags, PageMut},
     page_size::{DbTime, ObjectId, PageNumber, PageSize},
     schema::ColumnId,
-    space::{AVAILABLE_ROOT_DISTANCE, ExtentNode, OWNED_ROOT_DISTANCE, Space, SpaceHeader, SplitBuffer},
+    space::{
+        AVAILABLE_ROOT_DISTANCE, ExtentNode, OWNED_ROOT_DISTANCE, SpaceHeader, SpaceLayout, SplitBuffer,
+    },
 };
 
 /// Pages of a new database, without the two header pages. Pages that are not listed are zero.
@@ -64,11 +66,11 @@ pub fn initial_pages(page_size: PageSize, dbtime: DbTime) -> Vec<(PageNumber, Ve
 
 /// A user's table with all its records.
 pub(super) struct LoadedTable {
-    pub definition: TableDefinition,
+    pub definition: CatalogTable,
     /// Extent owned by the table, starting with its root.
     pub extent: ExtentNode,
     /// Keys and records, in key order.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<BulkNode>,
 }
 
 /// The pages of a database of `page_count` pages with `tables`. Their extents must be consecutive and start
@@ -78,17 +80,17 @@ pub(super) fn database_pages(
     dbtime: DbTime,
     page_count: u32,
     tables: &[LoadedTable],
-) -> Vec<Page> {
+) -> Vec<BulkPage> {
     let system = system_tables();
     let definitions = system.iter().chain(tables.iter().map(|table| &table.definition));
     let rows: Vec<CatalogRow> =
         definitions.flat_map(|table| table.rows(page_size).expect("sound tables")).collect();
     let pair = |key: &[u8], data: &[u8]| (key.to_vec(), data.to_vec());
-    let by_id: Vec<Node> = rows.iter().map(|row| pair(&row.key, &row.record)).collect();
-    let mut by_name: Vec<Node> = rows.iter().map(|row| pair(&row.name_key, &row.key)).collect();
+    let by_id: Vec<BulkNode> = rows.iter().map(|row| pair(&row.key, &row.record)).collect();
+    let mut by_name: Vec<BulkNode> = rows.iter().map(|row| pair(&row.name_key, &row.key)).collect();
     by_name.sort();
     let with_name = |row: &CatalogRow| Some(pair(row.root_objects_key.as_ref()?, &row.key));
-    let mut root_objects: Vec<Node> = rows.iter().filter_map(with_name).collect();
+    let mut root_objects: Vec<BulkNode> = rows.iter().filter_map(with_name).collect();
     root_objects.sort();
 
     let shadow = ExtentNode::starting_at(CATALOG_SHADOW_ROOT, CATALOG_SHADOW_PAGES);
@@ -122,15 +124,15 @@ pub(super) fn database_pages(
 }
 
 /// The catalogue's own tables, as its rows describe them.
-pub fn system_tables() -> [TableDefinition; 2] {
-    let index = |name: &str, object_id, root, flags, columns: &[u16]| IndexDefinition {
+pub fn system_tables() -> [CatalogTable; 2] {
+    let index = |name: &str, object_id, root, flags, columns: &[u16]| CatalogIndex {
         name: name.to_owned(),
         object_id,
         root,
         flags,
         columns: columns.iter().copied().map(ColumnId).collect(),
     };
-    let table = |name: &str, object_id, root, initial_pages| TableDefinition {
+    let table = |name: &str, object_id, root, initial_pages| CatalogTable {
         name: name.to_owned(),
         object_id,
         root,
@@ -170,7 +172,7 @@ struct NewTree {
 
 impl NewTree {
     /// The root tree of the database: it owns `whole`, of which `rest` is free.
-    fn database(&self, whole: ExtentNode, rest: ExtentNode) -> Vec<Page> {
+    fn database(&self, whole: ExtentNode, rest: ExtentNode) -> Vec<BulkPage> {
         let bulk = self.bulk(None, whole.pages, || unreachable!("the database's own tree is empty"));
         let mut pages = bulk.build(&[]);
         pages.extend(self.space_pages(&[whole], &[rest]));
@@ -178,7 +180,7 @@ impl NewTree {
     }
 
     /// A tree that owns `extents`, the first of which starts with its root, OE and AE.
-    fn table(&self, extents: &[ExtentNode], nodes: &[Node]) -> Vec<Page> {
+    fn table(&self, extents: &[ExtentNode], nodes: &[BulkNode]) -> Vec<BulkPage> {
         let front_last = PageNumber(self.root.0 + TREE_PAGES - 1);
         let owned = extents.iter().flat_map(|extent| extent.first().0..=extent.last.0).map(PageNumber);
         let mut free: Vec<PageNumber> = owned.filter(|page| *page > front_last).rev().collect();
@@ -196,7 +198,7 @@ impl NewTree {
         take_page: F,
     ) -> BulkTree<F> {
         let owned_root = PageNumber(self.root.0 + OWNED_ROOT_DISTANCE);
-        let space = Space::Multiple { owned_root };
+        let space = SpaceLayout::Multiple { owned_root };
         BulkTree {
             page_size: self.page_size,
             root: self.root,
@@ -208,7 +210,7 @@ impl NewTree {
         }
     }
 
-    fn space_pages(&self, owned: &[ExtentNode], available: &[ExtentNode]) -> [Page; 2] {
+    fn space_pages(&self, owned: &[ExtentNode], available: &[ExtentNode]) -> [BulkPage; 2] {
         [(OWNED_ROOT_DISTANCE, owned), (AVAILABLE_ROOT_DISTANCE, available)].map(|(distance, extents)| {
             let number = PageNumber(self.root.0 + distance);
             let mut bytes = vec![0; self.page_size.bytes()];

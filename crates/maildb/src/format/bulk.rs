@@ -23,12 +23,12 @@ pub struct BulkTree<F> {
     pub take_page: F,
 }
 
-pub type Page = (PageNumber, Vec<u8>);
-pub type Node = (Vec<u8>, Vec<u8>);
+pub type BulkPage = (PageNumber, Vec<u8>);
+pub type BulkNode = (Vec<u8>, Vec<u8>);
 
 impl<F: FnMut() -> PageNumber> BulkTree<F> {
     /// The tree's pages, not yet sealed. `nodes` must be in key order, and each must fit a page.
-    pub fn build(mut self, nodes: &[Node]) -> Vec<Page> {
+    pub fn build(mut self, nodes: &[BulkNode]) -> Vec<BulkPage> {
         assert!(nodes.is_sorted_by(|a, b| a.0 < b.0), "nodes come in key order");
         if let Some(root) = self.root_page(PageFlags::LEAF, nodes) {
             return vec![root];
@@ -48,15 +48,15 @@ impl<F: FnMut() -> PageNumber> BulkTree<F> {
     }
 
     /// The root with all `nodes`; `None` if they do not fit.
-    fn root_page(&self, kind: PageFlags, nodes: &[Node]) -> Option<Page> {
+    fn root_page(&self, kind: PageFlags, nodes: &[BulkNode]) -> Option<BulkPage> {
         let header = self.space_header.encode();
         let (page, rest) = self.page(self.root, kind | PageFlags::ROOT, &header, nodes);
         rest.is_empty().then_some((self.root, page))
     }
 
     /// Distributes `nodes` over pages and returns the entries of their parents: separators and page numbers.
-    fn add_level(&mut self, kind: PageFlags, nodes: &[Node], pages: &mut Vec<Page>) -> Vec<Node> {
-        let mut parents: Vec<Node> = Vec::new();
+    fn add_level(&mut self, kind: PageFlags, nodes: &[BulkNode], pages: &mut Vec<BulkPage>) -> Vec<BulkNode> {
+        let mut parents: Vec<BulkNode> = Vec::new();
         let mut rest = nodes;
         while let Some((first_key, _)) = rest.first() {
             let number = (self.take_page)();
@@ -82,13 +82,14 @@ impl<F: FnMut() -> PageNumber> BulkTree<F> {
         number: PageNumber,
         kind: PageFlags,
         external_header: &[u8],
-        nodes: &'n [Node],
-    ) -> (Vec<u8>, &'n [Node]) {
+        nodes: &'n [BulkNode],
+    ) -> (Vec<u8>, &'n [BulkNode]) {
         let mut bytes = vec![0; self.page_size.bytes()];
         let mut page = PageMut::format(&mut bytes, number, self.object_id, self.flags | kind);
         page.set_dbtime(self.dbtime);
         page.set_external_header(external_header).expect("an empty page has room for a key");
-        let fits = |(i, (key, data)): (usize, &Node)| page.insert_node(i, NodeFlags::NONE, key, data).is_ok();
+        let fits =
+            |(i, (key, data)): (usize, &BulkNode)| page.insert_node(i, NodeFlags::NONE, key, data).is_ok();
         let count = nodes.iter().enumerate().map(fits).take_while(|fits| *fits).count();
         (bytes, &nodes[count..])
     }
@@ -101,7 +102,7 @@ fn separator<'k>(left: &[u8], right: &'k [u8]) -> &'k [u8] {
 }
 
 /// Sets the sibling links of pages given in key order.
-fn link_leaves(pages: &mut [Page]) {
+fn link_leaves(pages: &mut [BulkPage]) {
     let numbers: Vec<PageNumber> = pages.iter().map(|(number, _)| *number).collect();
     for (i, (_, bytes)) in pages.iter_mut().enumerate() {
         assert!(PageView::new(bytes).is_leaf());

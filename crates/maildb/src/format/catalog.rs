@@ -54,7 +54,7 @@ enum RowType {
 
 /// A table's entry in the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TableDefinition {
+pub struct CatalogTable {
     /// Unique in the database, at most 64 ASCII characters.
     pub name: String,
     /// Object number of the table's pages.
@@ -67,12 +67,12 @@ pub struct TableDefinition {
     pub is_system: bool,
     pub schema: TableSchema,
     /// All indexes, including the primary one.
-    pub indexes: Vec<IndexDefinition>,
+    pub indexes: Vec<CatalogIndex>,
 }
 
 /// An index's entry in the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndexDefinition {
+pub struct CatalogIndex {
     /// Unique in the table.
     pub name: String,
     /// Object number of the index's pages: the table's, if it is the primary index.
@@ -92,7 +92,7 @@ pub enum CatalogError {
     #[error("\"{name}\" cannot be a name")]
     Name { name: String },
     /// An index column that the table lacks, or whose type cannot be part of a key.
-    #[error("column {} of index {index} cannot be in a key", id.0)]
+    #[error("column {} of index {index} cannot be part of a key", id.0)]
     KeyColumn { index: String, id: ColumnId },
     /// The table has no primary index.
     #[error("table {table} has no primary index")]
@@ -107,7 +107,7 @@ pub enum CatalogError {
     #[error(transparent)]
     Schema(#[from] SchemaError),
     /// The row lacks a column, or a column has an impossible value.
-    #[error("a catalogue row has no sound column {}", id.0)]
+    #[error("a catalogue row has no valid column {}", id.0)]
     Row { id: ColumnId },
     /// A column or index row without a preceding table row.
     #[error("a catalogue row belongs to no table: {}", table.0)]
@@ -130,7 +130,7 @@ pub struct CatalogRow {
     pub root_objects_key: Option<Vec<u8>>,
 }
 
-impl TableDefinition {
+impl CatalogTable {
     /// A user's table with a primary index over `primary_key`. Does not create its tree.
     pub fn new(
         name: &str,
@@ -140,7 +140,7 @@ impl TableDefinition {
         schema: TableSchema,
         primary_key: Vec<ColumnId>,
     ) -> Self {
-        let index = IndexDefinition {
+        let index = CatalogIndex {
             name: "Primary".to_owned(),
             object_id,
             root,
@@ -164,7 +164,7 @@ impl TableDefinition {
         for column in self.schema.columns() {
             rows.push(self.column_row(page_size, column)?);
         }
-        let mut indexes: Vec<&IndexDefinition> = self.indexes.iter().collect();
+        let mut indexes: Vec<&CatalogIndex> = self.indexes.iter().collect();
         indexes.sort_by_key(|index| index.object_id);
         for index in indexes {
             rows.push(self.index_row(page_size, index)?);
@@ -189,9 +189,10 @@ impl TableDefinition {
                 }
             }
         }
-        match self.indexes.iter().any(|index| index.flags & INDEX_FLAG_PRIMARY != 0) {
-            true => Ok(()),
-            false => Err(CatalogError::NoPrimaryIndex { table: self.name.clone() }),
+        if self.indexes.iter().any(|index| index.flags & INDEX_FLAG_PRIMARY != 0) {
+            Ok(())
+        } else {
+            Err(CatalogError::NoPrimaryIndex { table: self.name.clone() })
         }
     }
 
@@ -226,7 +227,7 @@ impl TableDefinition {
         self.row(page_size, RowType::Column, u32::from(of.id.0), &of.name, rest)
     }
 
-    fn index_row(&self, page_size: PageSize, index: &IndexDefinition) -> Result<CatalogRow, CatalogError> {
+    fn index_row(&self, page_size: PageSize, index: &CatalogIndex) -> Result<CatalogRow, CatalogError> {
         let key_columns =
             index.columns.iter().flat_map(|id| [[0, 0], id.0.to_le_bytes()]).flatten().collect();
         let rest = vec![
@@ -276,12 +277,12 @@ pub fn root_objects_key(table_name: &str) -> Result<Vec<u8>, KeyError> {
 pub fn parse_tables<'r>(
     page_size: PageSize,
     records: impl IntoIterator<Item = &'r [u8]>,
-) -> Result<Vec<TableDefinition>, CatalogError> {
+) -> Result<Vec<CatalogTable>, CatalogError> {
     let schema = catalog_schema();
-    let mut tables: Vec<TableDefinition> = Vec::new();
+    let mut tables: Vec<CatalogTable> = Vec::new();
     let mut columns = Vec::new();
     for record in records {
-        let row = Row(decode_record(&schema, page_size, record)?);
+        let row = DecodedRow(decode_record(&schema, page_size, record)?);
         let owner = ObjectId(row.u32(column::TABLE)?);
         let row_type = row.u32(column::TYPE)?;
         if row_type == RowType::Table as u32 {
@@ -303,7 +304,7 @@ pub fn parse_tables<'r>(
 
 /// Assigns the collected columns to the last table, and checks it.
 fn finish_table(
-    tables: &mut [TableDefinition],
+    tables: &mut [CatalogTable],
     columns: &mut Vec<ColumnDefinition>,
 ) -> Result<(), CatalogError> {
     let Some(table) = tables.last_mut() else { return Ok(()) };
@@ -312,9 +313,9 @@ fn finish_table(
 }
 
 /// A decoded row of MSysObjects.
-struct Row(Vec<(ColumnId, Value)>);
+struct DecodedRow(Vec<(ColumnId, Value)>);
 
-impl Row {
+impl DecodedRow {
     fn value(&self, id: ColumnId) -> Result<&Value, CatalogError> {
         let found = self.0.iter().find(|(column, _)| *column == id);
         found.map(|(_, value)| value).ok_or(CatalogError::Row { id })
@@ -335,8 +336,8 @@ impl Row {
         }
     }
 
-    fn table(&self) -> Result<TableDefinition, CatalogError> {
-        Ok(TableDefinition {
+    fn table(&self) -> Result<CatalogTable, CatalogError> {
+        Ok(CatalogTable {
             name: self.name()?,
             object_id: ObjectId(self.u32(column::TABLE)?),
             root: PageNumber(self.u32(column::KIND_OR_ROOT)?),
@@ -356,12 +357,12 @@ impl Row {
         Ok(ColumnDefinition { id: ColumnId(id), name: self.name()?, kind, code_page })
     }
 
-    fn index(&self) -> Result<IndexDefinition, CatalogError> {
+    fn index(&self) -> Result<CatalogIndex, CatalogError> {
         let Value::Binary(segments) = self.value(column::KEY_COLUMNS)? else {
             return Err(CatalogError::Row { id: column::KEY_COLUMNS });
         };
         let columns = segments.as_chunks::<4>().0.iter();
-        Ok(IndexDefinition {
+        Ok(CatalogIndex {
             name: self.name()?,
             object_id: ObjectId(self.u32(column::ID)?),
             root: PageNumber(self.u32(column::KIND_OR_ROOT)?),
@@ -410,14 +411,14 @@ pub fn catalog_schema() -> TableSchema {
         kind,
         code_page: CodePage::Western,
     });
-    TableSchema::new(columns.to_vec()).expect("a sound schema")
+    TableSchema::new(columns.to_vec()).expect("a valid schema")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn mailbox() -> TableDefinition {
+    fn mailbox() -> CatalogTable {
         let western = CodePage::Western;
         let kinds = [
             ("Id", ColumnType::I32, western),
@@ -426,11 +427,11 @@ mod tests {
             ("Body", ColumnType::LongBinary, western),
         ];
         let schema = TableSchema::from_kinds(kinds).unwrap();
-        TableDefinition::new("Mailbox", ObjectId(6), PageNumber(44), 16, schema, vec![ColumnId(1)])
+        CatalogTable::new("Mailbox", ObjectId(6), PageNumber(44), 16, schema, vec![ColumnId(1)])
     }
 
-    fn tables() -> Vec<TableDefinition> {
-        let other = TableDefinition { name: "Other".into(), object_id: ObjectId(7), ..mailbox() };
+    fn tables() -> Vec<CatalogTable> {
+        let other = CatalogTable { name: "Other".into(), object_id: ObjectId(7), ..mailbox() };
         vec![mailbox(), other]
     }
 
@@ -467,7 +468,7 @@ mod tests {
         assert!(matches!(with_key(vec![256]), Err(CatalogError::KeyColumn { .. })));
         assert!(matches!(with_key(vec![128]), Err(CatalogError::KeyColumn { .. })));
         assert!(with_key(vec![129, 1]).is_ok());
-        let unnamed = TableDefinition { name: String::new(), ..mailbox() };
+        let unnamed = CatalogTable { name: String::new(), ..mailbox() };
         assert!(matches!(unnamed.rows(PageSize::Kib4), Err(CatalogError::Name { .. })));
     }
 

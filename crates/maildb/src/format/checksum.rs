@@ -162,9 +162,10 @@ pub fn check_page(page: &[u8], page_size: PageSize, number: PageNumber) -> PageC
     }
     let Some(bad) = bad else {
         // A page sealed under a wrong number has good checksums, but carries another number inside.
-        return match page_size.is_small() || stored_number(page) == number {
-            true => PageCheck::Good,
-            false => PageCheck::WrongPageNumber { stored: stored_number(page) },
+        return if page_size.is_small() || stored_number(page) == number {
+            PageCheck::Good
+        } else {
+            PageCheck::WrongPageNumber { stored: stored_number(page) }
         };
     };
     if page.iter().all(|&byte| byte == 0) {
@@ -324,7 +325,7 @@ mod tests {
         }
 
         #[test]
-        fn a_page_in_the_place_of_another_is_known((size, number, page) in sealed_page(), other in 1..u32::MAX) {
+        fn a_misdirected_page_is_detected((size, number, page) in sealed_page(), other in 1..u32::MAX) {
             prop_assume!(other != number.0);
             prop_assert_eq!(
                 check_page(&page, size, PageNumber(other)),

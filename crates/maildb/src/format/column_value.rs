@@ -42,10 +42,7 @@ pub(super) fn append_value(
     }
     let bytes = into.len() - start;
     let is_short = column.kind.fixed_bytes().is_none() && !column.kind.is_long();
-    match is_short && bytes > SHORT_VALUE_BYTES_MAX {
-        true => Err(RecordError::TooLong { id, bytes }),
-        false => Ok(true),
-    }
+    if is_short && bytes > SHORT_VALUE_BYTES_MAX { Err(RecordError::TooLong { id, bytes }) } else { Ok(true) }
 }
 
 /// Decodes the bytes of one column.

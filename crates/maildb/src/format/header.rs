@@ -134,10 +134,10 @@ pub enum HeaderError {
     #[error("this is not an ESE database")]
     NotADatabase,
     /// The page size does not exist, or does not match the bytes read.
-    #[error("a page size of {bytes} bytes is impossible here")]
+    #[error("the header's page size of {bytes} bytes is impossible")]
     PageSize { bytes: u32 },
     /// The checksum is wrong.
-    #[error("the header's checksum is 0x{stored:08X}, its bytes give 0x{computed:08X}")]
+    #[error("the header's checksum is 0x{stored:08X}, computed 0x{computed:08X}")]
     Checksum { stored: u32, computed: u32 },
     /// An unsupported version of the format.
     #[error("format version 0x{version:X}.{update} is not supported")]
@@ -175,9 +175,12 @@ impl HeaderCopies {
         let first = DatabaseHeader::decode(file_start);
         let shadow_at = |size: PageSize| {
             let bytes = file_start.get(size.bytes()..).unwrap_or_default();
-            DatabaseHeader::decode(bytes).and_then(|header| match header.page_size == size {
-                true => Ok(header),
-                false => Err(HeaderError::PageSize { bytes: header.page_size.bytes() as u32 }),
+            DatabaseHeader::decode(bytes).and_then(|header| {
+                if header.page_size == size {
+                    Ok(header)
+                } else {
+                    Err(HeaderError::PageSize { bytes: header.page_size.bytes() as u32 })
+                }
             })
         };
         let shadow = match &first {

@@ -83,10 +83,7 @@ pub fn normalise<'v>(values: impl IntoIterator<Item = &'v Value>) -> Result<Vec<
 
 /// Fails if the key exceeds [`KEY_BYTES_MAX`].
 pub fn check_length(key: &[u8]) -> Result<(), KeyError> {
-    match key.len() > KEY_BYTES_MAX {
-        true => Err(KeyError::TooLong { key_bytes: key.len() }),
-        false => Ok(()),
-    }
+    if key.len() > KEY_BYTES_MAX { Err(KeyError::TooLong { key_bytes: key.len() }) } else { Ok(()) }
 }
 
 /// Appends one value to a key.
@@ -178,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_ordered_is_refused() {
+    fn values_without_an_order_are_refused() {
         assert_eq!(normalise([&Value::Text("Füße".into())]), Err(KeyError::NotAscii));
         assert_eq!(normalise([&Value::LongText("a".into())]), Err(KeyError::LongValue));
         let long = Value::Text("a".repeat(200));

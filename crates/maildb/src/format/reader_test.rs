@@ -17,15 +17,15 @@ use super::{
         CATALOG_ROOT, CATALOG_SHADOW_ROOT, DATABASE_ROOT, INITIAL_PAGES, LAST_SYSTEM_OBJECT, LoadedTable,
         database_pages, initial_pages, system_tables,
     },
-    bulk::{Node, Page},
-    catalog::{TableDefinition, parse_tables},
+    bulk::{BulkNode, BulkPage},
+    catalog::{CatalogTable, parse_tables},
     checksum::{PageCheck, check_page},
     header::{DatabaseHeader, DatabaseState, LogTime, Signature},
     key::{Value, normalise},
     page::PageView,
     page_size::{DbTime, ObjectId, PageNumber, PageSize},
     record::{CodePage, ColumnId, ColumnType, TableSchema, encode_record},
-    space::{ExtentNode, Space, SpaceHeader},
+    space::{ExtentNode, SpaceHeader, SpaceLayout},
 };
 
 const SIZES: [PageSize; 4] = [PageSize::Kib4, PageSize::Kib8, PageSize::Kib16, PageSize::Kib32];
@@ -35,7 +35,7 @@ struct Reader(BTreeMap<PageNumber, Vec<u8>>);
 
 impl Reader {
     /// Checks every page's checksum and structure.
-    fn new(page_size: PageSize, pages: Vec<Page>) -> Self {
+    fn new(page_size: PageSize, pages: Vec<BulkPage>) -> Self {
         for (number, page) in &pages {
             assert_eq!(check_page(page, page_size, *number), PageCheck::Good, "page {number}");
             PageView::new(page).check_structure().unwrap_or_else(|e| panic!("page {number}: {e}"));
@@ -54,7 +54,7 @@ impl Reader {
     }
 
     /// All nodes of a tree in key order, and all its pages except space trees.
-    fn walk(&self, root: PageNumber) -> (Vec<Node>, Vec<PageNumber>) {
+    fn walk(&self, root: PageNumber) -> (Vec<BulkNode>, Vec<PageNumber>) {
         let (mut nodes, mut pages, mut below) = (vec![], vec![], vec![root]);
         let mut previous: Option<PageNumber> = None;
         while let Some(number) = below.pop() {
@@ -73,7 +73,7 @@ impl Reader {
             for i in 0..page.node_count() {
                 let mut key = vec![];
                 page.key_of(i, &mut key);
-                assert_eq!(self.leaf_for(root, &key), number, "a search finds every key where it lies");
+                assert_eq!(self.leaf_for(root, &key), number, "a search finds every key in its place");
                 nodes.push((key, page.node(i).data.to_vec()));
             }
         }
@@ -94,7 +94,7 @@ impl Reader {
     /// free.
     fn space(&self, root: PageNumber) -> (Vec<ExtentNode>, Vec<ExtentNode>) {
         let header = SpaceHeader::decode(self.page(root).external_header()).unwrap();
-        let Space::Multiple { owned_root } = header.space else { panic!("a tree without space trees") };
+        let SpaceLayout::Multiple { owned_root } = header.space else { panic!("a tree without space trees") };
         let (owned, free) = (self.extents(owned_root), self.extents(PageNumber(owned_root.0 + 1)));
         (owned, free)
     }
@@ -116,11 +116,11 @@ fn every_page_of_a_new_database_has_one_owner() {
             accounted.extend(reader.walk(root).1);
             accounted.extend([root.0 + 1, root.0 + 2].map(PageNumber));
             accounted.sort();
-            assert_eq!(owned, accounted, "what the tree at {root} owns is free or in use, once");
+            assert_eq!(owned, accounted, "a page of the tree at {root} is either free or in use");
             all.extend(owned);
         }
         all.sort();
-        assert_eq!(all, whole, "what the database owns is free or owned by one tree");
+        assert_eq!(all, whole, "a page of the database is free or owned by one tree");
     }
 }
 
@@ -191,7 +191,7 @@ fn deep_schema() -> TableSchema {
 }
 
 struct Sample {
-    pages: Vec<Page>,
+    pages: Vec<BulkPage>,
     page_count: u32,
     messages: Vec<Vec<(ColumnId, Value)>>,
     deep: Vec<[(ColumnId, Value); 2]>,
@@ -204,7 +204,7 @@ fn sample(page_size: PageSize) -> Sample {
     let messages: Vec<_> = (0..2000).map(|i| message(&messages_schema(), i)).collect();
     // A little more than children of a root times records of a leaf.
     let deep: Vec<_> = (0..(bytes / 220 + 2) * (bytes / 230)).map(deep_row).collect();
-    let nodes = |schema: &TableSchema, key: ColumnId, rows: &[&[(ColumnId, Value)]]| -> Vec<Node> {
+    let nodes = |schema: &TableSchema, key: ColumnId, rows: &[&[(ColumnId, Value)]]| -> Vec<BulkNode> {
         let key_of = |row: &[(ColumnId, Value)]| {
             normalise(row.iter().filter(|(id, _)| *id == key).map(|(_, value)| value)).unwrap()
         };
@@ -231,7 +231,7 @@ fn sample(page_size: PageSize) -> Sample {
         let bytes: usize = nodes.iter().map(|(key, data)| key.len() + data.len() + 8).sum();
         let extent = ExtentNode::starting_at(first, (bytes / page_size.bytes() * 3 / 2) as u32 + 16);
         object_id = ObjectId(object_id.0 + 1);
-        let definition = TableDefinition::new(name, object_id, first, extent.pages, schema, vec![key]);
+        let definition = CatalogTable::new(name, object_id, first, extent.pages, schema, vec![key]);
         loaded.push(LoadedTable { definition, extent, nodes });
         first = PageNumber(extent.last.0 + 1);
     }

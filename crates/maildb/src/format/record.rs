@@ -49,19 +49,19 @@ pub enum RecordError {
     #[error("column {} has two values", id.0)]
     TwoValues { id: ColumnId },
     /// The value does not have the column's type.
-    #[error("the value is of another type than column {}", id.0)]
+    #[error("the value does not have the type of column {}", id.0)]
     WrongType { id: ColumnId },
     /// More than 255 bytes in a column without a long-value type, or a record larger than any page.
     #[error("{bytes} bytes are too long for column {}", id.0)]
     TooLong { id: ColumnId, bytes: usize },
     /// Text that the column's code page cannot represent, or bytes that are not text in it.
-    #[error("column {} holds ASCII only, or its bytes are no text", id.0)]
+    #[error("column {} can store ASCII only, or its bytes are not text", id.0)]
     Text { id: ColumnId },
     /// Bytes that do not decode as a record of that table.
     #[error("the record's {part} is impossible")]
     Malformed { part: RecordPart },
     /// A separated, compressed, encrypted or multi-valued column: valid in ESE, unsupported here.
-    #[error("column {} is stored in a form (0x{flags:02X}) that is not supported", id.0)]
+    #[error("column {} is stored in an unsupported form (0x{flags:02X})", id.0)]
     Unsupported {
         id: ColumnId,
         /// The value's flag byte.
@@ -145,9 +145,10 @@ fn encode_sorted<'v>(
     append_tagged(schema, page_size, values, tagged, record)?;
 
     let place_max = if page_size.is_small() { SMALL_PLACE_MASK } else { LARGE_PLACE_MASK };
-    match record.len() > usize::from(place_max) {
-        true => Err(RecordError::TooLong { id: last, bytes: record.len() }),
-        false => Ok(()),
+    if record.len() > usize::from(place_max) {
+        Err(RecordError::TooLong { id: last, bytes: record.len() })
+    } else {
+        Ok(())
     }
 }
 

@@ -32,12 +32,12 @@ pub struct SpaceHeader {
     pub parent: Option<PageNumber>,
     /// True if keys may repeat.
     pub non_unique: bool,
-    pub space: Space,
+    pub space: SpaceLayout,
 }
 
 /// Storage of a tree's free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Space {
+pub enum SpaceLayout {
     /// In OE and AE trees. The AE root is the page after the OE root.
     Multiple {
         /// Root of the owned extents.
@@ -69,8 +69,8 @@ impl SpaceHeader {
     /// Encodes the header for tag 0.
     pub fn encode(&self) -> [u8; SPACE_HEADER_BYTES] {
         let (space_flag, last) = match self.space {
-            Space::Multiple { owned_root } => (FLAG_MULTIPLE_EXTENTS, owned_root.0),
-            Space::Single { free } => (0, free),
+            SpaceLayout::Multiple { owned_root } => (FLAG_MULTIPLE_EXTENTS, owned_root.0),
+            SpaceLayout::Single { free } => (0, free),
         };
         let flags = space_flag | if self.non_unique { FLAG_NON_UNIQUE } else { 0 };
         encode_words([self.primary_pages, PageNumber::to_field(self.parent), flags, last])
@@ -79,9 +79,9 @@ impl SpaceHeader {
     pub fn decode(bytes: &[u8]) -> Result<Self, SpaceError> {
         let [primary_pages, parent, flags, last] = decode_words(bytes)?;
         let space = match flags & FLAG_MULTIPLE_EXTENTS {
-            0 => Space::Single { free: last },
+            0 => SpaceLayout::Single { free: last },
             _ if last == 0 => return Err(SpaceError::Header { flags, owned_root: last }),
-            _ => Space::Multiple { owned_root: PageNumber(last) },
+            _ => SpaceLayout::Multiple { owned_root: PageNumber(last) },
         };
         if flags & !(FLAG_MULTIPLE_EXTENTS | FLAG_NON_UNIQUE) != 0 {
             return Err(SpaceError::Header { flags, owned_root: last });
@@ -196,16 +196,20 @@ mod tests {
             primary_pages: 20,
             parent: Some(PageNumber(1)),
             non_unique: false,
-            space: Space::Multiple { owned_root: PageNumber(5) },
+            space: SpaceLayout::Multiple { owned_root: PageNumber(5) },
         };
         assert_eq!(multiple.encode(), *b"\x14\0\0\0\x01\0\0\0\x01\0\0\0\x05\0\0\0");
-        let single =
-            SpaceHeader { parent: None, non_unique: true, space: Space::Single { free: 6 }, ..multiple };
+        let single = SpaceHeader {
+            parent: None,
+            non_unique: true,
+            space: SpaceLayout::Single { free: 6 },
+            ..multiple
+        };
         for header in [multiple, single] {
             assert_eq!(SpaceHeader::decode(&header.encode()), Ok(header));
         }
         assert_eq!(SpaceHeader::decode(&[0; 15]), Err(SpaceError::HeaderLength { bytes: 15 }));
-        let rootless = SpaceHeader { space: Space::Multiple { owned_root: PageNumber(0) }, ..multiple };
+        let rootless = SpaceHeader { space: SpaceLayout::Multiple { owned_root: PageNumber(0) }, ..multiple };
         assert!(SpaceHeader::decode(&rootless.encode()).is_err());
     }
 

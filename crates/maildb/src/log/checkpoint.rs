@@ -31,7 +31,7 @@ const _: () = assert!(STAMPS_AT + DATABASES_MAX * 8 <= 4072);
 
 /// Contents of the checkpoint file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Checkpoint {
+pub struct LogCheckpoint {
     /// Recovery starts here: every change logged before is stable in the databases.
     pub position: LogPosition,
     /// All databases were consistent up to here when the checkpoint was taken; zero if not tracked.
@@ -60,7 +60,7 @@ impl CheckpointFile {
     pub async fn open(
         directory: &Rc<dyn Directory>,
         base_name: &str,
-    ) -> IoResult<(Self, Option<Checkpoint>)> {
+    ) -> IoResult<(Self, Option<LogCheckpoint>)> {
         let name = LogNames::new(base_name).checkpoint();
         let file = match directory.open(&name).await {
             Ok(file) => file,
@@ -79,7 +79,7 @@ impl CheckpointFile {
 
     /// The newest checkpoint, read without changing anything; `None` as for [`Self::open`], and if there is
     /// no file.
-    pub async fn read(directory: &Rc<dyn Directory>, base_name: &str) -> IoResult<Option<Checkpoint>> {
+    pub async fn read(directory: &Rc<dyn Directory>, base_name: &str) -> IoResult<Option<LogCheckpoint>> {
         let name = LogNames::new(base_name).checkpoint();
         let file = match directory.open(&name).await {
             Ok(file) => file,
@@ -95,13 +95,13 @@ impl CheckpointFile {
         file: &Rc<dyn File>,
         directory: &Rc<dyn Directory>,
         name: &str,
-    ) -> IoResult<Option<(u64, u64, Checkpoint)>> {
+    ) -> IoResult<Option<(u64, u64, LogCheckpoint)>> {
         if file.geometry().size.0 < COPIES * COPY_BYTES as u64 {
             // Spindle creates the file in its full size: a shorter one is not ours, or was truncated.
-            let context = format!("{name} in {} is cut short", directory.describe());
+            let context = format!("{name} in {} is truncated", directory.describe());
             return Err(IoError::new(IoErrorKind::Damaged, context));
         }
-        let mut newest: Option<(u64, u64, Checkpoint)> = None;
+        let mut newest: Option<(u64, u64, LogCheckpoint)> = None;
         for copy in 0..COPIES {
             let read =
                 file.read(ByteOffset(copy * COPY_BYTES as u64), vec![Buffer::zeroed(COPY_BYTES)]).await;
@@ -121,7 +121,7 @@ impl CheckpointFile {
 
     /// Writes a checkpoint, stable on return. After an error or a crash the file holds this checkpoint or the
     /// one before.
-    pub async fn write(&self, checkpoint: &Checkpoint) -> IoResult<()> {
+    pub async fn write(&self, checkpoint: &LogCheckpoint) -> IoResult<()> {
         let number = self.writes.get() + 1;
         self.writes.set(number);
         let bytes = Arc::new(Buffer::copy_of(&encode(number, checkpoint)));
@@ -139,7 +139,7 @@ fn other(copy: u64) -> u64 {
     COPIES - 1 - copy
 }
 
-fn encode(number: u64, checkpoint: &Checkpoint) -> [u8; COPY_BYTES] {
+fn encode(number: u64, checkpoint: &LogCheckpoint) -> [u8; COPY_BYTES] {
     let mut bytes = [0; COPY_BYTES];
     let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
     put(12, &checkpoint.position.encode());
@@ -159,14 +159,14 @@ fn encode(number: u64, checkpoint: &Checkpoint) -> [u8; COPY_BYTES] {
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Option<(u64, Checkpoint)> {
+fn decode(bytes: &[u8]) -> Option<(u64, LogCheckpoint)> {
     let bytes: &[u8; COPY_BYTES] = bytes.try_into().ok()?;
     let number = u64::from_le_bytes(*field(bytes, 4080));
     let verifies = u32::from_le_bytes(*field(bytes, 0)) == old_xor(bytes)
         && u32::from_le_bytes(*field(bytes, 667)) == FILE_TYPE_CHECKPOINT
         && u64::from_le_bytes(*field(bytes, 4088)) == stamp(number, &[&bytes[8..4088]]);
     verifies.then(|| {
-        let checkpoint = Checkpoint {
+        let checkpoint = LogCheckpoint {
             position: LogPosition::decode(field(bytes, 12)),
             consistent: LogPosition::decode(field(bytes, 648)),
             databases: u16::from_le_bytes(*field(bytes, 4072)),
@@ -178,5 +178,5 @@ fn decode(bytes: &[u8]) -> Option<(u64, Checkpoint)> {
 }
 
 fn field<const N: usize>(bytes: &[u8; COPY_BYTES], at: usize) -> &[u8; N] {
-    bytes[at..].first_chunk().expect("the field lies in the copy")
+    bytes[at..].first_chunk().expect("the field is in the copy")
 }

@@ -1,7 +1,7 @@
 //! The log under power cuts and failing writes, with thousands of seeds; every failure prints its seed.
 
 use super::{
-    Checkpoint, CheckpointFile, Log, LogConfig, LogEntry, LogError, LogFiles, LogReader, LogRecord,
+    CheckpointFile, LogCheckpoint, LogConfig, LogEntry, LogError, LogFiles, LogHandle, LogReader, LogRecord,
     LogStatistics, NodeOperation, buffer::first_position, memory_disk::MemoryDisk, memory_world::MemoryWorld,
 };
 use crate::format::{
@@ -48,13 +48,13 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn append(&self, log: &Log, record: LogRecord) -> LogPosition {
+    pub(super) fn append(&self, log: &LogHandle, record: LogRecord) -> LogPosition {
         let range = log.append(&record);
         self.entries.borrow_mut().push(LogEntry { start: range.start, end: range.end, record });
         range.end
     }
 
-    pub(super) async fn make_stable(&self, log: &Log, upto: LogPosition) -> Result<(), LogError> {
+    pub(super) async fn make_stable(&self, log: &LogHandle, upto: LogPosition) -> Result<(), LogError> {
         log.make_stable(upto).await?;
         assert!(log.stable() >= upto);
         self.acknowledged.set(self.acknowledged.get().max(upto));
@@ -78,7 +78,7 @@ impl Model {
         let lost = expected[read.len()..].first();
         assert!(
             lost.is_none_or(|entry| entry.end > self.acknowledged.get()),
-            "seed {seed}: an acknowledged record at {:?} is gone",
+            "seed {seed}: an acknowledged record at {:?} is lost",
             lost.map(|entry| entry.start)
         );
         entries.truncate(skipped + read.len());
@@ -140,7 +140,7 @@ async fn live(
     let files = LogFiles::scan(&directory, "E00").await.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     let log = if files.is_empty() {
         model.check_recovered(LogPosition::default(), &[], seed);
-        Log::create(&world, directory, config, SIGNATURE).await.expect("created")
+        LogHandle::create(&world, directory, config, SIGNATURE).await.expect("created")
     } else {
         let mut from = first_position(model.floor.get().max(1));
         // A checkpoint may be behind any acknowledged record.
@@ -154,7 +154,7 @@ async fn live(
         let (entries, reader) =
             read_all(files, from).await.unwrap_or_else(|e| panic!("seed {seed}, from {from:?}: {e}"));
         model.check_recovered(from, &entries, seed);
-        Log::continue_after(&world, directory, config, reader.into_tail()).await.expect("continued")
+        LogHandle::continue_after(&world, directory, config, reader.into_tail()).await.expect("continued")
     };
 
     let sessions = 1 + random.below(4);
@@ -229,7 +229,7 @@ fn lives(seed: u64) -> LogStatistics {
     // The last power cut is recovered from too.
     let memory = MemoryWorld::new(seed);
     let last = live(Rc::clone(&memory), disk, config, model, seed * 100 + 99, 1);
-    memory.run(u64::MAX, last).expect("an uncut life ends");
+    memory.run(u64::MAX, last).expect("an incarnation without a power cut ends");
     sum
 }
 
@@ -240,7 +240,7 @@ fn seeds() -> u64 {
 }
 
 #[test]
-fn whatever_was_acknowledged_survives_any_power_cut_and_the_rest_is_a_prefix() {
+fn acknowledged_records_survive_any_power_cut_and_the_log_is_a_prefix() {
     let mut sum = LogStatistics::default();
     for seed in 0..seeds() {
         let done = lives(seed);
@@ -257,14 +257,15 @@ fn whatever_was_acknowledged_survives_any_power_cut_and_the_rest_is_a_prefix() {
 }
 
 #[test]
-fn after_a_failed_write_nothing_is_acknowledged_ever_again() {
+fn after_a_failed_write_nothing_is_acknowledged() {
     for writes in 3..30 {
         let disk = MemoryDisk::default();
         let memory = MemoryWorld::new(writes);
         let (world, directory) = (memory.world(), disk.directory(&memory));
         disk.fail_after(writes);
         let outcome = memory.run(u64::MAX, async move {
-            let log = Log::create(&world, directory, config(8, false), SIGNATURE).await.expect("created");
+            let log =
+                LogHandle::create(&world, directory, config(8, false), SIGNATURE).await.expect("created");
             let mut failed = false;
             for number in 0..200 {
                 let end = log.append(&LogRecord::Begin { transaction: number, procid: 1 }).end;
@@ -275,7 +276,7 @@ fn after_a_failed_write_nothing_is_acknowledged_ever_again() {
             }
             assert!(failed && matches!(log.close().await, Err(LogError::Io(_))));
         });
-        outcome.expect("nobody waits for ever");
+        outcome.expect("nobody waits forever");
     }
 }
 
@@ -285,7 +286,7 @@ fn commits_that_wait_together_share_writes() {
     let memory = MemoryWorld::new(9);
     let (world, directory) = (memory.world(), disk.directory(&memory));
     let statistics = memory.run(u64::MAX, async move {
-        let log = Log::create(&world, directory, config(256, false), SIGNATURE).await.expect("created");
+        let log = LogHandle::create(&world, directory, config(256, false), SIGNATURE).await.expect("created");
         let mut sessions = Vec::new();
         for procid in 0..50 {
             let own = log.clone();
@@ -324,7 +325,7 @@ fn a_checkpoint_survives_power_cuts_as_the_last_one_written_or_the_one_before() 
                 for generation in found + 1..found + 10 {
                     let position = first_position(generation);
                     written.set(generation);
-                    let checkpoint = Checkpoint {
+                    let checkpoint = LogCheckpoint {
                         position,
                         consistent: position,
                         databases: 1,

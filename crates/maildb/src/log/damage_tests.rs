@@ -1,7 +1,7 @@
 //! The log on damaged disks: damage is reported or repaired, and wrong records are never read.
 
 use super::{
-    Damage, Log, LogEntry, LogError, LogFiles, LogRecord,
+    Damage, LogEntry, LogError, LogFiles, LogHandle, LogRecord,
     buffer::first_position,
     crash_tests::{Model, NEVER, SIGNATURE, any_record, config, read_all},
     memory_disk::MemoryDisk,
@@ -21,7 +21,8 @@ fn finished_log(seed: u64) -> (MemoryDisk, Rc<Model>) {
     let told = Rc::clone(&model);
     memory
         .run(u64::MAX, async move {
-            let log = Log::create(&world, directory, config(8, false), SIGNATURE).await.expect("created");
+            let log =
+                LogHandle::create(&world, directory, config(8, false), SIGNATURE).await.expect("created");
             let mut random = Random::new(seed, "records");
             let mut number = 0;
             // To the middle of a generation, so that every test has segments to damage in the newest.
@@ -51,7 +52,7 @@ fn recover(disk: &MemoryDisk) -> Result<Vec<LogEntry>, LogError> {
 }
 
 #[test]
-fn a_flipped_bit_never_yields_a_wrong_record_nor_hides_one_that_others_follow() {
+fn a_flipped_bit_never_yields_a_wrong_record_or_hides_one_before_others() {
     let mut told = 0;
     for seed in 0..10 {
         let (disk, model) = finished_log(seed);
@@ -82,11 +83,11 @@ fn a_flipped_bit_never_yields_a_wrong_record_nor_hides_one_that_others_follow() 
             }
         }
     }
-    assert!(told > 500, "only {told} flips were told");
+    assert!(told > 500, "only {told} flips were reported");
 }
 
 #[test]
-fn a_hole_with_acknowledged_log_behind_it_is_damage_and_not_the_end() {
+fn a_gap_before_acknowledged_log_is_damage_not_the_end() {
     let (disk, model) = finished_log(3);
     let last = model.entries.borrow().last().expect("not empty").end;
     assert!(last.segment > 3, "the newest generation has a few segments: {last:?}");
@@ -122,7 +123,7 @@ fn the_newest_generation_is_found_after_a_crash_at_each_step_of_a_roll() {
     let going_on = async move {
         let files = LogFiles::scan(&directory, "E00").await.expect("scanned");
         let (_, reader) = read_all(files, first_position(1)).await.expect("read");
-        let log = Log::continue_after(&world, directory, config(8, false), reader.into_tail()).await?;
+        let log = LogHandle::continue_after(&world, directory, config(8, false), reader.into_tail()).await?;
         log.append(&LogRecord::DetachDatabase { dbid: 1 });
         log.close().await
     };
@@ -134,7 +135,7 @@ fn the_newest_generation_is_found_after_a_crash_at_each_step_of_a_roll() {
 }
 
 #[test]
-fn a_segment_that_verifies_but_is_not_the_one_the_next_generation_was_started_on_is_damage() {
+fn a_segment_that_differs_from_the_next_generations_checksum_is_damage() {
     let (disk, _) = finished_log(3);
     // As after a lost write: an earlier, valid version of the segment.
     disk.edit("E0000000002.log", |bytes| {
@@ -169,7 +170,7 @@ fn replay_that_must_begin_behind_the_end_of_the_log_is_refused() {
 }
 
 #[test]
-fn verification_accepts_a_whole_log_and_points_at_damage() {
+fn verification_accepts_a_whole_log_and_locates_damage() {
     let (disk, model) = finished_log(6);
     let verify = |disk: &MemoryDisk| {
         let memory = MemoryWorld::new(0);

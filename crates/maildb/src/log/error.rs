@@ -1,6 +1,6 @@
 //! Errors of the log.
 
-use super::record::RecordError;
+use super::record::LogRecordError;
 use crate::format::header::LogPosition;
 use world::IoError;
 
@@ -31,33 +31,33 @@ pub enum LogError {
 #[non_exhaustive]
 pub enum Damage {
     /// The file header does not verify, or is not ours.
-    #[error("the file header is damaged or not Spindle's")]
+    #[error("the file header is damaged, or another program wrote it")]
     FileHeader,
     /// The file is shorter than its header says.
-    #[error("the file is cut short")]
+    #[error("the file is truncated")]
     FileLength,
     /// Two files claim the same generation.
-    #[error("another file claims to be the same generation")]
+    #[error("another file has the same generation number")]
     DuplicateGeneration,
     /// Signature or creation time do not match the neighbouring generation.
-    #[error("the file belongs to another log than the one before it")]
+    #[error("the file does not belong to the same log as the one before it")]
     WrongChain,
     /// The segment does not verify, although log behind it was acknowledged.
-    #[error("the segment is damaged and valid log follows it")]
+    #[error("the segment is damaged, and valid log follows it")]
     Segment,
     /// All segments verify, but their combined checksum differs from the one in the next generation's header.
-    #[error("the segments are not those the next generation was started on")]
+    #[error("the segments do not match the checksum in the next generation's header")]
     Accumulated,
     /// The records end elsewhere than the next generation's header says.
-    #[error("the records do not end where the next generation says")]
+    #[error("the records do not end at the position in the next generation's header")]
     WrongEnd,
     /// The log ends before a position known to be acknowledged.
     #[error("the log ends before generation {:#X}, segment {}, byte {}, where replay must begin", .0.generation, .0.segment, .0.offset)]
     EndsBefore(LogPosition),
     /// Verified bytes that do not decode as a record.
     #[error(transparent)]
-    Record(#[from] RecordError),
+    Record(#[from] LogRecordError),
     /// Fragments of a long record are out of order.
-    #[error("a long record is broken")]
+    #[error("the fragments of a long record are out of order")]
     Fragment,
 }

@@ -1,6 +1,6 @@
 //! Decoding little-endian fields from the front of untrusted bytes.
 
-use super::record::RecordError;
+use super::record::LogRecordError;
 
 /// The undecoded rest of a record. Every read returns a field or [`LogRecordError::Truncated`].
 pub(super) struct Fields<'a> {
@@ -18,31 +18,31 @@ impl<'a> Fields<'a> {
     }
 
     /// The next `length` bytes, borrowed, so that a wrong length allocates nothing.
-    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], RecordError> {
-        let (taken, rest) = self.rest.split_at_checked(length).ok_or(RecordError::Truncated)?;
+    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], LogRecordError> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(LogRecordError::Truncated)?;
         self.rest = rest;
         Ok(taken)
     }
 
-    pub(super) fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], RecordError> {
-        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(RecordError::Truncated)?;
+    pub(super) fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], LogRecordError> {
+        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(LogRecordError::Truncated)?;
         self.rest = rest;
         Ok(taken)
     }
 
-    pub(super) fn u8(&mut self) -> Result<u8, RecordError> {
+    pub(super) fn u8(&mut self) -> Result<u8, LogRecordError> {
         self.array::<1>().map(|&[byte]| byte)
     }
 
-    pub(super) fn u16(&mut self) -> Result<u16, RecordError> {
+    pub(super) fn u16(&mut self) -> Result<u16, LogRecordError> {
         self.array().map(|&bytes| u16::from_le_bytes(bytes))
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32, RecordError> {
+    pub(super) fn u32(&mut self) -> Result<u32, LogRecordError> {
         self.array().map(|&bytes| u32::from_le_bytes(bytes))
     }
 
-    pub(super) fn u64(&mut self) -> Result<u64, RecordError> {
+    pub(super) fn u64(&mut self) -> Result<u64, LogRecordError> {
         self.array().map(|&bytes| u64::from_le_bytes(bytes))
     }
 }

@@ -126,5 +126,5 @@ fn page_size_from(field: u16) -> Option<PageSize> {
 }
 
 fn field<const N: usize>(bytes: &[u8; SEGMENT_BYTES], at: usize) -> &[u8; N] {
-    bytes[at..].first_chunk().expect("the field lies in the header")
+    bytes[at..].first_chunk().expect("the field is in the header")
 }

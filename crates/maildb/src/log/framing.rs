@@ -7,7 +7,7 @@
 
 use super::{
     fields::Fields,
-    record::{LogRecord, RecordError},
+    record::{LogRecord, LogRecordError},
     segment::{SEGMENT_BYTES, SEGMENT_HEADER_BYTES, SEGMENT_PAYLOAD_BYTES},
 };
 
@@ -86,7 +86,7 @@ pub(super) enum Item<'a> {
 }
 
 /// The item at `offset` of a segment, and the offset after it.
-pub(super) fn item_at(segment: &[u8], offset: u16) -> Result<(Item<'_>, u16), RecordError> {
+pub(super) fn item_at(segment: &[u8], offset: u16) -> Result<(Item<'_>, u16), LogRecordError> {
     assert_eq!(segment.len(), SEGMENT_BYTES);
     assert!(usize::from(offset) >= SEGMENT_HEADER_BYTES);
     let bytes = &segment[usize::from(offset)..];
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_takes_the_segments_that_were_planned_for_it_and_no_byte_is_lost() {
+    fn a_record_spans_the_planned_segments_and_loses_no_byte() {
         for length in [1, 63, 64, 65, 4049, 4056, 4057, 4100, 8109, 8110, 60_000] {
             let record: Vec<u8> = (0..length).map(|i| i as u8).collect();
             for offset in 40..=4096_u16 {

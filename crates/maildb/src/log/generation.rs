@@ -8,7 +8,7 @@ use super::{
     Damage, LogError, LogFiles,
     file_header::LogFileHeader,
     files::LogFileRole,
-    segment::{SEGMENT_BYTES, SEGMENT_HEADER_BYTES, SegmentState, inspect_segment, stored_checksum},
+    segment::{LogSegmentState, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, inspect_segment, stored_checksum},
 };
 use crate::format::header::LogPosition;
 use std::rc::Rc;
@@ -78,11 +78,11 @@ impl Generation {
         LogError::Damaged { file: self.file_name.clone(), segment, damage }
     }
 
-    fn inspect(&self, index: u16) -> SegmentState {
+    fn inspect(&self, index: u16) -> LogSegmentState {
         match inspect_segment(self.bytes.get(index), self.header.generation, index) {
             // Not stamped, in a file of ours: written by another program.
-            SegmentState::Good { write_first: None } | SegmentState::Shadow { write_first: None } => {
-                SegmentState::Bad
+            LogSegmentState::Good { write_first: None } | LogSegmentState::Shadow { write_first: None } => {
+                LogSegmentState::Bad
             }
             state => state,
         }
@@ -91,10 +91,10 @@ impl Generation {
     fn find_last(&mut self, first_needed: u16) {
         let last_data = self.header.last_data_segment();
         let mut index = first_needed.max(1);
-        while index <= last_data && matches!(self.inspect(index), SegmentState::Good { .. }) {
+        while index <= last_data && matches!(self.inspect(index), LogSegmentState::Good { .. }) {
             index += 1;
         }
-        if index <= last_data && matches!(self.inspect(index + 1), SegmentState::Shadow { .. }) {
+        if index <= last_data && matches!(self.inspect(index + 1), LogSegmentState::Shadow { .. }) {
             self.repaired = true;
             index += 1;
         }
@@ -126,7 +126,7 @@ impl Generation {
     fn check_nothing_follows(&self) -> Result<(), LogError> {
         let first_bad = if self.repaired { self.last } else { self.last + 1 };
         for index in first_bad + 1..self.header.segments {
-            let (SegmentState::Good { write_first } | SegmentState::Shadow { write_first }) =
+            let (LogSegmentState::Good { write_first } | LogSegmentState::Shadow { write_first }) =
                 self.inspect(index)
             else {
                 continue;
@@ -175,7 +175,7 @@ impl SegmentBytes {
 
 async fn read_one(file: &Rc<dyn File>, at: usize, length: usize) -> Result<Buffer, IoError> {
     let mut buffers = file.read(ByteOffset(at as u64), vec![Buffer::zeroed(length)]).await?;
-    Ok(buffers.pop().expect("a read gives its buffer back"))
+    Ok(buffers.pop().expect("a read returns its buffer"))
 }
 
 /// Reads segment by segment, so that an unreadable sector affects only its own segment.

@@ -61,7 +61,7 @@ enum Urgency {
 
 /// A handle to an open log; clones share it.
 #[derive(Clone)]
-pub struct Log {
+pub struct LogHandle {
     shared: Rc<Shared>,
 }
 
@@ -95,7 +95,7 @@ pub(super) struct State {
     pub statistics: LogStatistics,
 }
 
-impl Log {
+impl LogHandle {
     /// Creates a log, generation 1, in a directory that holds no log of that base name.
     pub async fn create(
         world: &World,

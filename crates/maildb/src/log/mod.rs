@@ -24,7 +24,7 @@
 //!    generation, so bytes behind a recovered tail never count.
 //! 5. A record never spans two generations.
 //!
-//! Reading order: [`record`], [`segment`], [`file_header`], `framing`, `buffer`, [`Log`] (`handle`,
+//! Reading order: [`record`], [`segment`], [`file_header`], `framing`, `buffer`, [`LogHandle`] (`handle`,
 //! `writer`, `next_file`), [`files`], [`reader`], [`checkpoint`], [`verify`].
 
 mod buffer;
@@ -49,17 +49,17 @@ mod stamp;
 pub mod verify;
 mod writer;
 
-pub use checkpoint::{Checkpoint, CheckpointFile};
+pub use checkpoint::{CheckpointFile, LogCheckpoint};
 pub use config::LogConfig;
 pub use error::{Damage, LogError};
 pub use files::LogFiles;
-pub use handle::{Log, LogRange, LogStatistics};
+pub use handle::{LogHandle, LogRange, LogStatistics};
 pub use names::LogNames;
 pub use node_operation::{COMPENSATES, NodeOperation};
 pub use page_change::{PageChange, PageOperation};
 pub use page_stamp::PageStamp;
 pub use reader::{LogEntry, LogReader, RecoveredTail};
-pub use record::{LogRecord, RecordError, RestructureKind};
+pub use record::{LogRecord, LogRecordError, RestructureKind};
 pub use verify::{LogFileVerdict, LogVerdict, verify_log_file, verify_logs};
 
 #[cfg(test)]

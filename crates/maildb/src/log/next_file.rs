@@ -20,11 +20,11 @@ const CHUNK: ByteCount = ByteCount::kib(512);
 /// A file being prepared under the temporary name.
 pub(super) struct NextFile {
     task: JoinHandle<IoResult<Option<Rc<dyn File>>>>,
-    pace: Rc<Pace>,
+    limit: Rc<PreparationLimit>,
 }
 
 /// Limits preparation to the fill of the current file.
-struct Pace {
+struct PreparationLimit {
     /// Bytes written to the current file.
     fill: Cell<ByteCount>,
     hurry: Cell<bool>,
@@ -35,40 +35,40 @@ struct Pace {
 impl NextFile {
     /// Starts preparing. Replaces any file of the temporary name.
     pub(super) fn start(shared: &Rc<Shared>) -> Self {
-        let pace = Rc::new(Pace {
+        let limit = Rc::new(PreparationLimit {
             fill: Cell::new(ByteCount(0)),
             hurry: Cell::new(false),
             stop: Cell::new(false),
             changed: Notify::new(),
         });
-        let task = shared.world.spawn("log preparation", prepare(Rc::clone(shared), Rc::clone(&pace)));
-        Self { task, pace }
+        let task = shared.world.spawn("log preparation", prepare(Rc::clone(shared), Rc::clone(&limit)));
+        Self { task, limit }
     }
 
     /// Updates the number of bytes written to the current file.
     pub(super) fn set_fill(&self, fill: ByteCount) {
-        self.pace.fill.set(fill);
-        self.pace.changed.notify_one();
+        self.limit.fill.set(fill);
+        self.limit.changed.notify_one();
     }
 
     /// Finishes the preparation without delay and returns the file.
     pub(super) async fn finish(self) -> Result<Rc<dyn File>, LogError> {
-        self.pace.hurry.set(true);
-        self.pace.changed.notify_one();
+        self.limit.hurry.set(true);
+        self.limit.changed.notify_one();
         let file = self.task.await?;
-        Ok(file.expect("only a stopped preparation gives no file"))
+        Ok(file.expect("only a stopped preparation returns no file"))
     }
 
     /// Stops the preparation.
     pub(super) async fn stop(self) {
-        self.pace.stop.set(true);
-        self.pace.changed.notify_one();
+        self.limit.stop.set(true);
+        self.limit.changed.notify_one();
         // Its result does not matter: the file is not used.
         let _ = self.task.await;
     }
 }
 
-impl Pace {
+impl PreparationLimit {
     /// Waits until chunk `index` of `chunks` is due; false if preparation was stopped.
     async fn wait_for(&self, index: u64, chunks: u64, file_bytes: ByteCount) -> bool {
         loop {
@@ -83,10 +83,10 @@ impl Pace {
     }
 }
 
-async fn prepare(shared: Rc<Shared>, pace: Rc<Pace>) -> IoResult<Option<Rc<dyn File>>> {
+async fn prepare(shared: Rc<Shared>, limit: Rc<PreparationLimit>) -> IoResult<Option<Rc<dyn File>>> {
     let file_bytes = shared.config.file_bytes;
     let chunks = file_bytes.0.div_ceil(CHUNK.0);
-    if !pace.wait_for(0, chunks, file_bytes).await {
+    if !limit.wait_for(0, chunks, file_bytes).await {
         return Ok(None);
     }
     let name = shared.names.temporary();
@@ -101,7 +101,7 @@ async fn prepare(shared: Rc<Shared>, pace: Rc<Pace>) -> IoResult<Option<Rc<dyn F
     let file = shared.directory.create(&name, file_bytes).await?;
     let zeros = Arc::new(Buffer::zeroed(CHUNK.0.min(file_bytes.0) as usize));
     for index in 0..chunks {
-        if !pace.wait_for(index, chunks, file_bytes).await {
+        if !limit.wait_for(index, chunks, file_bytes).await {
             return Ok(None);
         }
         let at = index * CHUNK.0;

@@ -8,7 +8,7 @@
 //! 32 u32 rceid   36 u32 root page of the tree   40 u32 object id
 //! ```
 
-use super::{fields::Fields, record::RecordError};
+use super::{fields::Fields, record::LogRecordError};
 use crate::format::page_size::{DbTime, ObjectId, PageNumber};
 
 /// Flag in [`NodeOperation::flags`]: this operation undoes an earlier one and is never undone itself.
@@ -61,7 +61,7 @@ impl NodeOperation {
         assert_eq!(into.len() - start, Self::BYTES);
     }
 
-    pub(super) fn decode(fields: &mut Fields<'_>) -> Result<Self, RecordError> {
+    pub(super) fn decode(fields: &mut Fields<'_>) -> Result<Self, LogRecordError> {
         Ok(Self {
             procid: fields.u16()?,
             dbid: fields.u8()?,

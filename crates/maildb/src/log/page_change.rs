@@ -6,7 +6,7 @@
 
 use super::{
     fields::{Fields, length_u16, length_u32},
-    record::RecordError,
+    record::LogRecordError,
 };
 use crate::format::page_size::{DbTime, PageNumber};
 
@@ -128,7 +128,7 @@ fn encode_bytes(bytes: &[u8], into: &mut Vec<u8>) {
 pub(super) fn decode_changes(
     record_type: u8,
     fields: &mut Fields<'_>,
-) -> Result<Vec<PageChange>, RecordError> {
+) -> Result<Vec<PageChange>, LogRecordError> {
     // Vectors grow with the decoded data, never by a count that may be wrong.
     let mut changes = Vec::new();
     for _ in 0..fields.u16()? {
@@ -143,7 +143,7 @@ pub(super) fn decode_changes(
     Ok(changes)
 }
 
-fn decode_operation(record_type: u8, fields: &mut Fields<'_>) -> Result<PageOperation, RecordError> {
+fn decode_operation(record_type: u8, fields: &mut Fields<'_>) -> Result<PageOperation, LogRecordError> {
     Ok(match fields.u8()? {
         tag::IMAGE => {
             let length = fields.u32()?;
@@ -160,11 +160,11 @@ fn decode_operation(record_type: u8, fields: &mut Fields<'_>) -> Result<PageOper
         tag::SET_EXTERNAL_HEADER => PageOperation::SetExternalHeader(decode_bytes(fields)?),
         tag::SET_SIBLINGS => PageOperation::SetSiblings { previous: fields.u32()?, next: fields.u32()? },
         tag::SET_FLAGS => PageOperation::SetFlags(fields.u32()?),
-        _ => return Err(RecordError::Malformed { record_type, field: "page operation" }),
+        _ => return Err(LogRecordError::Malformed { record_type, field: "page operation" }),
     })
 }
 
-fn decode_bytes(fields: &mut Fields<'_>) -> Result<Vec<u8>, RecordError> {
+fn decode_bytes(fields: &mut Fields<'_>) -> Result<Vec<u8>, LogRecordError> {
     let length = fields.u16()?;
     Ok(fields.take(length.into())?.to_vec())
 }

@@ -4,7 +4,7 @@
 //! u8 dbid   u16 stamps { u32 page   u64 dbtime   u64 keyed hash of the image }
 //! ```
 
-use super::{fields::Fields, record::RecordError};
+use super::{fields::Fields, record::LogRecordError};
 use crate::format::page_size::{DbTime, PageNumber};
 
 /// Identity of one image of one page.
@@ -27,7 +27,7 @@ pub(super) fn encode_stamps(dbid: u8, stamps: &[PageStamp], into: &mut Vec<u8>) 
     }
 }
 
-pub(super) fn decode_stamps(fields: &mut Fields<'_>) -> Result<(u8, Vec<PageStamp>), RecordError> {
+pub(super) fn decode_stamps(fields: &mut Fields<'_>) -> Result<(u8, Vec<PageStamp>), LogRecordError> {
     let dbid = fields.u8()?;
     // The vector grows with the decoded data, never by a count that may be wrong.
     let mut stamps = Vec::new();

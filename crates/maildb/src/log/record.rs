@@ -56,9 +56,9 @@ const LEVEL: u8 = 0;
 
 /// Reasons why bytes do not decode as a log record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecordError {
+pub enum LogRecordError {
     /// The bytes end before the record does.
-    #[error("the log record is cut off")]
+    #[error("the log record is truncated")]
     Truncated,
     /// A type byte that this engine does not write.
     #[error("log record type {0} is unknown")]
@@ -237,7 +237,7 @@ impl LogRecord {
     }
 
     /// Decodes the record at the start of `bytes`; also returns its length. More bytes may follow it.
-    pub fn decode(bytes: &[u8]) -> Result<(Self, usize), RecordError> {
+    pub fn decode(bytes: &[u8]) -> Result<(Self, usize), LogRecordError> {
         let mut fields = Fields::new(bytes);
         let record_type = fields.u8()?;
         let record = decode_body(record_type, &mut fields)?;
@@ -245,7 +245,7 @@ impl LogRecord {
     }
 }
 
-fn decode_body(record_type: u8, fields: &mut Fields<'_>) -> Result<LogRecord, RecordError> {
+fn decode_body(record_type: u8, fields: &mut Fields<'_>) -> Result<LogRecord, LogRecordError> {
     Ok(match record_type {
         kind::INIT => {
             fields.take(DBMS_PARAM_BYTES)?;
@@ -267,7 +267,7 @@ fn decode_body(record_type: u8, fields: &mut Fields<'_>) -> Result<LogRecord, Re
         kind::DETACH_DATABASE => LogRecord::DetachDatabase { dbid: fields.u8()? },
         kind::EXTEND_DATABASE => {
             if fields.u32()? != 5 {
-                return Err(RecordError::Malformed { record_type, field: "length" });
+                return Err(LogRecordError::Malformed { record_type, field: "length" });
             }
             LogRecord::ExtendDatabase { dbid: fields.u8()?, pages: fields.u32()? }
         }
@@ -287,7 +287,7 @@ fn decode_body(record_type: u8, fields: &mut Fields<'_>) -> Result<LogRecord, Re
             let operation = NodeOperation::decode(fields)?;
             let [key, prefix, data] = decode_parts(fields)?;
             if !prefix.is_empty() {
-                return Err(RecordError::Malformed { record_type, field: "prefix length" });
+                return Err(LogRecordError::Malformed { record_type, field: "prefix length" });
             }
             LogRecord::Insert { operation, key, data }
         }
@@ -313,7 +313,7 @@ fn decode_body(record_type: u8, fields: &mut Fields<'_>) -> Result<LogRecord, Re
             let (dbid, stamps) = decode_stamps(fields)?;
             LogRecord::PageStamps { dbid, stamps }
         }
-        unknown => return Err(RecordError::UnknownType(unknown)),
+        unknown => return Err(LogRecordError::UnknownType(unknown)),
     })
 }
 
@@ -324,17 +324,20 @@ fn encode_database(record_type: u8, dbid: u8, name: &str, signature: &Signature,
     into.extend_from_slice(name.as_bytes());
 }
 
-fn decode_database(record_type: u8, fields: &mut Fields<'_>) -> Result<(u8, String, Signature), RecordError> {
+fn decode_database(
+    record_type: u8,
+    fields: &mut Fields<'_>,
+) -> Result<(u8, String, Signature), LogRecordError> {
     let dbid = fields.u8()?;
     let signature = Signature::decode(fields.array()?);
     let length = fields.u16()?;
     Ok((dbid, decode_text(record_type, fields.take(length.into())?)?, signature))
 }
 
-fn decode_text(record_type: u8, bytes: &[u8]) -> Result<String, RecordError> {
+fn decode_text(record_type: u8, bytes: &[u8]) -> Result<String, LogRecordError> {
     std::str::from_utf8(bytes)
         .map(str::to_owned)
-        .map_err(|_| RecordError::Malformed { record_type, field: "text" })
+        .map_err(|_| LogRecordError::Malformed { record_type, field: "text" })
 }
 
 fn encode_transaction(record_type: u8, transaction: u32, procid: u16, into: &mut Vec<u8>) {
@@ -344,7 +347,7 @@ fn encode_transaction(record_type: u8, transaction: u32, procid: u16, into: &mut
     into.extend_from_slice(&transaction.to_le_bytes());
 }
 
-fn decode_transaction(fields: &mut Fields<'_>) -> Result<(u32, u16), RecordError> {
+fn decode_transaction(fields: &mut Fields<'_>) -> Result<(u32, u16), LogRecordError> {
     let procid = fields.u16()?;
     let _level = fields.u8()?;
     Ok((fields.u32()?, procid))
@@ -360,7 +363,7 @@ fn encode_parts(parts: &[&[u8]], into: &mut Vec<u8>) {
     }
 }
 
-fn decode_parts<const N: usize>(fields: &mut Fields<'_>) -> Result<[Vec<u8>; N], RecordError> {
+fn decode_parts<const N: usize>(fields: &mut Fields<'_>) -> Result<[Vec<u8>; N], LogRecordError> {
     let mut lengths = [0_u16; N];
     for length in &mut lengths {
         *length = fields.u16()?;
@@ -381,7 +384,7 @@ fn type_of(kind: RestructureKind) -> u8 {
     }
 }
 
-fn decode_restructure(record_type: u8, fields: &mut Fields<'_>) -> Result<LogRecord, RecordError> {
+fn decode_restructure(record_type: u8, fields: &mut Fields<'_>) -> Result<LogRecord, LogRecordError> {
     let kind = match record_type {
         kind::SPLIT => RestructureKind::Split,
         kind::MERGE => RestructureKind::Merge,
@@ -396,7 +399,7 @@ fn decode_restructure(record_type: u8, fields: &mut Fields<'_>) -> Result<LogRec
     let transaction = body.u32()?;
     let changes = decode_changes(record_type, &mut body)?;
     if body.left() != 0 {
-        return Err(RecordError::Malformed { record_type, field: "length" });
+        return Err(LogRecordError::Malformed { record_type, field: "length" });
     }
     Ok(LogRecord::Restructure { kind, dbid, dbtime, procid, transaction, changes })
 }

@@ -1,6 +1,8 @@
 //! Log records survive a round trip; decoding never panics, whatever the bytes.
 
-use super::{LogRecord, NodeOperation, PageChange, PageOperation, PageStamp, RecordError, RestructureKind};
+use super::{
+    LogRecord, LogRecordError, NodeOperation, PageChange, PageOperation, PageStamp, RestructureKind,
+};
 use crate::format::{
     header::{LogTime, Signature},
     page_size::{DbTime, ObjectId, PageNumber},
@@ -134,7 +136,7 @@ proptest! {
         let mut encoded = Vec::new();
         record.encode(&mut encoded);
         let cut = cut.index(encoded.len());
-        prop_assert_eq!(LogRecord::decode(&encoded[..cut]), Err(RecordError::Truncated));
+        prop_assert_eq!(LogRecord::decode(&encoded[..cut]), Err(LogRecordError::Truncated));
     }
 
     #[test]
@@ -179,6 +181,6 @@ fn heads_have_the_lengths_and_type_numbers_of_the_format() {
     check(LogRecord::Backup { text: String::new() }, 60, 35);
     check(LogRecord::Insert { operation, key: vec![1], data: vec![2, 3] }, 29, 53);
     check(LogRecord::Replace { operation, key: vec![1], old_data: vec![], new_data: vec![] }, 33, 51);
-    assert_eq!(LogRecord::decode(&[200]), Err(RecordError::Truncated));
-    assert_eq!(LogRecord::decode(&[77, 0, 0]), Err(RecordError::UnknownType(77)));
+    assert_eq!(LogRecord::decode(&[200]), Err(LogRecordError::Truncated));
+    assert_eq!(LogRecord::decode(&[77, 0, 0]), Err(LogRecordError::UnknownType(77)));
 }

@@ -27,7 +27,7 @@ const FLAGS: u32 = 0x2000;
 
 /// State of one segment of a log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SegmentState {
+pub enum LogSegmentState {
     /// A segment of this generation, in its own place.
     Good {
         /// First segment of the write that it was part of; `None` if another engine wrote it.
@@ -65,25 +65,25 @@ pub fn seal_segment(bytes: &mut [u8], generation: u32, index: u16, time: LogTime
 }
 
 /// Classifies segment `index` of the file of `generation`.
-pub fn inspect_segment(bytes: &[u8], generation: u32, index: u16) -> SegmentState {
+pub fn inspect_segment(bytes: &[u8], generation: u32, index: u16) -> LogSegmentState {
     assert_eq!(bytes.len(), SEGMENT_BYTES);
     assert!(index > 0, "place 0 is the file header");
     let position = LogPosition::decode(field(bytes, 8));
     if position.segment == index && verifies(bytes, index) {
         return match position.generation.cmp(&generation) {
-            std::cmp::Ordering::Equal => SegmentState::Good { write_first: write_first(bytes) },
-            std::cmp::Ordering::Less => SegmentState::Stale,
-            std::cmp::Ordering::Greater => SegmentState::Bad,
+            std::cmp::Ordering::Equal => LogSegmentState::Good { write_first: write_first(bytes) },
+            std::cmp::Ordering::Less => LogSegmentState::Stale,
+            std::cmp::Ordering::Greater => LogSegmentState::Bad,
         };
     }
     if position.segment == index - 1 && index > 1 && verifies(bytes, index - 1) {
         return match position.generation.cmp(&generation) {
-            std::cmp::Ordering::Equal => SegmentState::Shadow { write_first: write_first(bytes) },
-            std::cmp::Ordering::Less => SegmentState::Stale,
-            std::cmp::Ordering::Greater => SegmentState::Bad,
+            std::cmp::Ordering::Equal => LogSegmentState::Shadow { write_first: write_first(bytes) },
+            std::cmp::Ordering::Less => LogSegmentState::Stale,
+            std::cmp::Ordering::Greater => LogSegmentState::Bad,
         };
     }
-    if bytes.iter().all(|&byte| byte == 0) { SegmentState::Empty } else { SegmentState::Bad }
+    if bytes.iter().all(|&byte| byte == 0) { LogSegmentState::Empty } else { LogSegmentState::Bad }
 }
 
 /// The stored checksum of a segment, as the next file's header accumulates it.
@@ -115,7 +115,7 @@ fn stamp_of(bytes: &[u8]) -> u64 {
 }
 
 fn field<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
-    bytes[at..].first_chunk().expect("the field lies in the header")
+    bytes[at..].first_chunk().expect("the field is in the header")
 }
 
 #[cfg(test)]
@@ -132,32 +132,32 @@ mod tests {
     #[test]
     fn a_segment_is_good_only_at_its_place_and_a_shadow_only_behind_it() {
         let bytes = sealed(7, 5);
-        assert_eq!(inspect_segment(&bytes, 7, 5), SegmentState::Good { write_first: Some(5) });
-        assert_eq!(inspect_segment(&bytes, 7, 6), SegmentState::Shadow { write_first: Some(5) });
-        assert_eq!(inspect_segment(&bytes, 8, 5), SegmentState::Stale);
-        assert_eq!(inspect_segment(&bytes, 8, 6), SegmentState::Stale);
-        assert_eq!(inspect_segment(&bytes, 6, 5), SegmentState::Bad);
-        assert_eq!(inspect_segment(&bytes, 7, 4), SegmentState::Bad);
-        assert_eq!(inspect_segment(&vec![0; SEGMENT_BYTES], 7, 5), SegmentState::Empty);
+        assert_eq!(inspect_segment(&bytes, 7, 5), LogSegmentState::Good { write_first: Some(5) });
+        assert_eq!(inspect_segment(&bytes, 7, 6), LogSegmentState::Shadow { write_first: Some(5) });
+        assert_eq!(inspect_segment(&bytes, 8, 5), LogSegmentState::Stale);
+        assert_eq!(inspect_segment(&bytes, 8, 6), LogSegmentState::Stale);
+        assert_eq!(inspect_segment(&bytes, 6, 5), LogSegmentState::Bad);
+        assert_eq!(inspect_segment(&bytes, 7, 4), LogSegmentState::Bad);
+        assert_eq!(inspect_segment(&vec![0; SEGMENT_BYTES], 7, 5), LogSegmentState::Empty);
     }
 
     #[test]
-    fn any_flipped_bit_is_seen() {
+    fn any_flipped_bit_is_detected() {
         let whole = sealed(7, 5);
         for bit in 0..SEGMENT_BYTES * 8 {
             let mut bytes = whole.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(inspect_segment(&bytes, 7, 5), SegmentState::Bad, "bit {bit}");
+            assert_eq!(inspect_segment(&bytes, 7, 5), LogSegmentState::Bad, "bit {bit}");
         }
     }
 
     #[test]
-    fn a_missing_sector_of_equal_bytes_that_the_format_checksum_cannot_see_is_seen() {
+    fn a_missing_sector_that_the_format_checksum_misses_is_detected() {
         let mut bytes = vec![0; SEGMENT_BYTES];
         bytes[40..].fill(0xAA);
         seal_segment(&mut bytes, 7, 5, LogTime::from_unix_ms(1_000_000), 5);
         bytes[1024..1536].fill(0);
         assert_eq!(stored_checksum(&bytes), xe(&bytes, PageNumber(5), true), "XE is blind to this");
-        assert_eq!(inspect_segment(&bytes, 7, 5), SegmentState::Bad);
+        assert_eq!(inspect_segment(&bytes, 7, 5), LogSegmentState::Bad);
     }
 }

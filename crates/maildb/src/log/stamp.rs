@@ -12,7 +12,7 @@ pub(super) fn stamp(seed: u64, parts: &[&[u8]]) -> u64 {
     let mut hash = mix(seed ^ 0x5350_494E_444C_4521);
     for part in parts {
         let (words, rest) = part.as_chunks::<8>();
-        assert!(rest.is_empty(), "stamped parts are whole words");
+        assert!(rest.is_empty(), "parts are multiples of a word");
         for &word in words {
             // Every step is a bijection of the hash: a change in one word always changes the result.
             hash = mix(hash ^ u64::from_le_bytes(word));
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flipped_bits_swapped_words_and_missing_equal_bytes_show() {
+    fn flipped_bits_swapped_words_and_missing_bytes_change_the_stamp() {
         let whole = [0xAA_u8; 4096];
         let reference = stamp(7, &[&whole]);
         for bit in 0..whole.len() * 8 {

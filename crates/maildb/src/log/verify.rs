@@ -9,7 +9,7 @@ use super::{
     LogError, LogFiles, LogReader,
     file_header::LogFileHeader,
     generation::SegmentBytes,
-    segment::{SEGMENT_BYTES, SegmentState, inspect_segment},
+    segment::{LogSegmentState, SEGMENT_BYTES, inspect_segment},
 };
 use std::rc::Rc;
 use world::{Buffer, ByteCount, ByteOffset, Directory, File, IoErrorKind};
@@ -100,29 +100,29 @@ pub async fn verify_log_file(file: &Rc<dyn File>) -> Result<LogFileVerdict, LogE
     });
     let Some(header) = header else { return Ok(unreadable) };
     let content = SegmentBytes::read(file, header.segments).await?;
-    let states: Vec<SegmentState> = (1..header.segments)
+    let states: Vec<LogSegmentState> = (1..header.segments)
         .map(|index| inspect_segment(content.get(index), header.generation, index))
         .collect();
     Ok(LogFileVerdict { header: Some(header), segments: judge(&states), bytes })
 }
 
 /// Verdicts of segments; each depends on the segments behind it.
-fn judge(states: &[SegmentState]) -> Vec<SegmentVerdict> {
-    let last_good = states.iter().rposition(|state| matches!(state, SegmentState::Good { .. }));
+fn judge(states: &[LogSegmentState]) -> Vec<SegmentVerdict> {
+    let last_good = states.iter().rposition(|state| matches!(state, LogSegmentState::Good { .. }));
     let mut verdicts = Vec::with_capacity(states.len());
     for (place, state) in states.iter().enumerate() {
         let records_follow = last_good.is_some_and(|last| place < last);
         verdicts.push(match state {
-            SegmentState::Good { .. } => SegmentVerdict::Good,
+            LogSegmentState::Good { .. } => SegmentVerdict::Good,
             // A segment between others with records must be good.
             _ if records_follow => SegmentVerdict::Bad,
-            SegmentState::Shadow { .. } => SegmentVerdict::Shadow,
-            SegmentState::Empty => SegmentVerdict::Empty,
-            SegmentState::Stale => SegmentVerdict::Stale,
-            SegmentState::Bad if matches!(states.get(place + 1), Some(SegmentState::Shadow { .. })) => {
+            LogSegmentState::Shadow { .. } => SegmentVerdict::Shadow,
+            LogSegmentState::Empty => SegmentVerdict::Empty,
+            LogSegmentState::Stale => SegmentVerdict::Stale,
+            LogSegmentState::Bad if matches!(states.get(place + 1), Some(LogSegmentState::Shadow { .. })) => {
                 SegmentVerdict::Repairable
             }
-            SegmentState::Bad => SegmentVerdict::BadTail,
+            LogSegmentState::Bad => SegmentVerdict::BadTail,
         });
     }
     verdicts
@@ -171,10 +171,10 @@ async fn count_records(files: LogFiles, records: &mut u64) -> Result<(), LogErro
 
 #[cfg(test)]
 mod tests {
-    use super::{SegmentState as State, SegmentVerdict as Verdict, *};
+    use super::{LogSegmentState as State, SegmentVerdict as Verdict, *};
 
     #[test]
-    fn what_lies_behind_a_bad_segment_decides_what_it_is() {
+    fn the_segments_behind_a_bad_segment_decide_its_verdict() {
         let good = State::Good { write_first: None };
         let shadow = State::Shadow { write_first: None };
         let check = |states: &[State], expected: &[Verdict]| assert_eq!(judge(states), expected);

@@ -138,7 +138,7 @@ impl Writer {
         }
         let fill =
             u64::from(self.written_end.segment) * SEGMENT_BYTES as u64 + u64::from(self.written_end.offset);
-        self.next_file.as_ref().expect("no roll is going on").set_fill(ByteCount(fill));
+        self.next_file.as_ref().expect("no roll is in progress").set_fill(ByteCount(fill));
         Ok(())
     }
 
@@ -270,7 +270,7 @@ async fn refuse_existing(shared: &Shared) -> Result<(), LogError> {
     for entry in shared.directory.list().await? {
         if matches!(shared.names.parse(&entry.name), Some(LogFileName::Current | LogFileName::Archived(_))) {
             let context =
-                format!("making a new log in {}: {} exists", shared.directory.describe(), entry.name);
+                format!("creating a log in {}: {} exists already", shared.directory.describe(), entry.name);
             return Err(IoError::new(IoErrorKind::AlreadyExists, context).into());
         }
     }

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn blank_pages_outside_all_free_extents_are_told_and_no_others() {
+    fn blank_pages_are_reported_only_outside_free_extents() {
         let check = |blank: &[u32], free: &[(u32, u32)], outside: &[u32]| {
             let mut pages = BlankPages::default();
             blank.iter().for_each(|&page| pages.note(PageNumber(page)));

@@ -178,7 +178,7 @@ impl Chunks {
         let Some((at, read)) = self.under_way.pop_front() else { return Ok(None) };
         let mut buffers = read.await?;
         self.read_next();
-        Ok(Some((at, buffers.pop().expect("a read gives its buffer back"))))
+        Ok(Some((at, buffers.pop().expect("a read returns its buffer"))))
     }
 
     fn give_back(&mut self, chunk: Buffer) {

@@ -30,7 +30,7 @@ pub enum StampsVerdict {
 pub struct StampsBeside {
     table: StampTable,
     /// Whether the database was shut down cleanly. If not, its log may hold later images of any page.
-    is_settled: bool,
+    is_shut_down: bool,
 }
 
 impl StampsBeside {
@@ -49,19 +49,19 @@ impl StampsBeside {
             }
             Err(error) => return Err(error),
         };
-        let is_settled = header.state == DatabaseState::CleanShutdown;
-        if is_settled && position != header.consistent {
+        let is_shut_down = header.state == DatabaseState::CleanShutdown;
+        if is_shut_down && position != header.consistent {
             let problem = "they are not those of the last shutdown: older, or cut short".to_owned();
             return Ok((None, StampsVerdict::Unusable(problem)));
         }
         let verdict = StampsVerdict::Checked { pages_known: table.pages_known() };
-        Ok((Some(Self { table, is_settled }), verdict))
+        Ok((Some(Self { table, is_shut_down }), verdict))
     }
 
     /// What is wrong with a page whose checksum is right, or that is all zero.
     pub fn problem(&self, page: PageNumber, bytes: &[u8]) -> Option<String> {
         match self.table.compare(page, bytes) {
-            Err(StampFinding::Newer { .. }) if !self.is_settled => None,
+            Err(StampFinding::Newer { .. }) if !self.is_shut_down => None,
             outcome => outcome.err().map(|finding| finding.to_string()),
         }
     }

@@ -61,7 +61,7 @@ impl WalkedPages {
             return Err(Error::PageDamaged { database: "database".to_owned(), page: id.page, problem });
         }
         let mut buffers = self.file.read(at, vec![Buffer::zeroed(page_size.bytes())]).await?;
-        let buffer = buffers.pop().expect("a read gives its buffer back");
+        let buffer = buffers.pop().expect("a read returns its buffer");
         check_read_page("database", page_size, id, &buffer)?;
         assert!(self.cache.reserve(), "the walk's cache is unbounded");
         self.cache.put_read(id, buffer, Moment(0));

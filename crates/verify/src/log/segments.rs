@@ -12,7 +12,7 @@ use crate::{
 use maildb::{
     PageNumber,
     format::checksum::{flipped_bit, xe},
-    log::segment::{SEGMENT_BYTES, SegmentState, inspect_segment},
+    log::segment::{SEGMENT_BYTES, LogSegmentState, inspect_segment},
 };
 use world::ByteOffset;
 
@@ -129,11 +129,11 @@ impl<'a> Segments<'a> {
         let segment = self.get(index);
         if self.is_stamped {
             match inspect_segment(segment, self.generation, index) {
-                SegmentState::Good { .. } => return State::Good,
-                SegmentState::Shadow { .. } => return State::Shadow,
-                SegmentState::Stale => return State::Stale,
-                SegmentState::Empty => return State::Empty,
-                SegmentState::Bad => return State::Bad(self.flipped(segment, index)),
+                LogSegmentState::Good { .. } => return State::Good,
+                LogSegmentState::Shadow { .. } => return State::Shadow,
+                LogSegmentState::Stale => return State::Stale,
+                LogSegmentState::Empty => return State::Empty,
+                LogSegmentState::Bad => return State::Bad(self.flipped(segment, index)),
             }
         }
         let position = position_at(segment, 8);

@@ -11,7 +11,7 @@
 
 use super::{
     super::tree::{SEPARATOR_BYTES_MAX, shortest_separator},
-    link::{Batch, Child, PAGES_TO_LINK, entry_bytes},
+    link::{BulkBatch, PAGES_TO_LINK, Subtree, entry_bytes},
 };
 use crate::format::{
     checksum::seal_page,
@@ -23,7 +23,7 @@ use world::Buffer;
 
 /// Settings for building the pages of a tree.
 #[derive(Clone, Copy, Debug)]
-pub struct Form {
+pub struct BuildSettings {
     pub page_size: PageSize,
     /// Object number stored in its pages.
     pub object: ObjectId,
@@ -32,12 +32,12 @@ pub struct Form {
     /// Fill of a page in percent of its size without the header.
     pub fill_percent: usize,
     /// Pages written together.
-    pub piece_pages: u32,
+    pub run_pages: u32,
     /// A batch with this many pages ends at the next full parent.
     pub batch_pages: u32,
 }
 
-impl Form {
+impl BuildSettings {
     /// Bytes that stay free on every page.
     fn bytes_kept_free(&self) -> usize {
         let capacity = self.page_size.bytes() - self.page_size.header_bytes();
@@ -46,7 +46,7 @@ impl Form {
 }
 
 /// A run of consecutive pages to be written together.
-pub struct Piece {
+pub struct PageRun {
     /// First page.
     pub first: PageNumber,
     /// Number of pages.
@@ -57,7 +57,7 @@ pub struct Piece {
 
 /// Result of pushing a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pushed {
+pub enum PushResult {
     /// The record was added to a page.
     Taken,
     /// The record was not added: the batch is complete, and [`Builder::end_batch`] must be called first.
@@ -81,13 +81,13 @@ struct Parent {
 
 /// Builds the pages of successive batches; see the invariants above.
 pub struct Builder {
-    form: Form,
+    settings: BuildSettings,
     dbtime: DbTime,
     /// The first page of the batch, and the next page to be numbered.
     first: PageNumber,
     next: PageNumber,
-    piece: Option<Piece>,
-    finished: Vec<Piece>,
+    run: Option<PageRun>,
+    finished: Vec<PageRun>,
     /// Buffers for reuse.
     spare: Vec<Buffer>,
     leaf: Option<Leaf>,
@@ -95,7 +95,7 @@ pub struct Builder {
     first_leaf: Option<PageNumber>,
     last_leaf: Option<PageNumber>,
     last_key: Vec<u8>,
-    children: Vec<Child>,
+    children: Vec<Subtree>,
     entries_bytes: usize,
     is_complete: bool,
     rows: u64,
@@ -104,14 +104,21 @@ pub struct Builder {
 impl Builder {
     /// Continues behind `last_leaf` of a tree whose keys are all at most `last_key`; `None` if the tree is
     /// empty.
-    pub fn new(form: Form, first: PageNumber, last_leaf: Option<PageNumber>, last_key: Vec<u8>) -> Self {
-        assert!((1..=100).contains(&form.fill_percent) && form.piece_pages > 0 && form.batch_pages > 0);
+    pub fn new(
+        settings: BuildSettings,
+        first: PageNumber,
+        last_leaf: Option<PageNumber>,
+        last_key: Vec<u8>,
+    ) -> Self {
+        assert!(
+            (1..=100).contains(&settings.fill_percent) && settings.run_pages > 0 && settings.batch_pages > 0
+        );
         Self {
-            form,
+            settings,
             dbtime: DbTime(0),
             first,
             next: first,
-            piece: None,
+            run: None,
             finished: Vec::new(),
             spare: Vec::new(),
             leaf: None,
@@ -144,25 +151,26 @@ impl Builder {
 
     /// The last page of the file if the batch ended now.
     pub fn last_page(&self) -> PageNumber {
-        match self.needs_time() {
-            true => PageNumber(self.first.0 - 1),
+        if self.needs_time() {
+            PageNumber(self.first.0 - 1)
+        } else {
             // Its parent is still to come.
-            false => PageNumber(self.next.0 + PAGES_TO_LINK),
+            PageNumber(self.next.0 + PAGES_TO_LINK)
         }
     }
 
     /// Adds a record that is [next](Builder::is_next) and fits a page.
-    pub fn push(&mut self, key: &[u8], data: &[u8]) -> Pushed {
+    pub fn push(&mut self, key: &[u8], data: &[u8]) -> PushResult {
         assert!(self.is_next(key), "keys ascend");
         if self.is_complete {
-            return Pushed::BatchIsComplete;
+            return PushResult::BatchIsComplete;
         }
         if !self.insert(key, data) {
             if self.leaf.is_some() {
                 self.end_leaf(Some(key));
             }
             if self.is_complete {
-                return Pushed::BatchIsComplete;
+                return PushResult::BatchIsComplete;
             }
             self.begin_leaf(key);
             assert!(self.insert(key, data), "a record that was measured fits an empty page");
@@ -170,15 +178,15 @@ impl Builder {
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
         self.rows += 1;
-        Pushed::Taken
+        PushResult::Taken
     }
 
     /// Inserts a record into the leaf under construction; false if there is none or it has no room.
     fn insert(&mut self, key: &[u8], data: &[u8]) -> bool {
-        let kept_free = self.form.bytes_kept_free();
+        let kept_free = self.settings.bytes_kept_free();
         let Some(leaf) = &mut self.leaf else { return false };
         let nodes = leaf.nodes;
-        let page = page_of(&mut self.piece, self.form.page_size, leaf.number);
+        let page = page_of(&mut self.run, self.settings.page_size, leaf.number);
         if nodes > 0 && kept_free > 0 {
             let view = PageView::new(page);
             if view.free_bytes() < kept_free + view.bytes_needed(key, data) {
@@ -193,8 +201,9 @@ impl Builder {
     fn begin_leaf(&mut self, key: &[u8]) {
         let low = shortest_separator(&self.last_key, key);
         let number = self.take_number();
-        let page = page_of(&mut self.piece, self.form.page_size, number);
-        let mut page = PageMut::format(page, number, self.form.object, self.form.flags | PageFlags::LEAF);
+        let page = page_of(&mut self.run, self.settings.page_size, number);
+        let mut page =
+            PageMut::format(page, number, self.settings.object, self.settings.flags | PageFlags::LEAF);
         page.set_dbtime(self.dbtime);
         // Later keys probably share a prefix with this one.
         page.set_external_header(key).expect("an empty page has room for a key");
@@ -209,16 +218,14 @@ impl Builder {
         let pages = self.next.0 - self.first.0 + 1;
         // One log record makes the batch visible, so its entries must fit a page.
         let is_large =
-            pages >= self.form.batch_pages || self.entries_bytes >= self.form.page_size.bytes() / 2;
+            pages >= self.settings.batch_pages || self.entries_bytes >= self.settings.page_size.bytes() / 2;
         let parent_is_full = self.enter_in_parent(&leaf, separator.as_deref(), is_large);
         self.is_complete = next.is_none() || parent_is_full && is_large;
-        let next_leaf = match self.is_complete {
-            true => None,
-            false => Some(PageNumber(self.next.0 + u32::from(parent_is_full))),
-        };
-        let page = page_of(&mut self.piece, self.form.page_size, leaf.number);
+        let next_leaf =
+            if self.is_complete { None } else { Some(PageNumber(self.next.0 + u32::from(parent_is_full))) };
+        let page = page_of(&mut self.run, self.settings.page_size, leaf.number);
         PageMut::new(page).set_siblings(self.last_leaf, next_leaf);
-        seal_page(page, self.form.page_size, leaf.number);
+        seal_page(page, self.settings.page_size, leaf.number);
         self.last_leaf = Some(leaf.number);
         if parent_is_full {
             self.end_parent();
@@ -229,13 +236,13 @@ impl Builder {
     /// leaf's upper bound, if known. The parent also stores the separator of its last leaf, unless
     /// `ends_batch`: then it is the rightmost page of its level until the next batch is linked.
     fn enter_in_parent(&mut self, leaf: &Leaf, separator: Option<&[u8]>, ends_batch: bool) -> bool {
-        let kept_free = self.form.bytes_kept_free();
-        let form = self.form;
+        let kept_free = self.settings.bytes_kept_free();
+        let settings = self.settings;
         let parent = self.parent.get_or_insert_with(|| {
-            let mut page = vec![0; form.page_size.bytes()];
-            let flags = form.flags | PageFlags::PARENT_OF_LEAF;
+            let mut page = vec![0; settings.page_size.bytes()];
+            let flags = settings.flags | PageFlags::PARENT_OF_LEAF;
             // It gets its number later.
-            let mut edit = PageMut::format(&mut page, PageNumber(0), form.object, flags);
+            let mut edit = PageMut::format(&mut page, PageNumber(0), settings.object, flags);
             edit.set_external_header(separator.unwrap_or_default()).expect("an empty page has room");
             Parent { page, low: leaf.low.clone(), leaves: 0, entries_bytes: 0 }
         });
@@ -260,22 +267,22 @@ impl Builder {
     fn end_parent(&mut self) {
         let Parent { page: finished, low, .. } = self.parent.take().expect("it was entered in");
         let number = self.take_number();
-        let page = page_of(&mut self.piece, self.form.page_size, number);
+        let page = page_of(&mut self.run, self.settings.page_size, number);
         page.copy_from_slice(&finished);
         let mut edit = PageMut::new(page);
         edit.set_dbtime(self.dbtime);
         edit.set_number(number);
-        seal_page(page, self.form.page_size, number);
+        seal_page(page, self.settings.page_size, number);
         self.entries_bytes += entry_bytes(&low);
-        self.children.push(Child { page: number, low, height: 1 });
+        self.children.push(Subtree { page: number, low, height: 1 });
     }
 
     /// True if the parent is worth a page: at least half full, or its leaves have long separators.
     fn is_worth_a_page(&self, parent: &Parent) -> bool {
-        let page_bytes = self.form.page_size.bytes();
-        let capacity = page_bytes - self.form.page_size.header_bytes();
+        let page_bytes = self.settings.page_size.bytes();
+        let capacity = page_bytes - self.settings.page_size.header_bytes();
         let used = capacity - PageView::new(&parent.page).free_bytes();
-        used * 2 >= capacity * self.form.fill_percent / 100 || parent.entries_bytes > page_bytes / 2
+        used * 2 >= capacity * self.settings.fill_percent / 100 || parent.entries_bytes > page_bytes / 2
     }
 
     /// Drops a parent that is not worth a page: its leaves are linked one by one.
@@ -287,12 +294,12 @@ impl Builder {
             let mut upper = Vec::new();
             view.key_of(leaf, &mut upper);
             let page = view.child(leaf);
-            self.children.push(Child { page, low: std::mem::replace(&mut low, upper), height: 0 });
+            self.children.push(Subtree { page, low: std::mem::replace(&mut low, upper), height: 0 });
         }
     }
 
     /// Ends the batch and reserves the pages that linking needs; `None` if it has no records.
-    pub fn end_batch(&mut self) -> Option<Batch> {
+    pub fn end_batch(&mut self) -> Option<BulkBatch> {
         if self.leaf.is_some() {
             self.end_leaf(None);
         }
@@ -303,7 +310,7 @@ impl Builder {
         }
         self.is_complete = false;
         self.entries_bytes = 0;
-        self.finished.extend(self.piece.take());
+        self.finished.extend(self.run.take());
         let first_leaf = self.first_leaf.take()?;
         let children = std::mem::take(&mut self.children);
         let used = self.next.0 - self.first.0;
@@ -311,11 +318,11 @@ impl Builder {
         let grown = ExtentNode::starting_at(self.first, pages);
         self.first = PageNumber(grown.last.0 + 1);
         self.next = self.first;
-        Some(Batch { grown, used, first_leaf, children, rows: std::mem::take(&mut self.rows) })
+        Some(BulkBatch { grown, used, first_leaf, children, rows: std::mem::take(&mut self.rows) })
     }
 
     /// Runs whose pages are all finished.
-    pub fn take_finished(&mut self) -> Vec<Piece> {
+    pub fn take_finished(&mut self) -> Vec<PageRun> {
         std::mem::take(&mut self.finished)
     }
 
@@ -332,23 +339,23 @@ impl Builder {
     fn take_number(&mut self) -> PageNumber {
         let number = self.next;
         self.next.0 += 1;
-        if self.piece.as_ref().is_some_and(|piece| piece.pages == self.form.piece_pages) {
-            self.finished.extend(self.piece.take());
+        if self.run.as_ref().is_some_and(|run| run.pages == self.settings.run_pages) {
+            self.finished.extend(self.run.take());
         }
         let spare = &mut self.spare;
-        let bytes = self.form.piece_pages as usize * self.form.page_size.bytes();
-        let piece = self.piece.get_or_insert_with(|| {
+        let bytes = self.settings.run_pages as usize * self.settings.page_size.bytes();
+        let run = self.run.get_or_insert_with(|| {
             let buffer = spare.pop().unwrap_or_else(|| Buffer::zeroed(bytes));
-            Piece { first: number, pages: 0, buffer }
+            PageRun { first: number, pages: 0, buffer }
         });
-        assert_eq!(piece.first.0 + piece.pages, number.0, "the pages of a piece lie together");
-        piece.pages += 1;
+        assert_eq!(run.first.0 + run.pages, number.0, "the pages of a run are consecutive");
+        run.pages += 1;
         number
     }
 }
 
-fn page_of(piece: &mut Option<Piece>, page_size: PageSize, number: PageNumber) -> &mut [u8] {
-    let piece = piece.as_mut().expect("a numbered page lies in a piece");
-    let index = (number.0 - piece.first.0) as usize;
-    &mut piece.buffer[index * page_size.bytes()..][..page_size.bytes()]
+fn page_of(run: &mut Option<PageRun>, page_size: PageSize, number: PageNumber) -> &mut [u8] {
+    let run = run.as_mut().expect("a numbered page is in a run");
+    let index = (number.0 - run.first.0) as usize;
+    &mut run.buffer[index * page_size.bytes()..][..page_size.bytes()]
 }

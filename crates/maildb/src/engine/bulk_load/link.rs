@@ -16,7 +16,7 @@ use crate::format::{page::PageFlags, page_size::PageNumber, space::ExtentNode};
 
 /// A finished page, with all pages below it, to be linked into a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Child {
+pub struct Subtree {
     pub page: PageNumber,
     /// Lower bound: above every key of the tree so far, at most the smallest key below the page.
     pub low: Vec<u8>,
@@ -26,7 +26,7 @@ pub struct Child {
 
 /// Finished pages that are linked in one step.
 #[derive(Clone, Debug)]
-pub struct Batch {
+pub struct BulkBatch {
     /// Pages by which the file has grown for the batch.
     pub grown: ExtentNode,
     /// Number of pages in use, from the first on; at least one is unused.
@@ -34,7 +34,7 @@ pub struct Batch {
     /// The leaf with the smallest keys. Its link to the leaf before is already set.
     pub first_leaf: PageNumber,
     /// The subtrees to link, in key order.
-    pub children: Vec<Child>,
+    pub children: Vec<Subtree>,
     /// Number of records.
     pub rows: u64,
 }
@@ -52,7 +52,7 @@ pub fn entry_bytes(low: &[u8]) -> usize {
 }
 
 /// Makes a batch part of the tree at `root`: its space, its leaves' links, its subtrees' entries.
-pub fn link(changes: &mut ChangeSet<'_>, root: PageNumber, batch: &Batch) -> Step<()> {
+pub fn link(changes: &mut ChangeSet<'_>, root: PageNumber, batch: &BulkBatch) -> Step<()> {
     space::add_file_growth_to_tree(changes, root, batch.grown, batch.used)?;
     let mut edge = RightEdge::find(changes, root, batch.first_leaf)?;
     for child in &batch.children {

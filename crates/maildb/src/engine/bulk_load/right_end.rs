@@ -5,7 +5,7 @@ use super::{
         Step,
         changes::ChangeSet,
         core::Core,
-        rows::{Tree, merge_row},
+        rows::{TableTree, merge_near_key},
         space,
         tree::{self, Path, SEPARATOR_BYTES_MAX},
     },
@@ -13,13 +13,13 @@ use super::{
 };
 use crate::{
     format::{key::KEY_BYTES_MAX, page::PageFlags, page_size::PageNumber},
-    log::{Log, RestructureKind},
+    log::{LogHandle, RestructureKind},
 };
 use world::Moment;
 
 /// Prepares a tree for appending: its last leaf keeps its page number and is not empty unless the tree is,
 /// and the branches above have room for a last separator. Returns true if it must be called again.
-pub fn prepare(core: &mut Core, log: &Log, now: Moment, tree: Tree) -> Step<bool> {
+pub fn prepare(core: &mut Core, log: &LogHandle, now: Moment, tree: TableTree) -> Step<bool> {
     if is_lone_leaf(&mut core.change_set(tree.database, now), tree.root)? {
         core.restructure(log, now, tree.database, RestructureKind::Split, |changes| {
             let page = space::allocate(changes, tree.root)?;
@@ -39,7 +39,7 @@ pub fn prepare(core: &mut Core, log: &Log, now: Moment, tree: Tree) -> Step<bool
     if leaf == tree.root || pages.view(leaf)?.node_count() > 0 {
         return Ok(false);
     }
-    merge_row(core, log, now, tree, &[u8::MAX; KEY_BYTES_MAX])
+    merge_near_key(core, log, now, tree, &[u8::MAX; KEY_BYTES_MAX])
 }
 
 /// The path down to the highest rightmost branch without room for a last separator, if any.
@@ -64,7 +64,7 @@ pub struct RightEnd {
 }
 
 /// The append position; `None` if the tree needs to be [prepared](prepare) first.
-pub fn right_end(changes: &mut ChangeSet<'_>, tree: Tree) -> Step<Option<RightEnd>> {
+pub fn right_end(changes: &mut ChangeSet<'_>, tree: TableTree) -> Step<Option<RightEnd>> {
     if is_lone_leaf(changes, tree.root)? || crowded_branch(changes, tree.root)?.is_some() {
         return Ok(None);
     }

@@ -10,8 +10,8 @@
 
 use super::super::{
     DatabaseIndex,
-    core::Shared,
-    table::{Loading, Table},
+    core::SharedGroup,
+    table::{BulkLoadState, Table},
 };
 use crate::{
     error::{Error, Result},
@@ -22,18 +22,18 @@ use tokio::sync::Notify;
 use world::{ByteCount, File, IoErrorKind};
 
 /// Exclusive use of the file behind the end of its database; see the invariants above.
-pub struct Tail {
-    shared: Rc<Shared>,
+pub struct FileTail {
+    shared: Rc<SharedGroup>,
     database: DatabaseIndex,
     table: Table,
     /// The database's file.
     pub file: Rc<dyn File>,
 }
 
-impl Tail {
+impl FileTail {
     /// Acquires the tail of a table's database, once nobody else makes it grow, and locks the table for
     /// others.
-    pub async fn take(shared: &Rc<Shared>, table: &Table) -> Result<Rc<Self>> {
+    pub async fn take(shared: &Rc<SharedGroup>, table: &Table) -> Result<Rc<Self>> {
         let tree = table.tree();
         loop {
             let growing = {
@@ -51,7 +51,7 @@ impl Tail {
                     Some(growing) => Rc::clone(growing),
                     None => {
                         state.growing = Some(Rc::new(Notify::new()));
-                        table.loading().set(Loading::Yes);
+                        table.loading().set(BulkLoadState::Active);
                         let file = Rc::clone(&state.file);
                         let (shared, table) = (Rc::clone(shared), table.clone());
                         return Ok(Rc::new(Self { shared, database: tree.database, table, file }));
@@ -63,8 +63,8 @@ impl Tail {
     }
 
     /// The loader was dropped; its writes are still in progress.
-    pub fn let_go(&self) {
-        self.table.loading().set(Loading::Ending);
+    pub fn release(&self) {
+        self.table.loading().set(BulkLoadState::CleaningUp);
     }
 
     /// The last page that the file has room for.
@@ -90,11 +90,11 @@ impl Tail {
     }
 }
 
-impl Drop for Tail {
+impl Drop for FileTail {
     fn drop(&mut self) {
         let (shared, database, table) = (Rc::clone(&self.shared), self.database, self.table.clone());
-        let release = move |shared: &Shared| {
-            table.loading().set(Loading::No);
+        let release = move |shared: &SharedGroup| {
+            table.loading().set(BulkLoadState::None);
             if let Some(waiting) = shared.core.borrow_mut().database(database).growing.take() {
                 waiting.notify_waiters();
             }
@@ -107,9 +107,9 @@ impl Drop for Tail {
         if is_over {
             return release(&shared);
         }
-        self.let_go();
+        self.release();
         let task = Rc::clone(&shared);
-        drop(shared.world.spawn("bulk load cleared away", async move {
+        drop(shared.world.spawn("bulk load clean-up", async move {
             if let Err(error) = task.cut_tail(database).await {
                 task.fail(&error);
             }
@@ -122,11 +122,11 @@ fn file_size(last: PageNumber, page_size: PageSize) -> ByteCount {
     ByteCount((u64::from(last.0) + 2) * page_size.bytes() as u64)
 }
 
-fn size_of_database(pages: u32, shared: &Shared) -> ByteCount {
+fn size_of_database(pages: u32, shared: &SharedGroup) -> ByteCount {
     file_size(PageNumber(pages), shared.config.page_size)
 }
 
-impl Shared {
+impl SharedGroup {
     /// Discards the stamps of pages behind the end of a database.
     pub fn forget_tail(&self, database: DatabaseIndex) {
         let mut core = self.core.borrow_mut();
@@ -150,14 +150,14 @@ impl Shared {
         self.forget_tail(database);
         if has_stamps {
             // The sidecar must drop those stamps too, before other pages are stored there.
-            self.settle_now().await?;
+            self.force_checkpoint().await?;
         }
         file.resize(size).await?;
         Ok(true)
     }
 
     /// Takes a checkpoint even if its position stays the same, to flush the stamps with it.
-    pub async fn settle_now(self: &Rc<Self>) -> Result<()> {
+    pub async fn force_checkpoint(self: &Rc<Self>) -> Result<()> {
         self.checkpoint_written.set(None);
         self.advance_checkpoint().await.map(drop)
     }

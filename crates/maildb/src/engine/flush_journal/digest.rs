@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn flipped_bits_swapped_words_and_old_sectors_show() {
+    fn flipped_bits_swapped_words_and_old_sectors_change_the_digest() {
         let whole: Vec<u8> = (0..2048_u32).map(|at| (at / 8 % 5) as u8).collect();
         let reference = of(&whole);
         for bit in 0..whole.len() * 8 {
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_counts_and_the_parting_does_not() {
+    fn the_digest_depends_on_the_seed_but_not_on_the_division_into_parts() {
         let bytes = [3_u8; 256];
         assert_ne!(digest(7, [&bytes[..]]), digest(8, [&bytes[..]]));
         assert_eq!(digest(7, [&bytes[..64], &bytes[64..]]), of(&bytes));

@@ -10,12 +10,12 @@
 //! flush.
 
 use super::{
-    Restored,
-    slot::{BLOCK_BYTES, ImageEntry, Layout, SlotHeader, digest_images},
+    RestoreSummary,
+    slot::{BLOCK_BYTES, ImageEntry, JournalLayout, JournalSlotHeader, digest_images},
 };
 use crate::{
     engine::{
-        PageId, core::DatabaseState, page_stamps::StampTable, pager::check_read_page, recovery::ReplayRange,
+        PageId, core::OpenDatabase, page_stamps::StampTable, pager::check_read_page, recovery::ReplayRange,
     },
     error::Result,
     format::{
@@ -33,7 +33,7 @@ use world::{Buffer, ByteCount, ByteOffset, File, IoErrorKind, IoResult, Stabilit
 
 /// A database, as far as it determines which images are usable.
 #[derive(Clone, Copy)]
-pub struct Target<'a> {
+pub struct RestoreTarget<'a> {
     pub name: &'a str,
     pub header: &'a DatabaseHeader,
     /// dbtime in the header on stable storage.
@@ -43,9 +43,9 @@ pub struct Target<'a> {
     pub stamps: Option<&'a StampTable>,
 }
 
-impl DatabaseState {
-    fn target(&self) -> Target<'_> {
-        Target {
+impl OpenDatabase {
+    fn target(&self) -> RestoreTarget<'_> {
+        RestoreTarget {
             name: &self.name,
             header: &self.header,
             header_time: self.header_time_stable,
@@ -56,22 +56,22 @@ impl DatabaseState {
 }
 
 /// Result of a restore.
-pub struct Outcome {
+pub struct RestoreOutcome {
     /// Counts for the recovery summary.
-    pub restored: Restored,
+    pub restored: RestoreSummary,
     /// Highest write number in the journal.
     pub sequence_last: u64,
 }
 
 /// The newest usable image of each page.
 #[derive(Default)]
-pub struct Gathered {
+pub struct UsableImages {
     images: BTreeMap<PageId, Image>,
     slots_unreadable: u32,
     sequence_last: u64,
 }
 
-impl Gathered {
+impl UsableImages {
     pub fn pages(&self) -> impl Iterator<Item = PageId> {
         self.images.keys().copied()
     }
@@ -85,34 +85,36 @@ struct Image {
 }
 
 /// The layout in the head of a journal; `None` if the head is unreadable or invalid.
-pub async fn read_head(file: &Rc<dyn File>) -> Option<Layout> {
+pub async fn read_head(file: &Rc<dyn File>) -> Option<JournalLayout> {
     let head = read(file, ByteOffset(0), BLOCK_BYTES).await.ok()?;
-    Layout::decode(&head)
+    JournalLayout::decode(&head)
 }
 
 /// Runs the four steps above. Unreadable slots are skipped; failed page writes are errors.
 pub async fn restore(
     file: &Rc<dyn File>,
-    layout: Layout,
+    layout: JournalLayout,
     range: ReplayRange,
-    databases: &[DatabaseState],
-) -> Result<Outcome> {
-    let targets: Vec<Option<Target<'_>>> = databases.iter().map(|state| Some(state.target())).collect();
-    let Gathered { images, slots_unreadable, sequence_last } = gather(file, layout, range, &targets).await;
+    databases: &[OpenDatabase],
+) -> Result<RestoreOutcome> {
+    let targets: Vec<Option<RestoreTarget<'_>>> =
+        databases.iter().map(|state| Some(state.target())).collect();
+    let UsableImages { images, slots_unreadable, sequence_last } =
+        gather(file, layout, range, &targets).await;
     let pages = put_in_place(images, layout.page_size, databases).await?;
-    let restored = Restored { pages, slots_unreadable, ..Restored::default() };
-    Ok(Outcome { restored, sequence_last })
+    let restored = RestoreSummary { pages, slots_unreadable, ..RestoreSummary::default() };
+    Ok(RestoreOutcome { restored, sequence_last })
 }
 
 /// Steps 1 and 2: the images that recovery would use, by database number in the group. Unreadable slots are
 /// skipped.
 pub async fn gather(
     file: &Rc<dyn File>,
-    layout: Layout,
+    layout: JournalLayout,
     range: ReplayRange,
-    databases: &[Option<Target<'_>>],
-) -> Gathered {
-    let mut gathered = Gathered::default();
+    databases: &[Option<RestoreTarget<'_>>],
+) -> UsableImages {
+    let mut gathered = UsableImages::default();
     let newest = &mut gathered.images;
     for slot in 0..layout.slots {
         let header = match read_slot_header(file, &layout, slot).await {
@@ -136,7 +138,7 @@ pub async fn gather(
                 continue;
             }
             let id = PageId { database: entry.database, page: entry.page };
-            let target = databases[usize::from(id.database.0)].as_ref().expect("the image is of use to it");
+            let target = databases[usize::from(id.database.0)].as_ref().expect("the image is usable");
             if !is_possible(target, layout.page_size, id, &bytes) {
                 // Such an image was never valid in the database either.
                 continue;
@@ -157,10 +159,10 @@ pub async fn gather(
 
 /// True if redo could start from an image, by the rules of the flush journal.
 fn is_of_use(
-    header: &SlotHeader,
+    header: &JournalSlotHeader,
     entry: &ImageEntry,
     range: ReplayRange,
-    databases: &[Option<Target<'_>>],
+    databases: &[Option<RestoreTarget<'_>>],
 ) -> bool {
     let index = usize::from(entry.database.0);
     let (Some(Some(target)), Some(mark)) = (databases.get(index), header.databases.get(index)) else {
@@ -181,14 +183,14 @@ fn is_of_use(
 enum Slot {
     Unused,
     Unreadable,
-    Written(Box<SlotHeader>),
+    Written(Box<JournalSlotHeader>),
 }
 
-async fn read_slot_header(file: &Rc<dyn File>, layout: &Layout, slot: u32) -> Slot {
+async fn read_slot_header(file: &Rc<dyn File>, layout: &JournalLayout, slot: u32) -> Slot {
     let Ok(bytes) = read(file, layout.slot_at(slot), layout.header_bytes()).await else {
         return Slot::Unreadable;
     };
-    match SlotHeader::decode(&bytes, layout, slot) {
+    match JournalSlotHeader::decode(&bytes, layout, slot) {
         Some(header) => Slot::Written(Box::new(header)),
         None if bytes.iter().all(|&byte| byte == 0) => Slot::Unused,
         None => Slot::Unreadable,
@@ -198,9 +200,9 @@ async fn read_slot_header(file: &Rc<dyn File>, layout: &Layout, slot: u32) -> Sl
 /// The images of a slot; `None` unless all of them are whole.
 async fn read_images(
     file: &Rc<dyn File>,
-    layout: &Layout,
+    layout: &JournalLayout,
     slot: u32,
-    header: &SlotHeader,
+    header: &JournalSlotHeader,
 ) -> Option<Vec<Buffer>> {
     let buffers = header.images.iter().map(|_| Buffer::zeroed(layout.page_size.bytes())).collect();
     let images = file.read(layout.images_at(slot), buffers).await.ok()?;
@@ -211,7 +213,7 @@ async fn read_images(
 async fn put_in_place(
     newest: BTreeMap<PageId, Image>,
     page_size: PageSize,
-    databases: &[DatabaseState],
+    databases: &[OpenDatabase],
 ) -> Result<u64> {
     let mut pages = 0;
     let mut touched = BTreeSet::new();
@@ -232,14 +234,14 @@ async fn put_in_place(
 }
 
 /// True if an image is whole and, if stamps are known, one that the page may hold.
-fn is_possible(target: &Target<'_>, page_size: PageSize, id: PageId, image: &[u8]) -> bool {
+fn is_possible(target: &RestoreTarget<'_>, page_size: PageSize, id: PageId, image: &[u8]) -> bool {
     check_read_page(target.name, page_size, id, image).is_ok()
         && target.stamps.is_none_or(|stamps| stamps.could_be(id.page, image))
 }
 
 /// True if the page in place needs no image.
 async fn is_as_good(
-    state: &DatabaseState,
+    state: &OpenDatabase,
     page_size: PageSize,
     id: PageId,
     at: ByteOffset,
@@ -264,7 +266,7 @@ async fn read(file: &Rc<dyn File>, at: ByteOffset, length: usize) -> IoResult<Bu
         return Err(world::IoError::new(IoErrorKind::OutOfRange, context));
     }
     let mut buffers = file.read(at, vec![Buffer::zeroed(length)]).await?;
-    Ok(buffers.pop().expect("a read gives its buffer back"))
+    Ok(buffers.pop().expect("a read returns its buffer"))
 }
 
 #[cfg(test)]
@@ -281,9 +283,9 @@ mod tests {
     use world::{BlockDevice, Geometry, LocalFuture, Resizable};
 
     /// A file that only has a size.
-    struct Sized(ByteCount);
+    struct FileSize(ByteCount);
 
-    impl BlockDevice for Sized {
+    impl BlockDevice for FileSize {
         fn geometry(&self) -> Geometry {
             Geometry { size: self.0, sector: 512 }
         }
@@ -305,7 +307,7 @@ mod tests {
         }
     }
 
-    impl Resizable for Sized {
+    impl Resizable for FileSize {
         fn resize(&self, _: ByteCount) -> LocalFuture<IoResult<()>> {
             unreachable!("only the size matters")
         }
@@ -319,25 +321,25 @@ mod tests {
         LogPosition { generation: 2, segment: 3, offset }
     }
 
-    type Spoil = fn(&mut Judged);
+    type Spoil = fn(&mut ImageCase);
 
     /// Everything that decides if an image is usable.
-    struct Judged {
-        header: SlotHeader,
+    struct ImageCase {
+        header: JournalSlotHeader,
         entry: ImageEntry,
         range: ReplayRange,
-        state: DatabaseState,
+        state: OpenDatabase,
     }
 
-    impl Judged {
+    impl ImageCase {
         /// A usable image.
         fn new() -> Self {
             let mut header = DatabaseHeader::new(PageSize::Kib8, signature(1), ObjectId(1));
             header.log_signature = signature(2);
             header.attach = at(50);
-            let state = DatabaseState {
+            let state = OpenDatabase {
                 name: "priv1.edb".to_owned(),
-                file: Rc::new(Sized(ByteCount::kib(8 * 12))),
+                file: Rc::new(FileSize(ByteCount::kib(8 * 12))),
                 header,
                 header_time_stable: DbTime(7),
                 dbtime: DbTime(7),
@@ -350,7 +352,7 @@ mod tests {
             let entry = ImageEntry { database: DatabaseIndex(0), page: PageNumber(10), last: at(101) };
             let mut databases = [DatabaseMark::default(); DATABASES_MAX];
             databases[0] = DatabaseMark { signature: signature(1), header_time: DbTime(7) };
-            let header = SlotHeader {
+            let header = JournalSlotHeader {
                 sequence: 1,
                 log_signature: signature(2),
                 databases,
@@ -366,8 +368,8 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_of_use_only_if_every_rule_is_kept() {
-        assert!(Judged::new().verdict());
+    fn an_image_is_usable_only_if_every_rule_holds() {
+        assert!(ImageCase::new().verdict());
         let broken: [(&str, Spoil); 9] = [
             ("another log", |judged| judged.header.log_signature = signature(3)),
             ("another database", |judged| judged.header.databases[0].signature = signature(3)),
@@ -380,7 +382,7 @@ mod tests {
             ("no database of the group", |judged| judged.entry.database = DatabaseIndex(1)),
         ];
         for (what, spoil) in broken {
-            let mut judged = Judged::new();
+            let mut judged = ImageCase::new();
             spoil(&mut judged);
             assert!(!judged.verdict(), "{what}");
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 /// Use of a slot by one database.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct SlotUse {
     database: DatabaseIndex,
     /// Page writes in progress.
     writes: u32,
@@ -19,7 +19,7 @@ struct Part {
 /// The states of all slots; see the invariant above.
 #[derive(Debug)]
 pub struct Ring {
-    slots: Vec<Vec<Part>>,
+    slots: Vec<Vec<SlotUse>>,
     /// Start of the search for a free slot: slots are used in turn.
     next: usize,
 }
@@ -46,7 +46,7 @@ impl Ring {
         for database in writes {
             match parts.iter_mut().find(|part| part.database == database) {
                 Some(part) => part.writes += 1,
-                None => parts.push(Part { database, writes: 1, flushing: false }),
+                None => parts.push(SlotUse { database, writes: 1, flushing: false }),
             }
         }
         assert!(!parts.is_empty(), "a slot is written for page writes");

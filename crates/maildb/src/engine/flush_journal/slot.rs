@@ -47,7 +47,7 @@ const _: () = assert!(DATABASES_AT + DATABASES_MAX * DATABASE_BYTES <= IMAGES_AT
 
 /// Layout of a journal file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct JournalLayout {
     /// Size of the images.
     pub page_size: PageSize,
     /// Number of slots.
@@ -58,7 +58,7 @@ pub struct Layout {
     pub log_signature: Signature,
 }
 
-impl Layout {
+impl JournalLayout {
     pub fn header_bytes(&self) -> usize {
         let bytes = IMAGES_AT + self.pages_max as usize * IMAGE_BYTES + DIGEST_BYTES;
         bytes.next_multiple_of(BLOCK_BYTES)
@@ -135,7 +135,7 @@ pub struct DatabaseMark {
 
 /// Header of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SlotHeader {
+pub struct JournalSlotHeader {
     /// Write number, ascending over the life of the journal.
     pub sequence: u64,
     /// Signature of the log that the positions refer to.
@@ -158,9 +158,9 @@ pub fn digest_images<'a>(sequence: u64, slot: u32, images: impl IntoIterator<Ite
     digest(seed(sequence, slot), images)
 }
 
-impl SlotHeader {
+impl JournalSlotHeader {
     /// Encodes the header.
-    pub fn encode(&self, layout: &Layout, slot: u32) -> Buffer {
+    pub fn encode(&self, layout: &JournalLayout, slot: u32) -> Buffer {
         assert!((1..=layout.pages_max as usize).contains(&self.images.len()), "a slot holds what fits");
         let mut bytes = Buffer::zeroed(layout.header_bytes());
         put(&mut bytes, 0, SLOT_MAGIC);
@@ -186,7 +186,7 @@ impl SlotHeader {
     }
 
     /// Decodes the header of `slot`; `None` if it is invalid.
-    pub fn decode(bytes: &[u8], layout: &Layout, slot: u32) -> Option<Self> {
+    pub fn decode(bytes: &[u8], layout: &JournalLayout, slot: u32) -> Option<Self> {
         let sequence = u64::from_le_bytes(*field(bytes, 16));
         let count = u32::from_le_bytes(*field(bytes, 12));
         let is_header = bytes.len() == layout.header_bytes()
@@ -228,7 +228,7 @@ fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
 }
 
 fn field<const N: usize>(bytes: &[u8], at: usize) -> &[u8; N] {
-    bytes[at..].first_chunk().expect("the field lies in the block")
+    bytes[at..].first_chunk().expect("the field is in the block")
 }
 
 /// Digest of a block, with its own digest field as zero.
@@ -254,12 +254,12 @@ mod tests {
     use super::*;
     use crate::format::header::LogTime;
 
-    fn layout() -> Layout {
+    fn layout() -> JournalLayout {
         let signature = Signature { random: 7, created: LogTime::from_unix_ms(1_000_000), computer: [0; 16] };
-        Layout { page_size: PageSize::Kib8, slots: 3, pages_max: 64, log_signature: signature }
+        JournalLayout { page_size: PageSize::Kib8, slots: 3, pages_max: 64, log_signature: signature }
     }
 
-    fn header() -> SlotHeader {
+    fn header() -> JournalSlotHeader {
         let entry = |page| ImageEntry {
             database: DatabaseIndex((page % 2) as u8),
             page: PageNumber(page),
@@ -267,7 +267,7 @@ mod tests {
         };
         let mut databases = [DatabaseMark::default(); DATABASES_MAX];
         databases[1] = DatabaseMark { signature: layout().log_signature, header_time: DbTime(99) };
-        SlotHeader {
+        JournalSlotHeader {
             sequence: 12,
             log_signature: layout().log_signature,
             databases,
@@ -278,12 +278,15 @@ mod tests {
 
     #[test]
     fn heads_and_headers_read_back_as_they_were() {
-        assert_eq!(Layout::decode(&layout().encode()), Some(layout()));
+        assert_eq!(JournalLayout::decode(&layout().encode()), Some(layout()));
         let bytes = header().encode(&layout(), 2);
-        assert_eq!(SlotHeader::decode(&bytes, &layout(), 2), Some(header()));
-        assert_eq!(SlotHeader::decode(&bytes, &layout(), 1), None, "a header belongs in its place");
+        assert_eq!(JournalSlotHeader::decode(&bytes, &layout(), 2), Some(header()));
+        assert_eq!(JournalSlotHeader::decode(&bytes, &layout(), 1), None, "a header belongs in its place");
         let zeroes = vec![0; bytes.len()];
-        assert_eq!((Layout::decode(&zeroes), SlotHeader::decode(&zeroes, &layout(), 0)), (None, None));
+        assert_eq!(
+            (JournalLayout::decode(&zeroes), JournalSlotHeader::decode(&zeroes, &layout(), 0)),
+            (None, None)
+        );
     }
 
     #[test]
@@ -293,12 +296,12 @@ mod tests {
         for bit in 0..BLOCK_BYTES * 8 {
             let mut flipped = head.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Layout::decode(&flipped), None, "bit {bit} of the head");
+            assert_eq!(JournalLayout::decode(&flipped), None, "bit {bit} of the head");
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(SlotHeader::decode(&flipped, &layout(), 0), None, "bit {bit} of the slot");
+            assert_eq!(JournalSlotHeader::decode(&flipped, &layout(), 0), None, "bit {bit} of the slot");
         }
-        let newer = SlotHeader { sequence: 13, images: header().images[1..].to_vec(), ..header() };
+        let newer = JournalSlotHeader { sequence: 13, images: header().images[1..].to_vec(), ..header() };
         let newer = newer.encode(&layout(), 0);
         for mask in 1..255_u32 {
             let mut torn = bytes.clone();
@@ -307,7 +310,11 @@ mod tests {
                 torn[range.clone()].copy_from_slice(&newer[range]);
             }
             let is_whole = torn[..] == bytes[..] || torn[..] == newer[..];
-            assert_eq!(SlotHeader::decode(&torn, &layout(), 0).is_some(), is_whole, "sectors {mask:08b}");
+            assert_eq!(
+                JournalSlotHeader::decode(&torn, &layout(), 0).is_some(),
+                is_whole,
+                "sectors {mask:08b}"
+            );
         }
     }
 
@@ -316,7 +323,7 @@ mod tests {
         for (page_size, pages_max) in
             [(PageSize::Kib4, 128), (PageSize::Kib8, 64), (PageSize::Kib32, 16), (PageSize::Kib4, 300)]
         {
-            let layout = Layout { page_size, pages_max, ..layout() };
+            let layout = JournalLayout { page_size, pages_max, ..layout() };
             assert_eq!(layout.slot_at(0).0, BLOCK_BYTES as u64);
             let end = layout.images_at(2) + ByteCount(u64::from(pages_max) * page_size.bytes() as u64);
             assert_eq!(end.0, layout.file_bytes().0);

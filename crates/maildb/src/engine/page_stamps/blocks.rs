@@ -55,7 +55,7 @@ const _: () = assert!(JOURNAL_AT + JOURNAL_STAMPS * ENTRY_BYTES <= DIGEST_AT);
 
 /// A stamp flush: the sidecar was brought up to date with the stable pages of its database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settling {
+pub struct StampFlush {
     /// Ascending over the life of a sidecar, from 1.
     pub number: u64,
     /// Position of the checkpoint that follows the flush.
@@ -77,7 +77,7 @@ pub struct Head {
     /// Snapshot number; each new area gets the next one.
     pub snapshot: u64,
     /// The flush that wrote the table.
-    pub settling: Settling,
+    pub flush: StampFlush,
     /// Offset of the area.
     pub area_at: u64,
     /// Pages in the table, from page 1 on.
@@ -117,7 +117,7 @@ impl Head {
         put(&mut block, 56, &second.to_le_bytes());
         put(&mut block, 64, &self.begin.encode());
         put(&mut block, 72, &self.snapshot.to_le_bytes());
-        put_settling(&mut block, 80, &self.settling);
+        put_flush(&mut block, 80, &self.flush);
         put(&mut block, 104, &self.area_at.to_le_bytes());
         put(&mut block, 112, &self.table_pages.to_le_bytes());
         put(&mut block, 116, &self.journal_blocks.to_le_bytes());
@@ -136,7 +136,7 @@ impl Head {
             key: StampKey::new([u64_at(block, 48), u64_at(block, 56)]),
             begin: LogPosition::decode(field(block, 64)),
             snapshot: u64_at(block, 72),
-            settling: settling_at(block, 80),
+            flush: flush_at(block, 80),
             area_at: u64_at(block, 104),
             table_pages: u32_at(block, 112),
             journal_blocks: u32_at(block, 116),
@@ -189,7 +189,7 @@ pub fn decode_table_block(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalBlock {
     /// The flush that the block belongs to.
-    pub settling: Settling,
+    pub flush: StampFlush,
     /// True for the last block of that flush.
     pub is_last: bool,
     /// At most [`JOURNAL_STAMPS`].
@@ -205,7 +205,7 @@ impl JournalBlock {
         put(block, 16, &index.to_le_bytes());
         put(block, 20, &(self.stamps.len() as u16).to_le_bytes());
         put(block, 22, &[u8::from(self.is_last)]);
-        put_settling(block, 24, &self.settling);
+        put_flush(block, 24, &self.flush);
         for (place, stamp) in self.stamps.iter().enumerate() {
             let at = JOURNAL_AT + place * ENTRY_BYTES;
             put(block, at, &stamp.page.0.to_le_bytes());
@@ -229,18 +229,18 @@ impl JournalBlock {
             PageStamp { page: PageNumber(u32_at(block, at)), dbtime, hash: u64_at(block, at + 12) }
         };
         let stamps = (0..count).map(stamp).collect();
-        Some(Self { settling: settling_at(block, 24), is_last: block[22] == 1, stamps })
+        Some(Self { flush: flush_at(block, 24), is_last: block[22] == 1, stamps })
     }
 }
 
-fn put_settling(block: &mut [u8], at: usize, settling: &Settling) {
-    put(block, at, &settling.number.to_le_bytes());
-    put(block, at + 8, &settling.position.encode());
-    put(block, at + 16, &settling.dbtime.0.to_le_bytes());
+fn put_flush(block: &mut [u8], at: usize, flush: &StampFlush) {
+    put(block, at, &flush.number.to_le_bytes());
+    put(block, at + 8, &flush.position.encode());
+    put(block, at + 16, &flush.dbtime.0.to_le_bytes());
 }
 
-fn settling_at(block: &[u8], at: usize) -> Settling {
-    Settling {
+fn flush_at(block: &[u8], at: usize) -> StampFlush {
+    StampFlush {
         number: u64_at(block, at),
         position: LogPosition::decode(field(block, at + 8)),
         dbtime: DbTime(u64_at(block, at + 16)),
@@ -267,7 +267,7 @@ fn put(block: &mut [u8], at: usize, bytes: &[u8]) {
 }
 
 fn field<const N: usize>(block: &[u8], at: usize) -> &[u8; N] {
-    block[at..].first_chunk().expect("the field lies in the block")
+    block[at..].first_chunk().expect("the field is in the block")
 }
 
 fn u32_at(block: &[u8], at: usize) -> u32 {

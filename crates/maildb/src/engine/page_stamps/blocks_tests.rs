@@ -3,7 +3,7 @@
 use super::{
     Stamp,
     blocks::{
-        BLOCK_BYTES, HEADS_BYTES, Head, JOURNAL_STAMPS, JournalBlock, Settling, TABLE_STAMPS,
+        BLOCK_BYTES, HEADS_BYTES, Head, JOURNAL_STAMPS, JournalBlock, StampFlush, TABLE_STAMPS,
         decode_table_block, encode_table_block, is_ours,
     },
     hash::StampKey,
@@ -18,9 +18,9 @@ use crate::{
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
-fn settling() -> Settling {
+fn flush() -> StampFlush {
     let position = LogPosition { generation: 9, segment: 8, offset: 7 };
-    Settling { number: 6, position, dbtime: DbTime(5) }
+    StampFlush { number: 6, position, dbtime: DbTime(5) }
 }
 
 fn head() -> Head {
@@ -30,7 +30,7 @@ fn head() -> Head {
         key: StampKey::new([0x1111, 0x2222]),
         begin: LogPosition { generation: 4, segment: 5, offset: 6 },
         snapshot: 3,
-        settling: settling(),
+        flush: flush(),
         area_at: HEADS_BYTES,
         table_pages: 300,
         journal_blocks: 64,
@@ -52,7 +52,7 @@ fn journal() -> JournalBlock {
         let Stamp { dbtime, hash } = stamp(number);
         PageStamp { page: PageNumber(number as u32 + 1), dbtime, hash }
     };
-    JournalBlock { settling: settling(), is_last: true, stamps: (0..2).map(entry).collect() }
+    JournalBlock { flush: flush(), is_last: true, stamps: (0..2).map(entry).collect() }
 }
 
 fn journal_block() -> Vec<u8> {
@@ -73,7 +73,7 @@ fn check(block: &[u8], expected: Expect) {
 }
 
 #[test]
-fn the_bytes_are_those_that_files_on_disk_were_made_of() {
+fn blocks_encode_to_the_bytes_of_existing_files() {
     check(
         &head().encode(),
         expect![[r#"
@@ -180,7 +180,7 @@ proptest! {
 const SECTOR_BYTES: usize = 512;
 
 #[test]
-fn a_head_that_was_being_written_is_ours_whichever_of_its_sectors_are_there() {
+fn a_partly_written_head_is_recognised_by_any_of_its_sectors() {
     let (whole, sectors) = (head().encode(), BLOCK_BYTES / SECTOR_BYTES);
     for there in 0..1u32 << sectors {
         let mut start = vec![0; HEADS_BYTES as usize];

@@ -82,13 +82,13 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_what_files_on_disk_were_made_with() {
+    fn the_hash_equals_that_of_existing_files() {
         let bytes: Vec<u8> = (0..4096_u32).map(|at| (at % 251) as u8).collect();
         assert_eq!(format!("{:016x}", of(&bytes)), "03ac4dbc68e5abff");
     }
 
     #[test]
-    fn flipped_bits_swapped_parts_and_other_places_all_show() {
+    fn flipped_bits_swapped_parts_and_other_page_numbers_change_the_hash() {
         let whole: Vec<u8> = (0..4096_u32).map(|at| (at / 16 % 5) as u8).collect();
         let mut seen = HashSet::from([of(&whole)]);
         let mut is_new = |bytes: &[u8]| seen.insert(of(bytes));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn zeroes_and_keys_in_the_data_forget_nothing() {
+    fn zeros_and_keys_in_the_data_do_not_cancel_other_words() {
         let mut bytes = vec![0; 4096];
         let mut seen = HashSet::from([of(&bytes)]);
         // A first word that cancels the key makes the product zero; earlier words must still count.

@@ -9,7 +9,7 @@
 use super::{
     Stamp,
     blocks::{
-        BLOCK_BYTES, HEADS_BYTES, Head, JOURNAL_STAMPS, JournalBlock, Settling, TABLE_STAMPS,
+        BLOCK_BYTES, HEADS_BYTES, Head, JOURNAL_STAMPS, JournalBlock, StampFlush, TABLE_STAMPS,
         decode_table_block, encode_table_block, is_ours,
     },
     table::StampTable,
@@ -30,11 +30,11 @@ pub struct Sidecar {
     /// Blocks of the journal in use.
     journal_used: u32,
     /// The last stable flush.
-    settling: Settling,
+    flush: StampFlush,
 }
 
 /// Result of reading a sidecar file.
-pub enum Found {
+pub enum SidecarState {
     /// A valid sidecar and its stamps.
     Whole(Box<(Sidecar, StampTable)>),
     /// Unusable, with the reason.
@@ -44,14 +44,14 @@ pub enum Found {
 }
 
 /// The write that a stamp flush requires.
-pub enum Plan {
+pub enum SidecarUpdate {
     /// One stable write of journal blocks.
     Append {
         file: Rc<dyn File>,
         at: ByteOffset,
         blocks: Arc<Buffer>,
         /// The flush that the blocks complete.
-        settling: Settling,
+        flush: StampFlush,
     },
     /// The whole table, in the area named by this head, and then the head.
     Snapshot {
@@ -74,34 +74,34 @@ impl Sidecar {
         for first in chunks(&head) {
             write_chunk(&file, &head, first, encode_chunk(&head, first, table)).await?;
         }
-        let sidecar = Self { file, head, journal_used: 0, settling: head.settling };
+        let sidecar = Self { file, head, journal_used: 0, flush: head.flush };
         turn_to(&sidecar.file, &head).await?;
         directory.sync().await?;
         Ok(sidecar)
     }
 
     /// Reads a file. Errors come from the storage only.
-    pub async fn read(file: Rc<dyn File>, pages_max: u32) -> IoResult<Found> {
+    pub async fn read(file: Rc<dyn File>, pages_max: u32) -> IoResult<SidecarState> {
         let size = file.geometry().size.0;
         if size < HEADS_BYTES {
-            return Ok(Found::Foreign);
+            return Ok(SidecarState::Foreign);
         }
         let heads = file.read(ByteOffset(0), vec![Buffer::zeroed(HEADS_BYTES as usize)]).await?;
         let copies = heads[0].chunks(BLOCK_BYTES).enumerate();
         let whole = copies.filter_map(|(copy, block)| Head::decode(block, copy as u64, size));
         let Some(head) = whole.max_by_key(|head| head.snapshot) else {
-            let damaged = || Found::Damaged("its head is damaged".to_owned());
-            return Ok(if is_ours(&heads[0]) { damaged() } else { Found::Foreign });
+            let damaged = || SidecarState::Damaged("its head is damaged".to_owned());
+            return Ok(if is_ours(&heads[0]) { damaged() } else { SidecarState::Foreign });
         };
         let mut table = StampTable::new(head.key);
-        let mut sidecar = Self { file, head, journal_used: 0, settling: head.settling };
+        let mut sidecar = Self { file, head, journal_used: 0, flush: head.flush };
         for first in chunks(&head) {
             if let Err(block) = sidecar.load_table(first, pages_max, &mut table).await? {
-                return Ok(Found::Damaged(format!("block {block} of its table is damaged")));
+                return Ok(SidecarState::Damaged(format!("block {block} of its table is damaged")));
             }
         }
         sidecar.load_journal(pages_max, &mut table).await?;
-        Ok(Found::Whole(Box::new((sidecar, table))))
+        Ok(SidecarState::Whole(Box::new((sidecar, table))))
     }
 
     /// Loads some blocks of the table; on failure returns the index of the first damaged block.
@@ -138,7 +138,7 @@ impl Sidecar {
                 self.file.read(ByteOffset(at), vec![Buffer::zeroed(count as usize * BLOCK_BYTES)]).await?;
             for block in bytes[0].chunks(BLOCK_BYTES) {
                 let Some(block) = JournalBlock::decode(block, self.head.snapshot, index)
-                    .filter(|block| block.settling.number == self.settling.number + 1)
+                    .filter(|block| block.flush.number == self.flush.number + 1)
                 else {
                     return Ok(());
                 };
@@ -149,7 +149,7 @@ impl Sidecar {
                     for PageStamp { page, dbtime, hash } in stamps.drain(..).filter(within) {
                         table.load(page, Stamp { dbtime, hash });
                     }
-                    self.settling = block.settling;
+                    self.flush = block.flush;
                     self.journal_used = index;
                 }
             }
@@ -163,20 +163,20 @@ impl Sidecar {
     }
 
     /// The last stable flush.
-    pub fn settling(&self) -> Settling {
-        self.settling
+    pub fn flush(&self) -> StampFlush {
+        self.flush
     }
 
     /// The write that stores `stamps` in the sidecar. One update at a time.
-    pub fn plan(&self, settling: Settling, stamps: &[PageStamp], pages: u32) -> Plan {
-        assert_eq!(settling.number, self.settling.number + 1, "settlings are counted");
+    pub fn plan(&self, flush: StampFlush, stamps: &[PageStamp], pages: u32) -> SidecarUpdate {
+        assert_eq!(flush.number, self.flush.number + 1, "flushes are counted");
         let file = Rc::clone(&self.file);
         // A flush without stamps still records its position.
         let blocks_wanted = stamps.len().div_ceil(JOURNAL_STAMPS).max(1);
         if blocks_wanted > (self.head.journal_blocks - self.journal_used) as usize {
-            let head = Head { snapshot: self.head.snapshot + 1, settling, ..self.head };
+            let head = Head { snapshot: self.head.snapshot + 1, flush, ..self.head };
             let head = place_area(head, self.head.area_at..self.head.area_end(), pages);
-            return Plan::Snapshot { file, head };
+            return SidecarUpdate::Snapshot { file, head };
         }
         let mut blocks = Buffer::zeroed(blocks_wanted * BLOCK_BYTES);
         let mut chunks = stamps.chunks(JOURNAL_STAMPS);
@@ -184,23 +184,23 @@ impl Sidecar {
             let stamps = chunks.next().unwrap_or_default().to_vec();
             let is_last = place + 1 == blocks_wanted;
             let index = self.journal_used + place as u32;
-            JournalBlock { settling, is_last, stamps }.encode(block, self.head.snapshot, index);
+            JournalBlock { flush, is_last, stamps }.encode(block, self.head.snapshot, index);
         }
         let at = self.head.journal_at() + u64::from(self.journal_used) * BLOCK_BYTES as u64;
-        Plan::Append { file, at: ByteOffset(at), blocks: Arc::new(blocks), settling }
+        SidecarUpdate::Append { file, at: ByteOffset(at), blocks: Arc::new(blocks), flush }
     }
 
     /// Called when the blocks of an update are stable.
-    pub fn appended(&mut self, blocks: &Buffer, settling: Settling) {
+    pub fn appended(&mut self, blocks: &Buffer, flush: StampFlush) {
         self.journal_used += (blocks.len() / BLOCK_BYTES) as u32;
-        self.settling = settling;
+        self.flush = flush;
     }
 
     /// Called when the head of an update is stable.
     pub fn turned_to(&mut self, head: Head) {
         self.head = head;
         self.journal_used = 0;
-        self.settling = head.settling;
+        self.flush = head.flush;
     }
 }
 
@@ -233,7 +233,7 @@ pub fn encode_chunk(head: &Head, first: u32, table: &StampTable) -> Buffer {
     let mut bytes = Buffer::zeroed(count as usize * BLOCK_BYTES);
     for (index, block) in (first..).zip(bytes.chunks_mut(BLOCK_BYTES)) {
         let pages = first_page(index)..=head.table_pages;
-        encode_table_block(block, head.snapshot, index, pages.map(|page| table.settled(PageNumber(page))));
+        encode_table_block(block, head.snapshot, index, pages.map(|page| table.stable(PageNumber(page))));
     }
     bytes
 }
@@ -251,9 +251,10 @@ pub async fn write_chunk(file: &Rc<dyn File>, head: &Head, first: u32, bytes: Bu
 
 /// Extends the file for an area.
 pub async fn make_room(file: &Rc<dyn File>, head: &Head) -> IoResult<()> {
-    match file.geometry().size.0 < head.area_end() {
-        true => file.resize(ByteCount(head.area_end())).await,
-        false => Ok(()),
+    if file.geometry().size.0 < head.area_end() {
+        file.resize(ByteCount(head.area_end())).await
+    } else {
+        Ok(())
     }
 }
 

@@ -23,8 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const GROWTH_PAGES: usize = 1 << 16;
 
 /// Stamps of a recently written page, oldest first.
-struct Unsettled {
-    settled: Stamp,
+struct UnstableStamps {
+    stable: Stamp,
     /// Of the last write that had ended when the current flush began.
     flushing: Option<Stamp>,
     /// Of the last write that has ended since.
@@ -36,7 +36,7 @@ pub struct StampTable {
     key: StampKey,
     /// Page 1 first.
     current: Vec<Stamp>,
-    unsettled: BTreeMap<PageNumber, Unsettled>,
+    unstable: BTreeMap<PageNumber, UnstableStamps>,
     unwritten: BTreeSet<PageNumber>,
     candidates: BTreeMap<PageNumber, Vec<Stamp>>,
 }
@@ -47,7 +47,7 @@ impl StampTable {
         Self {
             key,
             current: Vec::new(),
-            unsettled: BTreeMap::new(),
+            unstable: BTreeMap::new(),
             unwritten: BTreeSet::new(),
             candidates: BTreeMap::new(),
         }
@@ -75,8 +75,8 @@ impl StampTable {
     }
 
     /// The stamp of the image on stable storage.
-    pub fn settled(&self, page: PageNumber) -> Stamp {
-        self.unsettled.get(&page).map_or_else(|| self.current(page), |unsettled| unsettled.settled)
+    pub fn stable(&self, page: PageNumber) -> Stamp {
+        self.unstable.get(&page).map_or_else(|| self.current(page), |unstable| unstable.stable)
     }
 
     fn set(&mut self, page: PageNumber, stamp: Stamp) {
@@ -93,7 +93,7 @@ impl StampTable {
 
     /// Adds a stamp read from the sidecar.
     pub fn load(&mut self, page: PageNumber, stamp: Stamp) {
-        assert!(self.unsettled.is_empty(), "loading comes first");
+        assert!(self.unstable.is_empty(), "loading comes first");
         self.set(page, stamp);
     }
 
@@ -119,7 +119,7 @@ impl StampTable {
     pub fn forget_behind(&mut self, last: PageNumber) {
         let from = PageNumber(last.0 + 1);
         self.candidates.split_off(&from);
-        self.unsettled.split_off(&from);
+        self.unstable.split_off(&from);
         for page in (from.0..=self.pages())
             .map(PageNumber)
             .filter(|&page| self.current(page).is_known())
@@ -131,8 +131,8 @@ impl StampTable {
     }
 
     /// Records the stamp of an image that is stable in its place.
-    pub fn settle(&mut self, page: PageNumber, stamp: Stamp) {
-        assert!(!self.unsettled.contains_key(&page), "page {page} is being written");
+    pub fn set_stable(&mut self, page: PageNumber, stamp: Stamp) {
+        assert!(!self.unstable.contains_key(&page), "page {page} is being written");
         self.candidates.remove(&page);
         self.set(page, stamp);
         self.unwritten.insert(page);
@@ -152,14 +152,14 @@ impl StampTable {
         let (found, current) = (self.stamp(page, bytes), self.current(page));
         if let Some(candidates) = self.candidates.get(&page) {
             if !current.is_known() || current == found || candidates.contains(&found) {
-                self.settle(page, found);
+                self.set_stable(page, found);
                 return Ok(());
             }
             let newest = candidates.iter().map(|stamp| stamp.dbtime).fold(current.dbtime, DbTime::max);
             return Err(finding(found.dbtime, current.dbtime, newest));
         }
         if !current.is_known() {
-            self.settle(page, found);
+            self.set_stable(page, found);
             return Ok(());
         }
         self.compare(page, bytes)
@@ -168,9 +168,10 @@ impl StampTable {
     /// Compares an image with the page's last write, if that is known.
     pub fn compare(&self, page: PageNumber, bytes: &[u8]) -> Result<(), StampFinding> {
         let (found, current) = (self.stamp(page, bytes), self.current(page));
-        match !current.is_known() || found == current {
-            true => Ok(()),
-            false => Err(finding(found.dbtime, current.dbtime, current.dbtime)),
+        if !current.is_known() || found == current {
+            Ok(())
+        } else {
+            Err(finding(found.dbtime, current.dbtime, current.dbtime))
         }
     }
 
@@ -178,28 +179,28 @@ impl StampTable {
     pub fn end_write(&mut self, page: PageNumber, stamp: Stamp) {
         assert!(stamp.is_known(), "a page that is written has a time");
         self.candidates.remove(&page);
-        let settled = self.current(page);
-        let entry = Unsettled { settled, flushing: None, written: None };
-        self.unsettled.entry(page).or_insert(entry).written = Some(stamp);
+        let stable = self.current(page);
+        let entry = UnstableStamps { stable, flushing: None, written: None };
+        self.unstable.entry(page).or_insert(entry).written = Some(stamp);
         self.set(page, stamp);
     }
 
     /// The database is about to be flushed: all ended writes will be stable.
     pub fn begin_flush(&mut self) {
-        for unsettled in self.unsettled.values_mut() {
-            unsettled.flushing = unsettled.written.take().or(unsettled.flushing);
+        for unstable in self.unstable.values_mut() {
+            unstable.flushing = unstable.written.take().or(unstable.flushing);
         }
     }
 
     /// The flush has succeeded.
     pub fn end_flush(&mut self) {
-        let Self { unsettled, unwritten, .. } = self;
-        unsettled.retain(|&page, unsettled| {
-            if let Some(stable) = unsettled.flushing.take() {
-                unsettled.settled = stable;
+        let Self { unstable, unwritten, .. } = self;
+        unstable.retain(|&page, unstable| {
+            if let Some(stable) = unstable.flushing.take() {
+                unstable.stable = stable;
                 unwritten.insert(page);
             }
-            unsettled.written.is_some()
+            unstable.written.is_some()
         });
     }
 
@@ -212,7 +213,7 @@ impl StampTable {
     pub fn take_unwritten(&mut self) -> Vec<PageStamp> {
         let pages = std::mem::take(&mut self.unwritten);
         let stamp = |page| {
-            let Stamp { dbtime, hash } = self.settled(page);
+            let Stamp { dbtime, hash } = self.stable(page);
             PageStamp { page, dbtime, hash }
         };
         pages.into_iter().map(stamp).collect()
@@ -224,10 +225,7 @@ fn finding(found: DbTime, least: DbTime, most: DbTime) -> StampFinding {
     if found < least {
         return StampFinding::LostWrite { found, expected: least };
     }
-    match found > most {
-        true => StampFinding::Newer { found, expected: most },
-        false => StampFinding::Mixed { found },
-    }
+    if found > most { StampFinding::Newer { found, expected: most } } else { StampFinding::Mixed { found } }
 }
 
 #[cfg(test)]
@@ -252,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_must_find_the_last_write_that_ended_and_is_told_what_it_found() {
+    fn a_read_must_match_the_last_write_that_ended() {
         let mut table = table();
         written(&mut table, 5);
         written(&mut table, 7);
@@ -267,25 +265,25 @@ mod tests {
     }
 
     #[test]
-    fn only_what_had_ended_when_the_flush_began_is_settled_by_it() {
+    fn a_flush_makes_only_writes_that_ended_before_it_stable() {
         let mut table = table();
-        let settled = |table: &StampTable| table.settled(PAGE).dbtime.0;
+        let stable = |table: &StampTable| table.stable(PAGE).dbtime.0;
         written(&mut table, 5);
         table.begin_flush();
         written(&mut table, 7);
-        assert_eq!((settled(&table), table.unwritten.len()), (0, 0));
+        assert_eq!((stable(&table), table.unwritten.len()), (0, 0));
         table.end_flush();
-        assert_eq!((settled(&table), table.current(PAGE).dbtime.0), (5, 7));
+        assert_eq!((stable(&table), table.current(PAGE).dbtime.0), (5, 7));
         assert_eq!(table.take_unwritten().len(), 1);
         // An abandoned flush makes nothing stable; the next one covers both writes.
         table.begin_flush();
         table.begin_flush();
         table.end_flush();
-        assert_eq!((settled(&table), table.take_unwritten()[0].dbtime.0, table.unwritten.len()), (7, 7, 0));
+        assert_eq!((stable(&table), table.take_unwritten()[0].dbtime.0, table.unwritten.len()), (7, 7, 0));
     }
 
     #[test]
-    fn after_a_crash_every_image_on_its_way_will_do_and_the_one_found_is_the_only_one_from_then_on() {
+    fn after_a_crash_any_image_in_flight_is_accepted_and_then_only_the_one_read() {
         for found in [5, 7, 9] {
             let mut table = table();
             let stamp = |table: &StampTable, dbtime| table.stamp(PAGE, &image(dbtime, 1));
@@ -306,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_which_nothing_is_known_is_known_once_it_was_read() {
+    fn an_unknown_page_is_known_after_its_first_read() {
         let mut table = table();
         assert_eq!((table.judge(PAGE, &image(5, 1)), table.pages_known()), (Ok(()), 1));
         assert!(table.judge(PAGE, &image(5, 2)).is_err());

@@ -5,11 +5,11 @@
 //! opening reads and removes it.
 
 use super::{
-    DatabaseIndex, Head, Opening, PageStamps, Settling, Sidecar, StampTable, file_name, open_file,
-    sidecar::Found,
+    DatabaseIndex, Head, PageStamps, Sidecar, StampContext, StampFlush, StampTable, file_name, open_file,
+    sidecar::SidecarState,
 };
 use crate::{
-    engine::core::Shared,
+    engine::core::SharedGroup,
     error::Result,
     format::header::{DatabaseState, LogPosition},
 };
@@ -17,13 +17,13 @@ use std::rc::Rc;
 use world::{Directory, World};
 
 /// The file that a clean shutdown writes the table to.
-pub struct LeaveIn {
+pub struct ShutdownSidecar {
     directory: Rc<dyn Directory>,
     name: String,
     head: Head,
 }
 
-impl Opening<'_> {
+impl StampContext<'_> {
     /// Opens the stamps for as long as the group is open. The flag says that they start from scratch, which
     /// they do unless the last shutdown left a valid file.
     pub async fn open_in_memory(&self, world: &World) -> Result<(PageStamps, bool)> {
@@ -35,12 +35,14 @@ impl Opening<'_> {
         };
         let left = match found {
             None => None,
-            Some(Found::Foreign) => return Err(self.unusable("it is something else; move it away")),
-            Some(Found::Damaged(_)) => {
+            Some(SidecarState::Foreign) => {
+                return Err(self.unusable("it is not a page stamp file; move it away"));
+            }
+            Some(SidecarState::Damaged(_)) => {
                 super::give_up(self.directory, self.database).await?;
                 None
             }
-            Some(Found::Whole(found)) => {
+            Some(SidecarState::Whole(found)) => {
                 super::give_up(self.directory, self.database).await?;
                 let (sidecar, table) = *found;
                 self.is_of_last_shutdown(&sidecar).then_some((*sidecar.head(), table))
@@ -51,8 +53,8 @@ impl Opening<'_> {
             Some((left, table)) => (Head { key: left.key, ..head }, table),
             None => (head, StampTable::new(head.key)),
         };
-        let leave_in = LeaveIn { directory: Rc::clone(self.directory), name, head };
-        Ok((PageStamps { table, store: super::StampStore::WhileOpen(leave_in) }, is_begun))
+        let shutdown_sidecar = ShutdownSidecar { directory: Rc::clone(self.directory), name, head };
+        Ok((PageStamps { table, store: super::StampStore::WhileOpen(shutdown_sidecar) }, is_begun))
     }
 
     /// True if the database has not been written to since `sidecar` was.
@@ -60,11 +62,11 @@ impl Opening<'_> {
         sidecar.head().signature == self.header.signature
             && sidecar.head().page_size == self.header.page_size
             && self.header.state == DatabaseState::CleanShutdown
-            && sidecar.settling().position == self.header.consistent
+            && sidecar.flush().position == self.header.consistent
     }
 }
 
-impl Shared {
+impl SharedGroup {
     /// Writes the in-memory stamps beside their databases, for the shutdown at `position`. Every page must be
     /// stable; the headers still say that the databases are in use.
     pub async fn leave_stamps(&self, position: LogPosition) -> Result<()> {
@@ -77,12 +79,13 @@ impl Shared {
                 let is_in_memory = state.stamps.as_ref().is_some_and(|stamps| !stamps.is_durable());
                 (if is_in_memory { state.stamps.take() } else { None }, state.dbtime)
             };
-            let Some(PageStamps { table, store: super::StampStore::WhileOpen(leave_in) }) = stamps else {
+            let Some(PageStamps { table, store: super::StampStore::WhileOpen(shutdown_sidecar) }) = stamps
+            else {
                 continue;
             };
-            let settling = Settling { number: 1, position, dbtime };
-            let head = Head { begin: position, settling, ..leave_in.head };
-            Sidecar::make(&leave_in.directory, &leave_in.name, head, &table).await?;
+            let flush = StampFlush { number: 1, position, dbtime };
+            let head = Head { begin: position, flush, ..shutdown_sidecar.head };
+            Sidecar::make(&shutdown_sidecar.directory, &shutdown_sidecar.name, head, &table).await?;
         }
         Ok(())
     }

@@ -120,7 +120,7 @@ fn compare(bytes: &[u8], model: &Model) {
     view.check_structure().expect("sound after every step");
     assert_eq!(view.node_count(), model.len());
     let last_end = (0..view.tag_count()).map(|tag| view.tag(tag).end()).max();
-    assert_eq!(Some(view.used_end()), last_end, "nothing free is taken for used");
+    assert_eq!(Some(view.used_end()), last_end, "free bytes are counted as free");
     let mut key = Vec::new();
     for (i, (model_key, (flags, data))) in model.iter().enumerate() {
         view.key_of(i, &mut key);

@@ -27,9 +27,10 @@ impl<'a> Search<'a> {
     fn compare(&self, i: usize) -> Ordering {
         let string = self.page.string(i + 1);
         let first = u16_at(string, 0);
-        let flags = match self.page.size().is_small() {
-            true => self.page.tag_flags(i + 1),
-            false => (first >> NODE_FLAGS_SHIFT) as u8,
+        let flags = if self.page.size().is_small() {
+            self.page.tag_flags(i + 1)
+        } else {
+            (first >> NODE_FLAGS_SHIFT) as u8
         };
         let length = usize::from(first & NODE_LENGTH_MASK);
         if !NodeFlags(flags).contains(NodeFlags::COMPRESSED) {
@@ -70,10 +71,7 @@ impl PageView<'_> {
         let search = Search::new(self, key);
         let count = self.node_count();
         let place = search.partition_point(count, |order| order == Ordering::Less);
-        match place < count && search.compare(place) == Ordering::Equal {
-            true => Ok(place),
-            false => Err(place),
-        }
+        if place < count && search.compare(place) == Ordering::Equal { Ok(place) } else { Err(place) }
     }
 
     /// The node of a branch page that leads to `key`, and its child: the first node with a separator above

@@ -11,7 +11,7 @@ pub enum StructureError {
     #[error("{tags} tags")]
     TagCount { tags: usize },
     /// `ibMicFree` reaches into the tags.
-    #[error("strings end at {used_end}, beyond the {area_bytes} bytes there are")]
+    #[error("strings end at {used_end}, beyond the {area_bytes} bytes available")]
     UsedEndOutside {
         used_end: usize,
         /// Bytes between header and tags.
@@ -24,7 +24,7 @@ pub enum StructureError {
     #[error("tag {tag} overlaps another")]
     TagsOverlap { tag: usize },
     /// `cbFree` differs from the bytes that the tags leave free.
-    #[error("{stored} bytes are said to be free, {counted} are")]
+    #[error("the header counts {stored} free bytes, the tags leave {counted}")]
     FreeBytes {
         stored: usize,
         /// Free bytes counted from the tags.
@@ -34,10 +34,10 @@ pub enum StructureError {
     #[error("node {node} is too short for its key")]
     NodeTooShort { node: usize },
     /// A key uses more of the prefix than exists; a root has none.
-    #[error("node {node} takes more of the prefix than there is")]
+    #[error("node {node} uses more of the prefix than exists")]
     PrefixTooLong { node: usize },
     /// A branch node does not hold exactly one nonzero page number.
-    #[error("node {node} of a branch page is no pointer")]
+    #[error("node {node} of a branch page is not a page pointer")]
     NotAPointer { node: usize },
     /// A branch page has no nodes.
     #[error("a branch page without children")]

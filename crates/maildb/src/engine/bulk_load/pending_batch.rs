@@ -1,11 +1,11 @@
 //! A finished batch before it is visible: waits for its writes, flushes them and their stamps, and links it.
 
 use super::{
-    super::{Pause, core::Shared, page_stamps::Stamp, rows::Tree},
+    super::{Pause, core::SharedGroup, page_stamps::Stamp, rows::TableTree},
     OnLink,
-    build::Piece,
-    link::{Batch, link},
-    tail::Tail,
+    build::PageRun,
+    link::{BulkBatch, link},
+    tail::FileTail,
 };
 use crate::{
     error::Result,
@@ -16,10 +16,10 @@ use std::{collections::VecDeque, rc::Rc, sync::Arc};
 use world::{Buffer, ByteOffset, JoinHandle, Stability};
 
 /// Buffer of a completed write, if it can be reused.
-pub type Written = Option<Buffer>;
+pub type ReusableBuffer = Option<Buffer>;
 
 /// Result of linking a batch.
-pub struct Settled {
+pub struct LinkedBatch {
     /// Buffers of its writes, for reuse.
     pub buffers: Vec<Buffer>,
     /// The caller's callback, returned.
@@ -29,45 +29,42 @@ pub struct Settled {
 }
 
 /// Writes a run of pages; returns its buffer if it can be reused.
-pub async fn write_piece(shared: Rc<Shared>, tail: Rc<Tail>, piece: Piece) -> Result<Written> {
+pub async fn write_run(shared: Rc<SharedGroup>, tail: Rc<FileTail>, run: PageRun) -> Result<ReusableBuffer> {
     let page_size = shared.config.page_size;
-    let bytes = piece.pages as usize * page_size.bytes();
-    let is_whole = bytes == piece.buffer.len();
-    let buffer = match is_whole {
-        true => piece.buffer,
-        false => Buffer::copy_of(&piece.buffer[..bytes]),
-    };
+    let bytes = run.pages as usize * page_size.bytes();
+    let is_whole = bytes == run.buffer.len();
+    let buffer = if is_whole { run.buffer } else { Buffer::copy_of(&run.buffer[..bytes]) };
     let buffer = Arc::new(buffer);
-    let at = ByteOffset(piece.first.file_offset(page_size));
+    let at = ByteOffset(run.first.file_offset(page_size));
     let written = tail.file.write(at, vec![Arc::clone(&buffer)], Stability::Volatile).await;
     // Dropped before the result is visible: the waiter for the last write may then take the tail.
     drop(tail);
     written?;
     let mut core = shared.core.borrow_mut();
-    core.statistics.pages_written += u64::from(piece.pages);
+    core.statistics.pages_written += u64::from(run.pages);
     core.statistics.page_writes += 1;
     Ok(Arc::into_inner(buffer).filter(|_| is_whole))
 }
 
 /// A batch whose pages are being written, to be linked into its table's tree.
-pub struct Settling {
-    pub shared: Rc<Shared>,
+pub struct PendingBatch {
+    pub shared: Rc<SharedGroup>,
     /// The file tail that it was written to.
-    pub tail: Rc<Tail>,
+    pub tail: Rc<FileTail>,
     /// The tree to link it into.
-    pub tree: Tree,
+    pub tree: TableTree,
     /// Its pages and entries.
-    pub batch: Batch,
-    pub writes: VecDeque<JoinHandle<Result<Written>>>,
+    pub batch: BulkBatch,
+    pub writes: VecDeque<JoinHandle<Result<ReusableBuffer>>>,
     /// Stamps of its pages, if page stamps are kept.
     pub stamps: Vec<(PageNumber, Stamp)>,
     /// Called when it is linked.
     pub on_link: Option<OnLink>,
 }
 
-impl Settling {
+impl PendingBatch {
     /// Waits for the writes, makes them stable, and links the batch.
-    pub async fn run(mut self) -> Result<Settled> {
+    pub async fn run(mut self) -> Result<LinkedBatch> {
         let mut buffers = Vec::new();
         for write in std::mem::take(&mut self.writes) {
             buffers.extend(write.await?);
@@ -76,7 +73,7 @@ impl Settling {
         let shared = Rc::clone(&self.shared);
         shared.log().room().await?;
         shared.wait_for_cache().await?;
-        let Tree { database, root, .. } = self.tree;
+        let TableTree { database, root, .. } = self.tree;
         let Self { tail, batch, mut on_link, .. } = self;
         let pages = batch.grown.last.0;
         let end = shared
@@ -84,7 +81,7 @@ impl Settling {
                 core.restructure(log, now, database, RestructureKind::Space, |changes| {
                     let linked = link(changes, root, &batch);
                     let grows = matches!(linked, Err(Pause::Grow { .. }));
-                    assert!(!grows, "a batch brings the pages that linking it takes");
+                    assert!(!grows, "a batch includes the pages that linking it needs");
                     linked
                 })?;
                 core.database(database).pages = pages;
@@ -94,7 +91,7 @@ impl Settling {
             })
             .await?;
         drop(tail);
-        Ok(Settled { buffers, on_link, end })
+        Ok(LinkedBatch { buffers, on_link, end })
     }
 
     /// Makes all pages of the batch and their stamps stable.
@@ -112,9 +109,6 @@ impl Settling {
             let _one_at_a_time = self.shared.checkpointing.lock().await;
             self.shared.flush_database(database).await?;
         }
-        match has_stamps {
-            true => self.shared.settle_now().await,
-            false => Ok(()),
-        }
+        if has_stamps { self.shared.force_checkpoint().await } else { Ok(()) }
     }
 }
