@@ -25,7 +25,7 @@ fn main() {
     for (target, name, bytes) in verify::seeds() {
         write(target, &name, &bytes);
     }
-    let made = decoders::made();
+    let made = decoders::sample_files();
     write("maildb_database", "whole", &made.database);
     write("maildb_stamps", "whole", &made.stamps);
     write("maildb_log", "whole", &made.log);

@@ -41,9 +41,10 @@ fn beside_database(changes: usize, closes: bool, test: impl AsyncFnOnce(World, P
         }
         session.commit(Durability::Stable).await.expect("committed");
         drop(session);
-        match closes {
-            true => instance.close().await.expect("closed"),
-            false => drop(instance),
+        if closes {
+            instance.close().await.expect("closed")
+        } else {
+            drop(instance)
         }
         test(world, path, rows).await;
     });
@@ -107,7 +108,7 @@ fn damage(verdict: &DatabaseVerdict) -> Vec<(u32, &str)> {
 const IN_USE: &str = "it is in use, and blank: what was written there is gone";
 
 #[test]
-fn every_page_in_use_is_missed_once_it_is_blank_and_no_other() {
+fn a_blank_page_is_damage_exactly_if_it_is_in_use() {
     beside_database(2500, true, async |world, path, rows| {
         let spoiler = Spoiler::of(&path);
         let (mut missed, mut free_with_old_content) = (0, Vec::new());
@@ -152,7 +153,7 @@ fn every_page_in_use_is_missed_once_it_is_blank_and_no_other() {
 }
 
 #[test]
-fn several_blank_pages_are_told_one_by_one_beside_other_damage() {
+fn several_blank_pages_are_reported_one_by_one_beside_other_damage() {
     beside_database(600, true, async |_, path, _| {
         let spoiler = Spoiler::of(&path);
         let mut used = spoiler.leaves(8);
@@ -171,7 +172,7 @@ fn several_blank_pages_are_told_one_by_one_beside_other_damage() {
 }
 
 #[test]
-fn space_trees_that_cannot_be_read_are_damage_and_leave_the_rest_untold() {
+fn unreadable_space_trees_are_damage_and_leave_blank_pages_unreported() {
     beside_database(300, true, async |_, path, _| {
         let spoiler = Spoiler::of(&path);
         let empty = verify(&path).await.pages_empty;
@@ -192,7 +193,7 @@ fn space_trees_that_cannot_be_read_are_damage_and_leave_the_rest_untold() {
 }
 
 #[test]
-fn blank_pages_of_a_database_that_was_not_shut_down_are_its_logs_affair() {
+fn blank_pages_of_a_dirty_database_are_left_to_recovery() {
     beside_database(600, false, async |_, path, _| {
         let verdict = verify(&path).await;
         assert!(verdict.is_clean() && verdict.pages_empty > 0, "{:?}", verdict.damaged);

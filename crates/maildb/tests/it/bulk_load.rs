@@ -47,7 +47,7 @@ async fn load_change_load(world: &World, path: &Path, page_size: PageSize, fill_
         loader.on_link(move |rows| told.set(told.get() + rows));
         push(&mut loader, rows, random, mailbox, count).await;
         loader.finish(Durability::Lazy).await.expect("a load ends");
-        assert_eq!(linked.get(), count as u64, "every row is told of once");
+        assert_eq!(linked.get(), count as u64, "every row is reported once");
     };
     let mix = Mix { body_bytes_max: 700, mailboxes: 60, delete_percent: 25.0 };
     for (mailbox, count) in [(0, 3000), (1000, 1), (2000, 40), (3000, 700), (4000, 0)] {
@@ -143,7 +143,7 @@ fn rows_out_of_order_and_tables_in_use_are_refused_and_nothing_is_changed() {
         }
         session.commit(Durability::Lazy).await.expect("committed");
         let found: Vec<i64> = model::read_all(&database, &table).await.into_keys().map(|key| key.1).collect();
-        assert_eq!(found, [7, 8, 9], "what was not linked is given up");
+        assert_eq!(found, [7, 8, 9], "unlinked rows are discarded");
         drop(session);
         instance.close().await.expect("closes");
         model::check_whole(path, "priv1.edb", PageSize::Kib4).await;

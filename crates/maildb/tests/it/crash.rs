@@ -168,7 +168,7 @@ async fn run_session(mut session: maildb::Session, table: maildb::Table, mut scr
 
 /// The child's report: how many transactions each session began to end, and how many must have survived.
 #[derive(Default)]
-struct Told {
+struct ChildReport {
     begun: BTreeMap<u64, u64>,
     required: BTreeMap<u64, u64>,
     transactions: u64,
@@ -176,8 +176,8 @@ struct Told {
 
 /// Parses the child's lines. A transaction must have survived if a durable commit that began after it
 /// returned (or its own, if durable) was acknowledged.
-fn understand(lines: &[String], ends: &BTreeMap<u64, Vec<End>>) -> Told {
-    let mut told = Told::default();
+fn understand(lines: &[String], ends: &BTreeMap<u64, Vec<End>>) -> ChildReport {
+    let mut report = ChildReport::default();
     let mut returned: BTreeMap<u64, u64> = BTreeMap::new();
     let mut returned_at_begin: BTreeMap<(u64, u64), BTreeMap<u64, u64>> = BTreeMap::new();
     for line in lines {
@@ -185,22 +185,22 @@ fn understand(lines: &[String], ends: &BTreeMap<u64, Vec<End>>) -> Told {
         let ["crash", what, who, number] = words[..] else { continue };
         let (who, number): (u64, u64) = (who.parse().expect("a session"), number.parse().expect("a number"));
         if what == "begin" {
-            told.begun.insert(who, number + 1);
+            report.begun.insert(who, number + 1);
             returned_at_begin.insert((who, number), returned.clone());
             continue;
         }
-        told.transactions += 1;
+        report.transactions += 1;
         returned.insert(who, number + 1);
         if ends[&who][number as usize] == End::Durable {
             let mut required = returned_at_begin[&(who, number)].clone();
             required.insert(who, number + 1);
             for (session, count) in required {
-                let entry = told.required.entry(session).or_default();
+                let entry = report.required.entry(session).or_default();
                 *entry = count.max(*entry);
             }
         }
     }
-    told
+    report
 }
 
 /// Starts the child, kills it after `life` of work, and returns its lines.
@@ -265,11 +265,11 @@ async fn check_round(
         }
         states.insert(session, after);
     }
-    let told = understand(lines, &ends);
+    let report = understand(lines, &ends);
     for session in 0..SESSIONS {
         let rows = rows_of(session, &found);
-        let from = told.required.get(&session).copied().unwrap_or(0) as usize;
-        let to = told.begun.get(&session).copied().unwrap_or(0) as usize;
+        let from = report.required.get(&session).copied().unwrap_or(0) as usize;
+        let to = report.begun.get(&session).copied().unwrap_or(0) as usize;
         let matching = (from..=to).find(|&count| states[&session][count] == rows);
         assert!(
             matching.is_some(),
@@ -281,7 +281,7 @@ async fn check_round(
     }
     println!(
         "round {round}: {} transactions, {} rows, {:?}",
-        told.transactions,
+        report.transactions,
         found.len(),
         instance.recovery()
     );

@@ -159,7 +159,7 @@ fn read_database(file: Vec<u8>) {
 /// The stamps beside an undamaged database.
 pub fn stamps(data: &[u8]) {
     thread_local! {
-        static SOUND: Vec<u8> = made().database;
+        static SOUND: Vec<u8> = sample_files().database;
     }
     let database = SOUND.with(Clone::clone);
     let directory = MemoryFolder::default().with(DATABASE, database).with(STAMPS, data.to_vec()).directory();
@@ -167,7 +167,7 @@ pub fn stamps(data: &[u8]) {
 }
 
 /// The files of a small group, closed cleanly.
-pub struct Made {
+pub struct SampleFiles {
     pub database: Vec<u8>,
     pub stamps: Vec<u8>,
     pub log: Vec<u8>,
@@ -175,7 +175,7 @@ pub struct Made {
 }
 
 /// Creates such a group in the simulator, the same every time.
-pub fn made() -> Made {
+pub fn sample_files() -> SampleFiles {
     let mut drive = SimulatedDrive::formatted(1, DriveOptions::new(ByteCount::mib(128)));
     drive.run(|world, directory| async move {
         let mut config = model::config(PageSize::Kib4, ByteCount::kib(800));
@@ -191,7 +191,7 @@ pub fn made() -> Made {
         model::change_at_random(&mut session, &table, &mut model::Rows::new(), &mut random, 120, mix).await;
         drop((session, table, database));
         instance.close().await.expect("it closes");
-        Made {
+        SampleFiles {
             database: read_file(&directory, DATABASE).await,
             stamps: read_file(&directory, STAMPS).await,
             log: read_file(&directory, "E00.log").await,

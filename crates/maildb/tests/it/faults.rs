@@ -139,7 +139,7 @@ fn a_failing_flush_stops_the_group_and_loses_nothing_acknowledged() {
 }
 
 #[test]
-fn a_full_volume_fails_inserts_cleanly_and_work_goes_on_when_there_is_space() {
+fn a_full_volume_fails_inserts_cleanly_and_work_continues_once_there_is_space() {
     in_folder(async |world, path| {
         let mut rows = make_rows(&world, &path, 500).await;
         let faults = Rc::new(Faults::default());
@@ -178,7 +178,7 @@ fn rot(path: &Path, page: u32, byte: usize) {
 }
 
 #[test]
-fn a_rotten_page_is_named_and_the_others_stay_readable() {
+fn a_damaged_page_is_named_and_the_others_stay_readable() {
     in_folder(async |world, path| {
         let rows = make_rows(&world, &path, 2000).await;
         let rotten = 100;
@@ -216,7 +216,7 @@ fn a_rotten_page_is_named_and_the_others_stay_readable() {
 }
 
 #[test]
-fn a_lost_write_is_found_when_the_log_is_replayed() {
+fn a_lost_write_is_detected_during_replay() {
     in_folder(async |world, path| {
         make_rows(&world, &path, 2000).await;
         let before = std::fs::read(path.join(model::file_name(0))).expect("readable");

@@ -57,7 +57,7 @@ async fn check(path: &Path) {
 
 /// Recovery once grew the file from nothing and truncated it to 256 pages.
 #[test]
-fn undoing_a_loser_may_take_space_and_never_cuts_the_file() {
+fn undoing_a_loser_may_allocate_space_and_never_truncates_the_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path();
     run(async |world| {
@@ -97,7 +97,7 @@ async fn checkpoint_all(world: &World, instance: &Instance) {
 
 /// Recovery needs the Begin record of every running transaction to undo it.
 #[test]
-fn a_checkpoint_does_not_pass_a_transaction_that_still_runs() {
+fn a_checkpoint_does_not_pass_a_running_transaction() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path();
     let config = || InstanceConfig { checkpoint_depth: ByteCount(0), ..config(1024) };
@@ -152,7 +152,7 @@ fn time_never_goes_back_across_a_crash() {
 
 /// Many commits to one page once kept it from being written, and the checkpoint from advancing.
 #[test]
-fn a_page_changed_all_the_time_is_written_and_the_checkpoint_moves() {
+fn a_page_changed_all_the_time_is_written_and_the_checkpoint_advances() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path();
     run(async |world| {
@@ -218,7 +218,7 @@ fn closing_waits_for_a_checkpoint_that_is_flushing() {
 
 /// The database's free space may consist of extents smaller than a new table needs.
 #[test]
-fn tables_are_made_when_free_space_lies_in_small_pieces() {
+fn tables_can_be_created_from_small_free_extents() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path();
     run(async |world| {
@@ -278,7 +278,7 @@ fn a_branch_whose_keys_share_a_long_prefix_can_be_split() {
 
 /// Readers that each pinned pages while waiting for another's once deadlocked.
 #[test]
-fn more_readers_than_cache_pages_all_come_back() {
+fn more_readers_than_cache_pages_do_not_deadlock() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path();
     run(async |world| {
@@ -338,7 +338,7 @@ fn a_rollback_of_many_inserts_leaves_no_empty_leaves() {
 /// A scan returns records as last committed: including those a running transaction deleted, without those it
 /// inserted.
 #[test]
-fn a_scan_shows_what_is_committed() {
+fn a_scan_returns_committed_records() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path();
     run(async |world| {
@@ -369,7 +369,7 @@ fn a_scan_shows_what_is_committed() {
 
 /// A volume that is not mounted must not lead to an empty database without an error.
 #[test]
-fn a_database_that_has_gone_missing_is_refused_and_nothing_is_made() {
+fn a_missing_database_is_refused_and_not_created_again() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path();
     run(async |world| {
@@ -381,7 +381,7 @@ fn a_database_that_has_gone_missing_is_refused_and_nothing_is_made() {
         let error = model::try_open(&world, path, 2, config(256)).await.err().expect("refused");
         assert_eq!(
             error.to_string(),
-            "priv2.edb: it is missing though its storage group has used it; is its volume mounted?"
+            "priv2.edb: it is missing, although its storage group has used it; is its volume mounted?"
         );
         assert!(!file.exists());
         let error = model::try_open(&world, path, 1, config(256)).await.err().expect("refused");

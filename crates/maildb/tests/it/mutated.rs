@@ -1,6 +1,6 @@
 //! Files of a group with random changes, seed by seed: a small fuzzer for every test run.
 
-use crate::decoders::{self, Made};
+use crate::decoders::{self, SampleFiles};
 use world::Random;
 
 /// A copy of `bytes` with a few changes: single bytes, whole words, moved or truncated parts.
@@ -51,8 +51,8 @@ fn try_all<'a>(
 }
 
 #[test]
-fn no_change_of_a_file_makes_a_reader_panic() {
-    let Made { database, stamps, log, checkpoint } = decoders::made();
+fn no_corruption_of_a_file_makes_a_reader_panic() {
+    let SampleFiles { database, stamps, log, checkpoint } = decoders::sample_files();
     let pages: Vec<Vec<u8>> = database.chunks_exact(4096).skip(2).map(|page| [&[0], page].concat()).collect();
     let records = || log.chunks_exact(4096).skip(1).take(8).map(|segment| &segment[40..]);
     try_all("page", pages.iter().map(Vec::as_slice), 300, decoders::page);

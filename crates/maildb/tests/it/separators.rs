@@ -80,7 +80,7 @@ async fn names(database: &Database) -> Vec<String> {
 }
 
 #[test]
-fn a_database_from_before_is_read_and_goes_on() {
+fn a_database_of_the_older_form_can_be_read_and_changed() {
     in_folder(async |world, path| {
         model::open(&world, path, 1, config()).await.close().await.expect("closed");
         put_golden_in_place(path);
@@ -169,7 +169,7 @@ fn branches_of_both_forms_are_split_and_merged_side_by_side() {
 }
 
 #[test]
-fn a_last_separator_other_than_the_parents_is_found() {
+fn a_last_separator_that_differs_from_the_parents_is_detected() {
     in_folder(async |world, path| {
         model::open(&world, path, 1, config()).await.close().await.expect("closed");
         put_golden_in_place(path);

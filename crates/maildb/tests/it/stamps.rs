@@ -1,9 +1,9 @@
 //! Page stamps: what they detect that no checksum can, what they must not report, and how a group with bad
 //! stamps behaves.
 
-mod pace;
 mod sidecar;
 mod while_open;
+mod write_delay;
 
 use crate::{
     model::{self, Mix, Rows},
@@ -30,12 +30,12 @@ fn config() -> InstanceConfig {
 }
 
 /// A drive with a directory, and the expected rows of its database.
-struct Ground {
+struct Fixture {
     disk: SimulatedDrive,
     rows: Rc<RefCell<Rows>>,
 }
 
-impl Ground {
+impl Fixture {
     /// A closed group with some rows.
     fn new(seed: u64) -> Self {
         Self::on(seed, |_| {})
@@ -49,9 +49,9 @@ impl Ground {
         };
         manners(&mut options);
         let disk = SimulatedDrive::formatted(seed, options);
-        let mut ground = Self { disk, rows: Rc::default() };
-        ground.change(1500);
-        ground
+        let mut fixture = Self { disk, rows: Rc::default() };
+        fixture.change(1500);
+        fixture
     }
 
     fn run<T: 'static, F: Future<Output = T> + 'static>(
@@ -143,10 +143,10 @@ fn assert_not_as_written(outcome: Result<(), Error>, place: usize, is_it: impl F
 }
 
 #[test]
-fn what_was_written_is_what_is_found_and_the_verifier_agrees() {
-    let mut ground = Ground::new(1);
-    ground.read_all(config()).expect("whole");
-    let (plain, stamped) = ground.verify();
+fn pages_match_their_stamps_and_the_verifier_agrees() {
+    let mut fixture = Fixture::new(1);
+    fixture.read_all(config()).expect("whole");
+    let (plain, stamped) = fixture.verify();
     assert!(plain.is_clean() && stamped.is_clean(), "{:?}", stamped.damaged);
     let StampsVerdict::Checked { pages_known } = stamped.stamps else { panic!("{:?}", stamped.stamps) };
     assert_eq!(plain.stamps, StampsVerdict::NotKept);
@@ -154,20 +154,20 @@ fn what_was_written_is_what_is_found_and_the_verifier_agrees() {
 }
 
 #[test]
-fn a_write_that_was_lost_is_found_after_reopening() {
-    let mut ground = Ground::new(2);
-    let before = ground.pages();
-    ground.change(100);
-    let after = ground.pages();
+fn a_lost_write_is_detected_after_reopening() {
+    let mut fixture = Fixture::new(2);
+    let before = fixture.pages();
+    fixture.change(100);
+    let after = fixture.pages();
     let places = changed(&before, &after);
     let mut found = 0;
     for &place in &places {
-        ground.put(place, &before[place]);
-        let (plain, stamped) = ground.verify();
+        fixture.put(place, &before[place]);
+        let (plain, stamped) = fixture.verify();
         assert!(plain.is_clean(), "an old page in its place is good to its checksum");
         assert_eq!(stamped.damaged.iter().map(|damage| damage.page).collect::<Vec<_>>(), [page_at(place)]);
         assert!(stamped.damaged[0].problem.contains("a write was lost"), "{:?}", stamped.damaged);
-        match ground.read_all(config()) {
+        match fixture.read_all(config()) {
             // A page of a space tree that was not read.
             Ok(()) => {}
             refused => {
@@ -177,23 +177,23 @@ fn a_write_that_was_lost_is_found_after_reopening() {
             }
         }
         // Detection changed nothing: with the right page in place the database is whole.
-        ground.put(place, &after[place]);
+        fixture.put(place, &after[place]);
     }
-    ground.read_all(config()).expect("whole again");
+    fixture.read_all(config()).expect("whole again");
     assert!(found > 5, "{found} of {places:?}");
 }
 
 #[test]
-fn a_write_that_went_astray_is_found_at_both_ends() {
-    let mut ground = Ground::new(3);
-    let before = ground.pages();
-    ground.change(100);
-    let after = ground.pages();
+fn a_misdirected_write_is_detected_at_both_pages() {
+    let mut fixture = Fixture::new(3);
+    let before = fixture.pages();
+    fixture.change(100);
+    let after = fixture.pages();
     let places = changed(&before, &after);
     let (meant, hit) = (places[0], places[places.len() - 1]);
-    ground.put(meant, &before[meant]);
-    ground.put(hit, &after[meant]);
-    let (plain, stamped) = ground.verify();
+    fixture.put(meant, &before[meant]);
+    fixture.put(hit, &after[meant]);
+    let (plain, stamped) = fixture.verify();
     assert_eq!(plain.damaged.len(), 1, "the page in a wrong place carries another number");
     let found: Vec<_> = stamped.damaged.iter().map(|damage| (damage.page, damage.problem.as_str())).collect();
     let number = page_at(meant);
@@ -206,17 +206,17 @@ fn a_write_that_went_astray_is_found_at_both_ends() {
 /// The checksums are linear: four bits at the corners of a rectangle cancel out. So a write torn between the
 /// page's header, which holds the checksums, and such a change passes.
 #[test]
-fn half_a_write_that_checksums_pass_is_found() {
-    let mut ground = Ground::new(4);
+fn a_torn_write_that_passes_checksums_is_detected() {
+    let mut fixture = Fixture::new(4);
     let body: Vec<u8> = (0..900_u32).map(|at| (at * 31 % 251) as u8).collect();
     let mut changed_body = body.clone();
     for corner in [400, 404] {
         changed_body[corner] ^= 3;
     }
     let key = (5000, 1);
-    let write = |ground: &mut Ground, body: Vec<u8>| {
-        let rows = Rc::clone(&ground.rows);
-        ground.run(async move |world, directory| {
+    let write = |fixture: &mut Fixture, body: Vec<u8>| {
+        let rows = Rc::clone(&fixture.rows);
+        fixture.run(async move |world, directory| {
             let instance = open(&world, &directory, config()).await.expect("opened");
             let table = model::mail_table(&instance.databases()[0]).await;
             let mut session = instance.session();
@@ -232,29 +232,29 @@ fn half_a_write_that_checksums_pass_is_found() {
             instance.close().await.expect("closed");
         });
     };
-    write(&mut ground, body.clone());
-    let before = ground.pages();
-    write(&mut ground, changed_body);
-    let after = ground.pages();
+    write(&mut fixture, body.clone());
+    let before = fixture.pages();
+    write(&mut fixture, changed_body);
+    let after = fixture.pages();
     let holds = |page: &Vec<u8>| page.windows(300).any(|bytes| bytes == &body[..300]);
     let place = (2..after.len()).find(|&place| holds(&after[place])).expect("the row is somewhere");
     let differs = |at: &usize| before[place][*at] != after[place][*at];
     let sector = (512..4096).find(differs).expect("the row has changed") / 512 * 512;
     let mixed = [&after[place][..sector], &before[place][sector..]].concat();
     assert!(mixed != before[place] && mixed != after[place]);
-    ground.put(place, &mixed);
-    let (plain, stamped) = ground.verify();
+    fixture.put(place, &mixed);
+    let (plain, stamped) = fixture.verify();
     assert!(plain.is_clean(), "this is the point: {:?}", plain.damaged);
     assert_eq!(stamped.damaged.iter().map(|damage| damage.page).collect::<Vec<_>>(), [page_at(place)]);
     let is_it = |finding: &StampFinding| matches!(finding, StampFinding::Mixed { .. });
-    assert_not_as_written(ground.read_all(config()), place, is_it);
+    assert_not_as_written(fixture.read_all(config()), place, is_it);
 }
 
 #[test]
-fn a_running_group_takes_no_old_page_and_its_background_scan_tells() {
-    let mut ground = Ground::new(5);
-    let rows = Rc::clone(&ground.rows);
-    ground.run(async move |world, directory| {
+fn a_running_group_refuses_an_old_page_and_its_background_scan_reports_it() {
+    let mut fixture = Fixture::new(5);
+    let rows = Rc::clone(&fixture.rows);
+    fixture.run(async move |world, directory| {
         let before = pages(&directory).await;
         let instance = open(&world, &directory, config()).await.expect("opened");
         change(&instance, &rows, 200).await;
@@ -278,9 +278,9 @@ fn a_running_group_takes_no_old_page_and_its_background_scan_tells() {
 
 #[test]
 fn a_stale_read_gives_an_error_and_the_page_is_good_when_read_again() {
-    let mut ground = Ground::new(6);
-    let (rows, drive) = (Rc::clone(&ground.rows), Rc::clone(&ground.disk.drive));
-    ground.run(async move |world, directory| {
+    let mut fixture = Fixture::new(6);
+    let (rows, drive) = (Rc::clone(&fixture.rows), Rc::clone(&fixture.disk.drive));
+    fixture.run(async move |world, directory| {
         let stale = |percent| FaultPlan { stale_read_percent: percent, ..FaultPlan::none() };
         // From now on the drive remembers overwritten data.
         drive.set_faults(stale(1e-9));
@@ -310,7 +310,7 @@ fn a_stale_read_gives_an_error_and_the_page_is_good_when_read_again() {
 fn a_crash_in_flight_is_not_reported() {
     let mut redone = 0;
     for seed in 0..60 {
-        let mut ground = Ground::new(100 + seed);
+        let mut fixture = Fixture::new(100 + seed);
         let mut random = Random::new(seed, "cuts");
         for _ in 0..3 {
             let config = InstanceConfig {
@@ -320,10 +320,10 @@ fn a_crash_in_flight_is_not_reported() {
                 ..config()
             };
             let (rows, drive) =
-                (Rc::clone(&ground.rows), Rc::clone(&ground.disk.drive) as Rc<dyn BlockDevice>);
+                (Rc::clone(&fixture.rows), Rc::clone(&fixture.disk.drive) as Rc<dyn BlockDevice>);
             let (settings, attempt) = (config.clone(), random.next_u64());
             let limits = Limits { polls: Some(200 + random.below(20_000)), ..Limits::generous() };
-            let _ = ground.disk.simulation.run(limits, |world| async move {
+            let _ = fixture.disk.simulation.run(limits, |world| async move {
                 let directory: Rc<dyn Directory> =
                     Rc::new(ExtentDirectory::open(drive).await.expect("there"));
                 let instance = open(&world, &directory, settings).await.expect("opened");
@@ -342,9 +342,9 @@ fn a_crash_in_flight_is_not_reported() {
                     world.sleep(std::time::Duration::from_millis(random.below(30))).await;
                 }
             });
-            ground.disk.simulation.cut_power();
-            let (seed_again, rows) = (seed, Rc::clone(&ground.rows));
-            redone += ground.run(async move |world, directory| {
+            fixture.disk.simulation.cut_power();
+            let (seed_again, rows) = (seed, Rc::clone(&fixture.rows));
+            redone += fixture.run(async move |world, directory| {
                 let instance = open(&world, &directory, config).await;
                 let instance = instance.unwrap_or_else(|error| panic!("seed {seed_again}: {error}"));
                 assert_eq!(instance.recovery().stamps_begun, 0, "seed {seed_again}");
@@ -356,7 +356,7 @@ fn a_crash_in_flight_is_not_reported() {
                 instance.close().await.unwrap_or_else(|error| panic!("seed {seed_again}: {error}"));
                 redone
             });
-            let (_, stamped) = ground.verify();
+            let (_, stamped) = fixture.verify();
             assert!(stamped.is_clean(), "seed {seed}: {:?}, {:?}", stamped.stamps, stamped.damaged);
         }
     }

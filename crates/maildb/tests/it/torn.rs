@@ -35,7 +35,7 @@ struct Case {
 
 /// Result of opening the group after the crash.
 #[derive(Debug)]
-struct Found {
+struct OpenResult {
     pages_restored: u64,
     unprotected: bool,
 }
@@ -73,13 +73,13 @@ impl Case {
             let directory: Rc<dyn Directory> = Rc::new(TearingDirectory { inner, power: Rc::clone(&cut) });
             let worked = work(&world, &directory, config, seed, &rows, &unsure).await;
             assert!(cut.is_off(), "seed {seed}: it ended without a cut: {worked:?}");
-            cut.settled().await;
+            cut.completed().await;
         });
         power
     }
 
     /// Opens the group on the drive as it is now, checks all rows, closes it and checks all pages.
-    fn recover(&mut self, config: InstanceConfig) -> Result<Found, Error> {
+    fn recover(&mut self, config: InstanceConfig) -> Result<OpenResult, Error> {
         let (seed, rows, unsure) = (self.seed, self.rows.borrow().clone(), self.unsure.take());
         let rows_now = Rc::clone(&self.rows);
         self.run(move |world, directory| async move {
@@ -104,7 +104,7 @@ impl Case {
             let again = open(&world, &directory, config).await?;
             assert!(again.recovery().clean, "seed {seed}: {:?}", again.recovery());
             again.close().await?;
-            Ok(Found { pages_restored: summary.pages_restored, unprotected: summary.unprotected })
+            Ok(OpenResult { pages_restored: summary.pages_restored, unprotected: summary.unprotected })
         })
     }
 }
@@ -140,11 +140,10 @@ async fn work(
             let key = (random.below(20) as i32, random.below(40) as i64);
             let row = model::random_row(&mut random, body_bytes_max);
             let is_there = rows.borrow().contains_key(&key) || unsure.borrow().contains_key(&key);
-            match is_there {
-                true => {
-                    session.replace(&table, &model::key_values(key), &model::row_values(key, &row)).await?;
-                }
-                false => session.insert(&table, &model::row_values(key, &row)).await?,
+            if is_there {
+                session.replace(&table, &model::key_values(key), &model::row_values(key, &row)).await?;
+            } else {
+                session.insert(&table, &model::row_values(key, &row)).await?
             }
             unsure.borrow_mut().insert(key, row);
         }
@@ -198,7 +197,7 @@ fn a_power_cut_in_the_middle_of_the_journal_loses_nothing_acknowledged() {
 }
 
 #[test]
-fn cuts_one_after_the_other_lose_nothing_acknowledged() {
+fn successive_power_cuts_lose_nothing_acknowledged() {
     for seed in seeds(30) {
         let mut case = Case::new(seed, 512);
         for cut in 0..4 {
@@ -256,7 +255,7 @@ fn without_protection_the_same_cuts_are_noticed_as_damaged_pages() {
 }
 
 #[test]
-fn a_missing_journal_protects_nothing_and_says_so() {
+fn a_missing_journal_is_reported() {
     let mut opened = 0;
     for seed in seeds(40) {
         let mut case = Case::new(seed, 512);
@@ -275,7 +274,7 @@ fn a_missing_journal_protects_nothing_and_says_so() {
 }
 
 #[test]
-fn a_garbled_journal_restores_what_is_whole_and_nothing_else() {
+fn a_corrupted_journal_restores_only_whole_images() {
     let (mut opened, mut restored) = (0, 0);
     for seed in seeds(60) {
         let mut case = Case::new(seed, 512);
@@ -296,7 +295,7 @@ fn a_garbled_journal_restores_what_is_whole_and_nothing_else() {
             }
             world::IoResult::Ok(())
         })
-        .expect("the journal can be garbled");
+        .expect("the journal can be corrupted");
         let config = case.config.clone();
         match case.recover(config) {
             Ok(found) => {
@@ -337,7 +336,7 @@ fn switching_protection_off_restores_once_more_and_removes_the_journal() {
 }
 
 #[test]
-fn a_database_made_anew_under_the_same_number_gets_no_old_page() {
+fn a_database_created_again_under_the_same_number_gets_no_old_page() {
     for seed in seeds(20) {
         let mut case = Case::new(seed, 512);
         case.work_until_cut(".edb", some_write(seed));

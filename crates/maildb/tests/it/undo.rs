@@ -112,7 +112,7 @@ async fn recover(world: World, directory: Rc<dyn Directory>, rows: Rows, seed: u
 }
 
 #[test]
-fn what_a_rollback_took_back_before_a_crash_is_not_taken_back_again() {
+fn changes_undone_before_a_crash_are_not_undone_again() {
     let mut steps = Vec::new();
     for (seed, commits) in (0..).zip([1, 2, 4, 6, 8]) {
         let (mut disk, rows) = crash_beside_rollback(seed, commits);

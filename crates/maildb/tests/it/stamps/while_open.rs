@@ -6,7 +6,7 @@ fn while_open() -> InstanceConfig {
     InstanceConfig { page_stamps: PageStampMode::WhileOpen, ..config() }
 }
 
-impl Ground {
+impl Fixture {
     fn change_while_open(&mut self, count: usize) {
         let rows = Rc::clone(&self.rows);
         self.run(async move |world, directory| {
@@ -22,10 +22,10 @@ impl Ground {
 }
 
 #[test]
-fn a_running_group_takes_no_page_whose_write_was_lost() {
-    let mut ground = Ground::new(40);
-    let rows = Rc::clone(&ground.rows);
-    ground.run(async move |world, directory| {
+fn a_running_group_refuses_a_page_whose_write_was_lost() {
+    let mut fixture = Fixture::new(40);
+    let rows = Rc::clone(&fixture.rows);
+    fixture.run(async move |world, directory| {
         let before = pages(&directory).await;
         let instance = open(&world, &directory, while_open()).await.expect("opened");
         change(&instance, &rows, 200).await;
@@ -43,48 +43,48 @@ fn a_running_group_takes_no_page_whose_write_was_lost() {
 }
 
 #[test]
-fn the_verifier_finds_a_lost_write_after_a_clean_shutdown_and_so_does_the_next_opening() {
-    let mut ground = Ground::new(41);
-    let before = ground.pages();
-    ground.change_while_open(100);
-    let after = ground.pages();
+fn verifier_and_reopening_detect_a_write_lost_before_a_clean_shutdown() {
+    let mut fixture = Fixture::new(41);
+    let before = fixture.pages();
+    fixture.change_while_open(100);
+    let after = fixture.pages();
     let place = changed(&before, &after)[0];
-    ground.put(place, &before[place]);
-    let (plain, stamped) = ground.verify();
+    fixture.put(place, &before[place]);
+    let (plain, stamped) = fixture.verify();
     assert!(plain.is_clean(), "an old page in its place is good to its checksum");
     assert_eq!(stamped.damaged.iter().map(|damage| damage.page).collect::<Vec<_>>(), [page_at(place)]);
     assert!(stamped.damaged[0].problem.contains("a write was lost"), "{:?}", stamped.damaged);
-    assert!(ground.read_all(while_open()).is_err(), "what the shutdown left is known when it opens again");
+    assert!(fixture.read_all(while_open()).is_err(), "what the shutdown left is known when it opens again");
     // That was not a clean shutdown: the next opening starts without stamps, and reports nothing wrong.
-    assert!(!ground.keeps_stamps());
-    ground.put(place, &after[place]);
-    ground.read_all(while_open()).expect("whole again");
-    assert!(ground.keeps_stamps());
+    assert!(!fixture.keeps_stamps());
+    fixture.put(place, &after[place]);
+    fixture.read_all(while_open()).expect("whole again");
+    assert!(fixture.keeps_stamps());
 }
 
 #[test]
-fn stamps_of_a_shutdown_before_the_last_are_not_believed() {
-    let mut ground = Ground::new(42);
-    ground.change_while_open(50);
-    let old = ground.run(async |_, directory| read_file(&directory, STAMPS).await);
-    ground.change_while_open(50);
-    ground.run(async move |_, directory| {
+fn stamps_of_an_earlier_shutdown_are_ignored() {
+    let mut fixture = Fixture::new(42);
+    fixture.change_while_open(50);
+    let old = fixture.run(async |_, directory| read_file(&directory, STAMPS).await);
+    fixture.change_while_open(50);
+    fixture.run(async move |_, directory| {
         directory.remove(STAMPS).await.expect("removed");
         let file = directory.create(STAMPS, ByteCount(old.len() as u64)).await.expect("made");
         let bytes = vec![Arc::new(Buffer::copy_of(&old))];
         file.write(ByteOffset(0), bytes, Stability::Stable).await.expect("written");
     });
-    let stamps = ground.verify().1.stamps;
+    let stamps = fixture.verify().1.stamps;
     assert!(matches!(&stamps, StampsVerdict::Unusable(problem) if problem.contains("older")), "{stamps:?}");
-    ground.read_all(while_open()).expect("they are left aside");
-    assert!(matches!(ground.verify().1.stamps, StampsVerdict::Checked { .. }));
+    fixture.read_all(while_open()).expect("they are ignored");
+    assert!(matches!(fixture.verify().1.stamps, StampsVerdict::Checked { .. }));
 }
 
 #[test]
-fn durable_stamps_become_those_of_a_session_and_the_checkpoint_relies_on_none() {
-    let mut ground = Ground::new(43);
-    ground.read_all(while_open()).expect("the durable ones are taken up");
-    ground.read_all(config()).expect("and begun anew");
-    ground.read_all(InstanceConfig { page_stamps: PageStampMode::Off, ..config() }).expect("and given up");
-    assert!(!ground.keeps_stamps());
+fn durable_stamps_become_in_memory_ones_and_the_checkpoint_requires_none() {
+    let mut fixture = Fixture::new(43);
+    fixture.read_all(while_open()).expect("the durable ones are loaded");
+    fixture.read_all(config()).expect("and started from scratch");
+    fixture.read_all(InstanceConfig { page_stamps: PageStampMode::Off, ..config() }).expect("and discarded");
+    assert!(!fixture.keeps_stamps());
 }

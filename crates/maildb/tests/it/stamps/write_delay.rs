@@ -15,12 +15,12 @@ fn replace_rows(page_stamps: PageStampMode) -> (Duration, Statistics) {
         mean_above: Duration::from_millis(5),
         per_mib: Duration::from_millis(10),
     };
-    let mut ground = Ground::on(7, |drive| (drive.read, drive.write) = (spindle, spindle));
-    ground.change(20_000);
-    let keys: Rc<Vec<_>> = Rc::new(ground.rows.borrow().keys().copied().collect());
+    let mut fixture = Fixture::on(7, |drive| (drive.read, drive.write) = (spindle, spindle));
+    fixture.change(20_000);
+    let keys: Rc<Vec<_>> = Rc::new(fixture.rows.borrow().keys().copied().collect());
     let cache = ByteCount(512 * PAGE_SIZE.bytes() as u64);
     let settings = InstanceConfig { cache, writes_outstanding_max: 8, page_stamps, ..config() };
-    ground.run(async move |world, directory| {
+    fixture.run(async move |world, directory| {
         let instance = Rc::new(open(&world, &directory, settings).await.expect("opened"));
         let table = model::mail_table(&instance.databases()[0]).await;
         let began = world.now();
@@ -50,7 +50,7 @@ fn replace_rows(page_stamps: PageStampMode) -> (Duration, Statistics) {
 }
 
 #[test]
-fn writes_that_wait_for_company_neither_stall_the_cleaner_nor_ask_for_log_writes() {
+fn writes_that_wait_for_stamps_neither_stall_the_cleaner_nor_trigger_log_writes() {
     let (plain, without) = replace_rows(PageStampMode::Off);
     let (stamped, with) = replace_rows(PageStampMode::Durable);
     assert!(with.page_writes > 200, "the cache is too small for the rows: {}", with.page_writes);

@@ -26,7 +26,7 @@ pub struct Power {
     writes_left: Cell<u64>,
     is_off: Cell<bool>,
     /// Set when the drive has its final contents.
-    is_settled: Cell<bool>,
+    is_complete: Cell<bool>,
     random: RefCell<Random>,
     /// Database writes that are not stable, in the order they began.
     volatile: RefCell<BTreeMap<u64, Volatile>>,
@@ -52,7 +52,7 @@ impl Power {
             suffix,
             writes_left: Cell::new(write),
             is_off: Cell::new(false),
-            is_settled: Cell::new(false),
+            is_complete: Cell::new(false),
             random: RefCell::new(random),
             volatile: RefCell::default(),
             ended: Notify::new(),
@@ -66,17 +66,14 @@ impl Power {
     }
 
     /// Waits until the power cut is complete.
-    pub async fn settled(&self) {
-        while !self.is_settled.get() {
+    pub async fn completed(&self) {
+        while !self.is_complete.get() {
             self.ended.notified().await;
         }
     }
 
     fn check(&self) -> IoResult<()> {
-        match self.is_off() {
-            false => Ok(()),
-            true => Err(IoError::new(IoErrorKind::Medium, "the power is off")),
-        }
+        if self.is_off() { Err(IoError::new(IoErrorKind::Medium, "the power is off")) } else { Ok(()) }
     }
 
     /// True if a write to the file is the one that is torn.
@@ -123,7 +120,7 @@ impl Power {
             let mixed = self.mix(&found[0], &write.after);
             write.file.write(write.at, vec![Arc::new(mixed)], Stability::Stable).await?;
         }
-        self.is_settled.set(true);
+        self.is_complete.set(true);
         self.ended.notify_waiters();
         Ok(())
     }
@@ -231,7 +228,7 @@ impl BlockDevice for TearingFile {
                 file: Rc::clone(&inner),
                 name,
                 at,
-                before: before.pop().expect("a read gives its buffer back"),
+                before: before.pop().expect("a read returns its buffer"),
                 after: from.clone(),
                 has_ended: false,
             };
