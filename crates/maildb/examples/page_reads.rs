@@ -5,8 +5,7 @@
 //! `Mail`, log `E00`) and prints one line of JSON: pages read from the file, seconds, processor seconds, lookups.
 
 use maildb::{
-    DatabaseLocation, Instance, InstanceConfig, PageStampMode, Statistics, Value,
-    verify::checksums::read_header,
+    DatabaseLocation, Instance, InstanceConfig, PageStampMode, Statistics, Value, format::header::read_header,
 };
 use std::{env, error::Error, path::Path, process::ExitCode, rc::Rc, time::Duration};
 use world::{
@@ -54,10 +53,11 @@ async fn measure(
     span: Duration,
 ) -> Result<String, Box<dyn Error>> {
     let directory: Rc<dyn Directory> = Rc::new(FolderDirectory::open(Path::new(folder))?);
-    let (header, _) = read_header(&directory.open(name).await?, name).await?;
+    let copies = read_header(&directory.open(name).await?).await?;
+    let header = copies.best()?;
     let page_bytes = header.page_size.bytes();
     let location = DatabaseLocation { directory: Rc::clone(&directory), file_name: name.to_owned() };
-    // As `spindle prove` was told to: it made the log.
+    // The settings under which `spindle prove` created the log.
     let config = InstanceConfig {
         torn_page_protection: false,
         page_stamps: PageStampMode::Off,

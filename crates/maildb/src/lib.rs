@@ -12,8 +12,9 @@
 //! page; the caller reads it and tries again. So no half-changed state exists across an await, and
 //! there are no latches to order.
 //!
-//! Reading order: [`format`](mod@format) (bytes of pages and headers), [`log`] (the transaction log),
-//! `engine/` (cache, tree, space, catalogue, transactions, checkpoint, recovery), [`verify`].
+//! Layers, each using only those before it: [`format`](mod@format) (bytes of pages and headers), [`log`] (the
+//! transaction log), `engine/` (cache, tree, space, catalogue, transactions, checkpoint, recovery),
+//! [`verify`].
 
 pub mod config;
 mod engine;

@@ -26,7 +26,6 @@ use crate::{
         record::TableSchema,
     },
     log::RestructureKind,
-    verify::checksums::describe,
 };
 use std::{rc::Rc, sync::Arc};
 use world::{Buffer, ByteCount, ByteOffset, File, Stability};
@@ -229,7 +228,7 @@ impl Database {
             PageCheck::Good | PageCheck::Uninitialised => {
                 self.is_as_written(page, &buffers[0]).err().map(|finding| (page, finding.to_string()))
             }
-            other => Some((page, describe(other))),
+            other => Some((page, other.describe())),
         })
     }
 }

@@ -42,49 +42,35 @@
 //! (a sector at least as large) need no journal.
 
 mod digest;
-mod restore;
+pub mod restore;
 mod ring;
 mod slot;
 
 use super::{
     DatabaseIndex,
     core::{OpenDatabase, SharedGroup},
-    recovery::{ReplayRange, replay_range},
 };
 use crate::{
     config::{DATABASES_MAX, InstanceConfig},
-    error::{Error, Result},
-    format::{
-        header::{DatabaseHeader, DatabaseState as ShutdownState, LogPosition, Signature},
-        page_size::PageNumber,
-    },
-    log::LogNames,
+    error::Result,
+    format::header::Signature,
+    log::{LogNames, PageImage, ReplayRange},
 };
-use restore::RestoreTarget;
 use ring::Ring;
 use slot::{DatabaseMark, ImageEntry, JournalLayout, JournalSlotHeader, digest_images};
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     rc::Rc,
     sync::Arc,
 };
 use tokio::sync::Notify;
-use world::{Buffer, ByteCount, ByteOffset, Directory, File, IoErrorKind, IoResult, Stability};
+use world::{ByteOffset, Directory, File, IoErrorKind, IoResult, Stability};
 
 /// Bounds of the number of slots, otherwise the number of concurrent page writes. Waiting writes share a
 /// slot, so more slots would only save flushes that are rare already.
 const SLOTS_MIN: usize = 4;
 const SLOTS_MAX: usize = 32;
-
-/// A changed page, about to be written in place.
-pub struct PageImage {
-    pub page: PageNumber,
-    /// End of the last log record in it; the log is stable up to here.
-    pub last: LogPosition,
-    /// Sealed bytes.
-    pub bytes: Arc<Buffer>,
-}
 
 /// The slot that protects a write in place.
 #[derive(Clone, Copy, Debug)]
@@ -243,45 +229,6 @@ pub async fn open(
     };
     let (writing, written, state) = (Cell::new(false), Notify::new(), RefCell::new(state));
     Ok((Some(FlushJournal { file, layout, protects, writing, written, state }), restored))
-}
-
-/// The pages of a database that recovery would restore from the journal of the log `base_name` in `directory`
-/// if they are torn; changes nothing. `None` if the journal is missing or of another log, or if the database,
-/// whose file has `bytes`, needs no recovery.
-pub async fn pages_held(
-    directory: &Rc<dyn Directory>,
-    base_name: &str,
-    header: &DatabaseHeader,
-    bytes: ByteCount,
-) -> Result<Option<BTreeSet<PageNumber>>> {
-    let name = file_name(base_name);
-    let unusable = |problem: &str| Error::Configuration(format!("{name}: {problem}"));
-    let Some(index) = header.database_id.checked_sub(1).filter(|&index| (index as usize) < DATABASES_MAX)
-    else {
-        return Ok(None);
-    };
-    if header.state == ShutdownState::CleanShutdown {
-        return Ok(None);
-    }
-    let file = match directory.open(&name).await {
-        Ok(file) => file,
-        Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    let Some(layout) = restore::read_head(&file).await else {
-        return Err(unusable("its head is damaged, so its slots cannot be located"));
-    };
-    if layout.log_signature != header.log_signature || layout.page_size != header.page_size {
-        return Ok(None);
-    }
-    let Some(range) = replay_range(directory, base_name).await? else {
-        return Err(unusable("its log is missing"));
-    };
-    let mut targets = [None; DATABASES_MAX];
-    targets[index as usize] =
-        Some(RestoreTarget { name: "", header, header_time: header.dbtime, bytes, stamps: None });
-    let gathered = restore::gather(&file, layout, range, &targets).await;
-    Ok(Some(gathered.pages().map(|id| id.page).collect()))
 }
 
 /// Name of the journal of the log `base_name`.

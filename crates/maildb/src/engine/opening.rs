@@ -16,11 +16,11 @@ use crate::{
         bootstrap::LAST_SYSTEM_OBJECT,
         header::{
             DatabaseHeader, DatabaseState as ShutdownState, HeaderError, LogPosition, LogTime, Signature,
+            read_header,
         },
         page_size::PageSize,
     },
     log::{CheckpointFile, LogCheckpoint},
-    verify::checksums::read_header,
 };
 use std::{collections::BTreeMap, rc::Rc};
 use world::{ByteCount, File, IoErrorKind, World};
@@ -229,7 +229,12 @@ pub async fn open_file(location: &DatabaseLocation, page_size: PageSize) -> Resu
     if creation_was_interrupted(&file, page_size).await? {
         return Ok(file_only);
     }
-    let (header, _) = read_header(&file, name).await?;
+    let header = match read_header(&file).await?.best() {
+        Ok(header) => header.clone(),
+        Err(error) => {
+            return Err(Error::DatabaseDamaged { database: name.to_owned(), problem: error.to_string() });
+        }
+    };
     if header.page_size != page_size {
         return Err(Error::Configuration(format!(
             "{name} has pages of {} bytes, not {}",

@@ -44,14 +44,14 @@ mod sidecar;
 mod table;
 mod while_open;
 
-use super::{DatabaseIndex, PageId, core::SharedGroup, flush_journal::PageImage};
+use super::{DatabaseIndex, PageId, core::SharedGroup};
 use crate::{
     error::{Error, Result},
     format::{
         header::{DatabaseHeader, LogPosition},
         page_size::{DbTime, PageNumber},
     },
-    log::{LogRecord, PageStamp},
+    log::{LogRecord, PageImage, PageStamp},
 };
 use blocks::{Head, StampFlush};
 use hash::StampKey;

@@ -5,7 +5,6 @@ use super::{
     core::{OpenDatabase, PendingRead, SharedGroup},
     space,
 };
-use crate::verify::checksums::describe;
 use crate::{
     error::{Error, Result},
     format::{
@@ -283,7 +282,7 @@ pub fn check_read_page(database: &str, page_size: PageSize, id: PageId, page: &[
         |problem: String| Error::PageDamaged { database: database.to_owned(), page: id.page, problem };
     match check_page(page, page_size, id.page) {
         PageCheck::Good => {}
-        other => return Err(damaged(describe(other))),
+        other => return Err(damaged(other.describe())),
     }
     PageView::new(page).check_structure().map_err(|error| damaged(error.to_string()))
 }

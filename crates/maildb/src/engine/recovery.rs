@@ -18,7 +18,7 @@ use crate::{
     format::header::{LogPosition, Signature},
     log::{
         CheckpointFile, LogCheckpoint, LogConfig, LogEntry, LogFiles, LogHandle, LogReader, LogRecord,
-        RecoveredTail,
+        RecoveredTail, ReplayRange,
     },
 };
 use std::rc::Rc;
@@ -48,15 +48,6 @@ pub struct RecoverySummary {
     pub tails_cut: u32,
     /// Databases whose page stamps started from scratch: a page is unknown until it is written or read.
     pub stamps_begun: u32,
-}
-
-/// The part of a log that redo replays.
-#[derive(Clone, Copy, Debug)]
-pub struct ReplayRange {
-    /// Position of the first record to replay.
-    pub from: LogPosition,
-    /// End of the log when it was opened.
-    pub until: LogPosition,
 }
 
 /// The settings of the group's log.

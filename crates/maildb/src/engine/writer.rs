@@ -15,12 +15,13 @@ use super::{
     PageId,
     cache::Cache,
     core::SharedGroup,
-    flush_journal::{FlushJournal, PageImage, run_pages_max},
+    flush_journal::{FlushJournal, run_pages_max},
 };
 use crate::{
     config::PageStampMode,
     error::Result,
     format::{checksum::seal_page, header::LogPosition, page_size::PageNumber},
+    log::PageImage,
 };
 use std::{rc::Rc, sync::Arc};
 use world::{Buffer, ByteOffset, Stability};

@@ -47,6 +47,25 @@ pub enum PageCheck {
     },
 }
 
+impl PageCheck {
+    /// The result in words, for error messages.
+    pub fn describe(self) -> String {
+        match self {
+            Self::Good => "nothing is wrong".to_owned(),
+            Self::Uninitialised => "it was never written".to_owned(),
+            Self::WrongPageNumber { stored } => {
+                format!("it is page {stored}, written to or read from the wrong place")
+            }
+            Self::Bad { block, stored, computed, correctable_bit } => {
+                let bit = correctable_bit
+                    .map(|bit| format!("; bit {} of byte {} is flipped", bit % 8, bit / 8))
+                    .unwrap_or_default();
+                format!("checksum {stored:016x} of block {block} should be {computed:016x}{bit}")
+            }
+        }
+    }
+}
+
 /// The old checksum: a seeded XOR of all 32-bit words except the first, which stores it. The length of
 /// `bytes` must be a multiple of four.
 pub fn old_xor(bytes: &[u8]) -> u32 {

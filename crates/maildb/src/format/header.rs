@@ -1,6 +1,8 @@
 //! The database header: one page-sized block, written twice at the start of the file.
 
+use std::rc::Rc;
 use thiserror::Error;
+use world::{Buffer, ByteOffset, File, IoResult};
 
 pub use super::log_position::{LogPosition, LogTime, Signature};
 use super::{
@@ -148,6 +150,9 @@ pub enum HeaderError {
     /// The state number does not exist.
     #[error("database state {state} does not exist")]
     State { state: u32 },
+    /// The file ends before its first header does.
+    #[error("the file is too short to be a database")]
+    TooShort,
 }
 
 /// Both copies of a database header.
@@ -167,6 +172,11 @@ impl HeaderCopies {
             .as_ref()
             .or(self.shadow.as_ref())
             .map_err(|_| self.first.clone().expect_err("both are bad"))
+    }
+
+    /// Number of copies that verify, 0 to 2.
+    pub fn good_count(&self) -> u8 {
+        u8::from(self.first.is_ok()) + u8::from(self.shadow.is_ok())
     }
 
     /// Decodes both copies from the first bytes of a file; twice the largest page is enough. The page size
@@ -192,6 +202,17 @@ impl HeaderCopies {
         };
         Self { first, shadow }
     }
+}
+
+/// Reads both copies of the header of a database file.
+pub async fn read_header(file: &Rc<dyn File>) -> IoResult<HeaderCopies> {
+    let size = file.geometry().size.0;
+    let start_bytes = (2 * PageSize::BYTES_MAX as u64).min(size - size % 4096);
+    if start_bytes == 0 {
+        return Ok(HeaderCopies { first: Err(HeaderError::TooShort), shadow: Err(HeaderError::TooShort) });
+    }
+    let start = file.read(ByteOffset(0), vec![Buffer::zeroed(start_bytes as usize)]).await?;
+    Ok(HeaderCopies::decode(&start[0]))
 }
 
 impl DatabaseHeader {

@@ -1,6 +1,7 @@
 //! The ESE database format as pure functions of bytes.
 //!
-//! Nothing here does I/O. A page is a slice of bytes; its size is the slice's length. Integers are
+//! Nothing here does I/O, except for [`header::read_header`], and nothing uses the log or the engine. A page
+//! is a slice of bytes; its size is the slice's length. Integers are
 //! little-endian, except in keys, which are big-endian so that comparing bytes compares values.
 
 pub mod page_size;

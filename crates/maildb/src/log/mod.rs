@@ -24,7 +24,7 @@
 //!    generation, so bytes behind a recovered tail never count.
 //! 5. A record never spans two generations.
 //!
-//! Reading order: [`record`], [`segment`], [`file_header`], `framing`, `buffer`, [`LogHandle`] (`handle`,
+//! The log uses [`format`](mod@crate::format) and never the engine. Reading order: [`record`], [`segment`], [`file_header`], `framing`, `buffer`, [`LogHandle`] (`handle`,
 //! `writer`, `next_file`), [`files`], [`reader`], [`checkpoint`], [`verify`].
 
 mod buffer;
@@ -41,6 +41,7 @@ pub mod names;
 mod next_file;
 mod node_operation;
 mod page_change;
+mod page_image;
 mod page_stamp;
 pub mod reader;
 pub mod record;
@@ -57,8 +58,9 @@ pub use handle::{LogHandle, LogRange, LogStatistics};
 pub use names::LogNames;
 pub use node_operation::{COMPENSATES, NodeOperation};
 pub use page_change::{PageChange, PageOperation};
+pub use page_image::PageImage;
 pub use page_stamp::PageStamp;
-pub use reader::{LogEntry, LogReader, RecoveredTail};
+pub use reader::{LogEntry, LogReader, RecoveredTail, ReplayRange};
 pub use record::{LogRecord, LogRecordError, RestructureKind};
 pub use verify::{LogFileVerdict, LogVerdict, verify_log_file, verify_logs};
 

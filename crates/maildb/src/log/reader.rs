@@ -41,6 +41,15 @@ pub struct RecoveredTail {
     pub(super) archived: BTreeSet<u32>,
 }
 
+/// The part of a log that redo replays.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayRange {
+    /// Position of the first record to replay.
+    pub from: LogPosition,
+    /// End of the log when it was opened.
+    pub until: LogPosition,
+}
+
 /// Yields the records of a log in order.
 pub struct LogReader {
     files: LogFiles,

@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
     format::{
         checksum::{PageCheck, check_page},
-        header::{DatabaseHeader, DatabaseState, HeaderCopies},
+        header::{DatabaseHeader, DatabaseState, read_header},
         page_size::{PageNumber, PageSize},
     },
 };
@@ -75,7 +75,7 @@ pub async fn verify_database(
     name: &str,
     on_progress: &mut dyn FnMut(ByteCount, ByteCount),
 ) -> Result<DatabaseVerdict> {
-    let (header, header_copies_good) = read_header(&file, name).await?;
+    let (header, header_copies_good) = header_of(&file, name).await?;
     verify_pages(file, (header, header_copies_good), None, on_progress).await
 }
 
@@ -86,7 +86,7 @@ pub async fn verify_database_beside(
     on_progress: &mut dyn FnMut(ByteCount, ByteCount),
 ) -> Result<DatabaseVerdict> {
     let file = directory.open(name).await?;
-    let (header, header_copies_good) = read_header(&file, name).await?;
+    let (header, header_copies_good) = header_of(&file, name).await?;
     let pages_max = (file.geometry().size.0 / header.page_size.bytes() as u64).saturating_sub(2);
     let pages_max = u32::try_from(pages_max).unwrap_or(u32::MAX);
     let (beside, stamps) = StampsBeside::read(directory, name, &header, pages_max).await?;
@@ -207,41 +207,15 @@ fn check_chunk(
         match check {
             PageCheck::Good => verdict.pages_good += 1,
             PageCheck::Uninitialised => blank.note(number),
-            other => verdict.damaged.push(PageDamage { page: number, problem: describe(other) }),
+            other => verdict.damaged.push(PageDamage { page: number, problem: other.describe() }),
         }
     }
 }
 
-/// What is wrong with a page, in words.
-pub fn describe(check: PageCheck) -> String {
-    match check {
-        PageCheck::Good => "nothing is wrong".to_owned(),
-        PageCheck::Uninitialised => "it was never written".to_owned(),
-        PageCheck::WrongPageNumber { stored } => {
-            format!("it is page {stored}, written to or read from the wrong place")
-        }
-        PageCheck::Bad { block, stored, computed, correctable_bit } => {
-            let bit = correctable_bit
-                .map(|bit| format!("; bit {} of byte {} is flipped", bit % 8, bit / 8))
-                .unwrap_or_default();
-            format!("checksum {stored:016x} of block {block} should be {computed:016x}{bit}")
-        }
-    }
-}
-
-/// Reads whichever header copy verifies, and says how many do.
-pub async fn read_header(file: &Rc<dyn File>, name: &str) -> Result<(DatabaseHeader, u8)> {
-    let damaged = |problem: String| Error::DatabaseDamaged { database: name.to_owned(), problem };
-    let size = file.geometry().size.0;
-    let start_bytes = (2 * PageSize::BYTES_MAX as u64).min(size - size % 4096);
-    if start_bytes == 0 {
-        return Err(damaged("the file is too short to be a database".to_owned()));
-    }
-    let start = file.read(ByteOffset(0), vec![Buffer::zeroed(start_bytes as usize)]).await?;
-    let copies = HeaderCopies::decode(&start[0]);
-    let good = u8::from(copies.first.is_ok()) + u8::from(copies.shadow.is_ok());
+async fn header_of(file: &Rc<dyn File>, name: &str) -> Result<(DatabaseHeader, u8)> {
+    let copies = read_header(file).await?;
     match copies.best() {
-        Ok(header) => Ok((header.clone(), good)),
-        Err(error) => Err(damaged(error.to_string())),
+        Ok(header) => Ok((header.clone(), copies.good_count())),
+        Err(error) => Err(Error::DatabaseDamaged { database: name.to_owned(), problem: error.to_string() }),
     }
 }

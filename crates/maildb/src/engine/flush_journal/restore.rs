@@ -14,15 +14,14 @@ use super::{
     slot::{BLOCK_BYTES, ImageEntry, JournalLayout, JournalSlotHeader, digest_images},
 };
 use crate::{
-    engine::{
-        PageId, core::OpenDatabase, page_stamps::StampTable, pager::check_read_page, recovery::ReplayRange,
-    },
+    engine::{PageId, core::OpenDatabase, page_stamps::StampTable, pager::check_read_page},
     error::Result,
     format::{
         header::DatabaseHeader,
         page::PageView,
         page_size::{DbTime, PageSize},
     },
+    log::ReplayRange,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
