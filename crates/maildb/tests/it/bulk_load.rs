@@ -126,7 +126,7 @@ fn rows_out_of_order_and_tables_in_use_are_refused_and_nothing_is_changed() {
         assert!(refused(session.insert(&table, &row(9)).await).contains("is being bulk loaded"));
         session.commit(Durability::Lazy).await.expect("nothing was begun but the transaction");
         for message in [7, 3] {
-            assert!(refused(loader.push(&row(message)).await).contains("ascending order"));
+            assert!(refused(loader.push(&row(message)).await).contains("requires ascending keys"));
         }
         let large = model::row_values((6, 0), &("a".to_owned(), vec![1; 3000]));
         assert!(matches!(loader.push(&large).await, Err(Error::RecordTooLarge { .. })));
@@ -168,7 +168,7 @@ fn a_table_of_another_database_or_another_group_is_refused() {
         for stranger in &strangers {
             let outcome = databases[0].bulk_load(stranger, BulkLoadSettings::default()).await.map(drop);
             let Err(Error::Table(problem)) = outcome else { panic!("not refused") };
-            assert!(problem.contains("is no table of priv1.edb"), "{problem}");
+            assert!(problem.contains("does not belong to priv1.edb"), "{problem}");
         }
         let loader =
             databases[0].bulk_load(&own, BulkLoadSettings::default()).await.expect("nothing is held");

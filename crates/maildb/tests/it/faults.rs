@@ -305,6 +305,6 @@ fn a_group_is_not_opened_with_the_wrong_log_page_size_or_order() {
             }
         }
         let error = model::try_open(&world, other.path(), 1, config()).await.err().expect("refused");
-        assert!(error.to_string().contains("has no log here"), "{error}");
+        assert!(error.to_string().contains("the log of its storage group is missing"), "{error}");
     });
 }

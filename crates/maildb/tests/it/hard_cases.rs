@@ -385,7 +385,7 @@ fn a_missing_database_is_refused_and_not_created_again() {
         );
         assert!(!file.exists());
         let error = model::try_open(&world, path, 1, config(256)).await.err().expect("refused");
-        assert!(error.to_string().contains("has 2 databases; name them all"), "{error}");
+        assert!(error.to_string().contains("has 2 databases; list all of them"), "{error}");
         std::fs::rename(&aside, &file).expect("moved back");
         model::open(&world, path, 2, config(256)).await.close().await.expect("closed");
     });
