@@ -12,7 +12,7 @@ use crate::{
 use maildb::{
     PageNumber,
     format::checksum::{flipped_bit, xe},
-    log::segment::{SEGMENT_BYTES, LogSegmentState, inspect_segment},
+    log::segment::{LogSegmentState, SEGMENT_BYTES, inspect_segment},
 };
 use world::ByteOffset;
 
