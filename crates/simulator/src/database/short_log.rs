@@ -5,7 +5,7 @@ use maildb::format::header::{LogPosition, LogTime};
 use maildb::log::{
     LogFiles, LogReader, LogRecord,
     file_header::LogFileHeader,
-    segment::{SEGMENT_BYTES, SEGMENT_HEADER_BYTES, SegmentState, inspect_segment, seal_segment},
+    segment::{LogSegmentState, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, inspect_segment, seal_segment},
 };
 use std::{rc::Rc, sync::Arc};
 use world::{Buffer, ByteOffset, Directory, File, Stability};
@@ -40,7 +40,7 @@ async fn end_log_at(file: &Rc<dyn File>, segments: u16, end: LogPosition) -> Res
     let length = usize::from(segments - end.segment) * SEGMENT_BYTES;
     let mut rest = file.read(at, vec![Buffer::zeroed(length)]).await?.swap_remove(0);
     let (segment, behind) = rest.split_at_mut(SEGMENT_BYTES);
-    if !matches!(inspect_segment(segment, end.generation, end.segment), SegmentState::Good { .. }) {
+    if !matches!(inspect_segment(segment, end.generation, end.segment), LogSegmentState::Good { .. }) {
         // Torn: its shadow counts.
         segment.copy_from_slice(&behind[..SEGMENT_BYTES]);
     }
