@@ -56,7 +56,7 @@ fn cut(seed: u64) -> SimulatedDrive {
         let directory: Rc<dyn Directory> = Rc::new(TearingDirectory { inner, power: Rc::clone(&power) });
         let worked = work(&world, &directory, seed).await;
         assert!(power.is_off(), "seed {seed}: it ended without a cut: {worked:?}");
-        power.settled().await;
+        power.completed().await;
     });
     disk
 }
