@@ -2,19 +2,20 @@
 
 use super::{
     DiskInfo, InitiatorOptions, IscsiUri, commands,
-    link::Link,
+    connection::TargetSession,
     tasks::{CacheEffect, CommandError, CommandOutput, CommandRequest},
 };
 use std::{rc::Rc, sync::Arc};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoError, IoErrorKind, IoResult, LocalFuture,
     Network, Stability, World,
+    network::reconnecting::Reconnecting,
     pieces::{Payload, payloads, scatter},
 };
 
 /// A connected initiator. Clones share its session.
 #[derive(Clone)]
-pub struct Initiator(Rc<Link>);
+pub struct Initiator(Rc<Reconnecting<TargetSession>>);
 
 impl Initiator {
     /// Logs in to the target at `uri` and probes the logical unit.
@@ -29,11 +30,11 @@ impl Initiator {
         uri: IscsiUri,
         options: InitiatorOptions,
     ) -> IoResult<Self> {
-        Ok(Self(Link::connect(world, network, uri, options).await?))
+        Ok(Self(Rc::new(TargetSession::connect(world, network, uri, options).await?)))
     }
 
     pub fn info(&self) -> &DiskInfo {
-        self.0.info()
+        self.0.protocol().info()
     }
 
     /// Number of times the connection has been lost.
@@ -58,14 +59,14 @@ impl Initiator {
         Ok(())
     }
 
-    fn ask(
+    fn execute(
         &self,
         cdb: commands::Cdb,
         effect: CacheEffect,
         into: Vec<Buffer>,
         payload: Payload,
     ) -> impl Future<Output = Result<CommandOutput, CommandError>> + 'static {
-        self.0.ask(CommandRequest { cdb, effect, into, payload, is_probe: false })
+        self.0.protocol().execute(CommandRequest { cdb, effect, into, payload, is_probe: false })
     }
 
     /// Most blocks of one command, and bytes of a block.
@@ -75,10 +76,11 @@ impl Initiator {
     }
 
     fn flush_now(&self) -> LocalFuture<IoResult<()>> {
-        if let Err(error) = self.0.check_flush() {
+        if let Err(error) = self.0.protocol().check_flush() {
             return Box::pin(async { Err(error) });
         }
-        let flushed = self.ask(commands::synchronize_cache(), CacheEffect::Flush, Vec::new(), Payload::new());
+        let flushed =
+            self.execute(commands::synchronize_cache(), CacheEffect::Flush, Vec::new(), Payload::new());
         let has_cache = self.info().has_write_cache;
         Box::pin(async move {
             match flushed.await {
@@ -120,7 +122,7 @@ impl BlockDevice for Initiator {
         }
         if count <= most {
             let asked =
-                self.ask(commands::read(first, count as u32), CacheEffect::None, into, Payload::new());
+                self.execute(commands::read(first, count as u32), CacheEffect::None, into, Payload::new());
             return Box::pin(
                 async move { asked.await.map(|done| done.into).map_err(|failure| failure.error) },
             );
@@ -130,7 +132,7 @@ impl BlockDevice for Initiator {
             .map(|start| {
                 let blocks = (count - start).min(most);
                 let room = vec![Buffer::zeroed((blocks * sector) as usize)];
-                self.ask(
+                self.execute(
                     commands::read(first + start, blocks as u32),
                     CacheEffect::None,
                     room,
@@ -173,7 +175,7 @@ impl BlockDevice for Initiator {
             let bytes: usize = payload.iter().map(|(_, range)| range.len()).sum();
             let count = bytes as u64 / sector;
             let cdb = commands::write(block, count as u32, is_fua);
-            asked.push(self.ask(cdb, kind, Vec::new(), payload));
+            asked.push(self.execute(cdb, kind, Vec::new(), payload));
             block += count;
         }
         let done = all_done(asked);
@@ -205,7 +207,7 @@ impl BlockDevice for Initiator {
             let blocks = (count - start).min(u64::from(most)) as u32;
             let (cdb, list) = commands::unmap(first + start, blocks);
             let list = Arc::new(Buffer::copy_of(&list));
-            self.ask(cdb, kind, Vec::new(), vec![(Arc::clone(&list), 0..list.len())])
+            self.execute(cdb, kind, Vec::new(), vec![(Arc::clone(&list), 0..list.len())])
         });
         all_done(asked.collect())
     }

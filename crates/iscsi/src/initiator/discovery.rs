@@ -6,7 +6,7 @@ use super::{
 };
 use crate::wire::{
     header::{FINAL, IMMEDIATE, Logout, NO_TAG, NopIn, PduHeader, Text, TextResponse, opcode},
-    pdu::{Digests, Pdu},
+    pdu::Pdu,
     text,
 };
 use tokio::io::AsyncWriteExt;
@@ -54,14 +54,14 @@ pub async fn discover(
 }
 
 async fn ask(session: LoggedInConnection) -> Result<Vec<DiscoveredTarget>, String> {
-    let LoggedInConnection { mut stream, parameters, cmd_sn, exp_stat_sn, .. } = session;
-    let digests = Digests { header: parameters.header_digest, data: parameters.data_digest };
+    let LoggedInConnection { mut stream, terms } = session;
+    let digests = terms.digests();
     let mut request = Text {
         flags: FINAL,
         itt: 1.into(),
         ttt: NO_TAG.into(),
-        cmd_sn: cmd_sn.into(),
-        exp_stat_sn: exp_stat_sn.into(),
+        cmd_sn: terms.cmd_sn.into(),
+        exp_stat_sn: terms.exp_stat_sn.into(),
         ..Text::empty()
     };
     let mut data = text::write([("SendTargets", "All")]);
@@ -71,7 +71,7 @@ async fn ask(session: LoggedInConnection) -> Result<Vec<DiscoveredTarget>, Strin
         stream.write_all(&pdu).await.map_err(|error| error.to_string())?;
         stream.flush().await.map_err(|error| error.to_string())?;
         let pdu = loop {
-            let pdu = Pdu::read(&mut stream, digests, parameters.receive_bytes_max as usize).await;
+            let pdu = Pdu::read(&mut stream, digests, terms.parameters.receive_bytes_max as usize).await;
             let pdu = pdu.map_err(|error| error.to_string())?.ok_or("the target closed the connection")?;
             // A NOP-In with a TTT wants an answer; the next text request is answer enough.
             if pdu.opcode() != opcode::NOP_IN || NopIn::of(&pdu.header).ttt.get() == NO_TAG {

@@ -18,7 +18,9 @@ use crate::{
     },
 };
 use tokio::io::AsyncWriteExt;
-use world::{Address, IoError, IoErrorKind, IoResult, Network, Stream, World};
+use world::{
+    Address, IoError, IoErrorKind, IoResult, Network, Stream, World, network::reconnecting::ConnectFailure,
+};
 
 const TRANSIT: u8 = 0x80;
 const CONTINUE: u8 = 0x40;
@@ -43,6 +45,12 @@ pub enum SessionType<'a> {
 /// A connection in the full feature phase.
 pub struct LoggedInConnection {
     pub stream: Stream,
+    pub terms: SessionTerms,
+}
+
+/// Parameters and first sequence numbers of a session.
+#[derive(Clone, Debug, Default)]
+pub struct SessionTerms {
     pub parameters: SessionParameters,
     /// CmdSN of the first command.
     pub cmd_sn: u32,
@@ -50,16 +58,9 @@ pub struct LoggedInConnection {
     pub exp_stat_sn: u32,
 }
 
-pub struct LoginFailure {
-    pub error: IoError,
-    /// The peer accepted the connection and closed it before the login was over, as a server does that is
-    /// starting or stopping. Another attempt may succeed.
-    pub was_hung_up: bool,
-}
-
-impl From<LoginFailure> for IoError {
-    fn from(not: LoginFailure) -> Self {
-        not.error
+impl SessionTerms {
+    pub fn digests(&self) -> Digests {
+        Digests { header: self.parameters.header_digest, data: self.parameters.data_digest }
     }
 }
 
@@ -75,8 +76,8 @@ pub async fn log_in(
     session_type: SessionType<'_>,
     session: [u8; 6],
     options: &InitiatorOptions,
-) -> Result<LoggedInConnection, LoginFailure> {
-    let finally = |error| LoginFailure { error, was_hung_up: false };
+) -> Result<LoggedInConnection, ConnectFailure> {
+    let finally = |error| ConnectFailure { error, is_retryable: false };
     let mut portal = portal.clone();
     for _ in 0..=REDIRECTIONS_MAX {
         let stream = network.connect(&portal).await.map_err(finally)?;
@@ -84,19 +85,14 @@ pub async fn log_in(
             LoginExchange { world, options, session_type, portal: &portal, session, stream, numbers: None };
         let ran = login.run().await;
         let outcome = ran.map_err(|error| {
-            let was_hung_up = error.kind() == IoErrorKind::Disconnected;
-            LoginFailure { error, was_hung_up }
+            let is_retryable = error.kind() == IoErrorKind::Disconnected;
+            ConnectFailure { error, is_retryable }
         })?;
         match outcome {
             LoginOutcome::LoggedIn(parameters, max_cmd_sn) => {
                 let (cmd_sn, exp_stat_sn) = login.numbers.expect("the login was answered");
-                return Ok(LoggedInConnection {
-                    stream: login.stream,
-                    parameters,
-                    cmd_sn,
-                    max_cmd_sn,
-                    exp_stat_sn,
-                });
+                let terms = SessionTerms { parameters, cmd_sn, max_cmd_sn, exp_stat_sn };
+                return Ok(LoggedInConnection { stream: login.stream, terms });
             }
             LoginOutcome::Redirected(next) => portal = next,
         }

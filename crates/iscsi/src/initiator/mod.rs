@@ -6,12 +6,12 @@
 //! earlier write.
 //!
 //! Reading order: `uri`, `login`, `commands` (CDBs and their answers), `tasks` (outstanding commands; no
-//! I/O), `probe` (properties of the unit), `link` (the connection), `device`, `discovery`.
+//! I/O), `probe` (properties of the unit), `connection` (sessions with the target), `device`, `discovery`.
 
 mod commands;
+mod connection;
 mod device;
 mod discovery;
-mod link;
 mod login;
 mod probe;
 mod receive;

@@ -2,7 +2,7 @@
 
 use super::{
     commands::{self, Cdb, PARAMETER_BYTES, SenseCode, WriteSupport},
-    link::Link,
+    connection::TargetSession,
     tasks::{CacheEffect, CommandError, CommandRequest},
 };
 use world::{Buffer, IoError, IoErrorKind, IoResult, pieces::Payload};
@@ -46,9 +46,9 @@ impl DiskInfo {
 /// # Errors
 ///
 /// The unit does not exist, is not a disk or has an unsupported block size; the connection broke.
-pub async fn look(link: &Link) -> IoResult<DiskInfo> {
-    let refuse = |kind, why: &str| Err(IoError::new(kind, format!("{}: {why}", link.uri())));
-    let standard = ask(link, commands::inquiry(None)).await.map_err(|failure| failure.error)?;
+pub async fn probe(session: &TargetSession) -> IoResult<DiskInfo> {
+    let refuse = |kind, why: &str| Err(IoError::new(kind, format!("{}: {why}", session.uri())));
+    let standard = execute(session, commands::inquiry(None)).await.map_err(|failure| failure.error)?;
     let Some(standard) = commands::standard(&standard) else {
         return refuse(IoErrorKind::WrongType, "no standard INQUIRY data");
     };
@@ -60,8 +60,8 @@ pub async fn look(link: &Link) -> IoResult<DiskInfo> {
         return refuse(IoErrorKind::WrongType, &why);
     }
     // Takes the unit attentions that are pending.
-    ask(link, commands::TEST_UNIT_READY).await.map_err(|failure| failure.error)?;
-    let (blocks, sector) = capacity(link).await?;
+    execute(session, commands::TEST_UNIT_READY).await.map_err(|failure| failure.error)?;
+    let (blocks, sector) = capacity(session).await?;
     let size = blocks.checked_mul(sector.into()).filter(|_| matches!(sector, 512 | 4096));
     let Some(size) = size else {
         return refuse(
@@ -69,13 +69,13 @@ pub async fn look(link: &Link) -> IoResult<DiskInfo> {
             &format!("unsupported capacity: {blocks} blocks of {sector} bytes"),
         );
     };
-    let pages = page(link, 0x00).await?.unwrap_or_default();
-    let serial = if pages.contains(&0x80) { page(link, 0x80).await? } else { None };
-    let limits = if pages.contains(&0xb0) { page(link, 0xb0).await? } else { None };
-    let provisioning = if pages.contains(&0xb2) { page(link, 0xb2).await? } else { None };
+    let pages = page(session, 0x00).await?.unwrap_or_default();
+    let serial = if pages.contains(&0x80) { page(session, 0x80).await? } else { None };
+    let limits = if pages.contains(&0xb0) { page(session, 0xb0).await? } else { None };
+    let provisioning = if pages.contains(&0xb2) { page(session, 0xb2).await? } else { None };
     let (blocks_max, unmap_blocks) = commands::limits(&limits.unwrap_or_default());
     let can_unmap = commands::can_unmap(&provisioning.unwrap_or_default());
-    let writing = write_support(link).await?;
+    let writing = write_support(session).await?;
     let transfer_bytes_max = match blocks_max {
         0 => TRANSFER_BYTES_MAX,
         blocks => (u64::from(blocks) * u64::from(sector)).min(TRANSFER_BYTES_MAX),
@@ -95,26 +95,26 @@ pub async fn look(link: &Link) -> IoResult<DiskInfo> {
     })
 }
 
-async fn capacity(link: &Link) -> IoResult<(u64, u32)> {
-    let data = match ask(link, commands::read_capacity_16()).await {
-        Err(failure) if is_unknown(&failure) => ask(link, commands::read_capacity_10()).await,
+async fn capacity(session: &TargetSession) -> IoResult<(u64, u32)> {
+    let data = match execute(session, commands::read_capacity_16()).await {
+        Err(failure) if is_unknown(&failure) => execute(session, commands::read_capacity_10()).await,
         other => other,
     };
     let data = data.map_err(|failure| failure.error)?;
     commands::capacity(&data)
-        .ok_or_else(|| IoError::new(IoErrorKind::WrongType, format!("{}: no capacity data", link.uri())))
+        .ok_or_else(|| IoError::new(IoErrorKind::WrongType, format!("{}: no capacity data", session.uri())))
 }
 
-async fn page(link: &Link, page: u8) -> IoResult<Option<Vec<u8>>> {
-    match ask(link, commands::inquiry(Some(page))).await {
+async fn page(session: &TargetSession, page: u8) -> IoResult<Option<Vec<u8>>> {
+    match execute(session, commands::inquiry(Some(page))).await {
         Ok(data) => Ok(commands::page(&data, page).map(<[u8]>::to_vec)),
         Err(failure) if is_unknown(&failure) => Ok(None),
         Err(failure) => Err(failure.error),
     }
 }
 
-async fn write_support(link: &Link) -> IoResult<WriteSupport> {
-    match ask(link, commands::mode_sense()).await {
+async fn write_support(session: &TargetSession) -> IoResult<WriteSupport> {
+    match execute(session, commands::mode_sense()).await {
         Ok(data) => Ok(commands::write_support(&data).unwrap_or(WriteSupport::UNKNOWN)),
         Err(failure) if is_unknown(&failure) => Ok(WriteSupport::UNKNOWN),
         Err(failure) => Err(failure.error),
@@ -126,7 +126,7 @@ fn is_unknown(failure: &CommandError) -> bool {
     matches!(failure.sense, Some(SenseCode { key: 5, .. }))
 }
 
-async fn ask(link: &Link, cdb: Cdb) -> Result<Vec<u8>, CommandError> {
+async fn execute(session: &TargetSession, cdb: Cdb) -> Result<Vec<u8>, CommandError> {
     let room = match cdb {
         commands::TEST_UNIT_READY => Vec::new(),
         cdb if cdb == commands::read_capacity_16() => vec![Buffer::zeroed(32)],
@@ -140,6 +140,6 @@ async fn ask(link: &Link, cdb: Cdb) -> Result<Vec<u8>, CommandError> {
         payload: Payload::new(),
         is_probe: true,
     };
-    let done = link.ask(command).await?;
+    let done = session.execute(command).await?;
     Ok(done.into.first().map_or_else(Vec::new, |buffer| buffer[..done.received].to_vec()))
 }

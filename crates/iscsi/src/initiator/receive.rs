@@ -1,6 +1,6 @@
 //! Handling of the PDUs a target sends. No I/O.
 
-use super::tasks::{Broken, Tasks};
+use super::tasks::Tasks;
 use crate::wire::{
     header::{
         AsyncMessage, DataIn, NO_TAG, NopIn, PduHeader, ReadyToTransfer, Reject, SEQUENCE_NUMBERS_OFFSET,
@@ -19,7 +19,7 @@ const RESIDUAL: u8 = 0x06;
 /// # Errors
 ///
 /// The reason the connection must be dropped.
-pub fn receive(tasks: &mut Tasks, pdu: &Pdu, now: Moment) -> Result<(), Broken> {
+pub fn receive(tasks: &mut Tasks, pdu: &Pdu, now: Moment) -> Result<(), String> {
     let numbers =
         SequenceNumbers::read_from_bytes(&pdu.header[SEQUENCE_NUMBERS_OFFSET..SEQUENCE_NUMBERS_OFFSET + 12]);
     let numbers = numbers.expect("twelve bytes");
@@ -82,9 +82,9 @@ mod tests {
     use crate::{
         initiator::{
             commands,
+            login::SessionTerms,
             tasks::{CacheEffect, CommandRequest},
         },
-        session::negotiation::SessionParameters,
         wire::pdu::HEADER_BYTES,
     };
     use std::sync::Arc;
@@ -92,11 +92,12 @@ mod tests {
 
     #[test]
     fn random_pdus_of_a_target_do_no_harm() {
+        let terms = SessionTerms { cmd_sn: 1, max_cmd_sn: 40, exp_stat_sn: 1, ..SessionTerms::default() };
         let mut ended = 0;
         for seed in 0..2000 {
             let mut random = Random::new(seed, "target");
             let mut tasks = Tasks::new([0; 8]);
-            tasks.begin_connection(SessionParameters::default(), (1, 40), 1);
+            tasks.begin_connection(&terms);
             tasks.open();
             let now = Moment(0);
             let written = Arc::new(Buffer::zeroed(16_384));
@@ -131,7 +132,7 @@ mod tests {
                 let pdu = Pdu { header, additional: Vec::new(), data };
                 if receive(&mut tasks, &pdu, now).is_err() {
                     ended += 1;
-                    tasks.begin_connection(SessionParameters::default(), (1, 40), 1);
+                    tasks.begin_connection(&terms);
                     tasks.open();
                 }
             }

@@ -8,7 +8,10 @@
 //! 4. A flush claims no more than [`Unflushed`] allows.
 //! 5. Until a connection is open, only probe commands are sent.
 
-use super::commands::{Cdb, SenseCode};
+use super::{
+    commands::{Cdb, SenseCode},
+    login::SessionTerms,
+};
 use crate::{
     scsi::commands::code,
     session::negotiation::SessionParameters,
@@ -101,9 +104,6 @@ pub struct OutgoingPdu {
     pub payload: Payload,
 }
 
-/// The reason a connection is unusable.
-pub type Broken = String;
-
 /// The outstanding commands of one logical unit.
 pub struct Tasks {
     lun: [u8; 8],
@@ -154,9 +154,9 @@ impl Tasks {
 
     /// Begins a new connection: every command is sent again, except probes and flushes that can no longer
     /// keep their promise; those fail.
-    pub fn begin_connection(&mut self, parameters: SessionParameters, command: (u32, u32), exp_stat_sn: u32) {
-        (self.parameters, self.exp_stat_sn) = (parameters, exp_stat_sn);
-        (self.cmd_sn, self.max_cmd_sn) = command;
+    pub fn begin_connection(&mut self, terms: &SessionTerms) {
+        (self.parameters, self.exp_stat_sn) = (terms.parameters.clone(), terms.exp_stat_sn);
+        (self.cmd_sn, self.max_cmd_sn) = (terms.cmd_sn, terms.max_cmd_sn);
         self.is_open = false;
         self.control_pdus.clear();
         self.bursts.clear();
@@ -168,6 +168,11 @@ impl Tasks {
             (task.received, task.bursts) = (0, 0);
         }
         self.to_send = self.tasks.keys().copied().collect();
+    }
+
+    /// Drops all commands: the initiator was closed.
+    pub fn close(&mut self) {
+        self.tasks.clear();
     }
 
     /// Opens the connection for all commands.
@@ -194,9 +199,10 @@ impl Tasks {
         self.itt_next = itt.wrapping_add(1);
         let answered_before = self.unflushed.answered();
         let task = Task { command, deadline, received: 0, bursts: 0, attentions: 0, answered_before, tell };
-        match task.command.is_probe {
-            true => self.to_send.push_front(itt),
-            false => self.to_send.push_back(itt),
+        if task.command.is_probe {
+            self.to_send.push_front(itt)
+        } else {
+            self.to_send.push_back(itt)
         }
         self.tasks.insert(itt, task);
         told
@@ -335,7 +341,7 @@ impl Tasks {
     }
 
     /// Stores the data of a Data-In.
-    pub fn receive_data(&mut self, itt: u32, offset: u32, data: &[u8]) -> Result<(), Broken> {
+    pub fn receive_data(&mut self, itt: u32, offset: u32, data: &[u8]) -> Result<(), String> {
         let Some(task) = self.tasks.get_mut(&itt) else { return Ok(()) };
         let fits = data.len() <= room_of(&task.command.into) - task.received;
         if offset as usize != task.received || !fits {
@@ -347,7 +353,7 @@ impl Tasks {
     }
 
     /// Queues the burst an R2T asks for.
-    pub fn data_requested(&mut self, asked: &ReadyToTransfer) -> Result<(), Broken> {
+    pub fn data_requested(&mut self, asked: &ReadyToTransfer) -> Result<(), String> {
         let itt = asked.itt.get();
         let Some(task) = self.tasks.get_mut(&itt) else { return Ok(()) };
         let offset = asked.buffer_offset.get() as usize;

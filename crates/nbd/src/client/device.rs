@@ -1,6 +1,6 @@
 //! An export as a block device.
 
-use super::{ClientOptions, NbdUri, link::Link};
+use super::{ClientOptions, NbdUri, connection::ExportSession};
 use crate::wire::{
     handshake::transmission_flag,
     transmission::{RequestType, allocation_flag, command_flag},
@@ -9,12 +9,13 @@ use std::{rc::Rc, sync::Arc};
 use world::{
     BlockDevice, Buffer, ByteCount, ByteOffset, Extent, Geometry, IoError, IoErrorKind, IoResult,
     LocalFuture, Network, Sparse, Stability, World,
+    network::reconnecting::Reconnecting,
     pieces::{Payload, payloads, scatter},
 };
 
 /// A connected client. Clones share its connection.
 #[derive(Clone)]
-pub struct Client(Rc<Link>);
+pub struct Client(Rc<Reconnecting<ExportSession>>);
 
 impl Client {
     ///
@@ -27,11 +28,11 @@ impl Client {
         uri: NbdUri,
         options: ClientOptions,
     ) -> IoResult<Self> {
-        Ok(Self(Link::connect(world, network, uri, options).await?))
+        Ok(Self(Rc::new(ExportSession::connect(world, network, uri, options).await?)))
     }
 
     pub fn is_read_only(&self) -> bool {
-        self.0.info().has_flag(transmission_flag::READ_ONLY)
+        self.0.protocol().info().has_flag(transmission_flag::READ_ONLY)
     }
 
     /// Number of times the connection has been lost.
@@ -40,7 +41,7 @@ impl Client {
     }
 
     fn check(&self, what: &str, at: ByteOffset, length: u64) -> IoResult<()> {
-        let info = self.0.info();
+        let info = self.0.protocol().info();
         let sector = u64::from(info.sizes.least);
         let refuse =
             |kind, why: &str| Err(IoError::new(kind, format!("{what} of {length} bytes at {}: {why}", at.0)));
@@ -70,7 +71,7 @@ impl Client {
         let asked: Vec<_> = starts
             .map(|start| {
                 let count = (length - start).min(most) as u32;
-                self.0.ask((flags, command, at.0 + start, count), Payload::new())
+                self.0.protocol().send_request((flags, command, at.0 + start, count), Payload::new())
             })
             .collect();
         Box::pin(async move {
@@ -82,19 +83,19 @@ impl Client {
     }
 
     fn flush_now(&self) -> LocalFuture<IoResult<()>> {
-        if !self.0.info().has_flag(transmission_flag::FLUSH) {
+        if !self.0.protocol().info().has_flag(transmission_flag::FLUSH) {
             return Box::pin(async { Ok(()) });
         }
-        if let Err(error) = self.0.check_flush() {
+        if let Err(error) = self.0.protocol().check_flush() {
             return Box::pin(async { Err(error) });
         }
-        let flushed = self.0.ask((0, RequestType::Flush, 0, 0), Payload::new());
+        let flushed = self.0.protocol().send_request((0, RequestType::Flush, 0, 0), Payload::new());
         Box::pin(async move { flushed.await.map(drop) })
     }
 
     /// FUA if it is wanted and supported; true if a flush must replace it.
     fn stable(&self, stability: Stability) -> (u16, bool) {
-        match (stability, self.0.info().has_flag(transmission_flag::FUA)) {
+        match (stability, self.0.protocol().info().has_flag(transmission_flag::FUA)) {
             (Stability::Volatile, _) => (0, false),
             (Stability::Stable, true) => (command_flag::FUA, false),
             (Stability::Stable, false) => (0, true),
@@ -115,7 +116,7 @@ impl Client {
 
 impl BlockDevice for Client {
     fn geometry(&self) -> Geometry {
-        let info = self.0.info();
+        let info = self.0.protocol().info();
         Geometry { size: ByteCount(info.size), sector: info.sizes.least }
     }
 
@@ -124,12 +125,12 @@ impl BlockDevice for Client {
         if let Err(error) = self.check("read", at, length) {
             return Box::pin(async { Err(error) });
         }
-        let most = self.0.info().sizes.most;
+        let most = self.0.protocol().info().sizes.most;
         let asked: Vec<_> = (0..length)
             .step_by(most as usize)
             .map(|start| {
                 let count = (length - start).min(most.into()) as u32;
-                self.0.ask((0, RequestType::Read, at.0 + start, count), Payload::new())
+                self.0.protocol().send_request((0, RequestType::Read, at.0 + start, count), Payload::new())
             })
             .collect();
         Box::pin(async move {
@@ -159,12 +160,16 @@ impl BlockDevice for Client {
             return Box::pin(async { Err(error) });
         }
         let (flags, needs_flush) = self.stable(stability);
-        let most = self.0.info().sizes.most as usize;
+        let most = self.0.protocol().info().sizes.most as usize;
         let mut start = 0;
         let mut asked = Vec::new();
         for payload in payloads(&from, most) {
             let count: usize = payload.iter().map(|(_, range)| range.len()).sum();
-            asked.push(self.0.ask((flags, RequestType::Write, at.0 + start, count as u32), payload));
+            asked.push(
+                self.0
+                    .protocol()
+                    .send_request((flags, RequestType::Write, at.0 + start, count as u32), payload),
+            );
             start += count as u64;
         }
         let done = Box::pin(async move {
@@ -185,7 +190,7 @@ impl BlockDevice for Client {
         if let Err(error) = self.check("discard", at, length.0) {
             return Box::pin(async { Err(error) });
         }
-        if !self.0.info().has_flag(transmission_flag::TRIM) {
+        if !self.0.protocol().info().has_flag(transmission_flag::TRIM) {
             return Box::pin(async { Ok(()) });
         }
         self.over_range((0, RequestType::Trim), at, length.0)
@@ -203,7 +208,7 @@ impl Sparse for Client {
         if let Err(error) = self.check("write zeroes", at, length.0) {
             return Box::pin(async { Err(error) });
         }
-        let info = self.0.info();
+        let info = self.0.protocol().info();
         if !info.has_flag(transmission_flag::WRITE_ZEROES) || !info.has_flag(transmission_flag::FAST_ZERO) {
             let error = IoError::new(IoErrorKind::Unsupported, "write zeroes: no fast zeroing on the server");
             return Box::pin(async { Err(error) });
@@ -218,12 +223,13 @@ impl Sparse for Client {
         if let Err(error) = self.check("read", at, length.0) {
             return Box::pin(async { Err(error) });
         }
-        if !self.0.info().has_allocation {
+        if !self.0.protocol().info().has_allocation {
             let all = Extent { length, is_hole: false, is_zero: false };
             return Box::pin(async move { Ok(vec![all]) });
         }
         let count = length.0.min(u64::from(u32::MAX - 4095)) as u32;
-        let asked = self.0.ask((0, RequestType::BlockStatus, at.0, count), Payload::new());
+        let asked =
+            self.0.protocol().send_request((0, RequestType::BlockStatus, at.0, count), Payload::new());
         Box::pin(async move {
             let extents = asked.await?.extents.into_iter().map(|(length, flags)| Extent {
                 length: ByteCount(length.into()),

@@ -3,11 +3,11 @@
 //! When the connection breaks, it connects again and sends every unanswered request again. A request that is
 //! not answered within `answer_max` fails; the server may or may not have executed it.
 //!
-//! Reading order: `uri`, `handshake`, `pending` (outstanding requests), `link` (the connection), `device`.
+//! Reading order: `uri`, `handshake`, `pending` (outstanding requests), `connection` (sessions with the server), `device`.
 
+mod connection;
 mod device;
 mod handshake;
-mod link;
 mod pending;
 mod uri;
 

@@ -133,6 +133,11 @@ impl PendingRequests {
         self.to_send = self.pending.keys().copied().collect();
     }
 
+    /// Drops all requests: the client was closed.
+    pub fn close(&mut self) {
+        self.pending.clear();
+    }
+
     /// Checks that a flush that starts now can promise durability; call it once for each flush.
     ///
     /// # Errors
