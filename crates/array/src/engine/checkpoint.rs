@@ -104,34 +104,44 @@ impl Checkpoints {
         self.setting.table_entries / 2
     }
 
-    /// Makes a checkpoint if one is due, and updates `last`.
+    /// Entries of the table and blocks of log that make a checkpoint due.
+    pub fn thresholds(&self) -> (usize, u64) {
+        (self.setting.table_entries, self.setting.log_blocks)
+    }
+
+    /// Makes a checkpoint if one is due, and updates `last`. Returns the moment at which the next one is due, unless
+    /// the thresholds are passed before; `None` if nothing is unsaved.
     ///
     /// # Errors
     ///
     /// Any error of a step; the pool has stopped.
-    pub async fn make_if_due(&self, last: &mut LastCheckpoint) -> Result<()> {
+    pub async fn make_if_due(&self, last: &mut LastCheckpoint) -> Result<Option<Moment>> {
         let begun = self.shared.world.now();
-        if self.is_due(begun.since(last.ended), last.took) {
+        if self.is_full() || self.due(last).is_some_and(|due| due <= begun) {
             // A failure has stopped the pool; the next write returns it.
             self.make().await?;
             let ended = self.shared.world.now();
             *last = LastCheckpoint { ended, took: ended.since(begun) };
         }
-        Ok(())
+        Ok(self.due(last))
     }
 
-    fn is_due(&self, since_last: Duration, last_took: Duration) -> bool {
+    fn is_full(&self) -> bool {
         let state = self.shared.state.borrow();
-        let leftovers_every = if self.throttle.figures().hosts_work {
-            self.setting.interval
-        } else {
-            LEFTOVERS_EVERY.max(LEFTOVERS_REST * last_took)
-        };
+        let (table_entries, log_blocks) = self.thresholds();
+        state.table.len() >= table_entries || state.log_blocks >= log_blocks
+    }
+
+    fn due(&self, last: &LastCheckpoint) -> Option<Moment> {
+        let state = self.shared.state.borrow();
         let has_unsaved = state.log_blocks > 0 || self.shared.has_unsaved_rows.get();
-        state.table.len() >= self.setting.table_entries
-            || state.log_blocks >= self.setting.log_blocks
-            || (has_unsaved && since_last >= self.setting.interval)
-            || (state.has_leftovers() && since_last >= leftovers_every)
+        let for_unsaved = has_unsaved.then_some(last.ended + self.setting.interval);
+        let for_leftovers = state.has_leftovers().then(|| {
+            let when_idle = last.ended + LEFTOVERS_EVERY.max(LEFTOVERS_REST * last.took);
+            let idle_from = self.throttle.idle_from();
+            idle_from.max(when_idle).min(last.ended + self.setting.interval)
+        });
+        for_unsaved.into_iter().chain(for_leftovers).min()
     }
 
     /// Makes a checkpoint of everything applied so far.
@@ -201,6 +211,7 @@ impl Checkpoints {
         self.shared.state.borrow_mut().checkpoint = frozen.number;
         sometimes::reached_if(self.shared.state.borrow().log_blocks > 0, Sometimes::TakenMeanwhile);
         self.release(frozen.number);
+        self.shared.note_checkpoint();
         Ok(())
     }
 

@@ -121,6 +121,11 @@ pub enum BackgroundTask {
     Scrub,
 }
 
+impl BackgroundTask {
+    /// Number of tasks.
+    pub(crate) const COUNT: usize = Self::Scrub as usize + 1;
+}
+
 /// Identity of a drive in its pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveName {

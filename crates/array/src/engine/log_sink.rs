@@ -3,6 +3,7 @@
 
 use super::{
     Checkpoints, Phase, Purpose,
+    events::BackgroundTask,
     shared::{Shared, State},
 };
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
     map::Reclaim,
 };
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     rc::{Rc, Weak},
 };
 use world::LocalFuture;
@@ -27,15 +28,19 @@ pub(crate) struct PoolLog {
     shared: Rc<Shared>,
     /// Empty until the pool is open. Weak, since checkpoints use the log.
     checkpoints: RefCell<Weak<Checkpoints>>,
+    /// Entries of the table and blocks of log that make a checkpoint due.
+    thresholds: Cell<(usize, u64)>,
 }
 
 impl PoolLog {
     pub fn new(shared: &Rc<Shared>) -> Rc<Self> {
-        Rc::new(Self { shared: Rc::clone(shared), checkpoints: RefCell::default() })
+        let thresholds = Cell::new((usize::MAX, u64::MAX));
+        Rc::new(Self { shared: Rc::clone(shared), checkpoints: RefCell::default(), thresholds })
     }
 
     /// Lets the log request checkpoints. Called once, before the log writer runs.
     pub fn attach(&self, checkpoints: &Rc<Checkpoints>) {
+        self.thresholds.set(checkpoints.thresholds());
         *self.checkpoints.borrow_mut() = Rc::downgrade(checkpoints);
     }
 
@@ -76,7 +81,12 @@ impl LogSink for PoolLog {
         let record = &placed.record;
         let rows = draft.rows().map(|(row, bytes)| (row, bytes.to_vec())).collect();
         let mut state = self.shared.state.borrow_mut();
+        let is_first = state.log_blocks == 0;
         state.take(record, rows).expect("rows that were encoded here decode");
+        let (table_entries, log_blocks) = self.thresholds.get();
+        if is_first || state.table.len() >= table_entries || state.log_blocks >= log_blocks {
+            self.shared.wakes.wake(BackgroundTask::Checkpoint);
+        }
         let segment = state.segments.mirrored(record.segment).expect("the log is in a segment");
         assert_eq!(segment.segment_use, record.segment_use, "nobody else has a segment the log is in");
         state.log_taken = LogStart {

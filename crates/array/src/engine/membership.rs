@@ -35,6 +35,7 @@ impl Shared {
     /// As [`Self::lose`].
     pub async fn failed_to_write(&self, failures: WriteFailures) -> Result<()> {
         let failed = self.drives.set_aside_out_of_space(failures);
+        self.note_drive_change();
         if failed.is_empty() { Ok(()) } else { self.lose(failed).await }
     }
 
@@ -58,7 +59,7 @@ impl Shared {
     /// Treats the drive as absent; the next generation leaves it out.
     fn lose_now(&self, member: MemberIndex, error: IoError) {
         self.drives.lose(member);
-        self.demand.note_change();
+        self.note_drive_change();
         self.events.report_loss(self.drive_name(member), error);
     }
 
@@ -97,8 +98,8 @@ impl Shared {
             return Err(Error::OutOfSpace(self.drives.out_of_space()));
         }
         self.space_wait.note(self.world.now());
-        // Writes that wait for segments are refused.
-        self.demand.note_change();
+        // Writes that wait for segments are refused, and the drives are probed.
+        self.note_drive_change();
         self.world.sleep(LOOK_FOR_SPACE).await;
         Ok(())
     }
@@ -233,7 +234,7 @@ impl Shared {
             let row = self.superblock.borrow().members[usize::from(member.0)].clone();
             assert_eq!(row.state, MemberState::Active, "the generation that is settled made it a member");
             self.state.borrow_mut().segments.add_member(member, row.slot_count);
-            self.demand.note_change();
+            self.note_drive_change();
             self.events.report(EventKind::DriveAddition { drive: self.drive_name(member) });
         }
         joined

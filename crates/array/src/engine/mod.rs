@@ -38,7 +38,7 @@ pub use setting::OpenSetting;
 pub use space::{Alarm, PoolSpace};
 pub use throttle::{ThrottleFigures, ThrottleSetting};
 
-pub(crate) use background::{TaskOwner, spawn_repeated};
+pub(crate) use background::{TaskOwner, Wakes, spawn_repeated};
 pub(crate) use block_reads::StoredRun;
 pub(crate) use catalogue::Catalogue;
 pub(crate) use checkpoint::{Checkpoints, LastCheckpoint};

@@ -81,6 +81,9 @@ impl Shared {
         let written: BTreeSet<MemberIndex> = begun.difference(&failing).copied().collect();
         sometimes::reached_if(!failing.is_empty(), Sometimes::NodeWrittenToFewer);
         let failed = self.drives.set_aside_out_of_space(failures);
+        if !failing.is_empty() {
+            self.note_drive_change();
+        }
         let is_all = failed.len() == failing.len();
         if !failed.is_empty() {
             self.lose(failed).await?;

@@ -8,7 +8,7 @@
 //! 3. `superblock` is complete on every present member, unless the pool has stopped.
 
 use super::{
-    Catalogue, PoolSpace, ReadGuard, SpaceDemand,
+    Catalogue, PoolSpace, ReadGuard, SpaceDemand, Wakes,
     events::{EventKind, EventLog},
     readers::Readers,
     reverse_map::ReverseMap,
@@ -63,6 +63,7 @@ pub(crate) struct Shared {
     /// Result of the last count, with the change counters of slots and drives.
     pub space_counted: Cell<Option<((u64, u64), PoolSpace)>>,
     pub demand: SpaceDemand,
+    pub wakes: Rc<Wakes>,
     /// Held while a verb changes the catalogue.
     pub changing: tokio::sync::Mutex<()>,
 }
@@ -228,6 +229,7 @@ impl Shared {
             *self.stopped.borrow_mut() = Some(error.clone());
             self.events.report(EventKind::Stop { error: error.clone() });
             self.demand.note_change();
+            self.wakes.wake_all();
         }
     }
 
@@ -235,6 +237,7 @@ impl Shared {
     pub fn end(&self) {
         self.stopped.borrow_mut().get_or_insert_with(|| Error::Stopped("it was closed".to_owned()));
         self.demand.note_change();
+        self.wakes.wake_all();
     }
 
     /// The generation written last.

@@ -252,6 +252,7 @@ impl Shared {
         kind: SegmentKind,
         class: RedundancyClass,
     ) -> Option<MirroredSegment> {
+        self.note_shortage();
         let mut state = self.state.borrow_mut();
         if self.count_room(&state).free_for(purpose) == 0 {
             return None;

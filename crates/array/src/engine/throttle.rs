@@ -219,6 +219,17 @@ impl Throttle {
         self.state.borrow().is_closed
     }
 
+    /// The moment from which hosts count as idle, if no command comes before.
+    pub fn idle_from(&self) -> Moment {
+        let state = self.state.borrow();
+        let now = self.world.now();
+        match state.last_command {
+            _ if state.commands_under_way > 0 => now + QUIET,
+            Some(last) => now.max(last + QUIET),
+            None => now,
+        }
+    }
+
     pub fn figures(&self) -> ThrottleFigures {
         let state = self.state.borrow();
         let hosts_work = state.do_hosts_work(self.world.now());

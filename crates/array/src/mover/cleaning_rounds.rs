@@ -6,6 +6,7 @@ use crate::{
     error::{Error, Result},
 };
 use std::time::Duration;
+use world::Moment;
 
 /// Interval of checks while hosts wait for readers.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -22,8 +23,9 @@ pub(super) struct CleaningBasis {
 }
 
 impl Mover {
-    /// Runs rounds of cleaning, each followed by the checkpoint that frees the victims, while space is short.
-    pub(super) async fn clean_while_short(&self) -> Result<()> {
+    /// Runs rounds of cleaning, each followed by the checkpoint that frees the victims, while space is short. Returns
+    /// the moment at which to look again, if hosts are idle by then; segments that are taken meanwhile wake the task.
+    pub(super) async fn clean_while_short(&self) -> Result<Option<Moment>> {
         loop {
             let space = self.shared.space();
             // A checkpoint first: overwritten blocks become free without a move, and live data is counted
@@ -35,18 +37,23 @@ impl Mover {
             let wanted = self.shared.demand.wanted();
             let is_early = !space.wants_cleaning(wanted);
             if is_early && !(space.may_clean_early() && self.outlook().is_much_mostly_dead) {
-                return Ok(());
+                return Ok(None);
             }
             let is_awaited = wanted > 0 || space.cleaning_urgency() == Urgency::Awaited;
             // While hosts are idle nothing dies, and the drives have time for cleaning.
             let may_wait = !is_early && !is_awaited && self.throttle.figures().hosts_work;
             if may_wait && self.outlook().will_room_come {
-                return Ok(());
+                return Ok(Some(self.throttle.idle_from()));
             }
             if !self.clean_for(wanted > 0).await? {
-                return Ok(());
+                return Ok(self.doubtful_again());
             }
         }
+    }
+
+    /// The moment of the next round, if the last one left its gain open.
+    fn doubtful_again(&self) -> Option<Moment> {
+        (self.doubtful_rounds.get() > 0 || self.shared.demand.wanted() > 0).then(|| self.shared.world.now())
     }
 
     /// Runs a round of cleaning and its checkpoint. Returns true if another round may gain something;

@@ -285,7 +285,9 @@ impl Mover {
             sometimes::reached(Sometimes::CopyRebuilt);
             committed += 1;
         }
-        self.shared.has_unsaved_rows.set(self.shared.has_unsaved_rows.get() || committed > 0);
+        if committed > 0 {
+            self.shared.note_unsaved_rows();
+        }
         committed
     }
 

@@ -177,7 +177,7 @@ impl Mover {
         round.row.counts = ScrubCounts::from(&round.found);
         round.repaired_before = self.shared.repaired.get();
         self.shared.state.borrow_mut().catalogue.set_scrub(round.row);
-        self.shared.has_unsaved_rows.set(true);
+        self.shared.note_unsaved_rows();
     }
 
     /// A permit to check a piece. A scrub keeps the segments that it reads from being reused, so it does not

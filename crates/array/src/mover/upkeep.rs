@@ -12,6 +12,7 @@ use crate::{
     simulation::sometimes::{self, Sometimes},
 };
 use std::{collections::BTreeSet, rc::Rc, time::Duration};
+use world::Moment;
 
 /// Interval of destaging: blocks overwritten before that are never moved.
 const DESTAGE_EVERY: Duration = Duration::from_secs(60);
@@ -41,7 +42,7 @@ impl Mover {
                 mover.shared.report_outcome(BackgroundTask::Destage, &destaged)?;
                 (next_destage, before) = (mover.shared.world.now() + DESTAGE_EVERY, mover.use_next());
             }
-            Ok(())
+            Ok(Some(next_destage))
         };
         spawn_repeated(("array destage", BackgroundTask::Destage), self, destage);
         let mut next_scrub = begun + self.next_scrub_in(scrub_every);
@@ -56,7 +57,7 @@ impl Mover {
                 let pause = if scrubbed.is_ok() { scrub_every } else { scrub_every / 7 };
                 next_scrub = mover.shared.world.now() + pause;
             }
-            Ok(())
+            Ok((scrub_every > Duration::ZERO).then_some(next_scrub))
         };
         spawn_repeated(("array scrub", BackgroundTask::Scrub), self, scrub);
     }
@@ -79,8 +80,8 @@ impl Mover {
         }
     }
 
-    /// Rebuilds lost copies, as far as there is room.
-    async fn rebuild_some(&self) -> Result<()> {
+    /// Rebuilds lost copies, as far as there is room. Returns the moment at which the rest is tried again.
+    async fn rebuild_some(&self) -> Result<Option<Moment>> {
         let drives = &self.shared.drives;
         let (members, now) = (drives.members_with_space(), self.shared.world.now());
         // If fewer drives than copies have space, a rebuild must wait.
@@ -90,11 +91,15 @@ impl Mover {
             let rebuilt = self.rebuild_all().await;
             self.shared.report_outcome(BackgroundTask::Rebuild, &rebuilt)?;
             match self.degraded().segments {
-                0 => *self.whole_with.borrow_mut() = members,
+                0 => {
+                    *self.whole_with.borrow_mut() = members;
+                    self.shared.wakes.wake(BackgroundTask::DriveWatch);
+                }
                 _ => self.rebuild_again_at.set(self.shared.world.now() + REBUILD_AGAIN),
             }
         }
-        self.forget_lost_drives().await
+        self.forget_lost_drives().await?;
+        Ok((self.may_lack_copies() && !is_in_vain).then(|| self.rebuild_again_at.get()))
     }
 
     /// Removes absent drives from the member table once no segment refers to them.

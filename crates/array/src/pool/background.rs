@@ -18,7 +18,7 @@ impl Pool {
         let make = async move |checkpoints: &Checkpoints| checkpoints.make_if_due(&mut last).await;
         spawn_repeated(("array checkpoints", BackgroundTask::Checkpoint), &self.checkpoints, make);
         self.mover.run(self.scrub_every);
-        self.drive_watch.run();
+        self.drive_watch.run(self.answer_within);
     }
 
     /// Stops all background work and makes a last checkpoint, so that the next opening has nothing to replay.

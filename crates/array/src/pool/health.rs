@@ -1,4 +1,4 @@
-//! Health of a pool: usage and redundancy. Checked periodically; each change is an event.
+//! Health of a pool: usage and redundancy. Each change is an event.
 //!
 //! Segments are counted only when members change, and every second while copies are missing.
 
@@ -111,6 +111,12 @@ impl Health {
             }
             None => {}
         }
+    }
+
+    /// The time after which the next check is due, if something is amiss.
+    pub fn check_within(&self) -> Option<Duration> {
+        let health = self.reported.borrow();
+        (health.lacks_copies || health.refusing_since.is_some()).then_some(COUNT_EVERY)
     }
 
     /// True if writes came to be refused, false if they are admitted again, `None` for no change.

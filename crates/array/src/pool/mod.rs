@@ -41,7 +41,7 @@ use crate::{
     engine::{
         Checkpoints, MapReader, NodeRoom, Nodes, PoolLog, Shared, Throttle, ThrottleFigures, ThrottleSetting,
         UsageCounter,
-        events::{EventLog, EventReader, RedundancyStatus},
+        events::{EventReader, RedundancyStatus},
     },
     error::Result,
     format::{DriveId, MemberIndex, VolumeNumber},
@@ -81,17 +81,19 @@ pub struct Pool {
     /// For all volumes and snapshots.
     host: Rc<HostPath>,
     scrub_every: Duration,
+    answer_within: Duration,
     /// Volumes with open handles.
     volumes: RefCell<BTreeMap<VolumeNumber, Weak<Volume>>>,
     log_task: RefCell<Option<JoinHandle<Result<()>>>>,
 }
 
-/// Ends the events of a pool when nobody has the pool or a volume any more.
-struct EventsEnd(Rc<EventLog>);
+/// Ends the events and the background tasks of a pool when nobody has the pool or a volume any more.
+struct BackgroundEnd(Rc<Shared>);
 
-impl Drop for EventsEnd {
+impl Drop for BackgroundEnd {
     fn drop(&mut self) {
-        self.0.close();
+        self.0.events.close();
+        self.0.wakes.wake_all();
     }
 }
 
@@ -106,9 +108,9 @@ impl Pool {
         let mover = Mover::new(map.clone(), &log, &checkpoints, &throttle);
         let drive_watch = DriveWatch::new(&map, &log, &mover);
         let admission = Admission::new(&usage, &checkpoints, setting.table_entries);
-        let events_end = Rc::new(EventsEnd(Rc::clone(&shared.events)));
+        let end = Rc::new(BackgroundEnd(Rc::clone(&shared)));
         let path = (map.clone(), Rc::clone(&log));
-        let background: Vec<Rc<dyn std::any::Any>> = vec![drive_watch.clone(), events_end];
+        let background: Vec<Rc<dyn std::any::Any>> = vec![drive_watch.clone(), end];
         let host = HostPath::new(path, Rc::clone(&throttle), admission, background);
         Self {
             shared,
@@ -121,6 +123,7 @@ impl Pool {
             drive_watch,
             host,
             scrub_every: setting.scrub_every,
+            answer_within: setting.answer_within,
             volumes: RefCell::default(),
             log_task: RefCell::new(None),
         }

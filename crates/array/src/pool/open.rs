@@ -266,6 +266,7 @@ fn shared_of(around: &Around<'_>, drives: &Drives, superblock: &Superblock) -> R
         has_unsaved_rows: Cell::new(false),
         space_counted: Cell::new(None),
         demand: Default::default(),
+        wakes: Default::default(),
         changing: Default::default(),
     })
 }

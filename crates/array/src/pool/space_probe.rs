@@ -35,7 +35,7 @@ impl DriveWatch {
         for (member, _) in out_of_space {
             if self.accepts_a_slot(member).await? {
                 self.shared.drives.set_has_space(member);
-                self.shared.demand.note_change();
+                self.shared.note_drive_change();
                 self.log.look_at_copies();
             }
         }

@@ -154,7 +154,7 @@ impl Admission {
             if self.shared.space().free_for(Purpose::Hosts) >= wait.wanted {
                 return Ok(());
             }
-            self.wait_for_cleaning(wait).await.inspect_err(|_| self.shared.demand.count_refusal())?;
+            self.wait_for_cleaning(wait).await.inspect_err(|_| self.count_refusal())?;
         }
     }
 
@@ -168,6 +168,7 @@ impl Admission {
             return Err(self.full());
         }
         wait.list();
+        self.shared.note_shortage();
         self.shared.demand.change().await;
         Ok(())
     }
@@ -221,7 +222,7 @@ impl Admission {
             !state.may_shrink() && (is_over || is_counted)
         };
         if is_exact || wait.checkpoints >= CHECKPOINTS_AWAITED_MAX {
-            self.shared.demand.count_refusal();
+            self.count_refusal();
             return Err(self.full());
         }
         self.shared.check_has_space()?;
@@ -230,6 +231,11 @@ impl Admission {
             wait.checkpoints += 1;
         }
         Ok(())
+    }
+
+    fn count_refusal(&self) {
+        self.shared.demand.count_refusal();
+        self.shared.note_shortage();
     }
 
     /// The error of a refusal.
