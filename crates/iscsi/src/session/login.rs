@@ -8,17 +8,14 @@
 //! 3. Stages only advance.
 
 use super::{
-    chap::{self, Challenge},
+    chap::{self, Challenge, Credentials},
     negotiation::{RECEIVE_BYTES, SessionParameters},
 };
-use crate::{
-    target::{Target, Targets},
-    wire::{
-        header::Login,
-        text::{self, Pair},
-    },
+use crate::wire::{
+    header::Login,
+    text::{self, Pair},
 };
-use std::{fmt, rc::Rc};
+use std::fmt;
 use world::World;
 
 const TRANSIT: u8 = 0x80;
@@ -85,46 +82,66 @@ enum Authentication {
     Challenged(Challenge),
 }
 
+/// The access rules a login is checked against.
+pub trait LoginPolicy {
+    /// A target that sessions are bound to.
+    type Target: Clone;
+
+    /// True if the initiator may log in at all.
+    fn admits(&self, initiator: &str) -> bool;
+
+    /// Credentials the initiator must present; `None` if its name is enough.
+    fn credentials_of(&self, initiator: &str) -> Option<&Credentials>;
+
+    /// Credentials of the targets, for mutual CHAP.
+    fn own_credentials(&self) -> Option<&Credentials>;
+
+    /// The target of that name; `None` if it does not exist or is hidden from the initiator.
+    fn target(&self, name: &str, initiator: &str) -> Option<Self::Target>;
+
+    /// The portal to which the next login is redirected; `None` if it is served here.
+    fn redirection(&self) -> Option<&str>;
+}
+
 /// A session in the full feature phase.
 #[derive(Clone)]
-pub struct NewSession {
+pub struct NewSession<T> {
     pub initiator: String,
-    /// ISID.
-    pub session: [u8; 6],
+    pub isid: [u8; 6],
     /// `None` in a discovery session.
-    pub target: Option<Rc<Target>>,
+    pub target: Option<T>,
     pub parameters: SessionParameters,
 }
 
 /// Answer to a login request.
-pub struct LoginReply {
+pub struct LoginReply<T> {
     pub flags: u8,
     pub pairs: Vec<Pair>,
     /// Set by the last answer of a login.
-    pub session: Option<NewSession>,
+    pub session: Option<NewSession<T>>,
 }
 
 /// The target's side of one login.
-pub struct TargetLogin<'t> {
+pub struct TargetLogin<'t, P: LoginPolicy> {
     world: &'t World,
-    targets: &'t Targets,
+    policy: &'t P,
     authentication: Authentication,
     portal: Option<String>,
     stage: u8,
     text: Vec<u8>,
     parameters: SessionParameters,
     initiator: Option<String>,
-    target: Option<Rc<Target>>,
+    target: Option<P::Target>,
     is_normal: bool,
     has_named: bool,
     has_declared: bool,
 }
 
-impl<'t> TargetLogin<'t> {
-    pub fn new(world: &'t World, targets: &'t Targets) -> Self {
+impl<'t, P: LoginPolicy> TargetLogin<'t, P> {
+    pub fn new(world: &'t World, policy: &'t P) -> Self {
         Self {
             world,
-            targets,
+            policy,
             authentication: Authentication::Required,
             portal: None,
             stage: SECURITY,
@@ -148,7 +165,7 @@ impl<'t> TargetLogin<'t> {
     /// # Errors
     ///
     /// The status to send before the connection ends.
-    pub fn take(&mut self, request: &Login, data: &[u8]) -> Result<LoginReply, LoginRefusal> {
+    pub fn take(&mut self, request: &Login, data: &[u8]) -> Result<LoginReply<P::Target>, LoginRefusal> {
         let (present, next) = (request.flags >> 2 & 3, request.flags & 3);
         let transits = request.flags & TRANSIT != 0;
         let is_stage = matches!(present, SECURITY | OPERATIONAL) && present >= self.stage;
@@ -196,13 +213,13 @@ impl<'t> TargetLogin<'t> {
         Ok(self.go_on(request, goes_on.then_some(next), answers))
     }
 
-    fn go_on(&mut self, request: &Login, next: Option<u8>, pairs: Vec<Pair>) -> LoginReply {
+    fn go_on(&mut self, request: &Login, next: Option<u8>, pairs: Vec<Pair>) -> LoginReply<P::Target> {
         let present = self.stage;
         let Some(next) = next else { return LoginReply { flags: present << 2, pairs, session: None } };
         self.stage = next;
         let session = (next == FULL_FEATURE).then(|| NewSession {
             initiator: self.initiator.clone().expect("the initiator has named itself"),
-            session: request.isid,
+            isid: request.isid,
             target: self.target.clone(),
             parameters: self.parameters.clone(),
         });
@@ -219,21 +236,20 @@ impl<'t> TargetLogin<'t> {
             Some("Discovery") => false,
             Some(_) => return Err(LoginRefusal::SESSION_TYPE),
         };
-        let access = self.targets.access();
-        if !access.admits(initiator) {
+        if !self.policy.admits(initiator) {
             return Err(LoginRefusal::FORBIDDEN);
         }
-        if access.credentials_of(initiator).is_none() {
+        if self.policy.credentials_of(initiator).is_none() {
             self.authentication = Authentication::Complete;
         }
         if self.is_normal {
             let name = said("TargetName").ok_or(LoginRefusal::MISSING_PARAMETER)?;
-            let target = self.targets.find(name, initiator).ok_or(LoginRefusal::NOT_FOUND)?;
-            if let Some(portal) = self.targets.next_portal() {
+            let target = self.policy.target(name, initiator).ok_or(LoginRefusal::NOT_FOUND)?;
+            if let Some(portal) = self.policy.redirection() {
                 self.portal = Some(portal.to_owned());
                 return Err(LoginRefusal::MOVED);
             }
-            self.target = Some(Rc::clone(target));
+            self.target = Some(target);
             answers.push(("TargetPortalGroupTag".to_owned(), PORTAL_GROUP.to_string()));
         }
         self.initiator = Some(initiator.to_owned());
@@ -267,9 +283,8 @@ impl<'t> TargetLogin<'t> {
                 self.authentication = Authentication::Challenged(challenge);
             }
             (Authentication::Challenged(challenge), None) => {
-                let access = self.targets.access();
                 let initiator = self.initiator.as_deref().expect("the initiator has named itself");
-                let known = access.credentials_of(initiator).expect("authentication is required");
+                let known = self.policy.credentials_of(initiator).expect("authentication is required");
                 if !challenge.is_answered_by(known, pairs) {
                     return Err(LoginRefusal::AUTHENTICATION_FAILURE);
                 }
@@ -279,7 +294,7 @@ impl<'t> TargetLogin<'t> {
                     if theirs.has_same_bytes(challenge) {
                         return Err(LoginRefusal::AUTHENTICATION_FAILURE);
                     }
-                    let own = access.own().ok_or(LoginRefusal::AUTHENTICATION_FAILURE)?;
+                    let own = self.policy.own_credentials().ok_or(LoginRefusal::AUTHENTICATION_FAILURE)?;
                     answers.extend(theirs.answer(own));
                 }
                 self.authentication = Authentication::Complete;

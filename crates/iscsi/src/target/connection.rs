@@ -84,11 +84,11 @@ pub(super) async fn run(
     let logging_in = log_in(world, &mut reader, &mut writer, targets);
     let logged_in = with_deadline(world.sleep(LOGIN_MAX), logging_in).await;
     let logged_in = logged_in.unwrap_or_else(|| Err("login timed out".to_owned()))?;
-    let Some((NewSession { initiator, session, target, parameters }, send_queue)) = logged_in else {
+    let Some((NewSession { initiator, isid, target, parameters }, send_queue)) = logged_in else {
         return Ok(());
     };
     tell(&initiator, target.as_ref().map(|target| target.name.as_str()));
-    let hex: String = session.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex: String = isid.iter().map(|byte| format!("{byte:02x}")).collect();
     let nexus = Nexus(format!("{initiator},i,0x{hex}"));
     let name = format!("{} {}", nexus.0, target.as_ref().map_or("", |target| &target.name));
     let ends = targets.sessions.begin(&name);

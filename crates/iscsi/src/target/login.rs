@@ -1,7 +1,7 @@
 //! Login over a connection.
 
 use super::{
-    Targets,
+    Target, Targets,
     connection::{Broken, broken},
     send_queue::{SendQueue, StatSn},
 };
@@ -16,6 +16,7 @@ use crate::{
         text,
     },
 };
+use std::rc::Rc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use world::World;
 
@@ -28,7 +29,7 @@ pub async fn log_in(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
     targets: &Targets,
-) -> Result<Option<(NewSession, SendQueue)>, Broken> {
+) -> Result<Option<(NewSession<Rc<Target>>, SendQueue)>, Broken> {
     let mut machine = TargetLogin::new(world, targets);
     let mut send_queue: Option<SendQueue> = None;
     loop {

@@ -17,7 +17,10 @@ use self::{
     access::{AccessList, AccessRight},
     sessions::Sessions,
 };
-use crate::scsi::unit::{AccessibleUnit, LogicalUnit};
+use crate::{
+    scsi::unit::{AccessibleUnit, LogicalUnit},
+    session::{chap::Credentials, login::LoginPolicy},
+};
 use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet},
@@ -69,16 +72,6 @@ impl Targets {
         self.sessions.ask_all_to_log_out().await;
     }
 
-    pub fn access(&self) -> &AccessList {
-        &self.access
-    }
-
-    /// The portal to redirect the next login to; `None` if it is served here.
-    pub fn next_portal(&self) -> Option<&str> {
-        let turn = self.turn.replace(self.turn.get().wrapping_add(1));
-        self.redirect_portals.get(turn.checked_rem(self.redirect_portals.len())?).map(String::as_str)
-    }
-
     /// Targets with at least one unit the initiator may use.
     pub fn visible_to(&self, initiator: &str) -> impl Iterator<Item = &Rc<Target>> {
         self.all.iter().filter(move |target| !self.units_of(target, initiator).is_empty())
@@ -98,10 +91,31 @@ impl Targets {
     pub fn accessible_units(&self, initiator: &str) -> Vec<AccessibleUnit> {
         self.all.iter().flat_map(|target| self.units_of(target, initiator).into_values()).collect()
     }
+}
 
-    /// The target of that name, case-insensitively, unless it is hidden from the initiator.
-    pub fn find(&self, name: &str, initiator: &str) -> Option<&Rc<Target>> {
-        self.visible_to(initiator).find(|target| target.name.eq_ignore_ascii_case(name))
+impl LoginPolicy for Targets {
+    type Target = Rc<Target>;
+
+    fn admits(&self, initiator: &str) -> bool {
+        self.access.admits(initiator)
+    }
+
+    fn credentials_of(&self, initiator: &str) -> Option<&Credentials> {
+        self.access.credentials_of(initiator)
+    }
+
+    fn own_credentials(&self) -> Option<&Credentials> {
+        self.access.own()
+    }
+
+    fn target(&self, name: &str, initiator: &str) -> Option<Rc<Target>> {
+        self.visible_to(initiator).find(|target| target.name.eq_ignore_ascii_case(name)).cloned()
+    }
+
+    /// The portals of a group take turns.
+    fn redirection(&self) -> Option<&str> {
+        let turn = self.turn.replace(self.turn.get().wrapping_add(1));
+        self.redirect_portals.get(turn.checked_rem(self.redirect_portals.len())?).map(String::as_str)
     }
 }
 
