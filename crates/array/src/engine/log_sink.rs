@@ -15,7 +15,6 @@ use crate::{
         row::{SegmentRow, VolumeState},
     },
     log::{Draft, LogSink, Need, Placed},
-    map::Reclaim,
 };
 use std::{
     cell::{Cell, RefCell},
@@ -195,11 +194,15 @@ impl State {
         let is_deleted = |state: Option<VolumeState>| state == Some(VolumeState::Deleting);
         match row.table {
             Table::Point if is_deleted(self.catalogue.point(branch, Stamp(row.sub)).map(|row| row.state)) => {
-                self.reclaim.point_deleted(branch, Stamp(row.sub));
+                if !self.catalogue.is_fork(branch, Stamp(row.sub)) {
+                    self.reclaim.point_deleted(branch, Stamp(row.sub));
+                }
                 self.deletions_taken += 1;
             }
             Table::Branch if is_deleted(self.catalogue.branch(branch).map(|row| row.state)) => {
-                self.reclaim.point_deleted(branch, Reclaim::ALL);
+                for (branch, point) in self.catalogue.branch_deleted(branch) {
+                    self.reclaim.point_deleted(branch, point);
+                }
                 self.deletions_taken += 1;
             }
             _ => {}

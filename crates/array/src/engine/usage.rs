@@ -9,7 +9,7 @@
 use super::MapReader;
 use crate::{
     error::Result,
-    format::{BLOCK_GRAINS, BranchNumber, Location, NodeKey, Run, Stamp, Tree},
+    format::{BLOCK_GRAINS, BranchNumber, Location, NodeKey, Run, Stamp, Tree, VolumeNumber},
     map::{LiveGrains, Points},
 };
 use std::{cell::RefCell, collections::BTreeMap, ops::ControlFlow, rc::Rc};
@@ -143,7 +143,7 @@ impl UsageCounter {
     }
 
     /// Counts the usage of a branch, unless it is known. Reads the whole map of the branch.
-    pub async fn count(&self, branch: BranchNumber) -> Result<()> {
+    async fn count(&self, branch: BranchNumber) -> Result<()> {
         let _one_at_a_time = self.counting.lock().await;
         if self.usage.borrow().in_trees(branch).is_some() {
             return Ok(());
@@ -174,9 +174,24 @@ impl UsageCounter {
         Ok(())
     }
 
+    /// Counts the usage of all branches of a volume, as [`Self::count`].
+    pub async fn count_volume(&self, volume: VolumeNumber) -> Result<()> {
+        let branches: Vec<_> = self.map.shared.state.borrow().catalogue.branches_of(volume).collect();
+        for branch in branches {
+            self.count(branch).await?;
+        }
+        Ok(())
+    }
+
+    /// Grains used by all branches of a volume, as [`Self::taken_by`].
+    pub fn taken_by_volume(&self, volume: VolumeNumber) -> u64 {
+        let state = self.map.shared.state.borrow();
+        state.catalogue.branches_of(volume).map(|branch| self.taken_by(branch)).sum()
+    }
+
     /// Grains used by a branch, in trees and tables and pending, as far as it was counted. Overwritten blocks
     /// count until the next checkpoint.
-    pub fn taken_by(&self, branch: BranchNumber) -> u64 {
+    fn taken_by(&self, branch: BranchNumber) -> u64 {
         let state = self.map.shared.state.borrow();
         let usage = self.usage.borrow();
         let merging = state.merging.as_ref().map_or(0, |table| table.added_to(branch));

@@ -10,7 +10,7 @@ use crate::{
 /// Limit of the history scans for single snapshots; all snapshots of a volume together need one scan.
 const WALKS_MAX: usize = 16;
 
-/// The snapshots of one volume.
+/// The snapshots of one volume on one of its branches.
 struct Snapshots {
     volume: String,
     branch: BranchNumber,
@@ -51,13 +51,18 @@ pub(super) async fn snapshot_room(map: &MapReader) -> Result<Vec<SnapshotRoom>> 
     Ok(rooms)
 }
 
-/// All live volumes that have snapshots.
+/// The snapshots of all live volumes, by branch.
 fn snapshots(map: &MapReader) -> Vec<Snapshots> {
     let state = map.shared.state.borrow();
-    let live = state.catalogue.volumes().filter(|(_, row)| row.state == VolumeState::Live);
-    let of_volume = live.map(|(_, row)| {
-        let points = state.catalogue.snapshots_of(row.branch).map(|(stamp, row)| (stamp, row.name.clone()));
-        Snapshots { volume: row.name.clone(), branch: row.branch, points: points.collect() }
-    });
-    of_volume.filter(|snapshots| !snapshots.points.is_empty()).collect()
+    let mut all = Vec::<Snapshots>::new();
+    for (number, row) in state.catalogue.volumes().filter(|(_, row)| row.state == VolumeState::Live) {
+        for (branch, stamp, point) in state.catalogue.snapshots_of(number) {
+            let point = (stamp, point.name.clone());
+            match all.last_mut() {
+                Some(last) if last.branch == branch => last.points.push(point),
+                _ => all.push(Snapshots { volume: row.name.clone(), branch, points: vec![point] }),
+            }
+        }
+    }
+    all
 }

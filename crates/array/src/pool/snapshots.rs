@@ -5,7 +5,7 @@ use crate::{
     engine::MapReader,
     error::{Error, Result},
     format::{
-        BranchNumber, GRAIN_BYTES, RowKey, SECTOR_BYTES, SnapshotId, Stamp, WallNanoseconds,
+        BranchNumber, GRAIN_BYTES, RowKey, SECTOR_BYTES, SnapshotId, Stamp, VolumeNumber, WallNanoseconds,
         record::ENTRIES_MAX,
         row::{PointRow, PointUses, VolumeState},
     },
@@ -13,7 +13,7 @@ use crate::{
     map::Figure,
     volume::SnapshotDevice,
 };
-use std::rc::Rc;
+use std::{collections::BTreeMap, rc::Rc};
 
 /// A snapshot of one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Pool {
         let stamp = self.shared.state.borrow_mut().next_stamp();
         for volume in volumes {
             let (number, branch) = self.branch_of(volume)?;
-            if self.find_snapshot(branch, name).is_some() {
+            if self.find_snapshot(number, name).is_some() {
                 return Err(Error::NameTaken(name.to_owned()));
             }
             let row = PointRow {
@@ -81,9 +81,9 @@ impl Pool {
     ///
     /// No such volume.
     pub fn snapshots(&self, volume: &str) -> Result<Vec<Snapshot>> {
-        let (_, branch) = self.branch_of(volume)?;
+        let number = self.number_of(volume)?;
         let state = self.shared.state.borrow();
-        let rows = state.catalogue.snapshots_of(branch).map(|(_, row)| Snapshot::of(row));
+        let rows = state.catalogue.snapshots_of(number).map(|(_, _, row)| Snapshot::of(row));
         Ok(rows.collect())
     }
 
@@ -93,8 +93,8 @@ impl Pool {
     ///
     /// No such volume or snapshot.
     pub fn snapshot_device(&self, volume: &str, name: &str) -> Result<SnapshotDevice> {
-        let (_, branch) = self.branch_of(volume)?;
-        let (stamp, row) = self.find_snapshot(branch, name).ok_or_else(|| no_snapshot(volume, name))?;
+        let found = self.find_snapshot(self.number_of(volume)?, name);
+        let (branch, stamp, row) = found.ok_or_else(|| no_snapshot(volume, name))?;
         Ok(SnapshotDevice::new(Rc::clone(&self.host), (branch, stamp), row.sectors))
     }
 
@@ -105,8 +105,8 @@ impl Pool {
     /// No such volume or snapshot.
     pub async fn delete_snapshot(&self, volume: &str, name: &str) -> Result<()> {
         let _one_at_a_time = self.shared.changing.lock().await;
-        let (_, branch) = self.branch_of(volume)?;
-        let (stamp, row) = self.find_snapshot(branch, name).ok_or_else(|| no_snapshot(volume, name))?;
+        let found = self.find_snapshot(self.number_of(volume)?, name);
+        let (branch, stamp, row) = found.ok_or_else(|| no_snapshot(volume, name))?;
         let row = PointRow { state: VolumeState::Deleting, ..row };
         let put = Part::Put { row: RowKey::of_point(branch, stamp), bytes: row.encode() };
         self.log.append(vec![put]).await
@@ -119,19 +119,25 @@ impl Pool {
     ///
     /// No such volume or snapshot; or a part of the map cannot be read.
     pub async fn reclaimable_bytes(&self, volume: &str, names: &[&str]) -> Result<u64> {
-        let (_, branch) = self.branch_of(volume)?;
-        let mut stamps = Vec::new();
+        let number = self.number_of(volume)?;
+        let mut stamps = BTreeMap::<BranchNumber, Vec<Stamp>>::new();
         for name in names {
-            let (stamp, _) = self.find_snapshot(branch, name).ok_or_else(|| no_snapshot(volume, name))?;
-            stamps.push(stamp);
+            let found = self.find_snapshot(number, name);
+            let (branch, stamp, _) = found.ok_or_else(|| no_snapshot(volume, name))?;
+            stamps.entry(branch).or_default().push(stamp);
         }
-        reclaimable_bytes(&self.map, branch, &stamps).await
+        let mut bytes = 0;
+        for (branch, stamps) in stamps {
+            bytes += reclaimable_bytes(&self.map, branch, &stamps).await?;
+        }
+        Ok(bytes)
     }
 
-    fn find_snapshot(&self, branch: BranchNumber, name: &str) -> Option<(Stamp, PointRow)> {
+    fn find_snapshot(&self, volume: VolumeNumber, name: &str) -> Option<(BranchNumber, Stamp, PointRow)> {
         let state = self.shared.state.borrow();
-        let mut snapshots = state.catalogue.snapshots_of(branch);
-        snapshots.find(|(_, row)| row.name == name).map(|(stamp, row)| (stamp, row.clone()))
+        let mut snapshots = state.catalogue.snapshots_of(volume);
+        let found = snapshots.find(|(_, _, row)| row.name == name);
+        found.map(|(branch, stamp, row)| (branch, stamp, row.clone()))
     }
 }
 

@@ -122,12 +122,12 @@ impl Pool {
     pub fn volumes(&self) -> Vec<VolumeInfo> {
         let state = self.shared.state.borrow();
         let live = state.catalogue.volumes().filter(|(_, row)| row.state == VolumeState::Live);
-        live.map(|(_, row)| VolumeInfo {
+        live.map(|(number, row)| VolumeInfo {
             name: row.name.clone(),
             volume: row.volume,
             size_bytes: row.sectors * SECTOR_BYTES,
             setting: VolumeSetting::of(row),
-            snapshots: state.catalogue.snapshots_of(row.branch).count(),
+            snapshots: state.catalogue.snapshots_of(number).count(),
         })
         .collect()
     }
@@ -196,24 +196,24 @@ impl Pool {
         let _one_at_a_time = self.shared.changing.lock().await;
         let number = self.number_of(name)?;
         let row = self.volume_row(number);
-        let (branch_row, snapshots) = {
+        let (branches, snapshots) = {
             let state = self.shared.state.borrow();
-            let branch = state.catalogue.branch(row.branch).expect("a volume has a branch").clone();
-            (branch, state.catalogue.snapshots_of(row.branch).count())
+            let rows = state.catalogue.branches_of(number).map(|branch| {
+                let row = state.catalogue.branch(branch).expect("it is listed");
+                (branch, BranchRow { state: VolumeState::Deleting, ..row.clone() })
+            });
+            (rows.collect::<Vec<_>>(), state.catalogue.snapshots_of(number).count())
         };
         if snapshots > 0 && !with_snapshots {
             return Err(Error::HasSnapshots { volume: name.to_owned(), count: snapshots });
         }
-        let (volume_key, branch_key) = (RowKey::of_volume(number), RowKey::of_branch(row.branch));
-        let branch_row = BranchRow { state: VolumeState::Deleting, ..branch_row };
         let row = VolumeRow { state: VolumeState::Deleting, ..row };
         // The points of a volume under deletion do not count, so this deletes all of them.
-        self.log
-            .append_together(vec![
-                Part::Put { row: volume_key, bytes: row.encode() },
-                Part::Put { row: branch_key, bytes: branch_row.encode() },
-            ])
-            .await
+        let volume = Part::Put { row: RowKey::of_volume(number), bytes: row.encode() };
+        let branches = branches
+            .into_iter()
+            .map(|(branch, row)| Part::Put { row: RowKey::of_branch(branch), bytes: row.encode() });
+        self.log.append_together(std::iter::once(volume).chain(branches).collect()).await
     }
 
     /// Space used by a volume and its snapshots, in bytes. Overwritten blocks count until the next
@@ -223,9 +223,9 @@ impl Pool {
     ///
     /// No such volume; or a part of its map cannot be read.
     pub async fn used_by(&self, volume: &str) -> Result<u64> {
-        let (_, branch) = self.branch_of(volume)?;
-        self.usage.count(branch).await?;
-        Ok(self.usage.taken_by(branch) / BLOCK_GRAINS as u64 * BLOCK_BYTES as u64)
+        let number = self.number_of(volume)?;
+        self.usage.count_volume(number).await?;
+        Ok(self.usage.taken_by_volume(number) / BLOCK_GRAINS as u64 * BLOCK_BYTES as u64)
     }
 
     pub(super) fn number_of(&self, name: &str) -> Result<VolumeNumber> {

@@ -49,7 +49,7 @@ impl Admission {
             let is_bounded = own.limit_grains > 0 || own.reserve_grains > 0 || !others.is_empty();
             if is_bounded {
                 for bounded in others.iter().chain([&own]) {
-                    self.usage.count(bounded.branch).await?;
+                    self.usage.count_volume(bounded.number).await?;
                 }
             }
             let refusal = |added| if is_bounded { self.refusal(own, &others, added) } else { None };
@@ -102,7 +102,7 @@ impl Admission {
 
     /// The reason to refuse a write that adds `added` grains; `None` to admit it.
     fn refusal(&self, own: Bounded, others: &[Bounded], added: u64) -> Option<Error> {
-        let taken = self.usage.taken_by(own.branch);
+        let taken = self.usage.taken_by_volume(own.number);
         if own.limit_grains > 0 && taken + added > own.limit_grains {
             return Some(Error::LimitReached(own.number));
         }
@@ -114,8 +114,9 @@ impl Admission {
 
     /// Free space beyond all reserves.
     fn free_of_reserves(&self, own: Bounded, others: &[Bounded], taken: u64) -> u64 {
-        let kept =
-            others.iter().map(|other| other.reserve_grains.saturating_sub(self.usage.taken_by(other.branch)));
+        let kept = others
+            .iter()
+            .map(|other| other.reserve_grains.saturating_sub(self.usage.taken_by_volume(other.number)));
         let kept = kept.sum::<u64>() + own.reserve_grains.saturating_sub(taken);
         self.free_grains().saturating_sub(self.usage.pending_of_all() + kept)
     }
@@ -155,22 +156,20 @@ impl Admission {
             return Ok(());
         }
         let wanted = grains(reserve_bytes / block_bytes);
-        let (taken, others) = {
-            let number = number.unwrap_or(VolumeNumber(0));
+        let others: Vec<_> = {
             let state = self.shared.state.borrow();
-            let branch = state.catalogue.volume(number).map(|row| row.branch);
-            let others = state.catalogue.reserved().filter(|(other, _)| *other != number);
-            (branch, others.map(|(_, row)| (row.branch, grains(row.reserve.0))).collect::<Vec<_>>())
+            let others = state.catalogue.reserved().filter(|(other, _)| Some(*other) != number);
+            others.map(|(other, row)| (other, grains(row.reserve.0))).collect()
         };
         let mut kept = 0;
-        for (branch, reserve) in others {
-            self.usage.count(branch).await?;
-            kept += reserve.saturating_sub(self.usage.taken_by(branch));
+        for (other, reserve) in others {
+            self.usage.count_volume(other).await?;
+            kept += reserve.saturating_sub(self.usage.taken_by_volume(other));
         }
-        let taken = match taken {
-            Some(branch) => {
-                self.usage.count(branch).await?;
-                self.usage.taken_by(branch)
+        let taken = match number {
+            Some(number) => {
+                self.usage.count_volume(number).await?;
+                self.usage.taken_by_volume(number)
             }
             None => 0,
         };

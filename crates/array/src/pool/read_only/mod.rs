@@ -24,6 +24,7 @@ use crate::{
     format::{
         Access, BlockIndex, BranchNumber, CheckpointNumber, DriveId, MemberIndex, MirroredSegment, PoolId,
         Position, Roots, RowKey, SECTOR_BYTES, SegmentNumber, SegmentUse, Stamp, Superblock, Table, Tree,
+        VolumeNumber,
         features::INCOMPATIBLE_PIVOTS,
         row::{SegmentRow, VolumeRow, VolumeState},
     },
@@ -281,7 +282,7 @@ impl LoadedPool {
     fn named(&self) -> usize {
         let catalogue = &self.state.catalogue;
         let live = catalogue.volumes().filter(|(_, row)| row.state == VolumeState::Live);
-        live.map(|(_, row)| 1 + catalogue.snapshots_of(row.branch).count()).sum()
+        live.map(|(number, _)| 1 + catalogue.snapshots_of(number).count()).sum()
     }
 
     fn into_pool(self, found: &DriveScan, skipped: Vec<SkippedSuperblock>) -> ReadOnlyPool {
@@ -333,14 +334,14 @@ impl ReadOnlyPool {
     pub fn volumes(&self) -> Vec<VolumeInfo> {
         let catalogue = &self.state.catalogue;
         let live = catalogue.volumes().filter(|(_, row)| row.state == VolumeState::Live);
-        let info = |row: &VolumeRow| VolumeInfo {
+        let info = |number: VolumeNumber, row: &VolumeRow| VolumeInfo {
             name: row.name.clone(),
             volume: row.volume,
             size_bytes: row.sectors * SECTOR_BYTES,
             setting: VolumeSetting::of(row),
-            snapshots: catalogue.snapshots_of(row.branch).count(),
+            snapshots: catalogue.snapshots_of(number).count(),
         };
-        live.map(|(_, row)| info(row)).collect()
+        live.map(|(number, row)| info(number, row)).collect()
     }
 
     /// Snapshots of a volume that were found, oldest first.
@@ -349,8 +350,8 @@ impl ReadOnlyPool {
     ///
     /// No such volume was found.
     pub fn snapshots(&self, volume: &str) -> Result<Vec<Snapshot>> {
-        let branch = self.row_of(volume)?.branch;
-        let rows = self.state.catalogue.snapshots_of(branch).map(|(_, row)| Snapshot::of(row));
+        let number = self.number_of(volume)?;
+        let rows = self.state.catalogue.snapshots_of(number).map(|(_, _, row)| Snapshot::of(row));
         Ok(rows.collect())
     }
 
@@ -360,7 +361,7 @@ impl ReadOnlyPool {
     ///
     /// No such volume was found.
     pub fn volume(self: &Rc<Self>, name: &str) -> Result<ReadOnlyVolume> {
-        let row = self.row_of(name)?;
+        let row = self.state.catalogue.volume(self.number_of(name)?).expect("it was found by name");
         Ok(ReadOnlyVolume::new(Rc::clone(self), (row.branch, None), row.sectors))
     }
 
@@ -370,17 +371,15 @@ impl ReadOnlyPool {
     ///
     /// No such volume or snapshot was found.
     pub fn snapshot(self: &Rc<Self>, volume: &str, name: &str) -> Result<ReadOnlyVolume> {
-        let branch = self.row_of(volume)?.branch;
-        let mut snapshots = self.state.catalogue.snapshots_of(branch);
-        let found = snapshots.find(|(_, row)| row.name == name);
-        let (stamp, row) = found.ok_or_else(|| no_snapshot(volume, name))?;
+        let mut snapshots = self.state.catalogue.snapshots_of(self.number_of(volume)?);
+        let found = snapshots.find(|(_, _, row)| row.name == name);
+        let (branch, stamp, row) = found.ok_or_else(|| no_snapshot(volume, name))?;
         Ok(ReadOnlyVolume::new(Rc::clone(self), (branch, Some(stamp)), row.sectors))
     }
 
-    fn row_of(&self, volume: &str) -> Result<&VolumeRow> {
+    fn number_of(&self, volume: &str) -> Result<VolumeNumber> {
         let number = self.state.catalogue.volume_named(volume);
-        let row = number.and_then(|number| self.state.catalogue.volume(number));
-        row.ok_or_else(|| Error::NoVolume(volume.to_owned()))
+        number.ok_or_else(|| Error::NoVolume(volume.to_owned()))
     }
 
     /// The versions of `count` blocks from `first`, at the head or at a point.

@@ -6,8 +6,12 @@
 //!    `changed` has the keys of the rows that differ.
 //! 2. Names of live volumes are unique.
 //! 3. `reserved` has the live volumes with a reserve, `raid0` those of that class in any state.
-//! 4. `points` has the key of every row of the point table that is not being deleted, `branches` every
-//!    branch. A checkpoint under way keeps those of its beginning.
+//! 4. `points` has the key of every row of the point table that is not being deleted, or at which a needed
+//!    branch left (`forks`); `branches` has every branch. A checkpoint under way keeps those of its
+//!    beginning.
+//! 5. `lineages` has all branches of each volume, `fork_count` counts branches with a parent.
+
+mod forks;
 
 use crate::{
     format::{
@@ -25,6 +29,10 @@ use std::{
 pub(crate) struct Catalogue {
     volumes: BTreeMap<VolumeNumber, VolumeRow>,
     branch_rows: BTreeMap<BranchNumber, BranchRow>,
+    /// Branches that have a parent.
+    fork_count: usize,
+    /// Branches by volume.
+    lineages: BTreeMap<VolumeNumber, BTreeSet<BranchNumber>>,
     branches: Rc<Branches>,
     point_rows: BTreeMap<(BranchNumber, Stamp), PointRow>,
     points: Rc<Points>,
@@ -53,12 +61,16 @@ impl Catalogue {
             Table::Branch => {
                 let (number, row) = (BranchNumber(key.id as u32), BranchRow::decode(bytes)?);
                 Rc::make_mut(&mut self.branches).set(number, Branch::of_row(&row));
-                self.branch_rows.insert(number, row);
+                self.lineages.entry(row.volume).or_default().insert(number);
+                self.fork_count += usize::from(row.parent.is_some());
+                let before = self.branch_rows.insert(number, row);
+                self.fork_count -= usize::from(before.is_some_and(|before| before.parent.is_some()));
             }
             Table::Point => {
                 let (branch, stamp) = (BranchNumber(key.id as u32), Stamp(key.sub));
                 let row = PointRow::decode(bytes)?;
-                let is_kept = row.state != VolumeState::Deleting && self.keeps_points(row.volume);
+                let is_kept = (row.state != VolumeState::Deleting && self.keeps_points(row.volume))
+                    || self.is_fork(branch, stamp);
                 let points = Rc::make_mut(&mut self.points);
                 if is_kept {
                     points.insert(branch, stamp);
@@ -85,16 +97,13 @@ impl Catalogue {
             let other = self.names.insert(row.name.clone(), number);
             assert_eq!(other, None, "volume {:?} is there once", row.name);
         }
-        if row.state == VolumeState::Deleting {
-            let stamps: Vec<Stamp> = self.points_of(row.branch).map(|(stamp, _)| stamp).collect();
-            let points = Rc::make_mut(&mut self.points);
-            for stamp in stamps {
-                points.remove(row.branch, stamp);
-            }
-        }
         set_member(&mut self.reserved, number, row.state == VolumeState::Live && row.reserve.0 > 0);
         set_member(&mut self.raid0, number, row.class == RedundancyClass::Raid0);
+        let is_deleted = row.state == VolumeState::Deleting;
         self.volumes.insert(number, row);
+        if is_deleted {
+            self.drop_points(number);
+        }
     }
 
     /// True if points of the volume are kept, that is, it is not being deleted.
@@ -120,7 +129,14 @@ impl Catalogue {
             }
             Table::Branch => {
                 Rc::make_mut(&mut self.branches).remove(BranchNumber(key.id as u32));
-                self.branch_rows.remove(&BranchNumber(key.id as u32));
+                if let Some(row) = self.branch_rows.remove(&BranchNumber(key.id as u32)) {
+                    self.fork_count -= usize::from(row.parent.is_some());
+                    let lineage = self.lineages.get_mut(&row.volume).expect("it has this branch");
+                    lineage.remove(&BranchNumber(key.id as u32));
+                    if lineage.is_empty() {
+                        self.lineages.remove(&row.volume);
+                    }
+                }
             }
             Table::Point => {
                 let (branch, stamp) = (BranchNumber(key.id as u32), Stamp(key.sub));
@@ -181,15 +197,7 @@ impl Catalogue {
         rows.filter(|interval| interval.count.0 > 0).collect()
     }
 
-    /// Points under deletion; a branch that is deleted completely has the highest possible stamp.
-    pub fn deletions(&self) -> Vec<(BranchNumber, Stamp)> {
-        let points = self.point_rows.iter().filter(|(_, row)| row.state == VolumeState::Deleting);
-        let branches = self.branch_rows.iter().filter(|(_, row)| row.state == VolumeState::Deleting);
-        let points = points.map(|(&point, _)| point);
-        points.chain(branches.map(|(&branch, _)| (branch, Reclaim::ALL))).collect()
-    }
-
-    /// Removes a deleted point whose data is reclaimed; or a branch, with its volume.
+    /// Removes a deleted point whose data is reclaimed; or a branch, with its volume if it was the last one.
     pub fn forget(&mut self, branch: BranchNumber, point: Stamp) {
         if point != Reclaim::ALL {
             return self.remove(RowKey::of_point(branch, point));
@@ -203,7 +211,9 @@ impl Catalogue {
         let is_highest = self.volume_next().0 == volume.0 + 1 || self.branch_next().0 == branch.0 + 1;
         if !is_highest {
             self.remove(RowKey::of_branch(branch));
-            self.remove(RowKey::of_volume(volume));
+            if self.branches_of(volume).next().is_none() {
+                self.remove(RowKey::of_volume(volume));
+            }
         }
     }
 
@@ -293,11 +303,6 @@ impl Catalogue {
     pub fn points_of(&self, branch: BranchNumber) -> impl Iterator<Item = (Stamp, &PointRow)> {
         let range = (branch, Stamp(0))..=(branch, Stamp(u64::MAX));
         self.point_rows.range(range).map(|(&(_, stamp), row)| (stamp, row))
-    }
-
-    /// User-visible snapshots of a branch, oldest first.
-    pub fn snapshots_of(&self, branch: BranchNumber) -> impl Iterator<Item = (Stamp, &PointRow)> {
-        self.points_of(branch).filter(|(_, row)| row.state == VolumeState::Live && row.uses.snapshot)
     }
 
     /// The lowest number above those of all volumes.
