@@ -6,7 +6,7 @@
 
 use super::{Mover, contents::RecordReader};
 use crate::{
-    engine::{PARALLELISM_MAX, StoredRun, stored_blocks},
+    engine::{PARALLELISM_MAX, StoredRun, events::BackgroundTask, stored_blocks},
     error::{Error, Result},
     format::{
         BLOCK_BYTES, BLOCK_GRAINS, BlockChecksum, BlockKey, Location, RedundancyClass, SegmentBlock,
@@ -82,12 +82,13 @@ impl Mover {
         let victim = Victim { mover: self, number, row, selection, pieces };
         match victim.read().await {
             Err(
-                Error::Damaged { .. }
+                error @ (Error::Damaged { .. }
                 | Error::Unreadable { .. }
                 | Error::Drive { .. }
-                | Error::TooFewDrives { .. },
+                | Error::TooFewDrives { .. }),
             ) => {
                 sometimes::reached(Sometimes::VictimSetAside);
+                self.shared.events.report_failure(BackgroundTask::Cleaning, &error, true);
                 // It is not cleaned again until the pool is reopened.
                 self.shared.state.borrow_mut().unreadable.insert(number);
                 Ok(false)
