@@ -3,7 +3,7 @@
 use crate::{
     arguments::AdviseArguments,
     console::Console,
-    ending::Ending,
+    exit_status::ExitStatus,
     outputs::check_new_file,
     prove::{performance::command_line, site},
     records,
@@ -23,9 +23,9 @@ use workload::database::{
 };
 use world::real::host_files::{self, PathKind};
 
-/// What `--json` prints.
+/// The answer as JSON.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct AdviceAnswer<'a> {
     site: &'a str,
     run: Option<&'a Path>,
     errors: usize,
@@ -36,11 +36,11 @@ struct Shown<'a> {
 }
 
 /// Runs the verb to its end.
-pub fn advise(arguments: &AdviseArguments) -> Result<Ending, Refusal> {
+pub fn advise(arguments: &AdviseArguments) -> Result<ExitStatus, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
     if arguments.template {
         console.say_always(::plan::site::template().trim_end());
-        return console.told(Ending::Pass);
+        return console.finish(ExitStatus::Pass);
     }
     let name = arguments.site.as_deref().expect("the arguments have a site, or ask for a template");
     if let Some(html) = &arguments.html {
@@ -70,7 +70,7 @@ pub fn advise(arguments: &AdviseArguments) -> Result<Ending, Refusal> {
     }
     arguments.html.iter().for_each(|path| console.say_always(&format!("Advice: {}", path.display())));
     if arguments.json {
-        console.json_of(&Shown {
+        console.json_of(&AdviceAnswer {
             site: name,
             run: arguments.run.as_deref(),
             errors: advice.count(Severity::Error),
@@ -79,7 +79,7 @@ pub fn advise(arguments: &AdviseArguments) -> Result<Ending, Refusal> {
             advice: &advice,
         })?;
     }
-    console.told(if advice.has_errors() { Ending::Fail } else { Ending::Pass })
+    console.finish(if advice.has_errors() { ExitStatus::Fail } else { ExitStatus::Pass })
 }
 
 /// The record that `given` means: itself, or the one beside a report.
@@ -92,7 +92,7 @@ fn record_of(given: &Path) -> PathBuf {
     }
 }
 
-/// What advice wants to know of a run.
+/// The facts of a run that rules of advice need.
 fn facts(results: &RunResults) -> Result<RunFacts, Refusal> {
     let verdict = Verdict::of(results).map_err(|error| Refusal::new(error.to_string(), ""))?;
     let slowest = |role: Role, of: fn(&VolumeResults) -> Option<f64>| {

@@ -1,9 +1,9 @@
-//! From results to what a person and a program are told: the same way for every verb.
+//! Delivery of an answer, the same way for every verb: text, report files, JSON and exit status.
 
 use crate::{
     console::Console,
-    ending::Ending,
-    outputs::{Outputs, Written},
+    exit_status::ExitStatus,
+    outputs::{Outputs, WriteOutcome},
     refusal::Refusal,
 };
 use report::{Document, Finding, Severity, json, text};
@@ -32,8 +32,8 @@ fn in_short(document: &Document) -> Document {
     answer
 }
 
-/// Says a whole document, writes it where `outputs` say, if anywhere, and prints it as JSON if asked to.
-/// With `quiet` only the `answer` is said.
+/// Prints a whole document, writes it to `outputs` if given, and prints it as JSON if `json`.
+/// In quiet mode only `answer` is printed.
 pub fn deliver_whole(
     document: &Document,
     answer: &str,
@@ -61,14 +61,13 @@ fn print(document: &Document, console: &Console) -> Result<(), Refusal> {
     printed.map_err(|error| Refusal::new(format!("standard output: {error}"), ""))
 }
 
-/// Writes the report, says the answer, and turns it into an exit code. With `json` the document is
-/// printed, too.
+/// Writes the report, prints its summary, and returns the exit status. With `json` the document is printed as well.
 pub fn deliver(
     document: &Document,
     outputs: &Outputs,
     json: bool,
     console: &Console,
-) -> Result<Ending, Refusal> {
+) -> Result<ExitStatus, Refusal> {
     let answer = in_short(document);
     let options = text::TextOptions { width: console.width, colour: console.colour };
     if console.is_quiet() {
@@ -79,12 +78,12 @@ pub fn deliver(
         console.say(text::render(&answer, options).trim_end());
     }
     let was = match outputs.write(document)? {
-        Written::New => "",
-        Written::Same => ", as it was",
+        WriteOutcome::New => "",
+        WriteOutcome::Same => ", as it was",
     };
     console.say_always(&format!("Report: {} (and .json){was}", outputs.html.display()));
     if json {
         print(document, console)?;
     }
-    Ok(Ending::of(document.verdict.as_ref().map(|verdict| verdict.outcome)))
+    Ok(ExitStatus::of(document.verdict.as_ref().map(|verdict| verdict.outcome)))
 }

@@ -1,14 +1,14 @@
-//! What may be written on the command line: each verb and flag declared once, here.
+//! The command line: each verb and flag is declared once, here.
 //!
-//! Only the form is checked in this file (a number is a number, within bounds that no machine
-//! exceeds). Whether the storage suits is the business of each verb.
+//! This file checks only the form of a value (a number is a number, within bounds that no machine exceeds).
+//! Each verb checks whether the storage suits.
 
 pub use crate::verb_arguments::{AdviseArguments, CompareArguments, ExportArguments, ReportArguments};
 use crate::{
     help_text,
     plan_arguments::PlanArguments,
     pool::arguments::{PoolArguments, VolumeArguments},
-    prove::{layout::LayoutKind, sweep::Sweep},
+    prove::{layout::LayoutKind, sweep::SweepSpec},
     quantity::{parse_duration, parse_size, show_duration},
     refusal::Refusal,
     remote::RemoteArguments,
@@ -27,9 +27,9 @@ pub const DATABASES_MAX: u32 = 10;
 pub const THREADS_MAX: u32 = 1_024;
 /// Mailboxes in one run.
 pub const MAILBOXES_MAX: u32 = 10_000_000;
-/// The shortest run that measures anything, and the longest anyone waits for.
+/// The shortest run that measures anything.
 pub const DURATION_MIN: Duration = Duration::from_secs(1);
-/// See [`DURATION_MIN`].
+/// The longest run that is accepted.
 pub const DURATION_MAX: Duration = Duration::from_hours(30 * 24);
 
 /// Storage under a mail system: will this storage carry my mail?
@@ -42,23 +42,21 @@ pub const DURATION_MAX: Duration = Duration::from_hours(30 * 24);
     after_help = "Example:\n  spindle prove            try the storage under this folder, about 2 minutes"
 )]
 pub struct Arguments {
-    /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
-/// What Spindle can be asked to do.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Run real mailbox databases on storage, measure it, and say pass or fail
     Prove(Box<ProveArguments>),
-    /// Plan the storage for so many users, and show how every number comes about
+    /// Plan the storage for a number of users, and show how every number is computed
     Plan(Box<PlanArguments>),
-    /// Say what is wrong with a site, by the papers' recommendations
+    /// Check a site against published recommendations
     Advise(AdviseArguments),
     /// Make the report of a run again from its record, also of a run that died
     Report(ReportArguments),
-    /// Put runs side by side: their curves, and what saturated first
+    /// Compare runs: their curves, and what saturated first
     Compare(CompareArguments),
     /// Check databases and logs, Exchange's or Spindle's, and whether they can be recovered
     Verify(VerifyArguments),
@@ -79,13 +77,12 @@ One run for each value, one after the other, and their comparison:
   volumes=1,2,4       so many of the PATHs, in their order
   layouts=together,one-volume   see --layout
 
-Except for threads each run makes its databases anew, all together of the same size, and removes those of \
+Except for threads each run makes new databases, all together of the same size, and removes those of \
 the run before. Each run leaves its report and record as PREFIX-WHAT-VALUE, the comparison goes to PREFIX.
 
 Ends with 0 if a value passed, 1 if none did or if any run found damage or I/O errors, 2 if the sweep did \
 not come to its end.";
 
-/// `spindle prove`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
   spindle prove                                     this folder's storage, at most 4 GiB, about 2 minutes
@@ -113,14 +110,14 @@ pub struct ProveArguments {
     #[arg(long, value_name = "PATH")]
     pub logs: Vec<PathBuf>,
 
-    /// A published test as defaults; what you say beside it stands: eva5000, eva5000-throughput,
+    /// A published test as defaults, which other options override: eva5000, eva5000-throughput,
     /// continuous-access, eva8000, stortrends, stortrends-stress, snapmanager, equallogic,
     /// equallogic-light, or a file
     #[arg(long, value_name = "NAME")]
     pub setup: Option<String>,
 
-    /// A site as defaults, as 'spindle plan' writes it: groups, databases, mailboxes, paths; what you say beside it
-    /// stands, and sizes are what is safe here
+    /// A site as defaults, as 'spindle plan' writes it: groups, databases, mailboxes, paths. Other options override it;
+    /// sizes are limited to what is safe here
     #[arg(long, value_name = "FILE")]
     pub site: Option<String>,
 
@@ -149,15 +146,15 @@ pub struct ProveArguments {
     #[arg(long, conflicts_with_all = ["mailboxes", "iops", "threads"])]
     pub max: bool,
 
-    /// How long each load of a search (--max, --threads auto) is measured [default: 5 to 15 s]
+    /// Time each load of a search (--max, --threads auto) is measured [default: 5 to 15 s]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = duration)]
     pub probe: Option<Duration>,
 
-    /// How long to measure, such as 60s, 2h or 24h [default: 60s]
+    /// Time to measure, such as 60s, 2h or 24h [default: 60s]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = duration)]
     pub duration: Option<Duration>,
 
-    /// Which part of that is judged: all, middle:TIME or last:TIME [default: all]
+    /// Part of the measured time that is judged: all, middle:TIME or last:TIME [default: all]
     #[arg(long, value_name = "PART", value_parser = judged)]
     pub judge: Option<Judged>,
 
@@ -183,41 +180,41 @@ pub struct ProveArguments {
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
     pub set: Vec<(String, String)>,
 
-    /// Say in the report what the system does not tell of the storage, such as raid=raid10 or drives='12 x ST4000';
+    /// Add to the report a fact that the system does not reveal, such as raid=raid10 or drives='12 x ST4000';
     /// repeat for more
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
     pub note: Vec<(String, String)>,
 
-    /// Where reports go: PREFIX.html, PREFIX.json and the record PREFIX.run [default: ./spindle-report-DATE]
+    /// Name of the report: PREFIX.html, PREFIX.json and the record PREFIX.run [default: ./spindle-report-DATE]
     #[arg(long, value_name = "PREFIX")]
     pub report: Option<PathBuf>,
 
     /// One run for each value, one after the other, and their comparison: threads=, groups=, databases=,
-    /// volumes= (so many of the PATHs) or layouts=, values with commas
+    /// volumes= (the first N of the PATHs) or layouts=, values separated by commas
     #[arg(
         long,
         value_name = "WHAT=VALUES",
-        value_parser = Sweep::parse,
+        value_parser = SweepSpec::parse,
         conflicts_with_all = ["clean", "keep_pristine", "restore"],
         long_help = SWEEP_HELP
     )]
-    pub sweep: Option<Sweep>,
+    pub sweep: Option<SweepSpec>,
 
     /// Run on Spindle's own array as well, and report it beside the plain path: for each group a pool of
     /// eight drives for databases and one for logs, as files spread over the paths
     #[arg(long, conflicts_with_all = ["sweep", "layout", "keep_pristine", "restore"])]
     pub pool: bool,
 
-    /// How databases and logs are spread over the paths: volume-per-database, together,
+    /// Layout of databases and logs over the paths: volume-per-database, together,
     /// half-the-volumes, one-volume [default: round-robin]
     #[arg(long, value_name = "NAME", value_parser = LayoutKind::parse)]
     pub layout: Option<LayoutKind>,
 
-    /// Of the paths for databases only so many are used; set by a sweep.
+    /// The first so many of the database paths are used; a sweep sets it.
     #[arg(skip)]
     pub volumes: Option<u32>,
 
-    /// Cache of the arrays below the paths, where a site says it.
+    /// Cache of the arrays under test, if the site names it.
     #[arg(skip)]
     pub storage_cache: Option<ByteCount>,
 
@@ -241,7 +238,7 @@ pub struct ProveArguments {
     #[arg(long, conflicts_with = "fresh")]
     pub attach: bool,
 
-    /// Remove what an earlier run made there, and begin anew
+    /// Remove what an earlier run made there, and make new databases
     #[arg(long)]
     pub fresh: bool,
 
@@ -312,7 +309,7 @@ fn refusal_of(error: &clap::Error, words: &[OsString]) -> Refusal {
     Refusal::new(problem.trim_start_matches("error: "), tip)
 }
 
-/// Which help to see: that of the verb, if `words` name one.
+/// The help to point at: that of the verb, if `words` name one.
 fn help_of(words: &[OsString]) -> String {
     let is_verb = |word: &&str| Arguments::command().find_subcommand(word).is_some();
     match words.get(1).and_then(|word| word.to_str()).filter(is_verb) {
@@ -331,10 +328,9 @@ fn count<const MAX: u32>(text: &str) -> Result<u32, String> {
     }
 }
 
-/// What `--threads` may be.
+/// Value of `--threads`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// So many.
     Count(u32),
     /// As many as do most within limits.
     Auto,

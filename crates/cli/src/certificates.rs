@@ -11,15 +11,15 @@ use world::{
 };
 
 const AUTHORITY: &str = "ca-cert.pem";
-/// Certificates that are no longer good, which is not looked at: whoever has one means it to be.
+/// Revocation lists are not supported: a folder that holds one is refused rather than served without it.
 const REVOKED: &str = "ca-crl.pem";
 /// Larger files hold something else.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// What a server shows, and, if the folder has an authority's certificate, whom it lets in.
+/// The server's certificate and key, and the authority that clients are checked against if the folder has one.
 pub fn of_server(folder: &Path) -> Result<ServerTls, Refusal> {
     check(folder)?;
-    let own = Own::read(folder, "server")?.ok_or_else(|| missing(folder, "server-cert.pem"))?;
+    let own = KeyPair::read(folder, "server")?.ok_or_else(|| missing(folder, "server-cert.pem"))?;
     let authority = read(folder, AUTHORITY)?;
     ServerTls::new(own.identity(), authority.as_deref()).map_err(|error| unusable(folder, &error))
 }
@@ -29,13 +29,13 @@ pub fn of_server(folder: &Path) -> Result<ServerTls, Refusal> {
 pub fn of_client(uri: &nbd::NbdUri) -> Result<Option<ClientTls>, Refusal> {
     let Some(tls) = &uri.tls else { return Ok(None) };
     let Some(folder) = &tls.certificates else {
-        let problem = format!("{uri}: whom to believe is not said");
+        let problem = format!("{uri}: no certificate authority is given");
         return Err(Refusal::new(problem, format!("add ?tls-certificates=FOLDER, of one with {AUTHORITY}")));
     };
     check(folder)?;
     let authority = read(folder, AUTHORITY)?.ok_or_else(|| missing(folder, AUTHORITY))?;
-    let own = Own::read(folder, "client")?;
-    let made = ClientTls::new(uri.server_name(), &authority, own.as_ref().map(Own::identity));
+    let own = KeyPair::read(folder, "client")?;
+    let made = ClientTls::new(uri.server_name(), &authority, own.as_ref().map(KeyPair::identity));
     Ok(Some(made.map_err(|error| unusable(folder, &error))?))
 }
 
@@ -45,20 +45,18 @@ fn check(folder: &Path) -> Result<(), Refusal> {
         return Err(Refusal::new(problem, "give one with certificates"));
     }
     if read(folder, REVOKED)?.is_some() {
-        let problem =
-            format!("{}: lists of revoked certificates are not known", folder.join(REVOKED).display());
-        return Err(Refusal::new(problem, "move it away, or make a new authority without who is on it"));
+        let problem = format!("{}: revocation lists are not supported", folder.join(REVOKED).display());
+        return Err(Refusal::new(problem, "move it away, or issue certificates from a new authority"));
     }
     Ok(())
 }
 
-/// What one shows, and its key.
-struct Own {
+struct KeyPair {
     certificate: Vec<u8>,
     key: Vec<u8>,
 }
 
-impl Own {
+impl KeyPair {
     /// Those of a `server` or a `client`; both or none.
     fn read(folder: &Path, whose: &str) -> Result<Option<Self>, Refusal> {
         let (certificate, key) = (format!("{whose}-cert.pem"), format!("{whose}-key.pem"));
@@ -98,5 +96,5 @@ fn missing(folder: &Path, name: &str) -> Refusal {
 }
 
 fn unusable(folder: &Path, error: &TlsError) -> Refusal {
-    Refusal::new(format!("{}: {error}", folder.display()), "make it anew")
+    Refusal::new(format!("{}: {error}", folder.display()), "make a new one")
 }

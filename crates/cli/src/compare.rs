@@ -4,7 +4,7 @@ use crate::{
     answer::deliver_whole,
     arguments::CompareArguments,
     console::Console,
-    ending::Ending,
+    exit_status::ExitStatus,
     outputs::{Outputs, shown_time},
     prove::performance::command_line,
     records,
@@ -20,11 +20,11 @@ use workload::database::{
 use world::{WallTime, World, real};
 
 /// Runs the verb to its end.
-pub fn compare(arguments: &CompareArguments) -> Result<Ending, Refusal> {
+pub fn compare(arguments: &CompareArguments) -> Result<ExitStatus, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
     let now = real::run(0, real::RealOptions::default(), async |world: World| world.wall());
     let outputs = match &arguments.report {
-        Some(prefix) => Some(Outputs::settle_report(Some(prefix), now, &[])?),
+        Some(prefix) => Some(Outputs::choose_report(Some(prefix), now, &[])?),
         None => None,
     };
     let mut runs = Vec::new();
@@ -35,7 +35,7 @@ pub fn compare(arguments: &CompareArguments) -> Result<Ending, Refusal> {
     let document = comparison_document(&comparison, now);
     let answer = saturation::in_words(&comparison, &saturation::signs(&comparison));
     deliver_whole(&document, &answer, outputs.as_ref(), arguments.json, &console)?;
-    console.told(Ending::Pass)
+    console.finish(ExitStatus::Pass)
 }
 
 /// A run with its verdict, called by the name of its record.

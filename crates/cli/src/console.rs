@@ -1,9 +1,9 @@
-//! Where words go: standard output, standard error, colours, and the width of the terminal.
+//! The console: standard output, standard error, colours, and the width of the terminal.
 //!
-//! The people's side (plan, progress, verdict) and the machine's side (`--json`) never mix: with
-//! `--json` standard output holds the JSON alone, and people's words go to standard error.
+//! Text for people (plan, progress, verdict) and `--json` never mix: with `--json` standard output holds the
+//! JSON alone, and text goes to standard error.
 
-use crate::{ending::Ending, refusal::Refusal};
+use crate::{exit_status::ExitStatus, refusal::Refusal};
 use report::Severity;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -20,12 +20,12 @@ use std::{
 /// Width taken when the terminal does not tell its own.
 const WIDTH_DEFAULT: usize = 100;
 
-/// How to speak. Made once, from the environment.
+/// Output settings, read once from the environment.
 #[derive(Clone, Debug)]
 pub struct Console {
     /// People's words go to standard error.
     to_stderr: bool,
-    /// Only the verdict and errors are said.
+    /// Only the verdict and errors are printed.
     quiet: bool,
     /// Colour is welcome where people's words go.
     pub colour: bool,
@@ -70,14 +70,14 @@ impl Console {
         }
     }
 
-    /// Says something to people, unless they asked for quiet.
+    /// Prints a line, except in quiet mode.
     pub fn say(&self, text: &str) {
         if !self.quiet {
             self.say_always(text);
         }
     }
 
-    /// Says something to people even when they asked for quiet.
+    /// Prints a line, in quiet mode as well.
     pub fn say_always(&self, text: &str) {
         let said = match self.to_stderr {
             true => writeln!(io::stderr(), "{text}"),
@@ -91,11 +91,11 @@ impl Console {
         }
     }
 
-    /// The `ending`, if all that was said reached those it was for.
-    pub fn told(&self, ending: Ending) -> Result<Ending, Refusal> {
+    /// The exit status, or a refusal if output was lost (a full disk; a closed pipe does not count).
+    pub fn finish(&self, status: ExitStatus) -> Result<ExitStatus, Refusal> {
         match self.lost.get() {
-            Some(error) => Err(Refusal::new(format!("the answer could not be told: {error}"), "")),
-            None => Ok(ending),
+            Some(error) => Err(Refusal::new(format!("the answer could not be written: {error}"), "")),
+            None => Ok(status),
         }
     }
 
@@ -129,8 +129,8 @@ impl Console {
         let _ = writeln!(io::stderr(), "{text}");
     }
 
-    /// Whether a line to standard error, and one to standard output if `with_stdout`, would be taken at once: the
-    /// reader of a pipe may be slow, and a terminal may be stopped.
+    /// True if a line to standard error, and one to standard output if `with_stdout`, can be written without blocking:
+    /// the reader of a pipe may be slow, and a terminal may be stopped.
     pub fn takes_lines(&self, with_stdout: bool) -> bool {
         let (out, err) = (io::stdout(), io::stderr());
         let mut outputs = vec![PollFd::new(&err, PollFlags::OUT)];

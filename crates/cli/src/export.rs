@@ -8,34 +8,34 @@ mod shared;
 mod thin_volume;
 mod write_cache;
 
-use crate::{arguments::ExportArguments, console::Console, ending::Ending, refusal::Refusal};
-use identity::{Identified, identify};
-use iscsi::scsi::identity::UnitIdentity;
+use crate::{arguments::ExportArguments, console::Console, exit_status::ExitStatus, refusal::Refusal};
+use identity::{IdentityLookup, identify};
+use iscsi::scsi::identity::Identity;
 use serde::Serialize;
-use shared::{Opened, Shared};
+use shared::{OpenExports, SharedDevice};
 use std::{collections::BTreeSet, path::PathBuf, rc::Rc, time::Duration};
 use world::{
     Address, IoErrorKind, Listener, Network, World,
     real::{self, RealOptions, Sockets, signals::interrupted},
     with_deadline,
 };
-use write_cache::ServedCache;
+use write_cache::EffectiveWriteCache;
 
-/// What is served, in words for machines.
+/// One export as JSON.
 #[derive(Serialize)]
-struct Served {
+struct ServedExport {
     uri: String,
     path: PathBuf,
     bytes: u64,
     read_only: bool,
     write_cache: bool,
-    /// What initiators know it by; over iSCSI alone.
+    /// Identity that initiators see; iSCSI only.
     #[serde(skip_serializing_if = "Option::is_none")]
     identity: Option<String>,
 }
 
 /// A way to serve: where it listens, what is found there, and who does it.
-struct Door {
+struct ExportEndpoint {
     address: Address,
     /// One for each path, in their order, or none.
     offers: Vec<Offer>,
@@ -46,18 +46,18 @@ struct Door {
     is_restricted: bool,
 }
 
-/// An export at one place, as clients see it.
+/// An export at one endpoint, as clients see it.
 struct Offer {
     uri: String,
     is_read_only: bool,
-    write_cache: ServedCache,
+    write_cache: EffectiveWriteCache,
 }
 
-/// Initiators have so long to log out when it ends.
+/// Time initiators have to log out at the end.
 const LOG_OUT_MAX: Duration = Duration::from_secs(2);
 
 /// Runs the verb to its end.
-pub fn export(arguments: &ExportArguments) -> Result<Ending, Refusal> {
+pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
     if arguments.chap_make {
         return make_secret(&console);
@@ -68,7 +68,8 @@ pub fn export(arguments: &ExportArguments) -> Result<Ending, Refusal> {
     let portals =
         arguments.portal.iter().map(|text| address(text, iscsi::PORT)).collect::<Result<Vec<_>, _>>()?;
     if let Some(any) = portals.iter().find(|portal| portal.is_any()) {
-        let problem = format!("--portal {any} is every address of this host: nobody can be sent on to it");
+        let problem =
+            format!("--portal {any} is every address of this host: initiators cannot be redirected to it");
         return Err(Refusal::new(problem, "say the address that initiators reach this host by"));
     }
     let tls = over_nbd::tls(arguments)?;
@@ -84,65 +85,66 @@ pub fn export(arguments: &ExportArguments) -> Result<Ending, Refusal> {
         for portal in portals {
             portals_open.extend(listen(Some(portal), "--portal").await?);
         }
-        let mut opened = Opened::default();
+        let mut exports = OpenExports::default();
         for (name, path) in names.into_iter().zip(&arguments.paths) {
-            if let Err(refusal) = opened.add(&world, name, path, arguments, &console).await {
+            if let Err(refusal) = exports.add(&world, name, path, arguments, &console).await {
                 // The first failure is the news.
-                let _ = opened.close().await;
+                let _ = exports.close().await;
                 return Err(refusal);
             }
         }
         let identities = match iscsi {
-            Some(_) => identities(&world, &opened.shared, arguments, &console),
+            Some(_) => identities(&world, &exports.shared, arguments, &console),
             None => Ok(Vec::new()),
         };
         let identities = match identities {
             Ok(identities) => identities,
             Err(refusal) => {
-                let _ = opened.close().await;
+                let _ = exports.close().await;
                 return Err(refusal);
             }
         };
-        let shared = &opened.shared;
-        let nbd = nbd.map(|listener| over_nbd::door(&world, (listener, tls), shared, arguments, &console));
-        let iscsi = iscsi.map(|listener| over_iscsi::Doors::new(plan, listener, portals_open));
-        let iscsi = iscsi.map(|doors| doors.open(&world, (shared, &identities), arguments, &console));
+        let shared = &exports.shared;
+        let nbd =
+            nbd.map(|listener| over_nbd::endpoint(&world, (listener, tls), shared, arguments, &console));
+        let iscsi = iscsi.map(|listener| over_iscsi::IscsiEndpoints::new(plan, listener, portals_open));
+        let iscsi = iscsi.map(|endpoints| endpoints.open(&world, (shared, &identities), arguments, &console));
         let (iscsi, targets) = iscsi.unzip();
-        let doors: Vec<Door> = nbd.into_iter().chain(iscsi.into_iter().flatten()).collect();
-        opened.warnings.iter().for_each(|warning| console.warn(warning));
+        let endpoints: Vec<ExportEndpoint> = nbd.into_iter().chain(iscsi.into_iter().flatten()).collect();
+        exports.warnings.iter().for_each(|warning| console.warn(warning));
         // Who hears that it serves may end it at once.
         let ended = interrupted();
-        tell(&doors, shared, arguments, &console)?;
-        for door in doors {
-            world.spawn("export", door.serving);
+        tell(&endpoints, shared, arguments, &console)?;
+        for endpoint in endpoints {
+            world.spawn("export", endpoint.serving);
         }
         ended.await;
         if let Some(targets) = targets {
             // Who does not log out when asked loses nothing either.
             with_deadline(world.sleep(LOG_OUT_MAX), targets.log_out_all()).await;
         }
-        opened.close().await?;
-        console.say("ended; what was answered is stable");
-        console.told(Ending::Pass)
+        exports.close().await?;
+        console.say("ended; all acknowledged writes are stable");
+        console.finish(ExitStatus::Pass)
     })
 }
 
 /// A secret for CHAP, on standard output: once, and nowhere else.
-fn make_secret(console: &Console) -> Result<Ending, Refusal> {
+fn make_secret(console: &Console) -> Result<ExitStatus, Refusal> {
     // 96 bits (RFC 7143, 9.2.1) in 16 characters: some initiators take no more.
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut bytes = [0; 16];
     real::run(0, RealOptions::default(), async |world: World| world.fill_secret(&mut bytes));
     let secret: String = bytes.iter().map(|byte| char::from(DIGITS[usize::from(byte % 64)])).collect();
     console.say_always(&secret);
-    console.told(Ending::Pass)
+    console.finish(ExitStatus::Pass)
 }
 
 fn address(text: &str, port: u16) -> Result<Address, Refusal> {
     Address::parse(text, port).map_err(|error| Refusal::new(error.to_string(), "see 'spindle export --help'"))
 }
 
-/// A name for each path: as said, or that of the file.
+/// One name for each path: as given, or the file's own.
 fn names(arguments: &ExportArguments) -> Result<Vec<String>, Refusal> {
     let (said, wanted) = (arguments.name.len(), arguments.paths.len());
     if said > 0 && said != wanted {
@@ -165,17 +167,17 @@ fn names(arguments: &ExportArguments) -> Result<Vec<String>, Refusal> {
     }
 }
 
-/// What initiators know each of `shared` by.
+/// The identity of each export. Two exports with one identity are refused.
 fn identities(
     world: &World,
-    shared: &[Shared],
+    shared: &[SharedDevice],
     arguments: &ExportArguments,
     console: &Console,
 ) -> Result<Vec<UnitIdentity>, Refusal> {
     let state = arguments.state.clone().unwrap_or_else(identity::state_folder);
-    let mut identities: Vec<UnitIdentity> = Vec::new();
-    for Shared { path, origin, .. } in shared {
-        let Identified { identity, caveat } = identify(world, path, origin, &state)?;
+    let mut identities: Vec<Identity> = Vec::new();
+    for SharedDevice { path, origin, .. } in shared {
+        let IdentityLookup { identity, caveat } = identify(world, path, origin, &state)?;
         if let Some(twin) = identities.iter().position(|known| *known == identity) {
             let problem = format!(
                 "{} and {} have one identity, {identity}: initiators would take them for two paths to one disk",
@@ -200,31 +202,33 @@ async fn listen(address: Option<Address>, flag: &str) -> Result<Option<Rc<dyn Li
         Ok(listener) => Ok(Some(listener.into())),
         Err(error) => {
             let remedy = match error.kind() {
-                IoErrorKind::Busy => format!("end who listens there, or choose another place with {flag}"),
+                IoErrorKind::Busy => {
+                    format!("end the program that listens there, or choose another address with {flag}")
+                }
                 IoErrorKind::PermissionDenied => {
                     format!("ports below 1024 are for root; choose another one with {flag}")
                 }
-                _ => format!("choose another place with {flag} HOST:PORT"),
+                _ => format!("choose another address with {flag} HOST:PORT"),
             };
             Err(Refusal::new(error.to_string(), remedy))
         }
     }
 }
 
-/// Says what is served, and where.
+/// Prints what is served, and at which addresses.
 fn tell(
-    doors: &[Door],
-    shared: &[Shared],
+    endpoints: &[ExportEndpoint],
+    shared: &[SharedDevice],
     arguments: &ExportArguments,
     console: &Console,
 ) -> Result<(), Refusal> {
-    let served = doors.iter().flat_map(|door| {
-        let identity = |index: usize| Some(door.identities.as_ref()?.get(index)?.to_string());
-        door.offers.iter().zip(shared).enumerate().map(move |(index, offer)| (offer, identity(index)))
+    let served = endpoints.iter().flat_map(|endpoint| {
+        let identity = |index: usize| Some(endpoint.identities.as_ref()?.get(index)?.to_string());
+        endpoint.offers.iter().zip(shared).enumerate().map(move |(index, offer)| (offer, identity(index)))
     });
     let served = served.collect::<Vec<_>>();
     if arguments.json {
-        let served = served.iter().map(|((offer, shared), identity)| Served {
+        let served = served.iter().map(|((offer, shared), identity)| ServedExport {
             uri: offer.uri.clone(),
             identity: identity.clone(),
             path: shared.path.clone(),
@@ -243,8 +247,13 @@ fn tell(
             shared.device.geometry().size
         ));
     }
-    if let Some(door) = doors.iter().find(|door| !door.address.is_local() && !door.is_restricted) {
-        console.warn(&format!("whoever reaches {} reads and writes: no password is asked for", door.address));
+    if let Some(endpoint) =
+        endpoints.iter().find(|endpoint| !endpoint.address.is_local() && !endpoint.is_restricted)
+    {
+        console.warn(&format!(
+            "anyone who reaches {} can read and write: there is no access control",
+            endpoint.address
+        ));
     }
     console.say("serving; Ctrl-C ends it");
     Ok(())

@@ -34,7 +34,7 @@ fn fitted_to(mut command: Command, width: usize) -> Command {
     }
 }
 
-/// Columns: as `COLUMNS` says, else those of the terminal, else as many as may be.
+/// Columns: those of `COLUMNS`, else those of the terminal, else the most allowed.
 fn width() -> usize {
     let said =
         env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|&columns| columns > 0);
@@ -43,7 +43,7 @@ fn width() -> usize {
     columns.unwrap_or(WIDTH_MAX).clamp(WIDTH_MIN, WIDTH_MAX)
 }
 
-/// A usage that is longer than a line, broken before its arguments; clap wraps all but this. None if it fits.
+/// A usage line that is too long, broken before its arguments; clap wraps everything else. `None` if it fits.
 fn fit_usage(usage: &str, width: usize) -> Option<String> {
     if usage.lines().all(|line| line.chars().count() <= width) {
         return None;

@@ -6,7 +6,7 @@ mod arguments;
 mod certificates;
 mod compare;
 mod console;
-mod ending;
+mod exit_status;
 mod export;
 mod help_text;
 mod outputs;
@@ -15,16 +15,16 @@ mod plan_arguments;
 mod pool;
 mod prove;
 mod quantity;
-mod rebuild;
 mod records;
 mod refusal;
 mod remote;
+mod report;
 mod text_file;
 mod verb_arguments;
 mod verify;
 
 use arguments::Verb;
-use ending::Ending;
+use exit_status::ExitStatus;
 use refusal::Refusal;
 use std::{
     io::{self, Write},
@@ -39,17 +39,17 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     match run() {
-        Ok(ending) => ending.code(),
+        Ok(status) => status.code(),
         Err(refusal) => {
             // Nobody may be listening any more.
             let _ = writeln!(io::stderr(), "spindle: {refusal}");
-            Ending::NoAnswer.code()
+            ExitStatus::NoAnswer.code()
         }
     }
 }
 
-fn run() -> Result<Ending, Refusal> {
-    let Some(arguments) = arguments::parse()? else { return Ok(Ending::Pass) };
+fn run() -> Result<ExitStatus, Refusal> {
+    let Some(arguments) = arguments::parse()? else { return Ok(ExitStatus::Pass) };
     real::prepare_process().map_err(|error| Refusal::new(error.to_string(), ""))?;
     match arguments.verb {
         Verb::Advise(arguments) => advise::advise(&arguments),
@@ -59,7 +59,7 @@ fn run() -> Result<Ending, Refusal> {
         Verb::Plan(arguments) => plan::plan(&arguments),
         Verb::Pool(arguments) => pool::pool(&arguments),
         Verb::Volume(arguments) => pool::volume(&arguments),
-        Verb::Report(arguments) => rebuild::report(&arguments),
+        Verb::Report(arguments) => report::report(&arguments),
         Verb::Verify(arguments) => verify::verify(&arguments),
     }
 }

@@ -1,7 +1,7 @@
-//! Where reports and records go: checked before the run, written with it and after it.
+//! The files of a report and its record: checked before the run, written during and after it.
 
 use crate::{
-    prove::{manifest::is_harmless, place::Place, survey::dangling_link},
+    prove::{location::RunLocation, manifest::is_harmless, survey::dangling_link},
     records,
     refusal::Refusal,
 };
@@ -22,36 +22,33 @@ const SHOWN_STAMP: &[BorrowedFormatItem<'_>] =
 const UTC_STAMP: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z");
 
-/// Runs of one second that are told apart.
+/// Runs begun within one second that get names of their own.
 const SAME_SECOND_MAX: u32 = 100;
 
 /// The files a run leaves: its report and its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outputs {
-    /// For people.
     pub html: PathBuf,
-    /// For programs.
     pub json: PathBuf,
     /// Written while the run goes on.
     pub record: PathBuf,
 }
 
-/// How a report was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum WriteOutcome {
     /// There was none, or not all of it.
     New,
     /// It was there, the same to the byte.
     Same,
 }
 
-/// Checks that the file `flag` asks for can be made: its folder is there and can be written, and nothing is written over.
+/// Checks that the file named by `flag` can be made: its folder exists and is writable, and the file does not exist.
 pub fn check_new_file(flag: &str, file: &Path) -> Result<(), Refusal> {
     check_folder_of(flag, file, "name")?;
     refuse_taken(flag, file, "name")
 }
 
-/// The folder of `file`, which is there and can be written; otherwise `flag` needs another of what is called so.
+/// The folder of `file`, which exists and is writable; the refusal asks for another `called` (name or prefix).
 fn check_folder_of<'f>(flag: &str, file: &'f Path, called: &str) -> Result<&'f Path, Refusal> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let shown = folder.display();
@@ -96,10 +93,10 @@ fn refuse_taken(flag: &str, file: &Path, called: &str) -> Result<(), Refusal> {
 }
 
 impl Outputs {
-    /// Settles where the report of a run and its record go and checks that they can: their folder is
-    /// there and writable, and nothing is written over.
-    pub fn settle(prefix: Option<&Path>, now: WallTime, places: &[Place]) -> Result<Self, Refusal> {
-        let outputs = Self::settle_report(prefix, now, places)?;
+    /// Chooses the names of a run's report and record, and checks that they can be made: their folder exists
+    /// and is writable, and no file is overwritten.
+    pub fn choose(prefix: Option<&Path>, now: WallTime, locations: &[RunLocation]) -> Result<Self, Refusal> {
+        let outputs = Self::choose_report(prefix, now, locations)?;
         outputs.refuse_taken(&[&outputs.record])?;
         Ok(outputs)
     }
@@ -108,7 +105,7 @@ impl Outputs {
     fn by_date(folder: &Path, now: WallTime) -> Self {
         let stamp = stamp(now, FILE_STAMP);
         let named =
-            |ending: String| Self::with_prefix(&folder.join(format!("spindle-report-{stamp}{ending}")));
+            |suffix: String| Self::with_prefix(&folder.join(format!("spindle-report-{stamp}{suffix}")));
         let first = named(String::new());
         let numbered = (2..=SAME_SECOND_MAX).map(|number| named(format!("-{number}")));
         let mut free = std::iter::once(first.clone()).chain(numbered).filter(|outputs| !outputs.is_taken());
@@ -116,14 +113,18 @@ impl Outputs {
         free.next().unwrap_or(first)
     }
 
-    /// Whether any of its files is there.
+    /// True if any of its files exists.
     fn is_taken(&self) -> bool {
         let all = [&self.html, &self.json, &self.record];
         all.into_iter().any(|file| !matches!(host_files::kind(file), Ok(PathKind::Missing)))
     }
 
-    /// Settles where a report goes that is made of records, which stay as they are.
-    pub fn settle_report(prefix: Option<&Path>, now: WallTime, places: &[Place]) -> Result<Self, Refusal> {
+    /// Chooses the name of a report made from records; the records are not touched.
+    pub fn choose_report(
+        prefix: Option<&Path>,
+        now: WallTime,
+        locations: &[RunLocation],
+    ) -> Result<Self, Refusal> {
         if let Some(prefix) = prefix
             && (prefix.file_name().is_none() || prefix.as_os_str().as_encoded_bytes().ends_with(b"/"))
         {
@@ -136,18 +137,18 @@ impl Outputs {
             Some(prefix) => Self::named(prefix),
             None => Self::by_date(Path::new(""), now),
         };
-        outputs.check_folder(places)?;
+        outputs.check_folder(locations)?;
         outputs.refuse_taken(&[&outputs.html, &outputs.json])?;
         Ok(outputs)
     }
 
-    /// What all its names begin with.
+    /// The part that all its names share.
     pub fn prefix(&self) -> PathBuf {
         self.html.with_extension("")
     }
 
-    /// Where the report of `record` goes if no prefix is given: beside it. A report that is there must
-    /// be this `document`'s.
+    /// The names of `record`'s report if no prefix is given: beside it. A report that exists must
+    /// equal this `document`.
     pub fn beside(record: &Path, document: &Document) -> Result<Self, Refusal> {
         let mut prefix = record.to_owned();
         if prefix.extension().is_some_and(|extension| extension == records::EXTENSION) {
@@ -168,9 +169,9 @@ impl Outputs {
     }
 
     /// Checks that files can be made there.
-    fn check_folder(&self, places: &[Place]) -> Result<(), Refusal> {
+    fn check_folder(&self, locations: &[RunLocation]) -> Result<(), Refusal> {
         let folder = check_folder_of("--report", &self.html, "prefix")?;
-        self.keep_out_of(folder, places)
+        self.keep_out_of(folder, locations)
     }
 
     /// Refuses to write over any of `files`.
@@ -179,12 +180,15 @@ impl Outputs {
     }
 
     /// A report among the databases would be taken for a foreign file by the next run.
-    fn keep_out_of(&self, folder: &Path, places: &[Place]) -> Result<(), Refusal> {
+    fn keep_out_of(&self, folder: &Path, locations: &[RunLocation]) -> Result<(), Refusal> {
         let Ok(canonical) = host_files::canonical(folder) else { return Ok(()) };
         let name = self.html.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        match places.iter().find(|place| canonical.starts_with(place.canonical()) && !is_harmless(&name)) {
-            Some(place) => Err(Refusal::new(
-                format!("--report: {} lies inside {}", self.html.display(), place.given.display()),
+        match locations
+            .iter()
+            .find(|location| canonical.starts_with(location.canonical()) && !is_harmless(&name))
+        {
+            Some(location) => Err(Refusal::new(
+                format!("--report: {} lies inside {}", self.html.display(), location.given.display()),
                 "give a prefix outside the folders under test",
             )),
             None => Ok(()),
@@ -217,21 +221,21 @@ impl Outputs {
     }
 
     /// Writes both files of the report.
-    pub fn write(&self, document: &Document) -> Result<Written, Refusal> {
+    pub fn write(&self, document: &Document) -> Result<WriteOutcome, Refusal> {
         let texts = self.texts(document);
         if texts.iter().all(|(path, text)| holds(path, text)) {
-            return Ok(Written::Same);
+            return Ok(WriteOutcome::Same);
         }
         for (path, text) in texts {
             host_files::write_atomically(path, text.as_bytes()).map_err(|error| {
                 Refusal::new(format!("the report could not be written: {error}"), "the verdict above stands")
             })?;
         }
-        Ok(Written::New)
+        Ok(WriteOutcome::New)
     }
 }
 
-/// True if the file at `path` is there and holds just `text`.
+/// True if the file at `path` exists and holds exactly `text`.
 fn holds(path: &Path, text: &str) -> bool {
     matches!(host_files::kind(path), Ok(PathKind::File))
         && host_files::read(path).is_ok_and(|bytes| bytes == text.as_bytes())
@@ -290,24 +294,24 @@ mod tests {
     fn a_report_that_could_not_be_written_is_known_before_the_run() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let base = folder.path().display().to_string();
-        let settle = |prefix: &str| {
+        let choose = |prefix: &str| {
             let path = folder.path().join(prefix);
-            Outputs::settle(Some(&path), NOW, &[])
+            Outputs::choose(Some(&path), NOW, &[])
                 .map(|_| ())
                 .map_err(|refusal| refusal.to_string().replace(&base, "DIR"))
         };
-        assert_eq!(settle("report"), Ok(()));
+        assert_eq!(choose("report"), Ok(()));
         assert_eq!(
-            settle("none/report"),
+            choose("none/report"),
             Err("--report: DIR/none does not exist; make it first: mkdir -p DIR/none".to_owned())
         );
         host_files::write_atomically(&folder.path().join("taken.json"), b"{}").expect("a file");
         assert_eq!(
-            settle("taken"),
+            choose("taken"),
             Err("--report: DIR/taken.json exists already; give another prefix, or remove it".to_owned())
         );
         assert_eq!(
-            settle("taken.json/report"),
+            choose("taken.json/report"),
             Err("--report: DIR/taken.json is not a folder; give another prefix".to_owned())
         );
     }

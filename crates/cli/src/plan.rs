@@ -2,7 +2,7 @@
 
 use crate::{
     console::Console,
-    ending::Ending,
+    exit_status::ExitStatus,
     outputs::{check_new_file, shown_time},
     plan_arguments::PlanArguments,
     prove::performance::command_line,
@@ -26,7 +26,7 @@ use world::{
 };
 
 /// Runs the verb to its end.
-pub fn plan(arguments: &PlanArguments) -> Result<Ending, Refusal> {
+pub fn plan(arguments: &PlanArguments) -> Result<ExitStatus, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
     let profile = profile(arguments)?;
     let rules = rules(arguments, &profile.rules)?;
@@ -65,18 +65,22 @@ pub fn plan(arguments: &PlanArguments) -> Result<Ending, Refusal> {
         let shown = if arguments.full { document } else { answer.summary(meta(), site.as_deref()) };
         say(shown, &console);
     }
-    console.told(if answer.first().is_some() { Ending::Pass } else { Ending::Fail })
+    console.finish(if answer.first().is_some() { ExitStatus::Pass } else { ExitStatus::Fail })
 }
 
-fn explain(explained: &Explained, arguments: &PlanArguments, console: &Console) -> Result<Ending, Refusal> {
+fn explain(
+    explained: &Explained,
+    arguments: &PlanArguments,
+    console: &Console,
+) -> Result<ExitStatus, Refusal> {
     match arguments.json {
         true => console.json_of(explained)?,
         false => console.say_always(explained.to_string().trim_end()),
     }
-    console.told(Ending::Pass)
+    console.finish(ExitStatus::Pass)
 }
 
-/// What was asked, from the file and the flags.
+/// The profile, from the file and the flags.
 fn profile(arguments: &PlanArguments) -> Result<Profile, Refusal> {
     let mut profile = match &arguments.profile {
         Some(path) => {
@@ -91,7 +95,7 @@ fn profile(arguments: &PlanArguments) -> Result<Profile, Refusal> {
     Ok(profile)
 }
 
-/// The one tier of users that flags can say.
+/// The single tier of users that flags can describe.
 fn users(arguments: &PlanArguments) -> Result<Tier, Refusal> {
     let Some(users) = &arguments.users else { return Err(refused(ProfileError::NoUsers)) };
     let mut tier = Tier::new("all", whole("--users", users)?);
@@ -110,7 +114,7 @@ fn users(arguments: &PlanArguments) -> Result<Tier, Refusal> {
     Ok(tier)
 }
 
-/// What flags say beside the users.
+/// Applies the flags other than those of users.
 fn flags(profile: &mut Profile, arguments: &PlanArguments) -> Result<(), Refusal> {
     if let Some(rules) = &arguments.rules {
         profile.rules.clone_from(rules);
@@ -173,7 +177,7 @@ fn rules(arguments: &PlanArguments, name: &str) -> Result<Rules, Refusal> {
     }
 }
 
-/// What the planning room says is a whole line.
+/// Errors of the plan crate are whole lines.
 fn refused(error: impl Error) -> Refusal {
     Refusal::new(error.to_string(), "")
 }

@@ -1,9 +1,8 @@
-//! What may be written after `spindle plan`.
+//! Arguments of `spindle plan`.
 
 use clap::Args;
 use std::path::PathBuf;
 
-/// `spindle plan`.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Examples:
@@ -24,7 +23,7 @@ pub struct PlanArguments {
     #[arg(value_name = "PROFILE", conflicts_with_all = ["users", "quota", "messages", "message_size"])]
     pub profile: Option<PathBuf>,
 
-    /// Mailboxes
+    /// Number of mailboxes
     #[arg(long, visible_alias = "mailboxes", value_name = "N", allow_negative_numbers = true)]
     pub users: Option<String>,
 
@@ -44,7 +43,7 @@ pub struct PlanArguments {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub copies: Option<String>,
 
-    /// How databases are kept, which bounds their size: stand-alone, copies, backup-window [default: by copies]
+    /// Protection of databases, which bounds their size: stand-alone, copies, backup-window [default: by copies]
     #[arg(long, value_name = "MODE", allow_hyphen_values = true)]
     pub mode: Option<String>,
 

@@ -1,21 +1,20 @@
 //! `spindle prove`: real mailbox databases on real storage, and the answer.
 //!
-//! Everything is looked at and settled before the first byte is written ([`survey`](mod@survey),
-//! [`place`], [`layout`], [`manifest`], [`sizing`]), said on one [`screen`], then made, run and
-//! reported ([`stage`], [`performance`], [`record`]). What is refused is refused in the first part, so
-//! that everything stays as it was.
+//! Everything is surveyed and planned before the first byte is written ([`survey`](mod@survey),
+//! [`location`], [`layout`], [`manifest`], [`sizing`]) and shown on one [`screen`], then made, run and
+//! reported ([`stage`], [`performance`], [`record`]). Refusals come from the first part, so a refused run
+//! changes nothing.
 
 pub mod acceptance;
 pub mod allowance;
 pub mod clean;
 pub mod copies;
-pub mod ground;
 pub mod layout;
+pub mod location;
 pub mod machine;
 pub mod manifest;
 pub mod next_step;
 pub mod performance;
-pub mod place;
 pub mod pools;
 pub mod pristine;
 pub mod progress;
@@ -26,6 +25,7 @@ pub mod setup;
 pub mod site;
 pub mod sizing;
 pub mod stage;
+pub mod storage_endpoint;
 pub mod survey;
 pub mod sweep;
 
@@ -33,22 +33,22 @@ use crate::{
     answer::deliver,
     arguments::{ProveArguments, Threads},
     console::Console,
-    ending::Ending,
+    exit_status::ExitStatus,
     outputs::Outputs,
     refusal::Refusal,
     text_file,
 };
 use allowance::Allowance;
-use layout::{GroupLayout, LayoutKind, Places, Spot, Spreading};
-use manifest::{Asked, Beginning, Wish};
-use performance::Finished;
-use pools::{layout::GroupDrives, make::Pools};
-use pristine::Task;
+use layout::{FileSlot, GroupLayout, LayoutKind, LayoutRequest, RunLocations};
+use manifest::{DatabaseAction, DatabaseIntent, RequestedShape};
+use performance::RunOutcome;
+use pools::{layout::GroupDrives, make::PoolPlan};
+use pristine::{CopyIntent, CopyTask};
 use record::RunRecord;
-use screen::Intent;
-use sizing::{BARE_DURATION, Needs, Volume, Wanted};
+use screen::RunSummary;
+use sizing::{BARE_DURATION, ResourceNeeds, RunVolume, SizingRequest};
 use std::time::Duration;
-use survey::Survey;
+use survey::StorageSurvey;
 use workload::database::{
     estimate::SpeedGuess,
     limits::{LimitSet, LimitsError},
@@ -68,35 +68,34 @@ const FILL_MIN: Duration = Duration::from_secs(5);
 const FILL_MAX: Duration = Duration::from_secs(1_800);
 /// The profile of a run that names none.
 const PROFILE: &str = "exchange-2010";
-/// What drives are taken to do, for estimates: a spinning disk, and anything else. Flash is taken to
-/// be fast, so that a run's writes are rather over- than underestimated: a virtual machine's NVMe
+/// Assumed speed of drives, for estimates: a spinning disk, and anything else. Flash is assumed to
+/// be fast, so that a run's writes are over- rather than underestimated: a virtual machine's NVMe
 /// volume was measured at 9,000 to 20,000 IOPS.
 const SPINNING: SpeedGuess = SpeedGuess { sequential_bytes_per_second: 100_000_000, random_iops: 200 };
 const FLASH: SpeedGuess = SpeedGuess { sequential_bytes_per_second: 60_000_000, random_iops: 20_000 };
 
-/// Everything settled before the first byte.
-struct Settled {
+/// Everything planned before the first byte.
+struct PlannedRun {
     plan: RunPlan,
-    needs: Needs,
+    needs: ResourceNeeds,
     layout: Vec<GroupLayout>,
     /// The pools of `--pool`.
-    pools: Option<Pools>,
-    beginning: Beginning,
-    copies: Task,
+    pools: Option<PoolPlan>,
+    action: DatabaseAction,
+    copies: CopyTask,
     outputs: Outputs,
 }
 
-impl Settled {
-    /// Drives of pools; none if there are to be none.
+impl PlannedRun {
+    /// Drives of the pools; empty without `--pool`.
     fn drives(&self) -> &[GroupDrives] {
         self.pools.as_ref().map_or(&[], |pools| &pools.layout)
     }
 }
 
-/// What a run finds at its places, as far as settling it goes.
+/// State in which a run finds its locations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
-    /// What is there.
+enum StartState {
     AsFound,
     /// The databases that the run before it will have left, which it uses.
     SameDatabases,
@@ -105,11 +104,11 @@ enum Start {
 }
 
 /// Runs the verb to its end.
-pub fn prove(arguments: &ProveArguments) -> Result<Ending, Refusal> {
+pub fn prove(arguments: &ProveArguments) -> Result<ExitStatus, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
     let options = RealOptions::plain(arguments.plain_io);
-    let ending = real::run(0, options, async |world| prove_in(&world, arguments, &console, options).await)?;
-    console.told(ending)
+    let status = real::run(0, options, async |world| prove_in(&world, arguments, &console, options).await)?;
+    console.finish(status)
 }
 
 async fn prove_in(
@@ -117,11 +116,11 @@ async fn prove_in(
     arguments: &ProveArguments,
     console: &Console,
     options: RealOptions,
-) -> Result<Ending, Refusal> {
+) -> Result<ExitStatus, Refusal> {
     let (arguments, left_out) = site::filled_in(arguments)?;
     let arguments = &arguments;
     if arguments.clean {
-        let survey = Survey::for_cleaning(world, arguments).await?;
+        let survey = StorageSurvey::for_cleaning(world, arguments).await?;
         return match arguments.dry_run {
             true => Ok(clean::show_all(&survey, console)),
             false => clean::clean_all(world, &survey, console).await,
@@ -133,46 +132,46 @@ async fn prove_in(
     let (arguments, setup) = setup::filled_in(arguments)?;
     let arguments = &arguments;
     let profile = profile(arguments)?;
-    let survey = Survey::for_proving(world, arguments).await?;
+    let survey = StorageSurvey::for_proving(world, arguments).await?;
     if let Some(sweep) = &arguments.sweep {
-        let asked = series::Asked { arguments, sweep, profile, setup };
-        return series::run(world, asked, survey, console, options).await;
+        let request = series::SweepRequest { arguments, sweep, profile, setup };
+        return series::run(world, request, survey, console, options).await;
     }
     if arguments.pool {
         return pools::run::run(world, arguments, (profile, setup), &survey, console, options).await;
     }
-    let settled = settle(world, arguments, profile, setup, &survey, Start::AsFound)?;
-    for line in screen_lines(console, &settled, &survey) {
+    let planned = plan_run(world, arguments, profile, setup, &survey, StartState::AsFound)?;
+    for line in screen_lines(console, &planned, &survey) {
         console.say(&line);
     }
-    warn(console, &settled, &survey);
+    warn(console, &planned, &survey);
     if arguments.dry_run {
         console.say("Nothing was written: this was a dry run.");
-        return Ok(Ending::Pass);
+        return Ok(ExitStatus::Pass);
     }
     console.say("");
-    let interruption = performance::Interruption::listen(world, console);
-    let finished = perform(world, &settled, &survey, options, &interruption, console).await?;
-    let ending = deliver(&finished.document, &settled.outputs, arguments.json, console)?;
+    let stop_switch = performance::StopSwitch::listen(world, console);
+    let finished = perform(world, &planned, &survey, options, &stop_switch, console).await?;
+    let status = deliver(&finished.document, &planned.outputs, arguments.json, console)?;
     next_step::say(console, arguments, &finished.results);
-    Ok(ending)
+    Ok(status)
 }
 
-/// The part that writes: makes the places ready, takes care of pristine copies, and runs.
+/// The part that writes: prepares the locations, handles pristine copies, and runs.
 async fn perform(
     world: &World,
-    settled: &Settled,
-    survey: &Survey,
+    planned: &PlannedRun,
+    survey: &StorageSurvey,
     options: RealOptions,
-    interruption: &performance::Interruption,
+    stop_switch: &performance::StopSwitch,
     console: &Console,
-) -> Result<Finished, Refusal> {
-    let Settled { plan, needs, layout, outputs, .. } = settled;
+) -> Result<RunOutcome, Refusal> {
+    let PlannedRun { plan, needs, layout, outputs, .. } = planned;
     // First of all, so that a run that cannot be recorded leaves everything as it was.
     let record = performance::begin_record(world, plan, survey, &outputs.record)?;
     let mut allowance = Allowance::new(needs.writes_max);
-    let run = performance::Run { plan, layout, pools: None, survey, options, interruption };
-    match make_ready(world, settled, &run, &record, &mut allowance, console).await {
+    let run = performance::Run { plan, layout, pools: None, survey, options, stop_switch };
+    match make_ready(world, planned, &run, &record, &mut allowance, console).await {
         Ok(_held) => performance::run(world, &run, record, allowance, console).await,
         Err(refusal) => {
             record.abandon().await;
@@ -181,23 +180,23 @@ async fn perform(
     }
 }
 
-/// Makes the places ready and takes care of pristine copies. What this returns is held while the run goes on.
+/// Prepares the locations and handles pristine copies. The caller holds the returned locks during the run.
 async fn make_ready(
     world: &World,
-    settled: &Settled,
+    planned: &PlannedRun,
     run: &performance::Run<'_>,
     record: &RunRecord,
     allowance: &mut Allowance,
     console: &Console,
 ) -> Result<Vec<FolderLock>, Refusal> {
-    let Settled { plan, layout, beginning, copies, .. } = settled;
-    let (survey, stop) = (run.survey, &run.interruption.stop);
-    let held = stage::set(world, survey, plan, layout, settled.drives(), *beginning, *copies).await?;
+    let PlannedRun { plan, layout, action, copies, .. } = planned;
+    let (survey, stop) = (run.survey, &run.stop_switch.stop);
+    let held = stage::set(world, survey, plan, layout, planned.drives(), *action, *copies).await?;
     match copies {
-        Task::Leave => {}
-        Task::Forget => copies::forget(world, survey).await?,
-        Task::Restore => copies::restore(world, survey, console, stop).await?,
-        Task::Keep => {
+        CopyTask::Leave => {}
+        CopyTask::Forget => copies::forget(world, survey).await?,
+        CopyTask::Restore => copies::restore(world, survey, console, stop).await?,
+        CopyTask::Keep => {
             performance::prepare(world, run, record, allowance, console).await?;
             copies::keep(world, survey, console, stop).await?;
         }
@@ -205,8 +204,10 @@ async fn make_ready(
     Ok(held)
 }
 
-fn warn(console: &Console, settled: &Settled, survey: &Survey) {
-    for warning in survey.places.all.iter().flat_map(place::Place::warnings).chain(io_warnings(settled)) {
+fn warn(console: &Console, planned: &PlannedRun, survey: &StorageSurvey) {
+    for warning in
+        survey.locations.all.iter().flat_map(location::RunLocation::warnings).chain(io_warnings(planned))
+    {
         console.warn(&warning);
     }
 }
@@ -246,22 +247,22 @@ fn profile(arguments: &ProveArguments) -> Result<Profile, Refusal> {
     Ok(profile)
 }
 
-/// Settles the run, or says what speaks against it. Nothing is written.
-fn settle(
+/// Plans the run, or refuses it. Writes nothing.
+fn plan_run(
     world: &World,
     arguments: &ProveArguments,
     profile: Profile,
     setup: Option<Setup>,
-    survey: &Survey,
-    start: Start,
-) -> Result<Settled, Refusal> {
-    let places = &survey.places;
+    survey: &StorageSurvey,
+    start: StartState,
+) -> Result<PlannedRun, Refusal> {
+    let locations = &survey.locations;
     let (groups, databases) = (arguments.groups.unwrap_or(1), arguments.databases.unwrap_or(1));
-    let outputs = Outputs::settle(arguments.report.as_deref(), world.wall(), &places.all)?;
-    let spreading = Spreading { groups, databases, kind: arguments.layout, volumes: arguments.volumes };
-    let layout = layout::spread(places, spreading)?;
-    let drives = if arguments.pool { pools::layout::spread(places, groups) } else { Vec::new() };
-    let asked = Asked {
+    let outputs = Outputs::choose(arguments.report.as_deref(), world.wall(), &locations.all)?;
+    let request = LayoutRequest { groups, databases, kind: arguments.layout, volumes: arguments.volumes };
+    let layout = layout::spread(locations, request)?;
+    let drives = if arguments.pool { pools::layout::spread(locations, groups) } else { Vec::new() };
+    let requested = RequestedShape {
         profile: profile.name.clone(),
         page_size: profile.page_size().bytes() as u32,
         record_size: profile.record_bytes() as u32,
@@ -271,43 +272,46 @@ fn settle(
         seed: arguments.seed,
         pools: arguments.pool,
     };
-    let wish = match (arguments.attach, arguments.fresh) {
-        (true, _) => Wish::Attach,
-        (_, true) => Wish::Fresh,
-        _ => Wish::Unsaid,
+    let intent = match (arguments.attach, arguments.fresh) {
+        (true, _) => DatabaseIntent::Attach,
+        (_, true) => DatabaseIntent::Fresh,
+        _ => DatabaseIntent::Unsaid,
     };
-    let records: Vec<_> =
-        places.all.iter().map(|place| (place.given.display().to_string(), place.manifest())).collect();
-    let stand = pristine::stand(&places.all);
-    if arguments.restore && places.all.iter().all(|place| place.manifest().is_none()) {
-        pristine::task(copy_wish(arguments), None, Beginning::Create, &records[0].0)?;
+    let records: Vec<_> = locations
+        .all
+        .iter()
+        .map(|location| (location.given.display().to_string(), location.manifest()))
+        .collect();
+    let state = pristine::state(&locations.all);
+    if arguments.restore && locations.all.iter().all(|location| location.manifest().is_none()) {
+        pristine::task(copy_intent(arguments), None, DatabaseAction::Create, &records[0].0)?;
     }
-    let beginning = match start {
-        Start::AsFound => manifest::beginning(wish, &records, &asked)?,
-        Start::SameDatabases => Beginning::Attach,
-        Start::Anew => Beginning::Replace,
+    let action = match start {
+        StartState::AsFound => manifest::database_action(intent, &records, &requested)?,
+        StartState::SameDatabases => DatabaseAction::Attach,
+        StartState::Anew => DatabaseAction::Replace,
     };
-    let copies = pristine::task(copy_wish(arguments), stand, beginning, &records[0].0)?;
-    let earlier = match beginning {
-        Beginning::Attach => places.all[0].manifest().map(|manifest| manifest.shape.clone()),
-        Beginning::Create | Beginning::Replace => None,
+    let copies = pristine::task(copy_intent(arguments), state, action, &records[0].0)?;
+    let earlier = match action {
+        DatabaseAction::Attach => locations.all[0].manifest().map(|manifest| manifest.shape.clone()),
+        DatabaseAction::Create | DatabaseAction::Replace => None,
     };
-    if beginning == Beginning::Attach && start == Start::AsFound {
-        stage::check_same_layout(places, &layout, &drives)?;
+    if action == DatabaseAction::Attach && start == StartState::AsFound {
+        stage::check_same_layout(locations, &layout, &drives)?;
     }
-    let there = match (beginning, start) {
-        (Beginning::Attach, Start::AsFound) => Some(sizes_there(places, &layout, copies)),
-        (Beginning::Attach, _) => {
+    let there = match (action, start) {
+        (DatabaseAction::Attach, StartState::AsFound) => Some(sizes_there(locations, &layout, copies)),
+        (DatabaseAction::Attach, _) => {
             let count = u64::from(groups) * u64::from(databases);
             arguments.size.map(|size| vec![ByteCount(size.0 / count); count as usize])
         }
-        (Beginning::Create | Beginning::Replace, _) => None,
+        (DatabaseAction::Create | DatabaseAction::Replace, _) => None,
     };
     let duration = arguments.duration.unwrap_or(BARE_DURATION);
     let load = load(arguments, &profile, duration)?;
     let seed =
         earlier.as_ref().map(|shape| shape.seed).or(arguments.seed).unwrap_or_else(|| fresh_seed(world));
-    let wanted = Wanted {
+    let sizing_request = SizingRequest {
         plan: RunPlan {
             profile,
             groups,
@@ -331,31 +335,30 @@ fn settle(
         allow_writes: arguments.allow_writes,
         there,
         room_for_copies: match copies {
-            Task::Keep | Task::Restore => true,
-            Task::Leave => beginning == Beginning::Attach && stand.is_some(),
-            Task::Forget => false,
+            CopyTask::Keep | CopyTask::Restore => true,
+            CopyTask::Leave => action == DatabaseAction::Attach && state.is_some(),
+            CopyTask::Forget => false,
         },
-        copying: matches!(copies, Task::Keep | Task::Restore),
+        copying: matches!(copies, CopyTask::Keep | CopyTask::Restore),
         pools: arguments.pool,
         guess: speed_guess(survey),
     };
-    let (plan, needs) = sizing::settle(&wanted, &volumes(survey, &layout, &drives), survey.memory)?;
-    let (database_drive, log_drive) = sizing::pool_drives(&wanted, ByteCount(plan.database_bytes));
-    let pools = arguments.pool.then_some(Pools {
+    let (plan, needs) = sizing::size_run(&sizing_request, &volumes(survey, &layout, &drives), survey.memory)?;
+    let (database_drive, log_drive) = sizing::pool_drives(&sizing_request, ByteCount(plan.database_bytes));
+    let pools = arguments.pool.then_some(PoolPlan {
         layout: drives,
         database_drive,
         log_drive,
-        database_volume: sizing::volume_bytes(&wanted, ByteCount(plan.database_bytes)),
-        log_volume: sizing::log_room(&wanted),
+        database_volume: sizing::volume_bytes(&sizing_request, ByteCount(plan.database_bytes)),
+        log_volume: sizing::log_room(&sizing_request),
     });
-    Ok(Settled { plan, needs, layout, pools, beginning, copies, outputs })
+    Ok(PlannedRun { plan, needs, layout, pools, action, copies, outputs })
 }
 
-fn copy_wish(arguments: &ProveArguments) -> pristine::Wish {
-    pristine::Wish { keep: arguments.keep_pristine, restore: arguments.restore }
+fn copy_intent(arguments: &ProveArguments) -> CopyIntent {
+    CopyIntent { keep: arguments.keep_pristine, restore: arguments.restore }
 }
 
-/// What drives the storage.
 fn load(arguments: &ProveArguments, profile: &Profile, duration: Duration) -> Result<Load, Refusal> {
     let probe = ProbePlan::fitting(duration, arguments.probe);
     let load = match (arguments.mailboxes, arguments.iops) {
@@ -383,37 +386,38 @@ fn fresh_seed(world: &World) -> u64 {
 }
 
 /// Sizes of the databases the run begins with, in the order of the layout; zero for one not yet begun.
-fn sizes_there(places: &Places, layout: &[GroupLayout], copies: Task) -> Vec<ByteCount> {
-    let spots = layout.iter().flat_map(|group| &group.databases);
-    let size = |spot: &Spot| {
-        let name = if copies == Task::Restore { pristine::copy_of(&spot.name) } else { spot.name.clone() };
-        places.all[spot.place].made().get(&name).copied().unwrap_or_default()
+fn sizes_there(locations: &RunLocations, layout: &[GroupLayout], copies: CopyTask) -> Vec<ByteCount> {
+    let slots = layout.iter().flat_map(|group| &group.databases);
+    let size = |slot: &FileSlot| {
+        let name =
+            if copies == CopyTask::Restore { pristine::copy_of(&slot.name) } else { slot.name.clone() };
+        locations.all[slot.location].made().get(&name).copied().unwrap_or_default()
     };
-    spots.map(size).collect()
+    slots.map(size).collect()
 }
 
 /// As slow as the slowest drive of the run.
-fn speed_guess(survey: &Survey) -> SpeedGuess {
-    let spins = survey.places.all.iter().any(|place| place.drive().rotational == Some(true));
+fn speed_guess(survey: &StorageSurvey) -> SpeedGuess {
+    let spins = survey.locations.all.iter().any(|location| location.drive().rotational == Some(true));
     if spins { SPINNING } else { FLASH }
 }
 
 /// The filesystems and devices of the run, each once, with what lies on each.
-fn volumes(survey: &Survey, layout: &[GroupLayout], drives: &[GroupDrives]) -> Vec<Volume> {
-    let mut volumes: Vec<Volume> = Vec::new();
-    for (index, place) in survey.places.all.iter().enumerate() {
-        let mut volume = place.volume();
+fn volumes(survey: &StorageSurvey, layout: &[GroupLayout], drives: &[GroupDrives]) -> Vec<RunVolume> {
+    let mut volumes: Vec<RunVolume> = Vec::new();
+    for (index, location) in survey.locations.all.iter().enumerate() {
+        let mut volume = location.volume();
         volume.databases = layout::databases_in(layout, index).len() as u32;
         volume.log_series = layout::logs_in(layout, index).len() as u32;
         volume.drives = pools::layout::counts_in(drives, index);
-        match volumes.iter_mut().find(|other| place.is_on(other)) {
+        match volumes.iter_mut().find(|other| location.is_on(other)) {
             Some(same) => {
                 same.databases += volume.databases;
                 same.log_series += volume.log_series;
                 same.drives.0 += volume.drives.0;
                 same.drives.1 += volume.drives.1;
-                // The files of each place were counted as free in its own reading only.
-                same.free += place.ours();
+                // Each location's own reading counted only its own files as free.
+                same.free += location.ours();
             }
             None => volumes.push(volume),
         }
@@ -421,27 +425,27 @@ fn volumes(survey: &Survey, layout: &[GroupLayout], drives: &[GroupDrives]) -> V
     volumes
 }
 
-/// What the report says of each place.
-fn volume_facts(survey: &Survey, layout: &[GroupLayout]) -> Vec<VolumeFacts> {
-    let places = &survey.places;
-    let facts = places.all.iter().enumerate().map(|(index, place)| VolumeFacts {
-        name: place.given.display().to_string(),
+/// Facts of each location, for the report.
+fn volume_facts(survey: &StorageSurvey, layout: &[GroupLayout]) -> Vec<VolumeFacts> {
+    let locations = &survey.locations;
+    let facts = locations.all.iter().enumerate().map(|(index, location)| VolumeFacts {
+        name: location.given.display().to_string(),
         databases: !layout::databases_in(layout, index).is_empty(),
         logs: !layout::logs_in(layout, index).is_empty(),
-        io: match (place.remote(), survey.io[index]) {
+        io: match (location.remote(), survey.io[index]) {
             (Some(remote), _) => remote.reach().to_owned(),
             (None, Some(kind)) => kind.to_string(),
             (None, None) => "not known before the run".to_owned(),
         },
         direct: survey.io[index].is_none_or(|kind| kind.is_direct()),
-        description: format!("{}{}", screen::description(place), cache_words(place)),
+        description: format!("{}{}", screen::description(location), cache_words(location)),
     });
     facts.collect()
 }
 
-/// What the kernel takes the drive's write cache for, behind a comma, where it says.
-fn cache_words(place: &place::Place) -> &'static str {
-    match place.drive().write_cache.as_deref() {
+/// State of the drive's write cache according to the kernel, behind a comma; empty if unknown.
+fn cache_words(location: &location::RunLocation) -> &'static str {
+    match location.drive().write_cache.as_deref() {
         Some("write back") => ", volatile write cache on",
         Some("write through") => ", no volatile write cache",
         _ => "",
@@ -449,35 +453,39 @@ fn cache_words(place: &place::Place) -> &'static str {
 }
 
 /// A way of I/O that the page cache may answer for is named before it flatters anybody.
-fn io_warnings(settled: &Settled) -> Vec<String> {
-    let indirect = settled.plan.volumes.iter().filter(|volume| !volume.direct);
+fn io_warnings(planned: &PlannedRun) -> Vec<String> {
+    let indirect = planned.plan.volumes.iter().filter(|volume| !volume.direct);
     indirect.map(|volume| format!("{} is reached by {}", volume.name, volume.io)).collect()
 }
 
-fn screen_lines(console: &Console, settled: &Settled, survey: &Survey) -> Vec<String> {
-    let places = &survey.places;
-    let of = |indices: &[usize]| indices.iter().map(|&index| &places.all[index]).collect::<Vec<_>>();
-    let beginning = match settled.beginning {
-        Beginning::Attach if settled.copies == Task::Restore => {
+fn screen_lines(console: &Console, planned: &PlannedRun, survey: &StorageSurvey) -> Vec<String> {
+    let locations = &survey.locations;
+    let of = |indices: &[usize]| indices.iter().map(|&index| &locations.all[index]).collect::<Vec<_>>();
+    let beginning = match planned.action {
+        DatabaseAction::Attach if planned.copies == CopyTask::Restore => {
             "by putting back the pristine copies of an earlier run".to_owned()
         }
-        Beginning::Create => "with new databases".to_owned(),
-        Beginning::Attach if settled.needs.missing > ByteCount(0) => format!(
+        DatabaseAction::Create => "with new databases".to_owned(),
+        DatabaseAction::Attach if planned.needs.missing > ByteCount(0) => format!(
             "with the databases that are there; {} of them are still to be made",
-            settled.needs.missing
+            planned.needs.missing
         ),
-        Beginning::Attach => "with the databases that are there".to_owned(),
-        Beginning::Replace => "by removing what an earlier run made, then with new databases".to_owned(),
+        DatabaseAction::Attach => "with the databases that are there".to_owned(),
+        DatabaseAction::Replace => "by removing what an earlier run made, then with new databases".to_owned(),
     };
-    let beginning = match settled.copies {
-        Task::Keep => format!("{beginning}, of which pristine copies are kept"),
-        Task::Forget => format!("{beginning}; pristine copies that were never finished are removed"),
-        Task::Leave | Task::Restore => beginning,
+    let beginning = match planned.copies {
+        CopyTask::Keep => format!("{beginning}, of which pristine copies are kept"),
+        CopyTask::Forget => format!("{beginning}; pristine copies that were never finished are removed"),
+        CopyTask::Leave | CopyTask::Restore => beginning,
     };
-    let array = settled.pools.as_ref().map(|pools| pools.in_words(places));
-    let intent =
-        Intent { plan: &settled.plan, array: array.as_deref(), beginning: &beginning, needs: &settled.needs };
-    screen::lines(console, &intent, &of(&places.databases), &of(&places.logs))
+    let array = planned.pools.as_ref().map(|pools| pools.in_words(locations));
+    let summary = RunSummary {
+        plan: &planned.plan,
+        array: array.as_deref(),
+        beginning: &beginning,
+        needs: &planned.needs,
+    };
+    screen::lines(console, &summary, &of(&locations.databases), &of(&locations.logs))
 }
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text} is longer than anything can run"))
 }
 
-/// Splits `1.5 GiB` into 1.5 and `gib`. None if it does not begin with a plain, positive number.
+/// Splits `1.5 GiB` into 1.5 and `gib`. `None` if it does not begin with a plain, positive number.
 fn number_and_unit(text: &str) -> Option<(f64, String)> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -12,10 +12,10 @@ use world::real::{
 const LINE_BYTES_MAX: u64 = 2 << 30;
 /// The first one holds a plan. A database or a drive given by mistake is not read in search of its end.
 const FIRST_LINE_BYTES_MAX: u64 = 4 << 20;
-/// How records are named.
+/// Extension of a record's file name.
 pub const EXTENSION: &str = "run";
 
-/// What the record at `path` tells; one line if it is none, or damaged.
+/// Reads the record at `path`. A file that is no record, or a damaged one, is refused.
 pub fn read(path: &Path) -> Result<Recovered, Refusal> {
     let shown = path.display();
     match host_files::kind(path) {
@@ -42,7 +42,7 @@ pub fn read(path: &Path) -> Result<Recovered, Refusal> {
     reader.finish().map_err(|error| Refusal::new(format!("{shown}: {error}"), advice(path)))
 }
 
-/// What to give instead: the record beside a report, if that was meant.
+/// The remedy: name the record beside the report, if a report was given.
 fn advice(path: &Path) -> String {
     let record = path.with_extension(EXTENSION);
     let is_there = record != path && matches!(host_files::kind(&record), Ok(PathKind::File));

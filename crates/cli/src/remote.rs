@@ -18,7 +18,7 @@ use world::{
     real::{Sockets, host_files},
 };
 
-/// How one shows who one is, and what is agreed with a target.
+/// Credentials and options for remote devices.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RemoteArguments {
     /// Our name at an iSCSI target that wants CHAP; the secret comes from --chap-secret-file or from
@@ -43,7 +43,7 @@ pub struct RemoteArguments {
     pub digests: bool,
 }
 
-/// A device elsewhere. Its credentials are with it, and show themselves to nobody.
+/// A remote device with its credentials, which `Debug` and `Display` do not show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remote {
     /// A unit of an iSCSI target.
@@ -52,15 +52,12 @@ pub enum Remote {
     Nbd(nbd::NbdUri),
 }
 
-/// One that is open, with what it says of itself.
-pub struct Opened {
-    /// The device.
+pub struct OpenRemote {
     pub device: Rc<dyn BlockDevice>,
     /// Nothing may be written.
     pub is_read_only: bool,
-    /// Who makes it and what they call it.
+    /// Vendor, product and revision.
     pub model: Option<String>,
-    /// Its serial number.
     pub serial: Option<String>,
 }
 
@@ -75,22 +72,21 @@ impl Remote {
         }
         if ["nbd://", "nbds://", "nbd+unix://", "nbds+unix://"].iter().any(|scheme| text.starts_with(scheme))
         {
-            let uri = text.parse().map_err(|error: nbd::NbdUriError| refuse(&error))?;
-            // What cannot be used is told before anything begins.
+            let uri = text.parse().map_err(|error: nbd::UriError| refuse(&error))?;
+            // A folder of certificates that cannot be used is refused before the run begins.
             certificates::of_client(&uri)?;
             return Ok(Some(Self::Nbd(uri)));
         }
         Ok(None)
     }
 
-    /// Connects.
-    pub async fn open(&self, world: &World) -> IoResult<Opened> {
+    pub async fn open(&self, world: &World) -> IoResult<OpenRemote> {
         match self {
             Self::Iscsi(uri, options) => {
                 let options = (**options).clone();
                 let device = Initiator::connect(world, Rc::new(Sockets), uri.clone(), options).await?;
-                let facts = device.info().clone();
-                Ok(Opened {
+                let facts = device.facts().clone();
+                Ok(OpenRemote {
                     is_read_only: facts.is_read_only,
                     model: Some(format!("{} {} {}", facts.vendor, facts.product, facts.revision)),
                     serial: facts.serial,
@@ -104,12 +100,12 @@ impl Remote {
                 let options = ClientOptions { tls, ..ClientOptions::default() };
                 let device = Client::connect(world, Rc::new(Sockets), uri.clone(), options).await?;
                 let is_read_only = device.is_read_only();
-                Ok(Opened { is_read_only, model: None, serial: None, device: Rc::new(device) })
+                Ok(OpenRemote { is_read_only, model: None, serial: None, device: Rc::new(device) })
             }
         }
     }
 
-    /// How it is reached, for a report.
+    /// The transport, for a report.
     pub fn reach(&self) -> &'static str {
         match self {
             Self::Iscsi(..) => "iSCSI, one session a group",

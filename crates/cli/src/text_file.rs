@@ -12,7 +12,7 @@ pub fn read(flag: &str, name: &str, known: &[&str]) -> Result<String, Refusal> {
     read_any(flag, name, &format!("give a file, or one of {}", known.join(", ")))
 }
 
-/// The text of the file `name` that `flag` gives; `remedy` says what would do instead.
+/// The text of the file `name`, given with `flag`; a refusal ends with `remedy`.
 pub fn read_any(flag: &str, name: &str, remedy: &str) -> Result<String, Refusal> {
     let refuse = |problem: String| Refusal::new(format!("{flag}: {problem}"), remedy);
     let path = Path::new(name);

@@ -1,11 +1,10 @@
-//! What may be written after the verbs that work on records.
+//! Arguments of the verbs that work on records, and of `export`.
 
 use crate::{pool::arguments::WriteCacheState, quantity::parse_size};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use world::ByteCount;
 
-/// `spindle report`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:
   spindle report spindle-report-2026-11-21-220500.run      writes the .html and .json beside it
@@ -19,7 +18,7 @@ pub struct ReportArguments {
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
 
-    /// Where the report goes: PREFIX.html and PREFIX.json [default: beside the record]
+    /// Name of the report: PREFIX.html and PREFIX.json [default: beside the record]
     #[arg(long, value_name = "PREFIX")]
     pub report: Option<PathBuf>,
 
@@ -32,10 +31,9 @@ pub struct ReportArguments {
     pub quiet: bool,
 }
 
-/// `spindle advise`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
-  spindle advise site.toml                        what is wrong with the site, why, and what to do
+  spindle advise site.toml                        findings, with reasons and remedies
   spindle advise site.toml --run night.run        and what a run of 'spindle prove' says of it
   spindle advise site.toml --html advice.html     the same as a page
   spindle advise --template > site.toml           a site file to fill in
@@ -70,13 +68,12 @@ pub struct AdviseArguments {
     pub quiet: bool,
 }
 
-/// `spindle compare`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:
   spindle compare night-threads-*.run --report night       the table and curves, also as night.html
 
 Each run is the record that 'spindle prove' leaves, also of a run that died. What was varied between them is
-found by itself: threads, mailboxes, groups, databases, volumes or layout; else they are told by their names.
+detected: threads, mailboxes, groups, databases, volumes or layout; else runs are identified by name.
 
 Ends with 0 if it compared them, 2 if it could not.")]
 pub struct CompareArguments {
@@ -97,7 +94,6 @@ pub struct CompareArguments {
     pub quiet: bool,
 }
 
-/// `spindle export`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
   spindle export disk.img --create 10GiB              nbd://127.0.0.1:10809/disk.img, until Ctrl-C
@@ -122,7 +118,7 @@ pub struct ExportArguments {
     pub paths: Vec<PathBuf>,
 
     /// Serve NBD at HOST:PORT or unix:PATH; other machines reach it only if HOST is not loopback
-    /// [default: 127.0.0.1:10809, if --iscsi is not said]
+    /// [default: 127.0.0.1:10809, unless --iscsi is given]
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Option<String>,
 
@@ -143,8 +139,8 @@ pub struct ExportArguments {
     #[arg(long, value_name = "FILE", requires = "iscsi")]
     pub access: Option<PathBuf>,
 
-    /// Serve iSCSI at HOST:PORT, too, and send on to it who logs in at --iscsi, which is then a group's address; repeat for
-    /// more
+    /// Serve iSCSI at HOST:PORT as well, and redirect to it the initiators that log in at --iscsi, which becomes a group's
+    /// address; repeat for more
     #[arg(long, value_name = "ADDRESS", requires = "iscsi")]
     pub portal: Vec<String>,
 
@@ -157,7 +153,7 @@ pub struct ExportArguments {
     #[arg(long, value_name = "FOLDER", requires = "iscsi")]
     pub state: Option<PathBuf>,
 
-    /// What clients call it; repeat for more, in the order of the paths [default: the file's name]
+    /// Name of the export; repeat for more, in the order of the paths [default: the file's name]
     #[arg(long, value_name = "NAME")]
     pub name: Vec<String>,
 
@@ -186,12 +182,12 @@ pub struct ExportArguments {
     #[arg(long)]
     pub json: bool,
 
-    /// How long to look for more to do before sleeping, in microseconds; 0 for never. Costs processor time, and makes single
+    /// Busy-poll for so many microseconds before blocking; 0 to block at once. Costs processor time, and makes single
     /// commands faster
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(..=1000))]
     pub poll: u64,
 
-    /// Say nothing but warnings
+    /// Print only warnings
     #[arg(long, short)]
     pub quiet: bool,
 

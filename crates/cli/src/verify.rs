@@ -2,17 +2,17 @@
 
 mod answer;
 pub mod arguments;
-mod for_programs;
-mod telling;
-mod words;
+mod json;
+mod labels;
+mod terminal;
 
 use crate::{
     console::Console,
-    ending::Ending,
+    exit_status::ExitStatus,
     outputs::{check_new_file, shown_time},
     prove::{
         performance::command_line,
-        progress::{ProgressView, Standing},
+        progress::{ProgressStatus, ProgressView},
     },
     quantity::show_duration,
     refusal::Refusal,
@@ -40,22 +40,22 @@ use world::{
     },
 };
 
-/// How often progress is looked at.
+/// Interval of progress updates.
 const GLANCE: Duration = Duration::from_millis(200);
 
 /// Runs the verb to its end.
-pub fn verify(arguments: &VerifyArguments) -> Result<Ending, Refusal> {
+pub fn verify(arguments: &VerifyArguments) -> Result<ExitStatus, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
     if let Some(html) = &arguments.html {
         check_new_file("--html", html)?;
     }
     real::run(0, RealOptions::plain(arguments.plain_io), async |world: World| {
-        let told = match &arguments.fix_ecc {
+        let report = match &arguments.fix_ecc {
             Some(out) => mended(&world, arguments, out, &console).await?,
             None if arguments.scan => scanned(&world, arguments, &console).await?,
             None => checked(&world, arguments, &console).await?,
         };
-        deliver(&told, meta(&world), &console)
+        deliver(&report, meta(&world), &console)
     })
 }
 
@@ -64,17 +64,17 @@ async fn checked<'a>(
     world: &World,
     arguments: &'a VerifyArguments,
     console: &Console,
-) -> Result<Told<'a>, Refusal> {
+) -> Result<VerifyReport<'a>, Refusal> {
     let found = find(&arguments.paths, &arguments.paths).await?;
     let resume = arguments.resume.as_deref();
     let state = resume.map(|path| State::open(path, &arguments.paths, arguments.deep)).transpose();
     let state = state.map_err(refused_state)?;
     let pace = Pace::new(world, arguments.throttle, arguments.at_most);
-    let watch = Watch::begin(world, console, &pace);
+    let watch = VerifyProgress::begin(world, console, &pace);
     let outcome = running::run(world, &settings(arguments, &arguments.paths), found, &pace, state).await;
     let took = watch.end().await;
     let outcome = outcome.map_err(refused_state)?;
-    Ok(Told { took, ..Told::of(arguments, outcome, &pace) })
+    Ok(VerifyReport { took, ..VerifyReport::of(arguments, outcome, &pace) })
 }
 
 /// Writes a copy without single flipped bits, and checks that.
@@ -83,7 +83,7 @@ async fn mended<'a>(
     arguments: &'a VerifyArguments,
     out: &Path,
     console: &Console,
-) -> Result<Told<'a>, Refusal> {
+) -> Result<VerifyReport<'a>, Refusal> {
     let [path] = arguments.paths.as_slice() else {
         return Err(Refusal::new("--fix-ecc copies one file", "give one PATH"));
     };
@@ -95,7 +95,7 @@ async fn mended<'a>(
     let found = find(&arguments.paths, &arguments.paths).await?;
     let [candidate] = found.candidates.as_slice() else { return Err(nothing_there(&arguments.paths)) };
     let pace = Pace::new(world, arguments.throttle, None);
-    let watch = Watch::begin(world, console, &pace);
+    let watch = VerifyProgress::begin(world, console, &pace);
     pace.begin("copy", &path.display().to_string());
     let mended = match running::mend(candidate, out, &pace).await {
         Ok(mended) => mended,
@@ -115,7 +115,7 @@ async fn mended<'a>(
     };
     let took = watch.end().await;
     let outcome = outcome.map_err(refused_state)?;
-    Ok(Told { took, mended: Some(mended), ..Told::of(arguments, outcome, &pace) })
+    Ok(VerifyReport { took, mended: Some(mended), ..VerifyReport::of(arguments, outcome, &pace) })
 }
 
 /// Finds what lies on devices and in images.
@@ -123,12 +123,12 @@ async fn scanned<'a>(
     world: &World,
     arguments: &'a VerifyArguments,
     console: &Console,
-) -> Result<Told<'a>, Refusal> {
+) -> Result<VerifyReport<'a>, Refusal> {
     let sources: Result<Vec<_>, _> = arguments.paths.iter().map(|path| Source::open(path)).collect();
     let sources = sources.map_err(|error| cannot_look(&error))?;
     let workers = Workers::new(settings(arguments, &arguments.paths).jobs);
     let pace = Pace::new(world, arguments.throttle, None);
-    let watch = Watch::begin(world, console, &pace);
+    let watch = VerifyProgress::begin(world, console, &pace);
     let mut all = Scanned::default();
     let mut failed = None;
     for (path, source) in arguments.paths.iter().zip(&sources) {
@@ -142,10 +142,10 @@ async fn scanned<'a>(
         return Err(cannot_look(&error));
     }
     let outcome = std::mem::take(&mut all.found);
-    Ok(Told { took, scanned: Some(all), ..Told::of(arguments, outcome, &pace) })
+    Ok(VerifyReport { took, scanned: Some(all), ..VerifyReport::of(arguments, outcome, &pace) })
 }
 
-/// What there is to check at `paths`, which are told as `named` if there is nothing.
+/// The files to check at `paths`; a refusal names `named`.
 async fn find(paths: &[PathBuf], named: &[PathBuf]) -> Result<Found, Refusal> {
     let found = running::find(paths).await.map_err(|error| cannot_look(&error))?;
     match found.candidates.is_empty() && found.failures.is_empty() {
@@ -154,23 +154,20 @@ async fn find(paths: &[PathBuf], named: &[PathBuf]) -> Result<Found, Refusal> {
     }
 }
 
-/// What is told of a run.
-pub struct Told<'a> {
-    /// What was asked.
+/// Result of a verification.
+pub struct VerifyReport<'a> {
     pub arguments: &'a VerifyArguments,
-    /// What was found.
     pub outcome: Outcome,
-    /// What was put right in a copy, if one was asked for.
+    /// The fixes of `--fix-ecc`.
     pub mended: Option<Mended>,
-    /// What a scan found beside files.
+    /// Findings of `--scan` outside files.
     pub scanned: Option<Scanned>,
     /// Bytes that were looked at.
     pub read: ByteCount,
-    /// How long it took.
     pub took: Duration,
 }
 
-impl<'a> Told<'a> {
+impl<'a> VerifyReport<'a> {
     fn of(arguments: &'a VerifyArguments, outcome: Outcome, pace: &Pace) -> Self {
         let read = ByteCount(pace.progress().done);
         Self { arguments, outcome, mended: None, scanned: None, read, took: Duration::ZERO }
@@ -182,22 +179,22 @@ fn settings(arguments: &VerifyArguments, paths: &[PathBuf]) -> Settings {
     Settings { paths: paths.to_vec(), deep: arguments.deep, jobs: arguments.jobs.unwrap_or(processors) }
 }
 
-/// Says what was found, writes the page, prints the JSON.
-fn deliver(told: &Told<'_>, meta: Meta, console: &Console) -> Result<Ending, Refusal> {
-    let document = answer::document(told, meta);
+/// Prints the result, writes the page, prints the JSON.
+fn deliver(report: &VerifyReport<'_>, meta: Meta, console: &Console) -> Result<ExitStatus, Refusal> {
+    let document = answer::document(report, meta);
     say(&document, console);
-    if let Some(path) = &told.arguments.html {
+    if let Some(path) = &report.arguments.html {
         let written = host_files::write_atomically(path, html::render(&document).as_bytes());
         written.map_err(|error| Refusal::new(format!("--html: {error}"), "the answer above stands"))?;
         console.say_always(&format!("Page: {}", path.display()));
     }
-    if told.arguments.json {
-        console.json_of(&for_programs::shown(told))?;
+    if report.arguments.json {
+        console.json_of(&json::json_report(report))?;
     }
-    console.told(match told.outcome.answer() {
-        Answer::Clean => Ending::Pass,
-        Answer::Damaged => Ending::Fail,
-        Answer::Unfinished => Ending::NoAnswer,
+    console.finish(match report.outcome.answer() {
+        Answer::Clean => ExitStatus::Pass,
+        Answer::Damaged => ExitStatus::Fail,
+        Answer::Unfinished => ExitStatus::NoAnswer,
     })
 }
 
@@ -209,7 +206,7 @@ fn say(document: &Document, console: &Console) {
         }
         _ => {
             let options = text::TextOptions { width: console.width, colour: console.colour };
-            console.say(text::render(&telling::for_terminal(document), options).trim_end());
+            console.say(text::render(&terminal::for_terminal(document), options).trim_end());
         }
     }
 }
@@ -225,19 +222,19 @@ fn meta(world: &World) -> Meta {
 }
 
 /// Ctrl-C, and what is seen while it goes on.
-struct Watch {
+struct VerifyProgress {
     is_over: Rc<Cell<bool>>,
     drawing: world::JoinHandle<()>,
     world: World,
     began: Moment,
 }
 
-impl Watch {
+impl VerifyProgress {
     fn begin(world: &World, console: &Console, pace: &Pace) -> Self {
         let (stopping, ended, said) = (pace.clone(), interrupted(), console.clone());
         world.spawn("interrupted", async move {
             ended.await;
-            said.say_progress("ending; once more ends it at once");
+            said.say_progress("ending; Ctrl-C again ends it at once");
             stopping.stop();
         });
         let is_over = Rc::new(Cell::new(false));
@@ -247,7 +244,7 @@ impl Watch {
         let drawing = world.spawn("progress", async move {
             while !over.get() {
                 let elapsed = looked.now().since(began);
-                view.tell(elapsed, standing(&pace.progress(), elapsed).as_ref(), &[]);
+                view.tell(elapsed, status(&pace.progress(), elapsed).as_ref(), &[]);
                 looked.sleep(GLANCE).await;
             }
             view.tell(looked.now().since(began), None, &[]);
@@ -264,8 +261,8 @@ impl Watch {
     }
 }
 
-/// How far it is, in the words of a line; none before there is anything to say.
-fn standing(progress: &Progress, elapsed: Duration) -> Option<Standing> {
+/// The progress line; `None` until the size is known.
+fn status(progress: &Progress, elapsed: Duration) -> Option<ProgressStatus> {
     if progress.doing.is_empty() || progress.all == 0 {
         return None;
     }
@@ -281,13 +278,13 @@ fn standing(progress: &Progress, elapsed: Duration) -> Option<Standing> {
     if progress.damage > 0 {
         figures.push(format!("{} damaged", progress.damage));
     }
-    Some(Standing { phase: progress.doing.to_owned(), fraction, figures, left })
+    Some(ProgressStatus { phase: progress.doing.to_owned(), fraction, figures, left })
 }
 
 fn nothing_there(paths: &[PathBuf]) -> Refusal {
     let named: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     Refusal::new(
-        format!("{}: nothing there is of a mail database: no database, log or checkpoint", named.join(", ")),
+        format!("{}: no mail database found: no database, log or checkpoint", named.join(", ")),
         "give the folder they are in, or --scan a device that no filesystem can be mounted from",
     )
 }
@@ -306,14 +303,14 @@ fn refused_state(error: ResumeError) -> Refusal {
         ResumeError::Io(_) => "give another file with --resume",
         ResumeError::Foreign { .. } => "nothing was written over; give another file with --resume",
         ResumeError::Changed { .. } => {
-            "what was checked of it says nothing of what is there now: remove the file of state to begin anew"
+            "the saved progress does not apply to it: remove the state file to start over"
         }
         ResumeError::Other { .. } => "give the same paths, or another file with --resume",
     };
     Refusal::new(format!("--resume: {error}"), remedy)
 }
 
-/// How long it took and how fast it was, for the answer.
+/// Amount and rate of reading, for the answer.
 fn speed(read: ByteCount, took: Duration) -> String {
     let seconds = took.as_secs_f64();
     match seconds > 0.1 {

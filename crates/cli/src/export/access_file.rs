@@ -79,42 +79,38 @@ struct InitiatorLine {
 /// A unit of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedUnit {
-    /// Which export it is.
     pub export: String,
-    /// Its logical unit number.
     pub number: u64,
-    /// On or off, if that was said.
+    /// `None` if not given.
     pub write_cache: Option<bool>,
     /// Nobody writes it.
     pub is_read_only: bool,
 }
 
-/// A target.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PlannedTarget {
     /// As the file has it, or the name of its export.
     pub name: String,
-    /// The file says so; without it the name of one export is two hosts' at once.
+    /// Named by the file. A target without a name is called by its export, which two hosts may share.
     pub is_named: bool,
-    /// Its units.
     pub units: Vec<PlannedUnit>,
 }
 
 /// Targets, and who may use them.
 #[derive(Debug)]
-pub struct Plan {
+pub struct TargetPlan {
     /// In the order of the file, then those of single exports.
     pub targets: Vec<PlannedTarget>,
-    /// Who may use what, by the names of `targets`.
-    pub access: AccessList,
+    /// Access rights, by the names of `targets`.
+    pub access: Access,
     /// Not everybody may.
     pub is_restricted: bool,
 }
 
 /// Each export a target of its own, for everybody.
-pub fn for_everybody(exports: &[String]) -> Plan {
+pub fn for_everybody(exports: &[String]) -> TargetPlan {
     let targets = exports.iter().map(|export| single(export)).collect();
-    Plan { targets, access: AccessList::everybody(), is_restricted: false }
+    TargetPlan { targets, access: Access::everybody(), is_restricted: false }
 }
 
 fn single(export: &str) -> PlannedTarget {
@@ -125,8 +121,8 @@ fn plain(export: &str, number: u64) -> PlannedUnit {
     PlannedUnit { export: export.to_owned(), number, write_cache: None, is_read_only: false }
 }
 
-/// Reads `path`.
-pub fn read(path: &Path, exports: &[String]) -> Result<Plan, Refusal> {
+/// Reads the access file at `path`.
+pub fn read(path: &Path, exports: &[String]) -> Result<TargetPlan, Refusal> {
     let shown = path.display();
     let refuse =
         |problem: String| Refusal::new(format!("{shown}: {problem}"), "docs/targets.md has an example");
@@ -152,18 +148,18 @@ pub fn read(path: &Path, exports: &[String]) -> Result<Plan, Refusal> {
                 known.extend(numbers.into_iter().map(|number| (number, right)));
             }
         }
-        if admitted.insert(line.name.clone(), InitiatorRights { credentials: shows, units }).is_some() {
-            return Err(refuse(format!("{} is there twice", line.name)));
+        if admitted.insert(line.name.clone(), Admitted { credentials: shows, units }).is_some() {
+            return Err(refuse(format!("{} is listed twice", line.name)));
         }
     }
     let access = match is_restricted {
         true => AccessList::only(admitted, own).map_err(|error| refuse(error.to_string()))?,
         false => AccessList::everybody(),
     };
-    Ok(Plan { targets, access, is_restricted })
+    Ok(TargetPlan { targets, access, is_restricted })
 }
 
-/// Those that the file has, and one for each export that is in none of them.
+/// The targets of the file, and one for each export that is in none of them.
 fn targets(lines: Vec<TargetLine>, exports: &[String]) -> Result<Vec<PlannedTarget>, String> {
     let mut targets = Vec::new();
     let mut placed = BTreeSet::new();
@@ -209,7 +205,7 @@ fn targets(lines: Vec<TargetLine>, exports: &[String]) -> Result<Vec<PlannedTarg
     }
 }
 
-/// What `TARGET` or `TARGET/NUMBER` means.
+/// The units that `TARGET` or `TARGET/NUMBER` selects.
 fn units_meant<'t>(meant: &str, targets: &'t [PlannedTarget]) -> Result<(&'t str, Vec<u64>), String> {
     let find = |name: &str| targets.iter().find(|target| target.name == name);
     let numbers = |target: &PlannedTarget| target.units.iter().map(|unit| unit.number).collect::<Vec<_>>();

@@ -1,9 +1,9 @@
-//! What the initiators of a disk know it by ([the decision](../../../../docs/decisions/2026-11-24-lun-identity.md)).
+//! Identities of exported disks, as initiators see them ([the decision](../../../../docs/decisions/2026-11-24-lun-identity.md)).
 //!
 //! Invariants:
 //!
-//! 1. Two disks that may differ have two identities; one disk has the same at each start, under each name.
-//! 2. Nothing here depends on the version of Rust or on the name of an export: SHA-256 of what is named in the code.
+//! 1. Two disks that may differ have two identities; one disk has the same one at each start, under each name.
+//! 2. An identity depends neither on the version of Rust nor on the name of an export: it is a SHA-256 of the disk's own names.
 
 use crate::{pool::uuid, refusal::Refusal};
 use array::format::{SnapshotId, VolumeId};
@@ -19,14 +19,14 @@ use world::{
     real::host_files::{self, PathKind},
 };
 
-/// What a file that keeps an identity is called: the disk's name, and this behind it.
+/// Suffix of a file that holds an identity: it follows the disk's name.
 const SUFFIX: &str = ".spindle-id";
 /// Bytes such a file has at most.
 const BYTES_MAX: u64 = 4096;
 
-/// Where the identity of what is exported comes from.
+/// Source of an exported disk's identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum IdentityOrigin {
     /// A volume: its UUID, which it keeps under every name, on every host that opens its pool.
     Volume(VolumeId),
     /// A snapshot: made of the volume's UUID and the point's, for what it reads as is not what the volume reads as.
@@ -41,28 +41,36 @@ pub enum Origin {
 }
 
 /// An identity, and what an administrator should know about where it is kept.
-pub struct Identified {
-    /// The identity.
-    pub identity: UnitIdentity,
+pub struct IdentityLookup {
+    pub identity: Identity,
     /// Worth a warning.
     pub caveat: Option<String>,
 }
 
-/// The identity of what is at `path`; `state` is the folder for identities that can be kept nowhere else.
+/// The identity of the disk at `path`; `state` is the folder for identities that can be stored nowhere else.
 ///
 /// # Errors
 ///
-/// It cannot be kept anywhere; what is kept is no UUID.
-pub fn identify(world: &World, path: &Path, origin: &Origin, state: &Path) -> Result<Identified, Refusal> {
-    let plain = |identity| Identified { identity, caveat: None };
+/// It cannot be stored anywhere; the stored one is no UUID.
+pub fn identify(
+    world: &World,
+    path: &Path,
+    origin: &IdentityOrigin,
+    state: &Path,
+) -> Result<IdentityLookup, Refusal> {
+    let plain = |identity| IdentityLookup { identity, caveat: None };
     match origin {
-        Origin::Volume(volume) => Ok(plain(UnitIdentity(volume.0))),
-        Origin::Snapshot(volume, snapshot) => Ok(plain(of_snapshot(*volume, *snapshot))),
-        Origin::File { is_new } => of_file(world, path, *is_new, state),
-        Origin::Device => match DiskCatalogue::default().disk_at(path).ok().and_then(|disk| of_disk(&disk)) {
-            Some(identity) => Ok(plain(identity)),
-            None => keep_by_path(world, path, (state, false), "it has neither a WWID nor a serial number"),
-        },
+        IdentityOrigin::Volume(volume) => Ok(plain(Identity(volume.0))),
+        IdentityOrigin::Snapshot(volume, snapshot) => Ok(plain(of_snapshot(*volume, *snapshot))),
+        IdentityOrigin::File { is_new } => of_file(world, path, *is_new, state),
+        IdentityOrigin::Device => {
+            match DiskCatalogue::default().disk_at(path).ok().and_then(|disk| of_disk(&disk)) {
+                Some(identity) => Ok(plain(identity)),
+                None => {
+                    keep_by_path(world, path, (state, false), "it has neither a WWID nor a serial number")
+                }
+            }
+        }
     }
 }
 
@@ -83,9 +91,9 @@ fn of_snapshot(volume: VolumeId, snapshot: SnapshotId) -> UnitIdentity {
     derived("spindle snapshot", &[&volume.0, &snapshot.0])
 }
 
-/// That of a device which says what it is. Names of an authority (NAA, EUI, UUID) are enough; a serial number is its
-/// maker's, and of virtual disks often the same everywhere: the host is part of those.
-fn of_disk(disk: &Disk) -> Option<UnitIdentity> {
+/// Identity of a device that reports one. Names of an authority (NAA, EUI, UUID) suffice; a serial number is unique only for
+/// its maker, and often the same on all virtual disks: the host's ID is added to those.
+fn of_disk(disk: &Disk) -> Option<Identity> {
     const UNIQUE: [&str; 7] = ["naa.", "eui.", "uuid.", "LVM-", "CRYPT-", "mpath-", "0x"];
     let wwid = disk.wwid.as_deref().filter(|wwid| !wwid.trim().is_empty());
     if let Some(wwid) = wwid.filter(|wwid| UNIQUE.iter().any(|kind| wwid.starts_with(kind))) {
@@ -102,26 +110,26 @@ fn of_disk(disk: &Disk) -> Option<UnitIdentity> {
     ))
 }
 
-fn of_file(world: &World, path: &Path, is_new: bool, state: &Path) -> Result<Identified, Refusal> {
+fn of_file(world: &World, path: &Path, is_new: bool, state: &Path) -> Result<IdentityLookup, Refusal> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(SUFFIX);
     match kept_in(world, Path::new(&beside), is_new) {
-        Ok(identity) => Ok(Identified { identity, caveat: None }),
-        Err(NotKept::Damaged(refusal)) => Err(refusal),
-        Err(NotKept::Unwritable(why)) => keep_by_path(world, path, (state, is_new), &why),
+        Ok(identity) => Ok(IdentityLookup { identity, caveat: None }),
+        Err(IdentityFileError::Damaged(refusal)) => Err(refusal),
+        Err(IdentityFileError::Unwritable(why)) => keep_by_path(world, path, (state, is_new), &why),
     }
 }
 
-/// Keeps an identity in the server's own folder, by the path of what it belongs to; one that is stale is replaced.
+/// Stores an identity in the server's own folder, by the disk's path; a stale one is replaced.
 fn keep_by_path(
     world: &World,
     path: &Path,
     (state, is_stale): (&Path, bool),
     why: &str,
-) -> Result<Identified, Refusal> {
+) -> Result<IdentityLookup, Refusal> {
     let shown = path.display();
     let refuse = |problem: &str| {
-        let problem = format!("{shown} can be given no identity: {why}; {}: {problem}", state.display());
+        let problem = format!("{shown} cannot be given an identity: {why}; {}: {problem}", state.display());
         Refusal::new(problem, "name a folder that may be written, with --state FOLDER")
     };
     let folder = state.join("identities");
@@ -132,18 +140,18 @@ fn keep_by_path(
     match kept_in(world, &file, is_stale) {
         Ok(identity) => {
             let caveat = format!(
-                "{shown}: {why}; initiators know it by an identity that is kept by its path, in {}",
+                "{shown}: {why}; its identity for initiators is stored by its path, in {}",
                 file.display()
             );
-            Ok(Identified { identity, caveat: Some(caveat) })
+            Ok(IdentityLookup { identity, caveat: Some(caveat) })
         }
-        Err(NotKept::Damaged(refusal)) => Err(refusal),
-        Err(NotKept::Unwritable(why)) => Err(refuse(&why)),
+        Err(IdentityFileError::Damaged(refusal)) => Err(refusal),
+        Err(IdentityFileError::Unwritable(why)) => Err(refuse(&why)),
     }
 }
 
 /// Why a file does not keep an identity.
-enum NotKept {
+enum IdentityFileError {
     /// It holds something else.
     Damaged(Refusal),
     /// It can be neither read nor written.
@@ -151,8 +159,8 @@ enum NotKept {
 }
 
 /// The identity in `file`, which is made if there is none, or if it is that of a disk that is no more.
-fn kept_in(world: &World, file: &Path, is_stale: bool) -> Result<UnitIdentity, NotKept> {
-    let unwritable = |error: world::IoError| NotKept::Unwritable(error.to_string());
+fn kept_in(world: &World, file: &Path, is_stale: bool) -> Result<Identity, IdentityFileError> {
+    let unwritable = |error: world::IoError| IdentityFileError::Unwritable(error.to_string());
     match host_files::kind(file).map_err(unwritable)? {
         PathKind::Missing => {}
         _ if is_stale => {}
@@ -165,7 +173,7 @@ fn kept_in(world: &World, file: &Path, is_stale: bool) -> Result<UnitIdentity, N
                 let problem = format!("{}: it holds no UUID", file.display());
                 let remedy =
                     "put the right one back, or remove it: then the disk is a new one to all initiators";
-                NotKept::Damaged(Refusal::new(problem, remedy))
+                IdentityFileError::Damaged(Refusal::new(problem, remedy))
             });
         }
     }
@@ -174,8 +182,8 @@ fn kept_in(world: &World, file: &Path, is_stale: bool) -> Result<UnitIdentity, N
     Ok(identity)
 }
 
-/// Where a server keeps identities if nobody says where: what systemd gives a service, what root's and people's programs
-/// use otherwise.
+/// Default folder for identities: the one systemd gives a service, else the usual one of root or of the
+/// user.
 pub fn state_folder() -> PathBuf {
     let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if let Some(given) = folder("STATE_DIRECTORY") {
@@ -251,7 +259,7 @@ mod tests {
         fs::write(&a, "disk").unwrap();
         let of = |path: &Path, is_new| {
             in_world(|world| {
-                identify(world, path, &Origin::File { is_new }, &state).map(|known| known.identity)
+                identify(world, path, &IdentityOrigin::File { is_new }, &state).map(|known| known.identity)
             })
         };
         let identity = of(&a, false).unwrap();
@@ -274,8 +282,9 @@ mod tests {
         // A folder is in the way, which also root cannot write over.
         fs::create_dir(folder.path().join("a.img.spindle-id")).unwrap();
         let state = folder.path().join("state");
-        let of =
-            |state: &Path| in_world(|world| identify(world, &path, &Origin::File { is_new: false }, state));
+        let of = |state: &Path| {
+            in_world(|world| identify(world, &path, &IdentityOrigin::File { is_new: false }, state))
+        };
         let known = of(&state).unwrap();
         assert_eq!(of(&state).unwrap().identity, known.identity);
         assert!(known.caveat.unwrap().contains("is kept by its path, in"));

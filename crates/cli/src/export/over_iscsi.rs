@@ -1,9 +1,9 @@
 //! Over iSCSI: each path is a target of its own, with unit 0, or a unit of a target that `--access` describes.
 
 use super::{
-    Door, Offer, Shared,
-    access_file::{self, Plan, PlannedTarget, PlannedUnit},
-    write_cache::ServedCache,
+    ExportEndpoint, Offer, SharedDevice,
+    access_file::{self, PlannedTarget, PlannedUnit, TargetPlan},
+    write_cache::EffectiveWriteCache,
 };
 use crate::{arguments::ExportArguments, console::Console, refusal::Refusal};
 use array::pool::Alarm;
@@ -18,43 +18,43 @@ use world::{Listener, World};
 const AUTHORITY: &str = "iqn.2026-11.org.spindle";
 
 /// Targets as they are planned, and where they are served.
-pub struct Doors {
-    plan: Plan,
-    /// Where initiators look for targets. If there are portals, only look.
+pub struct IscsiEndpoints {
+    plan: TargetPlan,
+    /// Discovery address; with portals it serves discovery only.
     pub listener: Rc<dyn Listener>,
-    /// Where they are sent on to.
+    /// Addresses that initiators are redirected to.
     pub portals: Vec<Rc<dyn Listener>>,
 }
 
-/// What `--access` says of `exports`, before anything is opened.
-pub fn plan(arguments: &ExportArguments, exports: &[String]) -> Result<Plan, Refusal> {
+/// The targets that `--access` describes, before any export is opened.
+pub fn plan(arguments: &ExportArguments, exports: &[String]) -> Result<TargetPlan, Refusal> {
     match &arguments.access {
         Some(path) => access_file::read(path, exports),
         None => Ok(access_file::for_everybody(exports)),
     }
 }
 
-impl Doors {
+impl IscsiEndpoints {
     /// Those of a plan.
-    pub fn new(plan: Plan, listener: Rc<dyn Listener>, portals: Vec<Rc<dyn Listener>>) -> Self {
+    pub fn new(plan: TargetPlan, listener: Rc<dyn Listener>, portals: Vec<Rc<dyn Listener>>) -> Self {
         Self { plan, listener, portals }
     }
 
-    /// What is shared, each with its identity, as targets, at each of the places; and what asks all initiators to log out.
+    /// Endpoints that serve the exports as targets, and a handle that asks all initiators to log out.
     pub fn open(
         self,
         world: &World,
-        (shared, identities): (&[Shared], &[UnitIdentity]),
+        (shared, identities): (&[SharedDevice], &[Identity]),
         arguments: &ExportArguments,
         console: &Console,
-    ) -> (Vec<Door>, Targets) {
-        let Self { plan: Plan { targets, access, is_restricted }, listener, portals } = self;
+    ) -> (Vec<ExportEndpoint>, Targets) {
+        let Self { plan: TargetPlan { targets, access, is_restricted }, listener, portals } = self;
         let address = listener.address();
         let full_name = |target: &PlannedTarget| match target.is_named {
             true => name_of(&target.name),
             false => unique_name_of(&target.name, identities[index_of(&target.name, shared)]),
         };
-        let offer = |shared: &Shared| {
+        let offer = |shared: &SharedDevice| {
             let place = targets.iter().find_map(|target| {
                 let unit = target.units.iter().find(|unit| unit.export == shared.name)?;
                 Some((target, unit))
@@ -63,7 +63,7 @@ impl Doors {
             Offer {
                 uri: format!("iscsi://{address}/{}/{}", full_name(target), unit.number),
                 is_read_only: shared.is_read_only || unit.is_read_only,
-                write_cache: ServedCache::of(shared, arguments.write_cache, unit.write_cache),
+                write_cache: EffectiveWriteCache::of(shared, arguments.write_cache, unit.write_cache),
             }
         };
         let offers = shared.iter().map(offer).collect();
@@ -83,7 +83,7 @@ impl Doors {
             let (address, told) = (listener.address(), console.clone());
             let tell = Rc::new(move |event| say(&told, &event));
             let serving = serve(world.clone(), listener, targets, tell);
-            Door {
+            ExportEndpoint {
                 address,
                 offers,
                 identities: Some(identities.to_vec()),
@@ -93,10 +93,10 @@ impl Doors {
         };
         let elsewhere: Vec<String> = portals.iter().map(|portal| portal.address().to_string()).collect();
         let group =
-            if elsewhere.is_empty() { targets.clone() } else { targets.clone().redirected_to(elsewhere) };
-        let mut doors = vec![serve_at(listener, group, offers)];
-        doors.extend(portals.into_iter().map(|portal| serve_at(portal, targets.clone(), Vec::new())));
-        (doors, targets)
+            if elsewhere.is_empty() { targets.clone() } else { targets.clone().sent_on_to(elsewhere) };
+        let mut endpoints = vec![serve_at(listener, group, offers)];
+        endpoints.extend(portals.into_iter().map(|portal| serve_at(portal, targets.clone(), Vec::new())));
+        (endpoints, targets)
     }
 }
 
@@ -107,8 +107,8 @@ pub fn name_of(name: &str) -> String {
     format!("{AUTHORITY}:{}", name.chars().map(plain).collect::<String>())
 }
 
-/// The name of a target that nobody named: two hosts export a `store`, and names are unique worldwide (RFC 7143, 4.2.7).
-fn unique_name_of(export: &str, identity: UnitIdentity) -> String {
+/// Name of a target that the access file does not name: two hosts may export a `store`, and names are unique worldwide (RFC 7143, 4.2.7).
+fn unique_name_of(export: &str, identity: Identity) -> String {
     /// Bytes of an iSCSI name (RFC 7143, 4.2.7.2).
     const NAME_BYTES_MAX: usize = 223;
     let digits = identity.digits();
@@ -118,13 +118,13 @@ fn unique_name_of(export: &str, identity: UnitIdentity) -> String {
     format!("{name}.{digits}")
 }
 
-fn index_of(export: &str, shared: &[Shared]) -> usize {
+fn index_of(export: &str, shared: &[SharedDevice]) -> usize {
     shared.iter().position(|shared| shared.name == export).expect("plans are made of exports")
 }
 
 fn unit_of(
     planned: &PlannedUnit,
-    (shared, identity): (&Shared, UnitIdentity),
+    (shared, identity): (&SharedDevice, Identity),
     arguments: &ExportArguments,
 ) -> LogicalUnit {
     let device = Rc::clone(&shared.device);
@@ -143,7 +143,7 @@ fn unit_of(
         is_removable: arguments.removable,
         port: 1,
     };
-    let write_cache = ServedCache::of(shared, arguments.write_cache, planned.write_cache);
+    let write_cache = EffectiveWriteCache::of(shared, arguments.write_cache, planned.write_cache);
     write_cache.apply(shared);
     let unit = LogicalUnit::new(properties, device, shared.sparse.clone(), write_cache.is_on);
     match &shared.fill {

@@ -1,12 +1,12 @@
 //! Over NBD.
 
-use super::{Door, Offer, Shared, write_cache::ServedCache};
+use super::{ExportEndpoint, Offer, SharedDevice, write_cache::EffectiveWriteCache};
 use crate::{arguments::ExportArguments, certificates, console::Console, refusal::Refusal};
 use nbd::{Export, Exports, NbdUri, ServerOptions, TlsMode, UriTls, serve, server::ServerEvent};
 use std::rc::Rc;
 use world::{Listener, World};
 
-/// Whether it is TLS, as the arguments say.
+/// The TLS mode that the arguments select.
 pub fn tls(arguments: &ExportArguments) -> Result<TlsMode, Refusal> {
     let Some(folder) = &arguments.nbd_tls else { return Ok(TlsMode::Off) };
     if arguments.nbd.is_none() && arguments.iscsi.is_some() {
@@ -16,25 +16,25 @@ pub fn tls(arguments: &ExportArguments) -> Result<TlsMode, Refusal> {
     Ok(if arguments.nbd_tls_optional { TlsMode::Allowed(tls) } else { TlsMode::Required(tls) })
 }
 
-/// What is shared, as exports.
-pub fn door(
+/// Endpoint that serves the exports.
+pub fn endpoint(
     world: &World,
     (listener, tls): (Rc<dyn Listener>, TlsMode),
-    shared: &[Shared],
+    shared: &[SharedDevice],
     arguments: &ExportArguments,
     console: &Console,
-) -> Door {
+) -> ExportEndpoint {
     let address = listener.address();
     let uri_tls = match tls {
         TlsMode::Off => None,
         TlsMode::Allowed(_) | TlsMode::Required(_) => Some(UriTls::default()),
     };
     let is_restricted = matches!(&tls, TlsMode::Required(tls) if tls.asks_who());
-    let uri = |shared: &Shared| {
-        NbdUri { address: address.clone(), export: shared.name.clone(), tls: uri_tls.clone() }.to_string()
+    let uri = |shared: &SharedDevice| {
+        Uri { address: address.clone(), export: shared.name.clone(), tls: uri_tls.clone() }.to_string()
     };
-    let offer = |shared: &Shared| {
-        let write_cache = ServedCache::of(shared, arguments.write_cache, None);
+    let offer = |shared: &SharedDevice| {
+        let write_cache = EffectiveWriteCache::of(shared, arguments.write_cache, None);
         Offer { uri: uri(shared), is_read_only: shared.is_read_only, write_cache }
     };
     let offers: Vec<Offer> = shared.iter().map(offer).collect();
@@ -44,10 +44,10 @@ pub fn door(
     let told = console.clone();
     let tell = Rc::new(move |event| say(&told, &event));
     let serving = serve(world.clone(), listener, exports, options, tell);
-    Door { address, offers, identities: None, serving: Box::pin(serving), is_restricted }
+    ExportEndpoint { address, offers, identities: None, serving: Box::pin(serving), is_restricted }
 }
 
-fn export_of(shared: &Shared, write_cache: &ServedCache) -> Export {
+fn export_of(shared: &SharedDevice, write_cache: &EffectiveWriteCache) -> Export {
     write_cache.apply(shared);
     Export {
         name: shared.name.clone(),

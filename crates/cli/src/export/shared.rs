@@ -1,7 +1,7 @@
-//! What is served: files and raw devices, volumes and snapshots of pools.
+//! The exported devices: files and raw devices, volumes and snapshots of pools.
 
 use super::{
-    identity::Origin,
+    identity::IdentityOrigin,
     thin_volume::{ReadOnlyDevice, ThinVolume},
 };
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     console::Console,
     pool::{
         damaged,
-        folder::{OpenPool, OpenReadOnly, VolumePath, refusal},
+        folder::{OpenPool, OpenReadOnlyPool, VolumePath, refusal},
         record::is_pool,
     },
     refusal::Refusal,
@@ -33,44 +33,39 @@ use world::{
     },
 };
 
-/// What is served, and by what name.
-pub struct Shared {
-    /// What clients call it.
+pub struct SharedDevice {
+    /// Name in front of clients.
     pub name: String,
-    /// As it was said.
+    /// As given.
     pub path: PathBuf,
-    /// The device.
     pub device: Rc<dyn BlockDevice>,
     /// The same, if it knows where it holds nothing.
     pub sparse: Option<Rc<dyn Sparse>>,
-    /// How full what it shares with others is.
-    pub fill: Option<Rc<dyn Fn() -> SpaceUsage>>,
-    /// What is discarded takes no room.
+    /// Fill level of the pool.
+    pub fill: Option<Rc<dyn Fn() -> Fill>>,
+    /// Discarded blocks take no room.
     pub is_thin: bool,
     /// Nothing may be written.
     pub is_read_only: bool,
     /// The volume, whose write cache has a setting of its own.
     pub volume: Option<Rc<Volume>>,
-    /// What it is, with its article.
+    /// Kind of device, with its article.
     pub what: &'static str,
-    /// Where its identity comes from.
-    pub origin: Origin,
+    pub origin: IdentityOrigin,
 }
 
 /// All that is served, and the pools that had to be opened for it.
 #[derive(Default)]
-pub struct Opened {
+pub struct OpenExports {
     /// In the order of the paths.
-    pub shared: Vec<Shared>,
-    /// By folder.
+    pub shared: Vec<SharedDevice>,
     pools: BTreeMap<PathBuf, OpenPool>,
-    /// Those that are only read, and may be damaged.
-    read_only: BTreeMap<PathBuf, OpenReadOnly>,
-    /// What there is to say of what is served.
+    /// Pools open read-only, which may be damaged.
+    read_only: BTreeMap<PathBuf, OpenReadOnlyPool>,
     pub warnings: Vec<String>,
 }
 
-impl Opened {
+impl OpenExports {
     /// Opens what a path names.
     pub async fn add(
         &mut self,
@@ -88,13 +83,17 @@ impl Opened {
             None => {
                 let (device, is_new) = open(path, arguments).await?;
                 let device = Rc::new(device);
-                Shared {
+                SharedDevice {
                     name,
                     path: path.to_owned(),
                     is_thin: !device.is_raw(),
                     is_read_only: arguments.read_only,
                     what: if device.is_raw() { "a device" } else { "a file" },
-                    origin: if device.is_raw() { Origin::Device } else { Origin::File { is_new } },
+                    origin: if device.is_raw() {
+                        IdentityOrigin::Device
+                    } else {
+                        IdentityOrigin::File { is_new }
+                    },
                     sparse: Some(Rc::clone(&device) as Rc<dyn Sparse>),
                     device,
                     fill: None,
@@ -112,7 +111,7 @@ impl Opened {
         name: String,
         path: &Path,
         wanted: &VolumePath,
-    ) -> Result<Shared, Refusal> {
+    ) -> Result<SharedDevice, Refusal> {
         if !self.pools.contains_key(&wanted.folder) {
             let mut open = OpenPool::open(world, &wanted.folder).await?;
             open.report_events(console, console.is_for_programs());
@@ -143,7 +142,7 @@ impl Opened {
             let space = pool.space();
             SpaceUsage { used: ByteCount(space.used_bytes), total: ByteCount(space.usable_bytes) }
         };
-        Ok(Shared {
+        Ok(SharedDevice {
             name,
             path: path.to_owned(),
             device,
@@ -164,9 +163,9 @@ impl Opened {
         name: String,
         path: &Path,
         wanted: &VolumePath,
-    ) -> Result<Shared, Refusal> {
+    ) -> Result<SharedDevice, Refusal> {
         if !self.read_only.contains_key(&wanted.folder) {
-            let open = OpenReadOnly::open(world, &wanted.folder).await?;
+            let open = OpenReadOnlyPool::open(world, &wanted.folder).await?;
             self.warnings.extend(damaged::warnings(&open));
             self.read_only.insert(wanted.folder.clone(), open);
         }
@@ -179,7 +178,7 @@ impl Opened {
         let origin = origin(&pool.volumes(), |volume| pool.snapshots(volume), wanted);
         let origin = origin.map_err(|error| refusal(&wanted.folder, &error, &show))?;
         let device = device.map_err(|error| refusal(&wanted.folder, &error, &show))?;
-        Ok(Shared {
+        Ok(SharedDevice {
             name,
             path: path.to_owned(),
             device: Rc::new(device.clone()),
@@ -196,7 +195,7 @@ impl Opened {
     /// Makes all that was answered stable, and closes the pools.
     pub async fn close(self) -> Result<(), Refusal> {
         let mut done = Ok(());
-        for Shared { path, device, is_read_only, .. } in &self.shared {
+        for SharedDevice { path, device, is_read_only, .. } in &self.shared {
             if !is_read_only {
                 let flushed = device.flush().await;
                 done = done
@@ -216,27 +215,27 @@ fn origin(
     volumes: &[VolumeInfo],
     snapshots_of: impl FnOnce(&str) -> Result<Vec<Snapshot>, Error>,
     wanted: &VolumePath,
-) -> Result<Origin, Error> {
+) -> Result<IdentityOrigin, Error> {
     let volume = volumes.iter().find(|volume| volume.name == wanted.volume);
     let volume = volume.ok_or_else(|| Error::NoVolume(wanted.volume.clone()))?.volume;
-    let Some(name) = &wanted.snapshot else { return Ok(Origin::Volume(volume)) };
+    let Some(name) = &wanted.snapshot else { return Ok(IdentityOrigin::Volume(volume)) };
     let snapshots = snapshots_of(&wanted.volume)?;
     let snapshot = snapshots.iter().find(|snapshot| snapshot.name == *name);
     let snapshot = snapshot
         .ok_or_else(|| Error::NoSnapshot { volume: wanted.volume.clone(), snapshot: name.clone() })?;
-    Ok(Origin::Snapshot(volume, snapshot.snapshot))
+    Ok(IdentityOrigin::Snapshot(volume, snapshot.snapshot))
 }
 
 /// A file or a device, and whether it was made for this.
 async fn open(path: &Path, arguments: &ExportArguments) -> Result<(FileDevice, bool), Refusal> {
     let access = if arguments.read_only { Access::Read } else { Access::ReadWrite };
-    let opened = match (FileDevice::open(path, access), arguments.create) {
+    let exports = match (FileDevice::open(path, access), arguments.create) {
         (Err(error), Some(size)) if error.kind() == IoErrorKind::NotFound => {
             create(path, size).await.map(|device| (device, true))
         }
-        (opened, _) => opened.map(|device| (device, false)),
+        (exports, _) => exports.map(|device| (device, false)),
     };
-    opened.map_err(|error| {
+    exports.map_err(|error| {
         let remedy = match error.kind() {
             IoErrorKind::NotFound => "make it with --create SIZE",
             IoErrorKind::Busy => "unmount it, or end what uses it",
@@ -257,7 +256,7 @@ async fn create(path: &Path, size: ByteCount) -> Result<FileDevice, IoError> {
     }
     let made = FileDevice::create(path, size).await;
     if made.is_err() {
-        // A file that was not made whole is nobody's; its failure is told already.
+        // An incomplete file is useless; the error is reported already.
         let _ = host_files::remove_file(path);
     }
     made

@@ -15,10 +15,10 @@ use world::{
 pub struct ThinVolume(pub VolumeDevice);
 
 /// Bytes from the first up to the second.
-type Piece = (u64, u64);
+type ByteRange = (u64, u64);
 
 /// The whole blocks of the bytes from `at` up to `end`, and what is before and behind them.
-fn split(at: u64, end: u64) -> (Piece, [Piece; 2]) {
+fn split(at: u64, end: u64) -> (ByteRange, [ByteRange; 2]) {
     let block = BLOCK_BYTES as u64;
     let (first, last) = (at.next_multiple_of(block).min(end), end / block * block);
     match first < last {

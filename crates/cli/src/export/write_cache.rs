@@ -1,21 +1,21 @@
-//! Which write cache clients are shown: a volume's own setting, unless the command line or an access file says otherwise.
+//! The write cache that clients see: a volume's own setting, unless the command line or an access file overrides it.
 
-use super::Shared;
+use super::SharedDevice;
 use crate::pool::arguments::WriteCacheState;
 use std::fmt;
 
 /// The write cache that a client of one export is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServedCache {
+pub struct EffectiveWriteCache {
     /// Writes are answered before they are stable.
     pub is_on: bool,
-    /// Who overrides the volume's own setting, which is the other one.
+    /// The override, which differs from the volume's own setting.
     overridden_by: Option<&'static str>,
 }
 
-impl ServedCache {
-    /// Of `shared`, with what the command line says, and what an access file says of a unit, which goes before.
-    pub fn of(shared: &Shared, option: Option<WriteCacheState>, unit: Option<bool>) -> Self {
+impl EffectiveWriteCache {
+    /// For `shared`, with the command line's setting and the access file's setting of a unit, which wins.
+    pub fn of(shared: &SharedDevice, option: Option<WriteCacheState>, unit: Option<bool>) -> Self {
         let own = shared.volume.as_ref().map(|volume| volume.has_write_cache());
         let option = option.map(|state| state == WriteCacheState::On);
         let is_on = unit.or(option).or(own).unwrap_or(false) && !shared.is_read_only;
@@ -29,14 +29,14 @@ impl ServedCache {
     }
 
     /// Makes it so: a volume whose own setting is off would make each write stable whatever clients are shown.
-    pub fn apply(&self, shared: &Shared) {
+    pub fn apply(&self, shared: &SharedDevice) {
         if let (true, Some(volume)) = (self.is_on, &shared.volume) {
             volume.force_write_cache();
         }
     }
 }
 
-impl fmt::Display for ServedCache {
+impl fmt::Display for EffectiveWriteCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.is_on {
             true => "write cache on: stable after a flush",

@@ -6,7 +6,7 @@ use super::{
     joining_drive::JoiningDrive,
     record::{Hardware, RecordedDrive},
 };
-use crate::{console::Console, ending::Ending, refusal::Refusal};
+use crate::{console::Console, exit_status::ExitStatus, refusal::Refusal};
 use array::format::DriveId;
 use serde::Serialize;
 use std::{
@@ -18,9 +18,8 @@ use world::{
     real::host_files::{self, PathKind},
 };
 
-/// What is to be added.
 #[derive(Clone, Copy)]
-pub enum Added<'a> {
+pub enum DriveSource<'a> {
     /// A file in the pool's folder, of that size.
     File(ByteCount),
     /// A raw device that holds nothing.
@@ -28,7 +27,7 @@ pub enum Added<'a> {
 }
 
 #[derive(Serialize)]
-struct Told {
+struct AddDriveAnswer {
     path: PathBuf,
     size_bytes: u64,
     /// Copies that were made on it and others.
@@ -39,43 +38,52 @@ struct Told {
 }
 
 /// Adds it, and gives all that lacks a copy one, as far as there is room.
-pub async fn add(world: &World, folder: &Path, added: Added<'_>, json: bool) -> Result<Ending, Refusal> {
-    if let Added::Device(device) = added {
+pub async fn add(
+    world: &World,
+    folder: &Path,
+    source: DriveSource<'_>,
+    json: bool,
+) -> Result<ExitStatus, Refusal> {
+    if let DriveSource::Device(device) = source {
         check_device(device).await?;
     }
     let console = Console::new(json, false);
     let mut open = OpenPool::open(world, folder).await?;
     open.report_events(&console, false);
-    let joined = join(world, &mut open, added).await;
-    let told = match joined {
+    let joined = join(world, &mut open, source).await;
+    let answer = match joined {
         Ok((path, size)) => rebuild(&mut open, path, size).await,
         Err(refusal) => Err(refusal),
     };
     let closed = open.close().await;
-    let told = told?;
+    let answer = answer?;
     closed?;
     if json {
-        console.json_of(&told)?;
+        console.json_of(&answer)?;
     }
     console.say(&format!(
         "{}: {} added, {}; {} of copies made, {} segments still lack one",
         folder.display(),
-        told.path.display(),
-        ByteCount(told.size_bytes),
-        ByteCount(told.rebuilt_bytes),
-        told.degraded_segments
+        answer.path.display(),
+        ByteCount(answer.size_bytes),
+        ByteCount(answer.rebuilt_bytes),
+        answer.degraded_segments
     ));
-    for drive in &told.forgotten {
-        console.say(&format!("  {drive} is not the pool's any more: nothing of it lies there alone"));
+    for drive in &answer.forgotten {
+        console.say(&format!("  {drive} was removed from the pool: it held no last copy"));
     }
-    console.told(Ending::Pass)
+    console.finish(ExitStatus::Pass)
 }
 
 /// Makes or opens the drive, names it in the folder, and takes it in.
-async fn join(world: &World, open: &mut OpenPool, added: Added<'_>) -> Result<(PathBuf, ByteCount), Refusal> {
-    let joining = match added {
-        Added::Device(device) => JoiningDrive::device(world, device)?,
-        Added::File(size) => JoiningDrive::file(world, open.folder(), free_name(open)?, size).await?,
+async fn join(
+    world: &World,
+    open: &mut OpenPool,
+    source: DriveSource<'_>,
+) -> Result<(PathBuf, ByteCount), Refusal> {
+    let joining = match source {
+        DriveSource::Device(device) => JoiningDrive::device(world, device)?,
+        DriveSource::File(size) => JoiningDrive::file(world, open.folder(), free_name(open)?, size).await?,
     };
     joining.warn(open.folder()).await;
     let (path, size) = (joining.recorded.path.clone(), joining.size());
@@ -83,7 +91,7 @@ async fn join(world: &World, open: &mut OpenPool, added: Added<'_>) -> Result<(P
     // it names and that is no drive of the pool is passed over.
     let before = open.record().clone();
     let mut record = before.clone();
-    // What lay on this disk before is there no more: it was erased because it had fallen behind.
+    // Whatever this disk held before is gone: it was erased because it had fallen behind.
     let Hardware { serial, .. } = &joining.recorded.hardware;
     record.drives.retain(|drive| drive.path != path || drive.hardware.serial != *serial);
     record.drives.push(joining.recorded.clone());
@@ -92,8 +100,8 @@ async fn join(world: &World, open: &mut OpenPool, added: Added<'_>) -> Result<(P
     if let Err(error) = open.pool.add_drive(&new).await {
         drop((new, joining));
         open.set_record(before)?;
-        if let Added::File(_) = added {
-            // Its failure is told already; what is left is an empty file.
+        if let DriveSource::File(_) = source {
+            // The error is reported already; only an empty file is left.
             let _ = host_files::remove_file(&open.folder().join(&path));
         }
         return Err(open.refusal(&error, "give it another drive"));
@@ -101,9 +109,9 @@ async fn join(world: &World, open: &mut OpenPool, added: Added<'_>) -> Result<(P
     Ok((open.folder().join(path), size))
 }
 
-async fn rebuild(open: &mut OpenPool, path: PathBuf, size: ByteCount) -> Result<Told, Refusal> {
+async fn rebuild(open: &mut OpenPool, path: PathBuf, size: ByteCount) -> Result<AddDriveAnswer, Refusal> {
     let rebuilt = open.pool.rebuild().await;
-    rebuilt.map_err(|error| open.refusal(&error, "the drive is in; look at 'spindle pool show'"))?;
+    rebuilt.map_err(|error| open.refusal(&error, "the drive was added; see 'spindle pool show'"))?;
     let degraded = open.pool.degraded();
     let mut forgotten = Vec::new();
     if degraded.segments == 0 && degraded.lost == 0 {
@@ -118,7 +126,7 @@ async fn rebuild(open: &mut OpenPool, path: PathBuf, size: ByteCount) -> Result<
             open.set_record(record)?;
         }
     }
-    Ok(Told {
+    Ok(AddDriveAnswer {
         path,
         size_bytes: size.0,
         rebuilt_bytes: open.pool.rebuild_progress().done_bytes,

@@ -1,4 +1,4 @@
-//! What to do about a pool that does not open: only what would help, and nothing that costs the last copy of anything.
+//! Next steps for a pool that does not open: only steps that help, and none that costs the last copy of anything.
 
 use array::{
     election::NotOpened,
@@ -14,7 +14,7 @@ const CACHE_BYTES: usize = 16 << 20;
 /// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {
-    /// What was given is no whole set of drives of one pool: the error says what to do.
+    /// The given drives are no complete set of one pool: the error names the remedy.
     NameDrives,
     /// The drives that are missing can be given up. So many bytes lie on them and nowhere else.
     ForceOpen { only_there: u64 },
@@ -23,7 +23,7 @@ pub enum NextStep {
 }
 
 impl NextStep {
-    /// What helps with a pool that `error` kept from opening. `was_forced`: the missing drives were given up already.
+    /// The step that helps with a pool that `error` kept from opening. `was_forced`: the missing drives were given up already.
     pub async fn after(
         world: &World,
         devices: &[Rc<dyn BlockDevice>],
@@ -50,7 +50,7 @@ impl NextStep {
         Self::ForceOpen { only_there }
     }
 
-    /// How to go on without the missing drives, if that is possible.
+    /// Advice for going on without the missing drives, if that is possible.
     pub fn without_missing(self, pool: &Path) -> Option<String> {
         let force_open = format!("'spindle pool force-open {}'", pool.display());
         match self {

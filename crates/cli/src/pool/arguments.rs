@@ -1,4 +1,4 @@
-//! What may be written after the verbs that make pools and volumes.
+//! Arguments of `spindle pool` and `spindle volume`.
 
 use super::volume_limits::VolumeLimits;
 use crate::quantity::parse_size;
@@ -10,7 +10,6 @@ use world::ByteCount;
 /// Drives of one pool, at most, that are made as files.
 const DRIVES_MAX: u16 = 64;
 
-/// `spindle pool`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
   spindle pool create mail --size 100GiB              three drives as files in the folder mail, on one disk
@@ -21,13 +20,12 @@ const DRIVES_MAX: u16 = 64;
   spindle pool add-drive mail --size 100GiB           one more file; missing copies are made on it
   spindle pool add-drive mail --device /dev/sde
   spindle pool import mail                            the folder's record is lost: write it again from the drives
-  spindle pool scrub mail                             every copy of everything looked at, and mended
+  spindle pool scrub mail                             check every copy of everything, and fix wrong ones
   spindle pool salvage mail/store store.img           what can be read of a damaged pool's volume, as a file
 
 A pool is a folder that says which drives it has. One process at a time has it open; beside it, 'pool show' works.
 Ends with 0 if it was done, 1 if something is lost or cannot be read, 2 if it was not done.")]
 pub struct PoolArguments {
-    /// What is to be done.
     #[command(subcommand)]
     pub verb: PoolVerb,
 
@@ -36,7 +34,6 @@ pub struct PoolArguments {
     pub json: bool,
 }
 
-/// What can be done with pools.
 #[derive(Clone, Debug, Subcommand)]
 pub enum PoolVerb {
     /// Make a pool: of files in its folder, or of raw devices that hold nothing
@@ -44,7 +41,7 @@ pub enum PoolVerb {
   spindle pool create mail --size 100GiB --drives 4   four drives, as files in the folder mail
   spindle pool create mail --size 100GiB --drives 5 --copies 3")]
     Create {
-        /// Its folder, which must not be there or be empty; its name is the pool's
+        /// Folder of the pool, which must be missing or empty; its name is the pool's
         #[arg(value_name = "POOL")]
         pool: PathBuf,
 
@@ -52,7 +49,7 @@ pub enum PoolVerb {
         #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "device")]
         size: Option<ByteCount>,
 
-        /// How many; from two on everything is there twice, and from three on one may be lost, and the pool
+        /// Number of drives; with two or more everything is stored twice, and with three or more one may be lost, and the pool
         /// still opens normally
         #[arg(long, value_name = "N", default_value_t = 3, requires = "size",
               value_parser = clap::value_parser!(u16).range(1..=i64::from(DRIVES_MAX)))]
@@ -76,7 +73,7 @@ What the drive held is lost. Drives that are not there, and that nothing of the 
 no more."
     )]
     AddDrive {
-        /// Its folder
+        /// Folder of the pool
         #[arg(value_name = "POOL")]
         pool: PathBuf,
 
@@ -115,13 +112,13 @@ none, with 2 if nothing was done.")]
         #[arg(long)]
         list: bool,
     },
-    /// Look at every copy of everything in a pool, and mend those that are wrong
+    /// Check every copy of everything in a pool, and fix those that are wrong
     #[command(after_help = "Example:
-  spindle pool scrub mail --json                      what was looked at, mended, lost
+  spindle pool scrub mail --json                      what was checked, fixed, lost
 
-Ends with 1 if no copy of something is right. A pool that is exported scrubs by itself, every seven days.")]
+Ends with 1 if no copy of something is right. A pool that is exported is scrubbed automatically, every seven days.")]
     Scrub {
-        /// Its folder
+        /// Folder of the pool
         #[arg(value_name = "POOL")]
         pool: PathBuf,
     },
@@ -133,7 +130,7 @@ Should they come back, they are not used any more, though 'spindle pool salvage'
 'spindle pool scrub' says what was lost. It helps where drives are missing, not where the log or the catalogue is
 damaged: a pool that does not open says whether it would.")]
     ForceOpen {
-        /// Its folder
+        /// Folder of the pool
         #[arg(value_name = "POOL")]
         pool: PathBuf,
     },
@@ -158,19 +155,18 @@ done: OUT is there already, there is no room for it, there is no such volume.")]
         #[arg(value_name = "OUT")]
         out: PathBuf,
     },
-    /// Say what a pool has: drives, room, volumes and snapshots; of one that does not open, what can be read
+    /// Show a pool's drives, room, volumes and snapshots; of one that does not open, what can be read
     #[command(after_help = "Example:
   spindle pool show mail --json                       for a program that watches how full it is
 
 Of a damaged pool it says what can be read and what is missing, volume by volume, and ends with 1.")]
     Show {
-        /// Its folder
+        /// Folder of the pool
         #[arg(value_name = "POOL")]
         pool: PathBuf,
     },
 }
 
-/// `spindle volume`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
   spindle volume create mail/store 40GiB              thin: it takes room as it is written
@@ -185,7 +181,6 @@ Of a damaged pool it says what can be read and what is missing, volume by volume
 
 They need a pool that no process has open: end its export first. Ends with 0 if it was done, 2 if not.")]
 pub struct VolumeArguments {
-    /// What is to be done.
     #[command(subcommand)]
     pub verb: VolumeVerb,
 
@@ -194,7 +189,6 @@ pub struct VolumeArguments {
     pub json: bool,
 }
 
-/// What can be done with volumes.
 #[derive(Clone, Debug, Subcommand)]
 pub enum VolumeVerb {
     /// Make a volume
@@ -206,11 +200,11 @@ pub enum VolumeVerb {
         #[arg(value_name = "POOL/VOLUME")]
         volume: PathBuf,
 
-        /// What it holds when it is full: a multiple of 512 bytes
+        /// Size of the volume: a multiple of 512 bytes
         #[arg(value_name = "SIZE", value_parser = parse_size)]
         size: ByteCount,
 
-        /// Whether writes are answered before they are stable, for clients that flush [default: off]
+        /// Acknowledge writes before they are stable, for clients that flush [default: off]
         #[arg(long, value_name = "STATE", ignore_case = true, num_args = 0..=1, default_missing_value = "on")]
         write_cache: Option<WriteCacheState>,
 
@@ -218,7 +212,7 @@ pub enum VolumeVerb {
         #[arg(long)]
         raid0: bool,
 
-        /// What it may take, and what is kept for it
+        /// Limits and reserve.
         #[command(flatten)]
         limits: VolumeLimits,
     },
@@ -240,11 +234,11 @@ nothing from it: writes of new data are refused until it has less."
         #[arg(value_name = "POOL/VOLUME")]
         volume: PathBuf,
 
-        /// What it may take, and what is kept for it
+        /// Limits and reserve.
         #[command(flatten)]
         limits: VolumeLimits,
 
-        /// Whether writes may be answered before they are stable, for clients that flush
+        /// Acknowledge writes before they are stable, for clients that flush
         #[arg(long, value_name = "STATE", ignore_case = true)]
         write_cache: Option<WriteCacheState>,
     },
@@ -259,7 +253,7 @@ snapshots keep it.")]
         #[arg(value_name = "POOL/VOLUME")]
         volume: PathBuf,
 
-        /// What it holds from now on: a multiple of 512 bytes
+        /// Size from now on: a multiple of 512 bytes
         #[arg(value_name = "SIZE", value_parser = parse_size)]
         size: ByteCount,
 
@@ -275,7 +269,7 @@ snapshots keep it.")]
         #[arg(value_name = "POOL/VOLUME")]
         volume: PathBuf,
 
-        /// Its new name, without the pool
+        /// The new name, without the pool
         #[arg(value_name = "NAME")]
         name: String,
     },
@@ -283,7 +277,7 @@ snapshots keep it.")]
     #[command(after_help = "Example:
   spindle volume snapshot mail/store@monday           read it with: spindle export mail/store@monday")]
     Snapshot {
-        /// Its pool, its name, and that of the snapshot
+        /// The pool, the volume, and the name of the snapshot
         #[arg(value_name = "POOL/VOLUME@SNAPSHOT")]
         snapshot: PathBuf,
     },
@@ -291,7 +285,7 @@ snapshots keep it.")]
     #[command(after_help = "Example:
   spindle volume delete mail/store@monday             what it alone kept is free soon after")]
     Delete {
-        /// Which
+        /// Volume or snapshot to delete
         #[arg(value_name = "POOL/VOLUME[@SNAPSHOT]")]
         volume: PathBuf,
     },
@@ -304,12 +298,12 @@ fn parse_copies(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Whether a volume's writes are answered before they are stable.
+/// The write cache of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WriteCacheState {
     /// Before they are stable: a flush makes them so
     On,
-    /// When they are stable
+    /// After they are stable
     Off,
 }
 

@@ -6,7 +6,7 @@ use super::{
     record::PoolRecord,
     uuid,
 };
-use crate::{console::Console, ending::Ending, refusal::Refusal};
+use crate::{console::Console, exit_status::ExitStatus, refusal::Refusal};
 use array::{
     error::Error,
     format::PoolId,
@@ -32,20 +32,17 @@ const SLOT_BYTES: u32 = 4 << 20;
 const SLOT_BYTES_SMALL: u32 = 1 << 20;
 /// Below this a drive gets small slots.
 const LARGE_BYTES: u64 = 1 << 30;
-/// What a pool is to be made of.
-pub enum Drives<'a> {
+pub enum NewPoolDrives<'a> {
     /// Files in its folder.
     Files {
-        /// How many.
         count: u16,
         /// Bytes of each.
         size: ByteCount,
     },
-    /// Raw devices.
     Devices(&'a [PathBuf]),
 }
 
-impl Drives<'_> {
+impl NewPoolDrives<'_> {
     fn count(&self) -> usize {
         match self {
             Self::Files { count, .. } => usize::from(*count),
@@ -55,7 +52,7 @@ impl Drives<'_> {
 }
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct CreateAnswer<'a> {
     path: &'a Path,
     drives: usize,
     /// Of all drives together.
@@ -63,14 +60,14 @@ struct Told<'a> {
     copies: usize,
 }
 
-/// Makes a pool in `folder`, with so many copies of everything; two if that is not said.
+/// Makes a pool in `folder` with `copies` of everything; two if `None`.
 pub async fn create(
     world: &World,
     folder: &Path,
-    drives: Drives<'_>,
+    drives: NewPoolDrives<'_>,
     copies: Option<usize>,
     json: bool,
-) -> Result<Ending, Refusal> {
+) -> Result<ExitStatus, Refusal> {
     // What is refused leaves all as it was: looked at first.
     let copies = check_copies(copies, drives.count())?;
     let is_new = check_folder(folder)?;
@@ -78,7 +75,7 @@ pub async fn create(
     let name = name.ok_or_else(|| {
         Refusal::new(format!("{} has no name of its own", folder.display()), "name the folder of the pool")
     })?;
-    if let Drives::Devices(devices) = &drives {
+    if let NewPoolDrives::Devices(devices) = &drives {
         for device in *devices {
             check_device(device).await?;
         }
@@ -100,13 +97,13 @@ pub async fn create(
     };
     let console = Console::new(json, false);
     if json {
-        console.json_of(&Told { path: folder, drives: count, bytes: bytes.0, copies })?;
+        console.json_of(&CreateAnswer { path: folder, drives: count, bytes: bytes.0, copies })?;
     }
     console.say(&format!("{}: a pool of {count} drives, {bytes} together, {often}", folder.display()));
-    console.told(Ending::Pass)
+    console.finish(ExitStatus::Pass)
 }
 
-/// The copies that a pool of so many drives is to keep.
+/// The number of copies; refuses what the number of drives does not allow.
 fn check_copies(copies: Option<usize>, drives: usize) -> Result<usize, Refusal> {
     let usual = drives.min(2);
     match copies.unwrap_or(usual) {
@@ -122,7 +119,7 @@ fn check_copies(copies: Option<usize>, drives: usize) -> Result<usize, Refusal> 
     }
 }
 
-/// Whether the folder is yet to be made.
+/// True if the folder is yet to be made.
 fn check_folder(folder: &Path) -> Result<bool, Refusal> {
     let shown = folder.display();
     match host_files::kind(folder).map_err(|error| storage(&error))? {
@@ -137,7 +134,7 @@ fn check_folder(folder: &Path) -> Result<bool, Refusal> {
     }
 }
 
-/// A raw device that holds nothing, and that nobody uses.
+/// Refuses a device that is not raw, not blank, or in use.
 pub(super) async fn check_device(path: &Path) -> Result<(), Refusal> {
     let shown = path.display();
     if !matches!(host_files::kind(path), Ok(PathKind::BlockDevice)) {
@@ -161,7 +158,7 @@ pub(super) async fn check_device(path: &Path) -> Result<(), Refusal> {
     }
 }
 
-/// A drive of a pool may have the last copy of something: nobody is told to empty it before that is known.
+/// Refuses a drive of a pool, which may hold the last copy of something, without advice to empty it.
 async fn check_no_pool(path: &Path, device: &FileDevice) -> Result<(), Refusal> {
     let device = Rc::new(device.clone()) as Rc<dyn BlockDevice>;
     let Some(superblock) = read_places(&device).await.newest else { return Ok(()) };
@@ -182,18 +179,18 @@ async fn make(
     world: &World,
     folder: &Path,
     name: String,
-    drives: &Drives<'_>,
+    drives: &NewPoolDrives<'_>,
     copies: usize,
 ) -> Result<ByteCount, Refusal> {
     let _held = hold(folder)?;
     let mut joining = Vec::new();
     match drives {
-        Drives::Files { count, size } => {
+        NewPoolDrives::Files { count, size } => {
             for number in 1..=*count {
                 joining.push(JoiningDrive::file(world, folder, drive_name(number), *size).await?);
             }
         }
-        Drives::Devices(devices) => {
+        NewPoolDrives::Devices(devices) => {
             for device in *devices {
                 joining.push(JoiningDrive::device(world, device)?);
             }
@@ -228,14 +225,14 @@ pub(super) fn drive_name(number: u16) -> PathBuf {
 }
 
 /// Removes what was made of a pool that came to nothing.
-fn undo(folder: &Path, drives: &Drives<'_>, is_new: bool) {
-    if let Drives::Files { count, .. } = drives {
+fn undo(folder: &Path, drives: &NewPoolDrives<'_>, is_new: bool) {
+    if let NewPoolDrives::Files { count, .. } = drives {
         for number in 1..=*count {
             let _ = host_files::remove_file(&folder.join(drive_name(number)));
         }
     }
     if is_new {
-        // Its failure is told already; what is left is an empty folder.
+        // The error is reported already; only an empty folder is left.
         let _ = host_files::remove_folder_if_empty(folder);
     }
 }

@@ -1,10 +1,10 @@
-//! A pool that does not open, as far as it can be read: what is there, and what is missing.
+//! A pool that does not open, as far as it can be read.
 
 use super::{
     advice::NextStep,
-    folder::{OpenFailure, OpenReadOnly},
+    folder::{OpenFailure, OpenReadOnlyPool},
 };
-use crate::{console::Console, ending::Ending, outputs::shown_time, refusal::Refusal};
+use crate::{console::Console, exit_status::ExitStatus, outputs::shown_time, refusal::Refusal};
 use array::{
     error::Error,
     format::{DriveId, WallNanoseconds},
@@ -20,22 +20,21 @@ const RANGES_MAX: usize = 4096;
 const RANGES_SHOWN: usize = 4;
 
 #[derive(Serialize)]
-struct Shown {
+struct DamagedPoolAnswer {
     damaged: bool,
     reason: String,
-    drives: Vec<ShownDrive>,
+    drives: Vec<DamagedDrive>,
     checkpoint: u64,
     written_at: String,
     may_be_older: bool,
     passed_over: Vec<String>,
-    log: ShownLog,
+    log: DamagedLog,
     catalogue_gaps: Vec<String>,
-    volumes: Vec<ShownVolume>,
+    volumes: Vec<DamagedVolume>,
 }
 
 #[derive(Serialize)]
-struct ShownDrive {
-    /// For people.
+struct DamagedDrive {
     name: String,
     path: Option<PathBuf>,
     is_there: bool,
@@ -48,71 +47,71 @@ struct ShownDrive {
 }
 
 #[derive(Serialize)]
-struct ShownLog {
+struct DamagedLog {
     records: u64,
     is_cut_short: bool,
     missing_records: Option<u64>,
 }
 
 #[derive(Serialize)]
-struct ShownVolume {
+struct DamagedVolume {
     name: String,
     size_bytes: u64,
     data_bytes: u64,
     unreadable_bytes: u64,
     unreadable_ranges: usize,
-    unreadable: Vec<ShownRange>,
+    unreadable: Vec<ByteRange>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    snapshots: Vec<ShownVolume>,
+    snapshots: Vec<DamagedVolume>,
 }
 
 #[derive(Serialize)]
-struct ShownRange {
+struct ByteRange {
     at: u64,
     length: u64,
 }
 
-/// Says what can be read of a pool that did not open.
-pub async fn show(world: &World, failure: OpenFailure, json: bool) -> Result<Ending, Refusal> {
+/// Prints what can be read of a pool that did not open.
+pub async fn show(world: &World, failure: OpenFailure, json: bool) -> Result<ExitStatus, Refusal> {
     let OpenFailure { held, error } = failure;
     let next = NextStep::after(world, &held.drives.devices(), &error, false).await;
     if next == NextStep::NameDrives {
         return Err(held.refusal(&error, "connect its drives"));
     }
-    let open = OpenReadOnly::of(held).await?;
-    let shown = look(&open, &error).await;
+    let open = OpenReadOnlyPool::of(held).await?;
+    let answer = look(&open, &error).await;
     let console = Console::new(json, false);
     if json {
-        console.json_of(&shown)?;
-        return console.told(Ending::Fail);
+        console.json_of(&answer)?;
+        return console.finish(ExitStatus::Fail);
     }
-    say(&console, &open, &shown, next);
-    console.told(Ending::Fail)
+    say(&console, &open, &answer, next);
+    console.finish(ExitStatus::Fail)
 }
 
-async fn look(open: &OpenReadOnly, error: &Error) -> Shown {
+async fn look(open: &OpenReadOnlyPool, error: &Error) -> DamagedPoolAnswer {
     let condition = open.pool.condition();
     let mut volumes = Vec::new();
     for info in open.pool.volumes() {
         let Ok(volume) = open.pool.volume(&info.name) else { continue };
-        let mut shown = shown_volume(info.name.clone(), &volume).await;
+        let mut answer = damaged_volume(info.name.clone(), &volume).await;
         for snapshot in open.pool.snapshots(&info.name).unwrap_or_default() {
             if let Ok(device) = open.pool.snapshot(&info.name, &snapshot.name) {
-                shown.snapshots.push(shown_volume(snapshot.name, &device).await);
+                answer.snapshots.push(damaged_volume(snapshot.name, &device).await);
             }
         }
-        volumes.push(shown);
+        volumes.push(answer);
     }
     let LogCondition { records, .. } = condition.log;
-    Shown {
+    DamagedPoolAnswer {
         damaged: true,
         reason: open.held.drives.in_words(error),
-        drives: shown_drives(open),
+        drives: damaged_drives(open),
         checkpoint: condition.checkpoint.0,
         written_at: shown_wall(condition.written_at),
         may_be_older: condition.may_be_older(),
-        passed_over: condition.skipped.iter().map(|passed| passed.reason.to_string()).collect(),
-        log: ShownLog {
+        passed_over: condition.passed_over.iter().map(|passed| passed.reason.to_string()).collect(),
+        log: DamagedLog {
             records,
             is_cut_short: condition.log.is_cut_short(),
             missing_records: condition.log.missing_records(),
@@ -122,13 +121,12 @@ async fn look(open: &OpenReadOnly, error: &Error) -> Shown {
     }
 }
 
-async fn shown_volume(name: String, volume: &ReadOnlyVolume) -> ShownVolume {
+async fn damaged_volume(name: String, volume: &ReadOnlyVolume) -> DamagedVolume {
     let survey = volume.survey(|_| ()).await;
     let unreadable_bytes = survey.unreadable_bytes();
-    let VolumeSurvey { data_bytes, unreadable, .. } = survey;
-    let range =
-        |range: &std::ops::Range<u64>| ShownRange { at: range.start, length: range.end - range.start };
-    ShownVolume {
+    let Survey { data_bytes, unreadable, .. } = survey;
+    let range = |range: &std::ops::Range<u64>| ByteRange { at: range.start, length: range.end - range.start };
+    DamagedVolume {
         name,
         size_bytes: volume.size_bytes(),
         data_bytes,
@@ -140,16 +138,16 @@ async fn shown_volume(name: String, volume: &ReadOnlyVolume) -> ShownVolume {
 }
 
 /// Each drive of the record, and each of the pool that it does not name.
-fn shown_drives(open: &OpenReadOnly) -> Vec<ShownDrive> {
+fn damaged_drives(open: &OpenReadOnlyPool) -> Vec<DamagedDrive> {
     let condition = open.pool.condition();
     let folder = &open.held.folder;
-    let mut shown: Vec<ShownDrive> = Vec::new();
+    let mut answer: Vec<DamagedDrive> = Vec::new();
     let mut there = 0..;
     for drive in &open.held.drives.drives {
         let given = drive.state.is_ok().then(|| there.next().expect("numbers do not end"));
         let (id, state) =
             given.map_or((drive.recorded.drive, "not there"), |given| state_of(condition, given));
-        shown.push(ShownDrive {
+        answer.push(DamagedDrive {
             name: drive.name(folder),
             path: Some(
                 drive.state.as_ref().map_or(folder.join(&drive.recorded.path), |open| open.path.clone()),
@@ -162,16 +160,16 @@ fn shown_drives(open: &OpenReadOnly) -> Vec<ShownDrive> {
     }
     for drive in condition.drives.iter().filter(|drive| drive.given.is_none()) {
         let id = drive.drive.to_string();
-        if !shown.iter().any(|known| known.drive.as_ref() == Some(&id)) {
+        if !answer.iter().any(|known| known.drive.as_ref() == Some(&id)) {
             let name = format!("{} ({id})", drive.serial);
             let (drive, state) = (Some(id), "not there");
-            shown.push(ShownDrive { name, path: None, is_there: false, drive, state, reason: None });
+            answer.push(DamagedDrive { name, path: None, is_there: false, drive, state, reason: None });
         }
     }
-    shown
+    answer
 }
 
-/// Which drive one of those given is, and how it stands.
+/// UUID and state of the given drive number `given`.
 fn state_of(condition: &Condition, given: usize) -> (Option<DriveId>, &'static str) {
     if let Some(drive) = condition.drives.iter().find(|drive| drive.given == Some(given)) {
         return (Some(drive.drive), if drive.is_behind { "fell behind" } else { "up to date" });
@@ -184,12 +182,12 @@ fn state_of(condition: &Condition, given: usize) -> (Option<DriveId>, &'static s
     }
 }
 
-fn say(console: &Console, open: &OpenReadOnly, shown: &Shown, next: NextStep) {
+fn say(console: &Console, open: &OpenReadOnlyPool, answer: &DamagedPoolAnswer, next: NextStep) {
     let folder = &open.held.folder;
     let pool = folder.display();
-    console.say(&format!("{pool}: damaged, and open for reading only: {}", shown.reason));
+    console.say(&format!("{pool}: damaged, and open for reading only: {}", answer.reason));
     open_as(open.pool.condition()).iter().for_each(|line| console.say(&format!("  {line}")));
-    for ShownDrive { name, state, reason, .. } in &shown.drives {
+    for DamagedDrive { name, state, reason, .. } in &answer.drives {
         match (*state, reason) {
             ("up to date", _) => console.say(&format!("  drive {name}")),
             ("fell behind", _) => console.say(&format!(
@@ -199,7 +197,7 @@ fn say(console: &Console, open: &OpenReadOnly, shown: &Shown, next: NextStep) {
             (state, Some(reason)) => console.say(&format!("  drive {name}: {state}: {reason}")),
         }
     }
-    for volume in &shown.volumes {
+    for volume in &answer.volumes {
         say_volume(console, "  volume ", &volume.name, volume);
         for snapshot in &volume.snapshots {
             say_volume(console, "    snapshot ", &format!("{}@{}", volume.name, snapshot.name), snapshot);
@@ -214,7 +212,7 @@ fn say(console: &Console, open: &OpenReadOnly, shown: &Shown, next: NextStep) {
     ));
 }
 
-fn say_volume(console: &Console, what: &str, name: &str, volume: &ShownVolume) {
+fn say_volume(console: &Console, what: &str, name: &str, volume: &DamagedVolume) {
     let (size, data) = (ByteCount(volume.size_bytes), ByteCount(volume.data_bytes));
     let lost = match volume.unreadable_bytes {
         0 => "a copy of all of it is there".to_owned(),
@@ -231,7 +229,7 @@ fn say_volume(console: &Console, what: &str, name: &str, volume: &ShownVolume) {
     console.say(&format!("{what}{name}: {size}, {data} of data, {lost}"));
 }
 
-/// What is read of a pool that is not whole, and what of it is known to be missing: a line each.
+/// The state that is read of a damaged pool, and what of it is known to be missing: one line each.
 pub fn open_as(condition: &Condition) -> Vec<String> {
     let mut lines = Vec::new();
     let log = &condition.log;
@@ -243,9 +241,9 @@ pub fn open_as(condition: &Condition) -> Vec<String> {
     if log.is_cut_short() {
         let missing = match log.missing_records() {
             Some(missing) => format!("{missing} records of the log that were acknowledged are missing"),
-            None => "the log is cut short, and nobody knows how far it went".to_owned(),
+            None => "the log is cut short, and its length is unknown".to_owned(),
         };
-        lines.push(format!("{missing}: what was written last may be older here than what was acknowledged"));
+        lines.push(format!("{missing}: the last acknowledged writes may be missing here"));
     }
     if let [first, ..] = &condition.skipped[..] {
         lines.push(format!(
@@ -273,8 +271,8 @@ pub fn shown_wall(at: WallNanoseconds) -> String {
     shown_time(WallTime { seconds: seconds as i64, nanos: nanos as u32 })
 }
 
-/// What to say of a pool that is served as far as it can be read; nothing of one that is whole.
-pub fn warnings(open: &OpenReadOnly) -> Vec<String> {
+/// Warnings about a pool that is served read-only; empty if it is whole.
+pub fn warnings(open: &OpenReadOnlyPool) -> Vec<String> {
     let condition = open.pool.condition();
     if condition.is_whole() {
         return Vec::new();

@@ -3,13 +3,13 @@
 //!
 //! Invariants:
 //!
-//! 1. A device is given to the pool only if its superblock says that it is the pool's, read again after nobody else can
-//!    have it any more.
-//! 2. Of two disks with one superblock none is chosen: one of them is a copy, and which one only a person knows.
+//! 1. A device is given to the pool only if its superblock names the pool, read again after the device was opened
+//!    exclusively.
+//! 2. Of two disks with one superblock neither is used: one is a copy, and only a person knows which.
 
 use super::{
     record::{Hardware, PoolRecord, RecordedDrive},
-    sighting::{Identity, Observation, Sighting, all_devices, files_in, look_at_all},
+    sighting::{Observation, PathIdentity, Sighting, all_devices, files_in, look_at_all},
 };
 use crate::refusal::Refusal;
 use array::{
@@ -29,11 +29,11 @@ use world::{
 
 /// The drives of a pool, as far as they are known.
 pub struct DriveSearch {
-    /// Which pool; none if the record does not say and no drive was found.
+    /// `None` if the record does not name the pool and no drive was found.
     pub pool: Option<PoolId>,
     /// Those of the record, and those that belong to the pool and were not in it.
     pub drives: Vec<PoolDrive>,
-    /// What drives are called, for messages that have their UUIDs.
+    /// Names for messages that hold UUIDs.
     names: BTreeMap<DriveId, String>,
     /// By their index in the member table.
     members: Vec<DriveId>,
@@ -43,24 +43,22 @@ pub struct DriveSearch {
 pub struct PoolDrive {
     /// As it is to be recorded from now on.
     pub recorded: RecordedDrive,
-    /// Where it was before, if it was found elsewhere.
+    /// Former path, if it was found elsewhere.
     pub moved_from: Option<PathBuf>,
-    /// It is there, or why not.
+    /// The open drive, or the reason why it is missing.
     pub state: Result<OpenDrive, String>,
 }
 
-/// A drive that is there, and this process has.
+/// A drive that this process has open.
 pub struct OpenDrive {
-    /// Where it is now.
     pub path: PathBuf,
-    /// What the kernel knows of it; none of a file.
+    /// `None` for a file.
     pub disk: Option<Disk>,
-    /// The drive.
     pub device: Rc<FileDevice>,
 }
 
 impl PoolDrive {
-    /// What a person calls it.
+    /// Name in messages.
     pub fn name(&self, folder: &Path) -> String {
         self.recorded.name(folder, self.state.as_ref().ok().map(|open| open.path.as_path()))
     }
@@ -71,7 +69,7 @@ impl DriveSearch {
     ///
     /// # Errors
     ///
-    /// Drives of two pools where the record does not say which is meant; one drive on two disks; a user who may not
+    /// Drives of two pools where the record does not name the pool; one drive on two disks; no permission to
     /// look at a device that may be one of the drives.
     pub async fn open(
         world: &World,
@@ -121,7 +119,7 @@ impl DriveSearch {
         Ok(search)
     }
 
-    /// Nothing says which pool it is: what is recorded is not there.
+    /// The pool is unknown: no recorded drive was found.
     fn nothing(
         folder: &Path,
         record: &PoolRecord,
@@ -143,7 +141,7 @@ impl DriveSearch {
         open.map(|open| Rc::clone(&open.device) as Rc<dyn BlockDevice>).collect()
     }
 
-    /// What the folder should say from now on.
+    /// The record that the folder should hold from now on.
     pub fn record(&self) -> PoolRecord {
         PoolRecord {
             pool: self.pool,
@@ -151,7 +149,7 @@ impl DriveSearch {
         }
     }
 
-    /// What the pool says, with drives by their names instead of numbers and UUIDs, and of those that are not there why.
+    /// The pool's error with names of drives instead of numbers and UUIDs, and the reason for each missing one.
     pub fn in_words(&self, error: &Error) -> String {
         if let Error::Drive { member, error } = error
             && let Some(name) = self.members.get(usize::from(member.0)).and_then(|drive| self.name_of(*drive))
@@ -161,7 +159,7 @@ impl DriveSearch {
         self.names.iter().fold(error.to_string(), |text, (id, name)| text.replace(&id.to_string(), name))
     }
 
-    /// What a person calls a drive of the pool, with the reason if it is not there.
+    /// Name of a drive in messages, with the reason if it is missing.
     pub fn name_of(&self, drive: DriveId) -> Option<&str> {
         self.names.get(&drive).map(String::as_str)
     }
@@ -175,7 +173,7 @@ impl DriveSearch {
         missing.collect()
     }
 
-    /// Members that no record names are called by what their superblocks say.
+    /// Members that the record does not list are named by their superblocks.
     fn name_members(&mut self, found: &BTreeMap<DriveId, Vec<Sighting>>) {
         let superblocks = found.values().flatten().map(|sighting| &sighting.superblock);
         let newest = superblocks.max_by_key(|superblock| superblock.generation);
@@ -188,7 +186,7 @@ impl DriveSearch {
     }
 }
 
-/// The pool that is meant: the record says it, or all drives that are where a record of format 1 says.
+/// The pool: the record names it, or all drives at the paths of a record of format 1.
 fn pool_of(
     folder: &Path,
     record: &PoolRecord,
@@ -253,7 +251,7 @@ fn disks_of_pool<'a>(
         }
     }
     for sightings in disks.values_mut() {
-        let mut known: Vec<Identity> = Vec::new();
+        let mut known: Vec<PathIdentity> = Vec::new();
         sightings.retain(|sighting| {
             let is_new = !known.contains(&sighting.identity);
             known.push(sighting.identity);
@@ -286,7 +284,7 @@ pub fn check_one_disk(folder: &Path, sightings: &[Sighting]) -> Result<(), Refus
     ))
 }
 
-/// What was found, by the drives of the record; behind them drives that the record does not have.
+/// The drives found, in the order of the record, then drives that the record does not list.
 fn assigned(
     record: &PoolRecord,
     at_recorded: &[(PathBuf, Observation)],
@@ -357,7 +355,7 @@ enum OpenFailure {
     Other(String),
 }
 
-/// Opens what was looked at, and looks again: from now on nobody else puts another disk there.
+/// Opens the sighted device and reads its superblock again: from now on no other disk can appear there.
 async fn open_sighted(sighting: &Sighting, access: Access) -> Result<FileDevice, OpenFailure> {
     // The kernel lets it be opened for writing, and refuses the writes.
     if access == Access::ReadWrite && sighting.disk.as_ref().is_some_and(|disk| disk.is_read_only) {
@@ -387,10 +385,10 @@ async fn open_sighted(sighting: &Sighting, access: Access) -> Result<FileDevice,
 fn update(folder: &Path, recorded: &mut RecordedDrive, sighting: &Sighting) -> Option<PathBuf> {
     let before = folder.join(&recorded.path);
     let leads_there = match sighting.identity {
-        Identity::Device(major, minor) => {
+        PathIdentity::Device(major, minor) => {
             world::real::host::device_number(&before).is_ok_and(|number| number == (major, minor))
         }
-        Identity::File(device, inode) => {
+        PathIdentity::File(device, inode) => {
             world::real::host_files::about(&before).is_ok_and(|about| about.identity == (device, inode))
         }
     };
@@ -454,13 +452,13 @@ mod tests {
         };
         Sighting {
             path: node,
-            identity: Identity::Device(8, minor),
+            identity: PathIdentity::Device(8, minor),
             disk: Some(disk),
             superblock: superblock.clone(),
         }
     }
 
-    /// What a new pool writes.
+    /// The superblock of a new pool.
     fn superblock() -> Superblock {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("drive");

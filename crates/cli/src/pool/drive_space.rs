@@ -1,4 +1,4 @@
-//! Whether a drive has the space that it seems to have, and what to say if not.
+//! Space of a drive on its storage: reserved if it is missing, with warnings where it cannot be.
 //!
 //! The pool counts on each drive's size. A sparse file, a filesystem that writes changes to new places and a thin disk
 //! run out of space before that; the pool goes on without the space, but its administrator should know beforehand.
@@ -21,7 +21,7 @@ pub async fn secure(name: &str, open: &OpenDrive) -> Vec<String> {
     }
 }
 
-/// What to say of a disk whose storage says that it is thin.
+/// The warning about a thin disk.
 fn of_disk(name: &str, disk: &Disk) -> Option<String> {
     disk.is_thin.then(|| {
         format!(

@@ -1,6 +1,6 @@
 //! Events of a pool in words: one line for people, one JSON object for programs.
 
-use super::snapshot_room::{ShownSnapshotRoom, room_to_make};
+use super::snapshot_room::{SnapshotRoomStatus, room_to_make};
 use crate::outputs::utc_time;
 use array::{
     format::DriveId,
@@ -15,55 +15,48 @@ use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use world::ByteCount;
 
-/// What words need of a pool: where it is, and what its drives are called.
+/// Folder of a pool and names of its drives, for the text of events.
 #[derive(Clone, Debug)]
-pub struct PoolPlace {
-    /// Its folder; none of a pool of a test run, which no verb can be given.
+pub struct PoolContext {
+    /// `None` for a pool of a test run, which no verb can open.
     pub folder: Option<PathBuf>,
-    /// What the pool is called in front of an event.
+    /// Name of the pool in front of an event.
     pub name: String,
-    /// Its drives, as far as they are known.
     pub drives: Vec<KnownDrive>,
 }
 
-/// What a drive of a pool is called.
 #[derive(Clone, Debug)]
 pub struct KnownDrive {
-    /// Its UUID; none if that was not looked up.
+    /// `None` if it was not looked up.
     pub drive: Option<DriveId>,
-    /// Its index among the devices the pool was opened with, where there is no UUID.
+    /// Index among the devices the pool was opened with, if there is no UUID.
     pub given: Option<usize>,
-    /// For people.
     pub name: String,
-    /// Where it is, or was last.
+    /// Current or last path.
     pub path: PathBuf,
 }
 
 /// An event as it is printed, and kept in the published status (docs/pools.md, "Events").
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventReport {
-    /// Which kind of event.
     pub event: String,
-    /// How much it matters.
     pub severity: Severity,
-    /// When it was noticed, in UTC.
+    /// In UTC.
     pub time: String,
-    /// Which pool.
     pub pool: String,
-    /// What happened, in words.
     pub text: String,
-    /// What to do about it; may be empty.
+    /// May be empty.
     pub next_step: String,
     /// Figures and names, as the kind of event has them.
     #[serde(flatten)]
     pub details: Map<String, Value>,
 }
 
-/// What to do about a pool that a test run made for itself.
+/// Next step for a pool that a test run made for itself.
 const NEXT_STEP_OF_RUN: &str = "the run goes on while it can, and its report says what it cost; 'spindle prove --pool \
-                                --fresh' makes its pools and databases anew";
+                                --fresh' makes new pools and databases";
 
-/// Whether the next step names a verb of `spindle pool`, or a repair that a test run does without.
+/// True if the next step names a verb of `spindle pool`, or a repair that a test run does not need.
 fn is_for_verbs(kind: &EventKind) -> bool {
     matches!(
         kind,
@@ -80,9 +73,9 @@ fn is_for_verbs(kind: &EventKind) -> bool {
 
 impl EventReport {
     /// An event in words.
-    pub fn new(event: &PoolEvent, place: &PoolPlace) -> Self {
-        let Words { event: kind, severity, text, next_step, details } = words(&event.kind, place);
-        let is_of_run = place.folder.is_none() && is_for_verbs(&event.kind) && !next_step.is_empty();
+    pub fn new(event: &Event, context: &PoolContext) -> Self {
+        let EventWords { event: kind, severity, text, next_step, details } = words(&event.kind, context);
+        let is_of_run = context.folder.is_none() && is_for_verbs(&event.kind) && !next_step.is_empty();
         let next_step = if is_of_run { NEXT_STEP_OF_RUN.to_owned() } else { next_step };
         let details = match details {
             Value::Object(details) => details,
@@ -92,7 +85,7 @@ impl EventReport {
             event: kind.to_owned(),
             severity,
             time: utc_time(event.time),
-            pool: place.name.clone(),
+            pool: context.name.clone(),
             text,
             next_step,
             details,
@@ -108,8 +101,7 @@ impl EventReport {
     }
 }
 
-/// What is said of an event.
-struct Words {
+struct EventWords {
     event: &'static str,
     severity: Severity,
     text: String,
@@ -117,15 +109,15 @@ struct Words {
     details: Value,
 }
 
-fn words(kind: &EventKind, place: &PoolPlace) -> Words {
-    let say = |event, severity, text: String, next_step: String, details| Words {
+fn words(kind: &EventKind, context: &PoolContext) -> EventWords {
+    let say = |event, severity, text: String, next_step: String, details| EventWords {
         event,
         severity,
         text,
         next_step,
         details,
     };
-    let named = |drive: &DriveName| place.drive(drive);
+    let named = |drive: &DriveName| context.drive(drive);
     match kind {
         EventKind::DriveLoss { drive, error } => say(
             "drive_lost",
@@ -133,10 +125,10 @@ fn words(kind: &EventKind, place: &PoolPlace) -> Words {
             format!("drive {} lost: {error}", named(drive)),
             format!(
                 "keep it as it is until nothing lacks a copy ({}); {}",
-                place.verb("show"),
-                place.adding("give the pool another")
+                context.verb("show"),
+                context.adding("give the pool another")
             ),
-            json!({ "drive": drive_json(drive, place), "reason": error.to_string() }),
+            json!({ "drive": drive_json(drive, context), "reason": error.to_string() }),
         ),
         EventKind::StaleDrive { drive } => say(
             "drive_stale",
@@ -144,32 +136,32 @@ fn words(kind: &EventKind, place: &PoolPlace) -> Words {
             format!("drive {} is out of date and not used: the pool was written without it", named(drive)),
             format!(
                 "keep it as it is until nothing lacks a copy ({}), then erase it and add it",
-                place.verb("show")
+                context.verb("show")
             ),
-            json!({ "drive": drive_json(drive, place) }),
+            json!({ "drive": drive_json(drive, context) }),
         ),
         EventKind::DriveOutOfSpace { drive, error } => say(
             "drive_out_of_space",
             Severity::Error,
             format!("drive {} is out of space: {error}", named(drive)),
             "make room where it lies; the pool tries it again".to_owned(),
-            json!({ "drive": drive_json(drive, place), "reason": error.to_string() }),
+            json!({ "drive": drive_json(drive, context), "reason": error.to_string() }),
         ),
         EventKind::DriveReturn { drive } => say(
             "drive_back",
             Severity::Note,
             format!("drive {} takes writes again", named(drive)),
             String::new(),
-            json!({ "drive": drive_json(drive, place) }),
+            json!({ "drive": drive_json(drive, context) }),
         ),
         EventKind::DriveAddition { drive } => say(
             "drive_added",
             Severity::Note,
             format!("drive {} added", named(drive)),
             String::new(),
-            json!({ "drive": drive_json(drive, place) }),
+            json!({ "drive": drive_json(drive, context) }),
         ),
-        EventKind::RedundancyLoss(lost) => redundancy_lost(lost, place),
+        EventKind::RedundancyLoss(lost) => redundancy_lost(lost, context),
         EventKind::FullRedundancy(whole) => say(
             "redundancy_whole",
             Severity::Note,
@@ -189,7 +181,7 @@ fn words(kind: &EventKind, place: &PoolPlace) -> Words {
                 (false, _) => (Severity::Note, format!("less than {before} % full: {room}")),
             };
             let next_step = match is_rising {
-                true => place.making_room(),
+                true => context.making_room(),
                 false => String::new(),
             };
             let mut details = space_json(space);
@@ -201,20 +193,20 @@ fn words(kind: &EventKind, place: &PoolPlace) -> Words {
             let mut details = space_json(space);
             if let Some(snapshots) = snapshots {
                 details["snapshot_room"] =
-                    snapshots.iter().map(|room| json!(ShownSnapshotRoom::of(room))).collect();
+                    snapshots.iter().map(|room| json!(SnapshotRoomStatus::of(room))).collect();
             }
             let shown: Option<Vec<_>> =
-                snapshots.as_ref().map(|snapshots| snapshots.iter().map(ShownSnapshotRoom::of).collect());
+                snapshots.as_ref().map(|snapshots| snapshots.iter().map(SnapshotRoomStatus::of).collect());
             say(
                 "writes_refused",
                 Severity::Error,
                 format!("writes are refused for want of room: {}", room(space)),
                 match shown {
                     Some(snapshots) => {
-                        let drive = place.adding("give the pool another drive");
+                        let drive = context.adding("give the pool another drive");
                         format!("{}, or {drive}", room_to_make(&snapshots))
                     }
-                    None => place.making_room(),
+                    None => context.making_room(),
                 },
                 details,
             )
@@ -235,7 +227,7 @@ fn words(kind: &EventKind, place: &PoolPlace) -> Words {
                     "scrub: {repaired} wrong copies were rewritten; {lost_places} places have no right copy"
                 ),
                 match is_lost {
-                    true => format!("'{}' names them once this process has ended", place.verb("scrub")),
+                    true => format!("'{}' names them once this process has ended", context.verb("scrub")),
                     false => "look at the drives' own health".to_owned(),
                 },
                 json!({ "mended": repaired, "lost_places": lost_places }),
@@ -262,13 +254,13 @@ fn words(kind: &EventKind, place: &PoolPlace) -> Words {
             "events_missed",
             Severity::Warning,
             format!("{events} events came faster than they could be printed, and were dropped"),
-            format!("'{}' has the present state", place.verb("show")),
+            format!("'{}' has the present state", context.verb("show")),
             json!({ "events": events }),
         ),
     }
 }
 
-fn redundancy_lost(lost: &RedundancyStatus, place: &PoolPlace) -> Words {
+fn redundancy_lost(lost: &Redundancy, context: &PoolContext) -> EventWords {
     let mut parts = Vec::new();
     if lost.segments > 0 {
         let (bytes, single) = (ByteCount(lost.bytes), ByteCount(lost.single_copy_bytes));
@@ -284,11 +276,11 @@ fn redundancy_lost(lost: &RedundancyStatus, place: &PoolPlace) -> Words {
     let next_step = match lost.drives >= usize::from(lost.copies) {
         true => format!(
             "missing copies are made on the other drives while there is room; {}",
-            place.adding("give the pool another drive")
+            context.adding("give the pool another drive")
         ),
-        false => place.adding("the next loss takes data; give the pool another drive"),
+        false => context.adding("the next loss takes data; give the pool another drive"),
     };
-    Words {
+    EventWords {
         event: "redundancy_lost",
         severity: Severity::Error,
         text: format!("redundancy lost: {}", parts.join("; ")),
@@ -320,16 +312,16 @@ fn redundancy_json(redundancy: &RedundancyStatus) -> Value {
     })
 }
 
-fn drive_json(drive: &DriveName, place: &PoolPlace) -> Value {
+fn drive_json(drive: &DriveName, context: &PoolContext) -> Value {
     json!({
-        "name": place.drive(drive),
-        "path": place.known(drive).map(|known| &known.path),
+        "name": context.drive(drive),
+        "path": context.known(drive).map(|known| &known.path),
         "serial": drive.serial,
         "uuid": drive.drive.to_string(),
     })
 }
 
-impl PoolPlace {
+impl PoolContext {
     fn known(&self, drive: &DriveName) -> Option<&KnownDrive> {
         self.drives.iter().find(|known| match known.drive {
             Some(id) => id == drive.drive,
@@ -378,8 +370,8 @@ mod tests {
     use array::format::MemberIndex;
     use world::{IoError, IoErrorKind, WallTime};
 
-    fn place() -> PoolPlace {
-        PoolPlace {
+    fn context() -> PoolContext {
+        PoolContext {
             folder: Some("mail".into()),
             name: "mail".to_owned(),
             drives: vec![known(Some(DriveId([1; 16])), None, "a"), known(None, Some(0), "b")],
@@ -397,7 +389,7 @@ mod tests {
         let error = IoError::new(IoErrorKind::Medium, "flushing it: Input/output error");
         let kind = EventKind::DriveLoss { drive, error };
         let time = WallTime { seconds: 1_795_298_700, nanos: 0 };
-        EventReport::new(&PoolEvent { number: 0, time, kind }, &place())
+        EventReport::new(&Event { number: 0, time, kind }, &context())
     }
 
     #[test]

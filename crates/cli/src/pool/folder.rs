@@ -1,20 +1,20 @@
-//! The folder of a pool: it says which drives the pool has, and is held by whoever has the pool open.
+//! The folder of a pool: it lists the pool's drives, and is locked by the process that has the pool open.
 //!
 //! Invariants:
 //!
-//! 1. A pool is open in one process at a time: its folder is locked for as long.
-//! 2. The record names drives; what they are and hold is said by the drives alone.
-//! 3. While it is open its status is published in the folder (`status`); none is left when it is closed.
+//! 1. A pool is open in one process at a time: that process holds the lock on its folder.
+//! 2. The record lists drives; only the drives say what they are and hold.
+//! 3. While the pool is open its status is published in the folder (`status`); closing removes it.
 
 use super::{
     advice::NextStep,
     drive_search::{DriveSearch, PoolDrive},
     drive_space::secure,
-    events::{KnownDrive, PoolPlace},
+    events::{KnownDrive, PoolContext},
     publisher::Publisher,
     record::PoolRecord,
     reporter::{EventOutput, report_events},
-    status::{self, ShownDrives},
+    status::{self, DriveStatuses},
 };
 use crate::{console::Console, refusal::Refusal};
 use array::{
@@ -35,16 +35,14 @@ use world::{
     with_deadline,
 };
 
-/// Events that are left when a pool is closed are printed for so long at most.
+/// Time for the last events to be printed when a pool is closed.
 pub const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A pool that this process has open.
 pub struct OpenPool {
-    /// The pool.
     pub pool: Rc<Pool>,
-    /// Its drives, where they are and why not.
     pub drives: DriveSearch,
-    /// What its drives lack: lines that were said when it was opened.
+    /// Warnings that were printed when it was opened.
     pub warnings: Vec<String>,
     folder: PathBuf,
     record: PoolRecord,
@@ -52,7 +50,7 @@ pub struct OpenPool {
     publishing: JoinHandle<()>,
     reporting: Option<JoinHandle<()>>,
     /// Declared last: it is held until everything else is gone.
-    #[expect(dead_code, reason = "held for what its being held means")]
+    #[expect(dead_code, reason = "held until it is dropped")]
     held: FolderLock,
 }
 
@@ -93,17 +91,15 @@ impl OpenPool {
         }
     }
 
-    /// Where it is.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What its folder says.
     pub fn record(&self) -> &PoolRecord {
         &self.record
     }
 
-    /// Has its folder say that from now on.
+    /// Replaces the folder's record.
     pub fn set_record(&mut self, record: PoolRecord) -> Result<(), Refusal> {
         record.write(&self.folder)?;
         self.record = record;
@@ -112,9 +108,10 @@ impl OpenPool {
 
     /// From now on, and from when it was opened, its events are printed; `as_json` also on standard output.
     pub fn report_events(&mut self, console: &Console, as_json: bool) {
-        let place = place_of(&self.folder, &self.drives);
+        let context = context_of(&self.folder, &self.drives);
         let output = if as_json { EventOutput::LinesAndJson } else { EventOutput::Lines };
-        let reporting = report_events(self.world.clone(), self.pool.events(), place, console.clone(), output);
+        let reporting =
+            report_events(self.world.clone(), self.pool.events(), context, console.clone(), output);
         self.reporting = Some(self.world.spawn("pool events", reporting));
     }
 
@@ -130,7 +127,7 @@ impl OpenPool {
         closed
     }
 
-    /// What the pool refused, with its drives by their names.
+    /// A pool's error, with its drives by their names.
     pub fn refusal(&self, error: &Error, remedy: &str) -> Refusal {
         Refusal::new(format!("{}: {}", self.folder.display(), self.drives.in_words(error)), remedy)
     }
@@ -141,9 +138,7 @@ const READ_ONLY_CACHE_BYTES: usize = 64 << 20;
 
 /// A pool that this process has taken, and its drives.
 pub struct HeldPool {
-    /// Its drives, where they are and why not.
     pub drives: DriveSearch,
-    /// Where it is.
     pub folder: PathBuf,
     record: PoolRecord,
     held: FolderLock,
@@ -151,9 +146,8 @@ pub struct HeldPool {
 
 /// Why a pool did not open, and the pool.
 pub struct OpenFailure {
-    /// Its drives are at hand for whoever reads what can be read.
+    /// For a caller that reads what can be read.
     pub held: HeldPool,
-    /// What the pool said.
     pub error: Error,
 }
 
@@ -166,7 +160,7 @@ impl HeldPool {
         let drives = DriveSearch::open(world, folder, &record, access).await?;
         if drives.devices().is_empty() {
             let problem = format!(
-                "{}: none of its drives is there: {}",
+                "{}: none of its drives was found: {}",
                 folder.display(),
                 drives.missing(folder).join("; ")
             );
@@ -187,8 +181,8 @@ impl HeldPool {
         };
         let Self { drives, folder, record, held } = self;
         let found = drives.record();
-        let shown = ShownDrives::of(&folder, &drives, &warnings);
-        let publisher = Publisher::begin(world, &pool, &folder, shown, place_of(&folder, &drives)).await;
+        let shown = DriveStatuses::of(&folder, &drives, &warnings);
+        let publisher = Publisher::begin(world, &pool, &folder, shown, context_of(&folder, &drives)).await;
         let open = OpenPool {
             pool,
             drives,
@@ -206,22 +200,20 @@ impl HeldPool {
         Ok(open)
     }
 
-    /// What the pool said, with its drives by their names.
+    /// A pool's error, with its drives by their names.
     pub fn refusal(&self, error: &Error, remedy: &str) -> Refusal {
         let error = self.drives.in_words(error);
         Refusal::new(format!("{}: {error}", self.folder.display()), remedy)
     }
 }
 
-/// A pool that this process reads, and that nobody writes meanwhile.
-pub struct OpenReadOnly {
-    /// The pool.
+/// A pool open for reading; the folder's lock keeps writers out.
+pub struct OpenReadOnlyPool {
     pub pool: Rc<ReadOnlyPool>,
-    /// Its drives.
     pub held: HeldPool,
 }
 
-impl OpenReadOnly {
+impl OpenReadOnlyPool {
     /// Opens the pool of a folder for reading; it may be damaged. Nothing is written to its drives.
     pub async fn open(world: &World, folder: &Path) -> Result<Self, Refusal> {
         Self::of(HeldPool::take(world, folder, Access::Read).await?).await
@@ -236,7 +228,7 @@ impl OpenReadOnly {
     }
 }
 
-/// Sets space aside for drives that lack it, and says what they may lack all the same.
+/// Reserves space for drives that lack it, and returns warnings about what they may still lack.
 async fn secure_all(folder: &Path, drives: &DriveSearch) -> Vec<String> {
     let mut warnings = Vec::new();
     for drive in &drives.drives {
@@ -249,8 +241,8 @@ async fn secure_all(folder: &Path, drives: &DriveSearch) -> Vec<String> {
     warnings
 }
 
-/// What its events need to be put in words.
-fn place_of(folder: &Path, drives: &DriveSearch) -> PoolPlace {
+/// Names for the text of events.
+fn context_of(folder: &Path, drives: &DriveSearch) -> PoolContext {
     let known = |drive: &PoolDrive| KnownDrive {
         drive: drive.recorded.drive,
         given: None,
@@ -260,14 +252,14 @@ fn place_of(folder: &Path, drives: &DriveSearch) -> PoolPlace {
             .as_ref()
             .map_or_else(|_| folder.join(&drive.recorded.path), |open| open.path.clone()),
     };
-    PoolPlace {
+    PoolContext {
         folder: Some(folder.to_owned()),
         name: folder.display().to_string(),
         drives: drives.drives.iter().map(known).collect(),
     }
 }
 
-/// Whether some process, or another lock of this one, has the pool of a folder open.
+/// True if some process, or another lock of this one, has the pool of a folder open.
 pub fn is_held(folder: &Path) -> bool {
     host_files::lock_folder(folder).is_err_and(|error| error.kind() == IoErrorKind::Busy)
 }
@@ -283,7 +275,7 @@ pub fn hold(folder: &Path) -> Result<FolderLock, Refusal> {
     })
 }
 
-/// What a pool refused, with its folder.
+/// A pool's error, with its folder.
 pub fn refusal(folder: &Path, error: &array::error::Error, remedy: &str) -> Refusal {
     Refusal::new(format!("{}: {error}", folder.display()), remedy)
 }
@@ -300,7 +292,7 @@ pub struct VolumePath {
 }
 
 impl VolumePath {
-    /// Takes a path apart; none if it has no such parts.
+    /// `None` if the path has no such parts.
     pub fn of(path: &Path) -> Option<Self> {
         let (name, folder) = (path.file_name()?.to_str()?, path.parent()?);
         let (volume, snapshot) = match name.split_once('@') {

@@ -1,12 +1,12 @@
-//! Pools found by their drives: what the drives say is enough to write a lost record again.
+//! Pools found by the superblocks of their drives, from which a lost record is written again.
 
 use super::{
     drive_search::check_one_disk,
     folder::hold,
     record::{Hardware, PoolRecord, RECORD_NAME, RecordedDrive, is_pool, uuid_of},
-    sighting::{Identity, Observation, Sighting, all_devices, files_in, look_at_all},
+    sighting::{Observation, PathIdentity, Sighting, all_devices, files_in, look_at_all},
 };
-use crate::{console::Console, ending::Ending, refusal::Refusal};
+use crate::{console::Console, exit_status::ExitStatus, refusal::Refusal};
 use array::format::{DriveId, Member, PoolId, Superblock};
 use serde::Serialize;
 use std::{
@@ -18,9 +18,8 @@ use world::{
     real::host_files::{self, PathKind},
 };
 
-/// What is to be imported.
 pub struct ImportRequest<'a> {
-    /// Where drives are looked for; all block devices if none is named.
+    /// Folders, files and devices to search; all block devices if empty.
     pub places: &'a [PathBuf],
     /// Name or UUID of the pool.
     pub pool: Option<&'a str>,
@@ -28,7 +27,7 @@ pub struct ImportRequest<'a> {
     pub into: Option<&'a Path>,
 }
 
-/// A pool as its drives that were found say.
+/// A pool, by the drives that were found.
 struct FoundPool {
     pool: PoolId,
     /// With the paths that lead to each.
@@ -36,19 +35,19 @@ struct FoundPool {
 }
 
 #[derive(Serialize)]
-struct ShownPool {
+struct ImportAnswer {
     pool: String,
     name: String,
-    drives: Vec<ShownDrive>,
+    drives: Vec<ImportedDrive>,
     /// Drives of the pool that were not found.
-    missing: Vec<ShownMissing>,
+    missing: Vec<MissingDrive>,
     /// Folder of the record, if one was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
-struct ShownDrive {
+struct ImportedDrive {
     drive: String,
     name: String,
     path: PathBuf,
@@ -59,17 +58,17 @@ struct ShownDrive {
 }
 
 #[derive(Serialize)]
-struct ShownMissing {
+struct MissingDrive {
     drive: String,
     /// As the pool knows it: printed on the drive, or a file's name.
     known_as: String,
 }
 
 /// Lists the pools whose drives are found.
-pub async fn list(world: &World, request: &ImportRequest<'_>, json: bool) -> Result<Ending, Refusal> {
+pub async fn list(world: &World, request: &ImportRequest<'_>, json: bool) -> Result<ExitStatus, Refusal> {
     let console = Console::new(json, false);
     let pools = find(world, request, &console).await?;
-    let shown: Vec<ShownPool> = pools.iter().map(|pool| pool.shown(None)).collect();
+    let shown: Vec<ImportAnswer> = pools.iter().map(|pool| pool.shown(None)).collect();
     if json {
         console.json_of(&shown)?;
     }
@@ -79,11 +78,11 @@ pub async fn list(world: &World, request: &ImportRequest<'_>, json: bool) -> Res
     if shown.is_empty() {
         console.say("no drive of a pool was found");
     }
-    console.told(if shown.is_empty() { Ending::Fail } else { Ending::Pass })
+    console.finish(if shown.is_empty() { ExitStatus::Fail } else { ExitStatus::Pass })
 }
 
 /// Writes the record of the one pool that is found.
-pub async fn import(world: &World, request: &ImportRequest<'_>, json: bool) -> Result<Ending, Refusal> {
+pub async fn import(world: &World, request: &ImportRequest<'_>, json: bool) -> Result<ExitStatus, Refusal> {
     let console = Console::new(json, false);
     let pool = one_of(find(world, request, &console).await?)?;
     let folder = folder_for(&pool, request)?;
@@ -105,7 +104,7 @@ pub async fn import(world: &World, request: &ImportRequest<'_>, json: bool) -> R
     }
     let written = hold(&folder).and_then(|_held| pool.record(&folder).write(&folder));
     if written.is_err() && is_new {
-        // Its failure is told already; what is left is an empty folder.
+        // The error is reported already; only an empty folder is left.
         let _ = host_files::remove_folder_if_empty(&folder);
     }
     written?;
@@ -118,7 +117,7 @@ pub async fn import(world: &World, request: &ImportRequest<'_>, json: bool) -> R
     console.say(&format!(
         "  its record is {shown_folder}/{RECORD_NAME}; open it: spindle pool show {shown_folder}"
     ));
-    console.told(Ending::Pass)
+    console.finish(ExitStatus::Pass)
 }
 
 /// Looks wherever it was asked to.
@@ -153,7 +152,7 @@ async fn find(
                     sightings.push(*sighting);
                 }
             }
-            // Of a place that was named it is an answer; of all devices most hold something else.
+            // An answer for a path that was named; of all devices most hold something else.
             Observation::Nothing(why) if request.places.contains(&path) => console.warn(&why),
             Observation::Nothing(_) => {}
             Observation::Denied(why) => console.warn(&format!("{why}; run it as root to look there as well")),
@@ -182,7 +181,7 @@ fn one_of(mut pools: Vec<FoundPool>) -> Result<FoundPool, Refusal> {
     }
 }
 
-/// Where the record belongs. Files are locked by the folder they are in: a record elsewhere would let two processes have
+/// Folder of the record. Files are locked by the folder they are in: a record elsewhere would let two processes open
 /// them.
 fn folder_for(pool: &FoundPool, request: &ImportRequest<'_>) -> Result<PathBuf, Refusal> {
     let sightings = pool.drives.values().flatten();
@@ -217,7 +216,7 @@ fn folder_for(pool: &FoundPool, request: &ImportRequest<'_>) -> Result<PathBuf, 
     }
 }
 
-/// A name comes from the drives: it leads to no other place than this one.
+/// The name comes from the drives: it must not lead out of the current folder.
 fn folder_named(name: &str) -> Result<PathBuf, Refusal> {
     match name.is_empty() || name.starts_with('.') || name.contains('/') {
         true => {
@@ -228,11 +227,11 @@ fn folder_named(name: &str) -> Result<PathBuf, Refusal> {
 }
 
 fn is_device(sighting: &Sighting) -> bool {
-    matches!(sighting.identity, Identity::Device(..))
+    matches!(sighting.identity, PathIdentity::Device(..))
 }
 
 impl FoundPool {
-    /// What the drive that knows most says.
+    /// The newest superblock found.
     fn newest(&self) -> &Superblock {
         let superblocks = self.drives.values().flatten().map(|sighting| &sighting.superblock);
         superblocks.max_by_key(|superblock| superblock.generation).expect("a pool is found by a drive")
@@ -257,10 +256,10 @@ impl FoundPool {
         PoolRecord { pool: Some(self.pool), drives: drives.collect() }
     }
 
-    fn shown(&self, path: Option<PathBuf>) -> ShownPool {
+    fn shown(&self, path: Option<PathBuf>) -> ImportAnswer {
         let drives = self.drives.values().flatten().map(|sighting| {
             let RecordedDrive { hardware, .. } = recorded(sighting);
-            ShownDrive {
+            ImportedDrive {
                 drive: sighting.superblock.drive().to_string(),
                 name: recorded(sighting).name(Path::new(""), Some(&sighting.path)),
                 path: sighting.path.clone(),
@@ -270,8 +269,8 @@ impl FoundPool {
         });
         let missing = self
             .missing()
-            .map(|member| ShownMissing { drive: member.drive.to_string(), known_as: member.serial.clone() });
-        ShownPool {
+            .map(|member| MissingDrive { drive: member.drive.to_string(), known_as: member.serial.clone() });
+        ImportAnswer {
             pool: self.pool.to_string(),
             name: self.newest().name.clone(),
             drives: drives.collect(),
@@ -291,13 +290,13 @@ fn recorded(sighting: &Sighting) -> RecordedDrive {
     }
 }
 
-fn say(console: &Console, pool: &ShownPool) {
-    let ShownPool { pool: id, name, drives, missing, .. } = pool;
+fn say(console: &Console, pool: &ImportAnswer) {
+    let ImportAnswer { pool: id, name, drives, missing, .. } = pool;
     console.say(&format!("{name}: pool {id}, {} drives found", pool.drives.len()));
     for drive in drives {
         console.say(&format!("  drive {}, generation {}", drive.name, drive.generation));
     }
-    for ShownMissing { drive, known_as } in missing {
+    for MissingDrive { drive, known_as } in missing {
         console.say(&format!("  not found: {known_as} ({drive})"));
     }
 }

@@ -29,7 +29,6 @@ const SERIAL_BYTES_MAX: usize = 48;
 pub struct JoiningDrive {
     /// As the folder is to name it.
     pub recorded: RecordedDrive,
-    /// The drive.
     pub open: OpenDrive,
     drive: DriveId,
 }
@@ -64,17 +63,16 @@ impl JoiningDrive {
         Ok(Self { recorded, open, drive })
     }
 
-    /// Its size.
     pub fn size(&self) -> ByteCount {
         self.open.device.geometry().size
     }
 
-    /// What a person calls it.
+    /// Name in messages.
     pub fn name(&self, folder: &Path) -> String {
         self.recorded.name(folder, Some(&self.open.path))
     }
 
-    /// Says why it may run out of space, if it may.
+    /// Prints why it may run out of space, if it may.
     pub async fn warn(&self, folder: &Path) {
         let console = Console::new(true, false);
         secure(&self.name(folder), &self.open).await.iter().for_each(|warning| console.warn(warning));
@@ -89,7 +87,7 @@ impl JoiningDrive {
         }
     }
 
-    /// What is printed on it, or the file's name: printable, and not too long.
+    /// Serial number, or the file's name: printable, and not too long.
     fn serial(&self) -> String {
         let stem = || {
             let path = &self.recorded.path;

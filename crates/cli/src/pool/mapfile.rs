@@ -1,12 +1,12 @@
-//! A mapfile of GNU ddrescue: which bytes of a copy were read, which could not be, which were not tried.
+//! A mapfile of GNU ddrescue: the ranges of a copy that were read, could not be read, or were not tried.
 //!
 //! Its manual, "Mapfile structure", has the format; `ddrescuelog` and ddrescue itself read it.
 
 use std::{fmt::Write, ops::Range};
 
-/// What became of some bytes.
+/// State of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum CopyStatus {
     /// They are as they should be.
     Finished,
     /// They cannot be read.
@@ -15,7 +15,7 @@ pub enum Status {
     NotTried,
 }
 
-impl Status {
+impl CopyStatus {
     fn symbol(self) -> char {
         match self {
             Self::Finished => '+',
@@ -30,7 +30,7 @@ impl Status {
 pub struct Mapfile {
     size: u64,
     /// One behind the other from 0 on; neighbours differ.
-    parts: Vec<(Range<u64>, Status)>,
+    parts: Vec<(Range<u64>, CopyStatus)>,
 }
 
 impl Mapfile {
@@ -39,8 +39,8 @@ impl Mapfile {
         Self { size, parts: Vec::new() }
     }
 
-    /// What became of the next bytes, up to `end`.
-    pub fn add(&mut self, end: u64, status: Status) {
+    /// Sets the status of the next bytes, up to `end`.
+    pub fn add(&mut self, end: u64, status: CopyStatus) {
         let begin = self.done();
         assert!(begin <= end && end <= self.size, "{end} of {}", self.size);
         match self.parts.last_mut() {
@@ -57,7 +57,7 @@ impl Mapfile {
 
     /// Ranges that cannot be read.
     pub fn bad(&self) -> impl Iterator<Item = &Range<u64>> {
-        self.parts.iter().filter(|(_, status)| *status == Status::BadSector).map(|(range, _)| range)
+        self.parts.iter().filter(|(_, status)| *status == CopyStatus::BadSector).map(|(range, _)| range)
     }
 
     /// As the file has it. `comment`: for people, one line.
@@ -68,7 +68,7 @@ impl Mapfile {
         text.push_str("# current_pos  current_status  current_pass\n");
         let _ = writeln!(text, "0x{done:08X}     {state}               1");
         text.push_str("#      pos        size  status\n");
-        let rest = (done < self.size).then_some((done..self.size, Status::NotTried));
+        let rest = (done < self.size).then_some((done..self.size, CopyStatus::NotTried));
         for (range, status) in self.parts.iter().cloned().chain(rest) {
             let size = range.end - range.start;
             let _ = writeln!(text, "0x{:08X}  0x{size:08X}  {}", range.start, status.symbol());
@@ -84,9 +84,9 @@ mod tests {
     #[test]
     fn neighbours_join_and_the_rest_was_not_tried() {
         let mut map = Mapfile::new(20_480);
-        map.add(4096, Status::Finished);
-        map.add(8192, Status::Finished);
-        map.add(12_288, Status::BadSector);
+        map.add(4096, CopyStatus::Finished);
+        map.add(8192, CopyStatus::Finished);
+        map.add(12_288, CopyStatus::BadSector);
         assert!(map.bad().eq([&(8192..12_288)]), "{map:?}");
         let text = map.text("mail/store");
         let lines: Vec<&str> = text.lines().skip(1).collect();
@@ -102,7 +102,7 @@ mod tests {
                 "0x00003000  0x00002000  ?",
             ]
         );
-        map.add(20_480, Status::Finished);
+        map.add(20_480, CopyStatus::Finished);
         assert!(map.text("").contains("0x00005000     +               1\n"));
     }
 }

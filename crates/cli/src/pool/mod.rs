@@ -27,8 +27,8 @@ mod volume_limits;
 
 pub use volume::volume;
 
-use crate::{ending::Ending, refusal::Refusal};
-use add_drive::Added;
+use crate::{exit_status::ExitStatus, refusal::Refusal};
+use add_drive::DriveSource;
 use arguments::{PoolArguments, PoolVerb};
 use world::{
     World,
@@ -36,22 +36,22 @@ use world::{
 };
 
 /// Runs the verb to its end.
-pub fn pool(arguments: &PoolArguments) -> Result<Ending, Refusal> {
+pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
     let json = arguments.json;
     real::run(0, RealOptions::default(), async |world: World| match &arguments.verb {
         PoolVerb::Create { pool, size, drives, device, copies } => {
             let drives = match size {
-                Some(size) => create::Drives::Files { count: *drives, size: *size },
-                None => create::Drives::Devices(device),
+                Some(size) => create::NewPoolDrives::Files { count: *drives, size: *size },
+                None => create::NewPoolDrives::Devices(device),
             };
             create::create(&world, pool, drives, *copies, json).await
         }
         PoolVerb::AddDrive { pool, size, device } => {
-            let added = match (size, device) {
-                (Some(size), _) => Added::File(*size),
-                (None, device) => Added::Device(device.as_deref().expect("one of both is required")),
+            let source = match (size, device) {
+                (Some(size), _) => DriveSource::File(*size),
+                (None, device) => DriveSource::Device(device.as_deref().expect("one of both is required")),
             };
-            add_drive::add(&world, pool, added, json).await
+            add_drive::add(&world, pool, source, json).await
         }
         PoolVerb::Import { places, pool, into, list } => {
             let request = import::ImportRequest { places, pool: pool.as_deref(), into: into.as_deref() };

@@ -3,8 +3,8 @@
 //! full does the pool no harm.
 
 use super::{
-    events::{EventReport, PoolPlace},
-    status::{self, ShownDrives, Status},
+    events::{EventReport, PoolContext},
+    status::{self, DriveStatuses, PublishedStatus},
 };
 use crate::console::Console;
 use array::pool::{
@@ -24,9 +24,9 @@ use world::{
     with_deadline,
 };
 
-/// Figures that changed are published so often.
+/// Interval of publishing changed figures.
 const CHANGES_EVERY: Duration = Duration::from_secs(5);
-/// And all of it so often, whether it changed or not: whoever reads it sees that its owner is alive.
+/// Interval of publishing an unchanged status, which shows that the process is alive.
 const ANYWAY_EVERY: Duration = Duration::from_secs(60);
 /// Nothing is published sooner after what was published before.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -41,14 +41,14 @@ const FIRST_WITHIN: Duration = Duration::from_secs(2);
 pub struct Publisher {
     world: World,
     folder: PathBuf,
-    drives: ShownDrives,
-    place: PoolPlace,
+    drives: DriveStatuses,
+    context: PoolContext,
     pool: Weak<Pool>,
     reader: EventReader,
     opened: WallTime,
     events: VecDeque<EventReport>,
     writer: Workers,
-    last: Option<Status>,
+    last: Option<PublishedStatus>,
     written_at: Moment,
     /// Not before this.
     next_at: Moment,
@@ -56,19 +56,19 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// A publisher for a pool that was just opened; what there is to say already is published when this is done.
+    /// A publisher for a pool that was just opened. Returns after the first status is published.
     pub async fn begin(
         world: &World,
         pool: &Rc<Pool>,
         folder: &Path,
-        drives: ShownDrives,
-        place: PoolPlace,
+        drives: DriveStatuses,
+        context: PoolContext,
     ) -> Self {
         let mut publisher = Self {
             world: world.clone(),
             folder: folder.to_owned(),
             drives,
-            place,
+            context,
             pool: Rc::downgrade(pool),
             reader: pool.events(),
             opened: world.wall(),
@@ -110,14 +110,14 @@ impl Publisher {
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
         }
-        self.events.push_back(EventReport::new(event, &self.place));
+        self.events.push_back(EventReport::new(event, &self.context));
     }
 
-    /// Publishes what there is to say, if that is news, differs from the last time, or is to be said anyway.
+    /// Publishes the status if there is news, a change, or the last one is old.
     async fn publish(&mut self, is_news: bool) {
         let Some(pool) = self.pool.upgrade() else { return };
         let events = self.events.iter().cloned().collect();
-        let status = Status::now(&self.world, self.opened, &pool, &self.drives, events);
+        let status = PublishedStatus::now(&self.world, self.opened, &pool, &self.drives, events);
         drop(pool);
         let is_old = self.world.now().since(self.written_at) >= ANYWAY_EVERY;
         let is_known = self.last.as_ref().is_some_and(|last| last.says_the_same_as(&status));

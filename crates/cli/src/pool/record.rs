@@ -1,7 +1,7 @@
-//! The record in a pool's folder: which drives the pool has, what each is called, and where it was last.
+//! The record in a pool's folder: the pool's drives, their names, and their last paths.
 //!
-//! A drive is known by the UUID in its superblock. All else here says where to look first, and what to call a drive that
-//! is not found.
+//! A drive is identified by the UUID in its superblock. Everything else here says where to look first, and how to name a
+//! missing drive.
 
 use crate::refusal::Refusal;
 use array::format::{DriveId, PoolId};
@@ -17,13 +17,13 @@ use world::{
 
 /// The record in the folder.
 pub const RECORD_NAME: &str = "spindle-pool.json";
-/// Its format. The first one was a list of paths.
+/// The first format was a list of paths.
 const RECORD_FORMAT: u32 = 2;
 
-/// Which drives a pool has.
+/// The drives of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolRecord {
-    /// Its UUID; none in a record of format 1.
+    /// `None` in a record of format 1.
     pub pool: Option<PoolId>,
     /// In the order they came.
     pub drives: Vec<RecordedDrive>,
@@ -32,15 +32,15 @@ pub struct PoolRecord {
 /// One drive of the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedDrive {
-    /// UUID of its superblock; none in a record of format 1.
+    /// `None` in a record of format 1.
     pub drive: Option<DriveId>,
-    /// Where it was last; one that is not absolute is in the folder.
+    /// Last path; a relative one is in the folder.
     pub path: PathBuf,
-    /// What it is; all None for a file.
+    /// All `None` for a file.
     pub hardware: Hardware,
 }
 
-/// What is printed on a drive, and where it is plugged in.
+/// Labels printed on a drive, and its slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Hardware {
@@ -65,7 +65,7 @@ impl Hardware {
         Self { bay, model, serial, wwid }
     }
 
-    /// `bay 7, ST4000NM, serial Z1Z0ABCD`: as much of it as is known, none if nothing is.
+    /// `bay 7, ST4000NM, serial Z1Z0ABCD`: the known parts; `None` if nothing is known.
     pub fn words(&self) -> Option<String> {
         let bay = self.bay.as_ref().map(|bay| format!("bay {bay}"));
         let serial = self.serial.as_ref().map(|serial| format!("serial {serial}"));
@@ -97,7 +97,6 @@ enum StoredDrive {
 }
 
 impl PoolRecord {
-    /// Stores it.
     pub fn write(&self, folder: &Path) -> Result<(), Refusal> {
         let stored = Stored {
             format: RECORD_FORMAT,
@@ -146,8 +145,8 @@ impl RecordedDrive {
         Self { drive: Some(drive), path: name, hardware: Hardware::default() }
     }
 
-    /// What to call it, for a person who stands before the machine: `bay 7, ST4000NM, serial Z1Z0ABCD, now /dev/sdh`.
-    /// `now` is where it is, none if it is not there.
+    /// Name for a person in front of the machine: `bay 7, ST4000NM, serial Z1Z0ABCD, now /dev/sdh`.
+    /// `now` is the current path, `None` if the drive is missing.
     pub fn name(&self, folder: &Path, now: Option<&Path>) -> String {
         let recorded = folder.join(&self.path);
         match (self.hardware.words(), now) {
@@ -187,7 +186,7 @@ pub fn uuid_of(text: &str) -> Result<[u8; 16], String> {
     Ok(bytes)
 }
 
-/// Whether a folder is one of a pool.
+/// True if a folder has a pool's record.
 pub fn is_pool(folder: &Path) -> bool {
     matches!(host_files::kind(&folder.join(RECORD_NAME)), Ok(PathKind::File))
 }

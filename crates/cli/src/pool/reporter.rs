@@ -1,12 +1,11 @@
 //! Prints the events of an open pool as they happen: never so that the pool waits for it.
 
-use super::events::{EventReport, PoolPlace};
+use super::events::{EventReport, PoolContext};
 use crate::console::Console;
 use array::pool::events::EventReader;
 use std::time::Duration;
 use world::World;
 
-/// Where events of a pool go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventOutput {
     /// Lines on standard error.
@@ -17,20 +16,20 @@ pub enum EventOutput {
     JsonAside,
 }
 
-/// How long to wait before asking again whether a line would be taken.
+/// Interval of checks whether output can be written.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 
-/// Prints each event, one line each. Ends when the pool is closed. While nobody takes what is printed events wait in the pool's log, which says how many it dropped.
+/// Prints each event on a line until the pool is closed. While output would block, events wait in the pool's log, which counts those it drops.
 pub async fn report_events(
     world: World,
     mut reader: EventReader,
-    place: PoolPlace,
+    context: PoolContext,
     console: Console,
     output: EventOutput,
 ) {
     let mut is_heard = true;
     while let Some(event) = reader.next().await {
-        let report = EventReport::new(&event, &place);
+        let report = EventReport::new(&event, &context);
         while !console.takes_lines(output == EventOutput::LinesAndJson) {
             world.sleep(TRY_AGAIN).await;
         }
@@ -41,7 +40,7 @@ pub async fn report_events(
         }
         console.event(report.severity, &report.time, &report.line());
         if output == EventOutput::LinesAndJson && is_heard {
-            // Whoever read it may be gone; the pool goes on, and so do the lines.
+            // The reader may be gone; the pool goes on, and so do the lines.
             is_heard = console.json(&text).is_ok();
         }
     }

@@ -2,13 +2,13 @@
 
 use super::{
     damaged::{open_as, shown_wall},
-    folder::{OpenReadOnly, VolumePath, refusal},
-    mapfile::{Mapfile, Status},
+    folder::{OpenReadOnlyPool, VolumePath, refusal},
+    mapfile::{CopyStatus, Mapfile},
 };
 use crate::{
     console::Console,
-    ending::Ending,
-    prove::progress::{ProgressView, Standing},
+    exit_status::ExitStatus,
+    prove::progress::{ProgressStatus, ProgressView},
     refusal::Refusal,
 };
 use array::pool::{PartContent, ReadOnlyVolume, VolumeSurvey};
@@ -35,7 +35,7 @@ use world::{
 const CHUNK: u64 = 4 << 20;
 /// Chunks that are read ahead.
 const CHUNKS_AHEAD: usize = 4;
-/// What a file's size is a multiple of while it is written.
+/// A file's size is a multiple of this while it is written.
 const UNIT: u64 = 4096;
 /// Between two looks at how far it is.
 const GLANCE: Duration = Duration::from_millis(200);
@@ -45,7 +45,7 @@ const SPARE: u64 = 16 << 20;
 const RANGES_SHOWN: usize = 8;
 
 #[derive(Serialize)]
-struct SalvageReport<'a> {
+struct SalvageAnswer<'a> {
     path: &'a Path,
     out: &'a Path,
     map: &'a Path,
@@ -56,20 +56,20 @@ struct SalvageReport<'a> {
     unreadable: Vec<(u64, u64)>,
     /// Not tried: it was ended early.
     not_tried_bytes: u64,
-    /// What was written last may be older than what was acknowledged.
+    /// True if the last writes may be missing.
     may_be_older: bool,
     checkpoint_written_at: String,
 }
 
 /// Copies `path`, a volume or a snapshot, to `out`.
-pub async fn salvage(world: &World, path: &Path, out: &Path, json: bool) -> Result<Ending, Refusal> {
+pub async fn salvage(world: &World, path: &Path, out: &Path, json: bool) -> Result<ExitStatus, Refusal> {
     let wanted = VolumePath::of(path).ok_or_else(|| {
         Refusal::new(format!("{} names no volume of a pool", path.display()), "say POOL/VOLUME")
     })?;
     let map = beside(out, ".map");
     check_is_new(out)?;
     check_is_new(&map)?;
-    let open = OpenReadOnly::open(world, &wanted.folder).await?;
+    let open = OpenReadOnlyPool::open(world, &wanted.folder).await?;
     let volume = match &wanted.snapshot {
         Some(snapshot) => open.pool.snapshot(&wanted.volume, snapshot),
         None => open.pool.volume(&wanted.volume),
@@ -84,19 +84,19 @@ pub async fn salvage(world: &World, path: &Path, out: &Path, json: bool) -> Resu
         console.say(&format!("{}: not whole", wanted.folder.display()));
         open_as(condition).iter().for_each(|line| console.say(&format!("  {line}")));
     }
-    let watch = Watch::begin(world, &console);
-    let survey = volume.survey(|done| watch.at("survey", done, volume.size_bytes())).await;
+    let progress = SalvageProgress::begin(world, &console);
+    let survey = volume.survey(|done| progress.at("survey", done, volume.size_bytes())).await;
     check_room(out, &survey)?;
-    let copied = copy(&volume, &survey, out, &watch).await;
-    watch.end().await;
-    let Copied { map: parts, bytes } = copied?;
+    let copied = copy(&volume, &survey, out, &progress).await;
+    progress.end().await;
+    let SalvageCopy { map: parts, bytes } = copied?;
     let comment = format!("Copy of {} by 'spindle pool salvage'", path.display());
     host_files::write_atomically(&map, parts.text(&comment).as_bytes()).map_err(|error| {
         Refusal::new(error.to_string(), format!("{} was copied as far as it could be read", out.display()))
     })?;
     // A snapshot that is known is as it was made: the log only goes on behind it.
     let may_be_older = wanted.snapshot.is_none() && condition.may_be_older();
-    let told = SalvageReport {
+    let answer = SalvageAnswer {
         path,
         out,
         map: &map,
@@ -108,22 +108,22 @@ pub async fn salvage(world: &World, path: &Path, out: &Path, json: bool) -> Resu
         may_be_older,
         checkpoint_written_at: shown_wall(condition.written_at),
     };
-    tell(&console, &told, json)
+    tell(&console, &answer, json)
 }
 
-fn tell(console: &Console, told: &SalvageReport<'_>, json: bool) -> Result<Ending, Refusal> {
-    let SalvageReport { path, out, map, unreadable, .. } = told;
+fn tell(console: &Console, answer: &SalvageAnswer<'_>, json: bool) -> Result<ExitStatus, Refusal> {
+    let SalvageAnswer { path, out, map, unreadable, .. } = answer;
     if json {
-        console.json_of(told)?;
+        console.json_of(answer)?;
     }
     let out = out.display();
     console.say(&format!(
         "{out}: {}, of which {} were copied from {}",
-        ByteCount(told.size_bytes),
-        ByteCount(told.copied_bytes),
+        ByteCount(answer.size_bytes),
+        ByteCount(answer.copied_bytes),
         path.display()
     ));
-    if told.unreadable_bytes > 0 {
+    if answer.unreadable_bytes > 0 {
         let ranges = unreadable.iter().take(RANGES_SHOWN).map(|(at, length)| format!("{length} at {at}"));
         let mut ranges: Vec<_> = ranges.collect();
         if unreadable.len() > ranges.len() {
@@ -131,16 +131,16 @@ fn tell(console: &Console, told: &SalvageReport<'_>, json: bool) -> Result<Endin
         }
         console.say(&format!(
             "  {} could not be read and are zero there: bytes {}; {} names all",
-            ByteCount(told.unreadable_bytes),
+            ByteCount(answer.unreadable_bytes),
             ranges.join(", "),
             map.display()
         ));
     }
-    if told.may_be_older {
-        console.say("  what was written last may be older here than what was acknowledged");
+    if answer.may_be_older {
+        console.say("  the last acknowledged writes may be missing here");
     }
-    if told.not_tried_bytes > 0 {
-        let rest = ByteCount(told.not_tried_bytes);
+    if answer.not_tried_bytes > 0 {
+        let rest = ByteCount(answer.not_tried_bytes);
         return Err(Refusal::new(
             format!(
                 "ended early: {rest} of {} were not copied, which {} names",
@@ -150,16 +150,16 @@ fn tell(console: &Console, told: &SalvageReport<'_>, json: bool) -> Result<Endin
             "remove both files and begin again",
         ));
     }
-    let is_whole = told.unreadable_bytes == 0 && !told.may_be_older;
+    let is_whole = answer.unreadable_bytes == 0 && !answer.may_be_older;
     if is_whole {
         console.say("  all of it could be read");
     }
-    console.told(if is_whole { Ending::Pass } else { Ending::Fail })
+    console.finish(if is_whole { ExitStatus::Pass } else { ExitStatus::Fail })
 }
 
-fn beside(out: &Path, ending: &str) -> PathBuf {
+fn beside(out: &Path, suffix: &str) -> PathBuf {
     let mut name = out.as_os_str().to_owned();
-    name.push(ending);
+    name.push(suffix);
     name.into()
 }
 
@@ -167,7 +167,7 @@ fn check_is_new(path: &Path) -> Result<(), Refusal> {
     match host_files::kind(path).map_err(|error| Refusal::new(error.to_string(), "give another OUT"))? {
         PathKind::Missing => Ok(()),
         _ => Err(Refusal::new(
-            format!("{} is there already, and nothing is written over", path.display()),
+            format!("{} exists already, and nothing is overwritten", path.display()),
             "give another OUT",
         )),
     }
@@ -191,7 +191,7 @@ fn check_room(out: &Path, survey: &VolumeSurvey) -> Result<(), Refusal> {
     ))
 }
 
-struct Copied {
+struct SalvageCopy {
     map: Mapfile,
     /// Data that was read.
     bytes: u64,
@@ -202,14 +202,14 @@ async fn copy(
     volume: &ReadOnlyVolume,
     survey: &VolumeSurvey,
     out: &Path,
-    watch: &Watch,
-) -> Result<Copied, Refusal> {
+    progress: &SalvageProgress,
+) -> Result<SalvageCopy, Refusal> {
     let size = volume.size_bytes();
     let temporary = beside(out, ".part");
     check_is_new(&temporary)?;
     let made = FileDevice::create_sparse(&temporary, ByteCount(size.next_multiple_of(UNIT))).await;
     let file = made.map_err(|error| Refusal::new(error.to_string(), "give another OUT"))?;
-    let copied = copy_chunks(volume, survey, &file, watch).await;
+    let copied = copy_chunks(volume, survey, &file, progress).await;
     let copied = match copied {
         Ok(copied) => file.flush().await.map(|()| copied),
         Err(error) => Err(error),
@@ -231,17 +231,17 @@ async fn copy_chunks(
     volume: &ReadOnlyVolume,
     survey: &VolumeSurvey,
     file: &FileDevice,
-    watch: &Watch,
-) -> world::IoResult<Copied> {
+    progress: &SalvageProgress,
+) -> world::IoResult<SalvageCopy> {
     let size = volume.size_bytes();
-    let mut copied = Copied { map: Mapfile::new(size), bytes: 0 };
+    let mut copied = SalvageCopy { map: Mapfile::new(size), bytes: 0 };
     let chunks = survey.regions.iter().flat_map(|region| {
         let starts = (region.start..region.end).step_by(CHUNK as usize);
         starts.map(|start| start..(start + CHUNK).min(region.end))
     });
     let mut chunks = chunks.map(|chunk| {
         let volume = volume.clone();
-        watch.world.spawn("salvage read", async move { volume.parts(chunk).await })
+        progress.world.spawn("salvage read", async move { volume.parts(chunk).await })
     });
     let mut reads: VecDeque<_> = chunks.by_ref().take(CHUNKS_AHEAD).collect();
     let mut tried = 0;
@@ -250,26 +250,26 @@ async fn copy_chunks(
         reads.extend(chunks.next());
         for part in parts? {
             // Nothing was ever written in front of it.
-            copied.map.add(part.range.start, Status::Finished);
+            copied.map.add(part.range.start, CopyStatus::Finished);
             let status = match part.content {
-                PartContent::Unreadable(_) => Status::BadSector,
-                PartContent::Hole => Status::Finished,
-                PartContent::Data(data) => {
+                Content::Unreadable(_) => CopyStatus::BadSector,
+                Content::Hole => CopyStatus::Finished,
+                Content::Data(data) => {
                     copied.bytes += data.len() as u64;
                     let at = ByteOffset(part.range.start);
                     file.write(at, vec![Arc::new(padded(data))], Stability::Volatile).await?;
-                    Status::Finished
+                    CopyStatus::Finished
                 }
             };
             tried += part.range.end - part.range.start;
             copied.map.add(part.range.end, status);
         }
-        watch.at("copy", tried, survey.region_bytes());
-        if watch.is_interrupted() {
+        progress.at("copy", tried, survey.region_bytes());
+        if progress.is_interrupted() {
             return Ok(copied);
         }
     }
-    copied.map.add(size, Status::Finished);
+    copied.map.add(size, CopyStatus::Finished);
     Ok(copied)
 }
 
@@ -284,7 +284,7 @@ fn padded(data: Buffer) -> Buffer {
     whole
 }
 
-/// How far a phase is, in bytes, and how long it has taken.
+/// Bytes done of a phase, and its time.
 #[derive(Clone, Copy)]
 struct PhaseProgress {
     phase: &'static str,
@@ -293,10 +293,9 @@ struct PhaseProgress {
     elapsed: Duration,
 }
 
-/// How far it is, for whoever looks on; and whether it is to end early.
-struct Watch {
+/// Progress display, and the flag that ends the copy early.
+struct SalvageProgress {
     world: World,
-    /// When the phase began.
     began: Cell<Moment>,
     progress: Rc<Cell<Option<PhaseProgress>>>,
     is_over: Rc<Cell<bool>>,
@@ -304,13 +303,13 @@ struct Watch {
     drawing: world::JoinHandle<()>,
 }
 
-impl Watch {
+impl SalvageProgress {
     fn begin(world: &World, console: &Console) -> Self {
         let (is_interrupted, ended, said) = (Rc::<Cell<bool>>::default(), interrupted(), console.clone());
         let interrupting = Rc::clone(&is_interrupted);
         world.spawn("interrupted", async move {
             ended.await;
-            said.say_progress("ending; once more ends it at once");
+            said.say_progress("ending; Ctrl-C again ends it at once");
             interrupting.set(true);
         });
         let (is_over, progress) = (Rc::<Cell<bool>>::default(), Rc::<Cell<Option<_>>>::default());
@@ -319,8 +318,8 @@ impl Watch {
         let (over, looked, shown) = (Rc::clone(&is_over), world.clone(), Rc::clone(&progress));
         let drawing = world.spawn("progress", async move {
             while !over.get() {
-                let standing = shown.get().map(standing_of);
-                view.tell(looked.now().since(began), standing.as_ref(), &[]);
+                let status = shown.get().map(status_of);
+                view.tell(looked.now().since(began), status.as_ref(), &[]);
                 looked.sleep(GLANCE).await;
             }
             view.tell(looked.now().since(began), None, &[]);
@@ -347,7 +346,7 @@ impl Watch {
     }
 }
 
-fn standing_of(progress: PhaseProgress) -> Standing {
+fn status_of(progress: PhaseProgress) -> ProgressStatus {
     let PhaseProgress { phase, done, all, elapsed } = progress;
     let fraction = if all == 0 { 1.0 } else { done as f64 / all as f64 };
     let mut figures = vec![format!("{} of {}", ByteCount(done), ByteCount(all))];
@@ -358,5 +357,5 @@ fn standing_of(progress: PhaseProgress) -> Standing {
         figures.push(format!("{}/s", ByteCount(rate as u64)));
         left = Duration::try_from_secs_f64(all.saturating_sub(done) as f64 / rate).ok();
     }
-    Standing { phase: phase.to_owned(), fraction, figures, left }
+    ProgressStatus { phase: phase.to_owned(), fraction, figures, left }
 }

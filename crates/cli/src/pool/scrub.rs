@@ -1,13 +1,13 @@
 //! Every copy of everything in a pool looked at once.
 
 use super::folder::OpenPool;
-use crate::{console::Console, ending::Ending, refusal::Refusal};
+use crate::{console::Console, exit_status::ExitStatus, refusal::Refusal};
 use serde::Serialize;
 use std::path::Path;
 use world::World;
 
 #[derive(Serialize)]
-struct Told {
+struct ScrubAnswer {
     blocks: u64,
     nodes: u64,
     superblocks: u64,
@@ -16,8 +16,8 @@ struct Told {
     lost: Vec<String>,
 }
 
-/// Looks, mends what can be, and says what cannot: then it is a failure.
-pub async fn scrub(world: &World, folder: &Path, json: bool) -> Result<Ending, Refusal> {
+/// Scrubs, fixes wrong copies, and fails if a block has no right copy.
+pub async fn scrub(world: &World, folder: &Path, json: bool) -> Result<ExitStatus, Refusal> {
     let console = Console::new(json, false);
     let mut open = OpenPool::open(world, folder).await?;
     open.report_events(&console, false);
@@ -26,7 +26,7 @@ pub async fn scrub(world: &World, folder: &Path, json: bool) -> Result<Ending, R
     let closed = open.close().await;
     let found = found?;
     closed?;
-    let told = Told {
+    let answer = ScrubAnswer {
         blocks: found.blocks,
         nodes: found.nodes,
         superblocks: found.superblocks,
@@ -35,16 +35,16 @@ pub async fn scrub(world: &World, folder: &Path, json: bool) -> Result<Ending, R
         lost: found.lost,
     };
     if json {
-        console.json_of(&told)?;
+        console.json_of(&answer)?;
     }
-    let Told { blocks, nodes, superblocks, mended, lost_places, lost } = &told;
+    let ScrubAnswer { blocks, nodes, superblocks, mended, lost_places, lost } = &answer;
     console.say(&format!(
-        "{}: {blocks} blocks, {nodes} nodes and {superblocks} superblocks looked at, each copy of them",
+        "{}: {blocks} blocks, {nodes} nodes and {superblocks} superblocks checked, every copy of them",
         folder.display()
     ));
-    console.say(&format!("  {mended} copies were wrong and are right now, {lost_places} places are lost"));
+    console.say(&format!("  {mended} wrong copies were fixed, {lost_places} places are lost"));
     for place in lost {
         console.say(&format!("  lost: {place}"));
     }
-    console.told(if *lost_places == 0 { Ending::Pass } else { Ending::Fail })
+    console.finish(if *lost_places == 0 { ExitStatus::Pass } else { ExitStatus::Fail })
 }

@@ -1,4 +1,4 @@
-//! What a pool has, said.
+//! `spindle pool show` and `force-open`.
 
 use super::{
     damaged,
@@ -6,26 +6,26 @@ use super::{
     folder::{HeldPool, OpenPool, is_held},
     record::is_pool,
     snapshot_room::room_to_make,
-    status::{Shown, ShownDrive, ShownVolume, Status, used_of},
+    status::{DriveStatus, PoolStatus, PublishedStatus, VolumeStatus, used_of},
 };
-use crate::{console::Console, ending::Ending, refusal::Refusal};
+use crate::{console::Console, exit_status::ExitStatus, refusal::Refusal};
 use array::pool::OpenSetting;
 use serde::Serialize;
 use std::path::Path;
 use world::{ByteCount, World, real::Access};
 
-/// Whoever has a pool open publishes its status every minute.
+/// The process that has a pool open publishes its status every minute.
 const SILENCE_MAX_SECONDS: u64 = 180;
 
-/// [`Shown`], and the process that has the pool open, if any.
+/// [`PoolStatus`], and the process that has the pool open, if any.
 #[derive(Serialize)]
-struct ShowReport<'a> {
+struct ShowAnswer<'a> {
     #[serde(flatten)]
-    shown: &'a Shown,
+    shown: &'a PoolStatus,
     in_use: Option<InUse<'a>>,
 }
 
-/// What the process that has the pool open says, beside what the pool has.
+/// The process that has the pool open.
 #[derive(Serialize)]
 struct InUse<'a> {
     process: u32,
@@ -34,12 +34,12 @@ struct InUse<'a> {
     age_seconds: u64,
     /// Why nothing is written any more, if so.
     stopped: Option<&'a str>,
-    /// What happened last, oldest first.
+    /// Oldest first.
     events: &'a [EventReport],
 }
 
 /// Opens a pool without the drives that are missing; from then on it opens without them.
-pub async fn force_open(world: &World, folder: &Path, json: bool) -> Result<Ending, Refusal> {
+pub async fn force_open(world: &World, folder: &Path, json: bool) -> Result<ExitStatus, Refusal> {
     let open = OpenPool::open_without_missing(world, folder).await?;
     let there = open.pool.drives_present();
     open.close().await?;
@@ -48,11 +48,11 @@ pub async fn force_open(world: &World, folder: &Path, json: bool) -> Result<Endi
         console.json_of(&serde_json::json!({ "path": folder, "drives_in_use": there }))?;
     }
     console.say(&format!("{}: open with {there} drives, and closed again", folder.display()));
-    console.told(Ending::Pass)
+    console.finish(ExitStatus::Pass)
 }
 
-/// Says what a pool has: opens and closes it, or, while another process has it open, reads what that one published.
-pub async fn show(world: &World, folder: &Path, json: bool) -> Result<Ending, Refusal> {
+/// Prints a pool's status: opens and closes it, or reads what the process that has it open published.
+pub async fn show(world: &World, folder: &Path, json: bool) -> Result<ExitStatus, Refusal> {
     if is_pool(folder) && is_held(folder) {
         return show_published(world, folder, json);
     }
@@ -61,19 +61,19 @@ pub async fn show(world: &World, folder: &Path, json: bool) -> Result<Ending, Re
         Ok(open) => open,
         Err(failure) => return damaged::show(world, *failure, json).await,
     };
-    let shown = Shown::with_snapshot_room(&open).await;
+    let shown = PoolStatus::with_snapshot_room(&open).await;
     open.close().await?;
     let console = Console::new(json, false);
     match json {
-        true => console.json_of(&ShowReport { shown: &shown, in_use: None })?,
+        true => console.json_of(&ShowAnswer { shown: &shown, in_use: None })?,
         false => say(&console, folder, &shown),
     }
-    console.told(Ending::Pass)
+    console.finish(ExitStatus::Pass)
 }
 
 /// A pool that has stopped is a failure.
-fn show_published(world: &World, folder: &Path, json: bool) -> Result<Ending, Refusal> {
-    let status = Status::published(folder)?;
+fn show_published(world: &World, folder: &Path, json: bool) -> Result<ExitStatus, Refusal> {
+    let status = PublishedStatus::published(folder)?;
     let age_seconds = status.age_seconds(world.wall());
     let console = Console::new(json, false);
     if json {
@@ -85,7 +85,7 @@ fn show_published(world: &World, folder: &Path, json: bool) -> Result<Ending, Re
             stopped: status.stopped.as_deref(),
             events: &status.events,
         };
-        console.json_of(&ShowReport { shown: &status.pool, in_use: Some(in_use) })?;
+        console.json_of(&ShowAnswer { shown: &status.pool, in_use: Some(in_use) })?;
     } else {
         say(&console, folder, &status.pool);
         console.say(&format!(
@@ -106,17 +106,17 @@ fn show_published(world: &World, folder: &Path, json: bool) -> Result<Ending, Re
             console.say(&format!("  {} {}", event.time, event.line()));
         }
     }
-    console.told(if status.stopped.is_some() { Ending::Fail } else { Ending::Pass })
+    console.finish(if status.stopped.is_some() { ExitStatus::Fail } else { ExitStatus::Pass })
 }
 
-fn say(console: &Console, folder: &Path, shown: &Shown) {
-    let Shown { drives, rebuild, volumes, .. } = shown;
+fn say(console: &Console, folder: &Path, shown: &PoolStatus) {
+    let PoolStatus { drives, rebuild, volumes, .. } = shown;
     console.say(&format!("{}: {}", folder.display(), used_of(shown)));
     if let Some(snapshots) = &shown.snapshot_room {
         let adding = "give the pool another drive with 'spindle pool add-drive'";
         console.say(&format!("  {} % full: {}, or {adding}", shown.alarm_percent, room_to_make(snapshots)));
     }
-    for ShownDrive { name, reason, is_there, is_in_use, .. } in drives {
+    for DriveStatus { name, reason, is_there, is_in_use, .. } in drives {
         let state = match (reason, *is_there && !*is_in_use) {
             (Some(reason), _) => format!(": not there: {reason}"),
             (None, true) => ": not used".to_owned(),
@@ -148,7 +148,7 @@ fn say(console: &Console, folder: &Path, shown: &Shown) {
     if rebuild.unreadable_blocks > 0 {
         console.say(&format!("  {} blocks could not be read for a copy", rebuild.unreadable_blocks));
     }
-    for ShownVolume { name, size_bytes, write_cache, raid0, limits, snapshots } in volumes {
+    for VolumeStatus { name, size_bytes, write_cache, raid0, limits, snapshots } in volumes {
         let cache = if *write_cache { "write cache on" } else { "write cache off" };
         let cache = if *raid0 { format!("{cache}, raid0: one copy at rest") } else { cache.to_owned() };
         console.say(&format!("  volume {name}: {}, {cache}{}", ByteCount(*size_bytes), limits.text()));

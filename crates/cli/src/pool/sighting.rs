@@ -1,7 +1,7 @@
-//! A look at what a path leads to: a drive of a pool, by its superblock, or the reason why not.
+//! Identification of a path: a drive of a pool, by its superblock, or the reason why not.
 //!
-//! Nothing is written, and nobody is kept out: a device that another process has open is seen all the same. What is
-//! mounted, swap, or part of another device is not looked at.
+//! Nothing is written, and no lock is taken: a device that another process has open is identified as well. A device that
+//! is mounted, swap, or part of another device is not read.
 
 use crate::prove::machine::usage_words;
 use array::{format::Superblock, superblocks::read_places};
@@ -20,10 +20,9 @@ use world::{
     with_deadline,
 };
 
-/// A device that does not answer for so long is not there.
+/// A device that does not answer within this time counts as missing.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// What a path leads to.
 #[derive(Clone, Debug)]
 pub enum Observation {
     /// A drive of some pool.
@@ -37,19 +36,19 @@ pub enum Observation {
 /// A drive of a pool, and where it was seen.
 #[derive(Clone, Debug)]
 pub struct Sighting {
-    /// Where it is opened: of a device its node.
+    /// Path to open; of a device its node.
     pub path: PathBuf,
     /// The same whatever it is called.
-    pub identity: Identity,
-    /// What is known of the device; none of a file.
+    pub identity: PathIdentity,
+    /// `None` for a file.
     pub disk: Option<Disk>,
     /// The newest it has.
     pub superblock: Superblock,
 }
 
-/// What is opened by a path, whatever it is called.
+/// Identifies a device or file under any path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Identity {
+pub enum PathIdentity {
     /// Major and minor number.
     Device(u32, u32),
     /// Device and inode.
@@ -57,7 +56,7 @@ pub enum Identity {
 }
 
 impl Sighting {
-    /// Whether both are one disk: the same device or file, or two paths that say one WWID.
+    /// True if both are one disk: the same device or file, or two paths with one WWID.
     pub fn is_same_disk(&self, other: &Self) -> bool {
         let wwid =
             |sighting: &Self| Some((sighting.disk.as_ref()?.wwid.clone()?, sighting.disk.as_ref()?.size));
@@ -96,14 +95,14 @@ pub async fn look_at(world: &World, path: &Path) -> Observation {
     }
 }
 
-/// What is at a path before it is opened, or why it is not opened.
-fn recognise(path: &Path) -> Result<(PathBuf, Identity, Option<Disk>), Observation> {
+/// Identifies a path before it is opened, or says why it is not opened.
+fn recognise(path: &Path) -> Result<(PathBuf, PathIdentity, Option<Disk>), Observation> {
     let shown = path.display();
     match host_files::kind(path) {
         Ok(PathKind::File) => {
             let about = host_files::about(path).map_err(|error| Observation::Nothing(error.to_string()))?;
             let (device, inode) = about.identity;
-            Ok((path.to_owned(), Identity::File(device, inode), None))
+            Ok((path.to_owned(), PathIdentity::File(device, inode), None))
         }
         Ok(PathKind::BlockDevice) => {
             let disk = DiskCatalogue::default().disk_at(path).ok();
@@ -121,7 +120,7 @@ fn recognise(path: &Path) -> Result<(PathBuf, Identity, Option<Disk>), Observati
             let (major, minor) =
                 host::device_number(path).map_err(|error| Observation::Nothing(error.to_string()))?;
             let node = node.filter(leads_there).unwrap_or_else(|| path.to_owned());
-            Ok((node, Identity::Device(major, minor), disk))
+            Ok((node, PathIdentity::Device(major, minor), disk))
         }
         Ok(PathKind::Missing) => Err(Observation::Nothing(format!("{shown} is not there"))),
         Ok(_) => Err(Observation::Nothing(format!("{shown} is neither a file nor a block device"))),
@@ -169,5 +168,5 @@ pub fn files_in(folder: &Path) -> Vec<PathBuf> {
     paths.filter(is_large).collect()
 }
 
-/// Smaller than the places of superblocks no drive is.
+/// A file smaller than the area of superblocks is no drive.
 const FILE_BYTES_MIN: u64 = 1 << 20;

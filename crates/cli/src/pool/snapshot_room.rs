@@ -1,4 +1,4 @@
-//! What the deletion of snapshots would free, in words.
+//! Room that the deletion of snapshots would free.
 
 use array::pool::SnapshotRoom;
 use serde::{Deserialize, Serialize};
@@ -7,31 +7,28 @@ use world::ByteCount;
 /// Deletions that are named, at most: those that free the most.
 const NAMED_MAX: usize = 4;
 
-/// What deletion of one snapshot of a volume would free, or of all of them.
+/// Room that the deletion of one snapshot of a volume, or of all of them, would free.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ShownSnapshotRoom {
-    /// Their volume.
+pub struct SnapshotRoomStatus {
     pub volume: String,
     /// One of them; none stands for all that the volume has.
     pub snapshot: Option<String>,
-    /// What it would free.
     pub bytes: u64,
 }
 
-impl ShownSnapshotRoom {
-    /// As the pool says it.
+impl SnapshotRoomStatus {
     pub fn of(room: &SnapshotRoom) -> Self {
         let SnapshotRoom { volume, snapshot, bytes } = room.clone();
         Self { volume, snapshot, bytes }
     }
 }
 
-/// What to delete for room.
-pub fn room_to_make(snapshots: &[ShownSnapshotRoom]) -> String {
+/// Advice on deleting snapshots.
+pub fn room_to_make(snapshots: &[SnapshotRoomStatus]) -> String {
     if snapshots.is_empty() {
         return "no snapshot keeps anything: delete or discard data".to_owned();
     }
-    let deletion = |room: &ShownSnapshotRoom| {
+    let deletion = |room: &SnapshotRoomStatus| {
         let volume = &room.volume;
         let what = match &room.snapshot {
             Some(snapshot) => format!("deleting snapshot {volume}@{snapshot}"),
@@ -52,7 +49,7 @@ mod tests {
     #[test]
     fn the_deletions_that_free_the_most_are_named_or_that_none_frees_anything() {
         assert_eq!(room_to_make(&[]), "no snapshot keeps anything: delete or discard data");
-        let room = |snapshot: Option<&str>, bytes| ShownSnapshotRoom {
+        let room = |snapshot: Option<&str>, bytes| SnapshotRoomStatus {
             volume: "mail".to_owned(),
             snapshot: snapshot.map(str::to_owned),
             bytes,

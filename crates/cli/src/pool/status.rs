@@ -1,19 +1,19 @@
-//! What a pool has, as a document: made by the process that has it open, and published by it in the pool's folder.
+//! Status of a pool as JSON: made by the process that has it open, which publishes it in the pool's folder.
 //!
 //! Invariants:
 //!
-//! 1. A published status is believed only while somebody holds the folder and the process that wrote it is there.
-//!    Whoever takes the folder removes what another left; whoever lets it go removes its own.
-//! 2. It is replaced in one step, and never flushed: it says nothing after a power loss.
+//! 1. A published status is trusted only while the folder is locked and the process that wrote it exists.
+//!    The process that takes the lock removes the old status, and removes its own before it lets go.
+//! 2. It is replaced atomically, and never flushed: after a power loss it means nothing.
 
 use super::{
     drive_search::{DriveSearch, PoolDrive},
     events::EventReport,
     folder::OpenPool,
     record::Hardware,
-    snapshot_room::ShownSnapshotRoom,
+    snapshot_room::SnapshotRoomStatus,
     unused,
-    volume_limits::ShownLimits,
+    volume_limits::LimitStatus,
 };
 use crate::{outputs::utc_time, refusal::Refusal};
 use array::{
@@ -32,36 +32,31 @@ use world::{
 
 /// The published status in the folder of a pool.
 const STATUS_NAME: &str = "spindle-status.json";
-/// Its format.
 const STATUS_FORMAT: u32 = 1;
 /// Nobody publishes more than this.
 const STATUS_BYTES_MAX: u64 = 256 << 20;
 
-/// What a pool has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Shown {
+pub struct PoolStatus {
     /// Always false here: of a pool that does not open another answer is given.
     #[serde(default)]
     pub damaged: bool,
-    /// What lies on drives that are not in use, and nowhere else.
+    /// Blocks whose only copies are on drives not in use.
     #[serde(default)]
-    pub only_elsewhere: Vec<ShownOnlyCopies>,
-    /// What to do with drives that are not in use.
+    pub only_elsewhere: Vec<OnlyCopyStatus>,
+    /// Advice on drives that are not in use.
     #[serde(default)]
     pub unused: Vec<String>,
-    /// Those that the folder names.
-    pub drives: Vec<ShownDrive>,
+    pub drives: Vec<DriveStatus>,
     /// Why drives may run out of space.
     pub warnings: Vec<String>,
-    /// What hosts can store.
     pub usable_bytes: u64,
-    /// What is stored for them.
     pub used_bytes: u64,
     /// 80, 90, 95 or 100 once the pool is that full; else 0.
     pub alarm_percent: u8,
-    /// What the deletion of snapshots would free, once the pool is 95 % full; not published.
+    /// Room that the deletion of snapshots would free, once the pool is 95 % full; not published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub snapshot_room: Option<Vec<ShownSnapshotRoom>>,
+    pub snapshot_room: Option<Vec<SnapshotRoomStatus>>,
     /// Drives that take part: of those that are there some may have fallen behind.
     pub drives_in_use: usize,
     /// Copies the pool keeps of everything.
@@ -73,14 +68,14 @@ pub struct Shown {
     /// Copies that were wrong or unreadable, and were written again, since it was opened.
     pub mended: u64,
     /// Copies that are to be made since segments began to lack some.
-    pub rebuild: ShownRebuild,
-    /// By name.
-    pub volumes: Vec<ShownVolume>,
+    pub rebuild: RebuildStatus,
+    /// Sorted by name.
+    pub volumes: Vec<VolumeStatus>,
 }
 
-/// What one drive that is not in use has, and no drive in use.
+/// Bytes whose only copies are on one drive that is not in use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ShownOnlyCopies {
+pub struct OnlyCopyStatus {
     /// UUID of the drive.
     pub drive: String,
     /// Of one copy.
@@ -89,27 +84,26 @@ pub struct ShownOnlyCopies {
 
 /// Copies that are to be made since segments began to lack some.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ShownRebuild {
+pub struct RebuildStatus {
     /// All of them.
     pub total_bytes: u64,
-    /// Those that are made.
     pub done_bytes: u64,
-    /// What has one copy left of two or more.
+    /// Bytes with one copy left of two or more.
     pub single_copy_bytes: u64,
-    /// What no copy could be read of.
+    /// Blocks of which no copy could be read.
     pub unreadable_blocks: u64,
 }
 
 /// A drive that the folder names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ShownDrive {
+pub struct DriveStatus {
     /// For people: bay, model and serial number as far as they are known, and the path.
     pub name: String,
-    /// Where it is now, or was last.
+    /// Current or last path.
     pub path: PathBuf,
     /// It was found when the pool was opened.
     pub is_there: bool,
-    /// It takes part. One that is there and does not fell behind, was lost, or is blank.
+    /// False for a drive that is present but fell behind, was lost, or is blank.
     pub is_in_use: bool,
     /// Why it is not there.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,25 +113,24 @@ pub struct ShownDrive {
     pub drive: Option<String>,
     /// The name that is recorded, which stays with it where udev gives one.
     pub recorded_path: PathBuf,
-    /// What is printed on it.
     #[serde(flatten)]
     pub hardware: Hardware,
 }
 
 /// The drives of a pool as they were found when it was opened.
 #[derive(Clone, Debug)]
-pub struct ShownDrives {
+pub struct DriveStatuses {
     folder: PathBuf,
-    drives: Vec<ShownDrive>,
+    drives: Vec<DriveStatus>,
     warnings: Vec<String>,
 }
 
-impl ShownDrives {
-    /// Those that a search found or missed, and what they lack.
+impl DriveStatuses {
+    /// Status of the drives that a search found or missed.
     pub fn of(folder: &Path, search: &DriveSearch, warnings: &[String]) -> Self {
-        let shown = |drive: &PoolDrive| {
+        let status = |drive: &PoolDrive| {
             let recorded_path = folder.join(&drive.recorded.path);
-            ShownDrive {
+            DriveStatus {
                 name: drive.name(folder),
                 path: drive.state.as_ref().map_or_else(|_| recorded_path.clone(), |open| open.path.clone()),
                 is_there: drive.state.is_ok(),
@@ -149,11 +142,11 @@ impl ShownDrives {
             }
         };
         let folder = folder.to_owned();
-        Self { folder, drives: search.drives.iter().map(shown).collect(), warnings: warnings.to_vec() }
+        Self { folder, drives: search.drives.iter().map(status).collect(), warnings: warnings.to_vec() }
     }
 
     /// The same, with which of them a pool uses now.
-    fn now(&self, pool: &Pool) -> Vec<ShownDrive> {
+    fn now(&self, pool: &Pool) -> Vec<DriveStatus> {
         let in_use: BTreeSet<String> = pool.drives_in_use().iter().map(DriveId::to_string).collect();
         let mut drives = self.drives.clone();
         for drive in &mut drives {
@@ -163,57 +156,50 @@ impl ShownDrives {
     }
 }
 
-/// A volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ShownVolume {
-    /// Its name.
+pub struct VolumeStatus {
     pub name: String,
-    /// What it holds when it is full.
     pub size_bytes: u64,
     /// Writes are answered before they are stable.
     pub write_cache: bool,
     /// One copy at rest.
     pub raid0: bool,
-    /// What it may take, and what is kept for it.
     #[serde(flatten)]
-    pub limits: ShownLimits,
-    /// Their names.
+    pub limits: LimitStatus,
     pub snapshots: Vec<String>,
 }
 
-/// What the process that has a pool open says of it.
+/// The status that the process which has a pool open publishes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Status {
+pub struct PublishedStatus {
     format: u32,
-    /// Who has the pool open.
     pub process: u32,
     /// Since when, in UTC.
     pub opened_at: String,
-    /// When this was written, in UTC.
+    /// In UTC.
     pub written_at: String,
     /// The same, in seconds since 1970.
     written_unix_s: i64,
     /// Why nothing is written any more, if so.
     pub stopped: Option<String>,
-    /// What happened last, oldest first.
+    /// Oldest first.
     pub events: Vec<EventReport>,
-    /// What the pool has.
-    pub pool: Shown,
+    pub pool: PoolStatus,
 }
 
-impl Shown {
-    /// What an open pool has now.
-    pub fn of(pool: &Pool, drives: &ShownDrives) -> Self {
+impl PoolStatus {
+    /// The current status of an open pool.
+    pub fn of(pool: &Pool, drives: &DriveStatuses) -> Self {
         let space = pool.space();
-        // Counted anew whenever it is asked for.
+        // Computed on each call.
         let (rebuild, degraded, redundancy) = (pool.rebuild_progress(), pool.degraded(), pool.redundancy());
         let volumes = pool.volumes().into_iter().map(|volume| {
             let snapshots = pool.snapshots(&volume.name).expect("it was listed just now");
-            ShownVolume {
+            VolumeStatus {
                 size_bytes: volume.size_bytes,
                 write_cache: volume.setting.write_cache == WriteCache::On,
                 raid0: volume.setting.class == RedundancyClass::Raid0,
-                limits: ShownLimits::of(&volume.setting),
+                limits: LimitStatus::of(&volume.setting),
                 snapshots: snapshots.into_iter().map(|snapshot| snapshot.name).collect(),
                 name: volume.name,
             }
@@ -223,7 +209,7 @@ impl Shown {
         let unused = unused::advice(&drives.folder, pool, &shown_drives, &only_elsewhere);
         let only_elsewhere = only_elsewhere
             .into_iter()
-            .map(|(drive, bytes)| ShownOnlyCopies { drive: drive.to_string(), bytes });
+            .map(|(drive, bytes)| OnlyCopyStatus { drive: drive.to_string(), bytes });
         Self {
             damaged: false,
             only_elsewhere: only_elsewhere.collect(),
@@ -238,8 +224,8 @@ impl Shown {
             copies: redundancy.copies,
             degraded_segments: degraded.segments,
             lost_segments: degraded.lost,
-            mended: pool.repaired(),
-            rebuild: ShownRebuild {
+            mended: pool.mended(),
+            rebuild: RebuildStatus {
                 total_bytes: rebuild.total_bytes,
                 done_bytes: rebuild.done_bytes,
                 single_copy_bytes: rebuild.single_copy_bytes,
@@ -249,29 +235,28 @@ impl Shown {
         }
     }
 
-    /// What a pool that this process has open has now, and how to make room if it is nearly full.
+    /// The current status, with room that snapshots would free if the pool is nearly full.
     pub async fn with_snapshot_room(open: &OpenPool) -> Self {
-        let shown = Self::of_open(open);
-        if shown.alarm_percent < 95 {
-            return shown;
+        let status = Self::of_open(open);
+        if status.alarm_percent < 95 {
+            return status;
         }
         let room = open.pool.snapshot_room().await.ok();
-        Self { snapshot_room: room.map(|room| room.iter().map(ShownSnapshotRoom::of).collect()), ..shown }
+        Self { snapshot_room: room.map(|room| room.iter().map(SnapshotRoomStatus::of).collect()), ..status }
     }
 
-    /// What a pool that this process has open has now.
+    /// The current status of a pool that this process has open.
     pub fn of_open(open: &OpenPool) -> Self {
-        Self::of(&open.pool, &ShownDrives::of(open.folder(), &open.drives, &open.warnings))
+        Self::of(&open.pool, &DriveStatuses::of(open.folder(), &open.drives, &open.warnings))
     }
 }
 
-impl Status {
-    /// What is to be published now.
+impl PublishedStatus {
     pub fn now(
         world: &World,
         opened: WallTime,
         pool: &Pool,
-        drives: &ShownDrives,
+        drives: &DriveStatuses,
         events: Vec<EventReport>,
     ) -> Self {
         let now = world.wall();
@@ -283,11 +268,11 @@ impl Status {
             written_unix_s: now.seconds,
             stopped: pool.failure(),
             events,
-            pool: Shown::of(pool, drives),
+            pool: PoolStatus::of(pool, drives),
         }
     }
 
-    /// Whether it says the same as another, but for when.
+    /// True if both are equal apart from their times.
     pub fn says_the_same_as(&self, other: &Self) -> bool {
         let Self { stopped, events, pool, .. } = self;
         (stopped, events, pool) == (&other.stopped, &other.events, &other.pool)
@@ -298,12 +283,11 @@ impl Status {
         serde_json::to_string_pretty(self).expect("plain fields") + "\n"
     }
 
-    /// How old it is, in seconds.
     pub fn age_seconds(&self, now: WallTime) -> u64 {
         u64::try_from(now.seconds - self.written_unix_s).unwrap_or(0)
     }
 
-    /// What the process that has the pool of a folder open published last.
+    /// The last status that the process which has the pool open published.
     pub fn published(folder: &Path) -> Result<Self, Refusal> {
         let path = path_in(folder);
         let busy = |why: &str, remedy: &str| {
@@ -336,7 +320,6 @@ impl Status {
     }
 }
 
-/// Where a pool's status is published.
 pub fn path_in(folder: &Path) -> PathBuf {
     folder.join(STATUS_NAME)
 }
@@ -348,6 +331,6 @@ pub fn withdraw(folder: &Path) {
 }
 
 /// The first figures of a pool, in a line.
-pub fn used_of(shown: &Shown) -> String {
-    format!("{} used of {}", ByteCount(shown.used_bytes), ByteCount(shown.usable_bytes))
+pub fn used_of(status: &PoolStatus) -> String {
+    format!("{} used of {}", ByteCount(status.used_bytes), ByteCount(status.usable_bytes))
 }

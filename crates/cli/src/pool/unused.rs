@@ -1,16 +1,16 @@
 //! Drives of a pool that are not in use, and what to do with them: none is to be erased that has the last copy of something.
 
-use super::status::ShownDrive;
+use super::status::DriveStatus;
 use array::{format::DriveId, pool::Pool};
 use std::{collections::BTreeMap, path::Path};
 use world::ByteCount;
 
-/// What to do with each drive that is not in use and has the last copy of something, or is there and fell behind: a line
+/// Advice on each drive that is not in use and holds the last copy of something, or is present and fell behind: one line
 /// each.
 pub fn advice(
     folder: &Path,
     pool: &Pool,
-    drives: &[ShownDrive],
+    drives: &[DriveStatus],
     only_there: &BTreeMap<DriveId, u64>,
 ) -> Vec<String> {
     let single_copy = pool.rebuild_progress().single_copy_bytes;
@@ -30,7 +30,7 @@ pub fn advice(
     }
     if !only_there.is_empty() {
         lines.push(format!(
-            "to read what lies there alone: end who exports, then 'spindle pool salvage {}/VOLUME OUT'",
+            "to read data that lies only there: end the export, then 'spindle pool salvage {}/VOLUME OUT'",
             folder.display()
         ));
     }

@@ -4,9 +4,9 @@ use super::{
     arguments::{VolumeArguments, VolumeVerb, WriteCacheState},
     folder::{OpenPool, VolumePath},
     uuid,
-    volume_limits::{ShownLimits, VolumeLimits},
+    volume_limits::{LimitStatus, VolumeLimits},
 };
-use crate::{console::Console, ending::Ending, refusal::Refusal};
+use crate::{console::Console, exit_status::ExitStatus, refusal::Refusal};
 use array::{
     error::Error,
     format::{RedundancyClass, SnapshotId, VolumeId, row::WriteCache},
@@ -20,9 +20,9 @@ use world::{
     real::{self, RealOptions},
 };
 
-/// What was done, in words for machines.
+/// The answer as JSON.
 #[derive(Serialize)]
-struct Told<'a> {
+struct VolumeAnswer<'a> {
     path: &'a Path,
     done: &'static str,
     /// Of a volume that was made, or has another size now.
@@ -33,11 +33,11 @@ struct Told<'a> {
     name: Option<&'a str>,
     /// Of one that was made, or set.
     #[serde(skip_serializing_if = "Option::is_none")]
-    limits: Option<ShownLimits>,
+    limits: Option<LimitStatus>,
 }
 
 /// Runs the verb to its end.
-pub fn volume(arguments: &VolumeArguments) -> Result<Ending, Refusal> {
+pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     let (VolumeVerb::Create { volume: path, .. }
     | VolumeVerb::Set { volume: path, .. }
     | VolumeVerb::Resize { volume: path, .. }
@@ -62,7 +62,7 @@ pub fn volume(arguments: &VolumeArguments) -> Result<Ending, Refusal> {
         done?;
         closed?;
         let is_set = matches!(arguments.verb, VolumeVerb::Create { .. } | VolumeVerb::Set { .. });
-        let limits = known.filter(|_| is_set).map(|volume| ShownLimits::of(&volume.setting));
+        let limits = known.filter(|_| is_set).map(|volume| LimitStatus::of(&volume.setting));
         let limits_text = limits.map_or(String::new(), |limits| limits.text());
         let (done, size, name, what) = match &arguments.verb {
             VolumeVerb::Create { size, .. } => {
@@ -79,10 +79,16 @@ pub fn volume(arguments: &VolumeArguments) -> Result<Ending, Refusal> {
             VolumeVerb::Delete { .. } => ("deleted", None, None, "deleted".to_owned()),
         };
         if arguments.json {
-            console.json_of(&Told { path, done, size_bytes: size.map(|size| size.0), name, limits })?;
+            console.json_of(&VolumeAnswer {
+                path,
+                done,
+                size_bytes: size.map(|size| size.0),
+                name,
+                limits,
+            })?;
         }
         console.say(&format!("{}: {what}", path.display()));
-        console.told(Ending::Pass)
+        console.finish(ExitStatus::Pass)
     })
 }
 
@@ -115,7 +121,7 @@ fn check_form(verb: &VolumeVerb, path: &Path, wanted: &VolumePath) -> Result<(),
     }
 }
 
-/// A volume loses what lies behind its end only if that was said.
+/// Refuses to shrink a volume without `--shrink`.
 fn check_shrinking(pool: &Pool, verb: &VolumeVerb, path: &Path, wanted: &VolumePath) -> Result<(), Refusal> {
     let VolumeVerb::Resize { size, shrink: false, .. } = verb else { return Ok(()) };
     let known = pool.volumes().into_iter().find(|volume| volume.name == wanted.volume);

@@ -1,4 +1,4 @@
-//! What a volume may take of its pool, and what is kept for it: arguments, and how they are shown.
+//! Limits and reserve of a volume: arguments and display.
 
 use crate::quantity::parse_size;
 use array::{
@@ -36,7 +36,7 @@ pub struct VolumeLimits {
 /// Limits as JSON; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct ShownLimits {
+pub struct LimitStatus {
     limit_bytes: u64,
     reserve_bytes: u64,
     iops_max: u32,
@@ -61,7 +61,7 @@ impl VolumeLimits {
     }
 }
 
-impl ShownLimits {
+impl LimitStatus {
     /// Those of a volume.
     pub fn of(setting: &VolumeSetting) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl ShownLimits {
         }
     }
 
-    /// Those that are set, each behind a comma.
+    /// The limits that are set, each behind a comma.
     pub fn text(&self) -> String {
         let mut text = String::new();
         if self.limit_bytes > 0 {
@@ -150,9 +150,9 @@ mod tests {
         assert_eq!(said.bounds(before.bounds), Bounds { reserve_bytes: 8192, limit_bytes: 0 });
         assert_eq!(said.rates(before.rates), Rates { iops_max: 5, kib_per_second_max: 3072 });
         assert_eq!(
-            ShownLimits::of(&before).text(),
+            LimitStatus::of(&before).text(),
             ", limit 16.0 KiB, reserve 8.00 KiB, at most 5 IOPS, at most 2.00 MiB/s"
         );
-        assert_eq!(ShownLimits::of(&VolumeSetting::default()).text(), "");
+        assert_eq!(LimitStatus::of(&VolumeSetting::default()).text(), "");
     }
 }

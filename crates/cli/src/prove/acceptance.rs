@@ -1,54 +1,59 @@
-//! The rules under which Spindle will write to a place. Facts in, a refusal or none out: nothing is touched.
+//! Rules under which Spindle may write to a location. They look at facts only and touch nothing.
 //!
-//! 1. Nothing that Spindle did not make is ever written over: not a file, not a signed drive.
+//! 1. Nothing that Spindle did not make is ever overwritten: no file, no drive with a signature.
 //! 2. A mounted drive is never written to, whatever the flags.
 //! 3. A refused path is left exactly as it was.
 
-use super::place::{
-    DEVICE_SIZE_MIN, DeviceFacts, FolderFacts, Ground, Place, Resolved, Role, Sight, name_some,
+use super::location::{
+    DEVICE_SIZE_MIN, DeviceFacts, FolderFacts, LocationFacts, PathRole, ResolvedPath, RunLocation,
+    StoragePathKind, name_some,
 };
 use crate::refusal::Refusal;
 use std::path::Path;
 use world::IoErrorKind;
 
 /// Applies the first rule: the path leads to a folder (false) or a raw device (true).
-pub fn accept_sight(given: &Path, role: Role, sight: Sight) -> Result<bool, Refusal> {
+pub fn accept_kind(
+    given: &Path,
+    role: PathRole,
+    storage_path_kind: StoragePathKind,
+) -> Result<bool, Refusal> {
     let shown = given.display();
     let purpose = match role {
-        Role::Databases => "databases",
-        Role::Logs => "logs",
-        Role::Cleaning => "cleaning",
+        PathRole::Databases => "databases",
+        PathRole::Logs => "logs",
+        PathRole::Cleaning => "cleaning",
     };
-    match sight {
-        Sight::Folder => Ok(false),
-        Sight::Device => Ok(true),
-        Sight::Missing { .. } if role == Role::Cleaning => {
+    match storage_path_kind {
+        StoragePathKind::Folder => Ok(false),
+        StoragePathKind::Device => Ok(true),
+        StoragePathKind::Missing { .. } if role == PathRole::Cleaning => {
             Err(Refusal::new(format!("{shown} does not exist"), "there is nothing to clean"))
         }
-        Sight::Missing { nearest } => Err(Refusal::new(
+        StoragePathKind::Missing { nearest } => Err(Refusal::new(
             format!("{shown} does not exist (the nearest folder that does: {})", nearest.display()),
             format!("make it first: mkdir -p {shown}"),
         )),
-        Sight::DanglingLink { link, target } => Err(Refusal::new(
+        StoragePathKind::DanglingLink { link, target } => Err(Refusal::new(
             format!("{} is a link to {}, which does not exist", link.display(), target.display()),
             "make what it leads to, or remove the link",
         )),
-        Sight::NotStorage(what) => Err(Refusal::new(
+        StoragePathKind::NotStorage(what) => Err(Refusal::new(
             format!("{shown} is {what}"),
             format!("give a folder or a raw block device for {purpose}"),
         )),
-        Sight::Unreachable(problem) => Err(Refusal::new(
-            format!("{shown} cannot be looked at: {problem}"),
+        StoragePathKind::Unreachable(problem) => Err(Refusal::new(
+            format!("{shown} cannot be examined: {problem}"),
             "check its permissions, or run as a user who may",
         )),
     }
 }
 
-/// Applies the rules for one place. `unlock` holds serial numbers the user repeated.
-pub fn accept(place: &Place, unlock: &[String]) -> Result<(), Refusal> {
-    match &place.ground {
-        Ground::Folder(folder) => accept_folder(&place.given, folder),
-        Ground::Device(device) => accept_device(&place.given, device, unlock),
+/// Applies the rules for one location. `unlock` holds serial numbers the user repeated.
+pub fn accept(location: &RunLocation, unlock: &[String]) -> Result<(), Refusal> {
+    match &location.facts {
+        LocationFacts::Folder(folder) => accept_folder(&location.given, folder),
+        LocationFacts::Device(device) => accept_device(&location.given, device, unlock),
     }
 }
 
@@ -96,7 +101,7 @@ fn accept_device(given: &Path, device: &DeviceFacts, unlock: &[String]) -> Resul
     if let Some(held) = &device.held {
         let remedy = match held.kind() {
             IoErrorKind::PermissionDenied if device.remote.is_some() => {
-                "say who you are: --chap-name NAME, and its secret with --chap-secret-file"
+                "give credentials: --chap-name NAME, and its secret with --chap-secret-file"
             }
             _ if device.remote.is_some() => "check its name and that it is served there",
             IoErrorKind::PermissionDenied => "run as a user who may open it, or choose another device",
@@ -149,8 +154,8 @@ fn accept_device(given: &Path, device: &DeviceFacts, unlock: &[String]) -> Resul
     }
 }
 
-/// Applies the rules between paths: none given twice for one role, none inside another.
-pub fn accept_together(databases: &[Resolved], logs: &[Resolved]) -> Result<(), Refusal> {
+/// Applies the rules between paths: none may be given twice for one role, or lie inside another.
+pub fn accept_together(databases: &[ResolvedPath], logs: &[ResolvedPath]) -> Result<(), Refusal> {
     for (role, paths) in [("databases", databases), ("logs", logs)] {
         for (index, path) in paths.iter().enumerate() {
             if let Some(twin) = paths[..index].iter().find(|other| other.canonical == path.canonical) {
@@ -161,7 +166,7 @@ pub fn accept_together(databases: &[Resolved], logs: &[Resolved]) -> Result<(), 
             }
         }
     }
-    let all: Vec<&Resolved> = databases.iter().chain(logs).collect();
+    let all: Vec<&ResolvedPath> = databases.iter().chain(logs).collect();
     for outer in &all {
         for inner in &all {
             if outer.canonical != inner.canonical && inner.canonical.starts_with(&outer.canonical) {
@@ -178,7 +183,7 @@ pub fn accept_together(databases: &[Resolved], logs: &[Resolved]) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::{
-        super::place::tests::{device, folder},
+        super::location::tests::{device, folder},
         *,
     };
     use crate::prove::manifest::Manifest;
@@ -188,8 +193,8 @@ mod tests {
     fn check_folder(change: impl FnOnce(&mut FolderFacts), expected: Result<(), &str>) {
         let mut facts = folder("/mnt/db");
         change(&mut facts);
-        let place = Place { given: "/mnt/db".into(), ground: Ground::Folder(facts) };
-        let outcome = accept(&place, &[]);
+        let location = RunLocation { given: "/mnt/db".into(), facts: LocationFacts::Folder(facts) };
+        let outcome = accept(&location, &[]);
         assert_eq!(
             outcome.map(|_| ()).map_err(|refusal| refusal.to_string()),
             expected.map_err(str::to_owned)
@@ -201,8 +206,8 @@ mod tests {
         let mut facts = device();
         change(&mut facts);
         let unlock: Vec<String> = unlock.iter().map(|&serial| serial.to_owned()).collect();
-        let place = Place { given: "/dev/sdb".into(), ground: Ground::Device(facts) };
-        let outcome = accept(&place, &unlock);
+        let location = RunLocation { given: "/dev/sdb".into(), facts: LocationFacts::Device(facts) };
+        let outcome = accept(&location, &unlock);
         assert_eq!(
             outcome.map(|_| ()).map_err(|refusal| refusal.to_string()),
             expected.map_err(str::to_owned)
@@ -322,24 +327,24 @@ mod tests {
 
     #[test]
     fn a_path_given_twice_or_inside_another_is_refused() {
-        let place = |path: &str| Resolved {
+        let location = |path: &str| ResolvedPath {
             given: path.into(),
             canonical: path.into(),
             is_device: false,
             remote: None,
         };
-        let line = |databases: &[Resolved], logs: &[Resolved]| {
+        let line = |databases: &[ResolvedPath], logs: &[ResolvedPath]| {
             accept_together(databases, logs).map_err(|refusal| refusal.to_string())
         };
-        assert_eq!(line(&[place("/a"), place("/b")], &[place("/a")]), Ok(()));
+        assert_eq!(line(&[location("/a"), location("/b")], &[location("/a")]), Ok(()));
         assert_eq!(
-            line(&[place("/a"), place("/a")], &[]),
+            line(&[location("/a"), location("/a")], &[]),
             Err("/a and /a are the same place; name each place for databases once".to_owned())
         );
         assert_eq!(
-            line(&[place("/a")], &[place("/a/logs")]),
+            line(&[location("/a")], &[location("/a/logs")]),
             Err("/a/logs lies inside /a; give folders beside each other".to_owned())
         );
-        assert_eq!(line(&[place("/a/b"), place("/a/bc")], &[]), Ok(()));
+        assert_eq!(line(&[location("/a/b"), location("/a/bc")], &[]), Ok(()));
     }
 }

@@ -1,4 +1,4 @@
-//! The most a run may write: counted by the kernel, held while the run goes on.
+//! The limit on what a run may write, counted by the kernel and enforced during the run.
 //!
 //! What a closed loop of threads writes depends on how fast the storage turns out to be, so the
 //! estimate before the first byte cannot hold the limit by itself. The kernel counts what this
@@ -55,12 +55,12 @@ impl Allowance {
         }
     }
 
-    /// What a reader of the report should know of it.
+    /// A finding for the report: the limit ended the run, or could not be enforced.
     pub fn finding(&self) -> Option<Finding> {
         let text = match self.state {
             State::Within => return None,
             State::Spent(written) => format!(
-                "The run was ended early: it had written {}, and {} was the most it may. A longer run needs a larger --allow-writes.",
+                "The run was ended early: it had written {}, and the limit is {}. A longer run needs a larger --allow-writes.",
                 show_decimal(written),
                 show_decimal(self.most)
             ),

@@ -1,42 +1,50 @@
 //! Removing what Spindle made, only that.
 //!
-//! The record says what is Spindle's. Files go first, the record last, so that a clean that was cut
-//! short can be done again. What the record does not name stays, and is named.
+//! The record lists what is Spindle's. Files are removed first, the record last, so that an interrupted clean
+//! can be repeated. Files that the record does not list stay, and are named.
 
 use super::{
-    ground::Door,
     manifest::{MANIFEST_NAME, Manifest, is_harmless},
-    survey::Survey,
+    storage_endpoint::StorageEndpoint,
+    survey::StorageSurvey,
 };
-use crate::{console::Console, ending::Ending, refusal::Refusal};
+use crate::{console::Console, exit_status::ExitStatus, refusal::Refusal};
 use report::prose::counted;
 use std::path::Path;
 use world::{ByteCount, Directory, IoResult, World, real::host_files};
 
-/// Cleans every place of the survey and says what became of each.
-pub async fn clean_all(world: &World, survey: &Survey, console: &Console) -> Result<Ending, Refusal> {
-    for place in &survey.places.all {
-        let Some(manifest) = place.manifest() else {
-            console.say_always(&format!("{}: nothing of Spindle's is there", place.given.display()));
+/// Cleans every location of the survey and prints the outcome of each.
+pub async fn clean_all(
+    world: &World,
+    survey: &StorageSurvey,
+    console: &Console,
+) -> Result<ExitStatus, Refusal> {
+    for location in &survey.locations.all {
+        let Some(manifest) = location.manifest() else {
+            console.say_always(&format!("{}: nothing of Spindle's is there", location.given.display()));
             continue;
         };
-        let cleaned = clean(world, &Door::of(&place.ground), manifest).await.map_err(|error| {
-            Refusal::new(format!("{} could not be cleaned: {error}", place.given.display()), "try again")
-        })?;
-        console.say_always(&cleaned.line(&place.given, place.is_device()));
+        let outcome =
+            clean(world, &StorageEndpoint::of(&location.facts), manifest).await.map_err(|error| {
+                Refusal::new(
+                    format!("{} could not be cleaned: {error}", location.given.display()),
+                    "try again",
+                )
+            })?;
+        console.say_always(&outcome.line(&location.given, location.is_device()));
     }
-    Ok(Ending::Pass)
+    Ok(ExitStatus::Pass)
 }
 
-/// Says what cleaning would remove, and removes nothing.
-pub fn show_all(survey: &Survey, console: &Console) -> Ending {
-    for place in &survey.places.all {
-        let given = place.given.display();
-        if place.manifest().is_none() {
+/// Prints what cleaning would remove, and removes nothing.
+pub fn show_all(survey: &StorageSurvey, console: &Console) -> ExitStatus {
+    for location in &survey.locations.all {
+        let given = location.given.display();
+        if location.manifest().is_none() {
             console.say_always(&format!("{given}: nothing of Spindle's is there"));
             continue;
         }
-        let made = place.made();
+        let made = location.made();
         let bytes = made.values().fold(ByteCount(0), |sum, &size| sum + size);
         console
             .say_always(&format!("{given}: would remove {} ({bytes}):", counted(made.len() as u64, "file")));
@@ -45,47 +53,45 @@ pub fn show_all(survey: &Survey, console: &Console) -> Ending {
         }
     }
     console.say("Nothing was removed: this was a dry run.");
-    Ending::Pass
+    ExitStatus::Pass
 }
 
-/// What became of one place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cleaned {
+pub struct CleanOutcome {
     /// Files removed, the record included.
     pub removed: u32,
-    /// Their bytes.
     pub bytes: ByteCount,
     /// Names of what stayed.
     pub kept: Vec<String>,
-    /// The place itself is gone (a folder Spindle made) or blank (a raw device).
-    pub place_gone: bool,
+    /// The location itself was removed (a folder Spindle made) or is blank again (a raw device).
+    pub location_gone: bool,
 }
 
-/// Removes the files that `manifest` owns from the place behind `door`.
-pub async fn clean(world: &World, door: &Door, manifest: &Manifest) -> IoResult<Cleaned> {
-    let mut cleaned = {
-        let directory = door.open(world).await?;
+/// Removes the files that `manifest` owns at `endpoint`.
+pub async fn clean(world: &World, endpoint: &StorageEndpoint, manifest: &Manifest) -> IoResult<CleanOutcome> {
+    let mut outcome = {
+        let directory = endpoint.open(world).await?;
         remove_owned(&*directory, manifest).await?
     };
-    if door.is_device {
+    if endpoint.is_device {
         // Names we do not know can only come from a newer Spindle; its device is not ours to wipe.
-        cleaned.place_gone = cleaned.kept.is_empty();
-        if cleaned.place_gone {
-            door.wipe(world).await?;
+        outcome.location_gone = outcome.kept.is_empty();
+        if outcome.location_gone {
+            endpoint.wipe(world).await?;
         }
-        return Ok(cleaned);
+        return Ok(outcome);
     }
     // A directory lists plain files only; folders and links are foreign too.
-    cleaned.kept = host_files::list(&door.path)?;
-    if manifest.folder_made && cleaned.kept.is_empty() {
-        cleaned.place_gone = host_files::remove_folder_if_empty(&door.path)?;
+    outcome.kept = host_files::list(&endpoint.path)?;
+    if manifest.folder_made && outcome.kept.is_empty() {
+        outcome.location_gone = host_files::remove_folder_if_empty(&endpoint.path)?;
     }
-    cleaned.kept.retain(|name| !is_harmless(name));
-    Ok(cleaned)
+    outcome.kept.retain(|name| !is_harmless(name));
+    Ok(outcome)
 }
 
-async fn remove_owned(directory: &dyn Directory, manifest: &Manifest) -> IoResult<Cleaned> {
-    let mut cleaned = Cleaned::default();
+async fn remove_owned(directory: &dyn Directory, manifest: &Manifest) -> IoResult<CleanOutcome> {
+    let mut outcome = CleanOutcome::default();
     let (owned, foreign): (Vec<_>, Vec<_>) =
         directory.list().await?.into_iter().partition(|entry| manifest.owns(&entry.name));
     let (record, files): (Vec<_>, Vec<_>) = owned.into_iter().partition(|entry| entry.name == MANIFEST_NAME);
@@ -99,25 +105,25 @@ async fn remove_owned(directory: &dyn Directory, manifest: &Manifest) -> IoResul
     }
     directory.sync().await?;
     for entry in files.iter().chain(&record) {
-        cleaned.removed += 1;
-        cleaned.bytes += entry.size;
+        outcome.removed += 1;
+        outcome.bytes += entry.size;
     }
-    cleaned.kept = foreign.into_iter().map(|entry| entry.name).collect();
-    Ok(cleaned)
+    outcome.kept = foreign.into_iter().map(|entry| entry.name).collect();
+    Ok(outcome)
 }
 
-impl Cleaned {
-    /// What happened, in one line.
+impl CleanOutcome {
+    /// The outcome in one line.
     pub fn line(&self, given: &Path, is_device: bool) -> String {
         let mut line =
             format!("{}: removed {} ({})", given.display(), counted(self.removed as u64, "file"), self.bytes);
-        match (self.place_gone, is_device) {
+        match (self.location_gone, is_device) {
             (true, false) => line.push_str(" and the folder"),
             (true, true) => line.push_str(", the device is blank again"),
             (false, _) => {}
         }
         if !self.kept.is_empty() {
-            line.push_str(&format!("; left alone: {}", super::place::name_some(&self.kept)));
+            line.push_str(&format!("; left alone: {}", super::location::name_some(&self.kept)));
         }
         line
     }

@@ -1,15 +1,15 @@
-//! Making pristine copies, and putting them back. What is safe about it is said in [`super::pristine`].
+//! Making and restoring pristine copies. [`super::pristine`] says why it is crash-safe.
 //!
 //! Where the filesystem can share blocks between files (FICLONE: btrfs, xfs), a copy takes no time and,
 //! at first, no space; elsewhere it is read and written. Either way every byte of it is read once for its
 //! checksum, and once more before it is put back.
 
 use super::{
-    ground::Door,
     manifest::{MANIFEST_NAME, MANIFEST_NEXT, Manifest},
-    pristine::{CopiedFile, Pristine, Stand, copy_of, original_of},
-    progress::{ProgressView, Standing},
-    survey::Survey,
+    pristine::{CopiedFile, Pristine, PristineState, copy_of, original_of},
+    progress::{ProgressStatus, ProgressView},
+    storage_endpoint::StorageEndpoint,
+    survey::StorageSurvey,
 };
 use crate::{console::Console, refusal::Refusal};
 use std::{
@@ -29,16 +29,16 @@ use world::{
 /// Bytes read or written at once.
 const CHUNK: u64 = 4 << 20;
 
-/// One place with its record and its files open.
-struct Spot<'a> {
+/// One location with its record and its files open.
+struct OpenLocation<'a> {
     given: &'a Path,
-    door: Door,
+    endpoint: StorageEndpoint,
     manifest: Manifest,
     directory: Rc<dyn Directory>,
 }
 
-/// How far the work has come, for whoever watches.
-struct Work<'a> {
+/// Progress of copying.
+struct CopyProgress<'a> {
     world: &'a World,
     view: ProgressView,
     stop: &'a AtomicBool,
@@ -63,78 +63,78 @@ impl From<IoError> for Failure {
 /// Copies every file of the run, which was shut down cleanly.
 pub async fn keep(
     world: &World,
-    survey: &Survey,
+    survey: &StorageSurvey,
     console: &Console,
     stop: &Arc<AtomicBool>,
 ) -> Result<(), Refusal> {
-    let mut spots = open(world, survey).await?;
+    let mut locations = open_all(world, survey).await?;
     let mut jobs = Vec::new();
-    for spot in &spots {
-        jobs.push(files_of(spot).await.map_err(|error| refused(spot, &error))?);
+    for location in &locations {
+        jobs.push(files_of(location).await.map_err(|error| refused(location, &error))?);
     }
     let all = jobs.iter().flatten().map(|(_, size)| size.0).sum();
-    let mut work = Work::new(world, console, stop, "copy", all);
-    for (spot, files) in spots.iter_mut().zip(&jobs) {
-        let copied = copy_files(spot, files, &mut work).await;
+    let mut work = CopyProgress::new(world, console, stop, "copy", all);
+    for (location, files) in locations.iter_mut().zip(&jobs) {
+        let copied = copy_files(location, files, &mut work).await;
         let files = copied
-            .map_err(|failure| cut_short(spot, failure, "the next run with --keep-pristine goes on"))?;
-        spot.manifest.pristine = Some(Pristine { stand: Stand::Keeping, files });
+            .map_err(|failure| cut_short(location, failure, "the next run with --keep-pristine goes on"))?;
+        location.manifest.pristine = Some(Pristine { state: PristineState::Keeping, files });
     }
-    mark(&mut spots, Stand::Kept).await
+    mark(&mut locations, PristineState::Kept).await
 }
 
-/// Puts the copies in the place of what is there.
+/// Replaces the databases by the copies.
 pub async fn restore(
     world: &World,
-    survey: &Survey,
+    survey: &StorageSurvey,
     console: &Console,
     stop: &Arc<AtomicBool>,
 ) -> Result<(), Refusal> {
-    let mut spots = open(world, survey).await?;
-    let all = spots.iter().flat_map(Spot::copies).map(|file| file.bytes).sum();
-    let mut work = Work::new(world, console, stop, "check", all);
+    let mut locations = open_all(world, survey).await?;
+    let all = locations.iter().flat_map(OpenLocation::copies).map(|file| file.bytes).sum();
+    let mut work = CopyProgress::new(world, console, stop, "check", all);
     // Nothing is touched before every copy was read and found whole.
-    for spot in &spots {
-        for file in spot.copies() {
-            check(spot, file, &mut work).await?;
+    for location in &locations {
+        for file in location.copies() {
+            check(location, file, &mut work).await?;
         }
     }
     drop(work);
-    mark(&mut spots, Stand::Restoring).await?;
-    let mut work = Work::new(world, console, stop, "restore", all);
-    for spot in &spots {
-        let put_back = put_back(spot, &mut work).await;
-        put_back.map_err(|failure| cut_short(spot, failure, "give --restore to do it again"))?;
+    mark(&mut locations, PristineState::Restoring).await?;
+    let mut work = CopyProgress::new(world, console, stop, "restore", all);
+    for location in &locations {
+        let put_back = put_back(location, &mut work).await;
+        put_back.map_err(|failure| cut_short(location, failure, "give --restore to do it again"))?;
     }
-    mark(&mut spots, Stand::Kept).await
+    mark(&mut locations, PristineState::Kept).await
 }
 
-/// Removes copies that were never finished, and says so in the record.
-pub async fn forget(world: &World, survey: &Survey) -> Result<(), Refusal> {
-    for mut spot in open(world, survey).await? {
+/// Removes unfinished copies, and records that there are none.
+pub async fn forget(world: &World, survey: &StorageSurvey) -> Result<(), Refusal> {
+    for mut location in open_all(world, survey).await? {
         let forgotten = async {
-            for entry in spot.directory.list().await? {
-                if original_of(&entry.name).is_some() && spot.manifest.owns(&entry.name) {
-                    spot.directory.remove(&entry.name).await?;
+            for entry in location.directory.list().await? {
+                if original_of(&entry.name).is_some() && location.manifest.owns(&entry.name) {
+                    location.directory.remove(&entry.name).await?;
                 }
             }
-            spot.directory.sync().await
+            location.directory.sync().await
         };
-        forgotten.await.map_err(|error| refused(&spot, &error))?;
-        spot.manifest.pristine = None;
-        spot.write_record().await?;
+        forgotten.await.map_err(|error| refused(&location, &error))?;
+        location.manifest.pristine = None;
+        location.write_record().await?;
     }
     Ok(())
 }
 
-async fn open<'a>(world: &World, survey: &'a Survey) -> Result<Vec<Spot<'a>>, Refusal> {
-    let mut spots = Vec::new();
-    for place in &survey.places.all {
-        let given = place.given.as_path();
-        let door = Door::of(&place.ground);
+async fn open_all<'a>(world: &World, survey: &'a StorageSurvey) -> Result<Vec<OpenLocation<'a>>, Refusal> {
+    let mut locations = Vec::new();
+    for location in &survey.locations.all {
+        let given = location.given.as_path();
+        let endpoint = StorageEndpoint::of(&location.facts);
         let opened = async {
-            let manifest = door.read_manifest(world).await?;
-            Ok::<_, IoError>((manifest, door.open(world).await?))
+            let manifest = endpoint.read_manifest(world).await?;
+            Ok::<_, IoError>((manifest, endpoint.open(world).await?))
         };
         let failed = |what: String| Refusal::new(format!("{}: {what}", given.display()), "check the storage");
         let (manifest, directory) = opened.await.map_err(|error| failed(error.to_string()))?;
@@ -145,51 +145,51 @@ async fn open<'a>(world: &World, survey: &'a Survey) -> Result<Vec<Spot<'a>>, Re
             }
             None => return Err(failed("the record of the run is gone".to_owned())),
         };
-        spots.push(Spot { given, door, manifest, directory });
+        locations.push(OpenLocation { given, endpoint, manifest, directory });
     }
-    Ok(spots)
+    Ok(locations)
 }
 
-impl Spot<'_> {
+impl OpenLocation<'_> {
     fn copies(&self) -> &[CopiedFile] {
         self.manifest.pristine.as_ref().map_or(&[], |pristine| &pristine.files)
     }
 
     async fn write_record(&self) -> Result<(), Refusal> {
-        let written = self.door.write_record_in(&self.directory, &self.manifest).await;
+        let written = self.endpoint.write_record_in(&self.directory, &self.manifest).await;
         written.map_err(|error| refused(self, &error))
     }
 }
 
-/// Writes how the copies stand, in every place.
-async fn mark(spots: &mut [Spot<'_>], stand: Stand) -> Result<(), Refusal> {
-    for spot in spots {
-        let pristine = spot.manifest.pristine.get_or_insert_with(Pristine::keeping);
-        pristine.stand = stand;
-        spot.write_record().await?;
+/// Records the state of the copies at every location.
+async fn mark(locations: &mut [OpenLocation<'_>], state: PristineState) -> Result<(), Refusal> {
+    for location in locations {
+        let pristine = location.manifest.pristine.get_or_insert_with(Pristine::keeping);
+        pristine.state = state;
+        location.write_record().await?;
     }
     Ok(())
 }
 
-fn refused(spot: &Spot<'_>, error: &IoError) -> Refusal {
-    Refusal::new(format!("{}: {error}", spot.given.display()), "check the storage and try again")
+fn refused(location: &OpenLocation<'_>, error: &IoError) -> Refusal {
+    Refusal::new(format!("{}: {error}", location.given.display()), "check the storage and try again")
 }
 
-fn cut_short(spot: &Spot<'_>, failure: Failure, remedy: &str) -> Refusal {
+fn cut_short(location: &OpenLocation<'_>, failure: Failure, remedy: &str) -> Refusal {
     match failure {
         Failure::Stopped => Refusal::new("ended before all pristine files were copied", remedy),
         Failure::Io(error) if error.kind() == IoErrorKind::NoSpace => {
-            Refusal::new(format!("{}: {error}", spot.given.display()), format!("make room; {remedy}"))
+            Refusal::new(format!("{}: {error}", location.given.display()), format!("make room; {remedy}"))
         }
-        Failure::Io(error) => Refusal::new(format!("{}: {error}", spot.given.display()), remedy),
+        Failure::Io(error) => Refusal::new(format!("{}: {error}", location.given.display()), remedy),
     }
 }
 
 /// The originals there, with their sizes.
-async fn files_of(spot: &Spot<'_>) -> IoResult<Vec<(String, ByteCount)>> {
-    let entries = spot.directory.list().await?.into_iter();
+async fn files_of(location: &OpenLocation<'_>) -> IoResult<Vec<(String, ByteCount)>> {
+    let entries = location.directory.list().await?.into_iter();
     let is_original = |name: &str| {
-        spot.manifest.owns(name)
+        location.manifest.owns(name)
             && original_of(name).is_none()
             && ![MANIFEST_NAME, MANIFEST_NEXT].contains(&name)
     };
@@ -197,61 +197,66 @@ async fn files_of(spot: &Spot<'_>) -> IoResult<Vec<(String, ByteCount)>> {
 }
 
 async fn copy_files(
-    spot: &Spot<'_>,
+    location: &OpenLocation<'_>,
     files: &[(String, ByteCount)],
-    work: &mut Work<'_>,
+    work: &mut CopyProgress<'_>,
 ) -> Result<Vec<CopiedFile>, Failure> {
     let mut copied = Vec::new();
     for (name, _) in files {
-        copied.push(copy(spot, name, &copy_of(name), work).await?);
+        copied.push(copy(location, name, &copy_of(name), work).await?);
     }
-    spot.directory.sync().await?;
+    location.directory.sync().await?;
     for file in &mut copied {
         file.name = original_of(&file.name).expect("it was named as a copy").to_owned();
     }
     Ok(copied)
 }
 
-/// Removes the originals and makes them anew from the copies.
-async fn put_back(spot: &Spot<'_>, work: &mut Work<'_>) -> Result<(), Failure> {
-    for (name, _) in files_of(spot).await? {
-        spot.directory.remove(&name).await?;
+/// Removes the originals and makes them again from the copies.
+async fn put_back(location: &OpenLocation<'_>, work: &mut CopyProgress<'_>) -> Result<(), Failure> {
+    for (name, _) in files_of(location).await? {
+        location.directory.remove(&name).await?;
     }
-    spot.directory.sync().await?;
-    for file in spot.copies() {
-        let made = copy(spot, &copy_of(&file.name), &file.name, work).await?;
+    location.directory.sync().await?;
+    for file in location.copies() {
+        let made = copy(location, &copy_of(&file.name), &file.name, work).await?;
         if made != *file {
             let context = format!("the pristine copy of {} changed while it was put back", file.name);
             return Err(IoError::new(IoErrorKind::Damaged, context).into());
         }
     }
-    Ok(spot.directory.sync().await?)
+    Ok(location.directory.sync().await?)
 }
 
 /// Makes `to` of `from`, stable but for its name; what it gives is called `to`.
-async fn copy(spot: &Spot<'_>, from: &str, to: &str, work: &mut Work<'_>) -> Result<CopiedFile, Failure> {
-    match spot.directory.remove(to).await {
+async fn copy(
+    location: &OpenLocation<'_>,
+    from: &str,
+    to: &str,
+    work: &mut CopyProgress<'_>,
+) -> Result<CopiedFile, Failure> {
+    match location.directory.remove(to).await {
         Err(error) if error.kind() != IoErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
-    let source = spot.directory.open(from).await?;
+    let source = location.directory.open(from).await?;
     let bytes = source.geometry().size.0;
-    let target = match shares_blocks(spot, from, to).await? {
+    let target = match shares_blocks(location, from, to).await? {
         true => None,
-        false => Some(spot.directory.create(to, ByteCount(bytes)).await?),
+        false => Some(location.directory.create(to, ByteCount(bytes)).await?),
     };
     let checksum = read_through(&source, target.as_ref(), work).await?;
     match &target {
         Some(target) => target.flush().await?,
-        None => spot.directory.open(to).await?.flush().await?,
+        None => location.directory.open(to).await?.flush().await?,
     }
     Ok(CopiedFile { name: to.to_owned(), bytes, checksum })
 }
 
-async fn shares_blocks(spot: &Spot<'_>, from: &str, to: &str) -> IoResult<bool> {
-    match spot.door.is_device {
+async fn shares_blocks(location: &OpenLocation<'_>, from: &str, to: &str) -> IoResult<bool> {
+    match location.endpoint.is_device {
         true => Ok(false),
-        false => FolderDirectory::open(&spot.door.path)?.clone_file(from, to).await,
+        false => FolderDirectory::open(&location.endpoint.path)?.clone_file(from, to).await,
     }
 }
 
@@ -259,7 +264,7 @@ async fn shares_blocks(spot: &Spot<'_>, from: &str, to: &str) -> IoResult<bool> 
 async fn read_through(
     source: &Rc<dyn File>,
     target: Option<&Rc<dyn File>>,
-    work: &mut Work<'_>,
+    work: &mut CopyProgress<'_>,
 ) -> Result<u32, Failure> {
     let bytes = source.geometry().size.0;
     let (mut checksum, mut at) = (Crc32c::default(), 0);
@@ -278,10 +283,14 @@ async fn read_through(
 }
 
 /// Reads a copy and holds it against its record.
-async fn check(spot: &Spot<'_>, file: &CopiedFile, work: &mut Work<'_>) -> Result<(), Refusal> {
+async fn check(
+    location: &OpenLocation<'_>,
+    file: &CopiedFile,
+    work: &mut CopyProgress<'_>,
+) -> Result<(), Refusal> {
     let name = copy_of(&file.name);
     let found = async {
-        let copy = spot.directory.open(&name).await?;
+        let copy = location.directory.open(&name).await?;
         let bytes = copy.geometry().size.0;
         Ok::<_, Failure>((bytes, read_through(&copy, None, work).await?))
     };
@@ -295,17 +304,17 @@ async fn check(spot: &Spot<'_>, file: &CopiedFile, work: &mut Work<'_>) -> Resul
         Err(Failure::Io(error)) => error.to_string(),
     };
     Err(Refusal::new(
-        format!("the pristine copy {} is damaged: {problem}", spot.given.join(&name).display()),
+        format!("the pristine copy {} is damaged: {problem}", location.given.join(&name).display()),
         "nothing was restored; --fresh --keep-pristine makes new ones",
     ))
 }
 
-impl<'a> Work<'a> {
+impl<'a> CopyProgress<'a> {
     fn new(world: &'a World, console: &Console, stop: &'a AtomicBool, what: &'static str, all: u64) -> Self {
         Self { world, view: ProgressView::new(console), stop, began: world.now(), what, done: 0, all }
     }
 
-    /// Tells that so many bytes more are done; `Stopped` if the user has had enough.
+    /// Reports so many more bytes done; `Stopped` if the user ended the run.
     fn go_on(&mut self, bytes: u64) -> Result<(), Failure> {
         self.done += bytes;
         let elapsed = self.world.now().since(self.began);
@@ -316,8 +325,8 @@ impl<'a> Work<'a> {
             figures.push(format!("{}/s", ByteCount((self.done as f64 / elapsed_s) as u64)));
             left = Duration::try_from_secs_f64(elapsed_s * (1.0 - fraction) / fraction).ok();
         }
-        let standing = Standing { phase: self.what.to_owned(), fraction, figures, left };
-        self.view.tell(elapsed, Some(&standing), &[]);
+        let status = ProgressStatus { phase: self.what.to_owned(), fraction, figures, left };
+        self.view.tell(elapsed, Some(&status), &[]);
         match self.stop.load(Ordering::Relaxed) {
             true => Err(Failure::Stopped),
             false => Ok(()),
@@ -334,7 +343,7 @@ mod tests {
         real::{self, Access, FileDevice, RealOptions, host_files},
     };
 
-    /// Databases and logs as a creation may leave them: sizes of their own, none of them all alike.
+    /// Databases and logs as a creation may leave them, all of different sizes.
     fn originals() -> Vec<(&'static str, Vec<u8>)> {
         let bytes = |seed: usize, length: usize| (0..length).map(|i| ((i * seed) >> 7) as u8).collect();
         vec![
@@ -353,7 +362,7 @@ mod tests {
     async fn read_all(directory: &Rc<dyn Directory>) -> Vec<(String, Vec<u8>)> {
         let mut all = Vec::new();
         for entry in directory.list().await.expect("listed") {
-            let file = directory.open(&entry.name).await.expect("opened");
+            let file = directory.open(&entry.name).await.expect("locations");
             let read = file.read(ByteOffset(0), vec![Buffer::zeroed(entry.size.0 as usize)]).await;
             all.push((entry.name, read.expect("read")[0].to_vec()));
         }
@@ -362,7 +371,7 @@ mod tests {
     }
 
     /// Keeps copies, works on the originals, puts the copies back: everything is as it was.
-    async fn check(world: &World, door: Door, directory: Rc<dyn Directory>) {
+    async fn check(world: &World, endpoint: StorageEndpoint, directory: Rc<dyn Directory>) {
         for (name, bytes) in originals() {
             write(&directory, name, &bytes).await;
         }
@@ -372,31 +381,31 @@ mod tests {
             pristine: Some(Pristine::keeping()),
             ..Manifest::default()
         };
-        let mut spot = Spot { given: Path::new("/mnt/db"), door, manifest, directory };
+        let mut location = OpenLocation { given: Path::new("/mnt/db"), endpoint, manifest, directory };
         let (console, stop) = (Console::plain(), AtomicBool::new(false));
-        let mut work = Work::new(world, &console, &stop, "copy", 1);
-        let files = files_of(&spot).await.expect("listed");
+        let mut work = CopyProgress::new(world, &console, &stop, "copy", 1);
+        let files = files_of(&location).await.expect("listed");
         assert_eq!(files.len(), 3, "{files:?}");
-        let Ok(files) = copy_files(&spot, &files, &mut work).await else { panic!("copied") };
-        spot.manifest.pristine = Some(Pristine { stand: Stand::Kept, files });
-        let kept = read_all(&spot.directory).await;
+        let Ok(files) = copy_files(&location, &files, &mut work).await else { panic!("copied") };
+        location.manifest.pristine = Some(Pristine { state: PristineState::Kept, files });
+        let kept = read_all(&location.directory).await;
 
-        spot.directory.remove("E00.chk").await.expect("removed");
-        spot.directory.remove("sg1-db1.edb").await.expect("removed");
-        write(&spot.directory, "sg1-db1.edb", &[9; 1 << 20]).await;
-        write(&spot.directory, "E0000000001.log", &[9; 1 << 16]).await;
-        let Ok(()) = put_back(&spot, &mut work).await else { panic!("put back") };
-        assert_eq!(read_all(&spot.directory).await, kept, "as after creation, copies and all");
+        location.directory.remove("E00.chk").await.expect("removed");
+        location.directory.remove("sg1-db1.edb").await.expect("removed");
+        write(&location.directory, "sg1-db1.edb", &[9; 1 << 20]).await;
+        write(&location.directory, "E0000000001.log", &[9; 1 << 16]).await;
+        let Ok(()) = put_back(&location, &mut work).await else { panic!("put back") };
+        assert_eq!(read_all(&location.directory).await, kept, "as after creation, copies and all");
         for (name, bytes) in originals() {
             assert!(kept.contains(&(name.to_owned(), bytes.clone())), "{name}");
             assert!(kept.contains(&(copy_of(name), bytes)), "{name}");
         }
-        for file in spot.copies() {
-            super::check(&spot, file, &mut work).await.expect("whole");
+        for file in location.copies() {
+            super::check(&location, file, &mut work).await.expect("whole");
         }
-        let other = spot.copies()[2].clone();
+        let other = location.copies()[2].clone();
         let other = CopiedFile { checksum: other.checksum ^ 1, ..other };
-        let refusal = super::check(&spot, &other, &mut work).await.expect_err("damaged");
+        let refusal = super::check(&location, &other, &mut work).await.expect_err("damaged");
         assert!(refusal.to_string().contains("sg1-db1.edb.pristine is damaged: it is not what was copied"));
     }
 
@@ -405,9 +414,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path: PathBuf = folder.path().to_owned();
         real::run(0, RealOptions::default(), async |world| {
-            let door = Door::folder(&path);
-            let directory = door.open(&world).await.expect("opened");
-            check(&world, door, directory).await;
+            let endpoint = StorageEndpoint::folder(&path);
+            let directory = endpoint.open(&world).await.expect("locations");
+            check(&world, endpoint, directory).await;
         });
     }
 
@@ -417,11 +426,11 @@ mod tests {
         let image = folder.path().join("device");
         host_files::write_atomically(&image, &vec![0; 64 << 20]).expect("an image");
         real::run(0, RealOptions::default(), async |world| {
-            let device = Rc::new(FileDevice::open(&image, Access::ReadWrite).expect("opened"));
+            let device = Rc::new(FileDevice::open(&image, Access::ReadWrite).expect("locations"));
             let directory: Rc<dyn Directory> =
                 Rc::new(ExtentDirectory::format(device).await.expect("formatted"));
-            let door = Door::device(&image);
-            check(&world, door, directory).await;
+            let endpoint = StorageEndpoint::device(&image);
+            check(&world, endpoint, directory).await;
         });
     }
 }

@@ -1,14 +1,14 @@
-//! Which file lies in which place: databases spread round-robin, logs likewise or beside them.
+//! Layout of files over locations: databases round-robin, logs likewise or beside their databases.
 
-use super::place::{Ground, Place};
+use super::location::{LocationFacts, RunLocation};
 use crate::refusal::Refusal;
 use std::collections::BTreeSet;
 
-/// The place, by its index, and the name of one file or log series.
+/// A file or log series, and its location.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Spot {
-    /// Index into the places of the run.
-    pub place: usize,
+pub struct FileSlot {
+    /// Index into the locations of the run.
+    pub location: usize,
     /// File name of a database, prefix of a log series.
     pub name: String,
 }
@@ -16,17 +16,14 @@ pub struct Spot {
 /// Files of one storage group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupLayout {
-    /// Its databases.
-    pub databases: Vec<Spot>,
-    /// Its transaction log.
-    pub log: Spot,
+    pub databases: Vec<FileSlot>,
+    pub log: FileSlot,
 }
 
 /// All paths of a run, each once, with what they are for.
 #[derive(Clone, Debug)]
-pub struct Places {
-    /// Each place once.
-    pub all: Vec<Place>,
+pub struct RunLocations {
+    pub all: Vec<RunLocation>,
     /// Indices of those for databases, in the order given.
     pub databases: Vec<usize>,
     /// Indices of those for logs; empty if logs lie beside the databases.
@@ -52,7 +49,7 @@ impl LayoutKind {
     pub const ALL: [Self; 4] =
         [Self::VolumePerDatabase, Self::Together, Self::HalfTheVolumes, Self::OneVolume];
 
-    /// Its name on the command line and in reports.
+    /// Name on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::VolumePerDatabase => "volume-per-database",
@@ -72,44 +69,44 @@ impl LayoutKind {
     }
 }
 
-/// How the files of a run are spread.
+/// Input of [`spread`].
 #[derive(Clone, Copy, Debug)]
-pub struct Spreading {
-    /// Storage groups.
+pub struct LayoutRequest {
     pub groups: u32,
     /// Databases of each.
     pub databases: u32,
-    /// The way; none means round-robin, logs beside the databases if they have no paths of their own.
+    /// `None`: round-robin, with logs beside the databases unless they have paths of their own.
     pub kind: Option<LayoutKind>,
-    /// How many of the paths for databases are used; all if none.
+    /// The first so many database paths are used; all if `None`.
     pub volumes: Option<u32>,
 }
 
-/// Spreads groups and databases over the places.
+/// Spreads groups and databases over the locations.
 ///
-/// A raw device is worked by one thread; a device that two groups would share is refused.
-pub fn spread(places: &Places, spreading: Spreading) -> Result<Vec<GroupLayout>, Refusal> {
-    assert!(!places.databases.is_empty(), "there is a place for databases");
-    let Spreading { groups, databases, kind, volumes } = spreading;
-    let places = &narrowed(places, kind, volumes)?;
+/// A raw device serves one thread; a device that two groups would share is refused.
+pub fn spread(locations: &RunLocations, request: LayoutRequest) -> Result<Vec<GroupLayout>, Refusal> {
+    assert!(!locations.databases.is_empty(), "there is a place for databases");
+    let LayoutRequest { groups, databases, kind, volumes } = request;
+    let locations = &narrowed(locations, kind, volumes)?;
     let nth = |indices: &[usize], n: u32| indices[n as usize % indices.len()];
     let layout: Vec<GroupLayout> = (0..groups)
         .map(|group| {
-            let spots: Vec<Spot> = (0..databases)
-                .map(|database| Spot {
-                    place: nth(&places.databases, group * databases + database),
+            let slots: Vec<FileSlot> = (0..databases)
+                .map(|database| FileSlot {
+                    location: nth(&locations.databases, group * databases + database),
                     name: format!("sg{}-db{}.edb", group + 1, database + 1),
                 })
                 .collect();
-            let place = if places.logs.is_empty() { spots[0].place } else { nth(&places.logs, group) };
-            GroupLayout { databases: spots, log: Spot { place, name: format!("E{group:02}") } }
+            let location =
+                if locations.logs.is_empty() { slots[0].location } else { nth(&locations.logs, group) };
+            GroupLayout { databases: slots, log: FileSlot { location, name: format!("E{group:02}") } }
         })
         .collect();
-    for (index, place) in places.all.iter().enumerate() {
-        let users = layout.iter().filter(|group| group.places().contains(&index)).count();
-        if matches!(place.ground, Ground::Device(_)) && users > 1 {
+    for (index, location) in locations.all.iter().enumerate() {
+        let users = layout.iter().filter(|group| group.locations().contains(&index)).count();
+        if matches!(location.facts, LocationFacts::Device(_)) && users > 1 {
             return Err(Refusal::new(
-                format!("{users} groups would share the raw device {}", place.given.display()),
+                format!("{users} groups would share the raw device {}", location.given.display()),
                 "give each group devices of its own, or use --groups 1",
             ));
         }
@@ -117,11 +114,15 @@ pub fn spread(places: &Places, spreading: Spreading) -> Result<Vec<GroupLayout>,
     Ok(layout)
 }
 
-/// The places as `kind` and `volumes` would have them used.
-fn narrowed(places: &Places, kind: Option<LayoutKind>, volumes: Option<u32>) -> Result<Places, Refusal> {
-    let mut places = places.clone();
+/// The subset of locations that `kind` and `volumes` use.
+fn narrowed(
+    locations: &RunLocations,
+    kind: Option<LayoutKind>,
+    volumes: Option<u32>,
+) -> Result<RunLocations, Refusal> {
+    let mut locations = locations.clone();
     if let Some(volumes) = volumes {
-        let given = places.databases.len();
+        let given = locations.databases.len();
         if volumes as usize > given {
             return Err(Refusal::new(
                 format!(
@@ -131,10 +132,10 @@ fn narrowed(places: &Places, kind: Option<LayoutKind>, volumes: Option<u32>) -> 
                 "give as many paths, or fewer volumes",
             ));
         }
-        places.databases.truncate(volumes as usize);
+        locations.databases.truncate(volumes as usize);
     }
-    let Some(kind) = kind else { return Ok(places) };
-    if kind != LayoutKind::Together && places.logs.is_empty() {
+    let Some(kind) = kind else { return Ok(locations) };
+    if kind != LayoutKind::Together && locations.logs.is_empty() {
         return Err(Refusal::new(
             format!("the layout {} keeps logs apart, and they have no path", kind.name()),
             "give one with --logs, or use the layout together",
@@ -145,75 +146,79 @@ fn narrowed(places: &Places, kind: Option<LayoutKind>, volumes: Option<u32>) -> 
         LayoutKind::HalfTheVolumes => all.truncate(all.len().div_ceil(2)),
         LayoutKind::OneVolume => all.truncate(1),
     };
-    part(&mut places.databases);
+    part(&mut locations.databases);
     match kind {
-        LayoutKind::Together => places.logs.clear(),
-        _ => part(&mut places.logs),
+        LayoutKind::Together => locations.logs.clear(),
+        _ => part(&mut locations.logs),
     }
-    Ok(places)
+    Ok(locations)
 }
 
 impl GroupLayout {
     /// Places this group uses, each once.
-    pub fn places(&self) -> BTreeSet<usize> {
-        self.databases.iter().chain([&self.log]).map(|spot| spot.place).collect()
+    pub fn locations(&self) -> BTreeSet<usize> {
+        self.databases.iter().chain([&self.log]).map(|slot| slot.location).collect()
     }
 }
 
-/// Names of the databases that lie in `place`.
-pub fn databases_in(layout: &[GroupLayout], place: usize) -> Vec<String> {
+/// Names of the databases that lie in `location`.
+pub fn databases_in(layout: &[GroupLayout], location: usize) -> Vec<String> {
     let all = layout.iter().flat_map(|group| &group.databases);
-    all.filter(|spot| spot.place == place).map(|spot| spot.name.clone()).collect()
+    all.filter(|slot| slot.location == location).map(|slot| slot.name.clone()).collect()
 }
 
-/// Prefixes of the log series that lie in `place`.
-pub fn logs_in(layout: &[GroupLayout], place: usize) -> Vec<String> {
+/// Prefixes of the log series that lie in `location`.
+pub fn logs_in(layout: &[GroupLayout], location: usize) -> Vec<String> {
     let all = layout.iter().map(|group| &group.log);
-    all.filter(|spot| spot.place == place).map(|spot| spot.name.clone()).collect()
+    all.filter(|slot| slot.location == location).map(|slot| slot.name.clone()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prove::place::tests::{device, folder};
+    use crate::prove::location::tests::{device, folder};
 
-    fn places(databases: usize, logs: usize) -> Places {
+    fn locations(databases: usize, logs: usize) -> RunLocations {
         let all = (0..databases + logs)
             .map(|index| {
                 let path = format!("/mnt/{index}");
-                Place { given: path.clone().into(), ground: Ground::Folder(folder(&path)) }
+                RunLocation { given: path.clone().into(), facts: LocationFacts::Folder(folder(&path)) }
             })
             .collect();
-        Places { all, databases: (0..databases).collect(), logs: (databases..databases + logs).collect() }
+        RunLocations {
+            all,
+            databases: (0..databases).collect(),
+            logs: (databases..databases + logs).collect(),
+        }
     }
 
     fn shown(layout: &[GroupLayout]) -> Vec<String> {
-        let spot = |spot: &Spot| format!("{}:{}", spot.place, spot.name);
+        let slot = |slot: &FileSlot| format!("{}:{}", slot.location, slot.name);
         layout
             .iter()
             .map(|group| {
-                let databases: Vec<String> = group.databases.iter().map(spot).collect();
-                format!("{} | {}", databases.join(" "), spot(&group.log))
+                let databases: Vec<String> = group.databases.iter().map(slot).collect();
+                format!("{} | {}", databases.join(" "), slot(&group.log))
             })
             .collect()
     }
 
-    fn plainly(places: &Places, groups: u32, databases: u32) -> Result<Vec<GroupLayout>, Refusal> {
-        spread(places, Spreading { groups, databases, kind: None, volumes: None })
+    fn plainly(locations: &RunLocations, groups: u32, databases: u32) -> Result<Vec<GroupLayout>, Refusal> {
+        spread(locations, LayoutRequest { groups, databases, kind: None, volumes: None })
     }
 
     #[test]
     fn the_four_layouts_of_the_paper_come_out() {
-        let places = places(4, 4);
+        let locations = locations(4, 4);
         let by = |kind| {
-            let spreading = Spreading { groups: 4, databases: 1, kind: Some(kind), volumes: None };
-            let spots = |layout: Vec<GroupLayout>| {
+            let request = LayoutRequest { groups: 4, databases: 1, kind: Some(kind), volumes: None };
+            let slots = |layout: Vec<GroupLayout>| {
                 let of = layout
                     .iter()
-                    .map(|group| format!("{}/{}", group.databases[0].place + 1, group.log.place + 1));
+                    .map(|group| format!("{}/{}", group.databases[0].location + 1, group.log.location + 1));
                 of.collect::<Vec<_>>().join(" ")
             };
-            spread(&places, spreading).map(spots).expect("fits")
+            spread(&locations, request).map(slots).expect("fits")
         };
         // Places 1 to 4 are for databases, 5 to 8 for logs; see table 9 of Dell 2010.
         assert_eq!(by(LayoutKind::VolumePerDatabase), "1/5 2/6 3/7 4/8");
@@ -224,10 +229,10 @@ mod tests {
 
     #[test]
     fn fewer_volumes_are_the_first_ones_and_more_than_given_are_refused() {
-        let places = places(3, 1);
+        let locations = locations(3, 1);
         let used = |volumes| {
-            let spreading = Spreading { groups: 1, databases: 4, kind: None, volumes: Some(volumes) };
-            spread(&places, spreading).map(|layout| shown(&layout)).map_err(|refusal| refusal.to_string())
+            let request = LayoutRequest { groups: 1, databases: 4, kind: None, volumes: Some(volumes) };
+            spread(&locations, request).map(|layout| shown(&layout)).map_err(|refusal| refusal.to_string())
         };
         assert_eq!(
             used(2).expect("fits"),
@@ -241,10 +246,10 @@ mod tests {
 
     #[test]
     fn a_layout_that_keeps_logs_apart_needs_a_path_for_them() {
-        let spreading =
-            Spreading { groups: 1, databases: 1, kind: Some(LayoutKind::OneVolume), volumes: None };
+        let request =
+            LayoutRequest { groups: 1, databases: 1, kind: Some(LayoutKind::OneVolume), volumes: None };
         assert_eq!(
-            spread(&places(2, 0), spreading).expect_err("refused").to_string(),
+            spread(&locations(2, 0), request).expect_err("refused").to_string(),
             "the layout one-volume keeps logs apart, and they have no path; give one with --logs, or use the \
              layout together"
         );
@@ -253,18 +258,18 @@ mod tests {
     #[test]
     fn databases_are_spread_round_robin_and_logs_lie_beside_them_or_apart() {
         assert_eq!(
-            shown(&plainly(&places(3, 0), 2, 2).expect("fits")),
+            shown(&plainly(&locations(3, 0), 2, 2).expect("fits")),
             ["0:sg1-db1.edb 1:sg1-db2.edb | 0:E00", "2:sg2-db1.edb 0:sg2-db2.edb | 2:E01"]
         );
         assert_eq!(
-            shown(&plainly(&places(1, 2), 3, 1).expect("fits")),
+            shown(&plainly(&locations(1, 2), 3, 1).expect("fits")),
             ["0:sg1-db1.edb | 1:E00", "0:sg2-db1.edb | 2:E01", "0:sg3-db1.edb | 1:E02"]
         );
     }
 
     #[test]
     fn what_lies_in_a_place_is_what_its_record_names() {
-        let layout = plainly(&places(2, 0), 2, 2).expect("fits");
+        let layout = plainly(&locations(2, 0), 2, 2).expect("fits");
         assert_eq!(databases_in(&layout, 0), ["sg1-db1.edb", "sg2-db1.edb"]);
         assert_eq!(logs_in(&layout, 0), ["E00", "E01"]);
         assert_eq!(logs_in(&layout, 1), Vec::<String>::new());
@@ -272,11 +277,11 @@ mod tests {
 
     #[test]
     fn two_groups_do_not_share_a_raw_device() {
-        let mut places = places(1, 0);
-        places.all[0].ground = Ground::Device(device());
-        assert!(plainly(&places, 1, 4).is_ok());
+        let mut locations = locations(1, 0);
+        locations.all[0].facts = LocationFacts::Device(device());
+        assert!(plainly(&locations, 1, 4).is_ok());
         assert_eq!(
-            plainly(&places, 2, 1).expect_err("refused").to_string(),
+            plainly(&locations, 2, 1).expect_err("refused").to_string(),
             "2 groups would share the raw device /mnt/0; give each group devices of its own, or use --groups 1"
         );
     }

@@ -1,6 +1,6 @@
 //! The machine and its drives, in the words of a run: facts of the host, shaped for the rules.
 
-use super::{place::DriveFacts, sizing::Memory};
+use super::{location::DriveFacts, sizing::Memory};
 use std::{collections::BTreeMap, path::Path, time::Duration};
 use workload::database::results::{HostFacts, HostSample};
 use world::{
@@ -11,7 +11,7 @@ use world::{
     },
 };
 
-/// How long drives are watched for the work of others.
+/// Time drives are watched for the load of others.
 const WATCH: Duration = Duration::from_millis(200);
 /// Unit of the times in /proc/stat: USER_HZ, 100 a second on every Linux in use (proc_stat(5)).
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -62,7 +62,7 @@ fn busy_seconds(text: &str) -> Option<f64> {
 
 /// A drive, in the words of the rules. How busy it is comes later.
 pub fn drive_facts(drive: Drive) -> DriveFacts {
-    // A virtual drive says that it spins unless its host was told otherwise: that is no knowledge.
+    // A virtual drive reports rotational unless its host sets otherwise, so its flag means nothing.
     let is_virtual = ["vd", "xvd", "loop"].iter().any(|prefix| drive.name.starts_with(prefix));
     DriveFacts {
         name: Some(drive.name),
@@ -74,7 +74,7 @@ pub fn drive_facts(drive: Drive) -> DriveFacts {
     }
 }
 
-/// How a device is in use, in words; None if it is free.
+/// Use of a device, for a message; `None` if it is free.
 pub fn usage_words(usages: &[Usage]) -> Option<String> {
     let words = |usage: &Usage| match usage {
         Usage::Mounted(point) => format!("mounted at {}", point.display()),

@@ -18,7 +18,7 @@ use world::ByteCount;
 
 /// Name of the record, in each folder and on each device.
 pub const MANIFEST_NAME: &str = "spindle-run.json";
-/// Name under which a new record is written on a device, before it takes the old one's place.
+/// Name of a new record on a device, until it replaces the old one.
 pub const MANIFEST_NEXT: &str = "spindle-run.new";
 /// Version of the record's form; a newer one is refused, not guessed at. Form 2 speaks of pristine copies;
 /// a record without any is written in form 1, which an older Spindle reads. Form 3 speaks of pools.
@@ -26,7 +26,7 @@ pub const MANIFEST_FORMAT: u32 = 3;
 const FORMAT_WITHOUT_POOLS: u32 = 2;
 const FORMAT_WITHOUT_COPIES: u32 = 1;
 
-/// What a run made in one place, and with which settings. Passive data.
+/// Files and settings of a run at one location. Passive data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the record's form.
@@ -35,28 +35,27 @@ pub struct Manifest {
     pub made_by: String,
     /// Civil time, UTC, of the first run.
     pub created: String,
-    /// The same in every place of one run.
+    /// The same at every location of one run.
     pub run: String,
     /// True if the run made the folder itself; then `--clean` removes it too.
     pub folder_made: bool,
-    /// What the databases were made with.
     pub shape: Shape,
     /// Names of the database files here.
     pub databases: Vec<String>,
     /// Prefixes of the log series here, such as `E00`.
     pub log_series: Vec<String>,
-    /// Names of the drives of pools here; none if the run has no pools.
+    /// Names of pool drives here; empty if the run has no pools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drives: Vec<String>,
-    /// Whether the pools on them were made whole. Until then nothing on them counts.
+    /// True once the pools on them were made completely. Until then their content is ignored.
     #[serde(default, skip_serializing_if = "is_false")]
     pub pools_made: bool,
-    /// How the pristine copies here stand; none if there are none.
+    /// State of the pristine copies here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pristine: Option<Pristine>,
 }
 
-/// What must agree for a later run to use the databases of an earlier one.
+/// Settings that must agree for a later run to use the databases of an earlier one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     /// Name of the profile.
@@ -73,7 +72,6 @@ pub struct Shape {
     pub size: u64,
     /// Seed of the databases' content.
     pub seed: u64,
-    /// Whether there are pools beside the plain path.
     #[serde(default, skip_serializing_if = "is_false")]
     pub pools: bool,
 }
@@ -96,7 +94,7 @@ impl Manifest {
         bytes
     }
 
-    /// Reads a stored record; the error says what is wrong with it.
+    /// Reads a stored record; the error describes the damage.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         // On a raw device the record is padded with zeroes to whole sectors.
         let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
@@ -149,10 +147,10 @@ fn is_of_series(name: &str, series: &str) -> bool {
     LogNames::new(series).owns(name)
 }
 
-/// What the user asked for, to be held against the [`Shape`] of an earlier run. What was left open
-/// fits anything.
+/// Settings of the new run, compared with the [`Shape`] of an earlier one. An open setting matches
+/// any value.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct RequestedShape {
     /// Name of the profile.
     pub profile: String,
     /// Bytes of a page.
@@ -167,14 +165,12 @@ pub struct Asked {
     pub size: Option<u64>,
     /// Seed of everything random.
     pub seed: Option<u64>,
-    /// Whether there are to be pools.
     pub pools: bool,
 }
 
-/// What to do with the databases an earlier run left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beginning {
-    /// Make new ones in empty places.
+pub enum DatabaseAction {
+    /// Make new ones in empty locations.
     Create,
     /// Use (and, if it was stopped early, complete) those that are there.
     Attach,
@@ -182,76 +178,74 @@ pub enum Beginning {
     Replace,
 }
 
-/// What the user said about that.
+/// The user's choice between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum DatabaseIntent {
     /// Nothing: attach to what fits, never remove.
     Unsaid,
-    /// `--attach`.
     Attach,
-    /// `--fresh`.
     Fresh,
 }
 
-/// Decides how to begin. `places` are the paths as written with the record found at each.
-pub fn beginning(
-    wish: Wish,
-    places: &[(String, Option<&Manifest>)],
-    asked: &Asked,
-) -> Result<Beginning, Refusal> {
-    assert!(!places.is_empty(), "a run has at least one place");
-    let found: Vec<&Manifest> = places.iter().filter_map(|(_, manifest)| *manifest).collect();
+/// Decides how to begin. `locations` are the paths as written with the record found at each.
+pub fn database_action(
+    intent: DatabaseIntent,
+    locations: &[(String, Option<&Manifest>)],
+    requested: &RequestedShape,
+) -> Result<DatabaseAction, Refusal> {
+    assert!(!locations.is_empty(), "a run has at least one place");
+    let found: Vec<&Manifest> = locations.iter().filter_map(|(_, manifest)| *manifest).collect();
     let Some(&first) = found.first() else {
-        return match wish {
-            Wish::Attach => Err(Refusal::new(
-                format!("{} holds no databases of Spindle's to attach to", places[0].0),
+        return match intent {
+            DatabaseIntent::Attach => Err(Refusal::new(
+                format!("{} holds no databases of Spindle's to attach to", locations[0].0),
                 "leave out --attach to make new ones",
             )),
-            Wish::Unsaid | Wish::Fresh => Ok(Beginning::Create),
+            DatabaseIntent::Unsaid | DatabaseIntent::Fresh => Ok(DatabaseAction::Create),
         };
     };
-    if wish == Wish::Fresh {
-        return Ok(Beginning::Replace);
+    if intent == DatabaseIntent::Fresh {
+        return Ok(DatabaseAction::Replace);
     }
     let renew = "give the same settings, or --fresh to replace those databases";
-    if let Some((path, _)) = places.iter().find(|(_, manifest)| manifest.is_none()) {
+    if let Some((path, _)) = locations.iter().find(|(_, manifest)| manifest.is_none()) {
         return Err(Refusal::new(format!("{path} was not part of the run found at the other paths"), renew));
     }
     if let Some((path, _)) =
-        places.iter().find(|(_, manifest)| manifest.is_some_and(|manifest| manifest.run != first.run))
+        locations.iter().find(|(_, manifest)| manifest.is_some_and(|manifest| manifest.run != first.run))
     {
-        return Err(Refusal::new(format!("{path} holds another run than {}", places[0].0), renew));
+        return Err(Refusal::new(format!("{path} holds another run than {}", locations[0].0), renew));
     }
-    match first_difference(&first.shape, asked) {
-        Some((what, has, asked)) => Err(Refusal::new(
-            format!("{} holds databases made with {what} {has}, not {asked}", places[0].0),
+    match first_difference(&first.shape, requested) {
+        Some((what, has, requested)) => Err(Refusal::new(
+            format!("{} holds databases made with {what} {has}, not {requested}", locations[0].0),
             renew,
         )),
-        None => Ok(Beginning::Attach),
+        None => Ok(DatabaseAction::Attach),
     }
 }
 
 /// The first setting in which a shape differs from what is asked, with both values.
-fn first_difference(has: &Shape, asked: &Asked) -> Option<(&'static str, String, String)> {
+fn first_difference(has: &Shape, requested: &RequestedShape) -> Option<(&'static str, String, String)> {
     let size = |bytes: u64| ByteCount(bytes).to_string();
     let on = |is_on| if is_on { "on".to_owned() } else { "off".to_owned() };
     let rows = [
-        ("profile", has.profile.clone(), asked.profile.clone()),
-        ("page size", has.page_size.to_string(), asked.page_size.to_string()),
-        ("record size", has.record_size.to_string(), asked.record_size.to_string()),
-        ("--groups", has.groups.to_string(), asked.groups.to_string()),
-        ("--databases", has.databases.to_string(), asked.databases.to_string()),
-        ("--size", size(has.size), size(asked.size.unwrap_or(has.size))),
-        ("--pool", on(has.pools), on(asked.pools)),
-        ("--seed", has.seed.to_string(), asked.seed.unwrap_or(has.seed).to_string()),
+        ("profile", has.profile.clone(), requested.profile.clone()),
+        ("page size", has.page_size.to_string(), requested.page_size.to_string()),
+        ("record size", has.record_size.to_string(), requested.record_size.to_string()),
+        ("--groups", has.groups.to_string(), requested.groups.to_string()),
+        ("--databases", has.databases.to_string(), requested.databases.to_string()),
+        ("--size", size(has.size), size(requested.size.unwrap_or(has.size))),
+        ("--pool", on(has.pools), on(requested.pools)),
+        ("--seed", has.seed.to_string(), requested.seed.unwrap_or(has.seed).to_string()),
     ];
-    rows.into_iter().find(|(_, has, asked)| has != asked)
+    rows.into_iter().find(|(_, has, requested)| has != requested)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        super::pristine::{CopiedFile, Stand},
+        super::pristine::{CopiedFile, PristineState},
         *,
     };
     use expect_test::expect;
@@ -269,9 +263,18 @@ mod tests {
         }
     }
 
-    fn asked() -> Asked {
+    fn requested() -> RequestedShape {
         let Shape { profile, page_size, record_size, groups, databases, .. } = shape();
-        Asked { profile, page_size, record_size, groups, databases, size: None, seed: None, pools: false }
+        RequestedShape {
+            profile,
+            page_size,
+            record_size,
+            groups,
+            databases,
+            size: None,
+            seed: None,
+            pools: false,
+        }
     }
 
     fn manifest() -> Manifest {
@@ -323,7 +326,7 @@ mod tests {
         let read = Manifest::from_bytes(&manifest.to_bytes()).expect("it is read again");
         assert_eq!((read.format, read.pristine.clone()), (2, manifest.pristine.clone()));
         let copy = |name: &str| CopiedFile { name: name.to_owned(), bytes: 1, checksum: 2 };
-        manifest.pristine = Some(Pristine { stand: Stand::Kept, files: vec![copy("../passwd")] });
+        manifest.pristine = Some(Pristine { state: PristineState::Kept, files: vec![copy("../passwd")] });
         assert_eq!(
             Manifest::from_bytes(&manifest.to_bytes()),
             Err("it names a copy of ../passwd, which no run makes".to_owned())
@@ -333,7 +336,8 @@ mod tests {
     #[test]
     fn the_record_of_form_2_as_it_is_stored() {
         let files = vec![CopiedFile { name: "E00.log".to_owned(), bytes: 1 << 20, checksum: 0x1234_5678 }];
-        let record = Manifest { pristine: Some(Pristine { stand: Stand::Kept, files }), ..manifest() };
+        let record =
+            Manifest { pristine: Some(Pristine { state: PristineState::Kept, files }), ..manifest() };
         let stored = String::from_utf8(record.to_bytes()).expect("UTF-8");
         let copies = stored.find("  \"pristine\"").expect("it speaks of copies");
         expect![[r#"
@@ -384,25 +388,26 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(wish: Wish, found: &[Option<Manifest>], expected: Result<Beginning, &str>) {
-        let places: Vec<_> =
+    fn check(intent: DatabaseIntent, found: &[Option<Manifest>], expected: Result<DatabaseAction, &str>) {
+        let locations: Vec<_> =
             found.iter().enumerate().map(|(i, manifest)| (format!("/mnt/{i}"), manifest.as_ref())).collect();
-        let outcome = beginning(wish, &places, &asked()).map_err(|refusal| refusal.to_string());
+        let outcome =
+            database_action(intent, &locations, &requested()).map_err(|refusal| refusal.to_string());
         assert_eq!(outcome, expected.map_err(str::to_owned));
     }
 
     #[test]
     fn a_run_begins_as_its_places_and_the_user_allow() {
-        check(Wish::Unsaid, &[None, None], Ok(Beginning::Create));
-        check(Wish::Unsaid, &[Some(manifest()), Some(manifest())], Ok(Beginning::Attach));
-        check(Wish::Fresh, &[Some(manifest()), None], Ok(Beginning::Replace));
+        check(DatabaseIntent::Unsaid, &[None, None], Ok(DatabaseAction::Create));
+        check(DatabaseIntent::Unsaid, &[Some(manifest()), Some(manifest())], Ok(DatabaseAction::Attach));
+        check(DatabaseIntent::Fresh, &[Some(manifest()), None], Ok(DatabaseAction::Replace));
         check(
-            Wish::Attach,
+            DatabaseIntent::Attach,
             &[None],
             Err("/mnt/0 holds no databases of Spindle's to attach to; leave out --attach to make new ones"),
         );
         check(
-            Wish::Unsaid,
+            DatabaseIntent::Unsaid,
             &[Some(manifest()), None],
             Err(
                 "/mnt/1 was not part of the run found at the other paths; give the same settings, or --fresh to replace those databases",
@@ -415,7 +420,7 @@ mod tests {
         let mut other = manifest();
         other.shape.databases = 5;
         check(
-            Wish::Attach,
+            DatabaseIntent::Attach,
             &[Some(other)],
             Err(
                 "/mnt/0 holds databases made with --databases 5, not 2; give the same settings, or --fresh to replace those databases",

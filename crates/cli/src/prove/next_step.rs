@@ -1,4 +1,4 @@
-//! What to do after a run: said below its answer, as commands that may be copied.
+//! Suggestions after a run, printed below its answer as commands that can be copied.
 
 use super::performance::command_line;
 use crate::{arguments::ProveArguments, console::Console};
@@ -11,13 +11,13 @@ use workload::database::{
 
 /// A performance test takes as long (Jetstress' own rule; docs/seeds.md).
 const PERFORMANCE_TEST: Duration = Duration::from_hours(2);
-/// Where the remarks begin, if the commands leave room.
+/// Column of the remarks, if the commands leave room.
 const REMARK_COLUMN: usize = 48;
 
 /// A command, and why.
 type Step = (String, &'static str);
 
-/// Says what to do after a run with `arguments` that came to `results`.
+/// Prints suggestions after a run with `arguments` that ended with `results`.
 pub fn say(console: &Console, arguments: &ProveArguments, results: &RunResults) {
     let Ok(verdict) = Verdict::of(results) else { return };
     console.say("Next:");
@@ -72,10 +72,10 @@ fn steps(arguments: &ProveArguments, results: &RunResults, verdict: &Verdict) ->
     steps
 }
 
-/// `spindle prove` on the same places, and `more`.
+/// `spindle prove` on the same locations, with `more`.
 fn command(arguments: &ProveArguments, load: &[String], more: &[&str]) -> String {
     let more = more.iter().map(|&word| word.to_owned());
-    command_line(places(arguments, "prove").into_iter().chain(load.iter().cloned()).chain(more))
+    command_line(locations(arguments, "prove").into_iter().chain(load.iter().cloned()).chain(more))
 }
 
 /// The load as it was asked for.
@@ -88,7 +88,7 @@ fn load(arguments: &ProveArguments) -> Vec<String> {
     said.flatten().chain(max.then(|| "--max".to_owned())).collect()
 }
 
-/// `spindle verify` of the same places, which it reaches only on this machine.
+/// `spindle verify` on the same locations. `None` for remote devices, which it cannot open.
 fn verify(arguments: &ProveArguments) -> Option<String> {
     if arguments.paths.iter().any(|path| path.display().to_string().contains("://")) {
         return None;
@@ -101,7 +101,7 @@ fn verify(arguments: &ProveArguments) -> Option<String> {
     Some(command_line(words.into_iter()))
 }
 
-fn places(arguments: &ProveArguments, verb: &str) -> Vec<String> {
+fn locations(arguments: &ProveArguments, verb: &str) -> Vec<String> {
     let mut words = vec!["spindle".to_owned(), verb.to_owned()];
     words.extend(arguments.paths.iter().map(|path| path.display().to_string()));
     for path in &arguments.logs {

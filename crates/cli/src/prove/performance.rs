@@ -1,13 +1,13 @@
-//! The run itself: the workload driven on the places, shown as it goes, and made a document.
+//! The run itself: drives the workload on the locations, shows progress, and makes a document of the results.
 
 use super::{
     allowance::Allowance,
-    ground::Door,
-    layout::{GroupLayout, Spot},
-    pools::open::{self, EventTelling, GroupPools},
-    progress::{ProgressView, Standing},
+    layout::{FileSlot, GroupLayout},
+    pools::open::{self, EventFormat, GroupPools},
+    progress::{ProgressStatus, ProgressView},
     record::RunRecord,
-    survey::Survey,
+    storage_endpoint::StorageEndpoint,
+    survey::StorageSurvey,
 };
 use crate::{answer::document_of, console::Console, refusal::Refusal};
 use maildb::log::LogError;
@@ -48,67 +48,58 @@ use world::{
 /// Program and version, for reports.
 const GENERATOR: &str = concat!("spindle ", env!("CARGO_PKG_VERSION"));
 
-/// What is run, and where.
+/// A run that is ready to start.
 pub struct Run<'a> {
-    /// What is to be done.
     pub plan: &'a RunPlan,
-    /// Where each file lies.
     pub layout: &'a [GroupLayout],
     /// The pools to run on, and what to set beside; none is the plain path.
-    pub pools: Option<&'a OnPools>,
-    /// The places.
-    pub survey: &'a Survey,
-    /// How files are reached.
+    pub pools: Option<&'a PoolRun>,
+    pub survey: &'a StorageSurvey,
     pub options: RealOptions,
     /// Ends it early.
-    pub interruption: &'a Interruption,
+    pub stop_switch: &'a StopSwitch,
 }
 
 /// A run on pools.
-pub struct OnPools {
+pub struct PoolRun {
     /// Those of each group.
     pub groups: Vec<GroupPools>,
-    /// What the plain path came to.
+    /// Figures of the plain path, for comparison.
     pub plain: PathFigures,
-    /// How their events are told.
-    pub telling: EventTelling,
+    pub format: EventFormat,
 }
 
-/// What a run came to.
-pub struct Finished {
-    /// Its results.
+pub struct RunOutcome {
     pub results: RunResults,
-    /// Its report.
     pub document: Document,
 }
 
-/// What the first Ctrl-C of this process does; the second ends it at once.
-pub struct Interruption {
-    /// Set by it, or by whoever else has the run end early.
+/// Ends a run early: the first Ctrl-C sets it, the second ends the process at once.
+pub struct StopSwitch {
+    /// Set by the first Ctrl-C, or by a limit that ends the run.
     pub stop: Arc<AtomicBool>,
-    /// Whether what is going on will leave a report however it ends.
+    /// True while an early end still leaves a report.
     leaves_report: Rc<Cell<bool>>,
 }
 
-impl Interruption {
+impl StopSwitch {
     /// Listens from now on. To be called once.
     pub fn listen(world: &World, console: &Console) -> Self {
-        let interruption = Self { stop: Arc::default(), leaves_report: Rc::default() };
+        let stop_switch = Self { stop: Arc::default(), leaves_report: Rc::default() };
         world.spawn("interruption", {
             let (stop, leaves_report) =
-                (Arc::clone(&interruption.stop), Rc::clone(&interruption.leaves_report));
+                (Arc::clone(&stop_switch.stop), Rc::clone(&stop_switch.leaves_report));
             let console = console.clone();
             async move {
                 interrupted().await;
                 stop.store(true, Ordering::Relaxed);
                 let with = if leaves_report.get() { ", with a partial report" } else { "" };
-                console.say_progress(&format!("\nEnding{with}. Once more to end at once."));
+                console.say_progress(&format!("\nEnding{with}. Ctrl-C again ends it at once."));
             }
         });
-        interruption
+        stop_switch
     }
 
-    /// Whether what is going on is to end.
     pub fn is_set(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -122,7 +113,7 @@ impl Interruption {
 pub fn begin_record(
     world: &World,
     plan: &RunPlan,
-    survey: &Survey,
+    survey: &StorageSurvey,
     path: &Path,
 ) -> Result<RunRecord, Refusal> {
     let (command, host) = (command_line(env::args()), survey.host.clone());
@@ -144,8 +135,8 @@ pub async fn prepare(
     let outcome = database::prepare(world, run.plan, surroundings, |progress| {
         show(&mut view, world.now().since(began), progress);
         if allowance.is_met() {
-            run.interruption.set();
-            view.say("As much is written as may be. Ending.");
+            run.stop_switch.set();
+            view.say("The write limit is reached. Ending.");
         }
     })
     .await;
@@ -163,23 +154,23 @@ pub async fn run(
     record: RunRecord,
     mut allowance: Allowance,
     console: &Console,
-) -> Result<Finished, Refusal> {
+) -> Result<RunOutcome, Refusal> {
     let plan = run.plan.clone();
     let mut view = ProgressView::new(console);
     let surroundings = surroundings(run, record.recorder());
     let began = world.now();
     let mut has_measured = false;
-    run.interruption.leaves_report.set(true);
+    run.stop_switch.leaves_report.set(true);
     let mut outcome = database::run(world, plan, surroundings, |progress| {
         has_measured |= matches!(progress.phase, Phase::Measure | Phase::Verify);
         show(&mut view, world.now().since(began), progress);
         if allowance.is_met() {
-            run.interruption.set();
-            view.say("As much is written as may be. Ending, with a partial report.");
+            run.stop_switch.set();
+            view.say("The write limit is reached. Ending, with a partial report.");
         }
     })
     .await;
-    run.interruption.leaves_report.set(false);
+    run.stop_switch.leaves_report.set(false);
     drop(view);
     if let (Ok(results), Some(pools)) = (&mut outcome, run.pools) {
         results.beside = Some(pools.plain.clone());
@@ -195,24 +186,25 @@ pub async fn run(
     }
     if outcome.is_err() {
         match has_measured {
-            true => console.warn(&format!("what was measured until then: spindle report {}", path.display())),
+            true => console
+                .warn(&format!("report on what was measured until then: spindle report {}", path.display())),
             // It tells nothing, and the same command is to work again.
             false => drop(host_files::remove_file(&path)),
         }
     }
     let results = outcome.map_err(refusal_of)?;
     let document = document_of(&results, &remarks, &command_line(env::args()))?;
-    Ok(Finished { results, document })
+    Ok(RunOutcome { results, document })
 }
 
 fn surroundings(run: &Run<'_>, recorder: Recorder) -> Surroundings {
     Surroundings {
         open: match run.pools {
             None => opener(run.layout, run.survey),
-            Some(pools) => pool_opener(&pools.groups, pools.telling),
+            Some(pools) => pool_opener(&pools.groups, pools.format),
         },
         place: database::Place::Threads(run.options),
-        stop: Arc::clone(&run.interruption.stop),
+        stop: Arc::clone(&run.stop_switch.stop),
         generator: GENERATOR.to_owned(),
         host: run.survey.host.clone(),
         read_host: Some(Box::new(super::machine::read_host)),
@@ -222,16 +214,16 @@ fn surroundings(run: &Run<'_>, recorder: Recorder) -> Surroundings {
 }
 
 fn show(view: &mut ProgressView, elapsed: Duration, progress: &Progress) {
-    let standing = (progress.phase != Phase::Done).then(|| Standing::of(progress));
+    let status = (progress.phase != Phase::Done).then(|| ProgressStatus::of(progress));
     let lines: Vec<&str> = progress.lines.iter().map(|line| line.text.as_str()).collect();
-    view.tell(elapsed, standing.as_ref(), &lines);
+    view.tell(elapsed, status.as_ref(), &lines);
 }
 
-/// The kernel log from now on, for the devices below all places; an error says why not.
-fn kernel_log(survey: &Survey) -> Result<LookAtKernel, String> {
+/// The kernel log from now on, for the devices below all locations; an error says why it cannot be read.
+fn kernel_log(survey: &StorageSurvey) -> Result<LookAtKernel, String> {
     let mut names = DeviceNames::default();
-    for place in &survey.places.all {
-        names.merge(DeviceNames::of_path(place.canonical()));
+    for location in &survey.locations.all {
+        names.merge(DeviceNames::of_path(location.canonical()));
     }
     if names.is_empty() {
         return Err("no device is known below the paths".to_owned());
@@ -251,42 +243,46 @@ pub fn command_line(words: impl Iterator<Item = String>) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// Opens the storage of each group on the thread it runs on; a place is opened once for a group.
-fn opener(layout: &[GroupLayout], survey: &Survey) -> OpenGroup {
+/// Opens the storage of each group on the group's thread; each location is opened once for a group.
+fn opener(layout: &[GroupLayout], survey: &StorageSurvey) -> OpenGroup {
     let layout = layout.to_vec();
-    let doors: Vec<(Door, String)> = survey
-        .places
+    let endpoints: Vec<(StorageEndpoint, String)> = survey
+        .locations
         .all
         .iter()
-        .map(|place| (Door::of(&place.ground), place.given.display().to_string()))
+        .map(|location| (StorageEndpoint::of(&location.facts), location.given.display().to_string()))
         .collect();
     Arc::new(move |world, group| {
-        let (group, doors) = (layout[group as usize].clone(), doors.clone());
-        Box::pin(async move { open_group(&world, &group, &doors).await })
+        let (group, endpoints) = (layout[group as usize].clone(), endpoints.clone());
+        Box::pin(async move { open_group(&world, &group, &endpoints).await })
     })
 }
 
 /// Opens the pools of each group on the thread it runs on.
-fn pool_opener(groups: &[GroupPools], telling: EventTelling) -> OpenGroup {
+fn pool_opener(groups: &[GroupPools], format: EventFormat) -> OpenGroup {
     let groups = groups.to_vec();
     Arc::new(move |world, group| {
         let pools = groups[group as usize].clone();
-        Box::pin(async move { open::open_group(&world, &pools, telling).await })
+        Box::pin(async move { open::open_group(&world, &pools, format).await })
     })
 }
 
-async fn open_group(world: &World, group: &GroupLayout, doors: &[(Door, String)]) -> IoResult<GroupStorage> {
+async fn open_group(
+    world: &World,
+    group: &GroupLayout,
+    endpoints: &[(StorageEndpoint, String)],
+) -> IoResult<GroupStorage> {
     let mut opened: BTreeMap<usize, Rc<dyn Directory>> = BTreeMap::new();
-    for place in group.places() {
-        opened.insert(place, doors[place].0.open(world).await?);
+    for location in group.locations() {
+        opened.insert(location, endpoints[location].0.open(world).await?);
     }
-    let directory = |spot: &Spot| Rc::clone(&opened[&spot.place]);
-    let volume = |spot: &Spot| doors[spot.place].1.clone();
+    let directory = |slot: &FileSlot| Rc::clone(&opened[&slot.location]);
+    let volume = |slot: &FileSlot| endpoints[slot.location].1.clone();
     Ok(GroupStorage {
         databases: group
             .databases
             .iter()
-            .map(|spot| (directory(spot), spot.name.clone(), volume(spot)))
+            .map(|slot| (directory(slot), slot.name.clone(), volume(slot)))
             .collect(),
         log: (directory(&group.log), volume(&group.log)),
         pools: None,
@@ -300,11 +296,11 @@ fn refusal_of(error: Error) -> Refusal {
             "lift the limit on the size of a file (ulimit -f), and run again"
         }
         full if is_out_of_space(full) => {
-            "make room and run again, or begin anew with --fresh and a smaller --size"
+            "make room and run again, or start over with --fresh and a smaller --size"
         }
         Error::Plan(_) | Error::Thread(_) => "",
         Error::Storage(_) => "check the storage; what was made stays until --fresh or --clean",
-        _ => "the files stay as they are for a look; --fresh replaces them, --clean removes them",
+        _ => "the files stay for inspection; --fresh replaces them, --clean removes them",
     };
     Refusal::new(error.to_string(), remedy)
 }
@@ -315,7 +311,7 @@ fn is_out_of_space(error: &Error) -> bool {
     if has_errno(error, &[Errno::NOSPC, Errno::DQUOT]) {
         return true;
     }
-    // A raw device runs full without the kernel: Spindle's own directory says so.
+    // A raw device fills up without an error of the kernel: Spindle's own directory reports it.
     let kind = match error {
         Error::Database(maildb::Error::Log(LogError::Io(error))) => Some(error.kind()),
         other => other.storage_kind(),
@@ -323,7 +319,7 @@ fn is_out_of_space(error: &Error) -> bool {
     kind == Some(IoErrorKind::NoSpace)
 }
 
-/// Whether the kernel's answer below the error was one of `codes`.
+/// True if an error of the kernel in the chain is one of `codes`.
 fn has_errno(error: &Error, codes: &[Errno]) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {

@@ -1,10 +1,10 @@
-//! `prove --pool`: the same run on Spindle's own array, beside the plain path on the same storage.
+//! `prove --pool`: the same run on Spindle's own array, and on the plain path of the same storage for comparison.
 //!
-//! Each storage group gets two pools, one for databases and one for logs, as a pool is one thread and a group is one:
-//! [`layout`] says which drive lies where, [`size`] how large it is, [`make`] makes it, [`inspect`] looks whether what
-//! is there can be opened, [`open`] opens it on the group's thread, [`run`](mod@run) is the flow of both runs.
+//! Each storage group gets two pools, one for databases and one for logs, because a pool and a group have one thread each.
+//! [`layout`] assigns drives to locations, [`size`] computes their size, [`make`] makes them, [`inspect`] checks whether
+//! existing ones can be opened, [`open`] opens them on the group's thread, [`run`](mod@run) is the flow of both runs.
 
-pub mod counted;
+pub mod counting_device;
 pub mod inspect;
 pub mod layout;
 pub mod make;

@@ -1,9 +1,9 @@
 //! Pristine copies: the files of a run as creation left them, kept to be put back before a later run.
 //!
-//! A copy is of every file a run made (databases, logs, checkpoint, what lies beside them), taken after a
-//! clean shutdown, because a database is not opened without its own log. It lies beside its original as
-//! `NAME.pristine`. What has become of the copies is in the record of the run, in each place, so that
-//! a process killed at any moment leaves a place that says how it stands:
+//! Every file a run made is copied (databases, logs, checkpoint, and what lies beside them) after a
+//! clean shutdown, because a database is not opened without its own log. A copy lies beside its original as
+//! `NAME.pristine`. The record of the run holds the state of the copies at each location, so a
+//! process killed at any moment leaves a location whose state is known:
 //!
 //! | In the record | Originals | Copies |
 //! |---|---|---|
@@ -12,20 +12,20 @@
 //! | kept | any | whole, with these sizes and checksums |
 //! | restoring | in part: not to be used | whole |
 //!
-//! The first two turn into each other before the originals are worked on; `restoring` is written in
-//! every place before the first original is removed, `kept` only when all are stable.
+//! The first two turn into each other before the originals are worked on; `restoring` is written at
+//! every location before the first original is removed, `kept` only when all are stable.
 
-use super::{manifest::Beginning, place::Place};
+use super::{location::RunLocation, manifest::DatabaseAction};
 use crate::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 
-/// How the name of a copy ends.
+/// Suffix of a copy's name.
 const SUFFIX: &str = ".pristine";
 
-/// How the copies in one place stand.
+/// State of the copies at one location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stand {
+pub enum PristineState {
     /// They are to be made, or are being made.
     Keeping,
     /// They are whole.
@@ -34,12 +34,12 @@ pub enum Stand {
     Restoring,
 }
 
-/// What the record of a run says of the copies in its place.
+/// The record's entry about copies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pristine {
-    /// How they stand.
-    pub stand: Stand,
-    /// Those that are whole.
+    #[serde(rename = "stand")]
+    pub state: PristineState,
+    /// Complete copies.
     pub files: Vec<CopiedFile>,
 }
 
@@ -57,7 +57,7 @@ pub struct CopiedFile {
 impl Pristine {
     /// Copies are to be made.
     pub fn keeping() -> Self {
-        Self { stand: Stand::Keeping, files: Vec::new() }
+        Self { state: PristineState::Keeping, files: Vec::new() }
     }
 }
 
@@ -66,24 +66,21 @@ pub fn copy_of(name: &str) -> String {
     format!("{name}{SUFFIX}")
 }
 
-/// Name of the original of a copy; none if it is no copy.
+/// The original's name; `None` if `name` is no copy.
 pub fn original_of(name: &str) -> Option<&str> {
     name.strip_suffix(SUFFIX).filter(|original| !original.is_empty())
 }
 
-/// What the user said of copies.
+/// The user's options for copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
-    /// `--keep-pristine`.
+pub struct CopyIntent {
     pub keep: bool,
-    /// `--restore`.
     pub restore: bool,
 }
 
-/// What is to be done with copies before the run.
+/// Work on copies before the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Task {
-    /// Nothing.
+pub enum CopyTask {
     Leave,
     /// Make the databases, then the copies.
     Keep,
@@ -93,45 +90,52 @@ pub enum Task {
     Forget,
 }
 
-/// How the copies of a run stand in all its places together.
-pub fn stand(places: &[Place]) -> Option<Stand> {
-    let stands: Vec<Option<Stand>> = places
+/// State of the copies over all locations of a run.
+pub fn state(locations: &[RunLocation]) -> Option<PristineState> {
+    let states: Vec<Option<PristineState>> = locations
         .iter()
-        .map(|place| {
-            place.manifest().and_then(|manifest| manifest.pristine.as_ref()).map(|found| found.stand)
+        .map(|location| {
+            location.manifest().and_then(|manifest| manifest.pristine.as_ref()).map(|found| found.state)
         })
         .collect();
-    match stands.as_slice() {
-        all if all.contains(&Some(Stand::Restoring)) => Some(Stand::Restoring),
-        all if all.iter().all(|stand| *stand == Some(Stand::Kept)) => Some(Stand::Kept),
+    match states.as_slice() {
+        all if all.contains(&Some(PristineState::Restoring)) => Some(PristineState::Restoring),
+        all if all.iter().all(|state| *state == Some(PristineState::Kept)) => Some(PristineState::Kept),
         all if all.iter().all(Option::is_none) => None,
-        // Cut short between one place and the next.
-        _ => Some(Stand::Keeping),
+        // Interrupted between two locations.
+        _ => Some(PristineState::Keeping),
     }
 }
 
-/// What is to be done, or why it cannot be. `path` is the first path, as written.
-pub fn task(wish: Wish, stand: Option<Stand>, beginning: Beginning, path: &str) -> Result<Task, Refusal> {
-    let there = (beginning == Beginning::Attach).then_some(stand).flatten();
-    match (wish, there) {
-        (Wish { restore: true, .. }, Some(Stand::Kept | Stand::Restoring)) => Ok(Task::Restore),
-        (Wish { restore: true, .. }, _) => Err(Refusal::new(
+/// Chooses the work to do, or refuses. `path` is the first path, as written.
+pub fn task(
+    intent: CopyIntent,
+    state: Option<PristineState>,
+    action: DatabaseAction,
+    path: &str,
+) -> Result<CopyTask, Refusal> {
+    let there = (action == DatabaseAction::Attach).then_some(state).flatten();
+    match (intent, there) {
+        (CopyIntent { restore: true, .. }, Some(PristineState::Kept | PristineState::Restoring)) => {
+            Ok(CopyTask::Restore)
+        }
+        (CopyIntent { restore: true, .. }, _) => Err(Refusal::new(
             format!("{path} holds no pristine copies to restore"),
             "make some first: --fresh --keep-pristine",
         )),
-        (_, Some(Stand::Restoring)) => Err(Refusal::new(
+        (_, Some(PristineState::Restoring)) => Err(Refusal::new(
             format!("{path} holds databases whose restoring was cut short"),
             "give --restore to do it again, or --fresh to make new ones",
         )),
-        (Wish { keep: true, .. }, Some(Stand::Kept)) => Ok(Task::Leave),
-        (Wish { keep: true, .. }, Some(Stand::Keeping)) => Ok(Task::Keep),
-        (Wish { keep: true, .. }, None) if beginning == Beginning::Attach => Err(Refusal::new(
+        (CopyIntent { keep: true, .. }, Some(PristineState::Kept)) => Ok(CopyTask::Leave),
+        (CopyIntent { keep: true, .. }, Some(PristineState::Keeping)) => Ok(CopyTask::Keep),
+        (CopyIntent { keep: true, .. }, None) if action == DatabaseAction::Attach => Err(Refusal::new(
             format!("{path} holds databases that a run has worked on: they are not pristine"),
             "give --fresh as well, to make new ones",
         )),
-        (Wish { keep: true, .. }, None) => Ok(Task::Keep),
-        (_, Some(Stand::Keeping)) => Ok(Task::Forget),
-        (_, Some(Stand::Kept) | None) => Ok(Task::Leave),
+        (CopyIntent { keep: true, .. }, None) => Ok(CopyTask::Keep),
+        (_, Some(PristineState::Keeping)) => Ok(CopyTask::Forget),
+        (_, Some(PristineState::Kept) | None) => Ok(CopyTask::Leave),
     }
 }
 
@@ -140,37 +144,42 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(words: &str, stand: Option<Stand>, beginning: Beginning, expected: Result<Task, &str>) {
-        let wish = Wish { keep: words.contains("keep"), restore: words.contains("restore") };
-        let outcome = task(wish, stand, beginning, "/mnt/db").map_err(|refusal| refusal.to_string());
-        assert_eq!(outcome, expected.map_err(str::to_owned), "{words} {stand:?} {beginning:?}");
+    fn check(
+        words: &str,
+        state: Option<PristineState>,
+        action: DatabaseAction,
+        expected: Result<CopyTask, &str>,
+    ) {
+        let intent = CopyIntent { keep: words.contains("keep"), restore: words.contains("restore") };
+        let outcome = task(intent, state, action, "/mnt/db").map_err(|refusal| refusal.to_string());
+        assert_eq!(outcome, expected.map_err(str::to_owned), "{words} {state:?} {action:?}");
     }
 
     #[test]
     fn what_is_done_follows_from_the_wish_and_from_how_the_copies_stand() {
-        use Beginning::{Attach, Create, Replace};
-        check("", None, Create, Ok(Task::Leave));
-        check("", Some(Stand::Kept), Attach, Ok(Task::Leave));
-        check("", Some(Stand::Keeping), Attach, Ok(Task::Forget));
-        check("keep", None, Create, Ok(Task::Keep));
-        check("keep", Some(Stand::Kept), Replace, Ok(Task::Keep));
-        check("keep", Some(Stand::Restoring), Replace, Ok(Task::Keep));
-        check("keep", Some(Stand::Keeping), Attach, Ok(Task::Keep));
-        check("keep", Some(Stand::Kept), Attach, Ok(Task::Leave));
-        check("restore", Some(Stand::Kept), Attach, Ok(Task::Restore));
-        check("restore", Some(Stand::Restoring), Attach, Ok(Task::Restore));
+        use DatabaseAction::{Attach, Create, Replace};
+        check("", None, Create, Ok(CopyTask::Leave));
+        check("", Some(PristineState::Kept), Attach, Ok(CopyTask::Leave));
+        check("", Some(PristineState::Keeping), Attach, Ok(CopyTask::Forget));
+        check("keep", None, Create, Ok(CopyTask::Keep));
+        check("keep", Some(PristineState::Kept), Replace, Ok(CopyTask::Keep));
+        check("keep", Some(PristineState::Restoring), Replace, Ok(CopyTask::Keep));
+        check("keep", Some(PristineState::Keeping), Attach, Ok(CopyTask::Keep));
+        check("keep", Some(PristineState::Kept), Attach, Ok(CopyTask::Leave));
+        check("restore", Some(PristineState::Kept), Attach, Ok(CopyTask::Restore));
+        check("restore", Some(PristineState::Restoring), Attach, Ok(CopyTask::Restore));
     }
 
     #[test]
     fn what_cannot_be_done_is_said_in_one_line() {
         let none = "/mnt/db holds no pristine copies to restore; make some first: --fresh --keep-pristine";
-        check("restore", None, Beginning::Attach, Err(none));
-        check("restore", None, Beginning::Create, Err(none));
-        check("restore", Some(Stand::Keeping), Beginning::Attach, Err(none));
+        check("restore", None, DatabaseAction::Attach, Err(none));
+        check("restore", None, DatabaseAction::Create, Err(none));
+        check("restore", Some(PristineState::Keeping), DatabaseAction::Attach, Err(none));
         check(
             "",
-            Some(Stand::Restoring),
-            Beginning::Attach,
+            Some(PristineState::Restoring),
+            DatabaseAction::Attach,
             Err(
                 "/mnt/db holds databases whose restoring was cut short; give --restore to do it again, or --fresh to make new ones",
             ),
@@ -178,7 +187,7 @@ mod tests {
         check(
             "keep",
             None,
-            Beginning::Attach,
+            DatabaseAction::Attach,
             Err(
                 "/mnt/db holds databases that a run has worked on: they are not pristine; give --fresh as well, to make new ones",
             ),

@@ -1,4 +1,4 @@
-//! What is seen while a run goes on: a bar that moves on a terminal, a line now and then elsewhere.
+//! Progress of a run: a bar on a terminal, a line every few seconds elsewhere.
 
 use crate::{console::Console, quantity::show_duration};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -15,10 +15,9 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 /// Steps of the bar.
 const STEPS: u64 = 1_000;
 
-/// How a run stands, as far as it can be said.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Standing {
-    /// What is being done: `create`, `fill`, `measure`, `verify`.
+pub struct ProgressStatus {
+    /// `create`, `fill`, `measure` or `verify`.
     pub phase: String,
     /// Done of the phase, 0 to 1.
     pub fraction: f64,
@@ -28,8 +27,8 @@ pub struct Standing {
     pub left: Option<Duration>,
 }
 
-impl Standing {
-    /// What a run tells of itself, in the words of a line.
+impl ProgressStatus {
+    /// The progress of a run as a line.
     pub fn of(progress: &Progress) -> Self {
         let mut figures = Vec::new();
         if let Some(search) = &progress.search {
@@ -89,20 +88,20 @@ impl ProgressView {
         Self { console: console.clone(), bar, phase: String::new(), said_at: None }
     }
 
-    /// Tells how the run stands (nothing more, once it is done) and the `lines` that came since the
+    /// Shows the status (`None` at the end) and prints the `lines` that came since the
     /// last call; `elapsed` is the time since the run began.
     ///
-    /// Above a bar, lines are said when it shows what they lead to, or it would be drawn again as it
-    /// was. In plain text the order is that of events: a phase's first standing comes after the lines
+    /// Above a bar, lines are printed after the bar shows the new status, or it would be drawn again with the
+    /// old one. In plain text the order is that of events: a phase's first status comes after the lines
     /// that begin it, any other before the lines that may end it.
-    pub fn tell(&mut self, elapsed: Duration, standing: Option<&Standing>, lines: &[&str]) {
-        let begins = standing.is_some_and(|standing| standing.phase != self.phase);
+    pub fn tell(&mut self, elapsed: Duration, status: Option<&ProgressStatus>, lines: &[&str]) {
+        let begins = status.is_some_and(|status| status.phase != self.phase);
         let lines_first = self.bar.is_none() && begins;
         if lines_first {
             lines.iter().for_each(|line| self.say(line));
         }
-        match (standing, &self.bar) {
-            (Some(standing), _) => self.show(elapsed, standing),
+        match (status, &self.bar) {
+            (Some(status), _) => self.show(elapsed, status),
             (None, Some(bar)) => bar.finish_and_clear(),
             (None, None) => {}
         }
@@ -111,28 +110,28 @@ impl ProgressView {
         }
     }
 
-    fn show(&mut self, elapsed: Duration, standing: &Standing) {
-        let is_new = self.phase != standing.phase;
+    fn show(&mut self, elapsed: Duration, status: &ProgressStatus) {
+        let is_new = self.phase != status.phase;
         // A phase that was seen for the first time cannot be done: the share is still the last one's.
-        let stale = is_new && standing.fraction >= 1.0;
-        let standing =
-            &Standing { fraction: if stale { 0.0 } else { standing.fraction }, ..standing.clone() };
-        self.phase.clone_from(&standing.phase);
+        let stale = is_new && status.fraction >= 1.0;
+        let status =
+            &ProgressStatus { fraction: if stale { 0.0 } else { status.fraction }, ..status.clone() };
+        self.phase.clone_from(&status.phase);
         if let Some(bar) = &self.bar {
             // The share first: each call draws, and no phase should be seen with the share before it.
-            bar.set_position((standing.fraction.clamp(0.0, 1.0) * STEPS as f64) as u64);
-            bar.set_prefix(standing.phase.clone());
-            bar.set_message(figures(standing));
+            bar.set_position((status.fraction.clamp(0.0, 1.0) * STEPS as f64) as u64);
+            bar.set_prefix(status.phase.clone());
+            bar.set_message(figures(status));
             return;
         }
         let is_due = self.said_at.is_none_or(|at| elapsed >= at + LINE_INTERVAL);
         if is_new || is_due {
             self.said_at = Some(elapsed);
-            self.console.say_progress(&line(elapsed, standing));
+            self.console.say_progress(&line(elapsed, status));
         }
     }
 
-    /// Says something above the bar.
+    /// Prints a line above the bar.
     pub fn say(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| self.console.say_progress(text)),
@@ -157,16 +156,16 @@ fn style(console: &Console) -> ProgressStyle {
 }
 
 /// One plain line: `  42 s  measure  70 %  812 reads/s  18 s left`.
-fn line(elapsed: Duration, standing: &Standing) -> String {
-    let percent = (standing.fraction.clamp(0.0, 1.0) * 100.0) as u32;
-    format!("{:>9}  {:<8} {percent:>3} %  {}", show_duration(elapsed), standing.phase, figures(standing))
+fn line(elapsed: Duration, status: &ProgressStatus) -> String {
+    let percent = (status.fraction.clamp(0.0, 1.0) * 100.0) as u32;
+    format!("{:>9}  {:<8} {percent:>3} %  {}", show_duration(elapsed), status.phase, figures(status))
         .trim_end()
         .to_owned()
 }
 
-fn figures(standing: &Standing) -> String {
-    let mut figures = standing.figures.clone();
-    if let Some(left) = standing.left {
+fn figures(status: &ProgressStatus) -> String {
+    let mut figures = status.figures.clone();
+    if let Some(left) = status.left {
         figures.push(format!("{} left", show_duration(Duration::from_secs(left.as_secs().max(1)))));
     }
     figures.join("  ")
@@ -192,21 +191,21 @@ mod tests {
             ..Progress::default()
         };
         assert_eq!(
-            Standing::of(&progress).figures,
+            ProgressStatus::of(&progress).figures,
             ["1.00 MiB of 4.00 MiB", "512 KiB/s", "812 IOPS", "read 3.1 ms", "log 0.5 ms", "3 waiting"]
         );
     }
 
     #[test]
     fn a_plain_line_says_phase_share_figures_and_time_left() {
-        let standing = Standing {
+        let status = ProgressStatus {
             phase: "measure".to_owned(),
             fraction: 0.705,
             figures: vec!["812 reads/s".to_owned(), "read 3.1 ms".to_owned()],
             left: Some(Duration::from_millis(18_200)),
         };
         assert_eq!(
-            line(Duration::from_secs(42), &standing),
+            line(Duration::from_secs(42), &status),
             "     42 s  measure   70 %  812 reads/s  read 3.1 ms  18 s left"
         );
     }

@@ -1,8 +1,8 @@
-//! The record of a run, written while it goes: a thread that takes the news, and a file.
+//! The record of a run, written while it runs: a thread that receives news, and a file.
 //!
-//! Lines reach the file within a tenth of a second, so that the death of this process costs no more
-//! than what the groups had not yet told; they are synced every few seconds, for the loss of power. A
-//! record that cannot be written any more does not end the run: it says so, and the run goes on.
+//! Lines reach the file within a tenth of a second, so that the death of this process loses only
+//! what the groups had not yet sent; they are synced every few seconds, in case of a power loss. If the
+//! record can no longer be written, a warning is printed and the run continues.
 
 use crate::refusal::Refusal;
 use std::{
@@ -16,9 +16,9 @@ use world::{
     real::{self, AppendFile, RealOptions, ThreadHandle, host_files},
 };
 
-/// How often news are looked for.
+/// Interval of polling for news.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often at most what was written is synced.
+/// Least interval of syncs.
 const SYNC: Duration = Duration::from_secs(5);
 
 /// A record under way.
@@ -60,12 +60,10 @@ impl RunRecord {
         Ok(Self { path: path.to_owned(), recorder, thread })
     }
 
-    /// Where it lies.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where news go.
     pub fn recorder(&self) -> Recorder {
         self.recorder.clone()
     }

@@ -1,8 +1,8 @@
 //! The screen before the first byte: where, what on, how much, how long.
 
 use super::{
-    place::{Ground, Place},
-    sizing::{Needs, show_decimal},
+    location::{LocationFacts, RunLocation},
+    sizing::{ResourceNeeds, show_decimal},
 };
 use crate::{
     console::Console,
@@ -16,28 +16,30 @@ use workload::database::{
 };
 use world::ByteCount;
 
-/// What is being done, at the head of the screen.
 const TITLE: &str = "spindle prove";
-/// Where the text of a row begins, after its indented name.
+/// Column of a row's text, after its indented name.
 const TEXT_COLUMN: usize = 13;
 /// Text is not wrapped narrower than this.
 const TEXT_WIDTH_MIN: usize = 20;
 
-/// What the screen says beside the places.
-pub struct Intent<'a> {
-    /// What is to be done.
+/// The settings and needs of a run, for the screen.
+pub struct RunSummary<'a> {
     pub plan: &'a RunPlan,
     /// The pools, if there are to be any.
     pub array: Option<&'a str>,
-    /// What begins: `new databases`, `the databases that are there`…
+    /// Initial databases: `new databases`, `the databases that are there`…
     pub beginning: &'a str,
-    /// What it all takes.
-    pub needs: &'a Needs,
+    pub needs: &'a ResourceNeeds,
 }
 
 /// The lines of the screen.
-pub fn lines(console: &Console, intent: &Intent<'_>, databases: &[&Place], logs: &[&Place]) -> Vec<String> {
-    let plan = intent.plan;
+pub fn lines(
+    console: &Console,
+    summary: &RunSummary<'_>,
+    databases: &[&RunLocation],
+    logs: &[&RunLocation],
+) -> Vec<String> {
+    let plan = summary.plan;
     let load = match plan.load {
         Load::Threads { per_group } => format!("{} each", counted(per_group.into(), "thread")),
         Load::Mailboxes { count, iops_each } => {
@@ -71,16 +73,16 @@ pub fn lines(console: &Console, intent: &Intent<'_>, databases: &[&Place], logs:
             lines.push(format!("  {name:<10} {part}").trim_end().to_owned());
         }
     };
-    for (index, place) in databases.iter().enumerate() {
-        row(if index == 0 { "databases" } else { "" }, describe(place));
+    for (index, location) in databases.iter().enumerate() {
+        row(if index == 0 { "databases" } else { "" }, describe(location));
     }
-    for (index, place) in logs.iter().enumerate() {
-        row(if index == 0 { "logs" } else { "" }, describe(place));
+    for (index, location) in logs.iter().enumerate() {
+        row(if index == 0 { "logs" } else { "" }, describe(location));
     }
     if logs.is_empty() {
         row("logs", "beside the databases".to_owned());
     }
-    if let Some(array) = intent.array {
+    if let Some(array) = summary.array {
         row("array", array.to_owned());
     }
     if let Some(setup) = &plan.setup {
@@ -93,11 +95,11 @@ pub fn lines(console: &Console, intent: &Intent<'_>, databases: &[&Place], logs:
             row("varied", format!("{}: {}", sweep.sweep, sweep.shows));
         }
     }
-    let needs = intent.needs;
-    row("begins", intent.beginning.to_owned());
+    let needs = summary.needs;
+    row("begins", summary.beginning.to_owned());
     row(
         "space",
-        match intent.array {
+        match summary.array {
             None => {
                 format!("at most {}: databases of {} together, room to grow, logs", needs.space, needs.size)
             }
@@ -132,8 +134,8 @@ pub fn lines(console: &Console, intent: &Intent<'_>, databases: &[&Place], logs:
     lines
 }
 
-/// How long it takes, and what of it is what.
-fn time(plan: &RunPlan, needs: &Needs) -> String {
+/// Time of the run, and of its parts.
+fn time(plan: &RunPlan, needs: &ResourceNeeds) -> String {
     let judged = match plan.judged {
         Judged::All => String::new(),
         part => format!(", {part} judged"),
@@ -173,24 +175,24 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// One place in a line: path, device, model, filesystem, space.
-fn describe(place: &Place) -> String {
-    format!("{}  {}", place.given.display(), description(place))
+/// One location in a line: path, device, model, filesystem, space.
+fn describe(location: &RunLocation) -> String {
+    format!("{}  {}", location.given.display(), description(location))
 }
 
-/// What a place is: filesystem and device, model, space.
-pub fn description(place: &Place) -> String {
-    let (name, space) = match &place.ground {
-        Ground::Folder(folder) => (
+/// Filesystem and device, model, space of a location.
+pub fn description(location: &RunLocation) -> String {
+    let (name, space) = match &location.facts {
+        LocationFacts::Folder(folder) => (
             format!("{} on {}", folder.filesystem, folder.source),
             format!("{} free of {}", folder.free, folder.total),
         ),
-        Ground::Device(device) => {
+        LocationFacts::Device(device) => {
             let name = if device.remote.is_some() { "device elsewhere" } else { "raw device" };
             (name.to_owned(), device.size.to_string())
         }
     };
-    let drive = place.drive();
+    let drive = location.drive();
     let kind = drive.rotational.map(|rotational| if rotational { "spinning disk" } else { "flash" });
     let details: Vec<&str> = drive.model.as_deref().into_iter().chain(kind).collect();
     match details.is_empty() {
@@ -212,7 +214,7 @@ fn about(bytes: ByteCount) -> ByteCount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prove::{place::tests::folder, sizing::tests::wanted};
+    use crate::prove::{location::tests::folder, sizing::tests::request};
     use expect_test::expect;
     use std::time::Duration;
 
@@ -233,7 +235,7 @@ mod tests {
     #[test]
     fn the_screen_names_path_device_space_memory_writes_and_minutes() {
         let console = Console::plain();
-        let needs = Needs {
+        let needs = ResourceNeeds {
             size: ByteCount::gib(1),
             cache: ByteCount::mib(51),
             space: ByteCount::mib(1_330),
@@ -246,9 +248,9 @@ mod tests {
         let mut facts = folder("/mnt/db");
         facts.drive.model = Some("WDC WD40".to_owned());
         facts.drive.rotational = Some(true);
-        let place = Place { given: "/mnt/db".into(), ground: Ground::Folder(facts) };
-        let plan = wanted().plan;
-        let intent = Intent { plan: &plan, array: None, beginning: "new databases", needs: &needs };
+        let location = RunLocation { given: "/mnt/db".into(), facts: LocationFacts::Folder(facts) };
+        let plan = request().plan;
+        let summary = RunSummary { plan: &plan, array: None, beginning: "new databases", needs: &needs };
         expect![[r#"
             spindle prove: profile exchange-2010, 1 group of 1 database, 4 threads each, seed 1
 
@@ -259,6 +261,6 @@ mod tests {
               memory     about 120 MiB, of it 51.0 MiB of cache for each group
               writes     about 8.00 GiB; at 1 TB the run ends, with a partial report
               time       about 1 min 30 s, of it 1 min measured"#]]
-        .assert_eq(&lines(&console, &intent, &[&place], &[]).join("\n"));
+        .assert_eq(&lines(&console, &summary, &[&location], &[]).join("\n"));
     }
 }

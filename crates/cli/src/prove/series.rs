@@ -1,16 +1,16 @@
 //! A sweep: several runs one after the other on the same places, and their comparison.
 //!
-//! All runs are settled before the first byte: what one of them would be refused for, the sweep is. The
-//! limits of a single run (space, memory, what may be written) hold for all of them together; what is
-//! written is counted over the whole process.
+//! All runs are planned before the first byte is written: if one would be refused, the sweep is. The
+//! limits of a single run (space, memory, bytes written) hold for all of them together; bytes
+//! written are counted over the whole process.
 
 use super::{
-    Settled, Start, perform,
-    performance::Interruption,
-    settle,
+    PlannedRun, StartState, perform,
+    performance::StopSwitch,
+    plan_run,
     sizing::show_decimal,
-    survey::Survey,
-    sweep::{Sweep, What},
+    survey::StorageSurvey,
+    sweep::{SweepSpec, SweptSetting},
     warn,
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     arguments::ProveArguments,
     compare::{compared, comparison_document},
     console::Console,
-    ending::Ending,
+    exit_status::ExitStatus,
     outputs::Outputs,
     quantity::{show_duration, show_estimate},
     refusal::Refusal,
@@ -34,13 +34,11 @@ use workload::database::{
 };
 use world::{ByteCount, World, real::RealOptions};
 
-/// What is asked of a sweep.
-pub struct Asked<'a> {
+/// Input of a sweep.
+pub struct SweepRequest<'a> {
     /// Everything but the value.
     pub arguments: &'a ProveArguments,
-    /// The values.
-    pub sweep: &'a Sweep,
-    /// What one session does.
+    pub sweep: &'a SweepSpec,
     pub profile: Profile,
     /// The published test it goes by.
     pub setup: Option<Setup>,
@@ -49,23 +47,23 @@ pub struct Asked<'a> {
 /// Runs a sweep to its end.
 pub async fn run(
     world: &World,
-    asked: Asked<'_>,
-    survey: Survey,
+    request: SweepRequest<'_>,
+    survey: StorageSurvey,
     console: &Console,
     options: RealOptions,
-) -> Result<Ending, Refusal> {
-    let Asked { arguments, sweep, .. } = asked;
-    let outputs = Outputs::settle_report(arguments.report.as_deref(), world.wall(), &survey.places.all)?;
-    let (each, settled) = settle_all(world, &asked, &survey, &outputs.prefix())?;
-    for line in screen(console, sweep, &settled, &survey) {
+) -> Result<ExitStatus, Refusal> {
+    let SweepRequest { arguments, sweep, .. } = request;
+    let outputs = Outputs::choose_report(arguments.report.as_deref(), world.wall(), &survey.locations.all)?;
+    let (each, planned) = plan_all(world, &request, &survey, &outputs.prefix())?;
+    for line in screen(console, sweep, &planned, &survey) {
         console.say(&line);
     }
-    warn(console, &settled[0], &survey);
+    warn(console, &planned[0], &survey);
     if arguments.dry_run {
         console.say("Nothing was written: this was a dry run.");
-        return Ok(Ending::Pass);
+        return Ok(ExitStatus::Pass);
     }
-    let interruption = Interruption::listen(world, console);
+    let stop_switch = StopSwitch::listen(world, console);
     let mut survey = Some(survey);
     let mut runs: Vec<ComparedRun> = Vec::new();
     let mut refused = None;
@@ -74,40 +72,40 @@ pub async fn run(
             "\nRun {} of {}: {} {}",
             index + 1,
             each.len(),
-            sweep.what.name(),
+            sweep.setting.name(),
             sweep.value(index)
         ));
         let survey = match survey.take() {
             Some(first) => first,
-            None => Survey::for_proving(world, own).await?,
+            None => StorageSurvey::for_proving(world, own).await?,
         };
-        match one(world, &asked, own, &survey, options, &interruption, console).await {
+        match one(world, &request, own, &survey, options, &stop_switch, console).await {
             Ok(run) => runs.push(run),
             Err(refusal) => {
                 refused = Some(refusal);
                 break;
             }
         }
-        if interruption.is_set() {
+        if stop_switch.is_set() {
             break;
         }
     }
-    let ended_early = runs.len() < each.len() || interruption.is_set();
+    let ended_early = runs.len() < each.len() || stop_switch.is_set();
     if !runs.is_empty() {
-        let ending = conclude(world, runs, ended_early, &outputs, arguments.json, console)?;
+        let status = conclude(world, runs, ended_early, &outputs, arguments.json, console)?;
         if refused.is_none() {
-            return Ok(ending);
+            return Ok(status);
         }
     }
     Err(refused.unwrap_or_else(|| Refusal::new("the sweep ended before its first run did", "")))
 }
 
-/// What speaks against a sweep whatever its values.
-fn check(arguments: &ProveArguments, sweep: &Sweep, survey: &Survey) -> Result<(), Refusal> {
-    let name = sweep.what.name();
-    let also = match sweep.what {
-        What::Threads => arguments.threads.map(|_| "--threads"),
-        What::Layouts => arguments.layout.map(|_| "--layout"),
+/// Refuses combinations that make no sense for any value.
+fn check(arguments: &ProveArguments, sweep: &SweepSpec, survey: &StorageSurvey) -> Result<(), Refusal> {
+    let name = sweep.setting.name();
+    let also = match sweep.setting {
+        SweptSetting::Threads => arguments.threads.map(|_| "--threads"),
+        SweptSetting::Layouts => arguments.layout.map(|_| "--layout"),
         _ => None,
     };
     if let Some(also) = also {
@@ -121,7 +119,7 @@ fn check(arguments: &ProveArguments, sweep: &Sweep, survey: &Survey) -> Result<(
         (None, true) => Some("--max"),
         (None, false) => None,
     };
-    if let Some(held) = held.filter(|_| sweep.what == What::Threads) {
+    if let Some(held) = held.filter(|_| sweep.setting == SweptSetting::Threads) {
         return Err(Refusal::new(
             format!(
                 "--sweep threads= does not go with {held}, whose rate is held by as many threads as it takes"
@@ -129,20 +127,20 @@ fn check(arguments: &ProveArguments, sweep: &Sweep, survey: &Survey) -> Result<(
             format!("sweep something else, or leave out {held}"),
         ));
     }
-    if sweep.what.keeps_databases() {
+    if sweep.setting.keeps_databases() {
         return Ok(());
     }
     if arguments.attach {
         return Err(Refusal::new(
-            format!("--sweep {name}= makes databases anew for each value, and --attach keeps them"),
+            format!("--sweep {name}= makes new databases for each value, and --attach keeps them"),
             "leave out --attach",
         ));
     }
-    match survey.places.all.iter().find(|place| place.manifest().is_some()) {
-        Some(place) if !arguments.fresh => Err(Refusal::new(
+    match survey.locations.all.iter().find(|location| location.manifest().is_some()) {
+        Some(location) if !arguments.fresh => Err(Refusal::new(
             format!(
                 "{} holds databases of an earlier run, and --sweep {name}= makes new ones for each value",
-                place.given.display()
+                location.given.display()
             ),
             "say --fresh to replace them",
         )),
@@ -150,60 +148,60 @@ fn check(arguments: &ProveArguments, sweep: &Sweep, survey: &Survey) -> Result<(
     }
 }
 
-/// Settles every run, as it will find things, and all with databases of one size and one seed; or says
-/// what speaks against one of them, or against all together.
-pub(super) fn settle_all(
+/// Plans every run as it will find its locations, all with databases of one size and one seed; refuses if
+/// one run, or all of them together, would be refused.
+pub(super) fn plan_all(
     world: &World,
-    asked: &Asked<'_>,
-    survey: &Survey,
+    request: &SweepRequest<'_>,
+    survey: &StorageSurvey,
     prefix: &Path,
-) -> Result<(Vec<ProveArguments>, Vec<Settled>), Refusal> {
-    let Asked { arguments, sweep, profile, setup } = asked;
+) -> Result<(Vec<ProveArguments>, Vec<PlannedRun>), Refusal> {
+    let SweepRequest { arguments, sweep, profile, setup } = request;
     check(arguments, sweep, survey)?;
-    let settle =
-        |own: &ProveArguments, start| settle(world, own, profile.clone(), setup.clone(), survey, start);
+    let plan_run =
+        |own: &ProveArguments, start| plan_run(world, own, profile.clone(), setup.clone(), survey, start);
     let mut each: Vec<ProveArguments> =
         (0..sweep.run_count()).map(|index| sweep.arguments(arguments, prefix, index)).collect();
-    let later = if sweep.what.keeps_databases() { Start::SameDatabases } else { Start::Anew };
-    let start = |index: usize| if index == 0 { Start::AsFound } else { later };
-    let first = settle(&each[0], Start::AsFound)?;
+    let later = if sweep.setting.keeps_databases() { StartState::SameDatabases } else { StartState::Anew };
+    let start = |index: usize| if index == 0 { StartState::AsFound } else { later };
+    let first = plan_run(&each[0], StartState::AsFound)?;
     let mut size = first.needs.size;
     for (index, own) in each.iter_mut().enumerate() {
         own.seed = Some(first.plan.seed);
-        if index > 0 && arguments.size.is_none() && !sweep.what.keeps_databases() {
-            size = size.min(settle(own, Start::Anew)?.needs.size);
+        if index > 0 && arguments.size.is_none() && !sweep.setting.keeps_databases() {
+            size = size.min(plan_run(own, StartState::Anew)?.needs.size);
         }
     }
-    let mut settled = Vec::new();
+    let mut planned = Vec::new();
     for (index, own) in each.iter_mut().enumerate() {
         own.size = Some(arguments.size.unwrap_or(size));
-        settled.push(settle(own, start(index))?);
+        planned.push(plan_run(own, start(index))?);
         if index > 0 {
-            (own.attach, own.fresh) = (sweep.what.keeps_databases(), !sweep.what.keeps_databases());
+            (own.attach, own.fresh) = (sweep.setting.keeps_databases(), !sweep.setting.keeps_databases());
         }
     }
-    check_files_move(sweep, &settled)?;
-    check_writes(&settled)?;
-    Ok((each, settled))
+    check_files_move(sweep, &planned)?;
+    check_writes(&planned)?;
+    Ok((each, planned))
 }
 
-/// Values of a sweep over volumes or layouts that put every file in the same place compare nothing.
-fn check_files_move(sweep: &Sweep, settled: &[Settled]) -> Result<(), Refusal> {
-    let (What::Volumes | What::Layouts) = sweep.what else { return Ok(()) };
-    let same = (1..settled.len()).find_map(|index| {
-        let before = settled[..index].iter().position(|other| other.layout == settled[index].layout);
+/// Refuses values of a sweep over volumes or layouts that put every file in the same location.
+fn check_files_move(sweep: &SweepSpec, planned: &[PlannedRun]) -> Result<(), Refusal> {
+    let (SweptSetting::Volumes | SweptSetting::Layouts) = sweep.setting else { return Ok(()) };
+    let same = (1..planned.len()).find_map(|index| {
+        let before = planned[..index].iter().position(|other| other.layout == planned[index].layout);
         before.map(|before| (before, index))
     });
     let Some((one, other)) = same else { return Ok(()) };
-    let plan = &settled[other].plan;
+    let plan = &planned[other].plan;
     let databases = counted(plan.database_count(), "database");
-    let (one, other, name) = (sweep.value(one), sweep.value(other), sweep.what.name());
+    let (one, other, name) = (sweep.value(one), sweep.value(other), sweep.setting.name());
     Err(Refusal::new(
         format!(
             "--sweep {name}={one},{other} compares nothing: {databases} and logs lie in the same places with both"
         ),
-        match sweep.what {
-            What::Volumes => {
+        match sweep.setting {
+            SweptSetting::Volumes => {
                 "add databases with --databases or --groups, at least one for each volume".to_owned()
             }
             _ => format!("add paths, databases or groups, or leave out {other}"),
@@ -212,46 +210,51 @@ fn check_files_move(sweep: &Sweep, settled: &[Settled]) -> Result<(), Refusal> {
 }
 
 /// All runs together write no more than one may.
-fn check_writes(settled: &[Settled]) -> Result<(), Refusal> {
-    let writes = writes(settled);
-    let most = settled[0].needs.writes_max;
+fn check_writes(planned: &[PlannedRun]) -> Result<(), Refusal> {
+    let writes = writes(planned);
+    let most = planned[0].needs.writes_max;
     if writes <= most {
         return Ok(());
     }
     let shown = show_decimal(writes);
     Err(Refusal::new(
-        format!("about {shown} would be written by the {} together", counted(settled.len() as u64, "run")),
+        format!("about {shown} would be written by the {} together", counted(planned.len() as u64, "run")),
         format!("if the storage may wear by that much, say --allow-writes {}", shown.replace(' ', "")),
     ))
 }
 
-fn writes(settled: &[Settled]) -> ByteCount {
-    ByteCount(settled.iter().fold(0, |sum, settled| settled.needs.writes.0.saturating_add(sum)))
+fn writes(planned: &[PlannedRun]) -> ByteCount {
+    ByteCount(planned.iter().fold(0, |sum, planned| planned.needs.writes.0.saturating_add(sum)))
 }
 
 /// The screen before the first byte: the first run as any, and what all of them take.
-fn screen(console: &Console, sweep: &Sweep, settled: &[Settled], survey: &Survey) -> Vec<String> {
-    let mut lines = super::screen_lines(console, &settled[0], survey);
-    let databases = match sweep.what.keeps_databases() {
+fn screen(
+    console: &Console,
+    sweep: &SweepSpec,
+    planned: &[PlannedRun],
+    survey: &StorageSurvey,
+) -> Vec<String> {
+    let mut lines = super::screen_lines(console, &planned[0], survey);
+    let databases = match sweep.setting.keeps_databases() {
         true => "on the same databases",
         false => "each with new databases; those of the run before are removed",
     };
-    let most = |of: fn(&Settled) -> ByteCount| settled.iter().map(of).max().unwrap_or_default();
-    let time: Duration = settled.iter().map(|settled| settled.needs.time).sum();
+    let most = |of: fn(&PlannedRun) -> ByteCount| planned.iter().map(of).max().unwrap_or_default();
+    let time: Duration = planned.iter().map(|planned| planned.needs.time).sum();
     let row = |name: &str, text: String| format!("  {name:<10} {text}");
     lines.extend([
         String::new(),
-        format!("This is the first of {}:", counted(settled.len() as u64, "run")),
+        format!("This is the first of {}:", counted(planned.len() as u64, "run")),
         String::new(),
-        row("sweep", format!("{} {}, {databases}", sweep.what.name(), sweep.values())),
-        row("space", format!("at most {}", most(|settled| settled.needs.space))),
-        row("memory", format!("about {}", most(|settled| settled.needs.memory))),
+        row("sweep", format!("{} {}, {databases}", sweep.setting.name(), sweep.values())),
+        row("space", format!("at most {}", most(|planned| planned.needs.space))),
+        row("memory", format!("about {}", most(|planned| planned.needs.memory))),
         row(
             "writes",
             format!(
                 "about {}; at {} the sweep ends, with a partial comparison",
-                show_decimal(writes(settled)),
-                show_decimal(settled[0].needs.writes_max)
+                show_decimal(writes(planned)),
+                show_decimal(planned[0].needs.writes_max)
             ),
         ),
         row(
@@ -259,36 +262,36 @@ fn screen(console: &Console, sweep: &Sweep, settled: &[Settled], survey: &Survey
             format!(
                 "{}, of it {} measured",
                 show_estimate(time),
-                show_duration(settled.iter().map(|settled| settled.plan.duration()).sum())
+                show_duration(planned.iter().map(|planned| planned.plan.duration()).sum())
             ),
         ),
     ]);
     lines
 }
 
-/// One run of the sweep: settled again for what it finds now, made ready, run, reported.
+/// One run of the sweep: planned again for the current state, prepared, run, reported.
 async fn one(
     world: &World,
-    asked: &Asked<'_>,
+    request: &SweepRequest<'_>,
     own: &ProveArguments,
-    survey: &Survey,
+    survey: &StorageSurvey,
     options: RealOptions,
-    interruption: &Interruption,
+    stop_switch: &StopSwitch,
     console: &Console,
 ) -> Result<ComparedRun, Refusal> {
-    let (profile, setup) = (asked.profile.clone(), asked.setup.clone());
-    let settled = settle(world, own, profile, setup, survey, Start::AsFound)?;
-    let finished = perform(world, &settled, survey, options, interruption, console).await?;
-    settled.outputs.write(&finished.document)?;
+    let (profile, setup) = (request.profile.clone(), request.setup.clone());
+    let planned = plan_run(world, own, profile, setup, survey, StartState::AsFound)?;
+    let finished = perform(world, &planned, survey, options, stop_switch, console).await?;
+    planned.outputs.write(&finished.document)?;
     if let Some(verdict) = &finished.document.verdict {
         console.say(&format!(
             "{}: {}\nReport: {} (and .json)",
             verdict.outcome.word(),
             verdict.headline,
-            settled.outputs.html.display()
+            planned.outputs.html.display()
         ));
     }
-    compared(&settled.outputs.record, finished.results)
+    compared(&planned.outputs.record, finished.results)
 }
 
 /// Compares what there is, and turns it into an exit code.
@@ -299,7 +302,7 @@ fn conclude(
     outputs: &Outputs,
     json: bool,
     console: &Console,
-) -> Result<Ending, Refusal> {
+) -> Result<ExitStatus, Refusal> {
     let comparison = Comparison::of(runs);
     let mut document = comparison_document(&comparison, world.wall());
     let outcome = outcome(&comparison.runs, ended_early);
@@ -312,7 +315,7 @@ fn conclude(
     document.verdict = Some(Verdict { outcome, class, headline });
     console.say("");
     deliver_whole(&document, &answer, Some(outputs), json, console)?;
-    Ok(Ending::of(Some(outcome)))
+    Ok(ExitStatus::of(Some(outcome)))
 }
 
 /// Pass if a value passed, fail if none did; what is damaged anywhere fails the sweep, and what did not

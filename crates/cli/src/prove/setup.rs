@@ -1,6 +1,6 @@
-//! A published test as defaults: what the user did not say is taken from it.
+//! A published test as defaults for options the user left open.
 
-use super::sweep::What;
+use super::sweep::SweptSetting;
 use crate::{
     arguments::{ProveArguments, Threads},
     refusal::Refusal,
@@ -14,8 +14,8 @@ use workload::database::{
 };
 use world::ByteCount;
 
-/// `arguments` with what they leave open filled in from their set-up, and that; refused if what drives the
-/// storage is only half said then.
+/// `arguments` with open options filled in from their set-up, and the set-up; refused if the load is
+/// then only half given.
 pub fn filled_in(arguments: &ProveArguments) -> Result<(ProveArguments, Option<Setup>), Refusal> {
     let setup = load(arguments)?;
     let filled = match &setup {
@@ -27,7 +27,7 @@ pub fn filled_in(arguments: &ProveArguments) -> Result<(ProveArguments, Option<S
         (None, Some(_)) => ("--iops", "--mailboxes, how many there are"),
         _ => return Ok((filled, setup)),
     };
-    Err(Refusal::new(format!("{given} alone does not say how much is asked"), format!("add {missing}")))
+    Err(Refusal::new(format!("{given} alone does not define a load"), format!("add {missing}")))
 }
 
 /// The set-up asked for, if one is.
@@ -50,10 +50,10 @@ fn load(arguments: &ProveArguments) -> Result<Option<Setup>, Refusal> {
     })
 }
 
-/// `arguments` with what they leave open filled in from `setup`.
+/// `arguments` with open options filled in from `setup`.
 ///
 /// A run of another duration than the published one judges the same share of it. Of mailboxes and their
-/// rate one may be said alone: the other is the published one.
+/// rate one may be given alone: the other is the published one.
 fn fill_in(arguments: &ProveArguments, setup: &Setup) -> ProveArguments {
     let mut filled = arguments.clone();
     filled.groups.get_or_insert(setup.groups.value);
@@ -71,7 +71,7 @@ fn fill_in(arguments: &ProveArguments, setup: &Setup) -> ProveArguments {
         filled.mailboxes.get_or_insert(setup.mailboxes.value);
         filled.iops.get_or_insert(setup.iops_each.value);
     }
-    let is_swept = filled.sweep.as_ref().is_some_and(|sweep| sweep.what == What::Threads);
+    let is_swept = filled.sweep.as_ref().is_some_and(|sweep| sweep.setting == SweptSetting::Threads);
     if filled.threads.is_none() && filled.mailboxes.is_none() && !filled.max && !is_swept {
         match setup.load_of() {
             Load::Threads { per_group } => filled.threads = Some(Threads::Count(per_group)),

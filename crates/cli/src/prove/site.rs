@@ -1,6 +1,6 @@
-//! A site as the settings of a run: what the user did not say is taken from it.
+//! A site as defaults for options the user left open.
 
-use super::sweep::What;
+use super::sweep::SweptSetting;
 use crate::{arguments::ProveArguments, refusal::Refusal, text_file};
 use ::plan::site::{Proving, Site};
 use std::path::PathBuf;
@@ -23,9 +23,9 @@ pub fn read(flag: &str, name: &str) -> Result<Site, Refusal> {
     Site::from_toml(&text).map_err(|error| Refusal::new(format!("{name}: {error}"), ""))
 }
 
-/// `arguments` with what they leave open filled in from `proving`. Sizes are left open: a run takes what is safe here.
+/// `arguments` with open options filled in from `proving`. Sizes stay open: a run takes what is safe here.
 ///
-/// Of mailboxes and their rate one may be said alone: the other is the site's.
+/// Of mailboxes and their rate one may be given alone: the other is the site's.
 fn fill_in(arguments: &ProveArguments, proving: &Proving) -> ProveArguments {
     let mut filled = arguments.clone();
     if filled.paths.is_empty() {
@@ -38,7 +38,7 @@ fn fill_in(arguments: &ProveArguments, proving: &Proving) -> ProveArguments {
     filled.databases = filled.databases.or(proving.databases);
     filled.profile = filled.profile.or_else(|| proving.profile.clone());
     filled.limits = filled.limits.or_else(|| proving.limits.clone());
-    let is_swept = filled.sweep.as_ref().is_some_and(|sweep| sweep.what == What::Threads);
+    let is_swept = filled.sweep.as_ref().is_some_and(|sweep| sweep.setting == SweptSetting::Threads);
     if filled.threads.is_none() && !filled.max && !is_swept {
         filled.mailboxes = filled.mailboxes.or(proving.mailboxes);
         filled.iops = filled.iops.or(proving.iops_each);
@@ -46,7 +46,7 @@ fn fill_in(arguments: &ProveArguments, proving: &Proving) -> ProveArguments {
     filled
 }
 
-/// Cache of the arrays with the active copies, where the site says it of any.
+/// Cache of the arrays with active copies, if the site names any.
 fn storage_cache(site: &Site) -> Option<ByteCount> {
     let mut arrays: Vec<(&str, f64)> = Vec::new();
     for volume in site.volumes.iter().filter(|volume| volume.role.has_databases() && volume.copy == 1) {

@@ -1,4 +1,4 @@
-//! How much: what a run takes of space, memory, writes and time, settled before the first byte.
+//! Sizing: the space, memory, writes and time of a run, computed before the first byte is written.
 //!
 //! The safe defaults (at most 4 GiB and 10 % of the free space, 25 % of memory, about two minutes)
 //! bound a run whose size the user left open; what the user asks for by name is held only to what
@@ -21,7 +21,7 @@ pub const BARE_SPACE_MAX: ByteCount = ByteCount::gib(4);
 pub const BARE_FREE_PERCENT_MAX: u64 = 10;
 /// The most it takes of memory, unless told otherwise.
 pub const BARE_MEMORY_PERCENT_MAX: u64 = 25;
-/// How long it measures, unless told otherwise: with creation, fill and verification, two minutes.
+/// Measured time by default: with creation, fill and verification, two minutes.
 pub const BARE_DURATION: Duration = Duration::from_secs(60);
 /// The size of all databases, unless told otherwise, so that they are made in well under a minute.
 pub const BARE_SIZE_MAX: ByteCount = ByteCount::gib(1);
@@ -43,16 +43,16 @@ const DIRECTORY: ByteCount = ByteCount::mib(4);
 /// A database that has this much of its size is not filled further (as the workload does it).
 const NEAR_ENOUGH_PERCENT: u64 = 97;
 
-/// What is asked for, as far as it was said.
+/// Input of [`size_run`].
 #[derive(Clone, Debug)]
-pub struct Wanted {
-    /// The run; sizes in it are settled here.
+pub struct SizingRequest {
+    /// The run; its sizes are filled in.
     pub plan: RunPlan,
     /// All databases together.
     pub size: Option<ByteCount>,
     /// Cache of one group.
     pub cache: Option<ByteCount>,
-    /// What `--allow-writes` said.
+    /// Value of `--allow-writes`.
     pub allow_writes: Option<ByteCount>,
     /// Sizes of the databases that are there already, if they are to be used. Those of a creation
     /// that was cut short are too small, and the run completes them.
@@ -63,18 +63,17 @@ pub struct Wanted {
     pub copying: bool,
     /// Pools are made beside the plain path, and run on after it.
     pub pools: bool,
-    /// How fast the storage is taken to be.
+    /// Assumed speed of the storage.
     pub guess: SpeedGuess,
 }
 
 /// One filesystem or raw device that the run uses.
 #[derive(Clone, Debug)]
-pub struct Volume {
-    /// What to call it in a message.
+pub struct RunVolume {
+    /// Name in messages.
     pub name: String,
-    /// What tells it from others.
+    /// Identifies the volume.
     pub key: String,
-    /// Its size.
     pub total: ByteCount,
     /// Bytes that may still be taken, counting those of an earlier run of ours.
     pub free: ByteCount,
@@ -93,13 +92,12 @@ pub struct Volume {
 pub struct Memory {
     /// All of it.
     pub total: ByteCount,
-    /// What could be had now.
     pub available: ByteCount,
 }
 
-/// What the run will take.
+/// Resources of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Needs {
+pub struct ResourceNeeds {
     /// All databases together, at first.
     pub size: ByteCount,
     /// Cache of one group.
@@ -108,7 +106,7 @@ pub struct Needs {
     pub space: ByteCount,
     /// Memory of the process.
     pub memory: ByteCount,
-    /// What is still to be made of databases that are there; zero if all are new.
+    /// Bytes of existing databases that are still to be made; zero if all are new.
     pub missing: ByteCount,
     /// Bytes written, about.
     pub writes: ByteCount,
@@ -118,18 +116,22 @@ pub struct Needs {
     pub time: Duration,
 }
 
-/// Settles the sizes of `wanted.plan` and what the run takes, or says which limit it meets.
-pub fn settle(wanted: &Wanted, volumes: &[Volume], memory: Memory) -> Result<(RunPlan, Needs), Refusal> {
-    let count = database_count(wanted);
-    let sum = |of: fn(&Volume) -> u32| volumes.iter().map(of).sum::<u32>();
+/// Computes the sizes of `request.plan` and the resources of the run; refuses if a limit is exceeded.
+pub fn size_run(
+    request: &SizingRequest,
+    volumes: &[RunVolume],
+    memory: Memory,
+) -> Result<(RunPlan, ResourceNeeds), Refusal> {
+    let count = database_count(request);
+    let sum = |of: fn(&RunVolume) -> u32| volumes.iter().map(of).sum::<u32>();
     assert_eq!(u64::from(sum(|volume| volume.databases)), count, "every database has a volume");
-    assert_eq!(sum(|volume| volume.log_series), wanted.plan.groups, "every log has a volume");
+    assert_eq!(sum(|volume| volume.log_series), request.plan.groups, "every log has a volume");
 
-    let size = match wanted.size {
+    let size = match request.size {
         Some(size) => size,
-        None => safe_size(wanted, volumes)?,
+        None => safe_size(request, volumes)?,
     };
-    let database = ByteCount(size.0 / count / page_bytes(wanted) * page_bytes(wanted));
+    let database = ByteCount(size.0 / count / page_bytes(request) * page_bytes(request));
     if database < DATABASE_SIZE_MIN {
         return Err(Refusal::new(
             format!("--size {size} is too small: {DATABASE_SIZE_MIN} is the least for each database"),
@@ -137,95 +139,95 @@ pub fn settle(wanted: &Wanted, volumes: &[Volume], memory: Memory) -> Result<(Ru
         ));
     }
     for volume in volumes {
-        check_space(wanted, volume, database)?;
+        check_space(request, volume, database)?;
     }
-    let cache = cache(wanted, database, memory)?;
+    let cache = cache(request, database, memory)?;
     let plan = RunPlan {
         database_bytes: database.0,
         database_bytes_max: RunPlan::usual_growth(database.0),
         cache_bytes_per_group: cache.0,
-        ..wanted.plan.clone()
+        ..request.plan.clone()
     };
     plan.check().map_err(|error| Refusal::new(error.to_string(), ""))?;
-    let needs = needs(wanted, &plan, volumes);
+    let needs = needs(request, &plan, volumes);
     if needs.memory > memory.total {
         return Err(Refusal::new(
             format!("about {} of memory are needed, this machine has {}", needs.memory, memory.total),
             "give a smaller --cache, a smaller --size, or fewer databases",
         ));
     }
-    check_writes(needs.writes, wanted)?;
+    check_writes(needs.writes, request)?;
     Ok((plan, needs))
 }
 
-fn database_count(wanted: &Wanted) -> u64 {
-    wanted.plan.database_count()
+fn database_count(request: &SizingRequest) -> u64 {
+    request.plan.database_count()
 }
 
-fn page_bytes(wanted: &Wanted) -> u64 {
-    wanted.plan.profile.page_size().bytes() as u64
+fn page_bytes(request: &SizingRequest) -> u64 {
+    request.plan.profile.page_size().bytes() as u64
 }
 
 /// Log space of one group.
-pub fn log_room(wanted: &Wanted) -> ByteCount {
-    ByteCount(wanted.plan.estimate(wanted.guess).log_space.0 / u64::from(wanted.plan.groups))
+pub fn log_room(request: &SizingRequest) -> ByteCount {
+    ByteCount(request.plan.estimate(request.guess).log_space.0 / u64::from(request.plan.groups))
 }
 
 /// Space on `volume` if each database is of `database` bytes: with growth and logs.
-fn room(wanted: &Wanted, volume: &Volume, database: ByteCount) -> ByteCount {
+fn room(request: &SizingRequest, volume: &RunVolume, database: ByteCount) -> ByteCount {
     let databases = database.0.saturating_mul(u64::from(volume.databases));
     let grown = databases.saturating_add(databases / 100 * (GROWTH_PERCENT + OVERRUN_PERCENT));
-    let logs = (log_room(wanted) * u64::from(volume.log_series)).0;
-    let copies = if wanted.room_for_copies { databases.saturating_add(logs) } else { 0 };
-    let (of_databases, of_logs) = pool_drives(wanted, database);
+    let logs = (log_room(request) * u64::from(volume.log_series)).0;
+    let copies = if request.room_for_copies { databases.saturating_add(logs) } else { 0 };
+    let (of_databases, of_logs) = pool_drives(request, database);
     let drives = of_databases.bytes.0.saturating_mul(volume.drives.0.into());
     let drives = drives.saturating_add(of_logs.bytes.0.saturating_mul(volume.drives.1.into()));
     ByteCount(grown.saturating_add(logs).saturating_add(copies).saturating_add(drives))
 }
 
 /// Drives of the pools of a group, for databases of `database` bytes each, and for logs.
-pub fn pool_drives(wanted: &Wanted, database: ByteCount) -> (DriveSize, DriveSize) {
-    let databases = volume_bytes(wanted, database) * u64::from(wanted.plan.databases_per_group);
-    (DriveSize::for_storing(databases), DriveSize::for_storing(log_room(wanted) + DIRECTORY))
+pub fn pool_drives(request: &SizingRequest, database: ByteCount) -> (DriveSize, DriveSize) {
+    let databases = volume_bytes(request, database) * u64::from(request.plan.databases_per_group);
+    (DriveSize::for_storing(databases), DriveSize::for_storing(log_room(request) + DIRECTORY))
 }
 
-/// What a volume with a database of `database` bytes comes to hold: the database grown, its stamps, their directory.
-pub fn volume_bytes(wanted: &Wanted, database: ByteCount) -> ByteCount {
+/// Bytes a volume with a database of `database` bytes grows to: the database with growth, its stamps, their directory.
+pub fn volume_bytes(request: &SizingRequest, database: ByteCount) -> ByteCount {
     let grown = database.0.saturating_add(database.0 / 100 * (GROWTH_PERCENT + OVERRUN_PERCENT));
-    let stamps = match wanted.plan.profile.page_stamps() {
+    let stamps = match request.plan.profile.page_stamps() {
         PageStampMode::Off => 0,
         PageStampMode::WhileOpen | PageStampMode::Durable => {
-            maildb::stamps::space_max(grown / page_bytes(wanted)).0
+            maildb::stamps::space_max(grown / page_bytes(request)).0
         }
     };
     ByteCount(grown.saturating_add(stamps).saturating_add(DIRECTORY.0))
 }
 
-/// What may be taken of `volume` at all.
-fn usable(volume: &Volume) -> ByteCount {
+/// Bytes of `volume` that the run may take.
+fn usable(volume: &RunVolume) -> ByteCount {
     let reserve = if volume.is_filesystem { volume.total.0 / 100 * FILESYSTEM_RESERVE_PERCENT } else { 0 };
     ByteCount(volume.free.0.saturating_sub(reserve))
 }
 
 /// The largest size within the safe defaults.
-fn safe_size(wanted: &Wanted, volumes: &[Volume]) -> Result<ByteCount, Refusal> {
+fn safe_size(request: &SizingRequest, volumes: &[RunVolume]) -> Result<ByteCount, Refusal> {
     const STEP: u64 = 1 << 20;
-    let count = database_count(wanted);
-    let copies = u64::from(wanted.room_for_copies);
+    let count = database_count(request);
+    let copies = u64::from(request.room_for_copies);
     let before_growth = |bytes: u64| bytes / (100 + GROWTH_PERCENT + OVERRUN_PERCENT + 100 * copies) * 100;
-    let all_logs = log_room(wanted) * (u64::from(wanted.plan.groups) * (1 + copies));
+    let all_logs = log_room(request) * (u64::from(request.plan.groups) * (1 + copies));
     let mut size = BARE_SIZE_MAX.0.min(before_growth(BARE_SPACE_MAX.0.saturating_sub(all_logs.0)));
     for volume in volumes.iter().filter(|volume| volume.databases > 0) {
         let most = usable(volume).0.min(volume.free.0 / 100 * BARE_FREE_PERCENT_MAX);
-        let logs = log_room(wanted) * (u64::from(volume.log_series) * (1 + copies));
+        let logs = log_room(request) * (u64::from(volume.log_series) * (1 + copies));
         size = size.min(before_growth(most.saturating_sub(logs.0)) / u64::from(volume.databases) * count);
     }
-    let each = with_pools(wanted, volumes, size / count / STEP * STEP);
+    let each = with_pools(request, volumes, size / count / STEP * STEP);
     if each >= DATABASE_SIZE_MIN.0 {
         return Ok(ByteCount(each) * count);
     }
     for volume in volumes {
-        check_space(wanted, volume, DATABASE_SIZE_MIN)?;
+        check_space(request, volume, DATABASE_SIZE_MIN)?;
     }
     Err(Refusal::new(
         format!(
@@ -233,25 +235,22 @@ fn safe_size(wanted: &Wanted, volumes: &[Volume]) -> Result<ByteCount, Refusal> 
             counted(count, "database"),
             if count == 1 { "does" } else { "do" }
         ),
-        format!(
-            "say how large they shall be, such as --size {}",
-            shown_exactly(DATABASE_SIZE_MIN * (4 * count))
-        ),
+        format!("give their size, such as --size {}", shown_exactly(DATABASE_SIZE_MIN * (4 * count))),
     ))
 }
 
 /// The largest size of a database, at most `each`, with which pools beside it are within the safe defaults too.
-fn with_pools(wanted: &Wanted, volumes: &[Volume], each: u64) -> u64 {
+fn with_pools(request: &SizingRequest, volumes: &[RunVolume], each: u64) -> u64 {
     const STEP: u64 = 1 << 20;
     let fits = |database: u64| {
-        let rooms = volumes.iter().map(|volume| (volume, room(wanted, volume, ByteCount(database)).0));
-        let is_within = |(volume, room): (&Volume, u64)| {
+        let rooms = volumes.iter().map(|volume| (volume, room(request, volume, ByteCount(database)).0));
+        let is_within = |(volume, room): (&RunVolume, u64)| {
             (room <= usable(volume).0.min(volume.free.0 / 100 * BARE_FREE_PERCENT_MAX)).then_some(room)
         };
         let sum = rooms.map(is_within).try_fold(0_u64, |sum, room| Some(sum.saturating_add(room?)));
         sum.is_some_and(|sum| sum <= BARE_SPACE_MAX.0)
     };
-    if !wanted.pools {
+    if !request.pools {
         return each;
     }
     let (mut fitting, mut too_large) = (0, each / STEP + 1);
@@ -270,8 +269,8 @@ fn shown_exactly(size: ByteCount) -> String {
     format!("{}MiB", size.0 >> 20)
 }
 
-fn check_space(wanted: &Wanted, volume: &Volume, database: ByteCount) -> Result<(), Refusal> {
-    let needed = room(wanted, volume, database);
+fn check_space(request: &SizingRequest, volume: &RunVolume, database: ByteCount) -> Result<(), Refusal> {
+    let needed = room(request, volume, database);
     if needed <= usable(volume) {
         return Ok(());
     }
@@ -285,17 +284,17 @@ fn check_space(wanted: &Wanted, volume: &Volume, database: ByteCount) -> Result<
     ))
 }
 
-fn cache(wanted: &Wanted, database: ByteCount, memory: Memory) -> Result<ByteCount, Refusal> {
-    let groups = u64::from(wanted.plan.groups);
-    let pages_min = CACHE_PAGES_MIN * u64::from(wanted.plan.databases_per_group);
-    let cache_min = ByteCount(pages_min * page_bytes(wanted)).max(CACHE_MIN);
-    let Some(cache) = wanted.cache else {
+fn cache(request: &SizingRequest, database: ByteCount, memory: Memory) -> Result<ByteCount, Refusal> {
+    let groups = u64::from(request.plan.groups);
+    let pages_min = CACHE_PAGES_MIN * u64::from(request.plan.databases_per_group);
+    let cache_min = ByteCount(pages_min * page_bytes(request)).max(CACHE_MIN);
+    let Some(cache) = request.cache else {
         let fitting =
-            RunPlan::fitting_cache(&wanted.plan.profile, wanted.plan.databases_per_group, database.0);
+            RunPlan::fitting_cache(&request.plan.profile, request.plan.databases_per_group, database.0);
         let bare = ByteCount(memory.total.0 / 100 * BARE_MEMORY_PERCENT_MAX / groups);
         let available = ByteCount(memory.available.0 / 2 / groups);
         // A small database keeps a cache that cannot swallow it.
-        let quarter = ByteCount(database.0 * u64::from(wanted.plan.databases_per_group) / 4);
+        let quarter = ByteCount(database.0 * u64::from(request.plan.databases_per_group) / 4);
         return Ok(fitting.min(bare).min(available).min(quarter).max(cache_min));
     };
     if cache < cache_min {
@@ -309,7 +308,7 @@ fn cache(wanted: &Wanted, database: ByteCount, memory: Memory) -> Result<ByteCou
         return Err(Refusal::new(
             format!(
                 "--cache {cache} for each of {} is more than this machine's memory ({})",
-                counted(wanted.plan.groups.into(), "group"),
+                counted(request.plan.groups.into(), "group"),
                 memory.total
             ),
             "give less",
@@ -318,77 +317,77 @@ fn cache(wanted: &Wanted, database: ByteCount, memory: Memory) -> Result<ByteCou
     Ok(cache)
 }
 
-fn needs(wanted: &Wanted, plan: &RunPlan, volumes: &[Volume]) -> Needs {
-    let mut estimate = plan.estimate(wanted.guess);
+fn needs(request: &SizingRequest, plan: &RunPlan, volumes: &[RunVolume]) -> ResourceNeeds {
+    let mut estimate = plan.estimate(request.guess);
     let all = ByteCount(plan.database_bytes) * plan.database_count();
     let mut missing = ByteCount(0);
-    if let Some(there) = &wanted.there {
+    if let Some(there) = &request.there {
         missing = still_missing(there, plan.database_bytes);
-        // What is there is read and checked from end to end; what is missing is written as at first.
+        // Existing databases are read and checked completely; missing parts are written as at first.
         let read: u64 = there.iter().map(|size| size.0).sum();
         let share = missing.0 as f64 / all.0 as f64;
         estimate.written_by_creation = ByteCount((estimate.written_by_creation.0 as f64 * share) as u64);
         let moved = estimate.written_by_creation.0.saturating_add(read);
-        estimate.create_s = moved / wanted.guess.sequential_bytes_per_second.max(1) + 1;
+        estimate.create_s = moved / request.guess.sequential_bytes_per_second.max(1) + 1;
     }
-    if wanted.copying {
+    if request.copying {
         // Each byte is read, then written; what was copied is read again when the run attaches to it.
         estimate.written_by_creation = ByteCount(estimate.written_by_creation.0.saturating_add(all.0));
-        estimate.create_s += all.0.saturating_mul(3) / wanted.guess.sequential_bytes_per_second.max(1) + 1;
+        estimate.create_s += all.0.saturating_mul(3) / request.guess.sequential_bytes_per_second.max(1) + 1;
     }
-    let rooms = volumes.iter().map(|volume| room(wanted, volume, ByteCount(plan.database_bytes)).0);
+    let rooms = volumes.iter().map(|volume| room(request, volume, ByteCount(plan.database_bytes)).0);
     let mut memory = estimate.memory;
     let mut writes = estimate.written_by_creation.0.saturating_add(estimate.written_by_run.0);
     let mut time_s = estimate.total_s();
-    if wanted.pools {
+    if request.pools {
         // The same again through the array, which writes everything twice, and most of what it cleans once more.
-        let drives = drive_bytes(wanted, volumes, ByteCount(plan.database_bytes)).0;
+        let drives = drive_bytes(request, volumes, ByteCount(plan.database_bytes)).0;
         memory += MEMORY * u64::from(plan.groups);
         writes = writes.saturating_mul(1 + u64::from(COPIES) + 1).saturating_add(drives);
-        time_s = time_s * 2 + drives / wanted.guess.sequential_bytes_per_second.max(1);
+        time_s = time_s * 2 + drives / request.guess.sequential_bytes_per_second.max(1);
     }
-    Needs {
+    ResourceNeeds {
         size: all,
         cache: ByteCount(plan.cache_bytes_per_group),
         space: ByteCount(rooms.sum()),
         memory,
         missing,
         writes: ByteCount(writes),
-        writes_max: writes_max(wanted),
+        writes_max: writes_max(request),
         time: Duration::from_secs(time_s),
     }
 }
 
 /// Bytes of all drives of pools that are still to be made.
-fn drive_bytes(wanted: &Wanted, volumes: &[Volume], database: ByteCount) -> ByteCount {
-    let (of_databases, of_logs) = pool_drives(wanted, database);
-    let on = |volume: &Volume| {
+fn drive_bytes(request: &SizingRequest, volumes: &[RunVolume], database: ByteCount) -> ByteCount {
+    let (of_databases, of_logs) = pool_drives(request, database);
+    let on = |volume: &RunVolume| {
         of_databases.bytes * u64::from(volume.drives.0) + of_logs.bytes * u64::from(volume.drives.1)
     };
-    match wanted.there {
+    match request.there {
         Some(_) => ByteCount(0),
         None => volumes.iter().fold(ByteCount(0), |sum, volume| sum + on(volume)),
     }
 }
 
-/// What is missing of databases that should have `database_bytes` each.
+/// Bytes missing from databases that should have `database_bytes` each.
 fn still_missing(there: &[ByteCount], database_bytes: u64) -> ByteCount {
     let near_enough = database_bytes / 100 * NEAR_ENOUGH_PERCENT;
     let short = there.iter().filter(|size| size.0 < near_enough);
     ByteCount(short.map(|size| database_bytes - size.0).sum())
 }
 
-fn writes_max(wanted: &Wanted) -> ByteCount {
-    wanted.allow_writes.unwrap_or(WRITES_MAX)
+fn writes_max(request: &SizingRequest) -> ByteCount {
+    request.allow_writes.unwrap_or(WRITES_MAX)
 }
 
-fn check_writes(writes: ByteCount, wanted: &Wanted) -> Result<(), Refusal> {
-    if writes <= writes_max(wanted) {
+fn check_writes(writes: ByteCount, request: &SizingRequest) -> Result<(), Refusal> {
+    if writes <= writes_max(request) {
         return Ok(());
     }
     let (number, unit) = decimal(writes);
     Err(Refusal::new(
-        format!("about {number} {unit} would be written in {}", show_duration(wanted.plan.duration())),
+        format!("about {number} {unit} would be written in {}", show_duration(request.plan.duration())),
         format!("if the storage may wear by that much, say --allow-writes {number}{unit}"),
     ))
 }

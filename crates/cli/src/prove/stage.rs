@@ -1,14 +1,14 @@
-//! The first bytes: folders made, places held, records written; and undone if one of them fails.
+//! The first writes: folders are made, locked and recorded; undone if one of them fails.
 
 use super::{
     clean::clean,
-    ground::Door,
-    layout::{GroupLayout, Places, databases_in, logs_in},
-    manifest::{Beginning, MANIFEST_FORMAT, Manifest, Shape},
-    place::{Ground, Place},
+    layout::{GroupLayout, RunLocations, databases_in, logs_in},
+    location::{LocationFacts, RunLocation},
+    manifest::{DatabaseAction, MANIFEST_FORMAT, Manifest, Shape},
     pools::layout::{GroupDrives, drives_in},
-    pristine::{Pristine, Task},
-    survey::Survey,
+    pristine::{CopyTask, Pristine},
+    storage_endpoint::StorageEndpoint,
+    survey::StorageSurvey,
 };
 use crate::{outputs::shown_time, refusal::Refusal};
 use workload::database::plan::RunPlan;
@@ -17,69 +17,69 @@ use world::{
     real::host_files::{self, FolderLock},
 };
 
-/// Makes the places ready for the run. What this returns is held until the run has ended.
+/// Prepares the locations for the run. The caller holds the returned locks until the run has ended.
 pub async fn set(
     world: &World,
-    survey: &Survey,
+    survey: &StorageSurvey,
     plan: &RunPlan,
     layout: &[GroupLayout],
     drives: &[GroupDrives],
-    beginning: Beginning,
-    copies: Task,
+    action: DatabaseAction,
+    copies: CopyTask,
 ) -> Result<Vec<FolderLock>, Refusal> {
     let mut held = Vec::new();
-    if beginning == Beginning::Attach {
+    if action == DatabaseAction::Attach {
         return Ok(held);
     }
-    let mut made: Vec<(Door, Manifest)> = Vec::new();
-    for (index, place) in survey.places.all.iter().enumerate() {
-        let pristine = (copies == Task::Keep).then(Pristine::keeping);
-        let manifest = Manifest { pristine, ..manifest(world, place, index, plan, (layout, drives)) };
-        if let Err(error) = set_one(world, place, &manifest, beginning, &mut held).await {
-            for (door, manifest) in &made {
+    let mut made: Vec<(StorageEndpoint, Manifest)> = Vec::new();
+    for (index, location) in survey.locations.all.iter().enumerate() {
+        let pristine = (copies == CopyTask::Keep).then(Pristine::keeping);
+        let manifest = Manifest { pristine, ..manifest(world, location, index, plan, (layout, drives)) };
+        if let Err(error) = set_one(world, location, &manifest, action, &mut held).await {
+            for (endpoint, manifest) in &made {
                 // The first failure is the news; what could not be undone is owned by its record.
-                let _ = clean(world, door, manifest).await;
+                let _ = clean(world, endpoint, manifest).await;
             }
             return Err(Refusal::new(
-                format!("{} could not be made ready: {error}", place.given.display()),
+                format!("{} could not be made ready: {error}", location.given.display()),
                 "check the storage and try again",
             ));
         }
-        made.push((Door::of(&place.ground), manifest));
+        made.push((StorageEndpoint::of(&location.facts), manifest));
     }
     Ok(held)
 }
 
 async fn set_one(
     world: &World,
-    place: &Place,
+    location: &RunLocation,
     manifest: &Manifest,
-    beginning: Beginning,
+    action: DatabaseAction,
     held: &mut Vec<FolderLock>,
 ) -> Result<(), IoError> {
-    let door = Door::of(&place.ground);
-    if let (Beginning::Replace, Some(earlier)) = (beginning, place.manifest()) {
+    let endpoint = StorageEndpoint::of(&location.facts);
+    if let (DatabaseAction::Replace, Some(earlier)) = (action, location.manifest()) {
         // The folder stays: this run needs it.
         let earlier = Manifest { folder_made: false, ..earlier.clone() };
-        clean(world, &door, &earlier).await?;
+        clean(world, &endpoint, &earlier).await?;
     }
-    if manifest.folder_made && !door.is_device {
-        host_files::create_dir_all(&door.path)?;
+    if manifest.folder_made && !endpoint.is_device {
+        host_files::create_dir_all(&endpoint.path)?;
     }
-    if is_new(place) {
-        held.push(host_files::lock_folder(&door.path)?);
+    if is_new(location) {
+        held.push(host_files::lock_folder(&endpoint.path)?);
     }
-    door.prepare(world).await?;
-    door.write_manifest(world, manifest).await
+    endpoint.prepare(world).await?;
+    endpoint.write_manifest(world, manifest).await
 }
 
-fn is_new(place: &Place) -> bool {
-    matches!(&place.ground, Ground::Folder(folder) if !folder.exists)
+fn is_new(location: &RunLocation) -> bool {
+    matches!(&location.facts, LocationFacts::Folder(folder) if !folder.exists)
 }
 
 fn manifest(
     world: &World,
-    place: &Place,
+    location: &RunLocation,
     index: usize,
     plan: &RunPlan,
     (layout, drives): (&[GroupLayout], &[GroupDrives]),
@@ -89,7 +89,7 @@ fn manifest(
         made_by: concat!("spindle ", env!("CARGO_PKG_VERSION")).to_owned(),
         created: shown_time(world.wall()),
         run: format!("{:x}-{:x}", world.wall().seconds, plan.seed),
-        folder_made: is_new(place) || place.manifest().is_some_and(|earlier| earlier.folder_made),
+        folder_made: is_new(location) || location.manifest().is_some_and(|earlier| earlier.folder_made),
         shape: Shape {
             profile: plan.profile.name.clone(),
             page_size: plan.profile.page_size().bytes() as u32,
@@ -110,12 +110,12 @@ fn manifest(
 
 /// Refuses to attach if the paths are not those of the earlier run, in the same order.
 pub fn check_same_layout(
-    places: &Places,
+    locations: &RunLocations,
     layout: &[GroupLayout],
     drives: &[GroupDrives],
 ) -> Result<(), Refusal> {
-    for (index, place) in places.all.iter().enumerate() {
-        let manifest = place.manifest().expect("a run attaches where every place has a record");
+    for (index, location) in locations.all.iter().enumerate() {
+        let manifest = location.manifest().expect("a run attaches where every place has a record");
         let is_same = manifest.databases == databases_in(layout, index)
             && manifest.log_series == logs_in(layout, index)
             && manifest.drives == drives_in(drives, index);
@@ -123,7 +123,7 @@ pub fn check_same_layout(
             return Err(Refusal::new(
                 format!(
                     "{} holds other files of that run than this order of paths gives it",
-                    place.given.display()
+                    location.given.display()
                 ),
                 "give the paths as in the run before, or --fresh to replace those databases",
             ));

@@ -5,13 +5,16 @@
 //! is thus never looked at half-way.
 
 use super::{
-    acceptance::{accept, accept_sight, accept_together},
-    ground::Door,
-    layout::Places,
+    acceptance::{accept, accept_kind, accept_together},
+    layout::RunLocations,
+    location::{
+        DeviceFacts, DriveFacts, FolderFacts, LocationFacts, PathRole, ResolvedPath, RunLocation,
+        StoragePathKind,
+    },
     machine,
     manifest::is_harmless,
-    place::{DeviceFacts, DriveFacts, FolderFacts, Ground, Place, Resolved, Role, Sight},
     sizing::Memory,
+    storage_endpoint::StorageEndpoint,
 };
 use crate::{
     arguments::ProveArguments,
@@ -36,37 +39,36 @@ use world::{
     },
 };
 
-/// Where the databases go if no path is given.
+/// Default location of the databases.
 const DEFAULT_PATH: &str = "./spindle-data";
 
 /// Everything found, and what is held so that it stays so.
-pub struct Survey {
-    /// The paths.
-    pub places: Places,
-    /// How files in each place are reached, as far as can be told.
+pub struct StorageSurvey {
+    pub locations: RunLocations,
+    /// I/O path of each location, as far as it is known.
     pub io: Vec<Option<RealIoKind>>,
     /// Memory of the machine.
     pub memory: Memory,
     /// The machine, for the report.
     pub host: HostFacts,
     /// Folders taken for this process.
-    #[expect(dead_code, reason = "held for what its being held means")]
+    #[expect(dead_code, reason = "held until it is dropped")]
     held: Vec<FolderLock>,
 }
 
 /// Paths that lead somewhere, each once.
-struct Roll {
-    all: Vec<(Resolved, bool)>,
+struct ResolvedPaths {
+    all: Vec<(ResolvedPath, bool)>,
     databases: Vec<usize>,
     logs: Vec<usize>,
 }
 
-impl Survey {
+impl StorageSurvey {
     /// Looks at the paths of a run; refuses those that Spindle may not write to.
     pub async fn for_proving(world: &World, arguments: &ProveArguments) -> Result<Self, Refusal> {
         let survey = Self::of(world, arguments, true).await?;
-        for place in &survey.places.all {
-            accept(place, &arguments.unlock_signature)?;
+        for location in &survey.locations.all {
+            accept(location, &arguments.unlock_signature)?;
         }
         Ok(survey)
     }
@@ -74,31 +76,31 @@ impl Survey {
     /// Looks at paths to be cleaned; a path with nothing of Spindle's on it is no failure.
     pub async fn for_cleaning(world: &World, arguments: &ProveArguments) -> Result<Self, Refusal> {
         let survey = Self::of(world, arguments, false).await?;
-        for place in &survey.places.all {
-            let is_concerned = match &place.ground {
-                Ground::Folder(folder) => {
+        for location in &survey.locations.all {
+            let is_concerned = match &location.facts {
+                LocationFacts::Folder(folder) => {
                     !folder.writable || folder.manifest.is_some() || folder.manifest_damage.is_some()
                 }
-                Ground::Device(device) => device.mounted.is_some() || device.held.is_some(),
+                LocationFacts::Device(device) => device.mounted.is_some() || device.held.is_some(),
             };
             if is_concerned {
-                accept(place, &[])?;
+                accept(location, &[])?;
             }
         }
         Ok(survey)
     }
 
     async fn of(world: &World, arguments: &ProveArguments, make_default: bool) -> Result<Self, Refusal> {
-        let roll = Roll::call(arguments, make_default)?;
+        let paths = ResolvedPaths::call(arguments, make_default)?;
         let mut held = Vec::new();
         let mut all = Vec::new();
         let mut io = Vec::new();
-        for (path, exists) in &roll.all {
+        for (path, exists) in &paths.all {
             let given = path.given.clone();
             let unreadable =
                 |error: IoError| Refusal::new(format!("{}: {error}", given.display()), "check the storage");
-            let ground = match path.is_device {
-                true => Ground::Device(match &path.remote {
+            let facts = match path.is_device {
+                true => LocationFacts::Device(match &path.remote {
                     Some(remote) => remote_facts(world, path, remote).await.map_err(unreadable)?,
                     None => device_facts(world, path).await.map_err(unreadable)?,
                 }),
@@ -106,16 +108,16 @@ impl Survey {
                     if *exists {
                         held.extend(hold(path)?);
                     }
-                    Ground::Folder(folder_facts(world, path, *exists).await.map_err(unreadable)?)
+                    LocationFacts::Folder(folder_facts(world, path, *exists).await.map_err(unreadable)?)
                 }
             };
-            let place = Place { given: path.given.clone(), ground };
-            io.push(io_kind(&place, *exists));
-            all.push(place);
+            let location = RunLocation { given: path.given.clone(), facts };
+            io.push(io_kind(&location, *exists));
+            all.push(location);
         }
         watch_drives(world, &mut all).await;
         Ok(Self {
-            places: Places { all, databases: roll.databases, logs: roll.logs },
+            locations: RunLocations { all, databases: paths.databases, logs: paths.logs },
             io,
             memory: machine::memory(),
             host: machine::host_facts(),
@@ -123,69 +125,69 @@ impl Survey {
         })
     }
 
-    /// As it would be if these places had been found.
+    /// A survey of imagined locations.
     #[cfg(test)]
-    pub fn imagined(places: Places, memory: Memory) -> Self {
-        let io = vec![None; places.all.len()];
-        Self { places, io, memory, host: machine::host_facts(), held: Vec::new() }
+    pub fn imagined(locations: RunLocations, memory: Memory) -> Self {
+        let io = vec![None; locations.all.len()];
+        Self { locations, io, memory, host: machine::host_facts(), held: Vec::new() }
     }
 }
 
-impl Roll {
+impl ResolvedPaths {
     fn call(arguments: &ProveArguments, make_default: bool) -> Result<Self, Refusal> {
         let mut databases = Vec::new();
-        let role = |role| if make_default { role } else { Role::Cleaning };
+        let role = |role| if make_default { role } else { PathRole::Cleaning };
         for path in &arguments.paths {
-            databases.push((resolve(path, role(Role::Databases), &arguments.remote)?, true));
+            databases.push((resolve(path, role(PathRole::Databases), &arguments.remote)?, true));
         }
         if databases.is_empty() {
             databases.push(default_path(make_default)?);
         }
         let mut logs = Vec::new();
         for path in &arguments.logs {
-            logs.push((resolve(path, role(Role::Logs), &arguments.remote)?, true));
+            logs.push((resolve(path, role(PathRole::Logs), &arguments.remote)?, true));
         }
         let paths =
-            |pairs: &[(Resolved, bool)]| pairs.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>();
+            |pairs: &[(ResolvedPath, bool)]| pairs.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>();
         accept_together(&paths(&databases), &paths(&logs))?;
-        let mut roll = Self { databases: (0..databases.len()).collect(), logs: Vec::new(), all: databases };
+        let mut paths = Self { databases: (0..databases.len()).collect(), logs: Vec::new(), all: databases };
         for log in logs {
-            let known = roll.all.iter().position(|(path, _)| path.canonical == log.0.canonical);
-            roll.logs.push(known.unwrap_or(roll.all.len()));
+            let known = paths.all.iter().position(|(path, _)| path.canonical == log.0.canonical);
+            paths.logs.push(known.unwrap_or(paths.all.len()));
             if known.is_none() {
-                roll.all.push(log);
+                paths.all.push(log);
             }
         }
-        Ok(roll)
+        Ok(paths)
     }
 }
 
 /// Follows a path to a folder or device.
-fn resolve(given: &Path, role: Role, arguments: &RemoteArguments) -> Result<Resolved, Refusal> {
+fn resolve(given: &Path, role: PathRole, arguments: &RemoteArguments) -> Result<ResolvedPath, Refusal> {
     if let Some(remote) = Remote::of(given, arguments)? {
         // One device by whatever name.
         let canonical = remote.to_string().into();
         let remote = Some(Arc::new(remote));
-        return Ok(Resolved { given: given.to_owned(), canonical, is_device: true, remote });
+        return Ok(ResolvedPath { given: given.to_owned(), canonical, is_device: true, remote });
     }
-    let is_device = accept_sight(given, role, sight(given))?;
+    let is_device = accept_kind(given, role, storage_path_kind(given))?;
     let canonical = host_files::canonical(given).map_err(|error| {
         Refusal::new(error.to_string(), "check its permissions, or run as a user who may")
     })?;
-    Ok(Resolved { given: given.to_owned(), canonical, is_device, remote: None })
+    Ok(ResolvedPath { given: given.to_owned(), canonical, is_device, remote: None })
 }
 
-fn sight(path: &Path) -> Sight {
+fn storage_path_kind(path: &Path) -> StoragePathKind {
     match host_files::kind(path) {
-        Ok(PathKind::Folder) => Sight::Folder,
-        Ok(PathKind::BlockDevice) => Sight::Device,
-        Ok(PathKind::File) => Sight::NotStorage("a file"),
-        Ok(PathKind::Other) => Sight::NotStorage("neither a folder nor a block device"),
+        Ok(PathKind::Folder) => StoragePathKind::Folder,
+        Ok(PathKind::BlockDevice) => StoragePathKind::Device,
+        Ok(PathKind::File) => StoragePathKind::NotStorage("a file"),
+        Ok(PathKind::Other) => StoragePathKind::NotStorage("neither a folder nor a block device"),
         Ok(PathKind::Missing) => match dangling_link(path) {
-            Some((link, target)) => Sight::DanglingLink { link, target },
-            None => Sight::Missing { nearest: nearest_folder(path) },
+            Some((link, target)) => StoragePathKind::DanglingLink { link, target },
+            None => StoragePathKind::Missing { nearest: nearest_folder(path) },
         },
-        Err(error) => Sight::Unreachable(error.to_string()),
+        Err(error) => StoragePathKind::Unreachable(error.to_string()),
     }
 }
 
@@ -210,21 +212,21 @@ fn nearest_folder(path: &Path) -> PathBuf {
 }
 
 /// The folder for a run without paths, which may be made.
-fn default_path(make: bool) -> Result<(Resolved, bool), Refusal> {
+fn default_path(make: bool) -> Result<(ResolvedPath, bool), Refusal> {
     let given = Path::new(DEFAULT_PATH);
-    if sight(given) != (Sight::Missing { nearest: ".".into() }) || !make {
-        let role = if make { Role::Databases } else { Role::Cleaning };
+    if storage_path_kind(given) != (StoragePathKind::Missing { nearest: ".".into() }) || !make {
+        let role = if make { PathRole::Databases } else { PathRole::Cleaning };
         return Ok((resolve(given, role, &RemoteArguments::default())?, true));
     }
-    let here = resolve(Path::new("."), Role::Databases, &RemoteArguments::default())?;
+    let here = resolve(Path::new("."), PathRole::Databases, &RemoteArguments::default())?;
     let name = given.file_name().expect("the default has a name");
     let canonical = here.canonical.join(name);
-    Ok((Resolved { given: given.to_owned(), canonical, is_device: false, remote: None }, false))
+    Ok((ResolvedPath { given: given.to_owned(), canonical, is_device: false, remote: None }, false))
 }
 
 /// Takes a folder for this process. Filesystems that cannot lock, and folders that cannot be opened,
 /// are left to the rules that follow.
-fn hold(path: &Resolved) -> Result<Option<FolderLock>, Refusal> {
+fn hold(path: &ResolvedPath) -> Result<Option<FolderLock>, Refusal> {
     match host_files::lock_folder(&path.canonical) {
         Ok(lock) => Ok(Some(lock)),
         Err(error) if error.kind() == IoErrorKind::Busy => Err(Refusal::new(
@@ -235,7 +237,7 @@ fn hold(path: &Resolved) -> Result<Option<FolderLock>, Refusal> {
     }
 }
 
-async fn folder_facts(world: &World, path: &Resolved, exists: bool) -> Result<FolderFacts, IoError> {
+async fn folder_facts(world: &World, path: &ResolvedPath, exists: bool) -> Result<FolderFacts, IoError> {
     // Of a folder that is yet to be made, its parent tells.
     let there = match exists {
         true => path.canonical.as_path(),
@@ -267,8 +269,8 @@ async fn folder_facts(world: &World, path: &Resolved, exists: bool) -> Result<Fo
 
 /// Adds what lies in the folder: the record of a run, its files, and what is foreign.
 async fn look_inside(world: &World, facts: &mut FolderFacts) -> Result<(), IoError> {
-    let door = Door::folder(&facts.canonical);
-    match door.read_manifest(world).await? {
+    let endpoint = StorageEndpoint::folder(&facts.canonical);
+    match endpoint.read_manifest(world).await? {
         Some(Ok(manifest)) => facts.manifest = Some(manifest),
         Some(Err(damage)) => facts.manifest_damage = Some(damage),
         None => {}
@@ -277,13 +279,13 @@ async fn look_inside(world: &World, facts: &mut FolderFacts) -> Result<(), IoErr
     let foreign = host_files::list(&facts.canonical)?;
     let foreign = foreign.into_iter().filter(|name| !owns(name) && !is_harmless(name)).collect();
     if let Some(manifest) = &facts.manifest {
-        facts.made = door.files_of(world, manifest).await?;
+        facts.made = endpoint.files_of(world, manifest).await?;
     }
     facts.foreign = foreign;
     Ok(())
 }
 
-async fn device_facts(world: &World, path: &Resolved) -> Result<DeviceFacts, IoError> {
+async fn device_facts(world: &World, path: &ResolvedPath) -> Result<DeviceFacts, IoError> {
     let drive = host::drive_of_device(&path.canonical)?;
     let mut facts = DeviceFacts {
         canonical: path.canonical.clone(),
@@ -314,8 +316,12 @@ async fn device_facts(world: &World, path: &Resolved) -> Result<DeviceFacts, IoE
     Ok(facts)
 }
 
-/// A device elsewhere: all that is known of it is what it says.
-async fn remote_facts(world: &World, path: &Resolved, remote: &Arc<Remote>) -> Result<DeviceFacts, IoError> {
+/// Facts of a remote device: only what the device reports.
+async fn remote_facts(
+    world: &World,
+    path: &ResolvedPath,
+    remote: &Arc<Remote>,
+) -> Result<DeviceFacts, IoError> {
     let mut facts = DeviceFacts {
         canonical: path.canonical.clone(),
         size: ByteCount(0),
@@ -344,7 +350,7 @@ async fn remote_facts(world: &World, path: &Resolved, remote: &Arc<Remote>) -> R
     Ok(facts)
 }
 
-/// Adds what the first bytes of a device say.
+/// Adds the facts in the first bytes of a device.
 async fn look_at(facts: &mut DeviceFacts, device: &dyn BlockDevice) -> Result<(), IoError> {
     facts.size = device.geometry().size;
     match host::signature_of(device).await? {
@@ -361,11 +367,12 @@ async fn look_at(facts: &mut DeviceFacts, device: &dyn BlockDevice) -> Result<()
 /// Adds what lies on a device of ours: the record of a run, and its files.
 async fn look_into(world: &World, facts: &mut DeviceFacts) -> Result<(), IoError> {
     if facts.ours.is_some() && !facts.read_only {
-        let door = Door { remote: facts.remote.clone(), ..Door::device(&facts.canonical) };
-        // A record that cannot be read is as good as none: the device is ours.
-        let manifest = door.read_manifest(world).await?.and_then(Result::ok);
+        let endpoint =
+            StorageEndpoint { remote: facts.remote.clone(), ..StorageEndpoint::device(&facts.canonical) };
+        // An unreadable record counts as none: the device is ours.
+        let manifest = endpoint.read_manifest(world).await?.and_then(Result::ok);
         if let Some(manifest) = &manifest {
-            facts.made = door.files_of(world, manifest).await?;
+            facts.made = endpoint.files_of(world, manifest).await?;
         }
         facts.ours = Some(manifest);
     }
@@ -373,23 +380,24 @@ async fn look_into(world: &World, facts: &mut DeviceFacts) -> Result<(), IoError
 }
 
 /// Adds how busy each drive is with the work of others.
-async fn watch_drives(world: &World, places: &mut [Place]) {
-    let names: BTreeSet<String> = places.iter().filter_map(|place| place.drive().name.clone()).collect();
+async fn watch_drives(world: &World, locations: &mut [RunLocation]) {
+    let names: BTreeSet<String> =
+        locations.iter().filter_map(|location| location.drive().name.clone()).collect();
     let percents = machine::busy_percents(world, names.into_iter().collect()).await;
-    for place in places {
-        let drive = place.drive_mut();
+    for location in locations {
+        let drive = location.drive_mut();
         drive.busy_percent = drive.name.as_ref().and_then(|name| percents.get(name).copied());
     }
 }
 
-fn io_kind(place: &Place, exists: bool) -> Option<RealIoKind> {
-    let mut door = Door::of(&place.ground);
+fn io_kind(location: &RunLocation, exists: bool) -> Option<RealIoKind> {
+    let mut endpoint = StorageEndpoint::of(&location.facts);
     if !exists {
-        door.path = door.path.parent()?.into();
+        endpoint.path = endpoint.path.parent()?.into();
     }
-    let may_open = match &place.ground {
-        Ground::Folder(folder) => folder.writable && !folder.read_only,
-        Ground::Device(device) => device.mounted.is_none() && device.held.is_none(),
+    let may_open = match &location.facts {
+        LocationFacts::Folder(folder) => folder.writable && !folder.read_only,
+        LocationFacts::Device(device) => device.mounted.is_none() && device.held.is_none(),
     };
-    if may_open { door.io_kind().ok().flatten() } else { None }
+    if may_open { endpoint.io_kind().ok().flatten() } else { None }
 }

@@ -9,39 +9,37 @@ const RUNS_MAX: usize = 32;
 /// Paths of one run, as far as a sweep goes.
 const VOLUMES_MAX: u32 = 1_024;
 
-/// What a sweep varies.
+/// The setting that a sweep varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum SweptSetting {
     /// Threads of each group.
     Threads,
-    /// Storage groups.
     Groups,
     /// Databases of each group.
     Databases,
-    /// How many of the paths for databases are used.
+    /// Number of database paths used.
     Volumes,
-    /// How files are spread over the paths.
+    /// Layout of files over the paths.
     Layouts,
 }
 
-/// What is varied, and over which values.
+/// A setting and its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sweep {
-    /// What.
-    pub what: What,
-    values: Vec<Value>,
+pub struct SweepSpec {
+    pub setting: SweptSetting,
+    values: Vec<SweptValue>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Value {
+enum SweptValue {
     Count(u32),
     Layout(LayoutKind),
 }
 
-impl What {
+impl SweptSetting {
     const ALL: [Self; 5] = [Self::Threads, Self::Groups, Self::Databases, Self::Volumes, Self::Layouts];
 
-    /// Its name on the command line.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Threads => "threads",
@@ -61,44 +59,47 @@ impl What {
         }
     }
 
-    /// Whether all runs use the same databases.
+    /// True if all runs use the same databases.
     pub fn keeps_databases(self) -> bool {
         self == Self::Threads
     }
 
-    fn value(self, text: &str) -> Result<Value, String> {
+    fn value(self, text: &str) -> Result<SweptValue, String> {
         if self == Self::Layouts {
-            return LayoutKind::parse(text).map(Value::Layout).map_err(|known| format!("{text:?}: {known}"));
+            return LayoutKind::parse(text)
+                .map(SweptValue::Layout)
+                .map_err(|known| format!("{text:?}: {known}"));
         }
         match text.parse::<u32>() {
-            Ok(count) if (1..=self.most()).contains(&count) => Ok(Value::Count(count)),
+            Ok(count) if (1..=self.most()).contains(&count) => Ok(SweptValue::Count(count)),
             _ => Err(format!("{text:?}: 1 to {} are possible", self.most())),
         }
     }
 }
 
-impl Sweep {
+impl SweepSpec {
     /// A sweep as it is written: `threads=1,5,10`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let names = || What::ALL.map(What::name).join(", ");
+        let names = || SweptSetting::ALL.map(SweptSetting::name).join(", ");
         let Some((name, values)) = text.split_once('=') else {
             return Err(format!("write it as WHAT=VALUES; WHAT is one of {}", names()));
         };
-        let what = What::ALL.into_iter().find(|what| what.name().eq_ignore_ascii_case(name.trim()));
-        let what = what.ok_or_else(|| format!("{:?} cannot be swept; there are {}", name.trim(), names()))?;
-        let values: Vec<Value> =
-            values.split(',').map(|one| what.value(one.trim())).collect::<Result<_, _>>()?;
+        let setting =
+            SweptSetting::ALL.into_iter().find(|setting| setting.name().eq_ignore_ascii_case(name.trim()));
+        let setting =
+            setting.ok_or_else(|| format!("{:?} cannot be swept; there are {}", name.trim(), names()))?;
+        let values: Vec<SweptValue> =
+            values.split(',').map(|one| setting.value(one.trim())).collect::<Result<_, _>>()?;
         if let Some(twice) = (1..values.len()).find(|&index| values[..index].contains(&values[index])) {
-            return Err(format!("{} stands there twice", values[twice].name()));
+            return Err(format!("{} is given twice", values[twice].name()));
         }
         match values.len() {
             0 | 1 => Err("two values and more make a sweep".to_owned()),
-            2..=RUNS_MAX => Ok(Self { what, values }),
+            2..=RUNS_MAX => Ok(Self { setting, values }),
             count => Err(format!("{count} values, at most {RUNS_MAX} are possible")),
         }
     }
 
-    /// How many runs it makes.
     pub fn run_count(&self) -> usize {
         self.values.len()
     }
@@ -113,30 +114,30 @@ impl Sweep {
         self.values.iter().map(|value| value.name()).collect::<Vec<_>>().join(", ")
     }
 
-    /// What run `index` is asked for: `arguments` with its value, and with a prefix of its own.
+    /// `arguments` of run `index`: with its value, and with a prefix of its own.
     pub fn arguments(&self, arguments: &ProveArguments, prefix: &Path, index: usize) -> ProveArguments {
         let mut own =
             ProveArguments { sweep: None, report: Some(self.prefix(prefix, index)), ..arguments.clone() };
-        match (self.what, self.values[index]) {
-            (What::Threads, Value::Count(count)) => own.threads = Some(Threads::Count(count)),
-            (What::Groups, Value::Count(count)) => own.groups = Some(count),
-            (What::Databases, Value::Count(count)) => own.databases = Some(count),
-            (What::Volumes, Value::Count(count)) => own.volumes = Some(count),
-            (What::Layouts, Value::Layout(kind)) => own.layout = Some(kind),
-            (what, value) => unreachable!("{what:?} has no value {value:?}"),
+        match (self.setting, self.values[index]) {
+            (SweptSetting::Threads, SweptValue::Count(count)) => own.threads = Some(Threads::Count(count)),
+            (SweptSetting::Groups, SweptValue::Count(count)) => own.groups = Some(count),
+            (SweptSetting::Databases, SweptValue::Count(count)) => own.databases = Some(count),
+            (SweptSetting::Volumes, SweptValue::Count(count)) => own.volumes = Some(count),
+            (SweptSetting::Layouts, SweptValue::Layout(kind)) => own.layout = Some(kind),
+            (setting, value) => unreachable!("{setting:?} has no value {value:?}"),
         }
         own
     }
 
-    /// Where the report of run `index` goes: `PREFIX-threads-5`.
+    /// Prefix of run `index`: `PREFIX-threads-5`.
     fn prefix(&self, prefix: &Path, index: usize) -> PathBuf {
         let mut name = prefix.as_os_str().to_owned();
-        name.push(format!("-{}-{}", self.what.name(), self.value(index)));
+        name.push(format!("-{}-{}", self.setting.name(), self.value(index)));
         name.into()
     }
 }
 
-impl Value {
+impl SweptValue {
     fn name(self) -> String {
         match self {
             Self::Count(count) => count.to_string(),
@@ -151,15 +152,18 @@ mod tests {
 
     #[test]
     fn a_sweep_is_read_as_it_is_written() {
-        let sweep = Sweep::parse("threads=1, 5,40").expect("a sweep");
-        assert_eq!((sweep.what, sweep.run_count(), sweep.values().as_str()), (What::Threads, 3, "1, 5, 40"));
-        let sweep = Sweep::parse("layouts=one-volume,together").expect("a sweep");
+        let sweep = SweepSpec::parse("threads=1, 5,40").expect("a sweep");
+        assert_eq!(
+            (sweep.setting, sweep.run_count(), sweep.values().as_str()),
+            (SweptSetting::Threads, 3, "1, 5, 40")
+        );
+        let sweep = SweepSpec::parse("layouts=one-volume,together").expect("a sweep");
         assert_eq!(sweep.prefix(Path::new("/r/night"), 1), Path::new("/r/night-layouts-together"));
     }
 
     #[test]
     fn what_is_no_sweep_is_refused_in_a_line() {
-        let refused = |text: &str| Sweep::parse(text).expect_err("refused");
+        let refused = |text: &str| SweepSpec::parse(text).expect_err("refused");
         assert_eq!(
             refused("threads"),
             "write it as WHAT=VALUES; WHAT is one of threads, groups, databases, volumes, layouts"
@@ -171,7 +175,7 @@ mod tests {
         assert_eq!(refused("threads=1,x"), "\"x\": 1 to 1024 are possible");
         assert_eq!(refused("threads="), "\"\": 1 to 1024 are possible");
         assert_eq!(refused("groups=1,65"), "\"65\": 1 to 64 are possible");
-        assert_eq!(refused("databases=1,2,1"), "1 stands there twice");
+        assert_eq!(refused("databases=1,2,1"), "1 is given twice");
         assert_eq!(refused("threads=4"), "two values and more make a sweep");
         assert_eq!(
             refused("layouts=together,raid"),

@@ -1,10 +1,10 @@
-//! What is printed for people to type is accepted: each command of docs/seeds.md is settled just as it
-//! stands. Only the paths are imagined, with room enough, and the memory of a server.
+//! Every command that docs/seeds.md prints is accepted as it stands. Only the paths are imagined, with enough
+//! room, and the memory of a server.
 
-use super::{place::tests::folder, *};
+use super::{location::tests::folder, *};
 use crate::arguments::{Arguments, Verb};
 use clap::Parser;
-use place::{Ground, Place};
+use location::{LocationFacts, RunLocation};
 use sizing::Memory;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ fn every_published_test_is_accepted_as_it_is_printed() {
     let commands: Vec<&str> = PAGE.lines().filter_map(|line| line.strip_prefix("$ spindle ")).collect();
     assert!(commands.len() >= 20, "the page shows {} commands", commands.len());
     let refused = commands.iter().filter_map(|words| {
-        let refusal = settled(words).err()?;
+        let refusal = planned(words).err()?;
         Some(format!("`spindle {words}`: {refusal}"))
     });
     let refused: Vec<String> = refused.collect();
@@ -27,16 +27,16 @@ fn every_published_test_is_accepted_as_it_is_printed() {
 
 #[test]
 fn a_printed_command_with_too_small_an_allowance_would_be_seen() {
-    let said = settled("prove /mnt/db --setup equallogic --allow-writes 2TB").expect_err("refused");
+    let said = planned("prove /mnt/db --setup equallogic --allow-writes 2TB").expect_err("refused");
     assert!(said.to_string().contains("would be written in 2 h; if the storage may wear"), "{said}");
     let swept = "prove /mnt/db --setup eva8000 --sweep threads=10,30 --allow-writes 1.5TB";
-    let said = settled(swept).expect_err("refused");
+    let said = planned(swept).expect_err("refused");
     assert!(said.to_string().contains("by the 2 runs together"), "{said}");
 }
 
 #[test]
 fn a_sweep_that_moves_no_file_is_refused() {
-    let refused = |words| settled(words).expect_err("refused").to_string();
+    let refused = |words| planned(words).expect_err("refused").to_string();
     assert_eq!(
         refused("prove /mnt/a /mnt/b --sweep volumes=1,2 --size 1GiB"),
         "--sweep volumes=1,2 compares nothing: 1 database and logs lie in the same places with both; add \
@@ -49,37 +49,42 @@ fn a_sweep_that_moves_no_file_is_refused() {
         "--sweep layouts=half-the-volumes,one-volume compares nothing: 1 database and logs lie in the same \
          places with both; add paths, databases or groups, or leave out one-volume"
     );
-    assert_eq!(settled("prove /mnt/a /mnt/b --databases 2 --sweep volumes=1,2 --size 1GiB"), Ok(()));
+    assert_eq!(planned("prove /mnt/a /mnt/b --databases 2 --sweep volumes=1,2 --size 1GiB"), Ok(()));
 }
 
-/// Settles a command as [`prove_in`] does, on imagined places.
-fn settled(words: &str) -> Result<(), Refusal> {
+/// Plans a command as [`prove_in`] does, on imagined locations.
+fn planned(words: &str) -> Result<(), Refusal> {
     let words = ["spindle"].into_iter().chain(words.split(' '));
     let verb = Arguments::try_parse_from(words).map_err(|error| Refusal::new(error.to_string(), ""))?.verb;
     let Verb::Prove(arguments) = verb else { panic!("{verb:?} is not prove") };
     real::run(0, RealOptions::plain(true), async move |world| {
         let (arguments, setup) = setup::filled_in(&arguments)?;
         let profile = profile(&arguments)?;
-        let survey = Survey::imagined(places(&arguments), Memory { total: MEMORY, available: MEMORY });
+        let survey =
+            StorageSurvey::imagined(locations(&arguments), Memory { total: MEMORY, available: MEMORY });
         match &arguments.sweep {
             Some(sweep) => {
-                let asked = series::Asked { arguments: &arguments, sweep, profile, setup };
-                series::settle_all(&world, &asked, &survey, Path::new("night")).map(drop)
+                let request = series::SweepRequest { arguments: &arguments, sweep, profile, setup };
+                series::plan_all(&world, &request, &survey, Path::new("night")).map(drop)
             }
-            None => settle(&world, &arguments, profile, setup, &survey, Start::AsFound).map(drop),
+            None => plan_run(&world, &arguments, profile, setup, &survey, StartState::AsFound).map(drop),
         }
     })
 }
 
-fn places(arguments: &ProveArguments) -> Places {
+fn locations(arguments: &ProveArguments) -> RunLocations {
     let default = [PathBuf::from("/mnt/spindle-data")];
     let databases = if arguments.paths.is_empty() { &default[..] } else { &arguments.paths };
     let all = databases.iter().chain(&arguments.logs).map(|path| {
         let mut roomy = folder(&path.display().to_string());
         (roomy.total, roomy.free) = (ROOM, ROOM);
         (roomy.mount_point, roomy.source) = (path.clone(), format!("/dev{}", path.display()));
-        Place { given: path.clone(), ground: Ground::Folder(roomy) }
+        RunLocation { given: path.clone(), facts: LocationFacts::Folder(roomy) }
     });
-    let all: Vec<Place> = all.collect();
-    Places { databases: (0..databases.len()).collect(), logs: (databases.len()..all.len()).collect(), all }
+    let all: Vec<RunLocation> = all.collect();
+    RunLocations {
+        databases: (0..databases.len()).collect(),
+        logs: (databases.len()..all.len()).collect(),
+        all,
+    }
 }

@@ -1,6 +1,6 @@
 //! The document of a verification: the answer, what is wrong and what to do, what can be recovered, every file.
 
-use super::{Told, speed, words};
+use super::{VerifyReport, labels, speed};
 use crate::verify::arguments::VerifyArguments;
 use ::verify::{
     FileKind, Severity,
@@ -21,19 +21,18 @@ use world::ByteCount;
 const SHOWN_OF_A_FILE: usize = 20;
 /// Tables shown of one database.
 const TABLES_SHOWN: usize = 20;
-/// So many clean logs are told in one row.
+/// Clean logs in a row that are shown as one.
 const LOGS_IN_A_ROW_MIN: usize = 4;
 /// Runs of pages without a header that are shown; JSON has more.
 const PIECES_SHOWN: usize = 30;
 
-/// The document.
-pub fn document(told: &Told<'_>, meta: Meta) -> Document {
-    let (arguments, outcome) = (told.arguments, &told.outcome);
+pub fn document(report: &VerifyReport<'_>, meta: Meta) -> Document {
+    let (arguments, outcome) = (report.arguments, &report.outcome);
     let paths: Vec<String> = arguments.paths.iter().map(|path| path.display().to_string()).collect();
     let mut document = Document::new("Verification", paths.join(", "), meta);
-    document.verdict = Some(verdict(told));
-    highlights(told, &mut document);
-    if let Some(mended) = &told.mended {
+    document.verdict = Some(verdict(report));
+    highlights(report, &mut document);
+    if let Some(mended) = &report.mended {
         findings_of_mending(mended, arguments, &mut document);
     }
     for file in &outcome.files {
@@ -43,22 +42,22 @@ pub fn document(told: &Told<'_>, meta: Meta) -> Document {
         findings_of_set(set, arguments, &mut document);
     }
     for failure in &outcome.failures {
-        document.finding(Gravity::Error, format!("it could not be looked at: {failure}"), "");
+        document.finding(Gravity::Error, format!("it could not be read: {failure}"), "");
     }
-    if let Some(section) = what_to_do(told) {
+    if let Some(section) = what_to_do(report) {
         document.section(section);
     }
     if let Some(section) = recovery(outcome, arguments) {
         document.section(section);
     }
     document.section(files(outcome, arguments));
-    if let Some(scanned) = &told.scanned {
+    if let Some(scanned) = &report.scanned {
         document.section(pieces(scanned));
     }
     for section in tables(outcome, arguments) {
         document.section(section);
     }
-    document.section(unproven(told));
+    document.section(unproven(report));
     document
 }
 
@@ -73,31 +72,31 @@ pub fn shown(path: &Path, arguments: &VerifyArguments) -> String {
     }
 }
 
-fn verdict(told: &Told<'_>) -> Verdict {
-    let outcome = &told.outcome;
+fn verdict(report: &VerifyReport<'_>) -> Verdict {
+    let outcome = &report.outcome;
     let damaged = outcome.files.iter().filter(|file| file.is_damaged()).count() as u64;
     let lost = beyond_recovery(outcome).count() as u64;
     let passed = outcome.files.iter().filter(|file| file.passed_over().is_some()).count() as u64;
     let files = counted(outcome.files.len() as u64 - passed, "file");
-    let unfinished = "not all of it was looked at";
+    let unfinished = "not everything was checked";
     let answer = outcome.answer();
-    let nothing = told.scanned.as_ref().is_some_and(|scanned| scanned.placements.is_empty());
+    let nothing = report.scanned.as_ref().is_some_and(|scanned| scanned.placements.is_empty());
     let headline = match answer {
         _ if nothing && outcome.files.is_empty() => "nothing of a mail database was found".to_owned(),
         Answer::Clean if passed > 0 => {
             let passed = number(passed as f64, 0);
-            format!("{files} looked at, {passed} passed over, nothing is damaged{}", recoverable(outcome))
+            format!("{files} checked, {passed} skipped, nothing is damaged{}", recoverable(outcome))
         }
-        Answer::Clean => format!("{files} looked at, nothing is damaged{}", recoverable(outcome)),
+        Answer::Clean => format!("{files} checked, nothing is damaged{}", recoverable(outcome)),
         Answer::Unfinished if outcome.is_nothing_verified() => {
             format!("nothing was verified: {} passed over", counted(passed, "file"))
         }
-        Answer::Unfinished => format!("nothing is damaged as far as was looked; {unfinished}"),
+        Answer::Unfinished => format!("no damage was found so far; {unfinished}"),
         Answer::Damaged => {
             let mut parts = Vec::new();
             match outcome.files.iter().find(|file| file.is_damaged()) {
                 Some(file) if damaged == 1 => {
-                    let name = shown(&file.path, told.arguments);
+                    let name = shown(&file.path, report.arguments);
                     parts.push(format!("{name} is damaged, 1 of {files}"));
                 }
                 Some(_) => parts.push(format!("{} of {files} are damaged", number(damaged as f64, 0))),
@@ -115,9 +114,9 @@ fn verdict(told: &Told<'_>) -> Verdict {
             parts.join("; ")
         }
     };
-    let class = match told.arguments.deep {
-        _ if told.scanned.is_some() => "what lies there by its signatures; no trees, no sets of files",
-        _ if told.mended.is_some() => "a copy without single flipped bits, read again",
+    let class = match report.arguments.deep {
+        _ if report.scanned.is_some() => "signatures alone; no trees, no sets of files",
+        _ if report.mended.is_some() => "a copy without single flipped bits, read again",
         true => "headers, checksums, logs and their records, trees",
         false => "headers, checksums, logs; no trees (--deep)",
     };
@@ -147,18 +146,18 @@ fn beyond_recovery(outcome: &Outcome) -> impl Iterator<Item = &Recovery> {
     databases.map(|database| &database.recovery).filter(|one| matches!(one, Recovery::Impossible { .. }))
 }
 
-fn highlights(told: &Told<'_>, document: &mut Document) {
-    let of = |kind: FileKind| told.outcome.files.iter().filter(|file| file.kind == kind).count() as u64;
-    let bytes: u64 = told.outcome.files.iter().map(|file| file.size.0).sum();
+fn highlights(report: &VerifyReport<'_>, document: &mut Document) {
+    let of = |kind: FileKind| report.outcome.files.iter().filter(|file| file.kind == kind).count() as u64;
+    let bytes: u64 = report.outcome.files.iter().map(|file| file.size.0).sum();
     let what = format!(
         "{}, {}, {}",
         counted(of(FileKind::Database), "database"),
         counted(of(FileKind::Log), "log"),
-        counted(told.outcome.files.len() as u64 - of(FileKind::Database) - of(FileKind::Log), "other"),
+        counted(report.outcome.files.len() as u64 - of(FileKind::Database) - of(FileKind::Log), "other"),
     );
     document.highlight("Files", Cell::text(what), ByteCount(bytes).to_string());
-    document.highlight("Looked at", Cell::text(speed(told.read, told.took)), "");
-    let strangers = told.outcome.strangers.len() as u64;
+    document.highlight("Looked at", Cell::text(speed(report.read, report.took)), "");
+    let strangers = report.outcome.strangers.len() as u64;
     if strangers > 0 {
         document.highlight("Passed over", Cell::text(counted(strangers, "file")), "of no mail database");
     }
@@ -167,10 +166,10 @@ fn highlights(told: &Told<'_>, document: &mut Document) {
 fn findings_of(file: &FileOutcome, arguments: &VerifyArguments, document: &mut Document) {
     let name = shown(&file.path, arguments);
     if let Ended::Failed(why) = &file.ended {
-        document.finding(Gravity::Error, format!("{name}: it could not be looked at to its end: {why}"), "");
+        document.finding(Gravity::Error, format!("{name}: it could not be read to its end: {why}"), "");
     }
     for finding in file.findings.kept().iter().take(SHOWN_OF_A_FILE) {
-        document.finding(gravity(finding.severity), words::finding(&name, finding), "");
+        document.finding(gravity(finding.severity), labels::finding(&name, finding), "");
     }
     let kept = file.findings.kept().len();
     let more = kept.saturating_sub(SHOWN_OF_A_FILE) as u64 + file.findings.more();
@@ -186,23 +185,23 @@ fn findings_of(file: &FileOutcome, arguments: &VerifyArguments, document: &mut D
     }
 }
 
-/// What was put right in the copy.
+/// Findings about the fixes in the copy.
 fn findings_of_mending(mended: &Mended, arguments: &VerifyArguments, document: &mut Document) {
     let from = arguments.paths.first().map(|path| path.display().to_string()).unwrap_or_default();
     if mended.fixed.is_empty() {
-        let text = format!("{from}: no bit of it could be put right: the copy is the same");
+        let text = format!("{from}: no bit could be fixed: the copy is identical");
         document.finding(Gravity::Note, text, "");
     }
     for finding in mended.fixed.iter().take(SHOWN_OF_A_FILE) {
         document.finding(
             Gravity::Note,
-            format!("put right in the copy: {}", words::finding(&from, finding)),
+            format!("fixed in the copy: {}", labels::finding(&from, finding)),
             "",
         );
     }
     if mended.fixed.len() > SHOWN_OF_A_FILE {
         let all = counted(mended.fixed.len() as u64, "bit");
-        document.finding(Gravity::Note, format!("put right in the copy: {all} in all"), "");
+        document.finding(Gravity::Note, format!("fixed in the copy: {all} in all"), "");
     }
 }
 
@@ -219,14 +218,14 @@ fn pieces(scanned: &Scanned) -> Section {
         let (first, last) = piece.pages;
         table.push([
             Cell::count(piece.at.0),
-            Cell::text(words::page_size(piece.page_size)),
+            Cell::text(labels::page_size(piece.page_size)),
             Cell::text(format!("{first} to {last}")),
             Cell::count(piece.count),
         ]);
     }
     let pages: u64 = scanned.placements.iter().map(|piece| piece.count).sum();
     let mut intro = format!(
-        "{} in {} lie behind no header: of files that lay in pieces, or were deleted.",
+        "{} in {} have no header before them: they belong to files that were fragmented or deleted.",
         counted(pages, "page"),
         counted(scanned.placements.len() as u64, "run"),
     );
@@ -245,12 +244,12 @@ fn findings_of_set(set: &SetOutcome, arguments: &VerifyArguments, document: &mut
     for database in &set.verdict.databases {
         if let Recovery::Impossible { .. } = database.recovery {
             let name = shown(&set.folder.join(&database.name), arguments);
-            document.finding(Gravity::Error, format!("{name}: {}", words::recovery(&database.recovery)), "");
+            document.finding(Gravity::Error, format!("{name}: {}", labels::recovery(&database.recovery)), "");
         }
     }
     for (name, finding) in &set.verdict.findings {
         let name = shown(&set.path_of(name), arguments);
-        document.finding(gravity(finding.severity), words::finding(&name, finding), "");
+        document.finding(gravity(finding.severity), labels::finding(&name, finding), "");
     }
 }
 
@@ -262,18 +261,18 @@ fn gravity(severity: Severity) -> Gravity {
     }
 }
 
-/// What somebody is to do who reads this in the middle of the night.
-fn what_to_do(told: &Told<'_>) -> Option<Section> {
-    let outcome = &told.outcome;
+/// Instructions for an administrator.
+fn what_to_do(report: &VerifyReport<'_>) -> Option<Section> {
+    let outcome = &report.outcome;
     let mut section = Section::new("What to do", "");
     if outcome.is_stopped {
-        let how = match &told.arguments.resume {
-            Some(path) => format!(
-                "It was ended early. The same command goes on where it was: {} remembers.",
-                path.display()
-            ),
-            None => "It was ended early, and would begin anew: with --resume FILE it goes on where it was."
-                .to_owned(),
+        let how = match &report.arguments.resume {
+            Some(path) => {
+                format!("The run was ended early. The same command continues it from {}.", path.display())
+            }
+            None => {
+                "The run was ended early, and would start over: with --resume FILE it continues.".to_owned()
+            }
         };
         section = section.paragraph(how);
     }
@@ -317,7 +316,7 @@ fn recovery(outcome: &Outcome, arguments: &VerifyArguments) -> Option<Section> {
                 Recovery::Impossible { .. } => Mark::Fail,
                 _ => Mark::Pass,
             };
-            let mut text = words::recovery(&database.recovery);
+            let mut text = labels::recovery(&database.recovery);
             if let Some(logs_in) = &set.logs_in {
                 text += &format!(" (its logs are in {})", logs_in.display());
             }
@@ -356,7 +355,7 @@ fn files(outcome: &Outcome, arguments: &VerifyArguments) -> Section {
         let last = &outcome.files[at + run.saturating_sub(1)];
         let name = shown(&file.path, arguments);
         let (name, what) = match run {
-            0 | 1 => (name, words::facts(file.facts.as_ref())),
+            0 | 1 => (name, labels::facts(file.facts.as_ref())),
             _ => {
                 let last_name = last.path.file_name().unwrap_or_default().to_string_lossy();
                 (
@@ -366,11 +365,11 @@ fn files(outcome: &Outcome, arguments: &VerifyArguments) -> Section {
             }
         };
         let size: u64 = outcome.files[at..at + run.max(1)].iter().map(|file| file.size.0).sum();
-        let looked_at = if run > 1 { "all of them".to_owned() } else { words::looked_at(file) };
+        let looked_at = if run > 1 { "all of them".to_owned() } else { labels::looked_at(file) };
         table.push([
             Cell::mark(mark(file)),
             Cell::text(name),
-            Cell::text(words::kind(file)),
+            Cell::text(labels::kind(file)),
             Cell::bytes(size),
             Cell::text(what),
             Cell::text(looked_at),
@@ -380,7 +379,7 @@ fn files(outcome: &Outcome, arguments: &VerifyArguments) -> Section {
     Section::new("Files", "").block(table)
 }
 
-/// How many of the first `files` are logs of one folder in which nothing was found: a row is enough for them.
+/// Number of leading `files` that are clean logs of one folder, and share a row.
 fn clean_logs(files: &[FileOutcome]) -> usize {
     let Some(folder) = files.first().map(|file| file.path.parent()) else { return 0 };
     let is_one = |file: &&FileOutcome| {
@@ -430,17 +429,17 @@ fn tables(outcome: &Outcome, arguments: &VerifyArguments) -> Vec<Section> {
     sections
 }
 
-fn unproven(told: &Told<'_>) -> Section {
+fn unproven(report: &VerifyReport<'_>) -> Section {
     let mut section = Section::new("What this does not prove", "");
-    for sentence in unproven_sentences(told) {
+    for sentence in unproven_sentences(report) {
         section = section.paragraph(sentence);
     }
     section
 }
 
-/// What a clean answer is worth, of what was looked at.
-pub fn unproven_sentences(told: &Told<'_>) -> Vec<String> {
-    let files = &told.outcome.files;
+/// Limits of a clean answer, by the files that were checked.
+pub fn unproven_sentences(report: &VerifyReport<'_>) -> Vec<String> {
+    let files = &report.outcome.files;
     let mut sentences = Vec::new();
     let checks = || {
         files.iter().filter_map(|file| match &file.checked {
@@ -450,7 +449,7 @@ pub fn unproven_sentences(told: &Told<'_>) -> Vec<String> {
     };
     for file in files {
         if let Some(why) = file.passed_over() {
-            sentences.push(format!("{} was {why}.", shown(&file.path, told.arguments)));
+            sentences.push(format!("{} was {why}.", shown(&file.path, report.arguments)));
         }
     }
     let unstamped = checks().any(|(check, _)| check.stamps == maildb::verify::StampsVerdict::NotKept);
@@ -461,12 +460,12 @@ pub fn unproven_sentences(told: &Told<'_>) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if !told.arguments.deep && checks().next().is_some() {
+    if !report.arguments.deep && checks().next().is_some() {
         sentences.push(
             "Right checksums do not say that the pages go together: --deep walks trees, space and log records.".to_owned(),
         );
     }
-    if checks().any(|(check, _)| words::forms(&check.pages).any(|(form, _)| form == Form::Xor)) {
+    if checks().any(|(check, _)| labels::forms(&check.pages).any(|(form, _)| form == Form::Xor)) {
         sentences.push(
             "Pages with the old checksum (Exchange 2003 and before) are judged by the published source; one real page \
              of that form has been seen.".to_owned(),

@@ -1,11 +1,10 @@
-//! What may be written after `spindle verify`.
+//! Arguments of `spindle verify`.
 
 use crate::quantity::{parse_rate, parse_size};
 use clap::Args;
 use std::{num::NonZeroUsize, path::PathBuf};
 use world::ByteCount;
 
-/// `spindle verify`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
   spindle verify /mnt/snapshot                    all databases and logs below it, and whether they can be recovered
@@ -23,7 +22,7 @@ not, and what a clean answer is worth is in docs/verify.md.
 
 Ends with 0 if all is clean, 1 if something is damaged or cannot be recovered, 2 if it could not look at all of it.")]
 pub struct VerifyArguments {
-    /// Databases, logs, checkpoints; folders with all below them; block devices. What a file is, its content says
+    /// Databases, logs, checkpoints; folders with all below them; block devices. File types are detected by content
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
 
@@ -39,7 +38,7 @@ pub struct VerifyArguments {
     #[arg(long, value_name = "OUT", conflicts_with_all = ["resume", "at_most"])]
     pub fix_ecc: Option<PathBuf>,
 
-    /// Go on where FILE says an earlier run got to, and keep it there; removed when all is done
+    /// Continue where an earlier run stopped, according to FILE, and save progress there; removed when all is done
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
 

@@ -8,7 +8,7 @@ use super::{
     size::COPIES,
 };
 use crate::{
-    prove::{layout::Spot, place::Place},
+    prove::{layout::FileSlot, location::RunLocation},
     refusal::Refusal,
 };
 use array::{election::elect, format::MemberState, superblocks::look};
@@ -23,26 +23,26 @@ use world::{
 };
 
 /// Refuses if a pool of `layout` cannot be opened, or could not serve all that it holds.
-pub async fn check_all(layout: &[GroupDrives], places: &[Place]) -> Result<(), Refusal> {
+pub async fn check_all(layout: &[GroupDrives], locations: &[RunLocation]) -> Result<(), Refusal> {
     for (group, drives) in layout.iter().enumerate() {
         for role in [Role::Database, Role::Log] {
             let name = match layout.len() {
                 1 => pool_name(role).to_owned(),
                 _ => format!("{} of group {}", pool_name(role), group + 1),
             };
-            check(&name, drives.of(role), places).await?;
+            check(&name, drives.of(role), locations).await?;
         }
     }
     Ok(())
 }
 
-async fn check(name: &str, drives: &[Spot], places: &[Place]) -> Result<(), Refusal> {
+async fn check(name: &str, drives: &[FileSlot], locations: &[RunLocation]) -> Result<(), Refusal> {
     let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
     let mut absent = Vec::new();
-    for spot in drives {
-        let path = path_of(spot, places);
+    for slot in drives {
+        let path = path_of(slot, locations);
         if matches!(host_files::kind(&path), Ok(PathKind::Missing)) {
-            absent.push(spot.name.as_str());
+            absent.push(slot.name.as_str());
             continue;
         }
         match FileDevice::open(&path, Access::Read) {
@@ -52,7 +52,7 @@ async fn check(name: &str, drives: &[Spot], places: &[Place]) -> Result<(), Refu
             }
         }
     }
-    let remedy = "put back what is missing, or give --fresh to begin anew";
+    let remedy = "put back what is missing, or give --fresh to start over";
     let absent = match absent.as_slice() {
         [] => String::new(),
         names => format!(" (missing: {})", names.join(", ")),
@@ -76,7 +76,7 @@ async fn check(name: &str, drives: &[Spot], places: &[Place]) -> Result<(), Refu
     }
 }
 
-/// Where a drive lies.
-pub fn path_of(spot: &Spot, places: &[Place]) -> PathBuf {
-    places[spot.place].canonical().join(&spot.name)
+/// Path of a drive.
+pub fn path_of(slot: &FileSlot, locations: &[RunLocation]) -> PathBuf {
+    locations[slot.location].canonical().join(&slot.name)
 }

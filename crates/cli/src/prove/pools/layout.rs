@@ -1,10 +1,10 @@
-//! Which drive of which pool lies in which place, and what that protects from.
+//! Layout of pool drives over locations, and the failures it protects from.
 
 use super::{
-    super::layout::{Places, Spot},
+    super::layout::{FileSlot, RunLocations},
     size::DRIVES,
 };
-use crate::prove::place::Place;
+use crate::prove::location::RunLocation;
 use rustix::fs::stat;
 use std::collections::BTreeMap;
 use workload::database::meter::Role;
@@ -13,12 +13,12 @@ use workload::database::meter::Role;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupDrives {
     /// Of the pool for databases.
-    pub databases: Vec<Spot>,
+    pub databases: Vec<FileSlot>,
     /// Of the pool for logs.
-    pub logs: Vec<Spot>,
+    pub logs: Vec<FileSlot>,
 }
 
-/// What the pool of a role is called.
+/// Name of the pool of a role.
 pub fn pool_name(role: Role) -> &'static str {
     match role {
         Role::Database => "pool for databases",
@@ -26,40 +26,40 @@ pub fn pool_name(role: Role) -> &'static str {
     }
 }
 
-/// Spreads the drives of each group's pools over the places: databases over theirs, logs over theirs if they have any.
-pub fn spread(places: &Places, groups: u32) -> Vec<GroupDrives> {
-    let logs = if places.logs.is_empty() { &places.databases } else { &places.logs };
+/// Spreads the drives of each group's pools over the locations: databases over theirs, logs over theirs if they have any.
+pub fn spread(locations: &RunLocations, groups: u32) -> Vec<GroupDrives> {
+    let logs = if locations.logs.is_empty() { &locations.databases } else { &locations.logs };
     let drives = |group: u32, what: &str, on: &[usize]| {
-        let spot = |drive: u32| Spot {
-            place: on[drive as usize % on.len()],
+        let slot = |drive: u32| FileSlot {
+            location: on[drive as usize % on.len()],
             name: format!("sg{}-{what}-drive{}.spindle", group + 1, drive + 1),
         };
-        (0..DRIVES).map(spot).collect()
+        (0..DRIVES).map(slot).collect()
     };
     let of_group = |group| GroupDrives {
-        databases: drives(group, "db", &places.databases),
+        databases: drives(group, "db", &locations.databases),
         logs: drives(group, "log", logs),
     };
     (0..groups).map(of_group).collect()
 }
 
-/// Names of the drives that lie in `place`.
-pub fn drives_in(layout: &[GroupDrives], place: usize) -> Vec<String> {
+/// Names of the drives that lie in `location`.
+pub fn drives_in(layout: &[GroupDrives], location: usize) -> Vec<String> {
     let all = layout.iter().flat_map(|group| group.databases.iter().chain(&group.logs));
-    all.filter(|spot| spot.place == place).map(|spot| spot.name.clone()).collect()
+    all.filter(|slot| slot.location == location).map(|slot| slot.name.clone()).collect()
 }
 
-/// How many drives of pools for databases lie in `place`, and of pools for logs.
-pub fn counts_in(layout: &[GroupDrives], place: usize) -> (u32, u32) {
-    let count = |of: fn(&GroupDrives) -> &[Spot]| {
-        layout.iter().flat_map(of).filter(|spot| spot.place == place).count() as u32
+/// Number of drives of database pools at `location`, and of log pools.
+pub fn counts_in(layout: &[GroupDrives], location: usize) -> (u32, u32) {
+    let count = |of: fn(&GroupDrives) -> &[FileSlot]| {
+        layout.iter().flat_map(of).filter(|slot| slot.location == location).count() as u32
     };
     (count(|group| &group.databases), count(|group| &group.logs))
 }
 
 impl GroupDrives {
     /// The drives of the pool of a role.
-    pub fn of(&self, role: Role) -> &[Spot] {
+    pub fn of(&self, role: Role) -> &[FileSlot] {
         match role {
             Role::Database => &self.databases,
             Role::Log => &self.logs,
@@ -67,11 +67,11 @@ impl GroupDrives {
     }
 }
 
-/// Which drives of a pool would fail together, in words; none if each has a device of its own.
-pub fn shared(drives: &[Spot], places: &[Place]) -> Option<String> {
+/// Drives of a pool that would fail together, in words; `None` if each has a device of its own.
+pub fn shared(drives: &[FileSlot], locations: &[RunLocation]) -> Option<String> {
     let mut on_device: BTreeMap<String, usize> = BTreeMap::new();
-    for spot in drives {
-        *on_device.entry(device_of(&places[spot.place])).or_default() += 1;
+    for slot in drives {
+        *on_device.entry(device_of(&locations[slot.location])).or_default() += 1;
     }
     let most = on_device.values().copied().max().unwrap_or(0);
     match most {
@@ -81,13 +81,13 @@ pub fn shared(drives: &[Spot], places: &[Place]) -> Option<String> {
     }
 }
 
-/// What tells a place's device from others: its drive, or what the filesystem says it lies on.
-fn device_of(place: &Place) -> String {
-    match &place.drive().name {
+/// Identifies a location's device: its drive, or the filesystem's device number.
+fn device_of(location: &RunLocation) -> String {
+    match &location.drive().name {
         Some(name) => name.clone(),
         // A folder that is yet to be made will lie on its parent's filesystem.
         None => {
-            let there = place.canonical().ancestors().find_map(|path| stat(path).ok());
+            let there = location.canonical().ancestors().find_map(|path| stat(path).ok());
             there.map_or_else(|| "unknown".to_owned(), |found| found.st_dev.to_string())
         }
     }
@@ -96,17 +96,17 @@ fn device_of(place: &Place) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prove::place::{Ground, tests::folder};
+    use crate::prove::location::{LocationFacts, tests::folder};
 
-    fn places(databases: usize, logs: usize, same_drive: bool) -> Places {
-        let place = |index: usize| {
+    fn locations(databases: usize, logs: usize, same_drive: bool) -> RunLocations {
+        let location = |index: usize| {
             let path = format!("/mnt/{index}");
             let mut facts = folder(&path);
             facts.drive.name = Some(if same_drive { "sda".to_owned() } else { format!("sd{index}") });
-            Place { given: path.into(), ground: Ground::Folder(facts) }
+            RunLocation { given: path.into(), facts: LocationFacts::Folder(facts) }
         };
-        Places {
-            all: (0..databases + logs).map(place).collect(),
+        RunLocations {
+            all: (0..databases + logs).map(location).collect(),
             databases: (0..databases).collect(),
             logs: (databases..databases + logs).collect(),
         }
@@ -114,10 +114,10 @@ mod tests {
 
     #[test]
     fn drives_are_spread_over_the_paths_of_their_role() {
-        let layout = spread(&places(2, 1, false), 2);
+        let layout = spread(&locations(2, 1, false), 2);
         assert_eq!(layout[0].databases[0].name, "sg1-db-drive1.spindle");
         assert_eq!(layout[1].logs[7].name, "sg2-log-drive8.spindle");
-        let of = |spots: &[Spot]| spots.iter().map(|spot| spot.place).collect::<Vec<_>>();
+        let of = |slots: &[FileSlot]| slots.iter().map(|slot| slot.location).collect::<Vec<_>>();
         assert_eq!(of(&layout[0].databases), [0, 1, 0, 1, 0, 1, 0, 1]);
         assert_eq!(of(&layout[0].logs), [2; 8]);
         assert_eq!(drives_in(&layout, 2).len(), 16);
@@ -126,8 +126,8 @@ mod tests {
     #[test]
     fn drives_that_share_a_device_are_named_and_eight_devices_are_protection() {
         let said = |databases, same| {
-            let places = places(databases, 0, same);
-            shared(&spread(&places, 1)[0].databases, &places.all)
+            let locations = locations(databases, 0, same);
+            shared(&spread(&locations, 1)[0].databases, &locations.all)
         };
         assert_eq!(said(1, false).as_deref(), Some("all 8 drives share one device"));
         assert_eq!(said(8, true).as_deref(), Some("all 8 drives share one device"));

@@ -1,6 +1,6 @@
 //! Making pools: drives as files, every byte of them written once, then the pool on them.
 //!
-//! The record of each place says last that the pools are whole. Until then a later run makes them again.
+//! The record of each location is marked last. Until then a later run makes the pools again.
 
 use super::{
     inspect::path_of,
@@ -10,10 +10,10 @@ use super::{
 use crate::{
     console::Console,
     prove::{
-        ground::Door,
-        layout::{Places, Spot},
+        layout::{FileSlot, RunLocations},
+        location::RunLocation,
         manifest::Manifest,
-        place::Place,
+        storage_endpoint::StorageEndpoint,
     },
     refusal::Refusal,
 };
@@ -38,22 +38,20 @@ use world::{
 /// Bytes written at once.
 const FILL_BYTES: u64 = 1 << 20;
 
-/// What there is to make.
 #[derive(Clone, Debug)]
-pub struct Pools {
-    /// Which drive lies where.
+pub struct PoolPlan {
     pub layout: Vec<GroupDrives>,
     /// Drives of pools for databases.
     pub database_drive: DriveSize,
     /// Drives of pools for logs.
     pub log_drive: DriveSize,
-    /// What a volume with a database comes to hold.
+    /// Bytes a volume with a database grows to.
     pub database_volume: ByteCount,
-    /// What a volume with a log comes to hold.
+    /// Bytes a volume with a log grows to.
     pub log_volume: ByteCount,
 }
 
-impl Pools {
+impl PoolPlan {
     /// The drives of pools of a role.
     pub fn drive(&self, role: Role) -> DriveSize {
         match role {
@@ -62,9 +60,9 @@ impl Pools {
         }
     }
 
-    /// What they are, for the screen.
-    pub fn in_words(&self, places: &Places) -> String {
-        let protection = |role| match shared(self.layout[0].of(role), &places.all) {
+    /// Description for the screen.
+    pub fn in_words(&self, locations: &RunLocations) -> String {
+        let protection = |role| match shared(self.layout[0].of(role), &locations.all) {
             Some(shared) => format!("{shared}: no protection, demo only"),
             None => "one of them may be lost".to_owned(),
         };
@@ -93,11 +91,11 @@ impl Pools {
     }
 }
 
-/// Makes all pools of a run, whatever is left of an earlier try, and says so in the records of their places.
+/// Makes all pools of a run, replacing whatever an earlier attempt left, and marks the records of their locations.
 pub async fn make_all(
     world: &World,
-    pools: &Pools,
-    places: &[Place],
+    pools: &PoolPlan,
+    locations: &[RunLocation],
     stop: &Arc<AtomicBool>,
     console: &Console,
 ) -> Result<(), Refusal> {
@@ -106,7 +104,7 @@ pub async fn make_all(
     for (group, drives) in pools.layout.iter().enumerate() {
         for role in [Role::Database, Role::Log] {
             let name = format!("{} of group {}", pool_name(role), group + 1);
-            let made = make(world, &name, drives.of(role), pools.drive(role), places, stop).await;
+            let made = make(world, &name, drives.of(role), pools.drive(role), locations, stop).await;
             made.map_err(|error| {
                 Refusal::new(
                     format!("the {name} could not be made: {error}"),
@@ -115,12 +113,12 @@ pub async fn make_all(
             })?;
         }
     }
-    for place in places {
-        let door = Door::of(&place.ground);
+    for location in locations {
+        let endpoint = StorageEndpoint::of(&location.facts);
         let whole = async {
-            let found = door.read_manifest(world).await?;
+            let found = endpoint.read_manifest(world).await?;
             let manifest = found.and_then(Result::ok).expect("the place was made ready");
-            door.write_manifest(world, &Manifest { pools_made: true, ..manifest }).await
+            endpoint.write_manifest(world, &Manifest { pools_made: true, ..manifest }).await
         };
         whole
             .await
@@ -132,25 +130,25 @@ pub async fn make_all(
 async fn make(
     world: &World,
     name: &str,
-    drives: &[Spot],
+    drives: &[FileSlot],
     size: DriveSize,
-    places: &[Place],
+    locations: &[RunLocation],
     stop: &Arc<AtomicBool>,
 ) -> IoResult<()> {
     let wall = world.wall();
     let mut random = world.random(&format!("{name} {} {}", wall.seconds, wall.nanos));
-    let filling = drives.iter().map(|spot| {
-        let (path, stop) = (path_of(spot, places), Arc::clone(stop));
+    let filling = drives.iter().map(|slot| {
+        let (path, stop) = (path_of(slot, locations), Arc::clone(stop));
         world.spawn("drive", async move { new_drive(&path, size.bytes, &stop).await })
     });
     let filling: Vec<_> = filling.collect();
     let mut new = Vec::new();
     let mut failed = None;
-    for (spot, drive) in drives.iter().zip(filling) {
+    for (slot, drive) in drives.iter().zip(filling) {
         match drive.await {
             Ok(device) => new.push(NewDrive {
                 drive: DriveId(uuid(&mut random)),
-                serial: spot.name.trim_end_matches(".spindle").to_owned(),
+                serial: slot.name.trim_end_matches(".spindle").to_owned(),
                 device: Rc::new(device),
             }),
             Err(error) => drop(failed.get_or_insert(error)),

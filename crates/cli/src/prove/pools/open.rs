@@ -4,7 +4,7 @@
 //! was cut short anywhere goes on where it stood.
 
 use super::{
-    counted::{Count, Counted},
+    counting_device::{CountingDevice, IoCounters},
     layout::pool_name,
     make::uuid,
     size::{COPIES, DRIVES, DriveSize},
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     console::Console,
     pool::{
-        events::{KnownDrive, PoolPlace},
+        events::{KnownDrive, PoolContext},
         folder::LAST_EVENTS_WITHIN,
         reporter::{EventOutput, report_events},
     },
@@ -44,14 +44,14 @@ const LOG_TABLE_ENTRIES: usize = 64 << 10;
 
 /// One pool as it is to be opened. It goes to the group's thread.
 #[derive(Clone, Debug)]
-pub struct PoolDoor {
+pub struct PoolSpec {
     /// Databases or logs.
     pub role: Role,
     /// Paths of its drives.
     pub drives: Vec<PathBuf>,
     /// Size of each.
     pub size: DriveSize,
-    /// Which of them share a device, in words.
+    /// Drives that share a device, in words.
     pub shared: Option<String>,
     /// Files that lie on it, each of a database with its own volume, and the size of such a volume.
     pub volumes: Vec<(String, ByteCount)>,
@@ -60,25 +60,24 @@ pub struct PoolDoor {
 /// The pools of one group.
 #[derive(Clone, Debug)]
 pub struct GroupPools {
-    /// For databases.
-    pub databases: PoolDoor,
+    pub databases: PoolSpec,
     /// For the log.
-    pub logs: PoolDoor,
+    pub logs: PoolSpec,
 }
 
-/// How events of pools are told, on whatever thread a pool is.
+/// Output of pool events, on any thread.
 #[derive(Clone, Copy, Debug)]
-pub struct EventTelling {
+pub struct EventFormat {
     /// As JSON objects on standard error.
     pub as_json: bool,
-    /// What is only good to know is left out.
+    /// Notes are left out.
     pub is_quiet: bool,
 }
 
 /// Opens the pools of a group and a directory for each of its files.
-pub async fn open_group(world: &World, group: &GroupPools, telling: EventTelling) -> IoResult<GroupStorage> {
-    let databases = OpenPool::open(world, &group.databases, telling).await?;
-    let logs = OpenPool::open(world, &group.logs, telling).await?;
+pub async fn open_group(world: &World, group: &GroupPools, format: EventFormat) -> IoResult<GroupStorage> {
+    let databases = GroupPool::open(world, &group.databases, format).await?;
+    let logs = GroupPool::open(world, &group.logs, format).await?;
     let mut files = Vec::new();
     for (file, size) in &group.databases.volumes {
         let directory = databases.directory(world, file, *size).await?;
@@ -91,36 +90,36 @@ pub async fn open_group(world: &World, group: &GroupPools, telling: EventTelling
 }
 
 /// A pool at work.
-struct OpenPool {
+struct GroupPool {
     world: World,
-    door: PoolDoor,
+    endpoint: PoolSpec,
     pool: Rc<Pool>,
     /// Prints its events until it is closed.
     reporting: RefCell<Option<JoinHandle<()>>>,
     /// Checkpoint number when it was opened.
     checkpoint: u64,
-    drives: Rc<Count>,
-    volumes: Rc<Count>,
+    drives: Rc<IoCounters>,
+    volumes: Rc<IoCounters>,
 }
 
-impl OpenPool {
-    async fn open(world: &World, door: &PoolDoor, telling: EventTelling) -> IoResult<Self> {
-        let drives = Rc::<Count>::default();
+impl GroupPool {
+    async fn open(world: &World, endpoint: &PoolSpec, format: EventFormat) -> IoResult<Self> {
+        let drives = Rc::<IoCounters>::default();
         let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
         let mut known = Vec::new();
-        for path in &door.drives {
+        for path in &endpoint.drives {
             match FileDevice::open(path, Access::ReadWrite) {
                 Ok(device) => {
                     let (given, path) = (Some(devices.len()), path.clone());
                     known.push(KnownDrive { drive: None, given, name: path.display().to_string(), path });
-                    devices.push(Rc::new(Counted::new(device, &drives)));
+                    devices.push(Rc::new(CountingDevice::new(device, &drives)));
                 }
                 // The pool decides whether it can do without.
                 Err(error) if error.kind() == IoErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
         }
-        let setting = match door.role {
+        let setting = match endpoint.role {
             Role::Database => OpenSetting {
                 cache_bytes: DATABASE_CACHE_BYTES,
                 table_entries: DATABASE_TABLE_ENTRIES,
@@ -132,24 +131,24 @@ impl OpenPool {
                 ..OpenSetting::default()
             },
         };
-        let pool = open(world, &devices, setting).await.map_err(|error| in_pool(door.role, &error))?;
-        let place = PoolPlace { folder: None, name: pool_name(door.role).to_owned(), drives: known };
-        let output = if telling.as_json { EventOutput::JsonAside } else { EventOutput::Lines };
-        let console = Console::new(telling.as_json, telling.is_quiet);
-        let reporting = report_events(world.clone(), pool.events(), place, console, output);
+        let pool = open(world, &devices, setting).await.map_err(|error| in_pool(endpoint.role, &error))?;
+        let location = PoolContext { folder: None, name: pool_name(endpoint.role).to_owned(), drives: known };
+        let output = if format.as_json { EventOutput::JsonAside } else { EventOutput::Lines };
+        let console = Console::new(format.as_json, format.is_quiet);
+        let reporting = report_events(world.clone(), pool.events(), location, console, output);
         let reporting = RefCell::new(Some(world.spawn("pool events", reporting)));
         let checkpoint = pool.checkpoint_number();
-        let (world, door) = (world.clone(), door.clone());
-        Ok(Self { world, door, pool, reporting, checkpoint, drives, volumes: Rc::default() })
+        let (world, endpoint) = (world.clone(), endpoint.clone());
+        Ok(Self { world, endpoint, pool, reporting, checkpoint, drives, volumes: Rc::default() })
     }
 
     fn name(&self) -> &'static str {
-        pool_name(self.door.role)
+        pool_name(self.endpoint.role)
     }
 
     /// The directory on the volume of that name, both made if they are not there.
     async fn directory(&self, world: &World, name: &str, size: ByteCount) -> IoResult<Rc<dyn Directory>> {
-        let failed = |error| in_pool(self.door.role, &error);
+        let failed = |error| in_pool(self.endpoint.role, &error);
         if !self.pool.volumes().iter().any(|volume| volume.name == name) {
             let wall = world.wall();
             let mut random = world.random(&format!("volume {name} {} {}", wall.seconds, wall.nanos));
@@ -160,7 +159,7 @@ impl OpenPool {
             self.pool.create_volume(&new).await.map_err(failed)?;
         }
         let volume = VolumeDevice(self.pool.volume(name).map_err(failed)?);
-        let device: Rc<dyn BlockDevice> = Rc::new(Counted::new(volume, &self.volumes));
+        let device: Rc<dyn BlockDevice> = Rc::new(CountingDevice::new(volume, &self.volumes));
         if ExtentDirectory::probe(&*device).await? == Probe::Blank {
             ExtentDirectory::format(Rc::clone(&device)).await?;
         }
@@ -171,18 +170,18 @@ impl OpenPool {
         let space = self.pool.space();
         PoolFacts {
             name: self.name().to_owned(),
-            role: self.door.role,
+            role: self.endpoint.role,
             drives: DRIVES,
             drives_there: self.pool.drives_present() as u32,
             copies: COPIES,
-            drive_bytes: self.door.size.bytes.0,
+            drive_bytes: self.endpoint.size.bytes.0,
             usable_bytes: space.usable_bytes,
             used_bytes: space.used_bytes,
             alarm_percent: space.alarm().map(|alarm| alarm as u8),
             checkpoints: self.pool.checkpoint_number() - self.checkpoint,
             mended: self.pool.repaired(),
             degraded_segments: self.pool.degraded().segments,
-            shared: self.door.shared.clone(),
+            shared: self.endpoint.shared.clone(),
             traffic: PoolTraffic {
                 host_read_bytes: self.volumes.read_bytes.get(),
                 host_written_bytes: self.volumes.written_bytes.get(),
@@ -197,18 +196,17 @@ impl OpenPool {
 }
 
 /// The two pools of a group.
-struct BothPools([OpenPool; 2]);
+struct BothPools([GroupPool; 2]);
 
 impl Pools for BothPools {
     fn facts(&self) -> Vec<PoolFacts> {
-        self.0.iter().map(OpenPool::facts).collect()
+        self.0.iter().map(GroupPool::facts).collect()
     }
 
     fn close(&self) -> LocalFuture<IoResult<()>> {
-        let pools = self
-            .0
-            .each_ref()
-            .map(|open| (open.door.role, Rc::clone(&open.pool), open.world.clone(), open.reporting.take()));
+        let pools = self.0.each_ref().map(|open| {
+            (open.endpoint.role, Rc::clone(&open.pool), open.world.clone(), open.reporting.take())
+        });
         Box::pin(async move {
             let mut done = Ok(());
             for (role, pool, world, reporting) in pools {
@@ -223,7 +221,7 @@ impl Pools for BothPools {
     }
 }
 
-/// What went wrong, with the pool it went wrong in.
+/// Adds the pool's name to an error.
 fn in_pool(role: Role, error: &array::error::Error) -> IoError {
     let kind = match error {
         array::error::Error::Full => IoErrorKind::NoSpace,

@@ -4,25 +4,25 @@
 use super::{
     inspect::{check_all, path_of},
     layout::{GroupDrives, pool_name, shared},
-    make::{Pools, make_all},
-    open::{EventTelling, GroupPools, PoolDoor},
+    make::{PoolPlan, make_all},
+    open::{EventFormat, GroupPools, PoolSpec},
     size::{COPIES, DRIVES},
 };
 use crate::{
     answer::deliver,
     arguments::ProveArguments,
     console::Console,
-    ending::Ending,
+    exit_status::ExitStatus,
     outputs::Outputs,
     prove::{
-        Settled, Start,
+        PlannedRun, StartState,
         allowance::Allowance,
         layout::GroupLayout,
-        manifest::Beginning,
+        manifest::DatabaseAction,
         next_step,
-        performance::{self, Finished, Interruption, OnPools},
-        screen_lines, settle, stage,
-        survey::Survey,
+        performance::{self, PoolRun, RunOutcome, StopSwitch},
+        plan_run, screen_lines, stage,
+        survey::StorageSurvey,
         warn,
     },
     refusal::Refusal,
@@ -39,7 +39,7 @@ use workload::database::{
 };
 use world::{ByteCount, World, real::RealOptions};
 
-/// Thin volumes may grow to so many times what they are planned to hold: the pool is what bounds them.
+/// Thin volumes may grow to this many times their planned size: the pool bounds them.
 const THIN: u64 = 4;
 
 /// Runs on the plain path, then on the array.
@@ -47,32 +47,32 @@ pub async fn run(
     world: &World,
     arguments: &ProveArguments,
     (profile, setup): (Profile, Option<Setup>),
-    survey: &Survey,
+    survey: &StorageSurvey,
     console: &Console,
     options: RealOptions,
-) -> Result<Ending, Refusal> {
+) -> Result<ExitStatus, Refusal> {
     check(survey)?;
-    let settled = settle(world, arguments, profile, setup, survey, Start::AsFound)?;
-    let pools = settled.pools.as_ref().expect("asked for");
-    let plain_outputs = plain_outputs(world, &settled.outputs, survey)?;
-    let are_there = are_made(&settled, survey);
+    let planned = plan_run(world, arguments, profile, setup, survey, StartState::AsFound)?;
+    let pools = planned.pools.as_ref().expect("asked for");
+    let plain_outputs = plain_outputs(world, &planned.outputs, survey)?;
+    let are_there = are_made(&planned, survey);
     if are_there {
-        check_all(&pools.layout, &survey.places.all).await?;
+        check_all(&pools.layout, &survey.locations.all).await?;
     }
-    for line in screen_lines(console, &settled, survey) {
+    for line in screen_lines(console, &planned, survey) {
         console.say(&line);
     }
-    warn(console, &settled, survey);
+    warn(console, &planned, survey);
     if arguments.dry_run {
         console.say("Nothing was written: this was a dry run.");
-        return Ok(Ending::Pass);
+        return Ok(ExitStatus::Pass);
     }
     console.say("");
-    let interruption = Interruption::listen(world, console);
-    let Settled { plan, layout, needs, .. } = &settled;
-    let plain = performance::Run { plan, layout, pools: None, survey, options, interruption: &interruption };
+    let stop_switch = StopSwitch::listen(world, console);
+    let PlannedRun { plan, layout, needs, .. } = &planned;
+    let plain = performance::Run { plan, layout, pools: None, survey, options, stop_switch: &stop_switch };
     let record = performance::begin_record(world, plan, survey, &plain_outputs.record)?;
-    let ready = make_ready(world, &settled, survey, are_there, &interruption, console).await;
+    let ready = make_ready(world, &planned, survey, are_there, &stop_switch, console).await;
     let _held = match ready {
         Ok(held) => held,
         Err(refusal) => {
@@ -84,36 +84,30 @@ pub async fn run(
     let allowance = || Allowance::new(needs.writes_max);
     let finished = performance::run(world, &plain, record, allowance(), console).await?;
     let answer = said(&finished, &plain_outputs, console)?;
-    if interruption.is_set() {
+    if stop_switch.is_set() {
         console.say_always("The array was not run: the run was ended early.");
-        return Ok(Ending::of(Some(Outcome::Incomplete)));
+        return Ok(ExitStatus::of(Some(Outcome::Incomplete)));
     }
-    let on_pools = OnPools {
+    let on_pools = PoolRun {
         groups: (0..pools.layout.len()).map(|group| group_pools(pools, layout, group, survey)).collect(),
         plain: PathFigures::of(&finished.results, answer.answer),
-        telling: EventTelling { as_json: arguments.json, is_quiet: console.is_quiet() },
+        format: EventFormat { as_json: arguments.json, is_quiet: console.is_quiet() },
     };
     drop(finished);
     console.say("\nRun 2 of 2: the array.");
     let plan = &RunPlan { volumes: volume_facts(pools, survey), ..plan.clone() };
-    let array = performance::Run {
-        plan,
-        layout,
-        pools: Some(&on_pools),
-        survey,
-        options,
-        interruption: &interruption,
-    };
-    let record = performance::begin_record(world, plan, survey, &settled.outputs.record)?;
+    let array =
+        performance::Run { plan, layout, pools: Some(&on_pools), survey, options, stop_switch: &stop_switch };
+    let record = performance::begin_record(world, plan, survey, &planned.outputs.record)?;
     let finished = performance::run(world, &array, record, allowance(), console).await?;
-    let ending = deliver(&finished.document, &settled.outputs, arguments.json, console)?;
+    let status = deliver(&finished.document, &planned.outputs, arguments.json, console)?;
     next_step::say(console, arguments, &finished.results);
-    Ok(ending)
+    Ok(status)
 }
 
-/// What speaks against pools at these paths.
-fn check(survey: &Survey) -> Result<(), Refusal> {
-    match survey.places.all.iter().find(|place| place.is_device()) {
+/// Refuses raw devices: drives of pools are files.
+fn check(survey: &StorageSurvey) -> Result<(), Refusal> {
+    match survey.locations.all.iter().find(|location| location.is_device()) {
         Some(device) => Err(Refusal::new(
             format!("--pool makes drives as files, and {} is a raw device", device.given.display()),
             "give folders, such as one on each device",
@@ -122,40 +116,41 @@ fn check(survey: &Survey) -> Result<(), Refusal> {
     }
 }
 
-/// Where the plain path's report goes: beside the array's.
-fn plain_outputs(world: &World, outputs: &Outputs, survey: &Survey) -> Result<Outputs, Refusal> {
+/// Files of the plain path's report, beside the array's.
+fn plain_outputs(world: &World, outputs: &Outputs, survey: &StorageSurvey) -> Result<Outputs, Refusal> {
     let mut prefix = outputs.prefix().into_os_string();
     prefix.push("-plain");
-    Outputs::settle(Some(Path::new(&PathBuf::from(prefix))), world.wall(), &survey.places.all)
+    Outputs::choose(Some(Path::new(&PathBuf::from(prefix))), world.wall(), &survey.locations.all)
 }
 
-/// Whether the pools of an earlier run are there, whole.
-fn are_made(settled: &Settled, survey: &Survey) -> bool {
-    let is_made =
-        |place: &crate::prove::place::Place| place.manifest().is_some_and(|manifest| manifest.pools_made);
-    settled.beginning == Beginning::Attach && survey.places.all.iter().all(is_made)
+/// True if complete pools of an earlier run exist.
+fn are_made(planned: &PlannedRun, survey: &StorageSurvey) -> bool {
+    let is_made = |location: &crate::prove::location::RunLocation| {
+        location.manifest().is_some_and(|manifest| manifest.pools_made)
+    };
+    planned.action == DatabaseAction::Attach && survey.locations.all.iter().all(is_made)
 }
 
-/// The places, and the pools if they are not there yet. What this returns is held while the runs go on.
+/// Prepares the locations, and the pools if they do not exist. The caller holds the returned locks during the runs.
 async fn make_ready(
     world: &World,
-    settled: &Settled,
-    survey: &Survey,
+    planned: &PlannedRun,
+    survey: &StorageSurvey,
     are_there: bool,
-    interruption: &Interruption,
+    stop_switch: &StopSwitch,
     console: &Console,
 ) -> Result<Vec<world::real::host_files::FolderLock>, Refusal> {
-    let Settled { plan, layout, beginning, copies, .. } = settled;
-    let held = stage::set(world, survey, plan, layout, settled.drives(), *beginning, *copies).await?;
-    let pools = settled.pools.as_ref().expect("asked for");
+    let PlannedRun { plan, layout, action, copies, .. } = planned;
+    let held = stage::set(world, survey, plan, layout, planned.drives(), *action, *copies).await?;
+    let pools = planned.pools.as_ref().expect("asked for");
     if !are_there {
-        make_all(world, pools, &survey.places.all, &interruption.stop, console).await?;
+        make_all(world, pools, &survey.locations.all, &stop_switch.stop, console).await?;
     }
     Ok(held)
 }
 
-/// Writes the plain path's report and says its answer in a line.
-fn said(finished: &Finished, outputs: &Outputs, console: &Console) -> Result<Verdict, Refusal> {
+/// Writes the plain path's report and prints its answer in a line.
+fn said(finished: &RunOutcome, outputs: &Outputs, console: &Console) -> Result<Verdict, Refusal> {
     outputs.write(&finished.document)?;
     if let Some(verdict) = &finished.document.verdict {
         console.say(&format!(
@@ -168,30 +163,37 @@ fn said(finished: &Finished, outputs: &Outputs, console: &Console) -> Result<Ver
     Verdict::of(&finished.results).map_err(|error| Refusal::new(error.to_string(), ""))
 }
 
-fn group_pools(pools: &Pools, layout: &[GroupLayout], group: usize, survey: &Survey) -> GroupPools {
-    let places = &survey.places.all;
+fn group_pools(pools: &PoolPlan, layout: &[GroupLayout], group: usize, survey: &StorageSurvey) -> GroupPools {
+    let locations = &survey.locations.all;
     let drives: &GroupDrives = &pools.layout[group];
-    let door = |role: Role, volumes: Vec<(String, ByteCount)>| PoolDoor {
+    let endpoint = |role: Role, volumes: Vec<(String, ByteCount)>| PoolSpec {
         role,
-        drives: drives.of(role).iter().map(|spot| path_of(spot, places)).collect(),
+        drives: drives.of(role).iter().map(|slot| path_of(slot, locations)).collect(),
         size: pools.drive(role),
-        shared: shared(drives.of(role), places),
+        shared: shared(drives.of(role), locations),
         volumes,
     };
     let thin = |stored: ByteCount| ByteCount((stored.0 * THIN).next_multiple_of(1 << 20));
     let databases =
-        layout[group].databases.iter().map(|spot| (spot.name.clone(), thin(pools.database_volume)));
+        layout[group].databases.iter().map(|slot| (slot.name.clone(), thin(pools.database_volume)));
     let log = (layout[group].log.name.clone(), thin(pools.log_volume));
-    GroupPools { databases: door(Role::Database, databases.collect()), logs: door(Role::Log, vec![log]) }
+    GroupPools {
+        databases: endpoint(Role::Database, databases.collect()),
+        logs: endpoint(Role::Log, vec![log]),
+    }
 }
 
-/// What the report says of the pools as volumes.
-fn volume_facts(pools: &Pools, survey: &Survey) -> Vec<VolumeFacts> {
-    let places = &survey.places;
+/// Facts of the pools as volumes, for the report.
+fn volume_facts(pools: &PoolPlan, survey: &StorageSurvey) -> Vec<VolumeFacts> {
+    let locations = &survey.locations;
     let facts = |role: Role| {
-        let on = if role == Role::Log && !places.logs.is_empty() { &places.logs } else { &places.databases };
+        let on = if role == Role::Log && !locations.logs.is_empty() {
+            &locations.logs
+        } else {
+            &locations.databases
+        };
         let given: Vec<String> =
-            on.iter().map(|&place| places.all[place].given.display().to_string()).collect();
+            on.iter().map(|&location| locations.all[location].given.display().to_string()).collect();
         let io =
             survey.io[on[0]].map_or_else(|| "not known before the run".to_owned(), |kind| kind.to_string());
         VolumeFacts {
@@ -199,7 +201,7 @@ fn volume_facts(pools: &Pools, survey: &Survey) -> Vec<VolumeFacts> {
             databases: role == Role::Database,
             logs: role == Role::Log,
             io: format!("array, its drives by {io}"),
-            direct: on.iter().all(|&place| survey.io[place].is_none_or(|kind| kind.is_direct())),
+            direct: on.iter().all(|&location| survey.io[location].is_none_or(|kind| kind.is_direct())),
             description: format!(
                 "{DRIVES} drives of {}, {COPIES} copies, in {}",
                 pools.drive(role).bytes,

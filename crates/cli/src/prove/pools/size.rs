@@ -1,4 +1,4 @@
-//! How large the drives of a pool are: room for what is stored, twice, and enough beyond for the pool to clean in.
+//! Size of a pool's drives: room for two copies of the data, and enough beyond for the pool to clean in.
 
 use array::{format::superblock::DATA_START_BYTES_MIN, pool::SLOTS_MIN};
 use world::ByteCount;
@@ -15,7 +15,7 @@ pub const MEMORY: ByteCount = ByteCount::mib(256);
 const FILL_PERCENT: u64 = 70;
 /// Of a segment hosts get at least this share: the rest are headers and summaries.
 const DATA_PERCENT: u64 = 97;
-/// Segments hosts leave alone: so many at least, or this share.
+/// Segments kept from hosts: at least this many, or this share.
 const RESERVE_SEGMENTS: u64 = 32;
 const RESERVE_PERCENT: u64 = 2;
 /// Slots of a large drive, and of one that has too few of those.

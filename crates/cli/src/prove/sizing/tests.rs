@@ -1,11 +1,11 @@
-//! Sizes that are settled, and sizes that are refused.
+//! Sizes that are accepted, and sizes that are refused.
 
 use super::*;
 use workload::database::{judged::Judged, plan::Load, profile::Profile};
 
-/// A run of which nothing but the profile was said.
-pub fn wanted() -> Wanted {
-    Wanted {
+/// A run with every setting open but the profile.
+pub fn request() -> SizingRequest {
+    SizingRequest {
         plan: RunPlan {
             profile: Profile::load("exchange-2010").expect("built in"),
             groups: 1,
@@ -35,8 +35,8 @@ pub fn wanted() -> Wanted {
     }
 }
 
-fn volume(total: ByteCount, free: ByteCount) -> Volume {
-    Volume {
+fn volume(total: ByteCount, free: ByteCount) -> RunVolume {
+    RunVolume {
         name: "/mnt/db (ext4 at /mnt)".to_owned(),
         key: "/mnt".to_owned(),
         total,
@@ -48,27 +48,27 @@ fn volume(total: ByteCount, free: ByteCount) -> Volume {
     }
 }
 
-fn roomy() -> Volume {
+fn roomy() -> RunVolume {
     volume(ByteCount::gib(100), ByteCount::gib(80))
 }
 
 const MEMORY: Memory = Memory { total: ByteCount::gib(16), available: ByteCount::gib(12) };
 
 #[track_caller]
-fn refused(change: impl FnOnce(&mut Wanted), volume: Volume, expected: &str) {
-    let mut wanted = wanted();
-    change(&mut wanted);
-    let refusal = settle(&wanted, &[volume], MEMORY).expect_err("refused");
+fn refused(change: impl FnOnce(&mut SizingRequest), volume: RunVolume, expected: &str) {
+    let mut request = request();
+    change(&mut request);
+    let refusal = size_run(&request, &[volume], MEMORY).expect_err("refused");
     assert_eq!(refusal.to_string(), expected);
 }
 
 #[test]
 fn pristine_copies_need_space_and_writes_of_their_own() {
     let sized = |room_for_copies, free_gib| {
-        let mut wanted = wanted();
-        wanted.size = Some(ByteCount::gib(8));
-        (wanted.room_for_copies, wanted.copying) = (room_for_copies, room_for_copies);
-        settle(&wanted, &[volume(ByteCount::gib(40), ByteCount::gib(free_gib))], MEMORY)
+        let mut request = request();
+        request.size = Some(ByteCount::gib(8));
+        (request.room_for_copies, request.copying) = (room_for_copies, room_for_copies);
+        size_run(&request, &[volume(ByteCount::gib(40), ByteCount::gib(free_gib))], MEMORY)
     };
     let (_, without) = sized(false, 40).expect("fits");
     let (_, with) = sized(true, 40).expect("fits");
@@ -78,9 +78,9 @@ fn pristine_copies_need_space_and_writes_of_their_own() {
     assert!(sized(false, 18).is_ok());
     let refusal = sized(true, 18).expect_err("no room for the copies").to_string();
     assert!(refusal.starts_with("no space on /mnt/db (ext4 at /mnt): "), "{refusal}");
-    let mut bare = wanted();
+    let mut bare = request();
     bare.room_for_copies = true;
-    let (_, needs) = settle(&bare, &[roomy()], MEMORY).expect("fits");
+    let (_, needs) = size_run(&bare, &[roomy()], MEMORY).expect("fits");
     assert!(needs.space <= BARE_SPACE_MAX, "{needs:?}");
 }
 
@@ -92,7 +92,7 @@ fn the_bare_run_takes_at_most_4_gib_10_percent_of_free_space_and_25_percent_of_m
                 let memory =
                     Memory { total: ByteCount::mib(memory_mib), available: ByteCount::mib(memory_mib) };
                 let volumes = [volume(ByteCount::gib(total_gib), ByteCount::gib(free_gib))];
-                let (_, needs) = settle(&wanted(), &volumes, memory).expect("fits");
+                let (_, needs) = size_run(&request(), &volumes, memory).expect("fits");
                 assert!(needs.space <= BARE_SPACE_MAX, "{needs:?}");
                 assert!(needs.space.0 <= ByteCount::gib(free_gib).0 / 10, "{free_gib} GiB free: {needs:?}");
                 assert!(needs.memory.0 <= memory.total.0 / 4, "{needs:?}");
@@ -111,9 +111,9 @@ fn the_last_tenth_of_a_filesystem_is_never_taken() {
     );
     let mut device = volume(ByteCount::gib(24), ByteCount::gib(24));
     device.is_filesystem = false;
-    let mut wanted = wanted();
-    wanted.size = Some(ByteCount::gib(15));
-    assert!(settle(&wanted, &[device], MEMORY).is_ok(), "a raw device is used whole");
+    let mut request = request();
+    request.size = Some(ByteCount::gib(15));
+    assert!(size_run(&request, &[device], MEMORY).is_ok(), "a raw device is used whole");
 }
 
 #[test]
@@ -149,27 +149,27 @@ fn absurd_sizes_are_refused() {
     );
     refused(
         |w| w.size = Some(ByteCount(17 << 40)),
-        Volume { total: ByteCount(1 << 60), free: ByteCount(1 << 60), ..roomy() },
+        RunVolume { total: ByteCount(1 << 60), free: ByteCount(1 << 60), ..roomy() },
         "size of a database in GiB: 17408 is out of range, 0.00390625 to 16384 make sense",
     );
 }
 
 #[test]
 fn more_than_a_terabyte_of_writes_needs_the_flag() {
-    let long = |w: &mut Wanted| w.plan.duration_s = 24 * 3_600;
+    let long = |w: &mut SizingRequest| w.plan.duration_s = 24 * 3_600;
     refused(
         |w| long(w),
         roomy(),
         "about 1.6 TB would be written in 1 d; if the storage may wear by that much, say --allow-writes 1.6TB",
     );
-    let mut allowed = wanted();
+    let mut allowed = request();
     long(&mut allowed);
     allowed.allow_writes = Some(ByteCount(1_600_000_000_000));
-    assert!(settle(&allowed, &[roomy()], MEMORY).is_ok());
+    assert!(size_run(&allowed, &[roomy()], MEMORY).is_ok());
 }
 
 #[test]
-fn the_flag_that_is_asked_for_is_enough() {
+fn the_flag_that_the_refusal_names_is_enough() {
     for bytes in (1..400).map(|n: u64| n * n * n * n * n * 7_919) {
         let (number, unit) = decimal(ByteCount(bytes));
         let given = crate::quantity::parse_size(&format!("{number}{unit}")).expect("a size");
@@ -185,10 +185,10 @@ fn the_flag_that_is_asked_for_is_enough() {
 
 #[test]
 fn a_creation_that_was_cut_short_counts_what_is_left_to_write() {
-    let large = Volume { total: ByteCount(1 << 50), free: ByteCount(1 << 50), ..roomy() };
+    let large = RunVolume { total: ByteCount(1 << 50), free: ByteCount(1 << 50), ..roomy() };
     let settled = |there: Option<Vec<ByteCount>>| {
-        let wanted = Wanted { size: Some(ByteCount(4 << 40)), there, ..wanted() };
-        settle(&wanted, std::slice::from_ref(&large), MEMORY)
+        let request = SizingRequest { size: Some(ByteCount(4 << 40)), there, ..request() };
+        size_run(&request, std::slice::from_ref(&large), MEMORY)
     };
     let gib = ByteCount::gib;
     assert!(settled(None).is_err(), "8.8 TB, logs included");
@@ -204,11 +204,11 @@ fn a_creation_that_was_cut_short_counts_what_is_left_to_write() {
 }
 
 #[test]
-fn sizes_that_are_settled_fit_the_plans_own_rules() {
-    let (plan, needs) = settle(&wanted(), &[roomy()], MEMORY).expect("fits");
+fn computed_sizes_fit_the_plans_own_rules() {
+    let (plan, needs) = size_run(&request(), &[roomy()], MEMORY).expect("fits");
     assert_eq!((plan.check(), needs.size), (Ok(()), ByteCount::gib(1)));
-    let mut small = wanted();
+    let mut small = request();
     small.size = Some(ByteCount::mib(8));
-    let (plan, needs) = settle(&small, &[roomy()], MEMORY).expect("fits");
+    let (plan, needs) = size_run(&small, &[roomy()], MEMORY).expect("fits");
     assert_eq!((plan.check(), needs.cache), (Ok(()), CACHE_MIN));
 }

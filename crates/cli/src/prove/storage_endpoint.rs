@@ -1,8 +1,8 @@
 //! Places opened: a folder or a carved raw device, as a directory, with the record of a run in it.
 
 use super::{
+    location::LocationFacts,
     manifest::{MANIFEST_NAME, MANIFEST_NEXT, Manifest},
-    place::Ground,
 };
 use crate::remote::Remote;
 use std::{collections::BTreeMap, path::Path, rc::Rc, sync::Arc};
@@ -16,12 +16,12 @@ use world::{
 const RECORD_UNIT: usize = 4096;
 /// A record longer than this is not one of ours.
 const RECORD_BYTES_MAX: u64 = 1 << 20;
-/// What `wipe` clears at both ends of a raw device: the table of files, and what may lie last.
+/// Bytes that `wipe` clears at both ends of a raw device: the table of files, and whatever lies last.
 const WIPE: ByteCount = ByteCount::mib(2);
 
-/// What is needed to open a place, on any thread.
+/// Everything needed to open a location, on any thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Door {
+pub struct StorageEndpoint {
     /// Path without links.
     pub path: Arc<Path>,
     /// True for a raw device.
@@ -30,12 +30,12 @@ pub struct Door {
     pub remote: Option<Arc<Remote>>,
 }
 
-impl Door {
+impl StorageEndpoint {
     /// The door of a folder or device.
-    pub fn of(ground: &Ground) -> Self {
-        match ground {
-            Ground::Folder(folder) => Self::folder(&folder.canonical),
-            Ground::Device(device) => {
+    pub fn of(facts: &LocationFacts) -> Self {
+        match facts {
+            LocationFacts::Folder(folder) => Self::folder(&folder.canonical),
+            LocationFacts::Device(device) => {
                 Self { remote: device.remote.clone(), ..Self::device(&device.canonical) }
             }
         }
@@ -59,7 +59,6 @@ impl Door {
         }
     }
 
-    /// Opens what is there.
     pub async fn open(&self, world: &World) -> IoResult<Rc<dyn Directory>> {
         if !self.is_device {
             return Ok(Rc::new(FolderDirectory::open(&self.path)?));
@@ -86,7 +85,7 @@ impl Door {
         device.write(ByteOffset(size.0 - length.0), vec![zeroes], Stability::Stable).await
     }
 
-    /// How files there are reached, as far as can be told before one is made.
+    /// I/O path of files there, as far as it is known before one is made.
     pub fn io_kind(&self) -> IoResult<Option<RealIoKind>> {
         if self.remote.is_some() {
             return Ok(None);
@@ -105,7 +104,7 @@ impl Door {
         self.write_record_in(&self.open(world).await?, manifest).await
     }
 
-    /// The same where the place is open already: a raw device must not be opened twice.
+    /// As [`Self::write_manifest`], for a location that is already open: a raw device must not be opened twice.
     pub async fn write_record_in(&self, directory: &Rc<dyn Directory>, manifest: &Manifest) -> IoResult<()> {
         if !self.is_device {
             return host_files::write_atomically(&self.path.join(MANIFEST_NAME), &manifest.to_bytes());
@@ -132,7 +131,7 @@ impl Door {
         Ok(entries.filter(|entry| manifest.owns(&entry.name)).map(|entry| (entry.name, entry.size)).collect())
     }
 
-    /// The record stored there; None if there is none, an error text if it cannot be read.
+    /// The stored record: `None` if there is none, an error text if it cannot be read.
     pub async fn read_manifest(&self, world: &World) -> IoResult<Option<Result<Manifest, String>>> {
         if self.is_device {
             return read_padded(&*self.open(world).await?).await;

@@ -1,4 +1,4 @@
-//! What of the document is shown on a terminal: what somebody needs who reads it at night.
+//! The document as a terminal shows it: shortened to what an administrator needs first.
 
 use report::Document;
 

@@ -4,7 +4,7 @@ use crate::{
     answer::{deliver, document_of},
     arguments::ReportArguments,
     console::Console,
-    ending::Ending,
+    exit_status::ExitStatus,
     outputs::Outputs,
     records,
     refusal::Refusal,
@@ -13,7 +13,7 @@ use report::{Finding, Severity};
 use world::WallTime;
 
 /// Runs the verb to its end.
-pub fn report(arguments: &ReportArguments) -> Result<Ending, Refusal> {
+pub fn report(arguments: &ReportArguments) -> Result<ExitStatus, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
     let recovered = records::read(&arguments.run)?;
     let mut remarks = recovered.remarks;
@@ -26,9 +26,9 @@ pub fn report(arguments: &ReportArguments) -> Result<Ending, Refusal> {
     }
     let document = document_of(&recovered.results, &remarks, &recovered.header.command)?;
     let outputs = match &arguments.report {
-        Some(prefix) => Outputs::settle_report(Some(prefix), WallTime::default(), &[])?,
+        Some(prefix) => Outputs::choose_report(Some(prefix), WallTime::default(), &[])?,
         None => Outputs::beside(&arguments.run, &document)?,
     };
-    let ending = deliver(&document, &outputs, arguments.json, &console)?;
-    console.told(ending)
+    let status = deliver(&document, &outputs, arguments.json, &console)?;
+    console.finish(status)
 }

@@ -1,4 +1,4 @@
-//! What things are called, for people and for programs.
+//! Labels of files, states and findings, for people and for JSON.
 
 use ::verify::{
     FileKind, Finding, Part, SpindleKind,
@@ -59,7 +59,7 @@ pub fn part_id(part: Part) -> (&'static str, Option<u64>) {
     }
 }
 
-/// What was looked at, in a line.
+/// Amount checked, in a line.
 pub fn looked_at(file: &FileOutcome) -> String {
     match &file.checked {
         Checked::Database(check) => {
@@ -112,7 +112,7 @@ fn pages(tally: &Tally) -> String {
     text
 }
 
-/// The format and state of a file, in a line; empty where there is nothing to say.
+/// Format and state of a file in a line; may be empty.
 pub fn facts(facts: Option<&Facts>) -> String {
     match facts {
         Some(Facts::Database(database)) => database_facts(database),
@@ -127,7 +127,7 @@ pub fn facts(facts: Option<&Facts>) -> String {
     }
 }
 
-/// A place in the log, as the engine writes it: generation, segment, byte.
+/// Log position as the engine writes it: generation, segment, byte.
 pub fn position(position: LogPosition) -> String {
     format!("{:X},{:X},{:X}", position.generation, position.segment, position.offset)
 }
@@ -160,7 +160,7 @@ pub fn state_word(state: DatabaseState) -> &'static str {
     }
 }
 
-/// How a file came out, in a word for programs.
+/// Result of a file, for JSON.
 pub fn result_id(file: &FileOutcome) -> &'static str {
     use ::verify::Severity;
     match &file.ended {
@@ -188,7 +188,7 @@ pub fn copy_id(copy: CopyState) -> &'static str {
     }
 }
 
-/// Whether a database can be recovered, for people.
+/// Recoverability of a database, for people.
 pub fn recovery(recovery: &Recovery) -> String {
     match recovery {
         Recovery::NotNeeded => "it was shut down cleanly, and needs no log".to_owned(),

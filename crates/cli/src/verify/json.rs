@@ -1,6 +1,6 @@
-//! What `--json` prints. Fields are added and none is taken away while the format is called as it is.
+//! The JSON form. Fields may be added, and none is removed while the format keeps its name.
 
-use super::{Told, answer::unproven_sentences, words};
+use super::{VerifyReport, answer::unproven_sentences, labels};
 use ::verify::{
     Finding, Severity,
     database::{Owned, Tally},
@@ -18,7 +18,7 @@ const FORMAT: &str = "spindle-verify-1";
 
 /// All of it.
 #[derive(Serialize)]
-pub struct Shown<'a> {
+pub struct JsonReport<'a> {
     format: &'static str,
     answer: &'static str,
     deep: bool,
@@ -26,7 +26,7 @@ pub struct Shown<'a> {
     seconds: f64,
     processor_seconds: f64,
     bytes_read: u64,
-    files: Vec<ShownFile<'a>>,
+    files: Vec<JsonFile<'a>>,
     sets: Vec<Value>,
     passed_over: Vec<&'a Path>,
     failures: &'a [String],
@@ -38,7 +38,7 @@ pub struct Shown<'a> {
 }
 
 #[derive(Serialize)]
-struct ShownFile<'a> {
+struct JsonFile<'a> {
     path: &'a Path,
     bytes: u64,
     kind: &'static str,
@@ -53,28 +53,27 @@ struct ShownFile<'a> {
     findings_more: u64,
 }
 
-/// What was found, for programs.
-pub fn shown<'a>(told: &'a Told<'_>) -> Shown<'a> {
-    let outcome = &told.outcome;
-    Shown {
+pub fn json_report<'a>(report: &'a VerifyReport<'_>) -> JsonReport<'a> {
+    let outcome = &report.outcome;
+    JsonReport {
         format: FORMAT,
         answer: match outcome.answer() {
             Answer::Clean => "clean",
             Answer::Damaged => "damaged",
             Answer::Unfinished => "unfinished",
         },
-        deep: told.arguments.deep,
+        deep: report.arguments.deep,
         stopped: outcome.is_stopped,
-        seconds: told.took.as_secs_f64(),
+        seconds: report.took.as_secs_f64(),
         processor_seconds: process_use().cpu().as_secs_f64(),
-        bytes_read: told.read.0,
+        bytes_read: report.read.0,
         files: outcome.files.iter().map(file).collect(),
         sets: outcome.sets.iter().map(set).collect(),
         passed_over: outcome.strangers.iter().map(AsRef::as_ref).collect(),
         failures: &outcome.failures,
-        unproven: unproven_sentences(told),
-        put_right: told.mended.as_ref().map(|mended| mended.fixed.iter().map(finding).collect()),
-        pieces: told.scanned.as_ref().map(pieces),
+        unproven: unproven_sentences(report),
+        put_right: report.mended.as_ref().map(|mended| mended.fixed.iter().map(finding).collect()),
+        pieces: report.scanned.as_ref().map(pieces),
     }
 }
 
@@ -95,12 +94,12 @@ fn pieces(scanned: &Scanned) -> Value {
     })
 }
 
-fn file(file: &FileOutcome) -> ShownFile<'_> {
-    ShownFile {
+fn file(file: &FileOutcome) -> JsonFile<'_> {
+    JsonFile {
         path: &file.path,
         bytes: file.size.0,
-        kind: words::kind_id(file.kind),
-        result: words::result_id(file),
+        kind: labels::kind_id(file.kind),
+        result: labels::result_id(file),
         why: match &file.ended {
             Ended::Failed(why) => Some(why),
             _ => file.passed_over(),
@@ -119,7 +118,7 @@ fn facts(facts: &Facts) -> Option<Value> {
     match facts {
         Facts::Database(database) => Some(json!({
             "page_bytes": database.page_size.bytes(),
-            "headers": database.copies.map(words::copy_id),
+            "headers": database.copies.map(labels::copy_id),
             "version": database.version.to_string(),
             "state": database.state_number,
             "dirty": database.is_dirty(),
@@ -132,7 +131,7 @@ fn facts(facts: &Facts) -> Option<Value> {
             "version": log.version.to_string(),
             "circular": log.is_circular,
         })),
-        Facts::Checkpoint(checkpoint) => Some(json!({ "position": words::position(checkpoint.position) })),
+        Facts::Checkpoint(checkpoint) => Some(json!({ "position": labels::position(checkpoint.position) })),
         Facts::PreparedLog | Facts::FlushMap(_) | Facts::Headless => None,
     }
 }
@@ -196,7 +195,7 @@ fn database(check: &DatabaseCheck) -> Value {
 }
 
 fn finding(finding: &Finding) -> Value {
-    let (part, number) = words::part_id(finding.place.part);
+    let (part, number) = labels::part_id(finding.place.part);
     json!({
         "severity": match finding.severity {
             Severity::Damage => "damage",

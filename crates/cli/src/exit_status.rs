@@ -1,11 +1,10 @@
-//! How the program ends, as a number scripts can rely on.
+//! Exit status of the program, which scripts rely on.
 
 use report::Outcome;
 use std::process::ExitCode;
 
-/// What a verb came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum ExitStatus {
     /// It passed, or did what was asked.
     Pass,
     /// It ran, and a limit was broken.
@@ -14,7 +13,7 @@ pub enum Ending {
     NoAnswer,
 }
 
-impl Ending {
+impl ExitStatus {
     /// The ending for a report's answer.
     pub fn of(outcome: Option<Outcome>) -> Self {
         match outcome {

@@ -3,7 +3,7 @@
 //! The facts are gathered by [`super::survey`]; [`super::acceptance`] has the rules under which Spindle will
 //! write there. Nothing is touched in either, so every rule can be tried on facts made up by a test.
 
-use super::{manifest::Manifest, sizing::Volume};
+use super::{manifest::Manifest, sizing::RunVolume};
 use crate::remote::Remote;
 use std::{
     collections::BTreeMap,
@@ -17,37 +17,34 @@ pub const DEVICE_SIZE_MIN: ByteCount = ByteCount::mib(64);
 /// Share of its time a device may be at work for others before a warning, in percent.
 pub const BUSY_PERCENT_MAX: f64 = 10.0;
 
-/// What a path will hold.
+/// Use of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Databases (and logs, if none are placed elsewhere).
+pub enum PathRole {
+    /// Databases, and logs unless they have paths of their own.
     Databases,
     /// Transaction logs only.
     Logs,
-    /// Nothing more: what is there is to be removed.
+    /// Files are to be removed.
     Cleaning,
 }
 
-/// What a path leads to, at first sight.
+/// Kind of a path, before it is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sight {
-    /// Nothing is there. `nearest` is the closest parent that exists.
+pub enum StoragePathKind {
+    /// `nearest` is the closest parent that exists.
     Missing {
         /// The closest parent that exists.
         nearest: PathBuf,
     },
     /// The path, or a part of it, is a link to nothing.
     DanglingLink {
-        /// The link.
         link: PathBuf,
-        /// Where it leads.
         target: PathBuf,
     },
-    /// Something is there that can hold no database: what it is, with its article.
+    /// An object that can hold no database, with its article.
     NotStorage(&'static str),
     /// The path could not be looked at: the kernel's reason.
     Unreachable(String),
-    /// A folder.
     Folder,
     /// A raw block device.
     Device,
@@ -55,7 +52,7 @@ pub enum Sight {
 
 /// A path that leads somewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resolved {
+pub struct ResolvedPath {
     /// As the user wrote it.
     pub given: PathBuf,
     /// Absolute, without links.
@@ -66,7 +63,7 @@ pub struct Resolved {
     pub remote: Option<Arc<Remote>>,
 }
 
-/// What is known of the drive below a path. Anything may be unknown (a network mount has no model).
+/// Facts of the drive below a path. Any may be unknown (a network mount has no model).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DriveFacts {
     /// Kernel name, such as `sda` or `nvme0n1`.
@@ -92,9 +89,8 @@ pub struct FolderFacts {
     pub exists: bool,
     /// Type of the filesystem, such as `ext4`.
     pub filesystem: String,
-    /// Where that is mounted.
     pub mount_point: PathBuf,
-    /// What is mounted there, such as `/dev/sda1`.
+    /// The mounted device, such as `/dev/sda1`.
     pub source: String,
     /// Size of the filesystem.
     pub total: ByteCount,
@@ -119,17 +115,16 @@ pub struct FolderFacts {
 /// A raw block device, before anything is written.
 #[derive(Clone, Debug)]
 pub struct DeviceFacts {
-    /// Its path without links.
+    /// Path without links.
     pub canonical: PathBuf,
-    /// Its size.
     pub size: ByteCount,
-    /// Where it or a part of it is mounted (or `swap`).
+    /// Mount point of it or of a part of it, or `swap`.
     pub mounted: Option<String>,
-    /// What its first bytes say it holds.
+    /// Signature found in its first bytes.
     pub signature: Option<String>,
     /// That has no mark of a known format, so `wipefs` finds nothing to remove.
     pub is_unmarked: bool,
-    /// Its first bytes are Spindle's own, and this record lies on it if a run got that far.
+    /// `Some` if its first bytes are Spindle's own; holds the record if a run got that far.
     pub ours: Option<Option<Manifest>>,
     /// Files Spindle made there before, and their sizes.
     pub made: BTreeMap<String, ByteCount>,
@@ -145,96 +140,95 @@ pub struct DeviceFacts {
 
 /// A path that passed every rule.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct RunLocation {
     /// As the user wrote it.
     pub given: PathBuf,
     /// Facts of it.
-    pub ground: Ground,
+    pub facts: LocationFacts,
 }
 
 /// Folder or device.
 #[derive(Clone, Debug)]
-pub enum Ground {
-    /// A folder.
+pub enum LocationFacts {
     Folder(FolderFacts),
     /// A raw device.
     Device(DeviceFacts),
 }
 
-impl Place {
+impl RunLocation {
     /// Absolute, without links.
     pub fn canonical(&self) -> &Path {
-        match &self.ground {
-            Ground::Folder(folder) => &folder.canonical,
-            Ground::Device(device) => &device.canonical,
+        match &self.facts {
+            LocationFacts::Folder(folder) => &folder.canonical,
+            LocationFacts::Device(device) => &device.canonical,
         }
     }
 
     /// The drive below.
     pub fn drive(&self) -> &DriveFacts {
-        match &self.ground {
-            Ground::Folder(folder) => &folder.drive,
-            Ground::Device(device) => &device.drive,
+        match &self.facts {
+            LocationFacts::Folder(folder) => &folder.drive,
+            LocationFacts::Device(device) => &device.drive,
         }
     }
 
     /// The drive below, to add to what is known of it.
     pub fn drive_mut(&mut self) -> &mut DriveFacts {
-        match &mut self.ground {
-            Ground::Folder(folder) => &mut folder.drive,
-            Ground::Device(device) => &mut device.drive,
+        match &mut self.facts {
+            LocationFacts::Folder(folder) => &mut folder.drive,
+            LocationFacts::Device(device) => &mut device.drive,
         }
     }
 
     /// The record of an earlier run there.
     pub fn manifest(&self) -> Option<&Manifest> {
-        match &self.ground {
-            Ground::Folder(folder) => folder.manifest.as_ref(),
-            Ground::Device(device) => device.ours.as_ref()?.as_ref(),
+        match &self.facts {
+            LocationFacts::Folder(folder) => folder.manifest.as_ref(),
+            LocationFacts::Device(device) => device.ours.as_ref()?.as_ref(),
         }
     }
 
     /// True of a raw device.
     pub fn is_device(&self) -> bool {
-        matches!(self.ground, Ground::Device(_))
+        matches!(self.facts, LocationFacts::Device(_))
     }
 
     /// The device elsewhere that it is.
     pub fn remote(&self) -> Option<&Arc<Remote>> {
-        match &self.ground {
-            Ground::Folder(_) => None,
-            Ground::Device(device) => device.remote.as_ref(),
+        match &self.facts {
+            LocationFacts::Folder(_) => None,
+            LocationFacts::Device(device) => device.remote.as_ref(),
         }
     }
 
     /// Bytes of a filesystem that Spindle took before, and a new run may take again.
     pub fn ours(&self) -> ByteCount {
-        match &self.ground {
-            Ground::Folder(_) => self.made().values().fold(ByteCount(0), |sum, &size| sum + size),
+        match &self.facts {
+            LocationFacts::Folder(_) => self.made().values().fold(ByteCount(0), |sum, &size| sum + size),
             // A raw device is counted as free in whole.
-            Ground::Device(_) => ByteCount(0),
+            LocationFacts::Device(_) => ByteCount(0),
         }
     }
 
     /// Files that Spindle made there before, and their sizes.
     pub fn made(&self) -> &BTreeMap<String, ByteCount> {
-        match &self.ground {
-            Ground::Folder(folder) => &folder.made,
-            Ground::Device(device) => &device.made,
+        match &self.facts {
+            LocationFacts::Folder(folder) => &folder.made,
+            LocationFacts::Device(device) => &device.made,
         }
     }
 
     /// The filesystem or device it lies on, with nothing of this run on it yet.
-    pub fn volume(&self) -> Volume {
+    pub fn volume(&self) -> RunVolume {
         let given = self.given.display();
-        let (name, total, free, is_filesystem) = match &self.ground {
-            Ground::Folder(folder) => {
+        let (name, total, free, is_filesystem) = match &self.facts {
+            LocationFacts::Folder(folder) => {
                 let name = format!("{given} ({} at {})", folder.filesystem, folder.mount_point.display());
                 (name, folder.total, folder.free + self.ours(), true)
             }
-            Ground::Device(device) => (given.to_string(), device.size, device.size, false),
+            LocationFacts::Device(device) => (given.to_string(), device.size, device.size, false),
         };
-        Volume {
+        RunVolume {
             name,
             key: self.volume_key(),
             total,
@@ -246,20 +240,20 @@ impl Place {
         }
     }
 
-    /// Equal for places on one filesystem, and for nothing else.
+    /// Equal exactly for locations on one filesystem or device.
     fn volume_key(&self) -> String {
-        match &self.ground {
-            Ground::Folder(folder) => format!("{} at {}", folder.source, folder.mount_point.display()),
-            Ground::Device(device) => device.canonical.display().to_string(),
+        match &self.facts {
+            LocationFacts::Folder(folder) => format!("{} at {}", folder.source, folder.mount_point.display()),
+            LocationFacts::Device(device) => device.canonical.display().to_string(),
         }
     }
 
     /// True if it lies on that filesystem or device.
-    pub fn is_on(&self, volume: &Volume) -> bool {
+    pub fn is_on(&self, volume: &RunVolume) -> bool {
         volume.key == self.volume_key()
     }
 
-    /// What must not be passed over in silence.
+    /// Warnings to print before the run.
     pub fn warnings(&self) -> Vec<String> {
         let given = self.given.display();
         let mut warnings = Vec::new();
@@ -269,8 +263,8 @@ impl Place {
             let name = self.drive().name.as_deref().unwrap_or("its device");
             warnings.push(format!("{given}: {name} is busy with other work ({busy:.0} % of the time)"));
         }
-        match &self.ground {
-            Ground::Folder(folder) => {
+        match &self.facts {
+            LocationFacts::Folder(folder) => {
                 if is_memory(&folder.filesystem) {
                     warnings.push(format!(
                         "{given} lies in memory ({}): this proves nothing about a drive",
@@ -284,7 +278,7 @@ impl Place {
                     ));
                 }
             }
-            Ground::Device(device) => {
+            LocationFacts::Device(device) => {
                 if let (Some(signature), None) = (&device.signature, &device.ours) {
                     warnings
                         .push(format!("{given}: {signature} on it will be lost (unlocked by its serial)"));
@@ -356,9 +350,9 @@ pub(super) mod tests {
         let mut facts = folder("/tmp");
         facts.filesystem = "tmpfs".to_owned();
         facts.drive.busy_percent = Some(42.0);
-        let place = Place { given: "/tmp".into(), ground: Ground::Folder(facts) };
+        let location = RunLocation { given: "/tmp".into(), facts: LocationFacts::Folder(facts) };
         assert_eq!(
-            place.warnings(),
+            location.warnings(),
             [
                 "/tmp: sda is busy with other work (42 % of the time)",
                 "/tmp lies in memory (tmpfs): this proves nothing about a drive"

@@ -3,18 +3,13 @@
 use std::{cell::Cell, rc::Rc, sync::Arc};
 use world::{BlockDevice, Buffer, ByteCount, ByteOffset, Geometry, IoResult, LocalFuture, Stability};
 
-/// What went through devices since they were opened, as it was asked for.
+/// Requests to devices since they were opened.
 #[derive(Debug, Default)]
-pub struct Count {
-    /// Reads.
+pub struct IoCounters {
     pub reads: Cell<u64>,
-    /// Their bytes.
     pub read_bytes: Cell<u64>,
-    /// Writes.
     pub writes: Cell<u64>,
-    /// Their bytes.
     pub written_bytes: Cell<u64>,
-    /// Flushes.
     pub flushes: Cell<u64>,
 }
 
@@ -23,19 +18,19 @@ fn add(to: &Cell<u64>, more: u64) {
 }
 
 /// A device that adds what it is asked to its count.
-pub struct Counted<D> {
+pub struct CountingDevice<D> {
     device: D,
-    count: Rc<Count>,
+    count: Rc<IoCounters>,
 }
 
-impl<D: BlockDevice> Counted<D> {
+impl<D: BlockDevice> CountingDevice<D> {
     /// `device`, counted together with all others that have `count`.
-    pub fn new(device: D, count: &Rc<Count>) -> Self {
+    pub fn new(device: D, count: &Rc<IoCounters>) -> Self {
         Self { device, count: Rc::clone(count) }
     }
 }
 
-impl<D: BlockDevice> BlockDevice for Counted<D> {
+impl<D: BlockDevice> BlockDevice for CountingDevice<D> {
     fn geometry(&self) -> Geometry {
         self.device.geometry()
     }
