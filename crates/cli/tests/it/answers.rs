@@ -1,4 +1,4 @@
-//! What a run says: the plan before it, progress, the answer in words, JSON and HTML.
+//! Output of a run: the plan before it, progress, the answer in words, JSON and HTML.
 
 use crate::spindle::{Bench, PROGRAM, Watchdog, answered, json_of, names, short};
 use std::{
@@ -45,7 +45,10 @@ fn words_that_cannot_be_stored_are_no_answer_but_the_report_is_written() {
     let said = bench.said(child.wait_with_output().expect("ends"));
     watch.call_off();
     assert_eq!(said.code, Some(2), "{}", said.stderr);
-    assert_eq!(said.stderr.lines().last(), Some("spindle: the answer could not be told: no storage space"));
+    assert_eq!(
+        said.stderr.lines().last(),
+        Some("spindle: the answer could not be written: no storage space")
+    );
     json_of(&fs::read_to_string(bench.path("result.json")).expect("a report"));
 }
 

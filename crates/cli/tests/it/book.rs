@@ -15,7 +15,7 @@ fn book() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
-/// What stands below the title: the help of `verb`, and of each verb below it.
+/// The options section of a page: the help of `verb`, and of each verb below it.
 fn options(bench: &Bench, verb: &str, paths: &[Vec<String>]) -> String {
     let mut text = format!("{OPTIONS}\nAs `--help` says it, at 100 columns.\n");
     for path in paths.iter().filter(|path| path.first().is_some_and(|first| first == verb)) {

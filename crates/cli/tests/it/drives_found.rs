@@ -103,7 +103,7 @@ fn a_name_that_leads_to_a_mounted_disk_now_costs_no_drive() {
 }
 
 #[test]
-fn a_drive_that_is_gone_is_told_with_what_its_name_leads_to() {
+fn a_missing_drive_is_named_with_the_device_its_path_leads_to() {
     let Some(machine) = Machine::with(4) else { return };
     machine.create("mail", &["sda", "sdb", "sdc"]);
     machine.disks[3].make_ext4();
@@ -184,7 +184,7 @@ fn a_drive_that_is_write_protected_is_a_drive_that_is_not_there() {
 }
 
 #[test]
-fn who_may_not_look_at_a_drive_is_refused_and_no_drive_counts_as_missing() {
+fn a_user_without_permission_is_refused_and_no_drive_counts_as_missing() {
     let Some(machine) = Machine::with(3) else { return };
     machine.create("mail", &["sda", "sdb", "sdc"]);
     let mut command = machine.bench.command(&["pool", "show", "mail"]);
@@ -203,7 +203,7 @@ fn who_may_not_look_at_a_drive_is_refused_and_no_drive_counts_as_missing() {
 }
 
 #[test]
-fn of_a_drive_and_its_copy_none_is_chosen() {
+fn neither_a_drive_nor_its_copy_is_used() {
     let Some(machine) = Machine::with(3) else { return };
     machine.create("mail", &["sda", "sdb"]);
     fs::copy(machine.disks[1].image(), machine.disks[2].image()).unwrap();
@@ -270,7 +270,7 @@ fn a_lost_record_is_written_again_from_the_drives() {
     assert_eq!(after["drives_in_use"], 3, "{after}");
     let refused = bench.refused(&["pool", "import", "mail"]);
     assert!(refused.contains("mail has a record already"), "{refused}");
-    // A drive that is missing is said; the pool opens without it.
+    // // A missing drive is reported; the pool opens without it.
     fs::remove_file(bench.path("mail/spindle-pool.json")).unwrap();
     fs::rename(bench.path("mail/drive-2.spindle"), bench.path("away")).unwrap();
     let said = done(&bench.run(&["pool", "import", "mail"]));
@@ -350,7 +350,7 @@ fn a_sparse_drive_gets_its_space_back_or_is_warned_of() {
     );
     assert!(blocks_bytes(&drive) >= 100 << 20);
     assert_eq!(bench.run(&["pool", "show", "disk/mail"]).stderr, "", "it is said once");
-    // There is no room for it any more: it is said each time, and the pool opens.
+    // // There is no more room: each opening warns, and the pool opens.
     make_sparse(&bench, "disk/mail/drive-1.spindle");
     let mut fill = Command::new("fallocate");
     fill.args(["-l", "260M"]).arg(bench.path("disk/filler"));
@@ -364,7 +364,7 @@ fn a_sparse_drive_gets_its_space_back_or_is_warned_of() {
     assert!(blocks_bytes(&drive) < 100 << 20, "none of what was left was taken");
 }
 
-/// What comes of it when it is copied there and back by a program that keeps holes.
+/// Copies the drive there and back with a program that keeps holes.
 fn make_sparse(bench: &Bench, name: &str) {
     let (path, copy) = (bench.path(name), bench.path("disk/copy"));
     let copied = Command::new("cp").arg("--sparse=always").args([&path, &copy]).status().unwrap();

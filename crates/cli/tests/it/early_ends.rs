@@ -47,7 +47,7 @@ fn a_filesystem_that_fills_up_in_the_middle_ends_the_run_with_one_line() {
     let last = rest.last().expect("a line");
     assert!(last.starts_with("spindle: ") && last.contains("No space left on device"), "{last}");
     assert!(
-        last.ends_with("; make room and run again, or begin anew with --fresh and a smaller --size"),
+        last.ends_with("; make room and run again, or start over with --fresh and a smaller --size"),
         "{last}"
     );
     // Nothing is lost: with room again, the run goes on from where it stopped. The first has left a record, if

@@ -1,4 +1,4 @@
-//! What an administrator hears of a pool while it is exported, and what `pool show` says of it meanwhile.
+//! Events of an exported pool, and `pool show` while it is exported.
 
 use crate::{
     exported::{noise, text},
@@ -21,7 +21,7 @@ use world::{
     real::{self, RealOptions, Sockets},
 };
 
-/// Nothing that these tests wait for takes so long.
+/// Longer than any step of these tests takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `spindle export --json` with its two outputs in files; killed when dropped.
@@ -48,7 +48,7 @@ impl<'a> Exporting<'a> {
         fs::read_to_string(self.bench.path(name)).unwrap()
     }
 
-    /// Objects on standard output behind the first line; none if there is no line yet.
+    /// Objects on standard output behind the first line; `None` if there is no line yet.
     fn objects(&self) -> Option<Vec<Value>> {
         let said = self.said("stdout");
         let mut lines = said.split_inclusive('\n').filter(|line| line.ends_with('\n'));
@@ -159,7 +159,7 @@ fn a_pool_in_use_is_shown_as_its_owner_published_it() {
 }
 
 #[test]
-fn the_status_of_a_process_that_was_killed_is_not_believed() {
+fn the_status_of_a_killed_process_is_not_trusted() {
     let bench = Bench::new();
     pool_of(&bench, "2", "96MiB", "64MiB");
     let exporting = Exporting::begin(&bench, "mail/store");

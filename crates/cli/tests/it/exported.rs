@@ -10,11 +10,11 @@ use std::{
 /// `spindle export`, killed when dropped.
 pub struct Exported {
     child: Child,
-    /// Where what it exports is, as it says.
+    /// Addresses of the exports, as printed.
     pub uris: Vec<String>,
-    /// What initiators know that by, of what is exported over iSCSI.
+    /// Identities of the exports over iSCSI, as initiators see them.
     pub identities: Vec<String>,
-    /// Whether each has a write cache, as it says.
+    /// Write caches of the exports, as printed.
     pub write_caches: Vec<bool>,
 }
 
@@ -23,7 +23,7 @@ impl Exported {
     pub fn begin(bench: &Bench, arguments: &[&str]) -> Self {
         let mut command = bench.command(&[&["export", "--json"], arguments].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        // It says where it is when it is there.
+        // // The first line names the address.
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.starts_with('['), "it began: {arguments:?}");
@@ -51,7 +51,7 @@ impl Drop for Exported {
     }
 }
 
-/// What the program says of what it exports, line by line, until it serves; then it is ended.
+/// The lines an export prints until it serves; then it is ended.
 pub fn lines_of(bench: &Bench, arguments: &[&str]) -> Vec<String> {
     let mut command = bench.command(&[&["export"], arguments].concat());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -62,7 +62,7 @@ pub fn lines_of(bench: &Bench, arguments: &[&str]) -> Vec<String> {
     lines
 }
 
-/// Whether a judge is here. If not, says so, and fails where judges are required.
+/// True if a judge is installed. If not, prints a line, and fails where judges are required.
 pub fn is_here(program: &str, package: &str) -> bool {
     let here = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     let required = std::env::var_os("SPINDLE_JUDGES").is_some_and(|value| value == "require");
@@ -73,12 +73,12 @@ pub fn is_here(program: &str, package: &str) -> bool {
     here
 }
 
-/// What came of a judge.
+/// Output of a judge.
 pub fn judged(program: &str, arguments: &[&str]) -> Output {
     Command::new(program).args(arguments).output().unwrap()
 }
 
-/// What a judge says when it is content.
+/// Output of a judge that found nothing.
 #[track_caller]
 pub fn judge(program: &str, arguments: &[&str]) -> String {
     let output = judged(program, arguments);

@@ -1,4 +1,4 @@
-//! What is exported, as other programs and our own client see it.
+//! Exports, as other programs and our own client see them.
 
 use crate::{
     exported::{is_here, judge, noise, text},
@@ -44,7 +44,7 @@ impl Serving {
         Self { child, uri: format!("nbd+unix:///disk?socket={}", socket.display()) }
     }
 
-    /// Ends it as Ctrl-C does; what it said.
+    /// Ends it as Ctrl-C does, and returns its output.
     fn interrupt(self) -> Output {
         let sent = Command::new("kill").args(["-s", "INT", &self.child.id().to_string()]).status();
         assert!(sent.unwrap().success(), "it can be interrupted");
@@ -91,7 +91,7 @@ fn nbdinfo_and_nbdcopy_see_what_is_exported() {
 }
 
 #[test]
-fn what_was_answered_is_there_after_the_server_was_killed_under_load() {
+fn acknowledged_writes_survive_a_server_killed_under_load() {
     let bench = Bench::new();
     let arguments = ["disk.img", "--create", "8MiB", "--name", "disk"];
     let serving = RefCell::new(Some(Serving::begin(&bench, &arguments)));

@@ -22,7 +22,7 @@ const TESTS: usize = 230;
 /// As many may be skipped at most.
 const SKIPS_MAX: usize = 25;
 
-/// Whether libiscsi's programs are here. If not, says so, and fails where judges are required.
+/// True if libiscsi's programs are installed. If not, prints a line, and fails where judges are required.
 fn is_here() -> bool {
     let here = Command::new("iscsi-test-cu").arg("--help").output().is_ok();
     let required = std::env::var_os("SPINDLE_JUDGES").is_some_and(|value| value == "require");
@@ -37,7 +37,7 @@ fn is_here() -> bool {
 pub struct Serving {
     child: Child,
     pub portal: String,
-    /// Where each export is.
+    /// Addresses of the exports.
     pub uris: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl Drop for Serving {
 
 impl Serving {
     pub fn begin(bench: &Bench, arguments: &[&str]) -> Self {
-        // Port 0 is one that is free: it says which.
+        // // Port 0 selects a free one, which the program prints.
         let mut command = bench.command(&["export", "--iscsi", "127.0.0.1:0"]);
         let log = fs::File::create(bench.path("log")).unwrap();
         command.args(arguments).stdout(log.try_clone().unwrap()).stderr(log);
@@ -58,7 +58,7 @@ impl Serving {
         loop {
             let ended = serving.child.try_wait().unwrap();
             let said = fs::read_to_string(bench.path("log")).unwrap();
-            // It says where it is, and then that it serves.
+            // // It prints its addresses first, and then that it serves.
             if said.contains("serving; Ctrl-C ends it\n") {
                 let uri = |line: &str| {
                     line.starts_with("iscsi://").then(|| line.split(' ').next().unwrap().to_owned())
@@ -78,30 +78,30 @@ fn write_secret(bench: &Bench, name: &str, secret: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// How a test went that did not simply pass.
+/// Outcome of a test that did not simply pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Went {
+enum Outcome {
     Skips,
     Fails,
 }
 
-/// What is listed for a format.
-fn listed(format: &str) -> BTreeMap<String, Went> {
+/// Expected outcomes for a format.
+fn listed(format: &str) -> BTreeMap<String, Outcome> {
     let lines = include_str!("iscsi_test_cu.txt").lines().filter(|line| !line.starts_with('#'));
     let mut listed = BTreeMap::new();
     for line in lines {
         let words: Vec<&str> = line.split_whitespace().collect();
         assert!(words.len() > 3, "each has a reason: {line}");
         if words[0] == "all" || words[0] == format {
-            let went = if words[1] == "skips" { Went::Skips } else { Went::Fails };
-            assert!(listed.insert(words[2].to_owned(), went).is_none(), "{line} is there twice");
+            let went = if words[1] == "skips" { Outcome::Skips } else { Outcome::Fails };
+            assert!(listed.insert(words[2].to_owned(), went).is_none(), "{line} is listed twice");
         }
     }
     listed
 }
 
-/// What the tool says of the tests it ran, by name.
-fn outcomes(said: &str) -> BTreeMap<String, Option<Went>> {
+/// Outcomes of the tests the tool ran, by name.
+fn outcomes(said: &str) -> BTreeMap<String, Option<Outcome>> {
     let mut outcomes = BTreeMap::new();
     let mut suite = "";
     for part in said.split("\nSuite: ").skip(1) {
@@ -112,8 +112,8 @@ fn outcomes(said: &str) -> BTreeMap<String, Option<Went>> {
             let name = test.split_whitespace().next().expect("tests have names");
             let ends = |line: &str| line.trim_end().ends_with("FAILED") && !line.contains("[FAILED]");
             let went = match (test.lines().any(ends), test.contains("SKIPPED]")) {
-                (true, _) => Some(Went::Fails),
-                (false, true) => Some(Went::Skips),
+                (true, _) => Some(Outcome::Fails),
+                (false, true) => Some(Outcome::Skips),
                 (false, false) => None,
             };
             outcomes.insert(format!("{suite}.{name}"), went);
@@ -140,8 +140,8 @@ fn pieces() -> Vec<String> {
     pieces.into_iter().map(|(_, piece)| piece).collect()
 }
 
-/// Runs all tests at the targets `0`, `1`, …: each at one that nobody else uses.
-fn run_all(serving: &Serving, lanes: usize, user: &str, query: &str) -> BTreeMap<String, Option<Went>> {
+/// Runs all tests at the targets `0`, `1`, …, one lane at each.
+fn run_all(serving: &Serving, lanes: usize, user: &str, query: &str) -> BTreeMap<String, Option<Outcome>> {
     let pieces = Mutex::new(pieces().into_iter());
     let outcomes_of_all = Mutex::new(BTreeMap::new());
     thread::scope(|scope| {
@@ -173,17 +173,17 @@ fn run_all(serving: &Serving, lanes: usize, user: &str, query: &str) -> BTreeMap
 }
 
 #[track_caller]
-fn compare(format: &str, outcomes: &BTreeMap<String, Option<Went>>) {
+fn compare(format: &str, outcomes: &BTreeMap<String, Option<Outcome>>) {
     assert_eq!(outcomes.len(), TESTS, "all were run");
     let listed = listed(format);
-    let skipped = listed.values().filter(|went| **went == Went::Skips).count();
+    let skipped = listed.values().filter(|went| **went == Outcome::Skips).count();
     assert!(skipped <= SKIPS_MAX, "{skipped} are skipped");
     for (test, went) in outcomes {
         assert_eq!(*went, listed.get(test).copied(), "{test}, with blocks of {format}");
     }
 }
 
-/// Where images lie whose writes need not outlive the machine.
+/// Path of an image whose writes need not survive the machine.
 fn fast(bench: &Bench, name: &str) -> String {
     let folder = Path::new("/dev/shm");
     let own = format!("spindle-{}-{name}", std::process::id());
@@ -272,7 +272,7 @@ fn libiscsi_finds_nothing_wrong_with_a_disk_that_is_only_read() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_in_a_line() {
+fn a_taken_port_is_refused_in_a_line() {
     let bench = Bench::new();
     bench.make_file("a.img", &[0; 4096]);
     let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -280,7 +280,7 @@ fn a_port_that_is_taken_is_told_in_a_line() {
     for flags in [&["--iscsi", &taken][..], &["--iscsi", "127.0.0.1:0", "--portal", &taken]] {
         let said = bench.refused(&[&["export", "a.img"], flags].concat());
         let flag = flags[flags.len() - 2];
-        let wanted = format!("end who listens there, or choose another place with {flag}");
+        let wanted = format!("end the program that listens there, or choose another address with {flag}");
         assert!(
             said.contains(&taken) && said.contains(&wanted) && said.trim_end().lines().count() == 1,
             "{said}"
@@ -324,7 +324,7 @@ fn example() -> String {
 }
 
 #[test]
-fn the_example_of_the_book_lets_in_who_it_says_and_shows_them_what_it_says() {
+fn the_example_of_the_book_grants_the_rights_it_describes() {
     let bench = Bench::new();
     for disk in ["mail.img", "logs.img"] {
         bench.make_file(disk, &vec![0; 1 << 20]);

@@ -132,7 +132,7 @@ fn our_client_proves_over_tls_and_believes_only_whom_it_should() {
     for (uri, story) in [
         (served.uri(&bench, "stranger"), "no TLS: invalid peer certificate: "),
         (format!("nbd://127.0.0.1:{}/disk", served.port), "only over TLS"),
-        (bare, "whom to believe is not said; add ?tls-certificates=FOLDER"),
+        (bare, "no certificate authority is given; add ?tls-certificates=FOLDER"),
         (served.uri(&bench, "none"), "none is no folder"),
         (served.uri(&bench, "client") + "&tls-hostname=other.example", "not valid for name"),
     ] {

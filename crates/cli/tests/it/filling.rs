@@ -56,7 +56,7 @@ impl Session {
         (header, data)
     }
 
-    /// What a command ends with: its status, and what it gives, or its sense data.
+    /// Status of a command, and its data or sense data.
     fn ask(&mut self, command: &[u8], data: Vec<u8>) -> (u8, Vec<u8>) {
         let mut cdb = [0; 16];
         cdb[..command.len()].copy_from_slice(command);
@@ -77,7 +77,7 @@ impl Session {
         (answer[3], if is_sense { data[2..].to_vec() } else { data })
     }
 
-    /// MiB that are available and used, as the log says.
+    /// MiB available and used, according to the log page.
     fn room(&mut self) -> (u32, u32) {
         let (status, page) = self.ask(&[code::LOG_SENSE, 0, 0x4c, 0, 0, 0, 0, 0, 255, 0], Vec::new());
         assert_eq!((status, page.len()), (GOOD, 28));

@@ -32,7 +32,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Boots it. None, with a line that says why, where it is not to be had.
+    /// Boots it. `None`, with a line that names the reason, if it cannot be had.
     pub fn boot() -> Option<Self> {
         let Some(folder) = env::var_os("SPINDLE_GUEST").map(PathBuf::from) else {
             println!("skipped: there is no guest (cargo xtask test --full --install makes one)");
@@ -65,7 +65,7 @@ impl Guest {
         });
         let mut guest = Self { holder, qemu, shell, said, unread: Vec::new(), commands: 0 };
         guest.read_until("GUEST READY", BOOT_MAX);
-        // A shell at a terminal prompts, and would do so in the midst of what commands say.
+        // // A shell at a terminal prompts, which would be mixed with the output of commands.
         guest.must("PS1= PS2=");
         guest.unread.clear();
         Some(guest)
@@ -76,7 +76,7 @@ impl Guest {
         inside(&self.holder, Path::new(program))
     }
 
-    /// What a shell command of the guest prints, and whether it succeeds.
+    /// Output of a shell command of the guest, and true if it succeeded.
     pub fn run(&mut self, command: &str) -> (bool, String) {
         self.commands += 1;
         let tag = format!("DONE-{}", self.commands);
@@ -89,7 +89,7 @@ impl Guest {
         (code.trim() == "0", said)
     }
 
-    /// What a command prints that must succeed.
+    /// Output of a command that must succeed.
     #[track_caller]
     pub fn must(&mut self, command: &str) -> String {
         let (is_done, said) = self.run(command);
@@ -97,7 +97,7 @@ impl Guest {
         said
     }
 
-    /// What a command prints that must fail.
+    /// Output of a command that must fail.
     #[track_caller]
     pub fn must_not(&mut self, command: &str) -> String {
         let (is_done, said) = self.run(command);
@@ -105,7 +105,7 @@ impl Guest {
         said
     }
 
-    /// What the guest says before `mark`, which is taken away as well.
+    /// Output of the guest before `mark`, which is removed as well.
     #[track_caller]
     fn read_until(&mut self, mark: &str, patience: Duration) -> String {
         let deadline = Instant::now() + patience;

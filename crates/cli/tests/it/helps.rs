@@ -1,4 +1,4 @@
-//! What `--help` says.
+//! `--help`.
 
 use crate::spindle::{Bench, Said};
 
@@ -13,7 +13,7 @@ fn verbs_of(help: &str) -> Vec<String> {
     verbs.filter(|verb| *verb != "help").map(str::to_owned).collect()
 }
 
-/// The help of the verb at `path`, for a terminal of so many columns.
+/// The help of the verb at `path`, for a terminal of `columns`.
 pub fn help_of(bench: &Bench, path: &[String], columns: Option<usize>) -> Said {
     let words: Vec<&str> = path.iter().map(String::as_str).chain(["--help"]).collect();
     let mut command = bench.command(&words);

@@ -1,4 +1,4 @@
-//! What initiators know exports by: two disks are never one, and one disk is never two.
+//! Identities of exports: two disks never share one, and one disk never has two.
 
 use crate::{exported::Exported, spindle::Bench};
 use std::fs;
@@ -44,7 +44,7 @@ fn two_hosts_that_export_one_name_are_two_disks_and_two_targets() {
 }
 
 #[test]
-fn a_disk_is_the_same_at_each_start_and_under_another_name_and_another_one_when_it_is_made_anew() {
+fn a_disk_keeps_its_identity_over_starts_and_names_and_a_new_one_gets_another() {
     let bench = Bench::new();
     make_pool(&bench);
     fs::write(bench.path("file.img"), vec![0; 1 << 20]).unwrap();
@@ -88,5 +88,5 @@ fn units_keep_the_numbers_that_the_access_file_gives_them() {
     let names: Vec<&str> = units.iter().map(|(_, name)| name.as_str()).collect();
     assert_eq!(names, ["iqn.2026-11.org.spindle:mail/300", "iqn.2026-11.org.spindle:mail/1"]);
     let refused = bench.refused(&["export", "a.img", "--iscsi", "127.0.0.1:0", "--portal", "0.0.0.0:0"]);
-    assert!(refused.contains("nobody can be sent on to it"), "{refused}");
+    assert!(refused.contains("initiators cannot be redirected to it"), "{refused}");
 }

@@ -78,7 +78,7 @@ fn prepare(bench: &Bench) {
     );
 }
 
-/// Sets what a node record says.
+/// Changes a node record.
 fn update(guest: &mut Guest, portal: &str, settings: &[(&str, &str)]) {
     for (name, value) in settings {
         guest.must(&format!("iscsiadm -m node -T {TARGET} -p {portal} -o update -n '{name}' -v '{value}'"));

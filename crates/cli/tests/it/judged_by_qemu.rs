@@ -8,7 +8,7 @@ use std::{fs, process::Command};
 
 const MIB: usize = 1 << 20;
 
-/// Whether QEMU's tools are here, and their part for iSCSI.
+/// True if QEMU's tools are installed, with their part for iSCSI.
 fn qemu_is_here() -> bool {
     if !is_here("qemu-img", "qemu-utils") || !is_here("qemu-io", "qemu-utils") {
         return false;

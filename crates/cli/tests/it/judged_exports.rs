@@ -32,20 +32,20 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Where `disk.img` of a bench is served, before and after a kill.
-enum Place {
-    /// Over NBD.
+/// Endpoint that serves `disk.img` of a bench, before and after a kill.
+enum Endpoint {
+    /// NBD.
     Socket(PathBuf),
-    /// Over iSCSI.
+    /// iSCSI.
     Portal(String),
 }
 
-impl Place {
+impl Endpoint {
     fn socket(bench: &Bench) -> Self {
         Self::Socket(bench.path("socket"))
     }
 
-    /// An address of this machine that nobody else has: a port that was free may be another's after a kill.
+    /// An address of this machine for this test alone: a port that was free may be another's after a kill.
     fn portal() -> Self {
         static COUNT: AtomicU8 = AtomicU8::new(0);
         let [.., high, low] = std::process::id().to_be_bytes();
@@ -71,7 +71,7 @@ impl Place {
         }
     }
 
-    /// How fio gets there.
+    /// fio's engine options for it.
     fn engine(&self) -> String {
         match self {
             Self::Socket(path) => {
@@ -89,11 +89,11 @@ impl Place {
 struct Served(Child);
 
 impl Served {
-    fn begin(bench: &Bench, place: &Place) -> Self {
+    fn begin(bench: &Bench, endpoint: &Endpoint) -> Self {
         let mut command = bench.command(&["export", "disk.img", "--name", "disk", "--quiet"]);
-        command.args(place.flags(bench));
+        command.args(endpoint.flags(bench));
         let served = Self(command.stdout(Stdio::null()).spawn().unwrap());
-        until("it listens before long", || place.is_answering());
+        until("it listens before long", || endpoint.is_answering());
         served
     }
 }
@@ -114,12 +114,12 @@ fn make_disk(bench: &Bench, bytes: u64) -> PathBuf {
 /// fio with a job for each part of the disk that has a length; `options` are for all.
 fn fio(
     (bench, program): (&Bench, &Path),
-    place: &Place,
+    endpoint: &Endpoint,
     options: &str,
     lengths: [u64; JOBS as usize],
 ) -> Command {
     let mut file = fs::File::create(bench.path("jobs.fio")).unwrap();
-    writeln!(file, "[global]\n{}\nrw=write\nbs={BLOCK}\niodepth=1\nthread=1", place.engine()).unwrap();
+    writeln!(file, "[global]\n{}\nrw=write\nbs={BLOCK}\niodepth=1\nthread=1", endpoint.engine()).unwrap();
     writeln!(file, "verify=crc32c\nverify_fatal=1\n{options}").unwrap();
     for (job, length) in (0..JOBS).zip(lengths) {
         if length > 0 {
@@ -132,19 +132,20 @@ fn fio(
     command
 }
 
-/// Kills the server under load; what fio had been answered by then must be there afterwards. An initiator finds the new
-/// server by itself, which tells it that it is another one: that ends fio. An NBD connection that breaks does so at once.
-fn kill_under_fio(program: &Path, place: impl FnOnce(&Bench) -> Place) {
+/// Kills the server under load; all writes acknowledged to fio must be there afterwards. An initiator reconnects
+/// to the new server, which is a different one: that ends fio. A broken NBD connection ends it at once.
+fn kill_under_fio(program: &Path, endpoint: impl FnOnce(&Bench) -> Endpoint) {
     let bench = Bench::new();
-    let place = place(&bench);
+    let endpoint = endpoint(&bench);
     let disk = make_disk(&bench, JOBS * PART);
-    let served = Served::begin(&bench, &place);
+    let served = Served::begin(&bench, &endpoint);
     let by = (&bench, program);
-    let mut writing = fio(by, &place, "do_verify=0\nrate_iops=1500", [PART; JOBS as usize]).spawn().unwrap();
+    let mut writing =
+        fio(by, &endpoint, "do_verify=0\nrate_iops=1500", [PART; JOBS as usize]).spawn().unwrap();
     // The file is sparse: its blocks are what was written.
     until("it writes", || fs::metadata(&disk).unwrap().blocks() * 512 > 800 * BLOCK);
     drop(served);
-    let _served = Served::begin(&bench, &place);
+    let _served = Served::begin(&bench, &endpoint);
     let mut ended = None;
     until("fio hears of it", || {
         ended = writing.try_wait().unwrap();
@@ -157,7 +158,7 @@ fn kill_under_fio(program: &Path, place: impl FnOnce(&Bench) -> Place) {
     let answered = |job: usize| said["jobs"][job]["write"]["total_ios"].as_u64().unwrap().saturating_sub(1);
     let lengths = [0, 1, 2, 3].map(|job| answered(job) * BLOCK);
     assert!(lengths.iter().sum::<u64>() > 400 * BLOCK, "{lengths:?}");
-    let verified = fio(by, &place, "verify_only=1", lengths).status().unwrap();
+    let verified = fio(by, &endpoint, "verify_only=1", lengths).status().unwrap();
     assert!(verified.success(), "{}", fs::read_to_string(bench.path("said.json")).unwrap());
 }
 
@@ -167,22 +168,22 @@ fn kills() -> u32 {
 }
 
 #[test]
-fn fio_finds_all_that_was_answered_before_the_server_was_killed() {
+fn fio_finds_all_acknowledged_writes_after_the_server_was_killed() {
     if !is_here("fio", "fio") {
         return;
     }
     for _ in 0..kills() {
-        kill_under_fio(Path::new("fio"), Place::socket);
+        kill_under_fio(Path::new("fio"), Endpoint::socket);
     }
 }
 
 #[test]
-fn fio_finds_all_that_was_answered_before_the_target_was_killed() {
+fn fio_finds_all_acknowledged_writes_after_the_target_was_killed() {
     let Some(fio) = std::env::var_os("SPINDLE_ISCSI_FIO") else {
         return println!("skipped: no fio with libiscsi (cargo xtask test --install)");
     };
     for _ in 0..kills() {
-        kill_under_fio(Path::new(&fio), |_| Place::portal());
+        kill_under_fio(Path::new(&fio), |_| Endpoint::portal());
     }
 }
 
@@ -223,7 +224,7 @@ fn a_filesystem_is_made_and_used_over_nbdfuse_and_a_loop_device() {
     }
     let bench = Bench::new();
     make_disk(&bench, 96 << 20);
-    let _served = Served::begin(&bench, &Place::socket(&bench));
+    let _served = Served::begin(&bench, &Endpoint::socket(&bench));
     let mut undo = Undo::default();
     let (fuse, mount) = (bench.make_folder("fuse"), bench.make_folder("mount"));
     let [fuse, mount] = [fuse, mount].map(|path| path.display().to_string());

@@ -16,17 +16,16 @@ pub const PAGE: usize = 8192;
 const NUMBER: ColumnId = ColumnId(1);
 const BODY: ColumnId = ColumnId(256);
 
-/// What is kept beside the database, and whether it is shut down.
+/// State of the files.
 #[derive(Clone, Copy, Default)]
-pub struct How {
-    /// Page stamps.
+pub struct MailState {
     pub stamps: bool,
     /// Leave it as a snapshot would: in use, its pages behind its logs.
     pub dirty: bool,
 }
 
 /// Makes `priv1.edb` and its logs in `folder`, or adds `rows` to them, from number `first` on.
-pub fn make(folder: &Path, first: i32, rows: i32, how: How) {
+pub fn make(folder: &Path, first: i32, rows: i32, how: MailState) {
     real::run(7, RealOptions::default(), async |world| {
         let at_work = folder.with_extension("at-work");
         fs::create_dir_all(folder).expect("a folder");

@@ -48,7 +48,7 @@ mod volume_limits;
 mod volumes;
 mod write_cache;
 
-/// What makes a mailbox database on a simulated drive and cuts its power, from the engine's own tests.
+/// The engine tests' own mailbox database on a simulated drive whose power is cut.
 #[allow(dead_code)]
 #[path = "../../../maildb/tests/it/model.rs"]
 mod model;

@@ -1,11 +1,11 @@
-//! What a run says beside its answer: what to do next, how near its limits it came, what the person says of the storage;
-//! and that a report has one value for one statistic.
+//! Output beside the answer: next steps, margins to the limits, notes of the user; and a report has one value for one
+//! statistic.
 
 use crate::spindle::{Bench, Said, answered, json_of, short};
 use serde_json::Value;
 use std::fs;
 
-/// A short run of four commands' worth of words: what it said, and its report as JSON.
+/// A short run of four commands' worth of words: its output, and its report as JSON.
 fn run(bench: &Bench, more: &[&str]) -> (Said, Value) {
     let said = bench.run(&short(&[&["db", "--report", "out"], more].concat()));
     answered(&said);

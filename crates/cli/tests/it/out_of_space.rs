@@ -25,7 +25,7 @@ const PIECE_BYTES: u64 = 65_536;
 const PIECES: u64 = (48 << 20) / PIECE_BYTES;
 const WRITERS: u64 = 4;
 
-/// What each piece of the volume was last acknowledged to hold, and what was begun on it since.
+/// The last acknowledged content of each piece of the volume, and the writes begun on it since.
 #[derive(Default)]
 struct Model {
     acknowledged: RefCell<BTreeMap<u64, u64>>,
@@ -139,7 +139,7 @@ fn a_pool_on_a_filesystem_that_fills_up_opens_when_there_is_room_and_has_all_tha
                 let client = connect(&world, &uri).await;
                 world.spawn("writer", Rc::clone(&model).write_on(client, writer));
             }
-            // Those that were under way when space ran out wait for some; whoever writes next is refused.
+            // // Requests under way when space ran out wait for a while; later writes are refused.
             let late = connect(&world, &uri).await;
             let begun = Instant::now();
             let refusal = loop {

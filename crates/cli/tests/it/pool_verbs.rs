@@ -1,4 +1,4 @@
-//! What is done with pools and volumes that are there: drives added, everything looked at, volumes changed.
+//! Verbs on existing pools and volumes: drives added, everything scrubbed, volumes changed.
 
 use crate::{
     exported::{Exported, noise, text},
@@ -85,7 +85,7 @@ fn a_pool_that_lost_a_drive_gets_another_one_and_its_copies_back() {
 }
 
 #[test]
-fn a_raw_device_that_was_erased_is_added_anew() {
+fn an_erased_raw_device_is_added_again() {
     if !may_mount() {
         return;
     }
@@ -111,7 +111,7 @@ fn a_raw_device_that_was_erased_is_added_anew() {
 }
 
 #[test]
-fn a_scrub_mends_what_is_wrong_and_says_what_is_lost() {
+fn a_scrub_fixes_wrong_copies_and_names_lost_blocks() {
     let bench = Bench::new();
     used_pool(&bench);
     let found = json(&bench, &["pool", "scrub", "mail"]);
@@ -126,7 +126,7 @@ fn a_scrub_mends_what_is_wrong_and_says_what_is_lost() {
     let found = json(&bench, &["pool", "scrub", "mail"]);
     assert!(found["mended"].as_u64().unwrap() > 0 && found["lost_places"] == 0, "{found}");
     let said = done(&bench.run(&["pool", "scrub", "mail"]));
-    assert!(said.contains(" 0 copies were wrong and are right now, 0 places are lost"), "{said}");
+    assert!(said.contains(" 0 wrong copies were fixed, 0 places are lost"), "{said}");
     has_letters(&bench);
 }
 

@@ -10,7 +10,7 @@ fn arguments<'a>(report: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&run[..], more].concat()
 }
 
-/// All findings of a report, and nothing among them that says that data was wrong or lost.
+/// All findings of a report; fails if one of them reports wrong or lost data.
 #[track_caller]
 fn findings(bench: &Bench, report: &str) -> String {
     let json = json_of(&fs::read_to_string(bench.path(&format!("{report}.json"))).expect("a report"));

@@ -35,7 +35,7 @@ fn record(folder: &Path) -> String {
     fs::read_to_string(folder.join("spindle-run.json")).unwrap_or_default()
 }
 
-/// Starts the program and kills it as soon as `when` says so; false if it ended before.
+/// Starts the program and kills it once `when` returns true; false if it ended before.
 fn kill_when(bench: &Bench, arguments: &[&str], when: impl Fn() -> bool) -> bool {
     // What is killed leaves a record, and the next run of the same second would go by the same name.
     let report = format!("killed-{}", names(&bench.path(".")).len());
@@ -67,7 +67,7 @@ fn an_interrupted_creation_promises_no_report_and_leaves_none() {
     let is_creating = || places.join("sg1-db1.edb").exists();
     let said = bench.interrupted_when(&[&arguments[..], &["--report", "r"]].concat(), is_creating);
     assert_eq!(said.code, Some(2), "{}{}", said.stdout, said.stderr);
-    assert!(said.stderr.contains("\nEnding. Once more to end at once."), "{}", said.stderr);
+    assert!(said.stderr.contains("\nEnding. Ctrl-C again ends it at once."), "{}", said.stderr);
     assert!(
         said.stderr.ends_with("ended before all databases were made; the next run goes on\n"),
         "{}",

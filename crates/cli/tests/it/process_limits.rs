@@ -1,4 +1,4 @@
-//! What the shell that starts the program allows it: few file handles, small files.
+//! Limits of the shell that starts the program: few file handles, small files.
 
 use crate::spindle::{Bench, PROGRAM, Said};
 use std::process::Command;

@@ -100,13 +100,11 @@ fn numbers_that_make_no_sense() {
     );
     check(
         &["prove", "db", "--mailboxes", "100"],
-        expect!["spindle: --mailboxes alone does not say how much is asked; add --iops, the IOPS of each"],
+        expect!["spindle: --mailboxes alone does not define a load; add --iops, the IOPS of each"],
     );
     check(
         &["prove", "db", "--iops", "0.5"],
-        expect![[
-            "spindle: --iops alone does not say how much is asked; add --mailboxes, how many there are"
-        ]],
+        expect![["spindle: --iops alone does not define a load; add --mailboxes, how many there are"]],
     );
     check(
         &["prove", "db", "--mailboxes", "100", "--iops", "nan"],
@@ -217,7 +215,7 @@ fn databases_that_do_not_fit_what_is_safe() {
         &bench,
         &["db"],
         expect![
-            "spindle: 1 database does not fit the safe default of 4 GiB and 10 % of the free space; say how large they shall be, such as --size 32MiB"
+            "spindle: 1 database does not fit the safe default of 4 GiB and 10 % of the free space; give their size, such as --size 32MiB"
         ],
     );
 }

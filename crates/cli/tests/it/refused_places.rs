@@ -268,7 +268,7 @@ fn a_folder_without_permission() {
         }
     }
     match as_nobody("db") {
-        // 126, 127: setpriv could not start the program, which lies where nobody may look.
+        // // 126, 127: setpriv could not start the program, which lies where that user has no access.
         Some(said) if said.code == Some(2) => {
             expect!["spindle: db: no permission to make files there; change its owner or mode, or run as a user who may"].assert_eq(said.stderr.trim_end());
         }

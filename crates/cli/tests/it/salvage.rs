@@ -1,5 +1,5 @@
-//! Pools that were damaged from outside, with the means of any user: what they hold is shown, served and copied, nothing is
-//! written to them, and no line says what would cost the last copy.
+//! Pools that were damaged from outside, with tools any user has: their content is shown, served and copied, nothing is
+//! written to them, and no advice would cost the last copy.
 
 use crate::{
     exported::{Exported, is_here, judge, noise, text},
@@ -31,7 +31,7 @@ fn done(said: &Said) -> String {
     said.stdout.clone()
 }
 
-/// Ends with 1: something is lost, and said.
+/// Asserts exit code 1 with a message: something is lost.
 #[track_caller]
 fn lossy(said: &Said) -> String {
     assert_eq!(said.code, Some(1), "{}{}", said.stdout, said.stderr);
@@ -84,7 +84,7 @@ fn write(exported: &Exported, at: usize, piece: usize, bytes: &[u8]) {
     });
 }
 
-/// What is served, block by block; none of one that cannot be read.
+/// The served content, block by block; `None` for a block that cannot be read.
 fn read_blocks(exported: &Exported, length: usize) -> Vec<Option<Vec<u8>>> {
     let mut blocks = Vec::new();
     real::run(1, RealOptions::default(), async |world: World| {
@@ -109,7 +109,7 @@ fn make_pool(bench: &Bench, drives: usize, bytes: &[u8]) {
     exported.end();
 }
 
-/// Where records of the log lie: by position, drive and byte.
+/// Log records, by position: drive and byte.
 fn records(bench: &Bench) -> BTreeMap<Position, Vec<(PathBuf, u64)>> {
     let mut found: BTreeMap<Position, Vec<(PathBuf, u64)>> = BTreeMap::new();
     for (path, image) in images(bench) {
@@ -291,7 +291,7 @@ fn force_is_offered_where_it_helps_and_what_fell_behind_is_not_to_be_erased() {
         if is_offered {
             assert!(said.contains("first copy what can be read"), "{said}");
         }
-        // Where the newest checkpoint is on the drives that are away, nobody here knows what they alone have.
+        // // Where the newest checkpoint is on absent drives, their content is unknown here.
         let is_known = said.contains("lie on them alone");
         if !is_known {
             keep.iter().zip(images).for_each(|(path, image)| fs::write(path, image).unwrap());
@@ -343,7 +343,7 @@ fn what_cannot_be_salvaged_is_refused_in_a_line_and_leaves_all_as_it_was() {
     bench.make_file("there.img", b"");
     bench.make_file("mapped.img.map", b"");
     for (arguments, story) in [
-        (&["mail/store", "there.img"][..], "there.img is there already, and nothing is written over"),
+        (&["mail/store", "there.img"][..], "there.img exists already, and nothing is overwritten"),
         (&["mail/store", "mapped.img"], "mapped.img.map is there already"),
         (&["mail/none", "out.img"], "mail: the pool has no volume \"none\"; 'spindle pool show mail'"),
         (&["mail/store@never", "out.img"], "has no snapshot \"never\""),
@@ -360,7 +360,7 @@ fn what_cannot_be_salvaged_is_refused_in_a_line_and_leaves_all_as_it_was() {
     let _mount = Mount::tmpfs(&bench, "small", "size=2m");
     let refused = bench.refused(&["pool", "salvage", "mail/store", "small/out.img"]);
     assert!(refused.contains("no room for small/out.img: 4.00 MiB are to be copied"), "{refused}");
-    // All superblocks of all drives are gone: nobody can say what it was.
+    // // All superblocks of all drives are gone: the pool cannot be identified.
     for drive in drives(&bench) {
         zero(&drive, 0, MIB);
     }

@@ -264,7 +264,7 @@ gb = 800
 "#;
 
 #[test]
-fn a_site_that_contradicts_itself_is_told_where() {
+fn a_site_that_contradicts_itself_is_refused_with_the_line() {
     let about_itself = |site: &str| -> Vec<(String, String)> {
         let said = bench_with(site).run(&["advise", "site.toml", "--json"]);
         let json = json_of(&said.stdout);

@@ -23,11 +23,10 @@ pub struct Bench {
     folder: tempfile::TempDir,
 }
 
-/// What a finished program said.
+/// Output of a finished program.
 pub struct Said {
-    /// Exit code; none if a signal ended it.
+    /// Exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// Standard output.
     pub stdout: String,
     /// Standard error, with the bench's path as `DIR`.
     pub stderr: String,
@@ -78,7 +77,7 @@ impl Bench {
         self.said(output)
     }
 
-    /// Runs the program and interrupts it, as Ctrl-C does, as soon as `when` says so.
+    /// Runs the program and interrupts it, as Ctrl-C does, once `when` returns true.
     #[track_caller]
     pub fn interrupted_when(&self, arguments: &[&str], when: impl Fn() -> bool) -> Said {
         let mut command = self.command(arguments);
@@ -96,7 +95,6 @@ impl Bench {
         self.said(output)
     }
 
-    /// What a finished program said.
     pub fn said(&self, output: Output) -> Said {
         let text = |bytes: &[u8]| {
             String::from_utf8_lossy(bytes).replace(&self.folder.path().display().to_string(), "DIR")
@@ -123,7 +121,7 @@ impl Bench {
     }
 }
 
-/// Ends a program that does not end by itself, so that a hang is a failed test.
+/// Ends a program that hangs, so that the test fails.
 pub struct Watchdog {
     stop: mpsc::Sender<()>,
 }

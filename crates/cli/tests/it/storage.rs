@@ -1,5 +1,5 @@
 //! Real storage made for a test: loop devices, small filesystems, read-only mounts. Needs root; a
-//! test that cannot have it says so in a line and passes.
+//! test that cannot have it prints a line and passes.
 
 use crate::spindle::Bench;
 use std::{
@@ -21,7 +21,7 @@ pub struct Mount {
     point: PathBuf,
 }
 
-/// True if this process may make devices and mounts; says a line if not.
+/// True if this process may make devices and mounts; prints a line if not.
 pub fn may_mount() -> bool {
     let is_root = succeeds(Command::new("id").arg("-u")).is_some_and(|output| output.stdout == b"0\n");
     if !is_root {
@@ -51,7 +51,6 @@ impl LoopDevice {
         Some(Self { path, image: folder })
     }
 
-    /// `/dev/loopN`.
     pub fn path(&self) -> &Path {
         &self.path
     }

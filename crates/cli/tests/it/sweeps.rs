@@ -50,7 +50,7 @@ fn an_interrupted_sweep_ends_with_the_run_that_goes_on_and_compares_what_there_i
     let said = bench.interrupted_when(&[&arguments[..], &["--report", "s"]].concat(), is_measuring);
     assert_eq!(said.code, Some(2), "no answer: {}{}", said.stdout, said.stderr);
     assert!(
-        said.stderr.contains("Ending, with a partial report. Once more to end at once."),
+        said.stderr.contains("Ending, with a partial report. Ctrl-C again ends it at once."),
         "{}",
         said.stderr
     );
@@ -70,7 +70,7 @@ fn an_interrupted_sweep_ends_with_the_run_that_goes_on_and_compares_what_there_i
 }
 
 #[test]
-fn a_sweep_of_volumes_makes_databases_anew_where_they_belong() {
+fn a_sweep_of_volumes_makes_new_databases_where_they_belong() {
     let bench = Bench::new();
     ["a", "b"].iter().for_each(|name| drop(bench.make_folder(name)));
     let arguments = ["a", "b", "--databases", "2", "--sweep", "volumes=2,1", "--report", "s", "--quiet"];

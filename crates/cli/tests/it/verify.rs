@@ -1,7 +1,7 @@
 //! `spindle verify`, as an administrator meets it.
 
 use crate::{
-    mail_files::{How, PAGE, change, copy_files, last_used, make, page},
+    mail_files::{MailState, PAGE, change, copy_files, last_used, make, page},
     spindle::{Bench, Watchdog, json_of, names, signal, wait_for_line},
 };
 use expect_test::expect;
@@ -11,11 +11,11 @@ use std::{fs, io::Read, os::unix::fs::symlink, path::Path, process::Stdio};
 /// A bench with a folder `mail`: a database that was shut down, and its logs.
 fn bench() -> Bench {
     let bench = Bench::new();
-    make(&bench.path("mail"), 0, 900, How::default());
+    make(&bench.path("mail"), 0, 900, MailState::default());
     bench
 }
 
-/// What `--json` says of a check of `mail`, with the exit code.
+/// The `--json` of a check of `mail`, with the exit code.
 #[track_caller]
 fn checked(bench: &Bench, more: &[&str]) -> (Option<i32>, Value) {
     let said = bench.run(&[&["verify", "mail", "--json"], more].concat());
@@ -23,7 +23,7 @@ fn checked(bench: &Bench, more: &[&str]) -> (Option<i32>, Value) {
     (said.code, json_of(&said.stdout))
 }
 
-/// What is said of one file.
+/// The entry of one file.
 fn file<'a>(shown: &'a Value, name: &str) -> &'a Value {
     let files = shown["files"].as_array().expect("files");
     let is_it = |file: &&Value| file["path"].as_str().is_some_and(|path| path.ends_with(name));
@@ -35,7 +35,7 @@ fn text(value: &Value) -> &str {
 }
 
 #[test]
-fn a_clean_folder_is_said_to_be_clean_and_what_that_is_worth() {
+fn a_clean_folder_is_reported_clean_with_the_limits_of_that_answer() {
     let bench = bench();
     let before = bench.inventory("mail");
     let said = bench.run(&["verify", "mail", "--deep"]);
@@ -81,7 +81,7 @@ fn programs_get_a_format_that_stays() {
 }
 
 #[test]
-fn one_flipped_bit_is_named_and_put_right_in_a_copy() {
+fn one_flipped_bit_is_named_and_fixed_in_a_copy() {
     let bench = bench();
     let path = bench.path("mail/priv1.edb");
     let whole = fs::read(&path).expect("a file");
@@ -109,14 +109,14 @@ fn one_flipped_bit_is_named_and_put_right_in_a_copy() {
 }
 
 #[test]
-fn more_than_one_bit_is_not_put_right() {
+fn more_than_one_bit_is_not_fixed() {
     let bench = bench();
     let path = bench.path("mail/priv1.edb");
     let at = (last_used(&fs::read(&path).expect("a file")) + 1) * PAGE + 900;
     change(&path, |bytes| bytes[at..at + 8].copy_from_slice(b"overlaid"));
     let said = bench.run(&["verify", "mail/priv1.edb", "--fix-ecc", "copy.edb"]);
     assert_eq!(said.code, Some(1), "{}{}", said.stdout, said.stderr);
-    assert!(said.stdout.contains("no bit of it could be put right: the copy is the same"), "{}", said.stdout);
+    assert!(said.stdout.contains("no bit could be fixed: the copy is identical"), "{}", said.stdout);
     assert!(fs::read(bench.path("copy.edb")).expect("a copy") == fs::read(&path).expect("a file"));
     assert_eq!(names(&bench.path(".")), ["copy.edb", "mail"]);
 }
@@ -148,7 +148,7 @@ fn one_header_is_a_warning_and_none_is_the_end() {
     let (code, shown) = checked(&bench, &[]);
     let finding = &file(&shown, "priv1.edb")["findings"][0];
     assert_eq!((code, text(&finding["part"])), (Some(1), "file"), "{finding}");
-    // What is lost so is not passed over for what it says it is not.
+    // // Damage that looks like another state is not skipped.
     assert!(text(&finding["what"]).contains("headers are gone"), "{finding}");
 }
 
@@ -163,7 +163,7 @@ fn pages_behind_the_last_owned_one_are_no_damage() {
 #[test]
 fn a_snapshot_of_a_running_database_can_be_recovered_with_all_its_logs_alone() {
     let bench = Bench::new();
-    make(&bench.path("mail"), 0, 900, How { dirty: true, ..How::default() });
+    make(&bench.path("mail"), 0, 900, MailState { dirty: true, ..MailState::default() });
     let (code, shown) = checked(&bench, &[]);
     let database = &shown["sets"][0]["databases"][0];
     assert_eq!((code, text(&database["recovery"])), (Some(0), "possible"), "{shown}");
@@ -186,9 +186,9 @@ fn a_snapshot_of_a_running_database_can_be_recovered_with_all_its_logs_alone() {
 }
 
 #[test]
-fn a_page_of_an_earlier_day_is_told_by_the_stamps_alone() {
+fn a_page_of_an_earlier_day_is_found_by_the_stamps_alone() {
     let bench = Bench::new();
-    let how = How { stamps: true, ..How::default() };
+    let how = MailState { stamps: true, ..MailState::default() };
     make(&bench.path("mail"), 0, 600, how);
     let old = fs::read(bench.path("mail/priv1.edb")).expect("a file");
     make(&bench.path("mail"), 10_000, 300, how);
@@ -207,7 +207,7 @@ fn a_page_of_an_earlier_day_is_told_by_the_stamps_alone() {
 }
 
 #[test]
-fn what_lies_on_a_device_without_a_filesystem_is_found() {
+fn databases_on_a_device_without_a_filesystem_are_found() {
     let bench = bench();
     let read = |name: &str| fs::read(bench.path("mail").join(name)).expect("a file");
     let (database, log) = (read("priv1.edb"), read("E00.log"));
@@ -239,7 +239,7 @@ fn what_lies_on_a_device_without_a_filesystem_is_found() {
 }
 
 #[test]
-fn a_check_that_was_ended_goes_on_where_it_was_unless_the_file_is_another() {
+fn an_ended_check_continues_unless_the_file_was_replaced() {
     let bench = bench();
     let path = bench.path("mail/priv1.edb");
     let number = 3;
@@ -276,7 +276,7 @@ fn a_check_that_was_ended_goes_on_where_it_was_unless_the_file_is_another() {
 }
 
 #[test]
-fn an_interrupted_check_says_what_was_found_and_how_to_go_on() {
+fn an_interrupted_check_reports_its_findings_and_how_to_continue() {
     let bench = bench();
     // The next chunk would be read in some hours.
     let arguments = ["verify", "mail/priv1.edb", "--throttle", "100", "--resume", "night.state"];
@@ -289,10 +289,10 @@ fn an_interrupted_check_says_what_was_found_and_how_to_go_on() {
     let said = bench.said(child.wait_with_output().expect("ends"));
     watch.call_off();
     assert_eq!(said.code, Some(2), "{}", said.stdout);
-    assert!(said.stdout.contains("nothing is damaged as far as was looked"), "{}", said.stdout);
+    assert!(said.stdout.contains("no damage was found so far"), "{}", said.stdout);
     assert!(said.stdout.contains("night.state remembers"), "{}", said.stdout);
     let said = bench.run(&["verify", "mail/priv1.edb", "--resume", "night.state", "-q"]);
-    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "Pass: 1 file looked at, nothing is damaged\n"));
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "Pass: 1 file checked, nothing is damaged\n"));
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn a_page_of_the_answer_is_written_once() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_refused_in_a_line() {
+fn unreadable_paths_are_refused_in_a_line() {
     let bench = Bench::new();
     bench.make_folder("empty");
     bench.make_file("words.txt", b"not of a mail server");
@@ -326,19 +326,19 @@ fn what_cannot_be_looked_at_is_refused_in_a_line() {
     let lines: Vec<String> = refusals.iter().map(|arguments| bench.refused(arguments)).collect();
     expect![[r#"
         spindle: gone does not exist; give files, folders or block devices that are there
-        spindle: empty: nothing there is of a mail database: no database, log or checkpoint; give the folder they are in, or --scan a device that no filesystem can be mounted from
-        spindle: words.txt: nothing there is of a mail database: no database, log or checkpoint; give the folder they are in, or --scan a device that no filesystem can be mounted from
+        spindle: empty: no mail database found: no database, log or checkpoint; give the folder they are in, or --scan a device that no filesystem can be mounted from
+        spindle: words.txt: no mail database found: no database, log or checkpoint; give the folder they are in, or --scan a device that no filesystem can be mounted from
         spindle: /dev/null is neither a file nor a folder nor a device; give files, folders or block devices that are there
         spindle: --fix-ecc copies one file; give one PATH
         spindle: --fix-ecc copies one file, and empty is a folder; give the file
-        spindle: words.txt: nothing there is of a mail database: no database, log or checkpoint; give the folder they are in, or --scan a device that no filesystem can be mounted from
+        spindle: words.txt: no mail database found: no database, log or checkpoint; give the folder they are in, or --scan a device that no filesystem can be mounted from
         spindle: invalid value 'fast' for '--throttle <RATE>': "fast" is not a rate; write a number and a unit, such as 200MB/s; see 'spindle verify --help'
         spindle: invalid value '0' for '--jobs <N>': "0" is not a number of threads; give 1 to 1024; see 'spindle verify --help'
         spindle: --html: none does not exist; make it first: mkdir -p none"#]].assert_eq(&lines.join("\n"));
 }
 
 #[test]
-fn a_file_of_another_is_no_state() {
+fn a_file_of_another_program_is_no_state() {
     let bench = bench();
     bench.make_file("words.txt", b"not a state");
     let refused = bench.refused(&["verify", "mail", "--resume", "words.txt"]);
@@ -401,7 +401,7 @@ fn a_database_whose_name_is_long_is_judged_like_any_other() {
     assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
 }
 
-/// What the engine keeps for its sorts: marked as any database, of no log, its pages without checksums.
+/// The engine's database for sorts: marked as any database, of no log, its pages without checksums.
 fn temporary_database(whole: &[u8]) -> Vec<u8> {
     let mut bytes = whole.to_vec();
     bytes[52..56].copy_from_slice(&1_u32.to_le_bytes());
@@ -417,7 +417,7 @@ fn temporary_database(whole: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_temporary_database_is_passed_over_and_never_counted_as_verified() {
+fn a_temporary_database_is_skipped_and_never_counted_as_verified() {
     let bench = bench();
     let whole = fs::read(bench.path("mail/priv1.edb")).expect("a file");
     fs::write(bench.path("mail/tmp.edb"), temporary_database(&whole)).expect("written");

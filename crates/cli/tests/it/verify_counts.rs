@@ -1,13 +1,13 @@
 //! `spindle verify --deep` counts a fault once, whichever of its judges meet it.
 
 use crate::{
-    mail_files::{How, PAGE, change, last_used, make, page},
+    mail_files::{MailState, PAGE, change, last_used, make, page},
     spindle::{Bench, json_of},
 };
 use serde_json::Value;
 use std::fs;
 
-/// What a check of `paths` says.
+/// Output of a check of `paths`.
 #[track_caller]
 fn checked(bench: &Bench, paths: &[&str]) -> (Option<i32>, Value) {
     let said = bench.run(&[&["verify", "--deep", "--json"], paths].concat());
@@ -39,7 +39,7 @@ fn zero(bytes: &mut [u8], number: usize) {
 #[test]
 fn a_fault_of_a_database_is_one_finding_of_damage() {
     let bench = Bench::new();
-    make(&bench.path("mail"), 0, 900, How::default());
+    make(&bench.path("mail"), 0, 900, MailState::default());
     let path = bench.path("mail/priv1.edb");
     let whole = fs::read(&path).expect("a file");
     assert_eq!(checked(&bench, &["mail"]).0, Some(0));
@@ -89,7 +89,7 @@ fn a_fault_of_a_database_is_one_finding_of_damage() {
 #[test]
 fn a_lost_write_is_one_finding_though_the_trees_miss_it_as_well() {
     let bench = Bench::new();
-    let how = How { stamps: true, ..How::default() };
+    let how = MailState { stamps: true, ..MailState::default() };
     make(&bench.path("mail"), 0, 600, how);
     let old = fs::read(bench.path("mail/priv1.edb")).expect("a file");
     make(&bench.path("mail"), 10_000, 300, how);
@@ -110,7 +110,7 @@ fn a_lost_write_is_one_finding_though_the_trees_miss_it_as_well() {
 #[test]
 fn a_fault_of_logs_that_two_folders_of_databases_share_is_one_finding() {
     let bench = Bench::new();
-    make(&bench.path("one"), 0, 900, How { dirty: true, ..How::default() });
+    make(&bench.path("one"), 0, 900, MailState { dirty: true, ..MailState::default() });
     fs::create_dir(bench.path("logs")).expect("a folder");
     for entry in fs::read_dir(bench.path("one")).expect("a folder") {
         let entry = entry.expect("an entry");

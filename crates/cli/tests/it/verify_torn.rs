@@ -76,7 +76,7 @@ fn lay_out(disk: &mut SimulatedDrive, bench: &Bench, folder: &str) {
     }
 }
 
-/// The exit code, and what is said of the database.
+/// The exit code, and the entry of the database.
 #[track_caller]
 fn checked(bench: &Bench, arguments: &[&str]) -> (Option<i32>, Value) {
     let said = bench.run(&[&["verify", "--json"], arguments].concat());
@@ -100,7 +100,7 @@ fn torn_pages_that_recovery_restores_are_no_damage_and_without_the_journal_they_
         assert_eq!(counts, (&Value::from(0), &Value::from(0)), "seed {seed}: {file}");
         if torn > 0 {
             (torn_all, cases) = (torn_all + torn, cases + 1);
-            // Named alone, and with its logs elsewhere, it says the same.
+            // // Named alone, and with its logs elsewhere, it gives the same result.
             assert_eq!(checked(&bench, &["mail/priv1.edb"]).1["checked"]["torn"], torn, "seed {seed}");
             let said = bench.run(&["verify", "mail"]).stdout;
             let words =

@@ -1,4 +1,4 @@
-//! What a volume may take of its pool, set and shown by the program, and kept to while it is exported.
+//! Limits of a volume, set and shown by the program, and enforced while it is exported.
 
 use crate::{
     spindle::{Bench, json_of},
@@ -47,7 +47,7 @@ fn limits_of_a_volume_are_set_shown_and_kept_to() {
         assert_eq!(fill(&logs, 0, 100).await, 32, "2 MiB in pieces of 64 KiB");
         assert_eq!(fill(&logs, 0, 32).await, 32, "what it has it may overwrite");
     });
-    // What is not said stays.
+    // // Options that are not given stay.
     done(&bench.run(&["volume", "set", "mail/logs", "--limit", "4MiB", "--write-cache", "on"]));
     done(&bench.run(&["volume", "set", "mail/store", "--mbps", "none"]));
     while_exported(&bench, &["mail/logs"], async |world, uri| {

@@ -1,4 +1,4 @@
-//! What clients hear of the write cache of a volume that is exported.
+//! The write cache of an exported volume, as clients see it.
 
 use crate::{
     exported::{Exported, lines_of},
@@ -67,7 +67,7 @@ fn pool() -> Bench {
 
 const PATHS: [&str; 3] = ["mail/cached", "mail/stable", "plain.img"];
 
-/// What the program says it serves, until it is ended: its lines, and the same as JSON says it.
+/// Output of an export until it is ended: its lines, and its JSON.
 fn expect(bench: &Bench, more: &[&str], expected: [bool; 3], why: &str) {
     let arguments = [&["--iscsi", "127.0.0.1:0"], &PATHS[..], more].concat();
     let exported = Exported::begin(bench, &arguments);
