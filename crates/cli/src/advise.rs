@@ -7,10 +7,9 @@ use crate::{
     outputs::check_new_file,
     prove::{performance::command_line, site},
     records,
-    refusal::Refusal,
 };
 use ::plan::advice::{Advice, RunFacts, Severity, advise as advice_for};
-use report::{Meta, html, text};
+use report::{Meta, Refusal, html, text};
 use serde::Serialize;
 use std::{
     env,

@@ -4,9 +4,8 @@ use crate::{
     console::Console,
     exit_status::ExitStatus,
     outputs::{Outputs, WriteOutcome},
-    refusal::Refusal,
 };
-use report::{Document, Finding, Severity, json, text};
+use report::{Document, Finding, Refusal, Severity, json, text};
 use workload::database::{document::document, results::RunResults, verdict::Verdict};
 
 /// The report of a run, with the `remarks` of the program that ran it and the command it was given.

@@ -9,12 +9,12 @@ use crate::{
     plan_arguments::PlanArguments,
     pool::arguments::{PoolArguments, VolumeArguments},
     prove::{layout::LayoutKind, sweep::SweepSpec},
-    quantity::{parse_duration, parse_size, show_duration},
-    refusal::Refusal,
+    quantity::{parse_duration, parse_size},
     remote::RemoteArguments,
     verify::arguments::VerifyArguments,
 };
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
+use report::{Refusal, duration::show_duration};
 use std::{env, ffi::OsString, path::PathBuf, time::Duration};
 use workload::database::judged::Judged;
 use world::ByteCount;

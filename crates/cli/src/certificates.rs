@@ -1,8 +1,8 @@
 //! Folders of certificates, in the layout that QEMU and libnbd have: `ca-cert.pem`, and `server-` or `client-` with
 //! `cert.pem` and `key.pem`.
 
-use crate::refusal::Refusal;
-use nbd::{ClientTls, ServerTls, TlsError, TlsIdentity};
+use nbd::{ClientTls, Identity, ServerTls, TlsError};
+use report::Refusal;
 use rustix::fs::stat;
 use std::path::Path;
 use world::{

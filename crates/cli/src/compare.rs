@@ -1,16 +1,10 @@
 //! `spindle compare`: records of runs, side by side.
 
 use crate::{
-    answer::deliver_whole,
-    arguments::CompareArguments,
-    console::Console,
-    exit_status::ExitStatus,
-    outputs::{Outputs, shown_time},
-    prove::performance::command_line,
-    records,
-    refusal::Refusal,
+    answer::deliver_whole, arguments::CompareArguments, console::Console, exit_status::ExitStatus,
+    outputs::Outputs, prove::performance::command_line, records,
 };
-use report::{Document, Meta};
+use report::{Document, Meta, Refusal, calendar::shown_time};
 use std::{env, path::Path};
 use workload::database::{
     comparison::{ComparedRun, Comparison, document::document, saturation},
@@ -49,7 +43,7 @@ pub fn compared(record: &Path, results: RunResults) -> Result<ComparedRun, Refus
 pub fn comparison_document(comparison: &Comparison, now: WallTime) -> Document {
     let meta = Meta {
         generator: concat!("spindle ", env!("CARGO_PKG_VERSION")).to_owned(),
-        created_utc: shown_time(now),
+        created_utc: shown_time(now.seconds),
         machine: comparison.runs[0].results.host.name.clone(),
         seed: None,
         command: Some(command_line(env::args())),

@@ -3,8 +3,8 @@
 //! Text for people (plan, progress, verdict) and `--json` never mix: with `--json` standard output holds the
 //! JSON alone, and text goes to standard error.
 
-use crate::{exit_status::ExitStatus, refusal::Refusal};
-use report::Severity;
+use crate::exit_status::ExitStatus;
+use report::{Refusal, Severity};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     termios,

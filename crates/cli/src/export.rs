@@ -8,9 +8,10 @@ mod shared;
 mod thin_volume;
 mod write_cache;
 
-use crate::{arguments::ExportArguments, console::Console, exit_status::ExitStatus, refusal::Refusal};
+use crate::{arguments::ExportArguments, console::Console, exit_status::ExitStatus};
 use identity::{IdentityLookup, identify};
 use iscsi::scsi::identity::Identity;
+use report::Refusal;
 use serde::Serialize;
 use shared::{OpenExports, SharedDevice};
 use std::{collections::BTreeSet, path::PathBuf, rc::Rc, time::Duration};

@@ -16,16 +16,15 @@ mod pool;
 mod prove;
 mod quantity;
 mod records;
-mod refusal;
 mod remote;
 mod report;
 mod text_file;
 mod verb_arguments;
 mod verify;
 
+use ::report::Refusal;
 use arguments::Verb;
 use exit_status::ExitStatus;
-use refusal::Refusal;
 use std::{
     io::{self, Write},
     process::ExitCode,

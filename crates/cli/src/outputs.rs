@@ -3,24 +3,14 @@
 use crate::{
     prove::{location::RunLocation, manifest::is_harmless, survey::dangling_link},
     records,
-    refusal::Refusal,
 };
-use report::{Document, html, json};
+use report::{Document, Refusal, calendar::file_stamp, html, json};
 use rustix::fs::{Access, access};
 use std::path::{Path, PathBuf};
-use time::{OffsetDateTime, format_description::BorrowedFormatItem, macros::format_description};
 use world::{
     WallTime,
     real::host_files::{self, PathKind},
 };
-
-const FILE_STAMP: &[BorrowedFormatItem<'_>] =
-    format_description!("[year]-[month]-[day]-[hour][minute][second]");
-const SHOWN_STAMP: &[BorrowedFormatItem<'_>] =
-    format_description!("[year]-[month]-[day] [hour]:[minute]:[second] UTC");
-
-const UTC_STAMP: &[BorrowedFormatItem<'_>] =
-    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z");
 
 /// Runs begun within one second that get names of their own.
 const SAME_SECOND_MAX: u32 = 100;
@@ -103,7 +93,7 @@ impl Outputs {
 
     /// Files in `folder`, named by date; where a run of the same second has left anything, with a number behind it.
     fn by_date(folder: &Path, now: WallTime) -> Self {
-        let stamp = stamp(now, FILE_STAMP);
+        let stamp = file_stamp(now.seconds);
         let named =
             |suffix: String| Self::with_prefix(&folder.join(format!("spindle-report-{stamp}{suffix}")));
         let first = named(String::new());
@@ -241,23 +231,6 @@ fn holds(path: &Path, text: &str) -> bool {
         && host_files::read(path).is_ok_and(|bytes| bytes == text.as_bytes())
 }
 
-/// `now` as reports show it: `2026-11-21 22:05:00 UTC`.
-pub fn shown_time(now: WallTime) -> String {
-    stamp(now, SHOWN_STAMP)
-}
-
-/// `now` as programs read it: `2026-11-21T22:05:00Z`.
-pub fn utc_time(now: WallTime) -> String {
-    stamp(now, UTC_STAMP)
-}
-
-fn stamp(now: WallTime, form: &[BorrowedFormatItem<'_>]) -> String {
-    OffsetDateTime::from_unix_timestamp(now.seconds)
-        .ok()
-        .and_then(|time| time.format(form).ok())
-        .unwrap_or_else(|| now.seconds.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,7 +250,6 @@ mod tests {
         check("result.html", "result.html");
         check("result.json", "result.html");
         check("result.run", "result.html");
-        assert_eq!(shown_time(NOW), "2026-11-21 22:05:00 UTC");
     }
 
     #[test]

@@ -1,13 +1,8 @@
 //! `spindle plan`: from the users of a mail system to the storage under it.
 
 use crate::{
-    console::Console,
-    exit_status::ExitStatus,
-    outputs::{check_new_file, shown_time},
-    plan_arguments::PlanArguments,
-    prove::performance::command_line,
-    refusal::Refusal,
-    text_file,
+    console::Console, exit_status::ExitStatus, outputs::check_new_file, plan_arguments::PlanArguments,
+    prove::performance::command_line, text_file,
 };
 use ::plan::{
     answer::{Explained, StoragePlan},
@@ -15,7 +10,7 @@ use ::plan::{
     profile::{self, Profile, ProfileError, Tier},
     rules::{Rules, RulesError},
 };
-use report::{Document, Meta, html, text};
+use report::{Document, Meta, Refusal, calendar::shown_time, html, text};
 use std::{env, error::Error, path::Path};
 use world::{
     World,
@@ -186,7 +181,7 @@ fn meta() -> Meta {
     let now = real::run(0, real::RealOptions::default(), async |world: World| world.wall());
     Meta {
         generator: concat!("spindle ", env!("CARGO_PKG_VERSION")).to_owned(),
-        created_utc: shown_time(now),
+        created_utc: shown_time(now.seconds),
         machine: String::new(),
         seed: None,
         command: Some(command_line(env::args())),

@@ -35,7 +35,6 @@ use crate::{
     console::Console,
     exit_status::ExitStatus,
     outputs::Outputs,
-    refusal::Refusal,
     text_file,
 };
 use allowance::Allowance;
@@ -45,6 +44,7 @@ use performance::RunOutcome;
 use pools::{layout::GroupDrives, make::PoolPlan};
 use pristine::{CopyIntent, CopyTask};
 use record::RunRecord;
+use report::Refusal;
 use screen::RunSummary;
 use sizing::{BARE_DURATION, ResourceNeeds, RunVolume, SizingRequest};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Records of runs, read from files.
 
-use crate::refusal::Refusal;
+use report::Refusal;
 use std::path::Path;
 use workload::database::record::{Reader, Recovered};
 use world::real::{

@@ -1,6 +1,6 @@
 //! Devices elsewhere, by their URIs: a unit of an iSCSI target, an export of an NBD server.
 
-use crate::{certificates, refusal::Refusal};
+use crate::certificates;
 use clap::Args;
 use iscsi::{
     initiator::{self, Initiator, InitiatorOptions},
@@ -8,6 +8,7 @@ use iscsi::{
     wire::pdu::Digests,
 };
 use nbd::{Client, ClientOptions};
+use report::Refusal;
 use std::{
     env, fmt,
     path::{Path, PathBuf},

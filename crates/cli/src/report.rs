@@ -7,9 +7,8 @@ use crate::{
     exit_status::ExitStatus,
     outputs::Outputs,
     records,
-    refusal::Refusal,
 };
-use report::{Finding, Severity};
+use report::{Finding, Refusal, Severity};
 use world::WallTime;
 
 /// Runs the verb to its end.

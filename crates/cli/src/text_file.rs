@@ -1,6 +1,6 @@
 //! Small text files that the command line names: profiles and set-ups.
 
-use crate::refusal::Refusal;
+use report::Refusal;
 use std::path::Path;
 use world::real::host_files::{self, PathKind};
 

@@ -1,27 +1,23 @@
 //! `spindle verify`: whether databases and logs are whole, and whether they can be recovered.
 
-mod answer;
 pub mod arguments;
-mod json;
-mod labels;
 mod terminal;
 
 use crate::{
     console::Console,
     exit_status::ExitStatus,
-    outputs::{check_new_file, shown_time},
+    outputs::check_new_file,
     prove::{
         performance::command_line,
         progress::{ProgressStatus, ProgressView},
     },
-    quantity::show_duration,
-    refusal::Refusal,
 };
-use ::verify::running::{
-    self, Answer, Found, Mended, Outcome, Pace, Progress, ResumeError, Scanned, Settings, Source, State,
+use ::verify::{
+    answer::{VerifyReport, document, json_report},
+    running::{self, Answer, Found, Outcome, Pace, Progress, ResumeError, Scanned, Settings, Source, State},
 };
 use arguments::VerifyArguments;
-use report::{Document, Meta, html, text};
+use report::{Document, Meta, Refusal, calendar::shown_time, html, text};
 use std::{
     cell::Cell,
     env,
@@ -55,7 +51,7 @@ pub fn verify(arguments: &VerifyArguments) -> Result<ExitStatus, Refusal> {
             None if arguments.scan => scanned(&world, arguments, &console).await?,
             None => checked(&world, arguments, &console).await?,
         };
-        deliver(&report, meta(&world), &console)
+        deliver(&report, arguments, meta(&world), &console)
     })
 }
 
@@ -74,7 +70,7 @@ async fn checked<'a>(
     let outcome = running::run(world, &settings(arguments, &arguments.paths), found, &pace, state).await;
     let took = watch.end().await;
     let outcome = outcome.map_err(refused_state)?;
-    Ok(VerifyReport { took, ..VerifyReport::of(arguments, outcome, &pace) })
+    Ok(VerifyReport { took, ..report_of(arguments, outcome, &pace) })
 }
 
 /// Writes a copy without single flipped bits, and checks that.
@@ -115,7 +111,7 @@ async fn mended<'a>(
     };
     let took = watch.end().await;
     let outcome = outcome.map_err(refused_state)?;
-    Ok(VerifyReport { took, mended: Some(mended), ..VerifyReport::of(arguments, outcome, &pace) })
+    Ok(VerifyReport { took, mended: Some(mended), ..report_of(arguments, outcome, &pace) })
 }
 
 /// Finds what lies on devices and in images.
@@ -142,7 +138,7 @@ async fn scanned<'a>(
         return Err(cannot_look(&error));
     }
     let outcome = std::mem::take(&mut all.found);
-    Ok(VerifyReport { took, scanned: Some(all), ..VerifyReport::of(arguments, outcome, &pace) })
+    Ok(VerifyReport { took, scanned: Some(all), ..report_of(arguments, outcome, &pace) })
 }
 
 /// The files to check at `paths`; a refusal names `named`.
@@ -154,24 +150,9 @@ async fn find(paths: &[PathBuf], named: &[PathBuf]) -> Result<Found, Refusal> {
     }
 }
 
-/// Result of a verification.
-pub struct VerifyReport<'a> {
-    pub arguments: &'a VerifyArguments,
-    pub outcome: Outcome,
-    /// The fixes of `--fix-ecc`.
-    pub mended: Option<Mended>,
-    /// Findings of `--scan` outside files.
-    pub scanned: Option<Scanned>,
-    /// Bytes that were looked at.
-    pub read: ByteCount,
-    pub took: Duration,
-}
-
-impl<'a> VerifyReport<'a> {
-    fn of(arguments: &'a VerifyArguments, outcome: Outcome, pace: &Pace) -> Self {
-        let read = ByteCount(pace.progress().done);
-        Self { arguments, outcome, mended: None, scanned: None, read, took: Duration::ZERO }
-    }
+fn report_of<'a>(arguments: &'a VerifyArguments, outcome: Outcome, pace: &Pace) -> VerifyReport<'a> {
+    let (deep, resume) = (arguments.deep, arguments.resume.as_deref());
+    VerifyReport { deep, resume, ..VerifyReport::of(&arguments.paths, outcome, pace) }
 }
 
 fn settings(arguments: &VerifyArguments, paths: &[PathBuf]) -> Settings {
@@ -180,16 +161,21 @@ fn settings(arguments: &VerifyArguments, paths: &[PathBuf]) -> Settings {
 }
 
 /// Prints the result, writes the page, prints the JSON.
-fn deliver(report: &VerifyReport<'_>, meta: Meta, console: &Console) -> Result<ExitStatus, Refusal> {
-    let document = answer::document(report, meta);
+fn deliver(
+    report: &VerifyReport<'_>,
+    arguments: &VerifyArguments,
+    meta: Meta,
+    console: &Console,
+) -> Result<ExitStatus, Refusal> {
+    let document = document(report, meta);
     say(&document, console);
-    if let Some(path) = &report.arguments.html {
+    if let Some(path) = &arguments.html {
         let written = host_files::write_atomically(path, html::render(&document).as_bytes());
         written.map_err(|error| Refusal::new(format!("--html: {error}"), "the answer above stands"))?;
         console.say_always(&format!("Page: {}", path.display()));
     }
-    if report.arguments.json {
-        console.json_of(&json::json_report(report))?;
+    if arguments.json {
+        console.json_of(&json_report(report))?;
     }
     console.finish(match report.outcome.answer() {
         Answer::Clean => ExitStatus::Pass,
@@ -214,7 +200,7 @@ fn say(document: &Document, console: &Console) {
 fn meta(world: &World) -> Meta {
     Meta {
         generator: concat!("spindle ", env!("CARGO_PKG_VERSION")).to_owned(),
-        created_utc: shown_time(world.wall()),
+        created_utc: shown_time(world.wall().seconds),
         machine: machine().hostname,
         seed: None,
         command: Some(command_line(env::args())),
@@ -308,15 +294,4 @@ fn refused_state(error: ResumeError) -> Refusal {
         ResumeError::Other { .. } => "give the same paths, or another file with --resume",
     };
     Refusal::new(format!("--resume: {error}"), remedy)
-}
-
-/// Amount and rate of reading, for the answer.
-fn speed(read: ByteCount, took: Duration) -> String {
-    let seconds = took.as_secs_f64();
-    match seconds > 0.1 {
-        true => {
-            format!("{} in {}, {}/s", read, show_duration(took), ByteCount((read.0 as f64 / seconds) as u64))
-        }
-        false => read.to_string(),
-    }
 }

@@ -17,10 +17,12 @@
 
 mod axis;
 mod block;
+pub mod calendar;
 mod cell;
 mod chart;
 mod curve;
 mod document;
+pub mod duration;
 mod histogram;
 pub mod html;
 pub mod json;
@@ -28,6 +30,7 @@ mod markup;
 pub mod prose;
 mod quantity;
 mod reading;
+mod refusal;
 mod sampling;
 mod svg;
 mod table;
@@ -43,5 +46,6 @@ pub use curve::{Curve, CurveError, CurveLine, Station};
 pub use document::{Document, Finding, Meta, Outcome, Section, Severity, Verdict};
 pub use histogram::{Bucket, Histogram, HistogramError};
 pub use reading::Reading;
+pub use refusal::Refusal;
 pub use table::{Align, Column, RaggedRow, Table};
 pub use unit::Unit;

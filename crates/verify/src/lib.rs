@@ -9,6 +9,7 @@
 //! [`flush_map`] the small files beside them. [`set`] takes the facts of all files of a folder and says whether
 //! they can be recovered together.
 
+pub mod answer;
 pub mod checkpoint;
 pub mod database;
 pub mod deep;

@@ -3,11 +3,11 @@
 //! Secrets lie in files of their own, which only their owner may read.
 
 use super::over_iscsi::name_of;
-use crate::refusal::Refusal;
 use iscsi::{
     session::chap::{Credentials, Secret},
     target::access::{AccessList, AccessRight, InitiatorRights},
 };
+use report::Refusal;
 use rustix::fs::stat;
 use serde::Deserialize;
 use std::{

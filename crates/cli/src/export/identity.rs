@@ -5,9 +5,10 @@
 //! 1. Two disks that may differ have two identities; one disk has the same one at each start, under each name.
 //! 2. An identity depends neither on the version of Rust nor on the name of an export: it is a SHA-256 of the disk's own names.
 
-use crate::{pool::uuid, refusal::Refusal};
+use crate::pool::uuid;
 use array::format::{SnapshotId, VolumeId};
-use iscsi::scsi::identity::UnitIdentity;
+use iscsi::scsi::identity::Identity;
+use report::Refusal;
 use ring::digest::{Context, SHA256};
 use std::{
     env,
@@ -15,8 +16,10 @@ use std::{
 };
 use world::{
     IoErrorKind, World,
-    real::host::{Disk, DiskCatalogue},
-    real::host_files::{self, PathKind},
+    real::{
+        host::{Disk, DiskCatalogue},
+        host_files::{self, PathKind},
+    },
 };
 
 /// Suffix of a file that holds an identity: it follows the disk's name.

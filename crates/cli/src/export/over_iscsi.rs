@@ -5,12 +5,13 @@ use super::{
     access_file::{self, PlannedTarget, PlannedUnit, TargetPlan},
     write_cache::EffectiveWriteCache,
 };
-use crate::{arguments::ExportArguments, console::Console, refusal::Refusal};
+use crate::{arguments::ExportArguments, console::Console};
 use array::pool::Alarm;
 use iscsi::{
     scsi::{identity::UnitIdentity, properties::UnitProperties, unit::LogicalUnit},
     target::{Target, TargetEvent, Targets, serve},
 };
+use report::Refusal;
 use std::rc::Rc;
 use world::{Listener, World};
 

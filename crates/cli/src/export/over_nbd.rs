@@ -1,8 +1,9 @@
 //! Over NBD.
 
 use super::{ExportEndpoint, Offer, SharedDevice, write_cache::EffectiveWriteCache};
-use crate::{arguments::ExportArguments, certificates, console::Console, refusal::Refusal};
-use nbd::{Export, Exports, NbdUri, ServerOptions, TlsMode, UriTls, serve, server::ServerEvent};
+use crate::{arguments::ExportArguments, certificates, console::Console};
+use nbd::{Export, Exports, ServerOptions, TlsMode, Uri, UriTls, serve, server::Event};
+use report::Refusal;
 use std::rc::Rc;
 use world::{Listener, World};
 

@@ -12,14 +12,14 @@ use crate::{
         folder::{OpenPool, OpenReadOnlyPool, VolumePath, refusal},
         record::is_pool,
     },
-    refusal::Refusal,
 };
 use array::{
     error::Error,
     pool::{Snapshot, VolumeInfo},
     volume::{Volume, VolumeDevice},
 };
-use iscsi::scsi::thresholds::SpaceUsage;
+use iscsi::scsi::thresholds::Fill;
+use report::Refusal;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},

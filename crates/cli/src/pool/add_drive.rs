@@ -6,8 +6,9 @@ use super::{
     joining_drive::JoiningDrive,
     record::{Hardware, RecordedDrive},
 };
-use crate::{console::Console, exit_status::ExitStatus, refusal::Refusal};
+use crate::{console::Console, exit_status::ExitStatus};
 use array::format::DriveId;
+use report::Refusal;
 use serde::Serialize;
 use std::{
     collections::BTreeSet,

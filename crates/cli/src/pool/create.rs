@@ -6,13 +6,14 @@ use super::{
     record::PoolRecord,
     uuid,
 };
-use crate::{console::Console, exit_status::ExitStatus, refusal::Refusal};
+use crate::{console::Console, exit_status::ExitStatus};
 use array::{
     error::Error,
     format::PoolId,
     pool::{NewPool, create_with_copies},
     superblocks::read_places,
 };
+use report::Refusal;
 use serde::Serialize;
 use std::{
     path::{Path, PathBuf},

@@ -4,15 +4,16 @@ use super::{
     advice::NextStep,
     folder::{OpenFailure, OpenReadOnlyPool},
 };
-use crate::{console::Console, exit_status::ExitStatus, outputs::shown_time, refusal::Refusal};
+use crate::{console::Console, exit_status::ExitStatus};
 use array::{
     error::Error,
     format::{DriveId, WallNanoseconds},
     pool::{Condition, LogCondition, ReadOnlyVolume, UnusedReason, VolumeSurvey},
 };
+use report::{Refusal, calendar::shown_time};
 use serde::Serialize;
 use std::path::PathBuf;
-use world::{ByteCount, WallTime, World};
+use world::{ByteCount, World};
 
 /// Ranges that are named in JSON, of one volume.
 const RANGES_MAX: usize = 4096;
@@ -267,8 +268,7 @@ pub fn open_as(condition: &Condition) -> Vec<String> {
 
 /// A time of the pool, for people.
 pub fn shown_wall(at: WallNanoseconds) -> String {
-    let (seconds, nanos) = (at.0 / 1_000_000_000, at.0 % 1_000_000_000);
-    shown_time(WallTime { seconds: seconds as i64, nanos: nanos as u32 })
+    shown_time((at.0 / 1_000_000_000) as i64)
 }
 
 /// Warnings about a pool that is served read-only; empty if it is whole.

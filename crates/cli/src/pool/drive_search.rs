@@ -11,12 +11,12 @@ use super::{
     record::{Hardware, PoolRecord, RecordedDrive},
     sighting::{Observation, PathIdentity, Sighting, all_devices, files_in, look_at_all},
 };
-use crate::refusal::Refusal;
 use array::{
     error::Error,
     format::{DriveId, PoolId, Superblock},
     superblocks::read_places,
 };
+use report::Refusal;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},

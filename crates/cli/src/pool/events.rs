@@ -1,7 +1,6 @@
 //! Events of a pool in words: one line for people, one JSON object for programs.
 
 use super::snapshot_room::{SnapshotRoomStatus, room_to_make};
-use crate::outputs::utc_time;
 use array::{
     format::DriveId,
     pool::{
@@ -9,7 +8,7 @@ use array::{
         events::{DriveName, EventKind, PoolEvent, RedundancyStatus},
     },
 };
-use report::Severity;
+use report::{Severity, calendar::utc_time};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -84,7 +83,7 @@ impl EventReport {
         Self {
             event: kind.to_owned(),
             severity,
-            time: utc_time(event.time),
+            time: utc_time(event.time.seconds),
             pool: context.name.clone(),
             text,
             next_step,

@@ -16,11 +16,12 @@ use super::{
     reporter::{EventOutput, report_events},
     status::{self, DriveStatuses},
 };
-use crate::{console::Console, refusal::Refusal};
+use crate::console::Console;
 use array::{
     error::Error,
     pool::{OpenSetting, Pool, ReadOnlyPool, open, open_read_only},
 };
+use report::Refusal;
 use std::{
     path::{Path, PathBuf},
     rc::Rc,

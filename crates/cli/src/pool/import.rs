@@ -6,8 +6,9 @@ use super::{
     record::{Hardware, PoolRecord, RECORD_NAME, RecordedDrive, is_pool, uuid_of},
     sighting::{Observation, PathIdentity, Sighting, all_devices, files_in, look_at_all},
 };
-use crate::{console::Console, exit_status::ExitStatus, refusal::Refusal};
+use crate::{console::Console, exit_status::ExitStatus};
 use array::format::{DriveId, Member, PoolId, Superblock};
+use report::Refusal;
 use serde::Serialize;
 use std::{
     collections::BTreeMap,

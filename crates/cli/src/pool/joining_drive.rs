@@ -7,8 +7,9 @@ use super::{
     record::{Hardware, RecordedDrive},
     uuid,
 };
-use crate::{console::Console, refusal::Refusal};
+use crate::console::Console;
 use array::{format::DriveId, pool::NewDrive};
+use report::Refusal;
 use std::{
     path::{Path, PathBuf},
     rc::Rc,

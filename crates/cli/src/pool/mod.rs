@@ -27,9 +27,10 @@ mod volume_limits;
 
 pub use volume::volume;
 
-use crate::{exit_status::ExitStatus, refusal::Refusal};
+use crate::exit_status::ExitStatus;
 use add_drive::DriveSource;
 use arguments::{PoolArguments, PoolVerb};
+use report::Refusal;
 use world::{
     World,
     real::{self, RealOptions},

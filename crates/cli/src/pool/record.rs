@@ -3,8 +3,8 @@
 //! A drive is identified by the UUID in its superblock. Everything else here says where to look first, and how to name a
 //! missing drive.
 
-use crate::refusal::Refusal;
 use array::format::{DriveId, PoolId};
+use report::Refusal;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use world::{

@@ -9,9 +9,9 @@ use crate::{
     console::Console,
     exit_status::ExitStatus,
     prove::progress::{ProgressStatus, ProgressView},
-    refusal::Refusal,
 };
-use array::pool::{PartContent, ReadOnlyVolume, VolumeSurvey};
+use array::volume::{Content, ReadOnlyVolume, Survey};
+use report::Refusal;
 use serde::Serialize;
 use std::{
     cell::Cell,

@@ -1,7 +1,8 @@
 //! Every copy of everything in a pool looked at once.
 
 use super::folder::OpenPool;
-use crate::{console::Console, exit_status::ExitStatus, refusal::Refusal};
+use crate::{console::Console, exit_status::ExitStatus};
+use report::Refusal;
 use serde::Serialize;
 use std::path::Path;
 use world::World;

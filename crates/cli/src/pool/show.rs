@@ -8,8 +8,9 @@ use super::{
     snapshot_room::room_to_make,
     status::{DriveStatus, PoolStatus, PublishedStatus, VolumeStatus, used_of},
 };
-use crate::{console::Console, exit_status::ExitStatus, refusal::Refusal};
+use crate::{console::Console, exit_status::ExitStatus};
 use array::pool::OpenSetting;
+use report::Refusal;
 use serde::Serialize;
 use std::path::Path;
 use world::{ByteCount, World, real::Access};

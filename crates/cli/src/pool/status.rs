@@ -15,11 +15,11 @@ use super::{
     unused,
     volume_limits::LimitStatus,
 };
-use crate::{outputs::utc_time, refusal::Refusal};
 use array::{
     format::{DriveId, RedundancyClass, row::WriteCache},
     pool::Pool,
 };
+use report::{Refusal, calendar::utc_time};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
@@ -263,8 +263,8 @@ impl PublishedStatus {
         Self {
             format: STATUS_FORMAT,
             process: std::process::id(),
-            opened_at: utc_time(opened),
-            written_at: utc_time(now),
+            opened_at: utc_time(opened.seconds),
+            written_at: utc_time(now.seconds),
             written_unix_s: now.seconds,
             stopped: pool.failure(),
             events,

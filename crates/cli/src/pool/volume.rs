@@ -6,13 +6,14 @@ use super::{
     uuid,
     volume_limits::{LimitStatus, VolumeLimits},
 };
-use crate::{console::Console, exit_status::ExitStatus, refusal::Refusal};
+use crate::{console::Console, exit_status::ExitStatus};
 use array::{
     error::Error,
     format::{RedundancyClass, SnapshotId, VolumeId, row::WriteCache},
     pool::{NewVolume, Pool, VolumeSetting},
     volume::{Bounds, Rates},
 };
+use report::Refusal;
 use serde::Serialize;
 use std::{path::Path, rc::Rc};
 use world::{

@@ -8,7 +8,7 @@ use super::location::{
     DEVICE_SIZE_MIN, DeviceFacts, FolderFacts, LocationFacts, PathRole, ResolvedPath, RunLocation,
     StoragePathKind, name_some,
 };
-use crate::refusal::Refusal;
+use report::Refusal;
 use std::path::Path;
 use world::IoErrorKind;
 

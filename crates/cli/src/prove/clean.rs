@@ -8,8 +8,8 @@ use super::{
     storage_endpoint::StorageEndpoint,
     survey::StorageSurvey,
 };
-use crate::{console::Console, exit_status::ExitStatus, refusal::Refusal};
-use report::prose::counted;
+use crate::{console::Console, exit_status::ExitStatus};
+use report::{Refusal, prose::counted};
 use std::path::Path;
 use world::{ByteCount, Directory, IoResult, World, real::host_files};
 

@@ -11,7 +11,8 @@ use super::{
     storage_endpoint::StorageEndpoint,
     survey::StorageSurvey,
 };
-use crate::{console::Console, refusal::Refusal};
+use crate::console::Console;
+use report::Refusal;
 use std::{
     path::Path,
     rc::Rc,

@@ -1,7 +1,7 @@
 //! Layout of files over locations: databases round-robin, logs likewise or beside their databases.
 
 use super::location::{LocationFacts, RunLocation};
-use crate::refusal::Refusal;
+use report::Refusal;
 use std::collections::BTreeSet;
 
 /// A file or log series, and its location.

@@ -11,8 +11,8 @@
 //! 4. Everything else in the folder is foreign: never written, never removed.
 
 use super::pristine::{Pristine, original_of};
-use crate::refusal::Refusal;
 use maildb::{log::LogNames, stamps};
+use report::Refusal;
 use serde::{Deserialize, Serialize};
 use world::ByteCount;
 

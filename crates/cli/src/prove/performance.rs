@@ -9,9 +9,9 @@ use super::{
     storage_endpoint::StorageEndpoint,
     survey::StorageSurvey,
 };
-use crate::{answer::document_of, console::Console, refusal::Refusal};
+use crate::{answer::document_of, console::Console};
 use maildb::log::LogError;
-use report::{Document, Finding};
+use report::{Document, Finding, Refusal};
 use rustix::io::Errno;
 use std::{
     cell::Cell,

@@ -16,7 +16,7 @@
 //! every location before the first original is removed, `kept` only when all are stable.
 
 use super::{location::RunLocation, manifest::DatabaseAction};
-use crate::refusal::Refusal;
+use report::Refusal;
 use serde::{Deserialize, Serialize};
 
 /// Suffix of a copy's name.

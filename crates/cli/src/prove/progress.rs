@@ -1,8 +1,8 @@
 //! Progress of a run: a bar on a terminal, a line every few seconds elsewhere.
 
-use crate::{console::Console, quantity::show_duration};
+use crate::console::Console;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use report::prose::number;
+use report::{duration::show_duration, prose::number};
 use std::time::Duration;
 use workload::database::{
     progress::{Live, Phase, Progress},

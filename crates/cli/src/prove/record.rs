@@ -4,7 +4,7 @@
 //! what the groups had not yet sent; they are synced every few seconds, in case of a power loss. If the
 //! record can no longer be written, a warning is printed and the run continues.
 
-use crate::refusal::Refusal;
+use report::Refusal;
 use std::{
     path::{Path, PathBuf},
     task::{Context, Poll, Waker},

@@ -4,11 +4,11 @@ use super::{
     location::{LocationFacts, RunLocation},
     sizing::{ResourceNeeds, show_decimal},
 };
-use crate::{
-    console::Console,
-    quantity::{show_duration, show_estimate},
+use crate::console::Console;
+use report::{
+    duration::{show_duration, show_estimate},
+    prose::counted,
 };
-use report::prose::counted;
 use std::time::Duration;
 use workload::database::{
     judged::Judged,

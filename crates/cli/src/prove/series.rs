@@ -20,10 +20,12 @@ use crate::{
     console::Console,
     exit_status::ExitStatus,
     outputs::Outputs,
-    quantity::{show_duration, show_estimate},
-    refusal::Refusal,
 };
-use report::{Outcome, Verdict, prose::counted};
+use report::{
+    Outcome, Refusal, Verdict,
+    duration::{show_duration, show_estimate},
+    prose::counted,
+};
 use std::{path::Path, time::Duration};
 use workload::database::{
     comparison::{ComparedRun, Comparison, document::knee, saturation},

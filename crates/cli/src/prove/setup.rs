@@ -3,9 +3,9 @@
 use super::sweep::SweptSetting;
 use crate::{
     arguments::{ProveArguments, Threads},
-    refusal::Refusal,
     text_file,
 };
+use report::Refusal;
 use std::time::Duration;
 use workload::database::{
     judged::Judged,

@@ -1,8 +1,9 @@
 //! A site as defaults for options the user left open.
 
 use super::sweep::SweptSetting;
-use crate::{arguments::ProveArguments, refusal::Refusal, text_file};
+use crate::{arguments::ProveArguments, text_file};
 use ::plan::site::{Proving, Site};
+use report::Refusal;
 use std::path::PathBuf;
 use world::ByteCount;
 

@@ -5,9 +5,8 @@
 //! the storage and the machine have. The costs themselves are the workload's estimate.
 
 use super::pools::size::{COPIES, DriveSize, MEMORY};
-use crate::{quantity::show_duration, refusal::Refusal};
 use maildb::PageStampMode;
-use report::prose::counted;
+use report::{Refusal, duration::show_duration, prose::counted};
 use std::time::Duration;
 use workload::database::{
     estimate::SpeedGuess,

@@ -10,7 +10,7 @@ use super::{
     storage_endpoint::StorageEndpoint,
     survey::StorageSurvey,
 };
-use crate::{outputs::shown_time, refusal::Refusal};
+use report::{Refusal, calendar::shown_time};
 use workload::database::plan::RunPlan;
 use world::{
     IoError, World,
@@ -87,7 +87,7 @@ fn manifest(
     Manifest {
         format: MANIFEST_FORMAT,
         made_by: concat!("spindle ", env!("CARGO_PKG_VERSION")).to_owned(),
-        created: shown_time(world.wall()),
+        created: shown_time(world.wall().seconds),
         run: format!("{:x}-{:x}", world.wall().seconds, plan.seed),
         folder_made: is_new(location) || location.manifest().is_some_and(|earlier| earlier.folder_made),
         shape: Shape {

@@ -18,9 +18,9 @@ use super::{
 };
 use crate::{
     arguments::ProveArguments,
-    refusal::Refusal,
     remote::{Remote, RemoteArguments},
 };
+use report::Refusal;
 use rustix::fs::{Access, access, readlink};
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -7,11 +7,9 @@ use super::{
     layout::{GroupDrives, pool_name},
     size::COPIES,
 };
-use crate::{
-    prove::{layout::FileSlot, location::RunLocation},
-    refusal::Refusal,
-};
+use crate::prove::{layout::FileSlot, location::RunLocation};
 use array::{election::elect, format::MemberState, superblocks::look};
+use report::Refusal;
 use std::{path::PathBuf, rc::Rc};
 use workload::database::meter::Role;
 use world::{

@@ -15,12 +15,12 @@ use crate::{
         manifest::Manifest,
         storage_endpoint::StorageEndpoint,
     },
-    refusal::Refusal,
 };
 use array::{
     format::{DriveId, PoolId},
     pool::{NewDrive, NewPool, create},
 };
+use report::Refusal;
 use std::{
     path::Path,
     rc::Rc,

@@ -25,9 +25,8 @@ use crate::{
         survey::StorageSurvey,
         warn,
     },
-    refusal::Refusal,
 };
-use report::Outcome;
+use report::{Outcome, Refusal};
 use std::path::{Path, PathBuf};
 use workload::database::{
     beside::PathFigures,

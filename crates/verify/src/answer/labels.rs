@@ -1,6 +1,6 @@
 //! Labels of files, states and findings, for people and for JSON.
 
-use ::verify::{
+use crate::{
     FileKind, Finding, Part, SpindleKind,
     database::{CopyState, DatabaseFacts, Form, Tally},
     log::{LogFacts, LogFormat},
@@ -162,7 +162,7 @@ pub fn state_word(state: DatabaseState) -> &'static str {
 
 /// Result of a file, for JSON.
 pub fn result_id(file: &FileOutcome) -> &'static str {
-    use ::verify::Severity;
+    use crate::Severity;
     match &file.ended {
         _ if file.is_damaged() => "damaged",
         Ended::Failed(_) => "failed",

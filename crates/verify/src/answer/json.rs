@@ -1,7 +1,7 @@
 //! The JSON form. Fields may be added, and none is removed while the format keeps its name.
 
-use super::{VerifyReport, answer::unproven_sentences, labels};
-use ::verify::{
+use super::{VerifyReport, document::unproven_sentences, labels};
+use crate::{
     Finding, Severity,
     database::{Owned, Tally},
     running::{Answer, Checked, DatabaseCheck, Ended, FileOutcome, Scanned, SetOutcome},
@@ -18,7 +18,7 @@ const FORMAT: &str = "spindle-verify-1";
 
 /// All of it.
 #[derive(Serialize)]
-pub struct JsonReport<'a> {
+pub struct VerifyJson<'a> {
     format: &'static str,
     answer: &'static str,
     deep: bool,
@@ -53,16 +53,16 @@ struct JsonFile<'a> {
     findings_more: u64,
 }
 
-pub fn json_report<'a>(report: &'a VerifyReport<'_>) -> JsonReport<'a> {
+pub fn json_report<'a>(report: &'a VerifyReport<'_>) -> VerifyJson<'a> {
     let outcome = &report.outcome;
-    JsonReport {
+    VerifyJson {
         format: FORMAT,
         answer: match outcome.answer() {
             Answer::Clean => "clean",
             Answer::Damaged => "damaged",
             Answer::Unfinished => "unfinished",
         },
-        deep: report.arguments.deep,
+        deep: report.deep,
         stopped: outcome.is_stopped,
         seconds: report.took.as_secs_f64(),
         processor_seconds: process_use().cpu().as_secs_f64(),

@@ -1,45 +1,42 @@
 //! The document of a verification: the answer, what is wrong and what to do, what can be recovered, every file.
 
-use super::{VerifyReport, labels, speed};
-use crate::verify::arguments::VerifyArguments;
-use ::verify::{
+use super::{
+    VerifyReport, labels,
+    sections::{files, pieces, recovery, tables},
+    speed,
+};
+use crate::{
     FileKind, Severity,
     database::Form,
     log::LogFormat,
-    running::{Answer, Checked, Ended, FileOutcome, Mended, Outcome, Scanned, SetOutcome},
+    running::{Answer, Checked, Ended, FileOutcome, Mended, Outcome, SetOutcome},
     set::{Facts, Recovery},
 };
 use maildb::PageSize;
 use report::{
-    Cell, Column, Document, Mark, Meta, Outcome as Word, Section, Severity as Gravity, Table, Unit, Verdict,
+    Cell, Document, Meta, Outcome as Word, Section, Severity as Gravity, Verdict,
     prose::{counted, number},
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use world::ByteCount;
 
 /// Findings shown of one file; JSON has more.
 const SHOWN_OF_A_FILE: usize = 20;
-/// Tables shown of one database.
-const TABLES_SHOWN: usize = 20;
-/// Clean logs in a row that are shown as one.
-const LOGS_IN_A_ROW_MIN: usize = 4;
-/// Runs of pages without a header that are shown; JSON has more.
-const PIECES_SHOWN: usize = 30;
 
 pub fn document(report: &VerifyReport<'_>, meta: Meta) -> Document {
-    let (arguments, outcome) = (report.arguments, &report.outcome);
-    let paths: Vec<String> = arguments.paths.iter().map(|path| path.display().to_string()).collect();
-    let mut document = Document::new("Verification", paths.join(", "), meta);
+    let (paths, outcome) = (report.paths, &report.outcome);
+    let named: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    let mut document = Document::new("Verification", named.join(", "), meta);
     document.verdict = Some(verdict(report));
     highlights(report, &mut document);
     if let Some(mended) = &report.mended {
-        findings_of_mending(mended, arguments, &mut document);
+        findings_of_mending(mended, paths, &mut document);
     }
     for file in &outcome.files {
-        findings_of(file, arguments, &mut document);
+        findings_of(file, paths, &mut document);
     }
     for set in &outcome.sets {
-        findings_of_set(set, arguments, &mut document);
+        findings_of_set(set, paths, &mut document);
     }
     for failure in &outcome.failures {
         document.finding(Gravity::Error, format!("it could not be read: {failure}"), "");
@@ -47,14 +44,14 @@ pub fn document(report: &VerifyReport<'_>, meta: Meta) -> Document {
     if let Some(section) = what_to_do(report) {
         document.section(section);
     }
-    if let Some(section) = recovery(outcome, arguments) {
+    if let Some(section) = recovery(outcome, paths) {
         document.section(section);
     }
-    document.section(files(outcome, arguments));
+    document.section(files(outcome, paths));
     if let Some(scanned) = &report.scanned {
         document.section(pieces(scanned));
     }
-    for section in tables(outcome, arguments) {
+    for section in tables(outcome, paths) {
         document.section(section);
     }
     document.section(unproven(report));
@@ -62,8 +59,8 @@ pub fn document(report: &VerifyReport<'_>, meta: Meta) -> Document {
 }
 
 /// A path as it is shown: below the folder that was named, if just one was.
-pub fn shown(path: &Path, arguments: &VerifyArguments) -> String {
-    match arguments.paths.as_slice() {
+pub fn shown(path: &Path, paths: &[PathBuf]) -> String {
+    match paths {
         [folder] => match path.strip_prefix(folder) {
             Ok(below) if !below.as_os_str().is_empty() => below.display().to_string(),
             _ => path.display().to_string(),
@@ -96,7 +93,7 @@ fn verdict(report: &VerifyReport<'_>) -> Verdict {
             let mut parts = Vec::new();
             match outcome.files.iter().find(|file| file.is_damaged()) {
                 Some(file) if damaged == 1 => {
-                    let name = shown(&file.path, report.arguments);
+                    let name = shown(&file.path, report.paths);
                     parts.push(format!("{name} is damaged, 1 of {files}"));
                 }
                 Some(_) => parts.push(format!("{} of {files} are damaged", number(damaged as f64, 0))),
@@ -114,7 +111,7 @@ fn verdict(report: &VerifyReport<'_>) -> Verdict {
             parts.join("; ")
         }
     };
-    let class = match report.arguments.deep {
+    let class = match report.deep {
         _ if report.scanned.is_some() => "signatures alone; no trees, no sets of files",
         _ if report.mended.is_some() => "a copy without single flipped bits, read again",
         true => "headers, checksums, logs and their records, trees",
@@ -163,8 +160,8 @@ fn highlights(report: &VerifyReport<'_>, document: &mut Document) {
     }
 }
 
-fn findings_of(file: &FileOutcome, arguments: &VerifyArguments, document: &mut Document) {
-    let name = shown(&file.path, arguments);
+fn findings_of(file: &FileOutcome, paths: &[PathBuf], document: &mut Document) {
+    let name = shown(&file.path, paths);
     if let Ended::Failed(why) = &file.ended {
         document.finding(Gravity::Error, format!("{name}: it could not be read to its end: {why}"), "");
     }
@@ -186,8 +183,8 @@ fn findings_of(file: &FileOutcome, arguments: &VerifyArguments, document: &mut D
 }
 
 /// Findings about the fixes in the copy.
-fn findings_of_mending(mended: &Mended, arguments: &VerifyArguments, document: &mut Document) {
-    let from = arguments.paths.first().map(|path| path.display().to_string()).unwrap_or_default();
+fn findings_of_mending(mended: &Mended, paths: &[PathBuf], document: &mut Document) {
+    let from = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
     if mended.fixed.is_empty() {
         let text = format!("{from}: no bit could be fixed: the copy is identical");
         document.finding(Gravity::Note, text, "");
@@ -205,50 +202,15 @@ fn findings_of_mending(mended: &Mended, arguments: &VerifyArguments, document: &
     }
 }
 
-/// Pages without a header before them.
-fn pieces(scanned: &Scanned) -> Section {
-    let columns = [
-        Column::number("At byte", Unit::One),
-        Column::text("Page size"),
-        Column::text("Pages"),
-        Column::number("Found", Unit::One),
-    ];
-    let mut table = Table::new("", columns);
-    for piece in scanned.placements.iter().take(PIECES_SHOWN) {
-        let (first, last) = piece.pages;
-        table.push([
-            Cell::count(piece.at.0),
-            Cell::text(labels::page_size(piece.page_size)),
-            Cell::text(format!("{first} to {last}")),
-            Cell::count(piece.count),
-        ]);
-    }
-    let pages: u64 = scanned.placements.iter().map(|piece| piece.count).sum();
-    let mut intro = format!(
-        "{} in {} have no header before them: they belong to files that were fragmented or deleted.",
-        counted(pages, "page"),
-        counted(scanned.placements.len() as u64, "run"),
-    );
-    if scanned.lone_segments > 0 {
-        intro += &format!(" So do {} of logs.", counted(scanned.lone_segments, "segment"));
-    }
-    let hidden = scanned.placements.len().saturating_sub(PIECES_SHOWN) as u64 + scanned.more;
-    if hidden > 0 {
-        intro += &format!(" The first {PIECES_SHOWN} runs are shown, {} are not.", number(hidden as f64, 0));
-    }
-    let section = Section::new("Pages without a header", intro);
-    if table.rows().is_empty() { section } else { section.block(table) }
-}
-
-fn findings_of_set(set: &SetOutcome, arguments: &VerifyArguments, document: &mut Document) {
+fn findings_of_set(set: &SetOutcome, paths: &[PathBuf], document: &mut Document) {
     for database in &set.verdict.databases {
         if let Recovery::Impossible { .. } = database.recovery {
-            let name = shown(&set.folder.join(&database.name), arguments);
+            let name = shown(&set.folder.join(&database.name), paths);
             document.finding(Gravity::Error, format!("{name}: {}", labels::recovery(&database.recovery)), "");
         }
     }
     for (name, finding) in &set.verdict.findings {
-        let name = shown(&set.path_of(name), arguments);
+        let name = shown(&set.path_of(name), paths);
         document.finding(gravity(finding.severity), labels::finding(&name, finding), "");
     }
 }
@@ -266,7 +228,7 @@ fn what_to_do(report: &VerifyReport<'_>) -> Option<Section> {
     let outcome = &report.outcome;
     let mut section = Section::new("What to do", "");
     if outcome.is_stopped {
-        let how = match &report.arguments.resume {
+        let how = match report.resume {
             Some(path) => {
                 format!("The run was ended early. The same command continues it from {}.", path.display())
             }
@@ -307,128 +269,6 @@ fn correctable(file: &FileOutcome) -> u64 {
     }
 }
 
-fn recovery(outcome: &Outcome, arguments: &VerifyArguments) -> Option<Section> {
-    let mut table =
-        Table::new("", [Column::text(""), Column::text("Database"), Column::text("Can it be brought up?")]);
-    for set in &outcome.sets {
-        for database in &set.verdict.databases {
-            let mark = match database.recovery {
-                Recovery::Impossible { .. } => Mark::Fail,
-                _ => Mark::Pass,
-            };
-            let mut text = labels::recovery(&database.recovery);
-            if let Some(logs_in) = &set.logs_in {
-                text += &format!(" (its logs are in {})", logs_in.display());
-            }
-            let name = shown(&set.folder.join(&database.name), arguments);
-            table.push([Cell::mark(mark), Cell::text(name), Cell::text(text)]);
-        }
-    }
-    let is_dirty =
-        |file: &FileOutcome| matches!(&file.facts, Some(Facts::Database(facts)) if facts.is_dirty());
-    let intro = match outcome.files.iter().any(is_dirty) {
-        true => {
-            "A database that was not shut down cleanly is normal in a snapshot: its server brings it up from its logs."
-        }
-        false => "",
-    };
-    (!table.rows().is_empty()).then(|| Section::new("Recovery", intro).block(table))
-}
-
-fn files(outcome: &Outcome, arguments: &VerifyArguments) -> Section {
-    let columns = [
-        Column::text(""),
-        Column::text("File"),
-        Column::text("Kind"),
-        Column::number("Size", Unit::One),
-        Column::text("What it is"),
-        Column::text("Looked at"),
-    ];
-    let mut table = Table::new("", columns);
-    let mut at = 0;
-    while at < outcome.files.len() {
-        let run = match clean_logs(&outcome.files[at..]) {
-            few @ ..LOGS_IN_A_ROW_MIN => few.min(1),
-            many => many,
-        };
-        let file = &outcome.files[at];
-        let last = &outcome.files[at + run.saturating_sub(1)];
-        let name = shown(&file.path, arguments);
-        let (name, what) = match run {
-            0 | 1 => (name, labels::facts(file.facts.as_ref())),
-            _ => {
-                let last_name = last.path.file_name().unwrap_or_default().to_string_lossy();
-                (
-                    format!("{name} to {last_name}"),
-                    format!("{} one after the other", counted(run as u64, "file")),
-                )
-            }
-        };
-        let size: u64 = outcome.files[at..at + run.max(1)].iter().map(|file| file.size.0).sum();
-        let looked_at = if run > 1 { "all of them".to_owned() } else { labels::looked_at(file) };
-        table.push([
-            Cell::mark(mark(file)),
-            Cell::text(name),
-            Cell::text(labels::kind(file)),
-            Cell::bytes(size),
-            Cell::text(what),
-            Cell::text(looked_at),
-        ]);
-        at += run.max(1);
-    }
-    Section::new("Files", "").block(table)
-}
-
-/// Number of leading `files` that are clean logs of one folder, and share a row.
-fn clean_logs(files: &[FileOutcome]) -> usize {
-    let Some(folder) = files.first().map(|file| file.path.parent()) else { return 0 };
-    let is_one = |file: &&FileOutcome| {
-        let is_clean = file.findings.kept().is_empty() && file.ended == Ended::Whole;
-        file.kind == FileKind::Log && is_clean && file.path.parent() == folder
-    };
-    files.iter().take_while(is_one).count()
-}
-
-fn mark(file: &FileOutcome) -> Mark {
-    match (&file.ended, file.is_damaged()) {
-        (_, true) => Mark::Fail,
-        (Ended::Whole, false) if file.findings.count(Severity::Warning) > 0 => Mark::Warning,
-        (Ended::Whole, false) if file.checked == Checked::Nothing => Mark::NotJudged,
-        (Ended::Whole, false) => Mark::Pass,
-        (_, false) => Mark::NotJudged,
-    }
-}
-
-/// The tables of the databases that were walked.
-fn tables(outcome: &Outcome, arguments: &VerifyArguments) -> Vec<Section> {
-    let mut sections = Vec::new();
-    for file in &outcome.files {
-        let Checked::Database(check) = &file.checked else { continue };
-        let Some(walked) = &check.walked else { continue };
-        let mut largest: Vec<_> = walked.tables.iter().collect();
-        largest.sort_by(|one, other| other.pages.cmp(&one.pages).then(one.name.cmp(&other.name)));
-        let columns =
-            [Column::text("Table"), Column::number("Pages", Unit::One), Column::number("Records", Unit::One)];
-        let mut table = Table::new("", columns);
-        for one in largest.iter().take(TABLES_SHOWN) {
-            table.push([Cell::text(&one.name), Cell::count(one.pages), Cell::count(one.rows)]);
-        }
-        let title = format!("Tables of {}", shown(&file.path, arguments));
-        let rest = match largest.len().saturating_sub(TABLES_SHOWN) {
-            0 => String::new(),
-            more => format!(" The {TABLES_SHOWN} largest are shown; {more} more are in the JSON."),
-        };
-        let intro = format!(
-            "{} in use, {} free, {} levels at most.{rest}",
-            counted(walked.pages_in_use, "page"),
-            number(walked.pages_free as f64, 0),
-            walked.levels_max
-        );
-        sections.push(Section::new(title, intro).block(table));
-    }
-    sections
-}
-
 fn unproven(report: &VerifyReport<'_>) -> Section {
     let mut section = Section::new("What this does not prove", "");
     for sentence in unproven_sentences(report) {
@@ -449,7 +289,7 @@ pub fn unproven_sentences(report: &VerifyReport<'_>) -> Vec<String> {
     };
     for file in files {
         if let Some(why) = file.passed_over() {
-            sentences.push(format!("{} was {why}.", shown(&file.path, report.arguments)));
+            sentences.push(format!("{} was {why}.", shown(&file.path, report.paths)));
         }
     }
     let unstamped = checks().any(|(check, _)| check.stamps == maildb::verify::StampsVerdict::NotKept);
@@ -460,7 +300,7 @@ pub fn unproven_sentences(report: &VerifyReport<'_>) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if !report.arguments.deep && checks().next().is_some() {
+    if !report.deep && checks().next().is_some() {
         sentences.push(
             "Right checksums do not say that the pages go together: --deep walks trees, space and log records.".to_owned(),
         );

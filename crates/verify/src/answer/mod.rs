@@ -1,0 +1,62 @@
+//! The result of a verification as an answer: a document for people, and its JSON form.
+
+mod document;
+mod json;
+mod labels;
+mod sections;
+
+pub use document::document;
+pub use json::{VerifyJson, json_report};
+
+use crate::running::{Mended, Outcome, Pace, Scanned};
+use report::duration::show_duration;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use world::ByteCount;
+
+/// Result of a verification.
+pub struct VerifyReport<'a> {
+    /// Paths that were named.
+    pub paths: &'a [PathBuf],
+    /// Trees and log records were checked.
+    pub deep: bool,
+    /// File of saved progress.
+    pub resume: Option<&'a Path>,
+    pub outcome: Outcome,
+    /// Fixes in a copy, if one was made.
+    pub mended: Option<Mended>,
+    /// Findings of a scan outside files.
+    pub scanned: Option<Scanned>,
+    /// Bytes that were checked.
+    pub read: ByteCount,
+    pub took: Duration,
+}
+
+impl<'a> VerifyReport<'a> {
+    /// The result of checking `paths`, with `outcome` and the bytes that `pace` counted.
+    pub fn of(paths: &'a [PathBuf], outcome: Outcome, pace: &Pace) -> Self {
+        Self {
+            paths,
+            deep: false,
+            resume: None,
+            outcome,
+            mended: None,
+            scanned: None,
+            read: ByteCount(pace.progress().done),
+            took: Duration::ZERO,
+        }
+    }
+}
+
+/// Amount and rate of reading.
+fn speed(read: ByteCount, took: Duration) -> String {
+    let seconds = took.as_secs_f64();
+    match seconds > 0.1 {
+        true => {
+            format!("{} in {}, {}/s", read, show_duration(took), ByteCount((read.0 as f64 / seconds) as u64))
+        }
+        false => read.to_string(),
+    }
+}
