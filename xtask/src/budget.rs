@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 /// Seconds a room's tests may take.
-const BUDGETS_S: [(&str, u64); 12] = [
+const BUDGETS_S: [(&str, u64); 13] = [
     ("array", 40),
     ("cli", 290),
     ("iscsi", 5),
@@ -14,6 +14,7 @@ const BUDGETS_S: [(&str, u64); 12] = [
     ("nbd", 5),
     ("plan", 5),
     ("report", 5),
+    ("runs", 10),
     ("simulator", 140),
     ("verify", 15),
     ("workload", 95),

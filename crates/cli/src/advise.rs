@@ -1,20 +1,13 @@
 //! `spindle advise`: what is wrong with a site.
 
 use crate::{
-    arguments::AdviseArguments,
-    console::Console,
-    exit_status::ExitStatus,
-    outputs::check_new_file,
-    prove::{performance::command_line, site},
-    records,
+    arguments::AdviseArguments, command_line::own_command, console::Console, exit_status::ExitStatus,
 };
 use ::plan::advice::{Advice, RunFacts, Severity, advise as advice_for};
 use report::{Meta, Refusal, html, text};
+use runs::{outputs::check_new_file, record_reader, site};
 use serde::Serialize;
-use std::{
-    env,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 use workload::database::{
     meter::Role,
     results::{HostSample, RunResults, VolumeResults},
@@ -47,13 +40,13 @@ pub fn advise(arguments: &AdviseArguments) -> Result<ExitStatus, Refusal> {
     }
     let site = site::read("SITE", name)?;
     let run = match &arguments.run {
-        Some(path) => Some(facts(&records::read(&record_of(path))?.results)?),
+        Some(path) => Some(facts(&record_reader::read(&record_of(path))?.results)?),
         None => None,
     };
     let advice = advice_for(&site, run.as_ref());
     let meta = Meta {
         generator: concat!("spindle ", env!("CARGO_PKG_VERSION")).to_owned(),
-        command: Some(command_line(env::args())),
+        command: Some(own_command()),
         ..Meta::default()
     };
     let document = advice.document(name, meta);
@@ -84,7 +77,7 @@ pub fn advise(arguments: &AdviseArguments) -> Result<ExitStatus, Refusal> {
 /// The record that `given` means: itself, or the one beside a report.
 fn record_of(given: &Path) -> PathBuf {
     let is_report = given.extension().is_some_and(|extension| extension == "json" || extension == "html");
-    let record = given.with_extension(records::EXTENSION);
+    let record = given.with_extension(record_reader::EXTENSION);
     match is_report && matches!(host_files::kind(&record), Ok(PathKind::File)) {
         true => record,
         false => given.to_owned(),

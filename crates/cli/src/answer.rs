@@ -1,24 +1,8 @@
 //! Delivery of an answer, the same way for every verb: text, report files, JSON and exit status.
 
-use crate::{
-    console::Console,
-    exit_status::ExitStatus,
-    outputs::{Outputs, WriteOutcome},
-};
-use report::{Document, Finding, Refusal, Severity, json, text};
-use workload::database::{document::document, results::RunResults, verdict::Verdict};
-
-/// The report of a run, with the `remarks` of the program that ran it and the command it was given.
-pub fn document_of(results: &RunResults, remarks: &[Finding], command: &str) -> Result<Document, Refusal> {
-    let verdict = Verdict::of(results).map_err(|error| Refusal::new(error.to_string(), ""))?;
-    let mut document = document(results, &verdict);
-    for remark in remarks {
-        let graver = document.findings.iter().take_while(|other| other.severity < remark.severity).count();
-        document.findings.insert(graver, remark.clone());
-    }
-    document.meta.command = Some(command.to_owned());
-    Ok(document)
-}
+use crate::{console::Console, exit_status::ExitStatus};
+use report::{Document, Refusal, Severity, json, text};
+use runs::outputs::{Outputs, WriteOutcome};
 
 /// The answer, the few figures wanted first, and what speaks against them; the rest is in the report.
 fn in_short(document: &Document) -> Document {

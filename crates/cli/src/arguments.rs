@@ -8,23 +8,21 @@ use crate::{
     help_text,
     plan_arguments::PlanArguments,
     pool::arguments::{PoolArguments, VolumeArguments},
-    prove::{layout::LayoutKind, sweep::SweepSpec},
     quantity::{parse_duration, parse_size},
     remote::RemoteArguments,
     verify::arguments::VerifyArguments,
 };
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
 use report::{Refusal, duration::show_duration};
+use runs::{
+    layout::LayoutKind,
+    request::{DATABASES_MAX, GROUPS_MAX, THREADS_MAX, Threads},
+    sweep::SweepSpec,
+};
 use std::{env, ffi::OsString, path::PathBuf, time::Duration};
 use workload::database::judged::Judged;
 use world::ByteCount;
 
-/// Storage groups in one run: their log prefixes are E00 to E3F.
-pub const GROUPS_MAX: u32 = 64;
-/// Databases in one group, the limit of the engine.
-pub const DATABASES_MAX: u32 = 10;
-/// Simulated threads in one group: far beyond any tuning advice (the seeds use 1 to 40).
-pub const THREADS_MAX: u32 = 1_024;
 /// Mailboxes in one run.
 pub const MAILBOXES_MAX: u32 = 10_000_000;
 /// The shortest run that measures anything.
@@ -210,14 +208,6 @@ pub struct ProveArguments {
     #[arg(long, value_name = "NAME", value_parser = LayoutKind::parse)]
     pub layout: Option<LayoutKind>,
 
-    /// The first so many of the database paths are used; a sweep sets it.
-    #[arg(skip)]
-    pub volumes: Option<u32>,
-
-    /// Cache of the arrays under test, if the site names it.
-    #[arg(skip)]
-    pub storage_cache: Option<ByteCount>,
-
     /// Print the results as JSON on standard output; all else goes to standard error
     #[arg(long)]
     pub json: bool,
@@ -326,14 +316,6 @@ fn count<const MAX: u32>(text: &str) -> Result<u32, String> {
         Ok(n) => Ok(n as u32),
         Err(_) => Err("a whole number is needed".to_owned()),
     }
-}
-
-/// Value of `--threads`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Threads {
-    Count(u32),
-    /// As many as do most within limits.
-    Auto,
 }
 
 fn threads(text: &str) -> Result<Threads, String> {

@@ -56,20 +56,6 @@ impl Console {
         }
     }
 
-    /// A console without a terminal, for tests.
-    #[cfg(test)]
-    pub fn plain() -> Self {
-        Self {
-            to_stderr: false,
-            quiet: false,
-            colour: false,
-            live: false,
-            width: WIDTH_DEFAULT,
-            wraps: false,
-            lost: Rc::default(),
-        }
-    }
-
     /// Prints a line, except in quiet mode.
     pub fn say(&self, text: &str) {
         if !self.quiet {

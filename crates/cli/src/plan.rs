@@ -1,8 +1,7 @@
 //! `spindle plan`: from the users of a mail system to the storage under it.
 
 use crate::{
-    console::Console, exit_status::ExitStatus, outputs::check_new_file, plan_arguments::PlanArguments,
-    prove::performance::command_line, text_file,
+    command_line::own_command, console::Console, exit_status::ExitStatus, plan_arguments::PlanArguments,
 };
 use ::plan::{
     answer::{Explained, StoragePlan},
@@ -11,7 +10,8 @@ use ::plan::{
     rules::{Rules, RulesError},
 };
 use report::{Document, Meta, Refusal, calendar::shown_time, html, text};
-use std::{env, error::Error, path::Path};
+use runs::{outputs::check_new_file, text_file};
+use std::{error::Error, path::Path};
 use world::{
     World,
     real::{
@@ -184,7 +184,7 @@ fn meta() -> Meta {
         created_utc: shown_time(now.seconds),
         machine: String::new(),
         seed: None,
-        command: Some(command_line(env::args())),
+        command: Some(own_command()),
     }
 }
 

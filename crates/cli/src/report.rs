@@ -1,20 +1,14 @@
 //! `spindle report`: the report of a run, made again from its record.
 
-use crate::{
-    answer::{deliver, document_of},
-    arguments::ReportArguments,
-    console::Console,
-    exit_status::ExitStatus,
-    outputs::Outputs,
-    records,
-};
+use crate::{answer::deliver, arguments::ReportArguments, console::Console, exit_status::ExitStatus};
 use report::{Finding, Refusal, Severity};
+use runs::{document::document_of, outputs::Outputs, record_reader};
 use world::WallTime;
 
 /// Runs the verb to its end.
 pub fn report(arguments: &ReportArguments) -> Result<ExitStatus, Refusal> {
     let console = Console::new(arguments.json, arguments.quiet);
-    let recovered = records::read(&arguments.run)?;
+    let recovered = record_reader::read(&arguments.run)?;
     let mut remarks = recovered.remarks;
     if recovered.dropped_bytes > 0 {
         let text = format!(

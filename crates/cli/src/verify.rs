@@ -3,31 +3,26 @@
 pub mod arguments;
 mod terminal;
 
-use crate::{
-    console::Console,
-    exit_status::ExitStatus,
-    outputs::check_new_file,
-    prove::{
-        performance::command_line,
-        progress::{ProgressStatus, ProgressView},
-    },
-};
+use crate::{command_line::own_command, console::Console, exit_status::ExitStatus, progress::ProgressView};
 use ::verify::{
     answer::{VerifyReport, document, json_report},
     running::{self, Answer, Found, Outcome, Pace, Progress, ResumeError, Scanned, Settings, Source, State},
 };
 use arguments::VerifyArguments;
 use report::{Document, Meta, Refusal, calendar::shown_time, html, text};
+use runs::{
+    observer::{ProgressDisplay, ProgressStatus},
+    outputs::check_new_file,
+};
 use std::{
     cell::Cell,
-    env,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     rc::Rc,
     time::Duration,
 };
 use world::{
-    ByteCount, IoError, IoErrorKind, Moment, World,
+    IoError, IoErrorKind, Moment, World,
     real::{
         self, RealOptions, Workers,
         host::machine,
@@ -203,7 +198,7 @@ fn meta(world: &World) -> Meta {
         created_utc: shown_time(world.wall().seconds),
         machine: machine().hostname,
         seed: None,
-        command: Some(command_line(env::args())),
+        command: Some(own_command()),
     }
 }
 
@@ -252,19 +247,11 @@ fn status(progress: &Progress, elapsed: Duration) -> Option<ProgressStatus> {
     if progress.doing.is_empty() || progress.all == 0 {
         return None;
     }
-    let fraction = progress.done as f64 / progress.all as f64;
-    let mut figures = vec![format!("{} of {}", ByteCount(progress.done), ByteCount(progress.all))];
-    let seconds = elapsed.as_secs_f64();
-    let mut left = None;
-    if seconds > 1.0 && progress.done > 0 {
-        let rate = progress.done as f64 / seconds;
-        figures.push(format!("{}/s", ByteCount(rate as u64)));
-        left = Duration::try_from_secs_f64((progress.all - progress.done) as f64 / rate).ok();
-    }
+    let mut status = ProgressStatus::of_bytes(progress.doing, progress.done, progress.all, elapsed);
     if progress.damage > 0 {
-        figures.push(format!("{} damaged", progress.damage));
+        status.figures.push(format!("{} damaged", progress.damage));
     }
-    Some(ProgressStatus { phase: progress.doing.to_owned(), fraction, figures, left })
+    Some(status)
 }
 
 fn nothing_there(paths: &[PathBuf]) -> Refusal {

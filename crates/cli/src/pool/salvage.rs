@@ -5,13 +5,10 @@ use super::{
     folder::{OpenReadOnlyPool, VolumePath, refusal},
     mapfile::{CopyStatus, Mapfile},
 };
-use crate::{
-    console::Console,
-    exit_status::ExitStatus,
-    prove::progress::{ProgressStatus, ProgressView},
-};
+use crate::{console::Console, exit_status::ExitStatus, progress::ProgressView};
 use array::volume::{Content, ReadOnlyVolume, Survey};
 use report::Refusal;
+use runs::observer::{ProgressDisplay, ProgressStatus};
 use serde::Serialize;
 use std::{
     cell::Cell,
@@ -347,15 +344,5 @@ impl SalvageProgress {
 }
 
 fn status_of(progress: PhaseProgress) -> ProgressStatus {
-    let PhaseProgress { phase, done, all, elapsed } = progress;
-    let fraction = if all == 0 { 1.0 } else { done as f64 / all as f64 };
-    let mut figures = vec![format!("{} of {}", ByteCount(done), ByteCount(all))];
-    let mut left = None;
-    let seconds = elapsed.as_secs_f64();
-    if seconds > 1.0 && done > 0 {
-        let rate = done as f64 / seconds;
-        figures.push(format!("{}/s", ByteCount(rate as u64)));
-        left = Duration::try_from_secs_f64(all.saturating_sub(done) as f64 / rate).ok();
-    }
-    ProgressStatus { phase: phase.to_owned(), fraction, figures, left }
+    ProgressStatus::of_bytes(progress.phase, progress.done, progress.all, progress.elapsed)
 }

@@ -3,8 +3,8 @@
 //! Nothing is written, and no lock is taken: a device that another process has open is identified as well. A device that
 //! is mounted, swap, or part of another device is not read.
 
-use crate::prove::machine::usage_words;
 use array::{format::Superblock, superblocks::read_places};
+use runs::machine::usage_words;
 use std::{
     path::{Path, PathBuf},
     rc::Rc,

@@ -1,7 +1,7 @@
 //! Suggestions after a run, printed below its answer as commands that can be copied.
 
-use super::performance::command_line;
-use crate::{arguments::ProveArguments, console::Console};
+use crate::{command_line::command_line, console::Console};
+use runs::request::RunRequest;
 use std::time::Duration;
 use workload::database::{
     plan::Load,
@@ -17,19 +17,19 @@ const REMARK_COLUMN: usize = 48;
 /// A command, and why.
 type Step = (String, &'static str);
 
-/// Prints suggestions after a run with `arguments` that ended with `results`.
-pub fn say(console: &Console, arguments: &ProveArguments, results: &RunResults) {
+/// Prints suggestions after a run with `request` that ended with `results`.
+pub fn say(console: &Console, request: &RunRequest, results: &RunResults) {
     let Ok(verdict) = Verdict::of(results) else { return };
     console.say("Next:");
-    for (command, why) in steps(arguments, results, &verdict) {
+    for (command, why) in steps(request, results, &verdict) {
         // A command that is longer than its column keeps two blanks before its remark.
         console.say(&format!("  {command:<REMARK_COLUMN$}  {why}"));
     }
 }
 
-fn steps(arguments: &ProveArguments, results: &RunResults, verdict: &Verdict) -> Vec<Step> {
-    let prove = |more: &[&str]| command(arguments, &[], more);
-    let load = load(arguments);
+fn steps(request: &RunRequest, results: &RunResults, verdict: &Verdict) -> Vec<Step> {
+    let prove = |more: &[&str]| command(request, &[], more);
+    let load = load(request);
     let is_damaged = results.failure_counts != Default::default()
         || results.volumes.iter().any(|volume| volume.tallies.errors > 0);
     let is_short = results.plan.duration() < PERFORMANCE_TEST;
@@ -40,7 +40,7 @@ fn steps(arguments: &ProveArguments, results: &RunResults, verdict: &Verdict) ->
     match verdict.answer {
         Answer::Fail if is_damaged => {
             steps.push(("dmesg --level=err,warn".to_owned(), "what the kernel says of the device"));
-            steps.extend(verify(arguments).map(|command| (command, "which pages are damaged")));
+            steps.extend(verify(request).map(|command| (command, "which pages are damaged")));
             steps.push((prove(&["--attach"]), "the same databases once more: does it happen again?"));
         }
         Answer::Fail => {
@@ -48,12 +48,12 @@ fn steps(arguments: &ProveArguments, results: &RunResults, verdict: &Verdict) ->
             steps.push((prove(&["--sweep", "threads=1,2,5,10,20"]), "from which load on it is too slow"));
         }
         Answer::Incomplete if broken || results.interrupted || results.cut_off.is_some() => {
-            steps.push((command(arguments, &load, &[]), "again, to its end"));
+            steps.push((command(request, &load, &[]), "again, to its end"));
         }
         _ => {
             if is_short {
                 steps.push((
-                    command(arguments, &load, &["--duration", "2h"]),
+                    command(request, &load, &["--duration", "2h"]),
                     "two hours make a performance test",
                 ));
             }
@@ -73,14 +73,14 @@ fn steps(arguments: &ProveArguments, results: &RunResults, verdict: &Verdict) ->
 }
 
 /// `spindle prove` on the same locations, with `more`.
-fn command(arguments: &ProveArguments, load: &[String], more: &[&str]) -> String {
+fn command(request: &RunRequest, load: &[String], more: &[&str]) -> String {
     let more = more.iter().map(|&word| word.to_owned());
-    command_line(locations(arguments, "prove").into_iter().chain(load.iter().cloned()).chain(more))
+    command_line(locations(request, "prove").into_iter().chain(load.iter().cloned()).chain(more))
 }
 
 /// The load as it was asked for.
-fn load(arguments: &ProveArguments) -> Vec<String> {
-    let ProveArguments { setup, site, profile, mailboxes, iops, max, .. } = arguments;
+fn load(request: &RunRequest) -> Vec<String> {
+    let RunRequest { setup, site, profile, mailboxes, iops, max, .. } = request;
     let named = [("--setup", setup.clone()), ("--site", site.clone()), ("--server", profile.clone())];
     let counted =
         [("--mailboxes", mailboxes.map(|n| n.to_string())), ("--iops", iops.map(|rate| rate.to_string()))];
@@ -89,25 +89,25 @@ fn load(arguments: &ProveArguments) -> Vec<String> {
 }
 
 /// `spindle verify` on the same locations. `None` for remote devices, which it cannot open.
-fn verify(arguments: &ProveArguments) -> Option<String> {
-    if arguments.paths.iter().any(|path| path.display().to_string().contains("://")) {
+fn verify(request: &RunRequest) -> Option<String> {
+    if request.paths.iter().any(|path| path.display().to_string().contains("://")) {
         return None;
     }
     let mut words = vec!["spindle".to_owned(), "verify".to_owned()];
-    match arguments.paths.is_empty() {
+    match request.paths.is_empty() {
         true => words.push("spindle-data".to_owned()),
-        false => words.extend(arguments.paths.iter().map(|path| path.display().to_string())),
+        false => words.extend(request.paths.iter().map(|path| path.display().to_string())),
     }
     Some(command_line(words.into_iter()))
 }
 
-fn locations(arguments: &ProveArguments, verb: &str) -> Vec<String> {
+fn locations(request: &RunRequest, verb: &str) -> Vec<String> {
     let mut words = vec!["spindle".to_owned(), verb.to_owned()];
-    words.extend(arguments.paths.iter().map(|path| path.display().to_string()));
-    for path in &arguments.logs {
+    words.extend(request.paths.iter().map(|path| path.display().to_string()));
+    for path in &request.logs {
         words.extend(["--logs".to_owned(), path.display().to_string()]);
     }
-    if arguments.pool {
+    if request.pool {
         words.push("--pool".to_owned());
     }
     words

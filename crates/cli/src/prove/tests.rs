@@ -1,12 +1,19 @@
 //! Every command that docs/seeds.md prints is accepted as it stands. Only the paths are imagined, with enough
 //! room, and the memory of a server.
 
-use super::{location::tests::folder, *};
+use super::*;
 use crate::arguments::{Arguments, Verb};
 use clap::Parser;
-use location::{LocationFacts, RunLocation};
-use sizing::Memory;
-use std::path::{Path, PathBuf};
+use runs::{
+    layout::RunLocations,
+    location::{DriveFacts, FolderFacts, LocationFacts, RunLocation},
+    sizing::Memory,
+};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+use world::ByteCount;
 
 const PAGE: &str = include_str!("../../../../docs/seeds.md");
 /// Each path has a filesystem of this size to itself, on a drive taken to be flash: what writes most.
@@ -58,33 +65,52 @@ fn planned(words: &str) -> Result<(), Refusal> {
     let verb = Arguments::try_parse_from(words).map_err(|error| Refusal::new(error.to_string(), ""))?.verb;
     let Verb::Prove(arguments) = verb else { panic!("{verb:?} is not prove") };
     real::run(0, RealOptions::plain(true), async move |world| {
-        let (arguments, setup) = setup::filled_in(&arguments)?;
-        let profile = profile(&arguments)?;
+        let (request, setup) = setup::filled_in(&request_of(&arguments))?;
+        let profile = planning::profile(&request)?;
         let survey =
-            StorageSurvey::imagined(locations(&arguments), Memory { total: MEMORY, available: MEMORY });
-        match &arguments.sweep {
+            StorageSurvey::imagined(locations(&request), Memory { total: MEMORY, available: MEMORY });
+        match &request.sweep {
             Some(sweep) => {
-                let request = series::SweepRequest { arguments: &arguments, sweep, profile, setup };
-                series::plan_all(&world, &request, &survey, Path::new("night")).map(drop)
+                let (profile, setup) = (&profile, setup.as_ref());
+                let request = SweepRequest { request: &request, sweep, profile, setup };
+                series::plan_all(&world, request, &survey, Path::new("night")).map(drop)
             }
-            None => plan_run(&world, &arguments, profile, setup, &survey, StartState::AsFound).map(drop),
+            None => plan_run(&world, &request, profile, setup, &survey, StartState::AsFound).map(drop),
         }
     })
 }
 
-fn locations(arguments: &ProveArguments) -> RunLocations {
+fn locations(request: &RunRequest) -> RunLocations {
     let default = [PathBuf::from("/mnt/spindle-data")];
-    let databases = if arguments.paths.is_empty() { &default[..] } else { &arguments.paths };
-    let all = databases.iter().chain(&arguments.logs).map(|path| {
-        let mut roomy = folder(&path.display().to_string());
-        (roomy.total, roomy.free) = (ROOM, ROOM);
-        (roomy.mount_point, roomy.source) = (path.clone(), format!("/dev{}", path.display()));
-        RunLocation { given: path.clone(), facts: LocationFacts::Folder(roomy) }
-    });
+    let databases = if request.paths.is_empty() { &default[..] } else { &request.paths };
+    let all = databases
+        .iter()
+        .chain(&request.logs)
+        .map(|path| RunLocation { given: path.clone(), facts: LocationFacts::Folder(roomy_folder(path)) });
     let all: Vec<RunLocation> = all.collect();
     RunLocations {
         databases: (0..databases.len()).collect(),
         logs: (databases.len()..all.len()).collect(),
         all,
+    }
+}
+
+/// An empty folder on a filesystem of its own.
+fn roomy_folder(path: &Path) -> FolderFacts {
+    FolderFacts {
+        canonical: path.to_owned(),
+        exists: true,
+        filesystem: "ext4".to_owned(),
+        mount_point: path.to_owned(),
+        source: format!("/dev{}", path.display()),
+        total: ROOM,
+        free: ROOM,
+        read_only: false,
+        writable: true,
+        foreign: Vec::new(),
+        manifest: None,
+        manifest_damage: None,
+        made: BTreeMap::new(),
+        drive: DriveFacts { name: Some("sda".to_owned()), ..DriveFacts::default() },
     }
 }

@@ -1,0 +1,361 @@
+//! One path of the user's, as plain facts.
+//!
+//! The facts are gathered by [`super::survey`]; [`super::acceptance`] has the rules under which Spindle will
+//! write there. Nothing is touched in either, so every rule can be tried on facts made up by a test.
+
+use crate::{manifest::Manifest, remote::RemoteDevice, sizing::RunVolume};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use world::{ByteCount, IoError};
+
+/// Below this much free space on a raw device a run makes no sense.
+pub const DEVICE_SIZE_MIN: ByteCount = ByteCount::mib(64);
+/// Share of its time a device may be at work for others before a warning, in percent.
+pub const BUSY_PERCENT_MAX: f64 = 10.0;
+
+/// Use of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathRole {
+    /// Databases, and logs unless they have paths of their own.
+    Databases,
+    /// Transaction logs only.
+    Logs,
+    /// Files are to be removed.
+    Cleaning,
+}
+
+/// Kind of a path, before it is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoragePathKind {
+    /// `nearest` is the closest parent that exists.
+    Missing {
+        /// The closest parent that exists.
+        nearest: PathBuf,
+    },
+    /// The path, or a part of it, is a link to nothing.
+    DanglingLink {
+        link: PathBuf,
+        target: PathBuf,
+    },
+    /// An object that can hold no database, with its article.
+    NotStorage(&'static str),
+    /// The path could not be looked at: the kernel's reason.
+    Unreachable(String),
+    Folder,
+    /// A raw block device.
+    Device,
+}
+
+/// A path that leads somewhere.
+#[derive(Clone, Debug)]
+pub struct ResolvedPath {
+    /// As the user wrote it.
+    pub given: PathBuf,
+    /// Absolute, without links.
+    pub canonical: PathBuf,
+    /// True of a raw device.
+    pub is_device: bool,
+    /// It is elsewhere.
+    pub remote: Option<Arc<dyn RemoteDevice>>,
+}
+
+/// Facts of the drive below a path. Any may be unknown (a network mount has no model).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DriveFacts {
+    /// Kernel name, such as `sda` or `nvme0n1`.
+    pub name: Option<String>,
+    /// Model as the drive tells it.
+    pub model: Option<String>,
+    /// Serial number as the drive tells it.
+    pub serial: Option<String>,
+    /// True for a spinning disk.
+    pub rotational: Option<bool>,
+    /// `write back` or `write through`, as the kernel knows it.
+    pub write_cache: Option<String>,
+    /// Share of the time it was at work while we looked, in percent.
+    pub busy_percent: Option<f64>,
+}
+
+/// A folder, before anything is written.
+#[derive(Clone, Debug)]
+pub struct FolderFacts {
+    /// Absolute, without links; of a default folder not yet made, where it will be.
+    pub canonical: PathBuf,
+    /// False if this run must make it.
+    pub exists: bool,
+    /// Type of the filesystem, such as `ext4`.
+    pub filesystem: String,
+    pub mount_point: PathBuf,
+    /// The mounted device, such as `/dev/sda1`.
+    pub source: String,
+    /// Size of the filesystem.
+    pub total: ByteCount,
+    /// Free for this user.
+    pub free: ByteCount,
+    /// The filesystem is mounted read-only.
+    pub read_only: bool,
+    /// This user may make files here.
+    pub writable: bool,
+    /// Names in the folder that are not listed in its manifest.
+    pub foreign: Vec<String>,
+    /// The record an earlier run left.
+    pub manifest: Option<Manifest>,
+    /// Why that record could not be read.
+    pub manifest_damage: Option<String>,
+    /// Files Spindle made there before, and their sizes.
+    pub made: BTreeMap<String, ByteCount>,
+    /// The drive below.
+    pub drive: DriveFacts,
+}
+
+/// A raw block device, before anything is written.
+#[derive(Clone, Debug)]
+pub struct DeviceFacts {
+    /// Path without links.
+    pub canonical: PathBuf,
+    pub size: ByteCount,
+    /// Mount point of it or of a part of it, or `swap`.
+    pub mounted: Option<String>,
+    /// Signature found in its first bytes.
+    pub signature: Option<String>,
+    /// That has no mark of a known format, so `wipefs` finds nothing to remove.
+    pub is_unmarked: bool,
+    /// `Some` if its first bytes are Spindle's own; holds the record if a run got that far.
+    pub ours: Option<Option<Manifest>>,
+    /// Files Spindle made there before, and their sizes.
+    pub made: BTreeMap<String, ByteCount>,
+    /// The device cannot be written.
+    pub read_only: bool,
+    /// Why it could not be opened alone (O_EXCL).
+    pub held: Option<IoError>,
+    /// The drive itself.
+    pub drive: DriveFacts,
+    /// It is elsewhere: its path is a URI.
+    pub remote: Option<Arc<dyn RemoteDevice>>,
+}
+
+/// A path that passed every rule.
+#[derive(Clone, Debug)]
+pub struct RunLocation {
+    /// As the user wrote it.
+    pub given: PathBuf,
+    /// Facts of it.
+    pub facts: LocationFacts,
+}
+
+/// Folder or device.
+#[derive(Clone, Debug)]
+pub enum LocationFacts {
+    Folder(FolderFacts),
+    /// A raw device.
+    Device(DeviceFacts),
+}
+
+impl RunLocation {
+    /// Absolute, without links.
+    pub fn canonical(&self) -> &Path {
+        match &self.facts {
+            LocationFacts::Folder(folder) => &folder.canonical,
+            LocationFacts::Device(device) => &device.canonical,
+        }
+    }
+
+    /// The drive below.
+    pub fn drive(&self) -> &DriveFacts {
+        match &self.facts {
+            LocationFacts::Folder(folder) => &folder.drive,
+            LocationFacts::Device(device) => &device.drive,
+        }
+    }
+
+    /// The drive below, to add to what is known of it.
+    pub fn drive_mut(&mut self) -> &mut DriveFacts {
+        match &mut self.facts {
+            LocationFacts::Folder(folder) => &mut folder.drive,
+            LocationFacts::Device(device) => &mut device.drive,
+        }
+    }
+
+    /// The record of an earlier run there.
+    pub fn manifest(&self) -> Option<&Manifest> {
+        match &self.facts {
+            LocationFacts::Folder(folder) => folder.manifest.as_ref(),
+            LocationFacts::Device(device) => device.ours.as_ref()?.as_ref(),
+        }
+    }
+
+    /// True of a raw device.
+    pub fn is_device(&self) -> bool {
+        matches!(self.facts, LocationFacts::Device(_))
+    }
+
+    /// The device elsewhere that it is.
+    pub fn remote(&self) -> Option<&Arc<dyn RemoteDevice>> {
+        match &self.facts {
+            LocationFacts::Folder(_) => None,
+            LocationFacts::Device(device) => device.remote.as_ref(),
+        }
+    }
+
+    /// Bytes of a filesystem that Spindle took before, and a new run may take again.
+    pub fn ours(&self) -> ByteCount {
+        match &self.facts {
+            LocationFacts::Folder(_) => self.made().values().fold(ByteCount(0), |sum, &size| sum + size),
+            // A raw device is counted as free in whole.
+            LocationFacts::Device(_) => ByteCount(0),
+        }
+    }
+
+    /// Files that Spindle made there before, and their sizes.
+    pub fn made(&self) -> &BTreeMap<String, ByteCount> {
+        match &self.facts {
+            LocationFacts::Folder(folder) => &folder.made,
+            LocationFacts::Device(device) => &device.made,
+        }
+    }
+
+    /// The filesystem or device it lies on, with nothing of this run on it yet.
+    pub fn volume(&self) -> RunVolume {
+        let given = self.given.display();
+        let (name, total, free, is_filesystem) = match &self.facts {
+            LocationFacts::Folder(folder) => {
+                let name = format!("{given} ({} at {})", folder.filesystem, folder.mount_point.display());
+                (name, folder.total, folder.free + self.ours(), true)
+            }
+            LocationFacts::Device(device) => (given.to_string(), device.size, device.size, false),
+        };
+        RunVolume {
+            name,
+            key: self.volume_key(),
+            total,
+            free,
+            is_filesystem,
+            databases: 0,
+            log_series: 0,
+            drives: (0, 0),
+        }
+    }
+
+    /// Equal exactly for locations on one filesystem or device.
+    fn volume_key(&self) -> String {
+        match &self.facts {
+            LocationFacts::Folder(folder) => format!("{} at {}", folder.source, folder.mount_point.display()),
+            LocationFacts::Device(device) => device.canonical.display().to_string(),
+        }
+    }
+
+    /// True if it lies on that filesystem or device.
+    pub fn is_on(&self, volume: &RunVolume) -> bool {
+        volume.key == self.volume_key()
+    }
+
+    /// Warnings to print before the run.
+    pub fn warnings(&self) -> Vec<String> {
+        let given = self.given.display();
+        let mut warnings = Vec::new();
+        if let Some(busy) = self.drive().busy_percent
+            && busy > BUSY_PERCENT_MAX
+        {
+            let name = self.drive().name.as_deref().unwrap_or("its device");
+            warnings.push(format!("{given}: {name} is busy with other work ({busy:.0} % of the time)"));
+        }
+        match &self.facts {
+            LocationFacts::Folder(folder) => {
+                if is_memory(&folder.filesystem) {
+                    warnings.push(format!(
+                        "{given} lies in memory ({}): this proves nothing about a drive",
+                        folder.filesystem
+                    ));
+                }
+                if folder.manifest.is_some() && !folder.foreign.is_empty() {
+                    warnings.push(format!(
+                        "{given} also holds what Spindle did not make, and will not touch: {}",
+                        name_some(&folder.foreign)
+                    ));
+                }
+            }
+            LocationFacts::Device(device) => {
+                if let (Some(signature), None) = (&device.signature, &device.ours) {
+                    warnings
+                        .push(format!("{given}: {signature} on it will be lost (unlocked by its serial)"));
+                }
+            }
+        }
+        warnings
+    }
+}
+
+/// True of filesystems that live in memory.
+pub fn is_memory(filesystem: &str) -> bool {
+    matches!(filesystem, "tmpfs" | "ramfs" | "devtmpfs" | "rootfs")
+}
+
+/// Up to three names, and how many more.
+pub fn name_some(names: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let mut shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        shown.push_str(&format!(" and {} more", names.len() - SHOWN));
+    }
+    shown
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// An empty folder on a roomy filesystem.
+    pub fn folder(path: &str) -> FolderFacts {
+        FolderFacts {
+            canonical: path.into(),
+            exists: true,
+            filesystem: "ext4".to_owned(),
+            mount_point: "/".into(),
+            source: "/dev/sda1".to_owned(),
+            total: ByteCount::gib(100),
+            free: ByteCount::gib(80),
+            read_only: false,
+            writable: true,
+            foreign: Vec::new(),
+            manifest: None,
+            manifest_damage: None,
+            made: BTreeMap::new(),
+            drive: DriveFacts { name: Some("sda".to_owned()), ..DriveFacts::default() },
+        }
+    }
+
+    /// An empty raw device with a serial number.
+    pub fn device() -> DeviceFacts {
+        DeviceFacts {
+            canonical: "/dev/sdb".into(),
+            size: ByteCount::gib(500),
+            mounted: None,
+            signature: None,
+            is_unmarked: false,
+            ours: None,
+            made: BTreeMap::new(),
+            read_only: false,
+            held: None,
+            drive: DriveFacts { serial: Some("WD-1234".to_owned()), ..DriveFacts::default() },
+            remote: None,
+        }
+    }
+
+    #[test]
+    fn a_busy_drive_and_a_filesystem_in_memory_are_named() {
+        let mut facts = folder("/tmp");
+        facts.filesystem = "tmpfs".to_owned();
+        facts.drive.busy_percent = Some(42.0);
+        let location = RunLocation { given: "/tmp".into(), facts: LocationFacts::Folder(facts) };
+        assert_eq!(
+            location.warnings(),
+            [
+                "/tmp: sda is busy with other work (42 % of the time)",
+                "/tmp lies in memory (tmpfs): this proves nothing about a drive"
+            ]
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! Looking at pools that are there, before anything is written: whether the drives that are left can carry them.
+//!
+//! Two copies of a block lie on two drives, any two: with one drive gone there is a copy of everything, with two there
+//! is not. A drive whose loss the pool has made good is not missed any more.
+
+use super::{
+    layout::{GroupDrives, pool_name},
+    size::COPIES,
+};
+use crate::{layout::FileSlot, location::RunLocation};
+use array::{election::elect, format::MemberState, superblocks::look};
+use report::Refusal;
+use std::{path::PathBuf, rc::Rc};
+use workload::database::meter::Role;
+use world::{
+    BlockDevice,
+    real::{
+        Access, FileDevice,
+        host_files::{self, PathKind},
+    },
+};
+
+/// Refuses if a pool of `layout` cannot be opened, or could not serve all that it holds.
+pub async fn check_all(layout: &[GroupDrives], locations: &[RunLocation]) -> Result<(), Refusal> {
+    for (group, drives) in layout.iter().enumerate() {
+        for role in [Role::Database, Role::Log] {
+            let name = match layout.len() {
+                1 => pool_name(role).to_owned(),
+                _ => format!("{} of group {}", pool_name(role), group + 1),
+            };
+            check(&name, drives.of(role), locations).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn check(name: &str, drives: &[FileSlot], locations: &[RunLocation]) -> Result<(), Refusal> {
+    let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
+    let mut absent = Vec::new();
+    for slot in drives {
+        let path = path_of(slot, locations);
+        if matches!(host_files::kind(&path), Ok(PathKind::Missing)) {
+            absent.push(slot.name.as_str());
+            continue;
+        }
+        match FileDevice::open(&path, Access::Read) {
+            Ok(device) => devices.push(Rc::new(device)),
+            Err(error) => {
+                return Err(Refusal::new(format!("the {name}: {error}"), "check the storage"));
+            }
+        }
+    }
+    let remedy = "put back what is missing, or give --fresh to start over";
+    let absent = match absent.as_slice() {
+        [] => String::new(),
+        names => format!(" (missing: {})", names.join(", ")),
+    };
+    let election = elect(&look(&devices).await, false)
+        .map_err(|error| Refusal::new(format!("the {name} cannot be opened: {error}{absent}"), remedy))?;
+    let members = election.superblock.members.iter().enumerate();
+    let missed = members.filter(|(index, member)| {
+        member.state != MemberState::Gone
+            && !election.present.keys().any(|there| usize::from(there.0) == *index)
+    });
+    match missed.count() {
+        few if few < COPIES as usize => Ok(()),
+        many => Err(Refusal::new(
+            format!(
+                "the {name} misses {many} of {} drives, and its {COPIES} copies of everything can do without one{absent}",
+                drives.len()
+            ),
+            remedy,
+        )),
+    }
+}
+
+/// Path of a drive.
+pub fn path_of(slot: &FileSlot, locations: &[RunLocation]) -> PathBuf {
+    locations[slot.location].canonical().join(&slot.name)
+}
