@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 /// Seconds a room's tests may take.
-const BUDGETS_S: [(&str, u64); 13] = [
+const BUDGETS_S: [(&str, u64); 14] = [
     ("array", 40),
     ("cli", 290),
     ("iscsi", 5),
@@ -15,6 +15,7 @@ const BUDGETS_S: [(&str, u64); 13] = [
     ("plan", 5),
     ("report", 5),
     ("runs", 10),
+    ("serving", 5),
     ("simulator", 140),
     ("verify", 15),
     ("workload", 95),

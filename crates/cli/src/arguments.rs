@@ -9,7 +9,7 @@ use crate::{
     plan_arguments::PlanArguments,
     pool::arguments::{PoolArguments, VolumeArguments},
     quantity::{parse_duration, parse_size},
-    remote::RemoteArguments,
+    remote_arguments::RemoteArguments,
     verify::arguments::VerifyArguments,
 };
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};

@@ -10,6 +10,7 @@ use rustix::{
     termios,
 };
 use serde::Serialize;
+use serving::notices::Notices;
 use std::{
     cell::OnceCell,
     env,
@@ -157,6 +158,31 @@ impl Console {
             true => format!("\x1b[{code}m{text}\x1b[0m"),
             false => text.to_owned(),
         }
+    }
+}
+
+/// Prints the notices of a pool on standard error, also when quiet.
+pub struct StderrNotices(Console);
+
+impl StderrNotices {
+    pub fn shared() -> Rc<dyn Notices> {
+        Rc::new(Self::default())
+    }
+}
+
+impl Default for StderrNotices {
+    fn default() -> Self {
+        Self(Console::new(true, false))
+    }
+}
+
+impl Notices for StderrNotices {
+    fn warn(&self, text: &str) {
+        self.0.warn(text);
+    }
+
+    fn note(&self, text: &str) {
+        self.0.say_progress(text);
     }
 }
 

@@ -1,26 +1,28 @@
-//! `spindle export`: files, devices and volumes of pools, served over the network until somebody ends it.
+//! `spindle export`: files, devices and volumes of pools, served over the network until the program is ended.
 
-mod access_file;
-mod identity;
-mod over_iscsi;
-mod over_nbd;
-mod shared;
-mod thin_volume;
-mod write_cache;
-
-use crate::{arguments::ExportArguments, console::Console, exit_status::ExitStatus};
-use identity::{IdentityLookup, identify};
-use iscsi::scsi::identity::Identity;
+use crate::{
+    arguments::ExportArguments,
+    console::{Console, StderrNotices},
+    exit_status::ExitStatus,
+    pool::{arguments::WriteCacheState, reporter::report_events_of},
+};
+use nbd::TlsMode;
 use report::Refusal;
 use serde::Serialize;
-use shared::{OpenExports, SharedDevice};
-use std::{collections::BTreeSet, path::PathBuf, rc::Rc, time::Duration};
+use serving::{
+    certificates,
+    export::{
+        ExportEndpoint, ExportSettings, IscsiEndpoints, Offer, OpenExports, SharedDevice, identities, listen,
+        names, nbd_endpoint, target_plan,
+    },
+    pool::folder::OpenPool,
+};
+use std::{env, path::PathBuf, rc::Rc, time::Duration};
 use world::{
-    Address, IoErrorKind, Listener, Network, World,
-    real::{self, RealOptions, Sockets, signals::interrupted},
+    Address, World,
+    real::{self, RealOptions, signals::interrupted},
     with_deadline,
 };
-use write_cache::EffectiveWriteCache;
 
 /// One export as JSON.
 #[derive(Serialize)]
@@ -33,25 +35,6 @@ struct ServedExport {
     /// Identity that initiators see; iSCSI only.
     #[serde(skip_serializing_if = "Option::is_none")]
     identity: Option<String>,
-}
-
-/// A way to serve: where it listens, what is found there, and who does it.
-struct ExportEndpoint {
-    address: Address,
-    /// One for each path, in their order, or none.
-    offers: Vec<Offer>,
-    /// Of each offer, over iSCSI.
-    identities: Option<Vec<UnitIdentity>>,
-    serving: world::LocalFuture<()>,
-    /// Not everybody who reaches it may use it.
-    is_restricted: bool,
-}
-
-/// An export at one endpoint, as clients see it.
-struct Offer {
-    uri: String,
-    is_read_only: bool,
-    write_cache: EffectiveWriteCache,
 }
 
 /// Time initiators have to log out at the end.
@@ -73,9 +56,10 @@ pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
             format!("--portal {any} is every address of this host: initiators cannot be redirected to it");
         return Err(Refusal::new(problem, "say the address that initiators reach this host by"));
     }
-    let tls = over_nbd::tls(arguments)?;
-    let names = names(arguments)?;
-    let plan = over_iscsi::plan(arguments, &names)?;
+    let tls = tls(arguments)?;
+    let names = names(&arguments.paths, &arguments.name)?;
+    let plan = target_plan(arguments.access.as_deref(), &names)?;
+    let settings = settings(arguments);
     let options =
         RealOptions { force_plain: arguments.plain_io, look: Duration::from_micros(arguments.poll) };
     real::run(0, options, async |world: World| {
@@ -86,16 +70,22 @@ pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
         for portal in portals {
             portals_open.extend(listen(Some(portal), "--portal").await?);
         }
+        let notices = StderrNotices::shared();
+        let report =
+            |open: &mut OpenPool| report_events_of(open, &world, &console, console.is_for_programs());
         let mut exports = OpenExports::default();
         for (name, path) in names.into_iter().zip(&arguments.paths) {
-            if let Err(refusal) = exports.add(&world, name, path, arguments, &console).await {
+            if let Err(refusal) = exports.add(&world, name, path, &settings, &notices, &report).await {
                 // The first failure is the news.
                 let _ = exports.close().await;
                 return Err(refusal);
             }
         }
         let identities = match iscsi {
-            Some(_) => identities(&world, &exports.shared, arguments, &console),
+            Some(_) => {
+                let state = arguments.state.clone().unwrap_or_else(state_folder);
+                identities(&world, &exports.shared, &state, &*notices)
+            }
             None => Ok(Vec::new()),
         };
         let identities = match identities {
@@ -106,14 +96,18 @@ pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
             }
         };
         let shared = &exports.shared;
-        let nbd =
-            nbd.map(|listener| over_nbd::endpoint(&world, (listener, tls), shared, arguments, &console));
-        let iscsi = iscsi.map(|listener| over_iscsi::IscsiEndpoints::new(plan, listener, portals_open));
-        let iscsi = iscsi.map(|endpoints| endpoints.open(&world, (shared, &identities), arguments, &console));
+        let said = console.clone();
+        let say_nbd = Rc::new(move |event| say_nbd_event(&said, &event));
+        let nbd = nbd.map(|listener| nbd_endpoint(&world, (listener, tls), shared, &settings, say_nbd));
+        let said = console.clone();
+        let say_iscsi: Rc<dyn Fn(_)> = Rc::new(move |event| say_iscsi_event(&said, &event));
+        let iscsi = iscsi.map(|listener| IscsiEndpoints::new(plan, listener, portals_open));
+        let iscsi =
+            iscsi.map(|endpoints| endpoints.open(&world, (shared, &identities), &settings, &say_iscsi));
         let (iscsi, targets) = iscsi.unzip();
         let endpoints: Vec<ExportEndpoint> = nbd.into_iter().chain(iscsi.into_iter().flatten()).collect();
         exports.warnings.iter().for_each(|warning| console.warn(warning));
-        // Who hears that it serves may end it at once.
+        // Whoever reads that it serves may end it at once.
         let ended = interrupted();
         tell(&endpoints, shared, arguments, &console)?;
         for endpoint in endpoints {
@@ -121,13 +115,47 @@ pub fn export(arguments: &ExportArguments) -> Result<ExitStatus, Refusal> {
         }
         ended.await;
         if let Some(targets) = targets {
-            // Who does not log out when asked loses nothing either.
+            // An initiator that does not log out when asked loses nothing either.
             with_deadline(world.sleep(LOG_OUT_MAX), targets.log_out_all()).await;
         }
         exports.close().await?;
         console.say("ended; all acknowledged writes are stable");
         console.finish(ExitStatus::Pass)
     })
+}
+
+fn settings(arguments: &ExportArguments) -> ExportSettings {
+    ExportSettings {
+        read_only: arguments.read_only,
+        create: arguments.create,
+        write_cache: arguments.write_cache.map(|state| state == WriteCacheState::On),
+        block_bytes: arguments.blocks.bytes(),
+        is_removable: arguments.removable,
+    }
+}
+
+/// The TLS mode that the arguments select.
+fn tls(arguments: &ExportArguments) -> Result<TlsMode, Refusal> {
+    let Some(folder) = &arguments.nbd_tls else { return Ok(TlsMode::Off) };
+    if arguments.nbd.is_none() && arguments.iscsi.is_some() {
+        return Err(Refusal::new("--nbd-tls without NBD", "say where NBD is served, too: --nbd ADDRESS"));
+    }
+    let tls = certificates::of_server(folder)?;
+    Ok(if arguments.nbd_tls_optional { TlsMode::Allowed(tls) } else { TlsMode::Required(tls) })
+}
+
+/// Default folder for identities: the one systemd gives a service, else the usual one of root or of the
+/// user.
+fn state_folder() -> PathBuf {
+    let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    if let Some(given) = folder("STATE_DIRECTORY") {
+        return given;
+    }
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/var/lib/spindle");
+    }
+    let own = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")));
+    own.unwrap_or_else(|| PathBuf::from("/var/lib")).join("spindle")
 }
 
 /// A secret for CHAP, on standard output: once, and nowhere else.
@@ -143,77 +171,6 @@ fn make_secret(console: &Console) -> Result<ExitStatus, Refusal> {
 
 fn address(text: &str, port: u16) -> Result<Address, Refusal> {
     Address::parse(text, port).map_err(|error| Refusal::new(error.to_string(), "see 'spindle export --help'"))
-}
-
-/// One name for each path: as given, or the file's own.
-fn names(arguments: &ExportArguments) -> Result<Vec<String>, Refusal> {
-    let (said, wanted) = (arguments.name.len(), arguments.paths.len());
-    if said > 0 && said != wanted {
-        let problem = format!("there are {wanted} paths and {said} names");
-        return Err(Refusal::new(problem, "say --name once for each path, in their order, or not at all"));
-    }
-    let of_file =
-        |path: &PathBuf| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    let names: Vec<String> = match said {
-        0 => arguments.paths.iter().map(of_file).collect(),
-        _ => arguments.name.clone(),
-    };
-    let mut seen = BTreeSet::new();
-    match names.iter().find(|name| !seen.insert(*name)) {
-        None => Ok(names),
-        Some(twice) => {
-            let problem = format!("two exports would be called {twice:?}");
-            Err(Refusal::new(problem, "give each a name with --name"))
-        }
-    }
-}
-
-/// The identity of each export. Two exports with one identity are refused.
-fn identities(
-    world: &World,
-    shared: &[SharedDevice],
-    arguments: &ExportArguments,
-    console: &Console,
-) -> Result<Vec<UnitIdentity>, Refusal> {
-    let state = arguments.state.clone().unwrap_or_else(identity::state_folder);
-    let mut identities: Vec<Identity> = Vec::new();
-    for SharedDevice { path, origin, .. } in shared {
-        let IdentityLookup { identity, caveat } = identify(world, path, origin, &state)?;
-        if let Some(twin) = identities.iter().position(|known| *known == identity) {
-            let problem = format!(
-                "{} and {} have one identity, {identity}: initiators would take them for two paths to one disk",
-                shared[twin].path.display(),
-                path.display()
-            );
-            let remedy =
-                "export each disk once; if one file is a copy of the other, remove the copy's .spindle-id";
-            return Err(Refusal::new(problem, remedy));
-        }
-        if let Some(caveat) = caveat {
-            console.warn(&caveat);
-        }
-        identities.push(identity);
-    }
-    Ok(identities)
-}
-
-async fn listen(address: Option<Address>, flag: &str) -> Result<Option<Rc<dyn Listener>>, Refusal> {
-    let Some(address) = address else { return Ok(None) };
-    match Sockets.listen(&address).await {
-        Ok(listener) => Ok(Some(listener.into())),
-        Err(error) => {
-            let remedy = match error.kind() {
-                IoErrorKind::Busy => {
-                    format!("end the program that listens there, or choose another address with {flag}")
-                }
-                IoErrorKind::PermissionDenied => {
-                    format!("ports below 1024 are for root; choose another one with {flag}")
-                }
-                _ => format!("choose another address with {flag} HOST:PORT"),
-            };
-            Err(Refusal::new(error.to_string(), remedy))
-        }
-    }
 }
 
 /// Prints what is served, and at which addresses.
@@ -258,4 +215,32 @@ fn tell(
     }
     console.say("serving; Ctrl-C ends it");
     Ok(())
+}
+
+fn say_nbd_event(console: &Console, event: &nbd::server::ServerEvent) {
+    use nbd::server::ServerEvent;
+    match event {
+        ServerEvent::Connected { peer, export, is_encrypted } => {
+            let how = if *is_encrypted { " over TLS" } else { "" };
+            console.say_progress(&format!("{peer} uses {export:?}{how}"));
+        }
+        ServerEvent::Disconnected { peer, why: None } => console.say_progress(&format!("{peer} is done")),
+        ServerEvent::Disconnected { peer, why: Some(why) } => console.say_progress(&format!("{peer}: {why}")),
+        ServerEvent::NotAccepted(error) => console.warn(&error.to_string()),
+    }
+}
+
+fn say_iscsi_event(console: &Console, event: &iscsi::target::TargetEvent) {
+    use iscsi::target::TargetEvent;
+    match event {
+        TargetEvent::LoggedIn { peer, initiator, target: Some(target) } => {
+            console.say_progress(&format!("{peer} {initiator} uses {target}"));
+        }
+        TargetEvent::LoggedIn { peer, initiator, target: None } => {
+            console.say_progress(&format!("{peer} {initiator} asks for targets"));
+        }
+        TargetEvent::Ended { peer, why: None } => console.say_progress(&format!("{peer} is done")),
+        TargetEvent::Ended { peer, why: Some(why) } => console.say_progress(&format!("{peer}: {why}")),
+        TargetEvent::NotAccepted(error) => console.warn(&error.to_string()),
+    }
 }

@@ -3,7 +3,6 @@
 mod advise;
 mod answer;
 mod arguments;
-mod certificates;
 mod command_line;
 mod compare;
 mod console;
@@ -16,7 +15,7 @@ mod pool;
 mod progress;
 mod prove;
 mod quantity;
-mod remote;
+mod remote_arguments;
 mod report;
 mod verb_arguments;
 mod verify;

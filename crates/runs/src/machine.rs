@@ -6,7 +6,7 @@ use workload::database::results::{HostFacts, HostSample};
 use world::{
     World,
     real::{
-        host::{self, Drive, Usage},
+        host::{self, Drive},
         host_files,
     },
 };
@@ -74,16 +74,6 @@ pub fn drive_facts(drive: Drive) -> DriveFacts {
     }
 }
 
-/// Use of a device, for a message; `None` if it is free.
-pub fn usage_words(usages: &[Usage]) -> Option<String> {
-    let words = |usage: &Usage| match usage {
-        Usage::Mounted(point) => format!("mounted at {}", point.display()),
-        Usage::Swap => "used as swap".to_owned(),
-        Usage::HeldBy(holder) => format!("part of {holder}"),
-    };
-    (!usages.is_empty()).then(|| usages.iter().map(words).collect::<Vec<_>>().join(", "))
-}
-
 /// Watches the named drives for a moment, all at once: the share of time each was at work, in percent.
 pub async fn busy_percents(world: &World, names: Vec<String>) -> BTreeMap<String, f64> {
     let watches: Vec<_> = names
@@ -114,14 +104,5 @@ mod tests {
         let text = "cpu  100 20 30 4000 500 6 7 8 0 0\ncpu0 1 2 3 4\n";
         assert_eq!(busy_seconds(text), Some(1.63));
         assert_eq!(busy_seconds("intr 1 2"), None);
-    }
-
-    #[test]
-    fn uses_of_a_device_are_named_together() {
-        assert_eq!(usage_words(&[]), None);
-        assert_eq!(
-            usage_words(&[Usage::Mounted("/home".into()), Usage::HeldBy("md0".to_owned())]),
-            Some("mounted at /home, part of md0".to_owned())
-        );
     }
 }

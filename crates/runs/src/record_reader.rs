@@ -1,7 +1,7 @@
 //! Records of runs, read from files.
 
 use report::Refusal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use workload::database::record::{Reader, Recovered};
 use world::real::{
     LineFile,
@@ -49,5 +49,15 @@ fn advice(path: &Path) -> String {
     match is_there {
         true => format!("did you mean {}?", record.display()),
         false => format!("give a file that 'spindle prove' left, such as spindle-report-DATE.{EXTENSION}"),
+    }
+}
+
+/// The record that `given` means: itself, or the one beside a report.
+pub fn record_of(given: &Path) -> PathBuf {
+    let is_report = given.extension().is_some_and(|extension| extension == "json" || extension == "html");
+    let record = given.with_extension(EXTENSION);
+    match is_report && matches!(host_files::kind(&record), Ok(PathKind::File)) {
+        true => record,
+        false => given.to_owned(),
     }
 }

@@ -292,7 +292,7 @@ async fn device_facts(world: &World, path: &ResolvedPath) -> Result<DeviceFacts,
     let mut facts = DeviceFacts {
         canonical: path.canonical.clone(),
         size: ByteCount(0),
-        mounted: machine::usage_words(&host::usage_of_device(&path.canonical)?),
+        mounted: host::usages_text(&host::usage_of_device(&path.canonical)?),
         signature: None,
         is_unmarked: false,
         ours: None,

@@ -1,61 +1,31 @@
-//! One more drive for a pool, and with it the copies that are missing.
+//! `spindle pool add-drive`.
 
-use super::{
-    create::{check_device, drive_name, storage},
-    folder::OpenPool,
-    joining_drive::JoiningDrive,
-    record::{Hardware, RecordedDrive},
+use super::reporter::report_events_of;
+use crate::{
+    console::{Console, StderrNotices},
+    exit_status::ExitStatus,
 };
-use crate::{console::Console, exit_status::ExitStatus};
-use array::format::DriveId;
 use report::Refusal;
-use serde::Serialize;
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
+use serving::pool::{
+    add_drive::{DriveSource, add_drive, check_source},
+    folder::OpenPool,
 };
-use world::{
-    ByteCount, World,
-    real::host_files::{self, PathKind},
-};
+use std::path::Path;
+use world::{ByteCount, World};
 
-#[derive(Clone, Copy)]
-pub enum DriveSource<'a> {
-    /// A file in the pool's folder, of that size.
-    File(ByteCount),
-    /// A raw device that holds nothing.
-    Device(&'a Path),
-}
-
-#[derive(Serialize)]
-struct AddDriveAnswer {
-    path: PathBuf,
-    size_bytes: u64,
-    /// Copies that were made on it and others.
-    rebuilt_bytes: u64,
-    degraded_segments: u64,
-    /// Drives that nothing is on any more, and that the pool no longer has.
-    forgotten: Vec<String>,
-}
-
-/// Adds it, and gives all that lacks a copy one, as far as there is room.
+/// Adds a drive, and makes the copies that are missing, as far as there is room.
 pub async fn add(
     world: &World,
     folder: &Path,
     source: DriveSource<'_>,
     json: bool,
 ) -> Result<ExitStatus, Refusal> {
-    if let DriveSource::Device(device) = source {
-        check_device(device).await?;
-    }
+    check_source(source).await?;
     let console = Console::new(json, false);
-    let mut open = OpenPool::open(world, folder).await?;
-    open.report_events(&console, false);
-    let joined = join(world, &mut open, source).await;
-    let answer = match joined {
-        Ok((path, size)) => rebuild(&mut open, path, size).await,
-        Err(refusal) => Err(refusal),
-    };
+    let notices = StderrNotices::shared();
+    let mut open = OpenPool::open(world, folder, &notices).await?;
+    report_events_of(&mut open, world, &console, false);
+    let answer = add_drive(world, &mut open, source, &*notices).await;
     let closed = open.close().await;
     let answer = answer?;
     closed?;
@@ -74,76 +44,4 @@ pub async fn add(
         console.say(&format!("  {drive} was removed from the pool: it held no last copy"));
     }
     console.finish(ExitStatus::Pass)
-}
-
-/// Makes or opens the drive, names it in the folder, and takes it in.
-async fn join(
-    world: &World,
-    open: &mut OpenPool,
-    source: DriveSource<'_>,
-) -> Result<(PathBuf, ByteCount), Refusal> {
-    let joining = match source {
-        DriveSource::Device(device) => JoiningDrive::device(world, device)?,
-        DriveSource::File(size) => JoiningDrive::file(world, open.folder(), free_name(open)?, size).await?,
-    };
-    joining.warn(open.folder()).await;
-    let (path, size) = (joining.recorded.path.clone(), joining.size());
-    // Named first: a drive of the pool that the folder does not name would be missing at the next opening, one that
-    // it names and that is no drive of the pool is passed over.
-    let before = open.record().clone();
-    let mut record = before.clone();
-    // Whatever this disk held before is gone: it was erased because it had fallen behind.
-    let Hardware { serial, .. } = &joining.recorded.hardware;
-    record.drives.retain(|drive| drive.path != path || drive.hardware.serial != *serial);
-    record.drives.push(joining.recorded.clone());
-    open.set_record(record)?;
-    let new = joining.new_drive();
-    if let Err(error) = open.pool.add_drive(&new).await {
-        drop((new, joining));
-        open.set_record(before)?;
-        if let DriveSource::File(_) = source {
-            // The error is reported already; only an empty file is left.
-            let _ = host_files::remove_file(&open.folder().join(&path));
-        }
-        return Err(open.refusal(&error, "give it another drive"));
-    }
-    Ok((open.folder().join(path), size))
-}
-
-async fn rebuild(open: &mut OpenPool, path: PathBuf, size: ByteCount) -> Result<AddDriveAnswer, Refusal> {
-    let rebuilt = open.pool.rebuild().await;
-    rebuilt.map_err(|error| open.refusal(&error, "the drive was added; see 'spindle pool show'"))?;
-    let degraded = open.pool.degraded();
-    let mut forgotten = Vec::new();
-    if degraded.segments == 0 && degraded.lost == 0 {
-        let there = open.drives.drives.iter().filter(|drive| drive.state.is_ok());
-        let there = there.filter_map(|drive| drive.recorded.drive);
-        let there: BTreeSet<DriveId> = there.chain(open.pool.drives_in_use()).collect();
-        let mut record = open.record().clone();
-        let is_gone = |drive: &mut RecordedDrive| drive.drive.is_none_or(|drive| !there.contains(&drive));
-        let gone: Vec<_> = record.drives.extract_if(.., is_gone).collect();
-        forgotten.extend(gone.iter().map(|drive| drive.name(open.folder(), None)));
-        if !forgotten.is_empty() {
-            open.set_record(record)?;
-        }
-    }
-    Ok(AddDriveAnswer {
-        path,
-        size_bytes: size.0,
-        rebuilt_bytes: open.pool.rebuild_progress().done_bytes,
-        degraded_segments: degraded.segments,
-        forgotten,
-    })
-}
-
-/// A name that no drive in the folder has; nor one that the folder names and that is not there, which may come back.
-fn free_name(open: &OpenPool) -> Result<PathBuf, Refusal> {
-    for number in 1.. {
-        let name = drive_name(number);
-        let found = host_files::kind(&open.folder().join(&name)).map_err(|error| storage(&error))?;
-        if matches!(found, PathKind::Missing) && open.record().drives.iter().all(|drive| drive.path != name) {
-            return Ok(name);
-        }
-    }
-    unreachable!("there are fewer drives than numbers")
 }

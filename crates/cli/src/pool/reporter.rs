@@ -1,8 +1,11 @@
 //! Prints the events of an open pool as they happen: never so that the pool waits for it.
 
-use super::events::{EventReport, PoolContext};
 use crate::console::Console;
 use array::pool::events::EventReader;
+use serving::pool::{
+    events::{EventReport, PoolContext},
+    folder::OpenPool,
+};
 use std::time::Duration;
 use world::World;
 
@@ -44,4 +47,11 @@ pub async fn report_events(
             is_heard = console.json(&text).is_ok();
         }
     }
+}
+
+/// Prints the events of an open pool until it is closed; `as_json` also on standard output.
+pub fn report_events_of(open: &mut OpenPool, world: &World, console: &Console, as_json: bool) {
+    let output = if as_json { EventOutput::LinesAndJson } else { EventOutput::Lines };
+    let (world, console) = (world.clone(), console.clone());
+    open.follow_events(|events, context| Box::pin(report_events(world, events, context, console, output)));
 }

@@ -1,17 +1,20 @@
 //! `spindle pool show` and `force-open`.
 
-use super::{
-    damaged,
+use super::damaged;
+use crate::{
+    console::{Console, StderrNotices},
+    exit_status::ExitStatus,
+};
+use array::pool::OpenSetting;
+use report::Refusal;
+use serde::Serialize;
+use serving::pool::{
     events::EventReport,
     folder::{HeldPool, OpenPool, is_held},
     record::is_pool,
     snapshot_room::room_to_make,
     status::{DriveStatus, PoolStatus, PublishedStatus, VolumeStatus, used_of},
 };
-use crate::{console::Console, exit_status::ExitStatus};
-use array::pool::OpenSetting;
-use report::Refusal;
-use serde::Serialize;
 use std::path::Path;
 use world::{ByteCount, World, real::Access};
 
@@ -41,7 +44,7 @@ struct InUse<'a> {
 
 /// Opens a pool without the drives that are missing; from then on it opens without them.
 pub async fn force_open(world: &World, folder: &Path, json: bool) -> Result<ExitStatus, Refusal> {
-    let open = OpenPool::open_without_missing(world, folder).await?;
+    let open = OpenPool::open_without_missing(world, folder, &StderrNotices::shared()).await?;
     let there = open.pool.drives_present();
     open.close().await?;
     let console = Console::new(json, false);
@@ -58,7 +61,7 @@ pub async fn show(world: &World, folder: &Path, json: bool) -> Result<ExitStatus
         return show_published(world, folder, json);
     }
     let held = HeldPool::take(world, folder, Access::ReadWrite).await?;
-    let open = match held.open(world, OpenSetting::default()).await {
+    let open = match held.open(world, OpenSetting::default(), &StderrNotices::shared()).await {
         Ok(open) => open,
         Err(failure) => return damaged::show(world, *failure, json).await,
     };

@@ -2,11 +2,13 @@
 
 use super::{
     arguments::{VolumeArguments, VolumeVerb, WriteCacheState},
-    folder::{OpenPool, VolumePath},
-    uuid,
-    volume_limits::{LimitStatus, VolumeLimits},
+    reporter::report_events_of,
+    volume_limits::VolumeLimits,
 };
-use crate::{console::Console, exit_status::ExitStatus};
+use crate::{
+    console::{Console, StderrNotices},
+    exit_status::ExitStatus,
+};
 use array::{
     error::Error,
     format::{RedundancyClass, SnapshotId, VolumeId, row::WriteCache},
@@ -15,6 +17,13 @@ use array::{
 };
 use report::Refusal;
 use serde::Serialize;
+use serving::{
+    pool::{
+        folder::{OpenPool, VolumePath},
+        limits::LimitStatus,
+    },
+    uuid::random_uuid,
+};
 use std::{path::Path, rc::Rc};
 use world::{
     ByteCount, World,
@@ -51,8 +60,8 @@ pub fn volume(arguments: &VolumeArguments) -> Result<ExitStatus, Refusal> {
     check_form(&arguments.verb, path, &wanted)?;
     real::run(0, RealOptions::default(), async |world: World| {
         let console = Console::new(arguments.json, false);
-        let mut open = OpenPool::open(&world, &wanted.folder).await?;
-        open.report_events(&console, false);
+        let mut open = OpenPool::open(&world, &wanted.folder, &StderrNotices::shared()).await?;
+        report_events_of(&mut open, &world, &console, false);
         let refused = |error| open.refusal(&error, "see 'spindle volume --help'");
         let done = match check_shrinking(&open.pool, &arguments.verb, path, &wanted) {
             Ok(()) => perform(&world, &open.pool, &arguments.verb, &wanted).await.map_err(refused),
@@ -152,7 +161,7 @@ async fn perform(
             let class = if *raid0 { RedundancyClass::Raid0 } else { RedundancyClass::Raid1 };
             let new = NewVolume {
                 name: volume.to_owned(),
-                volume: VolumeId(uuid(world)),
+                volume: VolumeId(random_uuid(world)),
                 size_bytes: size.0,
                 setting: VolumeSetting {
                     write_cache,
@@ -168,7 +177,7 @@ async fn perform(
         (VolumeVerb::Rename { name, .. }, _) => pool.rename_volume(volume, name).await,
         (VolumeVerb::Snapshot { .. } | VolumeVerb::Delete { .. }, Some(name)) => match verb {
             VolumeVerb::Delete { .. } => pool.delete_snapshot(volume, name).await,
-            _ => pool.snapshot(&[volume], name, SnapshotId(uuid(world))).await,
+            _ => pool.snapshot(&[volume], name, SnapshotId(random_uuid(world))).await,
         },
         (_, None) => pool.delete_volume(volume, false).await,
     }

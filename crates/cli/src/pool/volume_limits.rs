@@ -1,13 +1,11 @@
-//! Limits and reserve of a volume: arguments and display.
+//! Limits and reserve of a volume, as arguments.
 
 use crate::quantity::parse_size;
 use array::{
     format::BLOCK_BYTES,
-    pool::VolumeSetting,
     volume::{Bounds, Rates},
 };
 use clap::Args;
-use serde::{Deserialize, Serialize};
 use world::ByteCount;
 
 /// The most MiB a second that can be set: the pool counts KiB in 32 bits.
@@ -33,16 +31,6 @@ pub struct VolumeLimits {
     pub mbps: Option<u32>,
 }
 
-/// Limits as JSON; 0 is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct LimitStatus {
-    limit_bytes: u64,
-    reserve_bytes: u64,
-    iops_max: u32,
-    kib_per_second_max: u32,
-}
-
 impl VolumeLimits {
     /// The bounds a volume is to have that has those of `before`.
     pub fn bounds(&self, before: Bounds) -> Bounds {
@@ -58,36 +46,6 @@ impl VolumeLimits {
             iops_max: self.iops.unwrap_or(before.iops_max),
             kib_per_second_max: self.mbps.map_or(before.kib_per_second_max, |mbps| mbps << 10),
         }
-    }
-}
-
-impl LimitStatus {
-    /// Those of a volume.
-    pub fn of(setting: &VolumeSetting) -> Self {
-        Self {
-            limit_bytes: setting.bounds.limit_bytes,
-            reserve_bytes: setting.bounds.reserve_bytes,
-            iops_max: setting.rates.iops_max,
-            kib_per_second_max: setting.rates.kib_per_second_max,
-        }
-    }
-
-    /// The limits that are set, each behind a comma.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        if self.limit_bytes > 0 {
-            text += &format!(", limit {}", ByteCount(self.limit_bytes));
-        }
-        if self.reserve_bytes > 0 {
-            text += &format!(", reserve {}", ByteCount(self.reserve_bytes));
-        }
-        if self.iops_max > 0 {
-            text += &format!(", at most {} IOPS", self.iops_max);
-        }
-        if self.kib_per_second_max > 0 {
-            text += &format!(", at most {}/s", ByteCount(u64::from(self.kib_per_second_max) << 10));
-        }
-        text
     }
 }
 
@@ -119,6 +77,7 @@ fn parse_rate(text: &str, most: u32) -> Result<u32, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use array::pool::VolumeSetting;
 
     #[test]
     fn none_is_no_bound_and_zero_is_refused() {
@@ -149,10 +108,5 @@ mod tests {
         let said = VolumeLimits { limit: Some(ByteCount(0)), mbps: Some(3), ..nothing };
         assert_eq!(said.bounds(before.bounds), Bounds { reserve_bytes: 8192, limit_bytes: 0 });
         assert_eq!(said.rates(before.rates), Rates { iops_max: 5, kib_per_second_max: 3072 });
-        assert_eq!(
-            LimitStatus::of(&before).text(),
-            ", limit 16.0 KiB, reserve 8.00 KiB, at most 5 IOPS, at most 2.00 MiB/s"
-        );
-        assert_eq!(LimitStatus::of(&VolumeSetting::default()).text(), "");
     }
 }

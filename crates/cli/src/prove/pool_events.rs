@@ -2,13 +2,11 @@
 
 use crate::{
     console::Console,
-    pool::{
-        events::{KnownDrive, PoolContext},
-        reporter::{EventOutput, report_events},
-    },
+    pool::reporter::{EventOutput, report_events},
 };
 use array::pool::events::EventReader;
 use runs::pools::open::{PoolEvents, PoolNames};
+use serving::pool::events::{KnownDrive, PoolContext};
 use world::{LocalFuture, World};
 
 /// Prints on standard error, on any thread.

@@ -1,16 +1,8 @@
 //! The arguments of `spindle prove` as the settings of a run.
 
-use crate::{
-    arguments::ProveArguments,
-    remote::{Remote, RemoteArguments},
-};
-use report::Refusal;
-use runs::{
-    remote::{OpenRemoteDevice, RemoteDevice, RemoteResolver},
-    request::RunRequest,
-};
-use std::{fmt, path::Path, sync::Arc};
-use world::{IoResult, LocalFuture, World};
+use crate::arguments::ProveArguments;
+use runs::request::RunRequest;
+use std::sync::Arc;
 
 /// The settings that `arguments` give.
 pub fn request_of(arguments: &ProveArguments) -> RunRequest {
@@ -18,7 +10,7 @@ pub fn request_of(arguments: &ProveArguments) -> RunRequest {
     RunRequest {
         paths: a.paths,
         logs: a.logs,
-        remotes: Some(Arc::new(Remotes(a.remote))),
+        remotes: Some(Arc::new(a.remote)),
         setup: a.setup,
         site: a.site,
         groups: a.groups,
@@ -49,44 +41,5 @@ pub fn request_of(arguments: &ProveArguments) -> RunRequest {
         restore: a.restore,
         allow_writes: a.allow_writes,
         unlock_signature: a.unlock_signature,
-    }
-}
-
-/// Reaches iSCSI units and NBD exports with the credentials of the command line.
-#[derive(Debug)]
-struct Remotes(RemoteArguments);
-
-impl RemoteResolver for Remotes {
-    fn resolve(&self, path: &Path) -> Result<Option<Arc<dyn RemoteDevice>>, Refusal> {
-        let remote = Remote::of(path, &self.0)?;
-        Ok(remote.map(|remote| Arc::new(RemoteDisk(remote)) as Arc<dyn RemoteDevice>))
-    }
-}
-
-#[derive(Debug)]
-struct RemoteDisk(Remote);
-
-impl fmt::Display for RemoteDisk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl RemoteDevice for RemoteDisk {
-    fn open(&self, world: &World) -> LocalFuture<IoResult<OpenRemoteDevice>> {
-        let (remote, world) = (self.0.clone(), world.clone());
-        Box::pin(async move {
-            let open = remote.open(&world).await?;
-            Ok(OpenRemoteDevice {
-                device: open.device,
-                is_read_only: open.is_read_only,
-                model: open.model,
-                serial: open.serial,
-            })
-        })
-    }
-
-    fn transport(&self) -> &'static str {
-        self.0.reach()
     }
 }

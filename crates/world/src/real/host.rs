@@ -9,6 +9,7 @@ pub mod kernel_log;
 pub mod machine;
 pub mod mount;
 pub mod signature;
+mod usage_text;
 
 pub use disk::{Disk, DiskCatalogue};
 pub use drive::{Drive, DriveActivity, device_number, drive_activity, drive_of_device, drive_of_path};
@@ -16,6 +17,7 @@ pub use kernel_log::{DeviceNames, KernelLog, KernelNews, KernelTrouble};
 pub use machine::{Machine, ProcessUse, machine, process_use};
 pub use mount::{Filesystem, Usage, filesystem_of, usage_of_device};
 pub use signature::{Signature, signature_of};
+pub use usage_text::usages_text;
 
 use std::{fs, path::Path};
 

@@ -10,10 +10,10 @@ use super::{
     drive_search::{DriveSearch, PoolDrive},
     events::EventReport,
     folder::OpenPool,
+    limits::LimitStatus,
     record::Hardware,
     snapshot_room::SnapshotRoomStatus,
     unused,
-    volume_limits::LimitStatus,
 };
 use array::{
     format::{DriveId, RedundancyClass, row::WriteCache},
@@ -224,7 +224,7 @@ impl PoolStatus {
             copies: redundancy.copies,
             degraded_segments: degraded.segments,
             lost_segments: degraded.lost,
-            mended: pool.mended(),
+            mended: pool.repaired(),
             rebuild: RebuildStatus {
                 total_bytes: rebuild.total_bytes,
                 done_bytes: rebuild.done_bytes,

@@ -13,13 +13,12 @@ use super::{
     events::{KnownDrive, PoolContext},
     publisher::Publisher,
     record::PoolRecord,
-    reporter::{EventOutput, report_events},
     status::{self, DriveStatuses},
 };
-use crate::console::Console;
+use crate::notices::Notices;
 use array::{
     error::Error,
-    pool::{OpenSetting, Pool, ReadOnlyPool, open, open_read_only},
+    pool::{OpenSetting, Pool, ReadOnlyPool, events::EventReader, open, open_read_only},
 };
 use report::Refusal;
 use std::{
@@ -28,7 +27,7 @@ use std::{
     time::Duration,
 };
 use world::{
-    IoErrorKind, JoinHandle, World,
+    IoErrorKind, JoinHandle, LocalFuture, World,
     real::{
         Access,
         host_files::{self, FolderLock},
@@ -36,7 +35,7 @@ use world::{
     with_deadline,
 };
 
-/// Time for the last events to be printed when a pool is closed.
+/// Time for the last events when a pool is closed.
 pub const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A pool that this process has open.
@@ -49,7 +48,7 @@ pub struct OpenPool {
     record: PoolRecord,
     world: World,
     publishing: JoinHandle<()>,
-    reporting: Option<JoinHandle<()>>,
+    following: Option<JoinHandle<()>>,
     /// Declared last: it is held until everything else is gone.
     #[expect(dead_code, reason = "held until it is dropped")]
     held: FolderLock,
@@ -57,18 +56,28 @@ pub struct OpenPool {
 
 impl OpenPool {
     /// Opens the pool of a folder.
-    pub async fn open(world: &World, folder: &Path) -> Result<Self, Refusal> {
-        Self::open_as(world, folder, OpenSetting::default()).await
+    pub async fn open(world: &World, folder: &Path, notices: &Rc<dyn Notices>) -> Result<Self, Refusal> {
+        Self::open_as(world, folder, OpenSetting::default(), notices).await
     }
 
     /// As [`OpenPool::open`], without the drives that are missing, whatever they alone may hold.
-    pub async fn open_without_missing(world: &World, folder: &Path) -> Result<Self, Refusal> {
-        Self::open_as(world, folder, OpenSetting { forced: true, ..OpenSetting::default() }).await
+    pub async fn open_without_missing(
+        world: &World,
+        folder: &Path,
+        notices: &Rc<dyn Notices>,
+    ) -> Result<Self, Refusal> {
+        let setting = OpenSetting { forced: true, ..OpenSetting::default() };
+        Self::open_as(world, folder, setting, notices).await
     }
 
-    async fn open_as(world: &World, folder: &Path, setting: OpenSetting) -> Result<Self, Refusal> {
+    async fn open_as(
+        world: &World,
+        folder: &Path,
+        setting: OpenSetting,
+        notices: &Rc<dyn Notices>,
+    ) -> Result<Self, Refusal> {
         let held = HeldPool::take(world, folder, Access::ReadWrite).await?;
-        match held.open(world, setting).await {
+        match held.open(world, setting, notices).await {
             Ok(open) => Ok(open),
             Err(failure) => {
                 let OpenFailure { held, error } = *failure;
@@ -79,16 +88,15 @@ impl OpenPool {
     }
 
     /// Keeps where drives are now. The pool is open: a record that is behind makes the next search longer, no more.
-    fn keep_record(&self) {
-        let console = Console::new(true, false);
+    fn keep_record(&self, notices: &dyn Notices) {
         for drive in &self.drives.drives {
             if let Some(before) = &drive.moved_from {
                 let name = drive.name(&self.folder);
-                console.say_progress(&format!("{}: {name}, was {}", self.folder.display(), before.display()));
+                notices.note(&format!("{}: {name}, was {}", self.folder.display(), before.display()));
             }
         }
         if let Err(refusal) = self.record.write(&self.folder) {
-            console.warn(&format!("where the pool's drives are now could not be recorded: {refusal}"));
+            notices.warn(&format!("where the pool's drives are now could not be recorded: {refusal}"));
         }
     }
 
@@ -107,13 +115,10 @@ impl OpenPool {
         Ok(())
     }
 
-    /// From now on, and from when it was opened, its events are printed; `as_json` also on standard output.
-    pub fn report_events(&mut self, console: &Console, as_json: bool) {
-        let context = context_of(&self.folder, &self.drives);
-        let output = if as_json { EventOutput::LinesAndJson } else { EventOutput::Lines };
-        let reporting =
-            report_events(self.world.clone(), self.pool.events(), context, console.clone(), output);
-        self.reporting = Some(self.world.spawn("pool events", reporting));
+    /// Has its events followed until it is closed, those since it was opened included.
+    pub fn follow_events(&mut self, follow: impl FnOnce(EventReader, PoolContext) -> LocalFuture<()>) {
+        let following = follow(self.pool.events(), context_of(&self.folder, &self.drives));
+        self.following = Some(self.world.spawn("pool events", following));
     }
 
     /// Closes it: what was answered is stable.
@@ -121,8 +126,8 @@ impl OpenPool {
         let closed = self.pool.close().await;
         let closed = closed.map_err(|error| self.refusal(&error, "check the drives"));
         self.publishing.await;
-        if let Some(reporting) = self.reporting {
-            with_deadline(self.world.sleep(LAST_EVENTS_WITHIN), reporting).await;
+        if let Some(following) = self.following {
+            with_deadline(self.world.sleep(LAST_EVENTS_WITHIN), following).await;
         }
         status::withdraw(&self.folder);
         closed
@@ -174,8 +179,13 @@ impl HeldPool {
     }
 
     /// Opens the pool, if it can.
-    pub async fn open(self, world: &World, setting: OpenSetting) -> Result<OpenPool, Box<OpenFailure>> {
-        let warnings = secure_all(&self.folder, &self.drives).await;
+    pub async fn open(
+        self,
+        world: &World,
+        setting: OpenSetting,
+        notices: &Rc<dyn Notices>,
+    ) -> Result<OpenPool, Box<OpenFailure>> {
+        let warnings = secure_all(&self.folder, &self.drives, &**notices).await;
         let pool = match open(world, &self.drives.devices(), setting).await {
             Ok(pool) => pool,
             Err(error) => return Err(Box::new(OpenFailure { held: self, error })),
@@ -183,7 +193,8 @@ impl HeldPool {
         let Self { drives, folder, record, held } = self;
         let found = drives.record();
         let shown = DriveStatuses::of(&folder, &drives, &warnings);
-        let publisher = Publisher::begin(world, &pool, &folder, shown, context_of(&folder, &drives)).await;
+        let publisher =
+            Publisher::begin(world, &pool, (&folder, shown), context_of(&folder, &drives), notices).await;
         let open = OpenPool {
             pool,
             drives,
@@ -192,11 +203,11 @@ impl HeldPool {
             record: found,
             world: world.clone(),
             publishing: world.spawn("pool status", publisher.run()),
-            reporting: None,
+            following: None,
             held,
         };
         if open.record != record {
-            open.keep_record();
+            open.keep_record(&**notices);
         }
         Ok(open)
     }
@@ -230,15 +241,14 @@ impl OpenReadOnlyPool {
 }
 
 /// Reserves space for drives that lack it, and returns warnings about what they may still lack.
-async fn secure_all(folder: &Path, drives: &DriveSearch) -> Vec<String> {
+async fn secure_all(folder: &Path, drives: &DriveSearch, notices: &dyn Notices) -> Vec<String> {
     let mut warnings = Vec::new();
     for drive in &drives.drives {
         if let Ok(open) = &drive.state {
             warnings.extend(secure(&drive.name(folder), open).await);
         }
     }
-    let console = Console::new(true, false);
-    warnings.iter().for_each(|warning| console.warn(warning));
+    warnings.iter().for_each(|warning| notices.warn(warning));
     warnings
 }
 

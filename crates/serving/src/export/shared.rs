@@ -1,12 +1,12 @@
 //! The exported devices: files and raw devices, volumes and snapshots of pools.
 
 use super::{
+    ExportSettings,
     identity::IdentityOrigin,
     thin_volume::{ReadOnlyDevice, ThinVolume},
 };
 use crate::{
-    arguments::ExportArguments,
-    console::Console,
+    notices::Notices,
     pool::{
         damaged,
         folder::{OpenPool, OpenReadOnlyPool, VolumePath, refusal},
@@ -18,7 +18,7 @@ use array::{
     pool::{Snapshot, VolumeInfo},
     volume::{Volume, VolumeDevice},
 };
-use iscsi::scsi::thresholds::Fill;
+use iscsi::scsi::thresholds::SpaceUsage;
 use report::Refusal;
 use std::{
     collections::BTreeMap,
@@ -42,7 +42,7 @@ pub struct SharedDevice {
     /// The same, if it knows where it holds nothing.
     pub sparse: Option<Rc<dyn Sparse>>,
     /// Fill level of the pool.
-    pub fill: Option<Rc<dyn Fn() -> Fill>>,
+    pub fill: Option<Rc<dyn Fn() -> SpaceUsage>>,
     /// Discarded blocks take no room.
     pub is_thin: bool,
     /// Nothing may be written.
@@ -72,22 +72,23 @@ impl OpenExports {
         world: &World,
         name: String,
         path: &Path,
-        arguments: &ExportArguments,
-        console: &Console,
+        settings: &ExportSettings,
+        notices: &Rc<dyn Notices>,
+        on_open: &dyn Fn(&mut OpenPool),
     ) -> Result<(), Refusal> {
         let is_missing = matches!(host_files::kind(path), Ok(PathKind::Missing));
         let volume = VolumePath::of(path).filter(|volume| is_missing && is_pool(&volume.folder));
         let shared = match volume {
-            Some(volume) if arguments.read_only => self.read_only_volume(world, name, path, &volume).await?,
-            Some(volume) => self.volume((world, console), name, path, &volume).await?,
+            Some(volume) if settings.read_only => self.read_only_volume(world, name, path, &volume).await?,
+            Some(volume) => self.volume((world, notices), on_open, name, path, &volume).await?,
             None => {
-                let (device, is_new) = open(path, arguments).await?;
+                let (device, is_new) = open(path, settings).await?;
                 let device = Rc::new(device);
                 SharedDevice {
                     name,
                     path: path.to_owned(),
                     is_thin: !device.is_raw(),
-                    is_read_only: arguments.read_only,
+                    is_read_only: settings.read_only,
                     what: if device.is_raw() { "a device" } else { "a file" },
                     origin: if device.is_raw() {
                         IdentityOrigin::Device
@@ -107,14 +108,15 @@ impl OpenExports {
 
     async fn volume(
         &mut self,
-        (world, console): (&World, &Console),
+        (world, notices): (&World, &Rc<dyn Notices>),
+        on_open: &dyn Fn(&mut OpenPool),
         name: String,
         path: &Path,
         wanted: &VolumePath,
     ) -> Result<SharedDevice, Refusal> {
         if !self.pools.contains_key(&wanted.folder) {
-            let mut open = OpenPool::open(world, &wanted.folder).await?;
-            open.report_events(console, console.is_for_programs());
+            let mut open = OpenPool::open(world, &wanted.folder, notices).await?;
+            on_open(&mut open);
             self.pools.insert(wanted.folder.clone(), open);
         }
         let pool = &self.pools[&wanted.folder].pool;
@@ -227,9 +229,9 @@ fn origin(
 }
 
 /// A file or a device, and whether it was made for this.
-async fn open(path: &Path, arguments: &ExportArguments) -> Result<(FileDevice, bool), Refusal> {
-    let access = if arguments.read_only { Access::Read } else { Access::ReadWrite };
-    let exports = match (FileDevice::open(path, access), arguments.create) {
+async fn open(path: &Path, settings: &ExportSettings) -> Result<(FileDevice, bool), Refusal> {
+    let access = if settings.read_only { Access::Read } else { Access::ReadWrite };
+    let exports = match (FileDevice::open(path, access), settings.create) {
         (Err(error), Some(size)) if error.kind() == IoErrorKind::NotFound => {
             create(path, size).await.map(|device| (device, true))
         }

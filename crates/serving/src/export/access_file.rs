@@ -2,7 +2,7 @@
 //!
 //! Secrets lie in files of their own, which only their owner may read.
 
-use super::over_iscsi::name_of;
+use super::iscsi_endpoints::name_of;
 use iscsi::{
     session::chap::{Credentials, Secret},
     target::access::{AccessList, AccessRight, InitiatorRights},
@@ -102,7 +102,7 @@ pub struct TargetPlan {
     /// In the order of the file, then those of single exports.
     pub targets: Vec<PlannedTarget>,
     /// Access rights, by the names of `targets`.
-    pub access: Access,
+    pub access: AccessList,
     /// Not everybody may.
     pub is_restricted: bool,
 }
@@ -110,7 +110,7 @@ pub struct TargetPlan {
 /// Each export a target of its own, for everybody.
 pub fn for_everybody(exports: &[String]) -> TargetPlan {
     let targets = exports.iter().map(|export| single(export)).collect();
-    TargetPlan { targets, access: Access::everybody(), is_restricted: false }
+    TargetPlan { targets, access: AccessList::everybody(), is_restricted: false }
 }
 
 fn single(export: &str) -> PlannedTarget {
@@ -148,7 +148,7 @@ pub fn read(path: &Path, exports: &[String]) -> Result<TargetPlan, Refusal> {
                 known.extend(numbers.into_iter().map(|number| (number, right)));
             }
         }
-        if admitted.insert(line.name.clone(), Admitted { credentials: shows, units }).is_some() {
+        if admitted.insert(line.name.clone(), InitiatorRights { credentials: shows, units }).is_some() {
             return Err(refuse(format!("{} is listed twice", line.name)));
         }
     }

@@ -6,7 +6,7 @@ use super::{
     events::{EventReport, PoolContext},
     status::{self, DriveStatuses, PublishedStatus},
 };
-use crate::console::Console;
+use crate::notices::Notices;
 use array::pool::{
     Pool,
     events::{EventReader, PoolEvent},
@@ -53,6 +53,7 @@ pub struct Publisher {
     /// Not before this.
     next_at: Moment,
     has_failed: bool,
+    notices: Rc<dyn Notices>,
 }
 
 impl Publisher {
@@ -60,9 +61,9 @@ impl Publisher {
     pub async fn begin(
         world: &World,
         pool: &Rc<Pool>,
-        folder: &Path,
-        drives: DriveStatuses,
+        (folder, drives): (&Path, DriveStatuses),
         context: PoolContext,
+        notices: &Rc<dyn Notices>,
     ) -> Self {
         let mut publisher = Self {
             world: world.clone(),
@@ -78,6 +79,7 @@ impl Publisher {
             written_at: world.now(),
             next_at: world.now(),
             has_failed: false,
+            notices: Rc::clone(notices),
         };
         while let Some(event) = publisher.reader.try_next() {
             publisher.note(&event);
@@ -140,10 +142,10 @@ impl Publisher {
         let has_failed = written.is_err();
         let changed = has_failed != std::mem::replace(&mut self.has_failed, has_failed);
         match written {
-            Err(error) if changed => Console::new(false, false).warn(&format!(
+            Err(error) if changed => self.notices.warn(&format!(
                 "{error}: 'spindle pool show' cannot show the pool while it is open; the pool itself is not affected"
             )),
-            Ok(()) if changed => Console::new(false, false).warn("the pool's status is published again"),
+            Ok(()) if changed => self.notices.warn("the pool's status is published again"),
             _ => {}
         }
     }

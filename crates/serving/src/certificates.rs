@@ -1,7 +1,7 @@
 //! Folders of certificates, in the layout that QEMU and libnbd have: `ca-cert.pem`, and `server-` or `client-` with
 //! `cert.pem` and `key.pem`.
 
-use nbd::{ClientTls, Identity, ServerTls, TlsError};
+use nbd::{ClientTls, ServerTls, TlsError, TlsIdentity};
 use report::Refusal;
 use rustix::fs::stat;
 use std::path::Path;

@@ -5,9 +5,8 @@ use super::{
     drive_search::OpenDrive,
     drive_space::secure,
     record::{Hardware, RecordedDrive},
-    uuid,
 };
-use crate::console::Console;
+use crate::{notices::Notices, uuid::random_uuid};
 use array::{format::DriveId, pool::NewDrive};
 use report::Refusal;
 use std::{
@@ -39,7 +38,7 @@ impl JoiningDrive {
     pub async fn file(world: &World, folder: &Path, name: PathBuf, size: ByteCount) -> Result<Self, Refusal> {
         let path = folder.join(&name);
         let device = Rc::new(FileDevice::create(&path, size).await.map_err(|error| storage(&error))?);
-        let drive = DriveId(uuid(world));
+        let drive = DriveId(random_uuid(world));
         let open = OpenDrive { path, disk: None, device };
         Ok(Self { recorded: RecordedDrive::file(drive, name), open, drive })
     }
@@ -58,7 +57,7 @@ impl JoiningDrive {
             None => canonical.clone(),
         };
         let hardware = disk.as_ref().map(Hardware::of).unwrap_or_default();
-        let drive = DriveId(uuid(world));
+        let drive = DriveId(random_uuid(world));
         let recorded = RecordedDrive { drive: Some(drive), path, hardware };
         let open = OpenDrive { path: canonical, disk, device: Rc::new(device) };
         Ok(Self { recorded, open, drive })
@@ -73,10 +72,9 @@ impl JoiningDrive {
         self.recorded.name(folder, Some(&self.open.path))
     }
 
-    /// Prints why it may run out of space, if it may.
-    pub async fn warn(&self, folder: &Path) {
-        let console = Console::new(true, false);
-        secure(&self.name(folder), &self.open).await.iter().for_each(|warning| console.warn(warning));
+    /// Warns if it may run out of space.
+    pub async fn warn(&self, folder: &Path, notices: &dyn Notices) {
+        secure(&self.name(folder), &self.open).await.iter().for_each(|warning| notices.warn(warning));
     }
 
     /// For the pool.

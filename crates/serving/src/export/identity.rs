@@ -5,15 +5,12 @@
 //! 1. Two disks that may differ have two identities; one disk has the same one at each start, under each name.
 //! 2. An identity depends neither on the version of Rust nor on the name of an export: it is a SHA-256 of the disk's own names.
 
-use crate::pool::uuid;
+use crate::uuid::random_uuid;
 use array::format::{SnapshotId, VolumeId};
-use iscsi::scsi::identity::Identity;
+use iscsi::scsi::identity::UnitIdentity;
 use report::Refusal;
 use ring::digest::{Context, SHA256};
-use std::{
-    env,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 use world::{
     IoErrorKind, World,
     real::{
@@ -45,7 +42,7 @@ pub enum IdentityOrigin {
 
 /// An identity, and what an administrator should know about where it is kept.
 pub struct IdentityLookup {
-    pub identity: Identity,
+    pub identity: UnitIdentity,
     /// Worth a warning.
     pub caveat: Option<String>,
 }
@@ -63,7 +60,7 @@ pub fn identify(
 ) -> Result<IdentityLookup, Refusal> {
     let plain = |identity| IdentityLookup { identity, caveat: None };
     match origin {
-        IdentityOrigin::Volume(volume) => Ok(plain(Identity(volume.0))),
+        IdentityOrigin::Volume(volume) => Ok(plain(UnitIdentity(volume.0))),
         IdentityOrigin::Snapshot(volume, snapshot) => Ok(plain(of_snapshot(*volume, *snapshot))),
         IdentityOrigin::File { is_new } => of_file(world, path, *is_new, state),
         IdentityOrigin::Device => {
@@ -96,7 +93,7 @@ fn of_snapshot(volume: VolumeId, snapshot: SnapshotId) -> UnitIdentity {
 
 /// Identity of a device that reports one. Names of an authority (NAA, EUI, UUID) suffice; a serial number is unique only for
 /// its maker, and often the same on all virtual disks: the host's ID is added to those.
-fn of_disk(disk: &Disk) -> Option<Identity> {
+fn of_disk(disk: &Disk) -> Option<UnitIdentity> {
     const UNIQUE: [&str; 7] = ["naa.", "eui.", "uuid.", "LVM-", "CRYPT-", "mpath-", "0x"];
     let wwid = disk.wwid.as_deref().filter(|wwid| !wwid.trim().is_empty());
     if let Some(wwid) = wwid.filter(|wwid| UNIQUE.iter().any(|kind| wwid.starts_with(kind))) {
@@ -162,7 +159,7 @@ enum IdentityFileError {
 }
 
 /// The identity in `file`, which is made if there is none, or if it is that of a disk that is no more.
-fn kept_in(world: &World, file: &Path, is_stale: bool) -> Result<Identity, IdentityFileError> {
+fn kept_in(world: &World, file: &Path, is_stale: bool) -> Result<UnitIdentity, IdentityFileError> {
     let unwritable = |error: world::IoError| IdentityFileError::Unwritable(error.to_string());
     match host_files::kind(file).map_err(unwritable)? {
         PathKind::Missing => {}
@@ -180,23 +177,9 @@ fn kept_in(world: &World, file: &Path, is_stale: bool) -> Result<Identity, Ident
             });
         }
     }
-    let identity = UnitIdentity(uuid(world));
+    let identity = UnitIdentity(random_uuid(world));
     host_files::write_atomically(file, format!("{identity}\n").as_bytes()).map_err(unwritable)?;
     Ok(identity)
-}
-
-/// Default folder for identities: the one systemd gives a service, else the usual one of root or of the
-/// user.
-pub fn state_folder() -> PathBuf {
-    let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    if let Some(given) = folder("STATE_DIRECTORY") {
-        return given;
-    }
-    if rustix::process::geteuid().is_root() {
-        return PathBuf::from("/var/lib/spindle");
-    }
-    let own = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")));
-    own.unwrap_or_else(|| PathBuf::from("/var/lib")).join("spindle")
 }
 
 #[cfg(test)]

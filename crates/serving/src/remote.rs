@@ -1,7 +1,6 @@
 //! Devices elsewhere, by their URIs: a unit of an iSCSI target, an export of an NBD server.
 
 use crate::certificates;
-use clap::Args;
 use iscsi::{
     initiator::{self, Initiator, InitiatorOptions},
     session::chap::{Credentials, Secret},
@@ -10,7 +9,7 @@ use iscsi::{
 use nbd::{Client, ClientOptions};
 use report::Refusal;
 use std::{
-    env, fmt,
+    fmt,
     path::{Path, PathBuf},
     rc::Rc,
 };
@@ -20,29 +19,21 @@ use world::{
 };
 
 /// Credentials and options for remote devices.
-#[derive(Clone, Debug, Default, Args)]
-pub struct RemoteArguments {
-    /// Our name at an iSCSI target that wants CHAP; the secret comes from --chap-secret-file or from
-    /// the environment, SPINDLE_CHAP_SECRET
-    #[arg(long, value_name = "NAME")]
+#[derive(Clone, Debug, Default)]
+pub struct RemoteSettings {
+    /// Our name at an iSCSI target that wants CHAP.
     pub chap_name: Option<String>,
-
-    /// A file with our CHAP secret: one line of 12 to 255 characters
-    #[arg(long, value_name = "FILE", requires = "chap_name")]
+    /// File with our CHAP secret; the environment has it if `None`.
     pub chap_secret_file: Option<PathBuf>,
-
-    /// The name by which the target must show itself to us, with a secret of its own (mutual CHAP)
-    #[arg(long, value_name = "NAME", requires = "chap_name")]
+    /// Name by which the target must authenticate to us (mutual CHAP).
     pub chap_target_name: Option<String>,
-
-    /// A file with the target's CHAP secret [default: from SPINDLE_CHAP_TARGET_SECRET]
-    #[arg(long, value_name = "FILE", requires = "chap_target_name")]
     pub chap_target_secret_file: Option<PathBuf>,
-
-    /// Protect headers and data of iSCSI by CRC-32C, if the target can
-    #[arg(long)]
+    /// CRC-32C over headers and data of iSCSI, if the target can.
     pub digests: bool,
 }
+
+/// Looks up a variable of the environment, which only the program reads.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// A remote device with its credentials, which `Debug` and `Display` do not show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,16 +55,20 @@ pub struct OpenRemote {
 
 impl Remote {
     /// The device that a path given by a user names, if it is a URI; a path in the filesystem is none.
-    pub fn of(path: &Path, arguments: &RemoteArguments) -> Result<Option<Self>, Refusal> {
+    pub fn of(
+        path: &Path,
+        settings: &RemoteSettings,
+        environment: Environment<'_>,
+    ) -> Result<Option<Self>, Refusal> {
         let Some(text) = path.to_str() else { return Ok(None) };
         let refuse = |error: &dyn fmt::Display| Refusal::new(error.to_string(), "");
         if text.starts_with("iscsi://") {
             let uri = text.parse().map_err(|error: initiator::IscsiUriError| refuse(&error))?;
-            return Ok(Some(Self::Iscsi(uri, Box::new(options(arguments)?))));
+            return Ok(Some(Self::Iscsi(uri, Box::new(options(settings, environment)?))));
         }
         if ["nbd://", "nbds://", "nbd+unix://", "nbds+unix://"].iter().any(|scheme| text.starts_with(scheme))
         {
-            let uri = text.parse().map_err(|error: nbd::UriError| refuse(&error))?;
+            let uri = text.parse().map_err(|error: nbd::NbdUriError| refuse(&error))?;
             // A folder of certificates that cannot be used is refused before the run begins.
             certificates::of_client(&uri)?;
             return Ok(Some(Self::Nbd(uri)));
@@ -86,7 +81,7 @@ impl Remote {
             Self::Iscsi(uri, options) => {
                 let options = (**options).clone();
                 let device = Initiator::connect(world, Rc::new(Sockets), uri.clone(), options).await?;
-                let facts = device.facts().clone();
+                let facts = device.info().clone();
                 Ok(OpenRemote {
                     is_read_only: facts.is_read_only,
                     model: Some(format!("{} {} {}", facts.vendor, facts.product, facts.revision)),
@@ -125,24 +120,24 @@ impl fmt::Display for Remote {
     }
 }
 
-fn options(arguments: &RemoteArguments) -> Result<InitiatorOptions, Refusal> {
-    let digests = Digests { header: arguments.digests, data: arguments.digests };
+fn options(settings: &RemoteSettings, environment: Environment<'_>) -> Result<InitiatorOptions, Refusal> {
+    let digests = Digests { header: settings.digests, data: settings.digests };
     let credentials = |name: &Option<String>, file: &Option<PathBuf>, variable: &'static str, flag| {
         let of = |name: &String| {
-            let secret = secret(file.as_deref(), variable, flag)?;
+            let secret = secret(file.as_deref(), (variable, environment), flag)?;
             Ok::<_, Refusal>(Credentials { name: name.clone(), secret })
         };
         name.as_ref().map(of).transpose()
     };
     let own = credentials(
-        &arguments.chap_name,
-        &arguments.chap_secret_file,
+        &settings.chap_name,
+        &settings.chap_secret_file,
         "SPINDLE_CHAP_SECRET",
         "--chap-secret-file",
     )?;
     let targets = credentials(
-        &arguments.chap_target_name,
-        &arguments.chap_target_secret_file,
+        &settings.chap_target_name,
+        &settings.chap_target_secret_file,
         "SPINDLE_CHAP_TARGET_SECRET",
         "--chap-target-secret-file",
     )?;
@@ -161,7 +156,11 @@ fn options(arguments: &RemoteArguments) -> Result<InitiatorOptions, Refusal> {
 }
 
 /// A secret from a file, or else from the environment.
-fn secret(file: Option<&Path>, variable: &str, flag: &str) -> Result<Secret, Refusal> {
+fn secret(
+    file: Option<&Path>,
+    (variable, environment): (&str, Environment<'_>),
+    flag: &str,
+) -> Result<Secret, Refusal> {
     let (text, place) = match file {
         Some(file) => {
             let text = host_files::read(file).map_err(|error| {
@@ -169,9 +168,9 @@ fn secret(file: Option<&Path>, variable: &str, flag: &str) -> Result<Secret, Ref
             })?;
             (text, file.display().to_string())
         }
-        None => match env::var(variable) {
-            Ok(text) => (text.into_bytes(), variable.to_owned()),
-            Err(_) => {
+        None => match environment(variable) {
+            Some(text) => (text.into_bytes(), variable.to_owned()),
+            None => {
                 let remedy = format!("put it into a file and say {flag} FILE, or into {variable}");
                 return Err(Refusal::new("CHAP needs a secret", remedy));
             }

@@ -1,18 +1,18 @@
 //! Over iSCSI: each path is a target of its own, with unit 0, or a unit of a target that `--access` describes.
 
 use super::{
-    ExportEndpoint, Offer, SharedDevice,
+    ExportEndpoint, ExportSettings, Offer,
     access_file::{self, PlannedTarget, PlannedUnit, TargetPlan},
+    shared::SharedDevice,
     write_cache::EffectiveWriteCache,
 };
-use crate::{arguments::ExportArguments, console::Console};
 use array::pool::Alarm;
 use iscsi::{
     scsi::{identity::UnitIdentity, properties::UnitProperties, unit::LogicalUnit},
     target::{Target, TargetEvent, Targets, serve},
 };
 use report::Refusal;
-use std::rc::Rc;
+use std::{path::Path, rc::Rc};
 use world::{Listener, World};
 
 /// Names of targets begin with it.
@@ -28,8 +28,8 @@ pub struct IscsiEndpoints {
 }
 
 /// The targets that `--access` describes, before any export is opened.
-pub fn plan(arguments: &ExportArguments, exports: &[String]) -> Result<TargetPlan, Refusal> {
-    match &arguments.access {
+pub fn target_plan(access: Option<&Path>, exports: &[String]) -> Result<TargetPlan, Refusal> {
+    match access {
         Some(path) => access_file::read(path, exports),
         None => Ok(access_file::for_everybody(exports)),
     }
@@ -45,9 +45,9 @@ impl IscsiEndpoints {
     pub fn open(
         self,
         world: &World,
-        (shared, identities): (&[SharedDevice], &[Identity]),
-        arguments: &ExportArguments,
-        console: &Console,
+        (shared, identities): (&[SharedDevice], &[UnitIdentity]),
+        settings: &ExportSettings,
+        tell: &Rc<dyn Fn(TargetEvent)>,
     ) -> (Vec<ExportEndpoint>, Targets) {
         let Self { plan: TargetPlan { targets, access, is_restricted }, listener, portals } = self;
         let address = listener.address();
@@ -64,13 +64,13 @@ impl IscsiEndpoints {
             Offer {
                 uri: format!("iscsi://{address}/{}/{}", full_name(target), unit.number),
                 is_read_only: shared.is_read_only || unit.is_read_only,
-                write_cache: EffectiveWriteCache::of(shared, arguments.write_cache, unit.write_cache),
+                write_cache: EffectiveWriteCache::of(shared, settings.write_cache, unit.write_cache),
             }
         };
         let offers = shared.iter().map(offer).collect();
         let unit = |planned: &PlannedUnit| {
             let index = index_of(&planned.export, shared);
-            (planned.number, Rc::new(unit_of(planned, (&shared[index], identities[index]), arguments)))
+            (planned.number, Rc::new(unit_of(planned, (&shared[index], identities[index]), settings)))
         };
         let target_of = |target: &PlannedTarget| Target {
             name: full_name(target),
@@ -81,9 +81,8 @@ impl IscsiEndpoints {
         });
         let targets = Targets::new(targets.iter().map(target_of).collect()).with_access(access);
         let serve_at = |listener: Rc<dyn Listener>, targets: Targets, offers: Vec<Offer>| {
-            let (address, told) = (listener.address(), console.clone());
-            let tell = Rc::new(move |event| say(&told, &event));
-            let serving = serve(world.clone(), listener, targets, tell);
+            let address = listener.address();
+            let serving = serve(world.clone(), listener, targets, Rc::clone(tell));
             ExportEndpoint {
                 address,
                 offers,
@@ -94,7 +93,7 @@ impl IscsiEndpoints {
         };
         let elsewhere: Vec<String> = portals.iter().map(|portal| portal.address().to_string()).collect();
         let group =
-            if elsewhere.is_empty() { targets.clone() } else { targets.clone().sent_on_to(elsewhere) };
+            if elsewhere.is_empty() { targets.clone() } else { targets.clone().redirected_to(elsewhere) };
         let mut endpoints = vec![serve_at(listener, group, offers)];
         endpoints.extend(portals.into_iter().map(|portal| serve_at(portal, targets.clone(), Vec::new())));
         (endpoints, targets)
@@ -109,7 +108,7 @@ pub fn name_of(name: &str) -> String {
 }
 
 /// Name of a target that the access file does not name: two hosts may export a `store`, and names are unique worldwide (RFC 7143, 4.2.7).
-fn unique_name_of(export: &str, identity: Identity) -> String {
+fn unique_name_of(export: &str, identity: UnitIdentity) -> String {
     /// Bytes of an iSCSI name (RFC 7143, 4.2.7.2).
     const NAME_BYTES_MAX: usize = 223;
     let digits = identity.digits();
@@ -125,11 +124,11 @@ fn index_of(export: &str, shared: &[SharedDevice]) -> usize {
 
 fn unit_of(
     planned: &PlannedUnit,
-    (shared, identity): (&SharedDevice, Identity),
-    arguments: &ExportArguments,
+    (shared, identity): (&SharedDevice, UnitIdentity),
+    settings: &ExportSettings,
 ) -> LogicalUnit {
     let device = Rc::clone(&shared.device);
-    let (logical, physical) = arguments.blocks.bytes();
+    let (logical, physical) = settings.block_bytes;
     // Blocks are whole sectors of the device.
     let block_bytes = logical.max(device.geometry().sector);
     let physical_bytes = physical.max(block_bytes);
@@ -141,10 +140,10 @@ fn unit_of(
         physical_bytes,
         is_read_only: shared.is_read_only || planned.is_read_only,
         is_thin: shared.is_thin,
-        is_removable: arguments.removable,
+        is_removable: settings.is_removable,
         port: 1,
     };
-    let write_cache = EffectiveWriteCache::of(shared, arguments.write_cache, planned.write_cache);
+    let write_cache = EffectiveWriteCache::of(shared, settings.write_cache, planned.write_cache);
     write_cache.apply(shared);
     let unit = LogicalUnit::new(properties, device, shared.sparse.clone(), write_cache.is_on);
     match &shared.fill {
@@ -154,19 +153,5 @@ fn unit_of(
             [Alarm::Full80, Alarm::Full90, Alarm::Full95].map(|alarm| alarm as u8),
         ),
         None => unit,
-    }
-}
-
-fn say(console: &Console, event: &TargetEvent) {
-    match event {
-        TargetEvent::LoggedIn { peer, initiator, target: Some(target) } => {
-            console.say_progress(&format!("{peer} {initiator} uses {target}"));
-        }
-        TargetEvent::LoggedIn { peer, initiator, target: None } => {
-            console.say_progress(&format!("{peer} {initiator} asks for targets"));
-        }
-        TargetEvent::Ended { peer, why: None } => console.say_progress(&format!("{peer} is done")),
-        TargetEvent::Ended { peer, why: Some(why) } => console.say_progress(&format!("{peer}: {why}")),
-        TargetEvent::NotAccepted(error) => console.warn(&error.to_string()),
     }
 }

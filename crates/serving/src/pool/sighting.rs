@@ -4,7 +4,6 @@
 //! is mounted, swap, or part of another device is not read.
 
 use array::{format::Superblock, superblocks::read_places};
-use runs::machine::usage_words;
 use std::{
     path::{Path, PathBuf},
     rc::Rc,
@@ -14,7 +13,7 @@ use world::{
     BlockDevice, IoErrorKind, World,
     real::{
         FileDevice,
-        host::{self, Disk, DiskCatalogue},
+        host::{self, Disk, DiskCatalogue, usages_text},
         host_files::{self, PathKind},
     },
     with_deadline,
@@ -108,7 +107,7 @@ fn recognise(path: &Path) -> Result<(PathBuf, PathIdentity, Option<Disk>), Obser
             let disk = DiskCatalogue::default().disk_at(path).ok();
             let usages =
                 host::usage_of_device(path).map_err(|error| Observation::Nothing(error.to_string()))?;
-            if let Some(usage) = usage_words(&usages) {
+            if let Some(usage) = usages_text(&usages) {
                 return Err(Observation::Nothing(format!("{shown} is {usage}")));
             }
             let node = disk.as_ref().map(|disk| disk.node.clone());

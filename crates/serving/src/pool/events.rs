@@ -72,7 +72,7 @@ fn is_for_verbs(kind: &EventKind) -> bool {
 
 impl EventReport {
     /// An event in words.
-    pub fn new(event: &Event, context: &PoolContext) -> Self {
+    pub fn new(event: &PoolEvent, context: &PoolContext) -> Self {
         let EventWords { event: kind, severity, text, next_step, details } = words(&event.kind, context);
         let is_of_run = context.folder.is_none() && is_for_verbs(&event.kind) && !next_step.is_empty();
         let next_step = if is_of_run { NEXT_STEP_OF_RUN.to_owned() } else { next_step };
@@ -259,7 +259,7 @@ fn words(kind: &EventKind, context: &PoolContext) -> EventWords {
     }
 }
 
-fn redundancy_lost(lost: &Redundancy, context: &PoolContext) -> EventWords {
+fn redundancy_lost(lost: &RedundancyStatus, context: &PoolContext) -> EventWords {
     let mut parts = Vec::new();
     if lost.segments > 0 {
         let (bytes, single) = (ByteCount(lost.bytes), ByteCount(lost.single_copy_bytes));
@@ -388,7 +388,7 @@ mod tests {
         let error = IoError::new(IoErrorKind::Medium, "flushing it: Input/output error");
         let kind = EventKind::DriveLoss { drive, error };
         let time = WallTime { seconds: 1_795_298_700, nanos: 0 };
-        EventReport::new(&Event { number: 0, time, kind }, &context())
+        EventReport::new(&PoolEvent { number: 0, time, kind }, &context())
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The write cache that clients see: a volume's own setting, unless the command line or an access file overrides it.
 
-use super::SharedDevice;
-use crate::pool::arguments::WriteCacheState;
+use super::shared::SharedDevice;
 use std::fmt;
 
 /// The write cache that a client of one export is shown.
@@ -15,9 +14,8 @@ pub struct EffectiveWriteCache {
 
 impl EffectiveWriteCache {
     /// For `shared`, with the command line's setting and the access file's setting of a unit, which wins.
-    pub fn of(shared: &SharedDevice, option: Option<WriteCacheState>, unit: Option<bool>) -> Self {
+    pub fn of(shared: &SharedDevice, option: Option<bool>, unit: Option<bool>) -> Self {
         let own = shared.volume.as_ref().map(|volume| volume.has_write_cache());
-        let option = option.map(|state| state == WriteCacheState::On);
         let is_on = unit.or(option).or(own).unwrap_or(false) && !shared.is_read_only;
         let who = match (unit, is_on) {
             (Some(true), _) => "write-cache = true of the access file",

@@ -3,6 +3,7 @@
 //! A drive is identified by the UUID in its superblock. Everything else here says where to look first, and how to name a
 //! missing drive.
 
+use crate::uuid::parse_uuid;
 use array::format::{DriveId, PoolId};
 use report::Refusal;
 use serde::{Deserialize, Serialize};
@@ -133,7 +134,7 @@ impl PoolRecord {
         if !(1..=RECORD_FORMAT).contains(&stored.format) {
             return Err(format!("it has format {}, and 1 to {RECORD_FORMAT} are known", stored.format));
         }
-        let pool = stored.pool.as_deref().map(uuid_of).transpose()?.map(PoolId);
+        let pool = stored.pool.as_deref().map(parse_uuid).transpose()?.map(PoolId);
         let drives = stored.drives.into_iter().map(RecordedDrive::of).collect::<Result<_, String>>()?;
         Ok(Self { pool, drives })
     }
@@ -160,7 +161,7 @@ impl RecordedDrive {
         Ok(match stored {
             StoredDrive::Path(path) => Self { drive: None, path, hardware: Hardware::default() },
             StoredDrive::Drive { drive, path, hardware } => {
-                Self { drive: drive.as_deref().map(uuid_of).transpose()?.map(DriveId), path, hardware }
+                Self { drive: drive.as_deref().map(parse_uuid).transpose()?.map(DriveId), path, hardware }
             }
         })
     }
@@ -169,21 +170,6 @@ impl RecordedDrive {
         let Self { drive, path, hardware } = self.clone();
         StoredDrive::Drive { drive: drive.map(|drive| drive.to_string()), path, hardware }
     }
-}
-
-/// The bytes of a UUID in its usual form.
-pub fn uuid_of(text: &str) -> Result<[u8; 16], String> {
-    let refused = || format!("{text:?} is no UUID");
-    let digits: Vec<u8> = text.bytes().filter(|&byte| byte != b'-').collect();
-    let mut bytes = [0; 16];
-    if digits.len() != 2 * bytes.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return Err(refused());
-    }
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
-        let pair = str::from_utf8(pair).map_err(|_| refused())?;
-        *byte = u8::from_str_radix(pair, 16).map_err(|_| refused())?;
-    }
-    Ok(bytes)
 }
 
 /// True if a folder has a pool's record.

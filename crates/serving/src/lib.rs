@@ -1,0 +1,18 @@
+//! Served storage: the folders and drives of pools, devices of other machines, and exports with their identities and rights.
+//!
+//! [`pool`] opens a pool by its folder: its record lists the drives, a search finds them by their superblocks, and while
+//! the pool is open its status is published. [`export`] serves files, devices, volumes and snapshots over NBD and iSCSI.
+//! [`remote`] opens devices of other machines by their URIs, with [`certificates`].
+//!
+//! Invariants:
+//!
+//! 1. Nothing here prints, reads the environment or ends the process: messages go to
+//!    [`Notices`](notices::Notices), events to whoever follows them.
+//! 2. A refused request changes nothing.
+
+pub mod certificates;
+pub mod export;
+pub mod notices;
+pub mod pool;
+pub mod remote;
+pub mod uuid;

@@ -1,0 +1,132 @@
+//! One more drive for a pool, and with it the copies that are missing.
+
+use super::{
+    create::{check_device, drive_name, storage},
+    folder::OpenPool,
+    joining_drive::JoiningDrive,
+    record::{Hardware, RecordedDrive},
+};
+use crate::notices::Notices;
+use array::format::DriveId;
+use report::Refusal;
+use serde::Serialize;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+use world::{
+    ByteCount, World,
+    real::host_files::{self, PathKind},
+};
+
+#[derive(Clone, Copy)]
+pub enum DriveSource<'a> {
+    /// A file in the pool's folder, of that size.
+    File(ByteCount),
+    /// A raw device that holds nothing.
+    Device(&'a Path),
+}
+
+/// The result of adding a drive.
+#[derive(Serialize)]
+pub struct AddDriveAnswer {
+    pub path: PathBuf,
+    pub size_bytes: u64,
+    /// Copies that were made on it and others.
+    pub rebuilt_bytes: u64,
+    pub degraded_segments: u64,
+    /// Drives that nothing is on any more, and that the pool no longer has.
+    pub forgotten: Vec<String>,
+}
+
+/// Refuses a device that cannot become a drive, before the pool is opened.
+pub async fn check_source(source: DriveSource<'_>) -> Result<(), Refusal> {
+    match source {
+        DriveSource::Device(device) => check_device(device).await,
+        DriveSource::File(_) => Ok(()),
+    }
+}
+
+/// Adds the drive to an open pool, and makes the copies that are missing, as far as there is room.
+pub async fn add_drive(
+    world: &World,
+    open: &mut OpenPool,
+    source: DriveSource<'_>,
+    notices: &dyn Notices,
+) -> Result<AddDriveAnswer, Refusal> {
+    let (path, size) = join(world, open, source, notices).await?;
+    rebuild(open, path, size).await
+}
+
+/// Makes or opens the drive, names it in the folder, and takes it in.
+async fn join(
+    world: &World,
+    open: &mut OpenPool,
+    source: DriveSource<'_>,
+    notices: &dyn Notices,
+) -> Result<(PathBuf, ByteCount), Refusal> {
+    let joining = match source {
+        DriveSource::Device(device) => JoiningDrive::device(world, device)?,
+        DriveSource::File(size) => JoiningDrive::file(world, open.folder(), free_name(open)?, size).await?,
+    };
+    joining.warn(open.folder(), notices).await;
+    let (path, size) = (joining.recorded.path.clone(), joining.size());
+    // Named first: a drive of the pool that the folder does not name would be missing at the next opening, one that
+    // it names and that is no drive of the pool is passed over.
+    let before = open.record().clone();
+    let mut record = before.clone();
+    // Whatever this disk held before is gone: it was erased because it had fallen behind.
+    let Hardware { serial, .. } = &joining.recorded.hardware;
+    record.drives.retain(|drive| drive.path != path || drive.hardware.serial != *serial);
+    record.drives.push(joining.recorded.clone());
+    open.set_record(record)?;
+    let new = joining.new_drive();
+    if let Err(error) = open.pool.add_drive(&new).await {
+        drop((new, joining));
+        open.set_record(before)?;
+        if let DriveSource::File(_) = source {
+            // The error is reported already; only an empty file is left.
+            let _ = host_files::remove_file(&open.folder().join(&path));
+        }
+        return Err(open.refusal(&error, "give it another drive"));
+    }
+    Ok((open.folder().join(path), size))
+}
+
+async fn rebuild(open: &mut OpenPool, path: PathBuf, size: ByteCount) -> Result<AddDriveAnswer, Refusal> {
+    let rebuilt = open.pool.rebuild().await;
+    rebuilt.map_err(|error| open.refusal(&error, "the drive was added; see 'spindle pool show'"))?;
+    let degraded = open.pool.degraded();
+    let mut forgotten = Vec::new();
+    if degraded.segments == 0 && degraded.lost == 0 {
+        let there = open.drives.drives.iter().filter(|drive| drive.state.is_ok());
+        let there = there.filter_map(|drive| drive.recorded.drive);
+        let there: BTreeSet<DriveId> = there.chain(open.pool.drives_in_use()).collect();
+        let mut record = open.record().clone();
+        let is_gone = |drive: &mut RecordedDrive| drive.drive.is_none_or(|drive| !there.contains(&drive));
+        let gone: Vec<_> = record.drives.extract_if(.., is_gone).collect();
+        forgotten.extend(gone.iter().map(|drive| drive.name(open.folder(), None)));
+        if !forgotten.is_empty() {
+            open.set_record(record)?;
+        }
+    }
+    Ok(AddDriveAnswer {
+        path,
+        size_bytes: size.0,
+        rebuilt_bytes: open.pool.rebuild_progress().done_bytes,
+        degraded_segments: degraded.segments,
+        forgotten,
+    })
+}
+
+/// A name that no drive in the folder has; nor one that the folder names and that is not there, which may come back.
+fn free_name(open: &OpenPool) -> Result<PathBuf, Refusal> {
+    for number in 1.. {
+        let name = drive_name(number);
+        let found = host_files::kind(&open.folder().join(&name)).map_err(|error| storage(&error))?;
+        if matches!(found, PathKind::Missing) && open.record().drives.iter().all(|drive| drive.path != name) {
+            return Ok(name);
+        }
+    }
+    unreachable!("there are fewer drives than numbers")
+}

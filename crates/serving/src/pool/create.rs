@@ -1,0 +1,229 @@
+//! A pool made: of files that are not there yet, or of raw devices that hold nothing.
+
+use super::{
+    folder::{hold, refusal},
+    joining_drive::{JoiningDrive, check_distinct},
+    record::PoolRecord,
+};
+use crate::{notices::Notices, uuid::random_uuid};
+use array::{
+    error::Error,
+    format::PoolId,
+    pool::{NewPool, create_with_copies},
+    superblocks::read_places,
+};
+use report::Refusal;
+use std::{
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+use world::{
+    BlockDevice, ByteCount, World,
+    real::{
+        Access, FileDevice,
+        host::{self, Signature},
+        host_files::{self, PathKind},
+    },
+};
+
+/// Slots of large drives, and of small ones, of which the reserve would else be most.
+const SLOT_BYTES: u32 = 4 << 20;
+const SLOT_BYTES_SMALL: u32 = 1 << 20;
+/// Below this a drive gets small slots.
+const LARGE_BYTES: u64 = 1 << 30;
+pub enum NewPoolDrives<'a> {
+    /// Files in its folder.
+    Files {
+        count: u16,
+        /// Bytes of each.
+        size: ByteCount,
+    },
+    Devices(&'a [PathBuf]),
+}
+
+impl NewPoolDrives<'_> {
+    fn count(&self) -> usize {
+        match self {
+            Self::Files { count, .. } => usize::from(*count),
+            Self::Devices(devices) => devices.len(),
+        }
+    }
+}
+
+/// A pool that was made.
+pub struct CreatedPool {
+    pub drive_count: usize,
+    /// Of all drives together.
+    pub bytes: ByteCount,
+    pub copies: usize,
+}
+
+/// Makes a pool in `folder` with `copies` of everything; two if `None`.
+pub async fn create(
+    world: &World,
+    folder: &Path,
+    drives: NewPoolDrives<'_>,
+    copies: Option<usize>,
+    notices: &dyn Notices,
+) -> Result<CreatedPool, Refusal> {
+    // What is refused leaves all as it was: looked at first.
+    let copies = check_copies(copies, drives.count())?;
+    let is_new = check_folder(folder)?;
+    let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = name.ok_or_else(|| {
+        Refusal::new(format!("{} has no name of its own", folder.display()), "name the folder of the pool")
+    })?;
+    if let NewPoolDrives::Devices(devices) = &drives {
+        for device in *devices {
+            check_device(device).await?;
+        }
+        check_distinct(devices)?;
+    }
+    if is_new {
+        host_files::create_dir_all(folder).map_err(|error| storage(&error))?;
+    }
+    let made = make(world, folder, name, &drives, copies, notices).await;
+    if made.is_err() {
+        undo(folder, &drives, is_new);
+    }
+    Ok(CreatedPool { drive_count: drives.count(), bytes: made?, copies })
+}
+
+/// The number of copies; refuses what the number of drives does not allow.
+fn check_copies(copies: Option<usize>, drives: usize) -> Result<usize, Refusal> {
+    let usual = drives.min(2);
+    match copies.unwrap_or(usual) {
+        copies if copies > drives => {
+            let problem = format!("{copies} copies take {copies} drives, and {drives} were given");
+            Err(Refusal::new(problem, "give more drives, or fewer copies"))
+        }
+        copies if copies < usual => Err(Refusal::new(
+            format!("a pool of {drives} drives keeps two copies or three, not {copies}"),
+            "one copy of what rests is for volumes: spindle volume create POOL/VOLUME SIZE --raid0",
+        )),
+        copies => Ok(copies),
+    }
+}
+
+/// True if the folder is yet to be made.
+fn check_folder(folder: &Path) -> Result<bool, Refusal> {
+    let shown = folder.display();
+    match host_files::kind(folder).map_err(|error| storage(&error))? {
+        PathKind::Missing => Ok(true),
+        PathKind::Folder if host_files::list(folder).map_err(|error| storage(&error))?.is_empty() => {
+            Ok(false)
+        }
+        PathKind::Folder => {
+            Err(Refusal::new(format!("{shown} is not empty"), "give a folder that is not there yet"))
+        }
+        _ => Err(Refusal::new(format!("{shown} is no folder"), "give a folder that is not there yet")),
+    }
+}
+
+/// Refuses a device that is not raw, not blank, or in use.
+pub(super) async fn check_device(path: &Path) -> Result<(), Refusal> {
+    let shown = path.display();
+    if !matches!(host_files::kind(path), Ok(PathKind::BlockDevice)) {
+        let remedy = "give raw block devices, or let files be made with --size";
+        return Err(Refusal::new(format!("{shown} is no block device"), remedy));
+    }
+    let canonical = host_files::canonical(path).map_err(|error| storage(&error))?;
+    let usages = host::usage_of_device(&canonical).map_err(|error| storage(&error))?;
+    if !usages.is_empty() {
+        let problem = format!("{shown} is in use: it is mounted, swap, or part of another device");
+        return Err(Refusal::new(problem, "nothing unlocks it; choose another device"));
+    }
+    let device = FileDevice::open(&canonical, Access::Read).map_err(|error| storage(&error))?;
+    check_no_pool(path, &device).await?;
+    match host::signature_of(&device).await.map_err(|error| storage(&error))? {
+        Signature::Blank => Ok(()),
+        held => Err(Refusal::new(
+            format!("{shown} is not empty: it holds {held}"),
+            format!("empty it yourself if you are sure (blkdiscard --zeroout {shown}), or choose another"),
+        )),
+    }
+}
+
+/// Refuses a drive of a pool, which may hold the last copy of something, without advice to empty it.
+async fn check_no_pool(path: &Path, device: &FileDevice) -> Result<(), Refusal> {
+    let device = Rc::new(device.clone()) as Rc<dyn BlockDevice>;
+    let Some(superblock) = read_places(&device).await.newest else { return Ok(()) };
+    let shown = path.display();
+    Err(Refusal::new(
+        format!(
+            "{shown} is not empty: it is a drive of the pool {:?} ({})",
+            superblock.name, superblock.pool
+        ),
+        format!(
+            "'spindle pool show' of that pool says whether anything lies on it alone; if nothing does, empty it \
+             (blkdiscard --zeroout {shown})"
+        ),
+    ))
+}
+
+async fn make(
+    world: &World,
+    folder: &Path,
+    name: String,
+    drives: &NewPoolDrives<'_>,
+    copies: usize,
+    notices: &dyn Notices,
+) -> Result<ByteCount, Refusal> {
+    let _held = hold(folder)?;
+    let mut joining = Vec::new();
+    match drives {
+        NewPoolDrives::Files { count, size } => {
+            for number in 1..=*count {
+                joining.push(JoiningDrive::file(world, folder, drive_name(number), *size).await?);
+            }
+        }
+        NewPoolDrives::Devices(devices) => {
+            for device in *devices {
+                joining.push(JoiningDrive::device(world, device)?);
+            }
+        }
+    }
+    let least = joining.iter().map(|drive| drive.size().0).min().unwrap_or(0);
+    let all = joining.iter().fold(ByteCount(0), |all, drive| all + drive.size());
+    for drive in &joining {
+        drive.warn(folder, notices).await;
+    }
+    let new: Vec<_> = joining.iter().map(JoiningDrive::new_drive).collect();
+    let id = PoolId(random_uuid(world));
+    let slot_bytes = if least < LARGE_BYTES { SLOT_BYTES_SMALL } else { SLOT_BYTES };
+    let pool = NewPool { pool: id, name, slot_bytes };
+    let remedy = "give it larger drives, or others";
+    create_with_copies(world, &pool, &new, copies).await.map_err(|error| match error {
+        // The pool counts those it was given; a person knows them by their names.
+        Error::TooSmall { drive, .. } | Error::InUse { drive, .. } => {
+            let (number, name) = (format!("drive {drive} "), format!("{} ", joining[drive].name(folder)));
+            Refusal::new(error.to_string().replacen(&number, &name, 1), remedy)
+        }
+        error => refusal(folder, &error, remedy),
+    })?;
+    // Last: without it the folder is no pool.
+    let drives = joining.iter().map(|drive| drive.recorded.clone()).collect();
+    PoolRecord { pool: Some(id), drives }.write(folder)?;
+    Ok(all)
+}
+
+pub(super) fn drive_name(number: u16) -> PathBuf {
+    format!("drive-{number}.spindle").into()
+}
+
+/// Removes what was made of a pool that came to nothing.
+fn undo(folder: &Path, drives: &NewPoolDrives<'_>, is_new: bool) {
+    if let NewPoolDrives::Files { count, .. } = drives {
+        for number in 1..=*count {
+            let _ = host_files::remove_file(&folder.join(drive_name(number)));
+        }
+    }
+    if is_new {
+        // The error is reported already; only an empty folder is left.
+        let _ = host_files::remove_folder_if_empty(folder);
+    }
+}
+
+pub(super) fn storage(error: &world::IoError) -> Refusal {
+    Refusal::new(error.to_string(), "check the storage")
+}

@@ -1,0 +1,65 @@
+//! Limits and reserve of a volume, as they are shown.
+
+use array::pool::VolumeSetting;
+use serde::{Deserialize, Serialize};
+use world::ByteCount;
+
+/// Limits as JSON; 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LimitStatus {
+    limit_bytes: u64,
+    reserve_bytes: u64,
+    iops_max: u32,
+    kib_per_second_max: u32,
+}
+
+impl LimitStatus {
+    /// Those of a volume.
+    pub fn of(setting: &VolumeSetting) -> Self {
+        Self {
+            limit_bytes: setting.bounds.limit_bytes,
+            reserve_bytes: setting.bounds.reserve_bytes,
+            iops_max: setting.rates.iops_max,
+            kib_per_second_max: setting.rates.kib_per_second_max,
+        }
+    }
+
+    /// The limits that are set, each behind a comma.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        if self.limit_bytes > 0 {
+            text += &format!(", limit {}", ByteCount(self.limit_bytes));
+        }
+        if self.reserve_bytes > 0 {
+            text += &format!(", reserve {}", ByteCount(self.reserve_bytes));
+        }
+        if self.iops_max > 0 {
+            text += &format!(", at most {} IOPS", self.iops_max);
+        }
+        if self.kib_per_second_max > 0 {
+            text += &format!(", at most {}/s", ByteCount(u64::from(self.kib_per_second_max) << 10));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use array::volume::{Bounds, Rates};
+
+    #[test]
+    fn set_limits_are_shown_behind_commas() {
+        let before = VolumeSetting {
+            bounds: Bounds { reserve_bytes: 8192, limit_bytes: 16_384 },
+            rates: Rates { iops_max: 5, kib_per_second_max: 2048 },
+            ..VolumeSetting::default()
+        };
+        assert_eq!(
+            LimitStatus::of(&before).text(),
+            ", limit 16.0 KiB, reserve 8.00 KiB, at most 5 IOPS, at most 2.00 MiB/s"
+        );
+        assert_eq!(LimitStatus::of(&VolumeSetting::default()).text(), "");
+    }
+}

@@ -1,0 +1,22 @@
+//! Pools by their folders, the drives of a pool, and the work on both that is not the array's.
+
+pub mod add_drive;
+pub mod advice;
+pub mod create;
+pub mod damaged;
+pub mod drive_search;
+pub mod events;
+pub mod folder;
+pub mod import;
+pub mod limits;
+pub mod record;
+pub mod salvage;
+pub mod snapshot_room;
+pub mod status;
+
+mod drive_space;
+mod joining_drive;
+mod mapfile;
+mod publisher;
+mod sighting;
+mod unused;
