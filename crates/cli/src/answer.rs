@@ -25,18 +25,16 @@ pub fn deliver_whole(
     console: &Console,
 ) -> Result<(), Refusal> {
     let options = text::TextOptions { width: console.width, colour: console.colour };
-    match console.is_quiet() {
-        true => console.say_always(answer),
-        false => console.say(text::render(document, options).trim_end()),
+    if console.is_quiet() {
+        console.say_always(answer)
+    } else {
+        console.say(text::render(document, options).trim_end())
     }
     if let Some(outputs) = outputs {
         outputs.write(document)?;
         console.say_always(&format!("Comparison: {} (and .json)", outputs.html.display()));
     }
-    match json {
-        true => print(document, console),
-        false => Ok(()),
-    }
+    if json { print(document, console) } else { Ok(()) }
 }
 
 fn print(document: &Document, console: &Console) -> Result<(), Refusal> {

@@ -66,10 +66,8 @@ impl Console {
 
     /// Prints a line, in quiet mode as well.
     pub fn say_always(&self, text: &str) {
-        let said = match self.to_stderr {
-            true => writeln!(io::stderr(), "{text}"),
-            false => writeln!(io::stdout(), "{text}"),
-        };
+        let said =
+            if self.to_stderr { writeln!(io::stderr(), "{text}") } else { writeln!(io::stdout(), "{text}") };
         // A reader that went away (`| head`) is not our failure; a full disk is.
         if let Err(error) = said
             && error.kind() != io::ErrorKind::BrokenPipe
@@ -154,10 +152,7 @@ impl Console {
 
     /// `text` in the colour of an ANSI code, where colour is welcome.
     pub fn paint(&self, text: &str, code: &str) -> String {
-        match self.colour {
-            true => format!("\x1b[{code}m{text}\x1b[0m"),
-            false => text.to_owned(),
-        }
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }
 

@@ -68,9 +68,10 @@ fn explain(
     arguments: &PlanArguments,
     console: &Console,
 ) -> Result<ExitStatus, Refusal> {
-    match arguments.json {
-        true => console.json_of(explained)?,
-        false => console.say_always(explained.to_string().trim_end()),
+    if arguments.json {
+        console.json_of(explained)?
+    } else {
+        console.say_always(explained.to_string().trim_end())
     }
     console.finish(ExitStatus::Pass)
 }

@@ -139,9 +139,10 @@ async fn scanned<'a>(
 /// The files to check at `paths`; a refusal names `named`.
 async fn find(paths: &[PathBuf], named: &[PathBuf]) -> Result<Found, Refusal> {
     let found = running::find(paths).await.map_err(|error| cannot_look(&error))?;
-    match found.candidates.is_empty() && found.failures.is_empty() {
-        true => Err(nothing_there(named)),
-        false => Ok(found),
+    if found.candidates.is_empty() && found.failures.is_empty() {
+        Err(nothing_there(named))
+    } else {
+        Ok(found)
     }
 }
 

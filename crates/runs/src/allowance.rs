@@ -93,7 +93,7 @@ mod tests {
         let finding = allowance.finding().expect("told");
         assert_eq!(
             finding.text,
-            "The run was ended early: it had written 11.6 MB, and 10.5 MB was the most it may. A longer run needs a larger --allow-writes."
+            "The run was ended early: it had written 11.6 MB, and the limit is 10.5 MB. A longer run needs a larger --allow-writes."
         );
     }
 

@@ -240,9 +240,10 @@ async fn copy(
     }
     let source = location.directory.open(from).await?;
     let bytes = source.geometry().size.0;
-    let target = match shares_blocks(location, from, to).await? {
-        true => None,
-        false => Some(location.directory.create(to, ByteCount(bytes)).await?),
+    let target = if shares_blocks(location, from, to).await? {
+        None
+    } else {
+        Some(location.directory.create(to, ByteCount(bytes)).await?)
     };
     let checksum = read_through(&source, target.as_ref(), work).await?;
     match &target {
@@ -253,9 +254,10 @@ async fn copy(
 }
 
 async fn shares_blocks(location: &OpenLocation<'_>, from: &str, to: &str) -> IoResult<bool> {
-    match location.endpoint.is_device {
-        true => Ok(false),
-        false => FolderDirectory::open(&location.endpoint.path)?.clone_file(from, to).await,
+    if location.endpoint.is_device {
+        Ok(false)
+    } else {
+        FolderDirectory::open(&location.endpoint.path)?.clone_file(from, to).await
     }
 }
 
@@ -325,10 +327,7 @@ impl<'a> CopyProgress<'a> {
         let elapsed = self.world.now().since(self.began);
         let status = ProgressStatus::of_bytes(self.what, self.done, self.all, elapsed);
         self.display.tell(elapsed, Some(&status), &[]);
-        match self.stop.load(Ordering::Relaxed) {
-            true => Err(Failure::Stopped),
-            false => Ok(()),
-        }
+        if self.stop.load(Ordering::Relaxed) { Err(Failure::Stopped) } else { Ok(()) }
     }
 }
 

@@ -104,9 +104,10 @@ pub async fn prepare(
     })
     .await;
     drop(display);
-    match outcome.map_err(refusal_of)? {
-        true => Ok(()),
-        false => Err(Refusal::new("ended before all databases were made", "the next run goes on")),
+    if outcome.map_err(refusal_of)? {
+        Ok(())
+    } else {
+        Err(Refusal::new("ended before all databases were made", "the next run goes on"))
     }
 }
 

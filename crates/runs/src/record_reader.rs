@@ -46,9 +46,10 @@ pub fn read(path: &Path) -> Result<Recovered, Refusal> {
 fn advice(path: &Path) -> String {
     let record = path.with_extension(EXTENSION);
     let is_there = record != path && matches!(host_files::kind(&record), Ok(PathKind::File));
-    match is_there {
-        true => format!("did you mean {}?", record.display()),
-        false => format!("give a file that 'spindle prove' left, such as spindle-report-DATE.{EXTENSION}"),
+    if is_there {
+        format!("did you mean {}?", record.display())
+    } else {
+        format!("give a file that 'spindle prove' left, such as spindle-report-DATE.{EXTENSION}")
     }
 }
 
@@ -56,8 +57,9 @@ fn advice(path: &Path) -> String {
 pub fn record_of(given: &Path) -> PathBuf {
     let is_report = given.extension().is_some_and(|extension| extension == "json" || extension == "html");
     let record = given.with_extension(EXTENSION);
-    match is_report && matches!(host_files::kind(&record), Ok(PathKind::File)) {
-        true => record,
-        false => given.to_owned(),
+    if is_report && matches!(host_files::kind(&record), Ok(PathKind::File)) {
+        record
+    } else {
+        given.to_owned()
     }
 }

@@ -244,9 +244,10 @@ pub fn summary_lines(
 ) -> Vec<String> {
     let mut lines = summary::summary_lines(style, planned.first(), survey);
     let planned = &planned.planned;
-    let databases = match sweep.setting.keeps_databases() {
-        true => "on the same databases",
-        false => "each with new databases; those of the run before are removed",
+    let databases = if sweep.setting.keeps_databases() {
+        "on the same databases"
+    } else {
+        "each with new databases; those of the run before are removed"
     };
     let most = |of: fn(&PlannedRun) -> ByteCount| planned.iter().map(of).max().unwrap_or_default();
     let time: Duration = planned.iter().map(|planned| planned.needs.time).sum();

@@ -255,10 +255,7 @@ fn with_pools(request: &SizingRequest, volumes: &[RunVolume], each: u64) -> u64 
     let (mut fitting, mut too_large) = (0, each / STEP + 1);
     while too_large - fitting > 1 {
         let middle = fitting + (too_large - fitting) / 2;
-        match fits(middle * STEP) {
-            true => fitting = middle,
-            false => too_large = middle,
-        }
+        if fits(middle * STEP) { fitting = middle } else { too_large = middle }
     }
     fitting * STEP
 }
@@ -273,9 +270,10 @@ fn check_space(request: &SizingRequest, volume: &RunVolume, database: ByteCount)
     if needed <= usable(volume) {
         return Ok(());
     }
-    let reserve = match volume.is_filesystem {
-        true => format!(" beyond the {FILESYSTEM_RESERVE_PERCENT} % that stay free"),
-        false => String::new(),
+    let reserve = if volume.is_filesystem {
+        format!(" beyond the {FILESYSTEM_RESERVE_PERCENT} % that stay free")
+    } else {
+        String::new()
     };
     Err(Refusal::new(
         format!("no space on {}: {needed} are needed, {} can be used{reserve}", volume.name, usable(volume)),

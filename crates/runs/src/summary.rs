@@ -247,9 +247,10 @@ pub fn description(location: &RunLocation) -> String {
     let drive = location.drive();
     let kind = drive.rotational.map(|rotational| if rotational { "spinning disk" } else { "flash" });
     let details: Vec<&str> = drive.model.as_deref().into_iter().chain(kind).collect();
-    match details.is_empty() {
-        true => format!("{name}, {space}"),
-        false => format!("{name} ({}), {space}", details.join(", ")),
+    if details.is_empty() {
+        format!("{name}, {space}")
+    } else {
+        format!("{name} ({}), {space}", details.join(", "))
     }
 }
 

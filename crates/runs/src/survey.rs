@@ -97,17 +97,16 @@ impl StorageSurvey {
             let given = path.given.clone();
             let unreadable =
                 |error: IoError| Refusal::new(format!("{}: {error}", given.display()), "check the storage");
-            let facts = match path.is_device {
-                true => LocationFacts::Device(match &path.remote {
+            let facts = if path.is_device {
+                LocationFacts::Device(match &path.remote {
                     Some(remote) => remote_facts(world, path, remote).await.map_err(unreadable)?,
                     None => device_facts(world, path).await.map_err(unreadable)?,
-                }),
-                false => {
-                    if *exists {
-                        held.extend(hold(path)?);
-                    }
-                    LocationFacts::Folder(folder_facts(world, path, *exists).await.map_err(unreadable)?)
+                })
+            } else {
+                if *exists {
+                    held.extend(hold(path)?);
                 }
+                LocationFacts::Folder(folder_facts(world, path, *exists).await.map_err(unreadable)?)
             };
             let location = RunLocation { given: path.given.clone(), facts };
             io.push(io_kind(&location, *exists));
@@ -241,9 +240,10 @@ fn hold(path: &ResolvedPath) -> Result<Option<FolderLock>, Refusal> {
 
 async fn folder_facts(world: &World, path: &ResolvedPath, exists: bool) -> Result<FolderFacts, IoError> {
     // Of a folder that is yet to be made, its parent tells.
-    let there = match exists {
-        true => path.canonical.as_path(),
-        false => path.canonical.parent().expect("the default lies in a folder"),
+    let there = if exists {
+        path.canonical.as_path()
+    } else {
+        path.canonical.parent().expect("the default lies in a folder")
     };
     let filesystem = host::filesystem_of(there)?;
     let drive = host::drive_of_path(there).map(machine::drive_facts);

@@ -43,9 +43,10 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
         }
         PoolVerb::Import { places, pool, into, list } => {
             let request = ImportRequest { places, pool: pool.as_deref(), into: into.as_deref() };
-            match list {
-                true => import::list(&world, &request, json).await,
-                false => import::import(&world, &request, json).await,
+            if list {
+                import::list(&world, &request, json).await
+            } else {
+                import::import(&world, &request, json).await
             }
         }
         PoolVerb::Scrub { pool } => scrub::scrub(&world, pool, json).await,

@@ -68,9 +68,10 @@ pub async fn show(world: &World, folder: &Path, json: bool) -> Result<ExitStatus
     let shown = PoolStatus::with_snapshot_room(&open).await;
     open.close().await?;
     let console = Console::new(json, false);
-    match json {
-        true => console.json_of(&ShowAnswer { shown: &shown, in_use: None })?,
-        false => say(&console, folder, &shown),
+    if json {
+        console.json_of(&ShowAnswer { shown: &shown, in_use: None })?
+    } else {
+        say(&console, folder, &shown)
     }
     console.finish(ExitStatus::Pass)
 }

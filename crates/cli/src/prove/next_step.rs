@@ -94,9 +94,10 @@ fn verify(request: &RunRequest) -> Option<String> {
         return None;
     }
     let mut words = vec!["spindle".to_owned(), "verify".to_owned()];
-    match request.paths.is_empty() {
-        true => words.push("spindle-data".to_owned()),
-        false => words.extend(request.paths.iter().map(|path| path.display().to_string())),
+    if request.paths.is_empty() {
+        words.push("spindle-data".to_owned())
+    } else {
+        words.extend(request.paths.iter().map(|path| path.display().to_string()))
     }
     Some(command_line(words.into_iter()))
 }

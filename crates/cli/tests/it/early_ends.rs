@@ -121,7 +121,7 @@ fn a_run_ends_with_a_partial_report_when_it_has_written_what_it_may() {
     assert!(matches!(said.code, Some(1 | 2)), "no pass without an end: {}", said.stdout);
     let json = json_of(&fs::read_to_string(bench.path("result.json")).expect("a partial report"));
     let findings = json["document"]["findings"].to_string();
-    assert!(findings.contains("and 40 MB was the most it may"), "{findings}");
+    assert!(findings.contains("and the limit is 40 MB"), "{findings}");
 }
 
 #[test]

@@ -103,8 +103,8 @@ fn a_run_on_pools_is_reported_beside_the_plain_path_and_survives_the_loss_of_a_d
     assert_eq!(
         bench.refused(&arguments("three", &[])),
         "spindle: the pool for logs misses 2 of 8 drives, and its 2 copies of everything can do without one \
-         (missing: sg1-log-drive1.spindle, sg1-log-drive2.spindle); put back what is missing, or give --fresh to begin \
-         anew"
+         (missing: sg1-log-drive1.spindle, sg1-log-drive2.spindle); put back what is missing, or give --fresh to start \
+         over"
     );
     let listed = bench.run(&["prove", "--clean", "--dry-run"]);
     assert!(listed.stdout.contains("  sg1-log-drive3.spindle  49.0 MiB\n"), "{}", listed.stdout);

@@ -344,7 +344,7 @@ fn what_cannot_be_salvaged_is_refused_in_a_line_and_leaves_all_as_it_was() {
     bench.make_file("mapped.img.map", b"");
     for (arguments, story) in [
         (&["mail/store", "there.img"][..], "there.img exists already, and nothing is overwritten"),
-        (&["mail/store", "mapped.img"], "mapped.img.map is there already"),
+        (&["mail/store", "mapped.img"], "mapped.img.map exists already"),
         (&["mail/none", "out.img"], "mail: the pool has no volume \"none\"; 'spindle pool show mail'"),
         (&["mail/store@never", "out.img"], "has no snapshot \"never\""),
         (&["none/store", "out.img"], "none is no pool"),

@@ -152,9 +152,10 @@ pub fn read(path: &Path, exports: &[String]) -> Result<TargetPlan, Refusal> {
             return Err(refuse(format!("{} is listed twice", line.name)));
         }
     }
-    let access = match is_restricted {
-        true => AccessList::only(admitted, own).map_err(|error| refuse(error.to_string()))?,
-        false => AccessList::everybody(),
+    let access = if is_restricted {
+        AccessList::only(admitted, own).map_err(|error| refuse(error.to_string()))?
+    } else {
+        AccessList::everybody()
     };
     Ok(TargetPlan { targets, access, is_restricted })
 }

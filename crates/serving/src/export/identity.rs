@@ -277,7 +277,7 @@ mod tests {
         fs::write(folder.path().join("taken"), "").unwrap();
         let refused = of(&folder.path().join("taken")).err().unwrap().to_string();
         assert!(
-            refused.contains("can be given no identity") && refused.contains("--state FOLDER"),
+            refused.contains("cannot be given an identity") && refused.contains("--state FOLDER"),
             "{refused}"
         );
     }

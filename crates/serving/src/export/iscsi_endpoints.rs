@@ -51,9 +51,12 @@ impl IscsiEndpoints {
     ) -> (Vec<ExportEndpoint>, Targets) {
         let Self { plan: TargetPlan { targets, access, is_restricted }, listener, portals } = self;
         let address = listener.address();
-        let full_name = |target: &PlannedTarget| match target.is_named {
-            true => name_of(&target.name),
-            false => unique_name_of(&target.name, identities[index_of(&target.name, shared)]),
+        let full_name = |target: &PlannedTarget| {
+            if target.is_named {
+                name_of(&target.name)
+            } else {
+                unique_name_of(&target.name, identities[index_of(&target.name, shared)])
+            }
         };
         let offer = |shared: &SharedDevice| {
             let place = targets.iter().find_map(|target| {

@@ -21,9 +21,10 @@ type ByteRange = (u64, u64);
 fn split(at: u64, end: u64) -> (ByteRange, [ByteRange; 2]) {
     let block = BLOCK_BYTES as u64;
     let (first, last) = (at.next_multiple_of(block).min(end), end / block * block);
-    match first < last {
-        true => ((first, last), [(at, first), (last, end)]),
-        false => ((first, first), [(at, end), (end, end)]),
+    if first < last {
+        ((first, last), [(at, first), (last, end)])
+    } else {
+        ((first, first), [(at, end), (end, end)])
     }
 }
 

@@ -36,9 +36,10 @@ impl EffectiveWriteCache {
 
 impl fmt::Display for EffectiveWriteCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.is_on {
-            true => "write cache on: stable after a flush",
-            false => "write cache off: stable when answered",
+        f.write_str(if self.is_on {
+            "write cache on: stable after a flush"
+        } else {
+            "write cache off: stable when answered"
         })?;
         match self.overridden_by {
             Some(who) => {

@@ -373,11 +373,10 @@ async fn open_sighted(sighting: &Sighting, access: Access) -> Result<FileDevice,
     let is_same = newest.is_some_and(|found| {
         (found.pool, found.drive()) == (sighting.superblock.pool, sighting.superblock.drive())
     });
-    match is_same {
-        true => Ok(device),
-        false => {
-            Err(OpenFailure::Other(format!("{} became another drive meanwhile", sighting.path.display())))
-        }
+    if is_same {
+        Ok(device)
+    } else {
+        Err(OpenFailure::Other(format!("{} became another drive meanwhile", sighting.path.display())))
     }
 }
 

@@ -179,10 +179,7 @@ fn words(kind: &EventKind, context: &PoolContext) -> EventWords {
                 (false, 0) => (Severity::Note, format!("less than 80 % full: {room}")),
                 (false, _) => (Severity::Note, format!("less than {before} % full: {room}")),
             };
-            let next_step = match is_rising {
-                true => context.making_room(),
-                false => String::new(),
-            };
+            let next_step = if is_rising { context.making_room() } else { String::new() };
             let mut details = space_json(space);
             details["percent"] = now.into();
             details["percent_before"] = before.into();
@@ -225,9 +222,10 @@ fn words(kind: &EventKind, context: &PoolContext) -> EventWords {
                 format!(
                     "scrub: {repaired} wrong copies were rewritten; {lost_places} places have no right copy"
                 ),
-                match is_lost {
-                    true => format!("'{}' names them once this process has ended", context.verb("scrub")),
-                    false => "look at the drives' own health".to_owned(),
+                if is_lost {
+                    format!("'{}' names them once this process has ended", context.verb("scrub"))
+                } else {
+                    "look at the drives' own health".to_owned()
                 },
                 json!({ "mended": repaired, "lost_places": lost_places }),
             )
@@ -236,9 +234,10 @@ fn words(kind: &EventKind, context: &PoolContext) -> EventWords {
             "task_failed",
             if *is_retried { Severity::Warning } else { Severity::Error },
             format!("{task} ended on an error: {error}"),
-            match is_retried {
-                true => "it is tried again".to_owned(),
-                false => "it runs again when the pool is opened again".to_owned(),
+            if is_retried {
+                "it is tried again".to_owned()
+            } else {
+                "it runs again when the pool is opened again".to_owned()
             },
             json!({ "task": task.to_string(), "reason": error.to_string(), "is_retried": is_retried }),
         ),
@@ -272,12 +271,13 @@ fn redundancy_lost(lost: &RedundancyStatus, context: &PoolContext) -> EventWords
     if lost.lost_raid0_segments > 0 {
         parts.push(format!("{} segments of raid0 volumes went with their drive", lost.lost_raid0_segments));
     }
-    let next_step = match lost.drives >= usize::from(lost.copies) {
-        true => format!(
+    let next_step = if lost.drives >= usize::from(lost.copies) {
+        format!(
             "missing copies are made on the other drives while there is room; {}",
             context.adding("give the pool another drive")
-        ),
-        false => context.adding("the next loss takes data; give the pool another drive"),
+        )
+    } else {
+        context.adding("the next loss takes data; give the pool another drive")
     };
     EventWords {
         event: "redundancy_lost",
@@ -345,10 +345,7 @@ impl PoolContext {
 
     /// Why to add a drive, and how.
     fn adding(&self, why: &str) -> String {
-        let drive = match self.is_of_files() {
-            true => "--size SIZE",
-            false => "--device DEVICE",
-        };
+        let drive = if self.is_of_files() { "--size SIZE" } else { "--device DEVICE" };
         format!("{why}: {} {drive}", self.verb("add-drive"))
     }
 

@@ -206,11 +206,10 @@ fn folder_for(pool: &FoundPool, request: &ImportRequest<'_>) -> Result<PathBuf, 
 
 /// The name comes from the drives: it must not lead out of the current folder.
 fn folder_named(name: &str) -> Result<PathBuf, Refusal> {
-    match name.is_empty() || name.starts_with('.') || name.contains('/') {
-        true => {
-            Err(Refusal::new(format!("the pool's name {name:?} is none of a folder"), "say --into FOLDER"))
-        }
-        false => Ok(PathBuf::from(name)),
+    if name.is_empty() || name.starts_with('.') || name.contains('/') {
+        Err(Refusal::new(format!("the pool's name {name:?} is none of a folder"), "say --into FOLDER"))
+    } else {
+        Ok(PathBuf::from(name))
     }
 }
 

@@ -86,7 +86,7 @@ fn verdict(report: &VerifyReport<'_>) -> Verdict {
         }
         Answer::Clean => format!("{files} checked, nothing is damaged{}", recoverable(outcome)),
         Answer::Unfinished if outcome.is_nothing_verified() => {
-            format!("nothing was verified: {} passed over", counted(passed, "file"))
+            format!("nothing was verified: {} skipped", counted(passed, "file"))
         }
         Answer::Unfinished => format!("no damage was found so far; {unfinished}"),
         Answer::Damaged => {
@@ -156,7 +156,7 @@ fn highlights(report: &VerifyReport<'_>, document: &mut Document) {
     document.highlight("Looked at", Cell::text(speed(report.read, report.took)), "");
     let strangers = report.outcome.strangers.len() as u64;
     if strangers > 0 {
-        document.highlight("Passed over", Cell::text(counted(strangers, "file")), "of no mail database");
+        document.highlight("Skipped", Cell::text(counted(strangers, "file")), "of no mail database");
     }
 }
 

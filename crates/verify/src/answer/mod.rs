@@ -53,10 +53,9 @@ impl<'a> VerifyReport<'a> {
 /// Amount and rate of reading.
 fn speed(read: ByteCount, took: Duration) -> String {
     let seconds = took.as_secs_f64();
-    match seconds > 0.1 {
-        true => {
-            format!("{} in {}, {}/s", read, show_duration(took), ByteCount((read.0 as f64 / seconds) as u64))
-        }
-        false => read.to_string(),
+    if seconds > 0.1 {
+        format!("{} in {}, {}/s", read, show_duration(took), ByteCount((read.0 as f64 / seconds) as u64))
+    } else {
+        read.to_string()
     }
 }

@@ -73,11 +73,10 @@ pub(super) fn recovery(outcome: &Outcome, paths: &[PathBuf]) -> Option<Section> 
     }
     let is_dirty =
         |file: &FileOutcome| matches!(&file.facts, Some(Facts::Database(facts)) if facts.is_dirty());
-    let intro = match outcome.files.iter().any(is_dirty) {
-        true => {
-            "A database that was not shut down cleanly is normal in a snapshot: its server brings it up from its logs."
-        }
-        false => "",
+    let intro = if outcome.files.iter().any(is_dirty) {
+        "A database that was not shut down cleanly is normal in a snapshot: its server brings it up from its logs."
+    } else {
+        ""
     };
     (!table.rows().is_empty()).then(|| Section::new("Recovery", intro).block(table))
 }
