@@ -43,7 +43,7 @@ pub fn pool(arguments: &PoolArguments) -> Result<ExitStatus, Refusal> {
         }
         PoolVerb::Import { places, pool, into, list } => {
             let request = ImportRequest { places, pool: pool.as_deref(), into: into.as_deref() };
-            if list {
+            if *list {
                 import::list(&world, &request, json).await
             } else {
                 import::import(&world, &request, json).await

@@ -4,8 +4,7 @@ use super::folder::OpenReadOnlyPool;
 use array::{
     error::Error,
     format::{DriveId, WallNanoseconds},
-    pool::{Condition, LogCondition, UnusedReason},
-    volume::{ReadOnlyVolume, VolumeSurvey},
+    pool::{Condition, LogCondition, ReadOnlyVolume, UnusedReason, VolumeSurvey},
 };
 use report::calendar::shown_time;
 use serde::Serialize;

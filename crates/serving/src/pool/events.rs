@@ -234,7 +234,7 @@ fn words(kind: &EventKind, context: &PoolContext) -> EventWords {
             "task_failed",
             if *is_retried { Severity::Warning } else { Severity::Error },
             format!("{task} ended on an error: {error}"),
-            if is_retried {
+            if *is_retried {
                 "it is tried again".to_owned()
             } else {
                 "it runs again when the pool is opened again".to_owned()

@@ -5,10 +5,7 @@ use super::{
     folder::{OpenReadOnlyPool, VolumePath, refusal},
     mapfile::{CopyStatus, Mapfile},
 };
-use array::{
-    pool::Condition,
-    volume::{PartContent, ReadOnlyVolume, VolumeSurvey},
-};
+use array::pool::{Condition, PartContent, ReadOnlyVolume, VolumeSurvey};
 use report::Refusal;
 use serde::Serialize;
 use std::{
